@@ -1,0 +1,69 @@
+# Two commands on a fresh machine: `make demo` (the main job) and `make test`.
+PYTHON ?= python3
+BIN := .venv/bin
+PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
+# one thread a process: two processes with two threads each are many times slower on two cores
+SINGLE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
+BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/gpu_%,$(wildcard benchmarks/*.py)))
+
+.PHONY: demo test setup lint types layers proof bench docs clean help
+.DEFAULT_GOAL := help
+
+help:  ## this list
+	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
+
+demo: .venv/core.done  ## install what is needed and run the main job on the embedded sample
+	$(BIN)/pacesetter run
+
+test: .venv/test.done lint types layers  ## style, types, layers, then every test (2 processes)
+	$(SINGLE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not proof"
+
+setup: .venv/test.done  ## the developer's environment
+
+lint: .venv/test.done  ## ruff: rules and format
+	$(BIN)/ruff check .
+	$(BIN)/ruff format --check .
+
+types: .venv/test.done  ## mypy, strict
+	$(BIN)/mypy
+
+layers: .venv/test.done  ## rooms import one way only
+	$(BIN)/lint-imports
+
+proof: .venv/test.done  ## the long evidence; output goes to benchmarks/results/proof.txt
+	$(SINGLE) $(BIN)/python -m pytest -n 2 -m proof -rA --timeout 3600 | tee benchmarks/results/proof.txt
+
+bench: .venv/bench.done  ## every benchmark, recorded in benchmarks/results/
+	for file in $(BENCHMARKS); do $(BIN)/python $$file --record || exit 1; done
+
+docs: .venv/test.done  ## the changelog from the commits, and the check that docs/capabilities.md is true
+	$(BIN)/git-cliff --output CHANGELOG.md
+	$(BIN)/python -m pytest tests/test_docs.py
+
+clean:  ## remove the environment, caches and runs
+	rm -rf .venv .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs build src/*.egg-info
+	find . -name __pycache__ -prune -exec rm -rf {} +
+
+.venv/pip.done:
+	$(PYTHON) -c 'import sys; sys.exit("Python 3.11 or newer is needed") if sys.version_info < (3, 11) else None'
+	$(PYTHON) -m venv .venv
+	touch $@
+
+.venv/core.done: locks/core.txt pyproject.toml | .venv/pip.done
+	@echo "Installing the core (about a minute the first time) …"
+	$(PIP) install --no-deps -r locks/core.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	touch $@
+
+# torch comes by itself, pinned, with its own dependencies: the build that fits differs from machine to machine
+.venv/test.done: locks/test.txt pyproject.toml | .venv/pip.done
+	@echo "Installing the test tools (a few minutes the first time) …"
+	$(PIP) install --no-deps -r locks/test.txt
+	$(PIP) install torch==2.13.0 -c locks/test.txt
+	$(PIP) install --no-deps --no-build-isolation -e .
+	touch $@ .venv/core.done
+
+# peers to measure beside ours; gym-trading-env pins an old flask for a page that is not used here, hence --no-deps
+.venv/bench.done: .venv/test.done
+	$(PIP) install --no-deps gym-anytrading==2.0.0 gym-trading-env==0.3.5
+	touch $@

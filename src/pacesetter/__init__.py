@@ -1,0 +1,51 @@
+"""Pacesetter finds which assets set the pace of others, and trains agents that trade on it.
+
+Names are imported on first use, so that `import pacesetter` costs next to nothing.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.metadata import version
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pacesetter.data import load
+    from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
+    from pacesetter.features import FeatureTable, feature_table
+    from pacesetter.panel import Panel
+    from pacesetter.runs import Run
+
+_HOMES = {
+    "ConfigError": "pacesetter.errors",
+    "DataError": "pacesetter.errors",
+    "FeatureTable": "pacesetter.features",
+    "PacesetterError": "pacesetter.errors",
+    "Panel": "pacesetter.panel",
+    "Run": "pacesetter.runs",
+    "RunError": "pacesetter.errors",
+    "feature_table": "pacesetter.features",
+    "load": "pacesetter.data",
+}
+__version__ = version("pacesetter")
+__all__ = [
+    "ConfigError",
+    "DataError",
+    "FeatureTable",
+    "PacesetterError",
+    "Panel",
+    "Run",
+    "RunError",
+    "feature_table",
+    "load",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pacesetter' has no attribute '{name}'")
+    return getattr(import_module(_HOMES[name]), name)
+
+
+def __dir__() -> list[str]:
+    return sorted([*__all__, "__version__"])

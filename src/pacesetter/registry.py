@@ -1,0 +1,146 @@
+"""Names to classes: each id is registered once, options are typed, and a typo says "did you mean".
+
+A registered member is a frozen dataclass whose fields are its options, or a function. An outside package adds
+one by an entry point in the group `pacesetter.<kind>`, without touching anything here.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import types
+import typing
+from collections.abc import Callable, Iterator, Mapping
+from importlib.metadata import entry_points
+from typing import Any, Generic, Literal, TypeVar
+
+from pacesetter.errors import ConfigError, did_you_mean
+
+__all__ = ["Registry", "configure"]
+
+Member = TypeVar("Member")
+Config = TypeVar("Config")
+
+
+class Registry(Generic[Member]):
+    """An ordered `name -> member` table; entry points of `pacesetter.<kind>` join at the first look."""
+
+    def __init__(self, kind: str) -> None:
+        self.kind = kind
+        self._members: dict[str, Member] = {}
+        self._plugins_read = False
+
+    def register(self, name: str) -> Callable[[Member], Member]:
+        """Decorator that files a member under `name`; a name is given once."""
+
+        def file(member: Member) -> Member:
+            self.add(name, member)
+            return member
+
+        return file
+
+    def add(self, name: str, member: Member) -> None:
+        """File `member` under `name`; refuses a name that is taken."""
+        if name in self._members:
+            raise ConfigError(f"{self.kind} '{name}' is registered already; choose another name")
+        self._members[name] = member
+
+    def __getitem__(self, name: str) -> Member:
+        self._read_plugins()
+        if name not in self._members:
+            raise ConfigError(f"unknown {self.kind} '{name}'{did_you_mean(name, self._members)}")
+        return self._members[name]
+
+    def __contains__(self, name: object) -> bool:
+        self._read_plugins()
+        return name in self._members
+
+    def __iter__(self) -> Iterator[str]:
+        self._read_plugins()
+        return iter(self._members)
+
+    def __len__(self) -> int:
+        self._read_plugins()
+        return len(self._members)
+
+    def _read_plugins(self) -> None:
+        if self._plugins_read:
+            return
+        self._plugins_read = True
+        for point in entry_points(group=f"pacesetter.{self.kind}"):
+            try:
+                member = point.load()
+            except Exception as problem:
+                raise ConfigError(
+                    f"plugin {self.kind} '{point.name}' ({point.value}) does not import: {problem}; "
+                    "fix or uninstall the package that declares it"
+                ) from problem
+            if self._members.get(point.name) is not member:
+                self.add(point.name, member)
+
+
+def configure(cls: type[Config], options: Mapping[str, Any], where: str) -> Config:
+    """An instance of the dataclass `cls` from plain options; refuses unknown keys and wrong types by name.
+
+    `where` names the options in messages, e.g. `data` for `data.symbols`.
+    """
+    hints = typing.get_type_hints(cls)
+    known = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
+    values = {}
+    for key, value in options.items():
+        if key not in known:
+            raise ConfigError(f"unknown option '{where}.{key}'{did_you_mean(str(key), known)}")
+        values[key] = _coerce(value, hints[key], f"{where}.{key}")
+    for name, field in known.items():
+        required = field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING
+        if required and name not in values:
+            raise ConfigError(f"{where} needs '{name}': give {where}.{name}=…")
+    return cls(**values)
+
+
+def _coerce(value: Any, hint: Any, where: str) -> Any:
+    """`value` as `hint` asks for it, without guessing: only lists to tuples, whole floats to int, int to float."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if hint is Any:
+        return value
+    if origin in (typing.Union, types.UnionType):
+        return _coerce_union(value, arguments, where)
+    if origin is Literal:
+        if value not in arguments:
+            raise ConfigError(f"{where}={value!r} is unknown{did_you_mean(str(value), map(str, arguments))}")
+        return value
+    if origin is tuple:
+        items = value if isinstance(value, (list, tuple)) else [value]
+        inner = [arguments[0]] * len(items) if arguments[-1] is Ellipsis else list(arguments)
+        if len(inner) != len(items):
+            raise ConfigError(f"{where} takes {len(inner)} values, not {len(items)}")
+        return tuple(_coerce(item, kind, where) for item, kind in zip(items, inner, strict=True))
+    if origin is dict:
+        if not isinstance(value, Mapping):
+            raise ConfigError(f"{where}={value!r} must be a mapping, e.g. {{key: value}}")
+        return {key: _coerce(item, arguments[1], f"{where}.{key}") for key, item in value.items()}
+    if dataclasses.is_dataclass(hint) and isinstance(hint, type):
+        return value if isinstance(value, hint) else configure(hint, value, where)
+    return _coerce_scalar(value, hint, where)
+
+
+def _coerce_union(value: Any, hints: tuple[Any, ...], where: str) -> Any:
+    if value is None and type(None) in hints:
+        return None
+    problem: ConfigError | None = None
+    for hint in (hint for hint in hints if hint is not type(None)):
+        try:
+            return _coerce(value, hint, where)
+        except ConfigError as refused:
+            problem = problem or refused
+    raise problem or ConfigError(f"{where}={value!r} is not allowed")
+
+
+def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
+    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+        return float(value)
+    if hint is int and isinstance(value, float) and value.is_integer():
+        return int(value)
+    if isinstance(hint, type) and isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
+        return value
+    kind = getattr(hint, "__name__", str(hint))
+    raise ConfigError(f"{where}={value!r} must be of type {kind}, not {type(value).__name__}")

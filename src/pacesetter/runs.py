@@ -1,0 +1,175 @@
+"""A run on disk: a folder named by time, job and config hash, with what went in, what came out, and hashes of both."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import platform
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from importlib.metadata import distributions
+from pathlib import Path
+from typing import Any
+
+from pacesetter.errors import RunError
+
+__all__ = ["Run", "config_hash", "sha256", "write_atomic"]
+
+KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")
+
+
+@dataclass(frozen=True)
+class Run:
+    """One run folder.
+
+    ```
+    config.yaml    the resolved configuration
+    manifest.json  versions, commit, hashes of config, data and artefacts, seed, processor, threads
+    metrics.jsonl  one line per logged step
+    ```
+    """
+
+    folder: Path
+
+    @classmethod
+    def create(cls, root: str | Path, name: str, config: Mapping[str, Any]) -> Run:
+        """A new folder `<time>-<name>-<hash>` under `root`, with its config and a first manifest."""
+        digest = config_hash(config)
+        moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
+        for attempt in range(100):
+            tail = f"-{attempt}" if attempt else ""
+            folder = Path(root) / f"{moment}-{name}-{digest[:8]}{tail}"
+            try:
+                folder.mkdir(parents=True)
+            except FileExistsError:
+                continue
+            run = cls(folder)
+            run.write_yaml("config.yaml", config)
+            run.write_json("manifest.json", {"name": name, "config_hash": digest, "finished": False} | _provenance())
+            return run
+        raise RunError(f"no free run folder for {moment}-{name} under {root}")
+
+    @classmethod
+    def open(cls, folder: str | Path) -> Run:
+        """An existing run; refuses a folder that is none."""
+        path = Path(folder)
+        if not (path / "manifest.json").is_file():
+            raise RunError(f"{path} is no run folder: it has no manifest.json; give one like runs/<time>-<name>-<hash>")
+        return cls(path)
+
+    @property
+    def manifest(self) -> dict[str, Any]:
+        """The manifest as it stands on disk."""
+        try:
+            content = json.loads((self.folder / "manifest.json").read_text(encoding="utf-8"))
+        except (OSError, ValueError) as problem:
+            raise RunError(f"{self.folder}/manifest.json cannot be read ({problem}); the run is damaged") from problem
+        if not isinstance(content, dict):
+            raise RunError(f"{self.folder}/manifest.json is no mapping; the run is damaged")
+        return content
+
+    def path(self, name: str) -> Path:
+        """Where an artefact of that name lies; its folder exists afterwards."""
+        path = self.folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        return path
+
+    def write_json(self, name: str, content: Any) -> Path:
+        """Write JSON atomically."""
+        text = json.dumps(content, indent=2, sort_keys=True, default=str, allow_nan=True)
+        return write_atomic(self.path(name), text + "\n")
+
+    def write_yaml(self, name: str, content: Mapping[str, Any]) -> Path:
+        """Write YAML atomically."""
+        import yaml
+
+        return write_atomic(self.path(name), yaml.safe_dump(json.loads(_canonical(content)), sort_keys=False))
+
+    def log(self, **metrics: Any) -> None:
+        """Append one line to metrics.jsonl."""
+        with self.path("metrics.jsonl").open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(metrics, default=str) + "\n")
+
+    def finish(self, **facts: Any) -> dict[str, Any]:
+        """Complete the manifest with `facts` and the SHA-256 of every artefact in the folder."""
+        artefacts = {
+            str(path.relative_to(self.folder)): sha256(path)
+            for path in sorted(self.folder.rglob("*"))
+            if path.is_file() and path.name != "manifest.json"
+        }
+        manifest = self.manifest | facts | {"artefacts": artefacts, "finished": True}
+        self.write_json("manifest.json", manifest)
+        return manifest
+
+
+def config_hash(config: Mapping[str, Any]) -> str:
+    """SHA-256 of the configuration in canonical JSON: equal settings, equal hash, whatever their order."""
+    return hashlib.sha256(_canonical(config).encode()).hexdigest()
+
+
+def _canonical(config: Mapping[str, Any]) -> str:
+    return json.dumps(config, sort_keys=True, default=str)
+
+
+def sha256(path: Path) -> str:
+    """Hex SHA-256 of a file."""
+    with path.open("rb") as stream:
+        return hashlib.file_digest(stream, "sha256").hexdigest()
+
+
+def write_atomic(path: Path, text: str) -> Path:
+    """Write text to a temporary name, sync it to disk, rename: a reader sees the old file or the new one, whole."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("w", encoding="utf-8") as stream:
+        stream.write(text)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+    return path
+
+
+def _provenance() -> dict[str, Any]:
+    """Where and with what a run was made."""
+    installed = {item.metadata["Name"].lower(): item.version for item in distributions() if item.metadata["Name"]}
+    return {
+        "started": datetime.now(UTC).isoformat(timespec="seconds"),
+        "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
+        "commit": _commit(),
+        "python": platform.python_version(),
+        "platform": f"{platform.system()} {platform.machine()}",
+        "processor": _processor(),
+        "cores": os.cpu_count(),
+        "threads": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")},
+        "versions": {name: installed[name] for name in ("pacesetter", *KNOWN_LIBRARIES) if name in installed},
+    }
+
+
+def _commit() -> str | None:
+    """Commit of the source tree this package runs from, with `+` when it has changes; None outside a checkout."""
+    here = Path(__file__).parent
+    try:
+        commit = subprocess.run(
+            ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, timeout=5, check=True
+        ).stdout.strip()
+        dirty = subprocess.run(
+            ["git", "status", "--porcelain", "--untracked-files=no"],
+            cwd=here,
+            capture_output=True,
+            text=True,
+            timeout=5,
+        ).stdout
+    except (OSError, subprocess.SubprocessError):
+        return None
+    return commit + ("+" if dirty else "")
+
+
+def _processor() -> str:
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
