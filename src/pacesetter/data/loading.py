@@ -1,0 +1,113 @@
+"""From a registered source to a Panel one can trust: read, examine, refuse or repair, cut, resample."""
+
+from __future__ import annotations
+
+import dataclasses
+import logging
+from dataclasses import dataclass, replace
+from typing import Any
+
+import numpy as np
+
+from pacesetter.data.quality import REPAIRABLE, Quality, Readiness, broken_bars, examine, readiness
+from pacesetter.data.repair import Fill, repair
+from pacesetter.data.source import SOURCES, Source
+from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.frames import Bars
+from pacesetter.panel import Panel
+from pacesetter.registry import configure
+
+__all__ = ["Loading", "check", "load", "source_and_loading"]
+
+log = logging.getLogger("pacesetter.data")
+STRUCTURAL = ("order", "duplicate", "time_zone")
+
+
+@dataclass(frozen=True)
+class Loading:
+    """Options that every source has.
+
+    fill        repair of missing bars, asked for by name
+    allow       rules that may be broken (each finding names its rule)
+    start, end  first and last moment kept
+    resolution  coarser bars, e.g. 1W
+    quality     where the rules draw their lines
+    """
+
+    fill: Fill = "none"
+    allow: tuple[str, ...] = ()
+    start: str | None = None
+    end: str | None = None
+    resolution: str | None = None
+    quality: Quality = dataclasses.field(default_factory=Quality)
+
+    def __post_init__(self) -> None:
+        known = (*REPAIRABLE, *STRUCTURAL)
+        for rule in self.allow:
+            if rule not in known:
+                raise ConfigError(f"data.allow={rule} names no rule that can be allowed{did_you_mean(rule, known)}")
+
+
+def load(source: str, **options: Any) -> Panel:
+    """A checked Panel from any registered source, its options as keywords.
+
+    Refuses bars that break a rule, in one sentence with the place and the remedy.
+    """
+    origin, loading = source_and_loading(source, options)
+    return _believe(origin.read(), loading, source)
+
+
+def check(source: str, **options: Any) -> Readiness:
+    """What is right and wrong with a source's bars, without refusing them."""
+    origin, loading = source_and_loading(source, options)
+    return readiness(_bars(origin.read(), source), loading.quality)
+
+
+def source_and_loading(source: str, options: dict[str, Any]) -> tuple[Source, Loading]:
+    """The source and the common options, split by name; a source's own option of the same name comes first."""
+    kind = SOURCES[source]
+    own = {field.name for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
+    common = {field.name for field in dataclasses.fields(Loading)} - own
+    unknown = [key for key in options if key not in own | common]
+    if unknown:
+        raise ConfigError(f"unknown option 'data.{unknown[0]}'{did_you_mean(unknown[0], own | common)}")
+    mine = {key: value for key, value in options.items() if key in own}
+    shared = {key: value for key, value in options.items() if key in common}
+    return configure(kind, mine, "data"), configure(Loading, shared, "data")
+
+
+def _bars(read: Panel | Bars, source: str) -> Bars:
+    return Bars.of(read, source) if isinstance(read, Panel) else read
+
+
+def _believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
+    bars = _bars(read, source)
+    repairing = loading.fill != "none"
+    refused = []
+    for finding in examine(bars, loading.quality):
+        if finding.severity == "warning":
+            log.info(finding.sentence())
+        elif finding.rule not in loading.allow and not (repairing and finding.rule in REPAIRABLE):
+            refused.append(finding)
+    if refused:
+        others = f" ({len(refused) - 1} more findings: pacesetter data check lists them)" if len(refused) > 1 else ""
+        raise DataError(refused[0].sentence() + others)
+    panel = read if isinstance(read, Panel) else read.panel()
+    if repairing:
+        panel = repair(_without(panel, broken_bars(bars, loading.allow)), loading.fill)
+    return _cut(panel, loading)
+
+
+def _without(panel: Panel, bad: np.ndarray[Any, Any]) -> Panel:
+    """The panel with the broken bars unobserved."""
+    if not bad.any():
+        return panel
+    cleaned = replace(panel, blocks=np.where(bad[None], np.nan, panel.blocks), mask=panel.mask & ~bad)
+    return cleaned.noting(f"{int(bad.sum())} broken bars treated as missing")
+
+
+def _cut(panel: Panel, loading: Loading) -> Panel:
+    panel = panel.between(loading.start, loading.end) if loading.start or loading.end else panel
+    if len(panel) == 0:
+        raise DataError(f"no bar lies between data.start={loading.start} and data.end={loading.end}")
+    return panel.resample(loading.resolution) if loading.resolution else panel

@@ -1,0 +1,290 @@
+"""The rules bars must keep, checked before they are believed; each finding names the place, the symbol and the rule."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import asdict, dataclass
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.data.calendars import ALWAYS_OPEN, sessions
+from pacesetter.frames import Bars, Finding
+from pacesetter.panel import PRICE_FIELDS
+
+__all__ = ["REPAIRABLE", "Quality", "Readiness", "broken_bars", "examine", "readiness"]
+
+Array = NDArray[Any]
+REPAIR = "treat such bars as missing with data.fill=forward|interpolate|drop"
+COMMON_SPLITS = (1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0)
+
+
+@dataclass(frozen=True)
+class Quality:
+    """Where a rule draws its line.
+
+    jump_fraction      a one-bar move beyond this (up or down, as a ratio of prices) looks like a split
+    stale_bars         so many equal closes in a row are stale
+    newest_bars        these last bars should be observed
+    coverage_fraction  observed share of a symbol's life that it should have
+    """
+
+    jump_fraction: float = 0.4
+    stale_bars: int = 10
+    newest_bars: int = 3
+    coverage_fraction: float = 0.95
+
+
+@dataclass(frozen=True)
+class Readiness:
+    """What `pacesetter data check` shows: coverage of each symbol and every finding."""
+
+    bars: int
+    first: str
+    last: str
+    fields: tuple[str, ...]
+    calendar: str | None
+    coverage: tuple[dict[str, Any], ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def ok(self) -> bool:
+        """True when no finding is an error; warnings do not stop a load."""
+        return not any(finding.severity == "error" for finding in self.findings)
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain dictionary for a JSON file."""
+        return {**asdict(self), "ok": self.ok}
+
+
+def examine(bars: Bars, quality: Quality | None = None) -> tuple[Finding, ...]:
+    """Every broken rule: what the reader met, then the values, then the calendar."""
+    quality = quality or Quality()
+    found = list(bars.problems)
+    for rule in VALUE_RULES:
+        found += _per_symbol(bars, rule)
+    for check in (_jumps, _stale, _newest, _gaps, _coverage, _columns, _calendar):
+        found += check(bars, quality)
+    return tuple(found)
+
+
+def readiness(bars: Bars, quality: Quality | None = None) -> Readiness:
+    """The report on bars before they are loaded."""
+    span = (str(bars.index[0]), str(bars.index[-1])) if len(bars.index) else ("", "")
+    coverage = tuple(_life(bars, column) for column in range(len(bars.symbols)))
+    return Readiness(len(bars.index), *span, bars.fields, bars.calendar, coverage, examine(bars, quality))
+
+
+# ---- values: one bar against its own rule -----------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class ValueRule:
+    """`broken(fields) -> (time, symbol)` for bars with the fields it needs; `say` puts one broken bar into words."""
+
+    name: str
+    broken: Callable[[dict[str, Array]], Array | None]
+    say: Callable[[dict[str, float]], str]
+    remedy: str = REPAIR
+
+
+def _any_price(test: Callable[[Array], Array]) -> Callable[[dict[str, Array]], Array | None]:
+    return lambda f: np.logical_or.reduce([test(f[name]) for name in PRICE_FIELDS if name in f])
+
+
+def _prices(bar: dict[str, float]) -> str:
+    return ", ".join(f"{name} {bar[name]:g}" for name in (*PRICE_FIELDS, "volume") if name in bar)
+
+
+def _high_low(f: dict[str, Array]) -> Array | None:
+    if not set(PRICE_FIELDS) <= set(f):
+        return None
+    top, bottom = np.maximum(f["open"], f["close"]), np.minimum(f["open"], f["close"])
+    return np.asarray((f["high"] < f["low"]) | (f["high"] < top) | (f["low"] > bottom))
+
+
+VALUE_RULES = (
+    ValueRule("nan_price", _any_price(np.isnan), lambda b: f"a price is missing ({_prices(b)})"),
+    ValueRule(
+        "infinite",
+        lambda f: np.logical_or.reduce([np.isinf(values) for values in f.values()]),
+        lambda b: f"a value is infinite ({_prices(b)})",
+    ),
+    ValueRule("non_positive", _any_price(lambda p: p <= 0), lambda b: f"a price is not above zero ({_prices(b)})"),
+    ValueRule("high_low", _high_low, lambda b: f"high and low do not hold open and close ({_prices(b)})"),
+    ValueRule(
+        "negative_volume",
+        lambda f: f["volume"] < 0 if "volume" in f else None,
+        lambda b: f"volume {b['volume']:g} is below zero",
+    ),
+    ValueRule(
+        "sentiment_range",
+        lambda f: (f["sentiment"] < 0) | (f["sentiment"] > 1) if "sentiment" in f else None,
+        lambda b: f"sentiment {b['sentiment']:g} lies outside [0, 1]",
+    ),
+)
+REPAIRABLE = frozenset(rule.name for rule in VALUE_RULES)
+
+
+def broken_bars(bars: Bars, allow: tuple[str, ...] = ()) -> Array:
+    """(time, symbol) bars that break any value rule not in `allow`."""
+    fields = dict(zip(bars.fields, bars.blocks, strict=True))
+    bad = np.zeros(bars.mask.shape, bool)
+    with np.errstate(invalid="ignore"):
+        for rule in VALUE_RULES:
+            broken = rule.broken(fields) if rule.name not in allow else None
+            if broken is not None:
+                bad |= broken
+    return bad & bars.mask
+
+
+def _per_symbol(bars: Bars, rule: ValueRule) -> Iterator[Finding]:
+    fields = dict(zip(bars.fields, bars.blocks, strict=True))
+    with np.errstate(invalid="ignore"):
+        broken = rule.broken(fields)
+    if broken is None:
+        return
+    broken = broken & bars.mask
+    for column in np.flatnonzero(broken.any(axis=0)):
+        rows = np.flatnonzero(broken[:, column])
+        bar = {name: float(block[rows[0], column]) for name, block in fields.items()}
+        yield _finding(bars, rule.name, rule.say(bar), column, rows, "error", rule.remedy)
+
+
+def _finding(
+    bars: Bars,
+    rule: str,
+    what: str,
+    column: Any,
+    rows: Array,
+    severity: Literal["error", "warning"] = "warning",
+    remedy: str = "",
+) -> Finding:
+    first = int(rows[0])
+    return Finding(
+        rule,
+        what,
+        bars.where(first, column),
+        bars.symbols[column],
+        str(bars.index[first]),
+        len(rows),
+        severity,
+        remedy,
+    )
+
+
+# ---- series: a symbol's bars against each other -----------------------------------------------------------------
+
+
+def _close(bars: Bars) -> Array:
+    return np.asarray(bars.blocks[bars.fields.index("close")])
+
+
+def _observed(bars: Bars) -> Iterator[tuple[int, Array, Array]]:
+    """Each symbol's column, the rows where it was observed with a usable close, and those closes."""
+    close = _close(bars)
+    usable = bars.mask & np.isfinite(close) & (close > 0)
+    for column in range(len(bars.symbols)):
+        rows = np.flatnonzero(usable[:, column])
+        yield column, rows, close[rows, column]
+
+
+def _jumps(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    for column, rows, closes in _observed(bars):
+        ratio = closes[1:] / closes[:-1]
+        size = np.maximum(ratio, 1 / ratio)
+        found = np.flatnonzero(size > 1 / (1 - quality.jump_fraction))
+        if len(found):
+            like = min(COMMON_SPLITS, key=lambda split: abs(split - size[found[0]]))
+            split = f", like a {like:g}:1 split" if abs(size[found[0]] / like - 1) < 0.05 else ""
+            what = f"close moved by a factor of {ratio[found[0]]:.3g} in one bar{split}"
+            yield _finding(bars, "jump", what, column, rows[found + 1], remedy="check that prices are adjusted")
+
+
+def _stale(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    for column, rows, closes in _observed(bars):
+        change = np.flatnonzero(np.r_[True, closes[1:] != closes[:-1], True])
+        runs = np.diff(change)
+        long = np.flatnonzero(runs >= quality.stale_bars) if len(closes) else np.empty(0, int)
+        if len(long):
+            what = f"close stays at {closes[change[long[0]]]:g} for {runs[long[0]]} bars"
+            yield _finding(bars, "stale", what, column, rows[change[long]], remedy="check the feed")
+
+
+def _newest(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    tail = bars.mask[-quality.newest_bars :]
+    for column in np.flatnonzero(~tail.all(axis=0) & bars.mask.any(axis=0)):
+        rows = len(bars.index) - len(tail) + np.flatnonzero(~tail[:, column])
+        what = f"{len(rows)} of the newest {len(tail)} bars are missing"
+        yield _finding(bars, "newest_missing", what, column, rows, remedy="refresh the data, or the symbol is delisted")
+
+
+def _gaps(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    for column in range(len(bars.symbols)):
+        seen = np.flatnonzero(bars.mask[:, column])
+        if len(seen) == 0:
+            continue
+        missing = seen[0] + np.flatnonzero(~bars.mask[seen[0] : seen[-1] + 1, column])
+        if len(missing):
+            what = "a bar is missing inside the symbol's life"
+            yield _finding(bars, "gap", what, column, missing, remedy="it stays unobserved, or data.fill=forward")
+
+
+def _coverage(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    for column in range(len(bars.symbols)):
+        life = _life(bars, column)
+        if life["coverage"] < quality.coverage_fraction:
+            what = f"only {life['coverage']:.1%} of its life is observed"
+            yield Finding("coverage", what, bars.origins[column], bars.symbols[column], severity="warning")
+
+
+def _life(bars: Bars, column: int) -> dict[str, Any]:
+    """First and last observed bar of a symbol, how many, and the observed share between them."""
+    seen = np.flatnonzero(bars.mask[:, column])
+    first, last = (str(bars.index[seen[0]]), str(bars.index[seen[-1]])) if len(seen) else ("", "")
+    span = int(seen[-1] - seen[0] + 1) if len(seen) else 0
+    return {
+        "symbol": bars.symbols[column],
+        "first": first,
+        "last": last,
+        "bars": len(seen),
+        "missing": span - len(seen),
+        "coverage": len(seen) / span if span else 0.0,
+    }
+
+
+def _columns(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    missing = [name for name in (*PRICE_FIELDS, "volume") if name not in bars.fields]
+    if missing:
+        what = f"no {', '.join(missing)}: features that need them are left out, and orders fill at closes"
+        yield Finding("missing_column", what, bars.origins[0] if bars.origins else "", severity="warning")
+
+
+def _calendar(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    """Sessions without any bar, and bars outside every session."""
+    if bars.calendar is None or len(bars.index) == 0:
+        return
+    first, last = (str(bars.index[at].date()) for at in (0, -1))
+    day = pd.Timedelta(days=1)
+    table = sessions(bars.calendar, str((pd.Timestamp(first) - day).date()), last)
+    session = table["close"].searchsorted(bars.index, side="left")
+    inside = session < len(table)
+    inside[inside] = (bars.index[inside] > table["open"].iloc[session[inside]]).to_numpy()
+    origin = bars.origins[0] if bars.origins else ""
+    off = np.flatnonzero(~inside)
+    if len(off):
+        what = f"the bar lies outside every {bars.calendar} session"
+        when = str(bars.index[off[0]])
+        remedy = "name the right exchange with data.calendar=…"
+        yield Finding("off_calendar", what, origin, None, when, len(off), "warning", remedy)
+    if bars.calendar != ALWAYS_OPEN or len(bars.index) > 1:
+        known = np.zeros(len(table), bool)
+        known[session[inside]] = True
+        within = (table["close"] >= bars.index[0]).to_numpy() & (table["close"] <= bars.index[-1]).to_numpy()
+        absent = np.flatnonzero(within & ~known)
+        if len(absent):
+            when = str(table["close"].iloc[absent[0]])
+            what = f"no symbol has a bar in this {bars.calendar} session"
+            yield Finding("missing_session", what, origin, None, when, len(absent), "warning")

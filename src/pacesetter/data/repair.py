@@ -1,0 +1,77 @@
+"""Repairs asked for by name: gaps carried forward, interpolated, or their moments dropped. Never backwards."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.errors import DataError
+from pacesetter.panel import PRICE_FIELDS, Panel
+
+__all__ = ["Fill", "repair"]
+
+Array = NDArray[Any]
+Fill = Literal["none", "forward", "interpolate", "drop"]
+
+
+def repair(panel: Panel, fill: Fill) -> Panel:
+    """The panel with the gaps inside each symbol's life filled; the mask still says what was observed.
+
+    forward      open, high, low and close repeat the last close, volume is 0, other fields repeat
+    interpolate  linear between the neighbours in time; looks at the next bar, so the panel is no longer causal
+    drop         only moments at which every symbol was observed stay
+    """
+    if fill == "none":
+        return panel
+    return {"forward": _forward, "interpolate": _interpolate, "drop": _drop}[fill](panel)
+
+
+def _forward(panel: Panel) -> Panel:
+    # carried past the last observed bar too: whether a gap ends is not known while it lasts
+    missing = ~panel.mask & np.logical_or.accumulate(panel.mask, axis=0)
+    if not missing.any():
+        return panel
+    bars = np.arange(len(panel))[:, None]
+    last = np.maximum.accumulate(np.where(panel.mask, bars, 0), axis=0)
+    columns = np.arange(len(panel.symbols))[None, :]
+    blocks = np.array(panel.blocks)
+    for place, field in enumerate(panel.fields):
+        source = panel.close if field in PRICE_FIELDS else panel.blocks[place]
+        carried = np.zeros_like(source) if field == "volume" else source[last, columns]
+        blocks[place] = np.where(missing, carried, panel.blocks[place])
+    return replace(panel, blocks=blocks).noting(f"{missing.sum()} missing bars carried forward")
+
+
+def _interpolate(panel: Panel) -> Panel:
+    gaps = _gaps(panel.mask)
+    if not gaps.any():
+        return panel
+    seconds = panel.index.asi8.astype(np.float64)
+    blocks = np.array(panel.blocks)
+    for column in np.flatnonzero(gaps.any(axis=0)):
+        holes = gaps[:, column]
+        for block in blocks:
+            known = panel.mask[:, column] & np.isfinite(block[:, column])
+            if known.any():
+                block[holes, column] = np.interp(seconds[holes], seconds[known], block[known, column])
+    note = f"{gaps.sum()} missing bars interpolated with their next bar: not causal, not for environments"
+    return replace(panel, blocks=blocks, causal=False).noting(note)
+
+
+def _gaps(mask: Array) -> Array:
+    """(time, symbol) unobserved bars between a symbol's first and last observed ones."""
+    before = np.logical_or.accumulate(mask, axis=0)
+    after = np.logical_or.accumulate(mask[::-1], axis=0)[::-1]
+    return np.asarray(~mask & before & after)
+
+
+def _drop(panel: Panel) -> Panel:
+    whole: Array = np.asarray(panel.mask.all(axis=1))
+    if not whole.any():
+        raise DataError("data.fill=drop leaves nothing: at no moment was every symbol observed; take fewer symbols")
+    lost = int((~whole).sum())
+    kept = replace(panel, index=panel.index[whole], blocks=panel.blocks[:, whole], mask=panel.mask[whole], truth=None)
+    return kept.noting(f"{lost} moments with a missing bar dropped") if lost else panel

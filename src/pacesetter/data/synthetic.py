@@ -1,0 +1,383 @@
+"""Markets with a known truth: leaders and followers, regimes, clustered and fat-tailed volatility, OHLCV, sentiment.
+
+One bar of one symbol, in log returns, with z standard normal and v the bar's volatility:
+
+    gap   close(t−1) → open(t)    v·√g·z                               only where a session opens
+    body  open(t) → close(t)      v·√(1−g)·z + drift + response
+    response of a follower        sign · strength · mean over its leaders of their own return in bar t − delay
+
+A leader's *own return* is its log return close → close less the market factor, the drift and any response, so that one
+group tells nothing about another. The response falls wholly between the open and the close of its bar: what is decided
+at the close of t and filled at the open of t+1 earns a delay of one bar.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from bisect import bisect
+from dataclasses import dataclass, field, fields
+from itertools import pairwise
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.data.randomise import check_distributions, draw
+from pacesetter.data.sessions import Sessions
+from pacesetter.data.source import SOURCES
+from pacesetter.data.truth import Relations, Truth
+from pacesetter.errors import ConfigError
+from pacesetter.panel import Panel
+from pacesetter.registry import configure
+
+__all__ = ["Synthetic"]
+
+Array = NDArray[Any]
+
+RANGES: dict[str, tuple[float, float]] = {
+    "symbols": (1, 1e6),
+    "bars": (3, 1e7),
+    "seed": (0, 2**63),
+    "leaders": (1, 1e6),
+    "unrelated_share": (0, 1),
+    "strength": (0, 10),
+    "negative_share": (0, 1),
+    "min_delay": (1, 1e6),
+    "max_delay": (1, 1e6),
+    "noise": (0, 100),
+    "leader_correlation": (0, 1),
+    "market_correlation": (0, 1),
+    "volatility": (1e-6, 3),
+    "spread": (0, 0.99),
+    "volatility_clustering": (0, 2),
+    "volatility_persistence": (0, 0.9999),
+    "tail_degrees": (2.5, 1e9),
+    "regime_bars": (1, 1e9),
+    "gap_share": (0, 0.99),
+    "path_steps": (1, 1000),
+    "sentiment_strength": (-1, 1),
+    "late_share": (0, 1),
+    "delisted_share": (0, 1),
+}
+REGIMES = {"bull": (0.30, 0.8), "bear": (-0.25, 1.4), "sideways": (0.02, 0.6), "mixed": (0.05, 1.1)}
+COMMON_VOLATILITY = 0.5  # share of the log-volatility's variance that all symbols have in common
+VOLUME_PER_VOLATILITY, VOLUME_NOISE, TYPICAL_VOLUME = 0.8, 0.3, 1e6
+TYPICAL_PRICE, PRICE_SPREAD, LARGEST_LOG_RETURN = 50.0, 0.5, 300.0
+
+
+@SOURCES.register("synthetic")
+@dataclass(frozen=True)
+class Synthetic:
+    """Options of a synthetic market; the same options and seed give the same bars.
+
+    symbols, bars, seed     how many of each; the seed fixes everything that is drawn
+    freq, calendar, start   bars of `1D`, or a part of the session (7 hours closing at 21:00 UTC on weekdays, or 24/7)
+    groups                  groups of leaders and followers; None: one per five symbols, 0: pure noise
+    leaders                 leaders of each group, and
+    leader_correlation      the correlation of their own returns in units of volatility
+    unrelated_share         share of the symbols outside any group
+    strength                response per unit of the leaders' own return, give or take `spread`; 0: pure noise
+    negative_share          chance that a follower moves against its leaders
+    min_delay, max_delay    bars between the leaders' move and the response
+    noise                   a follower's own noise, as a multiple of what its volatility says
+    relation_change_bars    bars until all relations are drawn anew: one number, or one per regime; 0 is never
+    market_correlation      correlation of all symbols' returns in units of volatility, before responses
+    volatility              annual volatility before responses
+    spread                  largest relative difference between symbols in volatility and strength
+    volatility_clustering   standard deviation of log volatility, and
+    volatility_persistence  its autocorrelation from bar to bar
+    tail_degrees            degrees of freedom of the Student t returns; large is Gaussian
+    regimes                 name → (annual log drift, multiple of the volatility)
+    regime_bars             mean length of a regime; each other regime follows with equal chance. Or give
+    transition              rows of probabilities from regime to regime, bar by bar
+    gap_share               share of a bar's variance that falls before the open, where a session opens
+    path_steps              steps of the path inside a bar that makes its high and low
+    sentiment_strength      correlation of the logit of sentiment with the next bar's own move after its open
+    late_share              share of symbols that list after the first bar
+    delisted_share          share of symbols that leave before the last bar
+    randomise               option → distribution to draw it from, e.g. `{noise: {uniform: [0.5, 2]}}`
+    """
+
+    symbols: int = 20
+    bars: int = 2000
+    freq: str = "1D"
+    calendar: Literal["weekdays", "24/7"] = "weekdays"
+    start: str = "2000-01-03"
+    seed: int = 0
+    groups: int | None = None
+    leaders: int = 1
+    leader_correlation: float = 0.5
+    unrelated_share: float = 0.2
+    strength: float = 0.4
+    negative_share: float = 0.25
+    min_delay: int = 1
+    max_delay: int = 3
+    noise: float = 1.0
+    relation_change_bars: int | tuple[int, ...] = 0
+    market_correlation: float = 0.2
+    volatility: float = 0.25
+    spread: float = 0.25
+    volatility_clustering: float = 0.35
+    volatility_persistence: float = 0.97
+    tail_degrees: float = 5.0
+    regimes: dict[str, tuple[float, float]] = field(default_factory=lambda: dict(REGIMES))
+    regime_bars: float = 120.0
+    transition: tuple[tuple[float, ...], ...] = ()
+    gap_share: float = 0.2
+    path_steps: int = 6
+    sentiment_strength: float = 0.0
+    late_share: float = 0.0
+    delisted_share: float = 0.0
+    randomise: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        for name, (low, high) in RANGES.items():
+            if not low <= getattr(self, name) <= high:
+                raise ConfigError(f"data.{name}={getattr(self, name)!r} must lie in {low:g} … {high:g}")
+        self._sessions.closes(self.bars)  # refuses a bar length, date or number of bars that cannot be
+        self._check_relations()
+        self._check_regimes()
+        options = {option.name for option in fields(self)} - {"seed", "randomise"}
+        check_distributions(self.randomise, options, "data.randomise")
+
+    def read(self) -> Panel:
+        """The panel with its `truth`; options under `randomise` are drawn first, and logged."""
+        if not self.randomise:
+            return self._market({})
+        drawn = draw(self.randomise, self._generator("randomise"), "data.randomise")
+        told = ", ".join(f"{name}={value!r}" for name, value in drawn.items())
+        logging.getLogger("pacesetter.data").info("synthetic market of seed %d: %s", self.seed, told)
+        options = {option.name: getattr(self, option.name) for option in fields(self)}
+        return configure(type(self), options | drawn | {"randomise": {}}, "data")._market(drawn)
+
+    def _generator(self, purpose: str) -> np.random.Generator:
+        """A stream of its own for each purpose, so that e.g. another sentiment leaves the prices as they are."""
+        return np.random.default_rng([self.seed, *purpose.encode()])
+
+    @property
+    def _sessions(self) -> Sessions:
+        return Sessions(self.freq, self.calendar, self.start)
+
+    def _market(self, drawn: dict[str, Any]) -> Panel:
+        regimes = self._draw_regimes()
+        epochs = self._epochs(regimes)
+        schedule = self._draw_schedule(int(epochs[-1]) + 1)
+        listed = self._draw_listed()
+        bar = np.arange(self.bars)[:, None]
+        seen = (bar >= listed[:, 0]) & (bar <= listed[:, 1])
+
+        drift, regime_volatility = np.array(list(self.regimes.values())).T[:, regimes, None]
+        followers = (schedule.lags > 0)[epochs]
+        volatility = self._draw_volatility() * regime_volatility
+        own, common = self._draw_moves(schedule, epochs)
+        deviations = volatility * np.where(followers, self.noise, 1.0) * self._parts()
+        own_returns = (deviations * own).sum(axis=0)
+        own_returns[1:] *= seen[1:] & seen[:-1]  # nobody saw the other returns, so nobody follows them
+        own_returns[0] = 0.0
+        response = plant(schedule, epochs, own_returns)
+
+        moves = own + common
+        gap, body = deviations * moves
+        body += drift / self._sessions.bars_per_year + response
+        prices = self._prices(gap, body, deviations[1])
+        values = prices | {"volume": self._draw_volume(volatility), "sentiment": self._draw_sentiment(moves[1])}
+        return Panel.from_fields(
+            self._sessions.closes(self.bars),
+            [f"S{number:0{len(str(self.symbols - 1))}d}" for number in range(self.symbols)],
+            {name: np.where(seen, block, np.nan) for name, block in values.items()},
+            seen,
+            calendar="24/7" if self.calendar == "24/7" else None,
+            truth=Truth(schedule, epochs, regimes, tuple(self.regimes), listed, response, drawn),
+        )
+
+    # ---- who leads whom -------------------------------------------------------------------------------------------
+
+    @property
+    def _group_count(self) -> int:
+        if self.strength == 0 or self.symbols == 1:
+            return 0
+        return max(1, self.symbols // max(5, self.leaders + 1)) if self.groups is None else self.groups
+
+    def _check_relations(self) -> None:
+        if self.groups is not None and self.groups < 0:
+            raise ConfigError(f"data.groups={self.groups} must be 0 or more")
+        if self._group_count * (self.leaders + 1) > self.symbols:
+            raise ConfigError(
+                f"data.groups={self._group_count} of {self.leaders} leaders and a follower or more do not fit into "
+                f"data.symbols={self.symbols}; take fewer groups or leaders"
+            )
+        if self.max_delay < self.min_delay:
+            raise ConfigError(f"data.max_delay={self.max_delay} must not be below data.min_delay={self.min_delay}")
+        periods = np.atleast_1d(self.relation_change_bars)
+        if len(periods) not in (1, len(self.regimes)) or periods.min() < 0:
+            raise ConfigError(
+                f"data.relation_change_bars={self.relation_change_bars} must be one number of bars, or one for each of "
+                f"the {len(self.regimes)} regimes, 0 or more"
+            )
+
+    def _epochs(self, regimes: Array) -> Array:
+        """(time,) how often relations have changed; a bar uses up 1/`relation_change_bars` of an epoch."""
+        periods = np.broadcast_to(self.relation_change_bars, len(self.regimes)).astype(float)
+        rates = np.divide(1.0, periods, out=np.zeros_like(periods), where=periods > 0)[regimes]
+        used_up: Array = np.round(np.cumsum(rates) - rates, 9)  # 50 × 1/50 must be 1
+        return used_up.astype(np.int64)
+
+    def _draw_schedule(self, epochs: int) -> Relations:
+        generator = self._generator("relations")
+        drawn = [self._draw_relations(generator) for _ in range(epochs)]
+        return Relations(*(np.stack([getattr(row, part.name) for row in drawn]) for part in fields(Relations)))
+
+    def _draw_relations(self, generator: np.random.Generator) -> Relations:
+        groups, leaders = np.full(self.symbols, -1), np.full((self.symbols, self.leaders), -1)
+        lags, strengths, signs = np.zeros((3, self.symbols))
+        if count := self._group_count:
+            smallest = count * (self.leaders + 1)
+            order = generator.permutation(self.symbols)
+            related = order[: max(smallest, round(self.symbols * (1 - self.unrelated_share)))]
+            followers = related[count * self.leaders :]
+            groups[related] = np.arange(len(related)) % count
+            leaders[related] = related[: count * self.leaders].reshape(self.leaders, count).T[groups[related]]
+            lags[followers] = generator.integers(self.min_delay, self.max_delay, len(followers), endpoint=True)
+            strengths[followers] = self.strength * self._spread(generator, len(followers))
+            signs[related] = 1.0
+            signs[followers] = np.where(generator.random(len(followers)) < self.negative_share, -1.0, 1.0)
+        return Relations(groups, leaders, lags.astype(np.int64), strengths, signs)
+
+    # ---- what moves the bars --------------------------------------------------------------------------------------
+
+    def _check_regimes(self) -> None:
+        count = len(self.regimes)
+        sane = all(abs(drift) <= 2 and 0 < multiple <= 100 for drift, multiple in self.regimes.values())
+        if not (count and sane):
+            raise ConfigError(
+                "data.regimes must give one regime or more, each with a drift in ±2 and a multiple in 0 … 100"
+            )
+        rows = [len(row) == count and min(row) >= 0 and abs(sum(row) - 1) < 1e-9 for row in self.transition]
+        if self.transition and not (len(rows) == count and all(rows)):
+            raise ConfigError(f"data.transition must have {count} rows of {count} probabilities that add up to 1")
+
+    def _transition(self) -> Array:
+        """(regime, regime) probability of going from row to column in one bar."""
+        count = len(self.regimes)
+        if self.transition or count == 1:
+            return np.array(self.transition or ((1.0,),))
+        matrix = np.full((count, count), 1 / self.regime_bars / (count - 1))
+        np.fill_diagonal(matrix, 1 - 1 / self.regime_bars)
+        return matrix
+
+    def _draw_regimes(self) -> Array:
+        """(time,) regime of each bar: a Markov chain that starts anywhere."""
+        generator = self._generator("regimes")
+        thresholds = np.cumsum(self._transition(), axis=1)[:, :-1].tolist()
+        state = int(generator.integers(len(self.regimes)))
+        states = []
+        for chance in generator.random(self.bars).tolist():
+            states.append(state)
+            state = bisect(thresholds[state], chance)
+        return np.array(states)
+
+    def _draw_listed(self) -> Array:
+        """(symbol, 2) first and last bar of each symbol; all are there in the middle of the panel."""
+        generator = self._generator("listed")
+        listed = np.tile([0, self.bars - 1], (self.symbols, 1))
+        middle = self.bars // 2
+        first, last = (self.late_share, 1, middle + 1), (self.delisted_share, middle, self.bars - 1)
+        for column, (share, low, high) in enumerate((first, last)):
+            chosen = generator.permutation(self.symbols)[: round(share * self.symbols)]
+            listed[chosen, column] = generator.integers(low, high, len(chosen))
+        return listed
+
+    def _draw_volatility(self) -> Array:
+        """(time, symbol) volatility of each bar in the calm of a regime with multiple 1; its mean square is as asked.
+
+        Log volatility is an autoregression, partly common to all; times √((k−2)/χ²_k) it makes normals Student t.
+        """
+        generator = self._generator("volatility")
+        level = self.volatility / math.sqrt(self._sessions.bars_per_year) * self._spread(generator, self.symbols)
+        shared = generator.standard_normal((self.bars, 1))
+        logs = generator.standard_normal((self.bars, self.symbols)) * math.sqrt(1 - COMMON_VOLATILITY)
+        logs += shared * math.sqrt(COMMON_VOLATILITY)
+        logs[1:] *= math.sqrt(1 - self.volatility_persistence**2)
+        for before, now in pairwise(logs):
+            now += self.volatility_persistence * before
+        clustered = np.exp(self.volatility_clustering * (logs - self.volatility_clustering))
+        tails = np.sqrt((self.tail_degrees - 2) / generator.chisquare(self.tail_degrees, logs.shape))
+        return level * clustered * tails
+
+    def _draw_moves(self, schedule: Relations, epochs: Array) -> tuple[Array, Array]:
+        """Standard normal moves before and after the open, as own (2, time, symbol) and common (2, time, 1) parts."""
+        generator = self._generator("moves")
+        common = generator.standard_normal((2, self.bars, 1)) * math.sqrt(self.market_correlation)
+        own = generator.standard_normal((2, self.bars, self.symbols))
+        if self.leaders > 1 and self._group_count:
+            group = np.maximum(schedule.groups, 0)[epochs]
+            shared = generator.standard_normal((2, self.bars, self._group_count))
+            shared = np.take_along_axis(shared, group[None], axis=2)
+            mixed = math.sqrt(1 - self.leader_correlation) * own + math.sqrt(self.leader_correlation) * shared
+            leads = (schedule.lags == 0) & (schedule.groups >= 0)
+            own = np.where(leads[epochs], mixed, own)
+        return own * math.sqrt(1 - self.market_correlation), common
+
+    def _spread(self, generator: np.random.Generator, count: int) -> Array:
+        """(count,) factors that differ from 1 by `spread` at most."""
+        return 1 + self.spread * generator.uniform(-1, 1, count)
+
+    def _parts(self) -> Array:
+        """(2, time, 1) share of a bar's volatility before and after its open; squares add up to 1."""
+        gap_share = np.where(self._sessions.opens(self.bars), self.gap_share, 0.0)[:, None]
+        parts: Array = np.sqrt(np.stack([gap_share, 1 - gap_share]))
+        return parts
+
+    # ---- what a bar shows -----------------------------------------------------------------------------------------
+
+    def _prices(self, gap: Array, body: Array, deviation: Array) -> dict[str, Array]:
+        """Open, high, low and close of each bar, from its log returns before and after the open."""
+        generator = self._generator("prices")
+        first = TYPICAL_PRICE * np.exp(PRICE_SPREAD * generator.standard_normal(self.symbols))
+        travelled = np.cumsum(gap + body, axis=0)
+        if np.abs(travelled).max() > LARGEST_LOG_RETURN:
+            raise ConfigError("prices run out of range; lower data.volatility, data.strength, data.noise or data.bars")
+        close = first * np.exp(travelled)
+        opened = np.vstack([first, close[:-1]]) * np.exp(gap)
+        highest, lowest = self._extremes(generator, body, deviation)
+        return {
+            "open": opened,
+            "high": np.maximum(opened * np.exp(highest), np.maximum(opened, close)),
+            "low": np.minimum(opened * np.exp(lowest), np.minimum(opened, close)),
+            "close": close,
+        }
+
+    def _extremes(self, generator: np.random.Generator, body: Array, deviation: Array) -> tuple[Array, Array]:
+        """Highest and lowest point, before the last, of a random path of `path_steps` steps from 0 to `body`."""
+        path, highest, lowest = np.zeros((3, *body.shape))
+        for left in range(self.path_steps, 1, -1):  # a bridge: the rest of the way spread evenly, plus a shock
+            shock = deviation * math.sqrt((left - 1) / left / self.path_steps)
+            path += (body - path) / left + shock * generator.standard_normal(body.shape)
+            np.maximum(highest, path, out=highest)
+            np.minimum(lowest, path, out=lowest)
+        return highest, lowest
+
+    def _draw_volume(self, volatility: Array) -> Array:
+        """(time, symbol) whole units traded, more in volatile bars."""
+        generator = self._generator("volume")
+        size = TYPICAL_VOLUME * np.exp(generator.standard_normal(self.symbols))
+        relative = volatility * math.sqrt(self._sessions.bars_per_year) / self.volatility
+        noise = np.exp(VOLUME_NOISE * generator.standard_normal(volatility.shape))
+        return np.ceil(size * relative**VOLUME_PER_VOLATILITY * noise)
+
+    def _draw_sentiment(self, moves: Array) -> Array:
+        """(time, symbol) in 0 … 1: logistic of a normal that correlates with the next bar's standard normal move."""
+        generator = self._generator("sentiment")
+        unknown = generator.standard_normal((1, self.symbols))
+        news = generator.standard_normal(moves.shape) * math.sqrt(1 - self.sentiment_strength**2)
+        return 1 / (1 + np.exp(-self.sentiment_strength * np.vstack([moves[1:], unknown]) - news))
+
+
+def plant(schedule: Relations, epochs: Array, own_returns: Array) -> Array:
+    """(time, symbol) responses: sign · strength · mean of the leaders' own returns `lags` bars ago."""
+    rows = np.arange(len(epochs))[:, None] - schedule.lags[epochs]
+    gains = (schedule.signs * schedule.strengths)[epochs] * (rows >= 0)
+    copied = own_returns[np.maximum(rows, 0)[:, :, None], schedule.leaders[epochs]]
+    response: Array = gains * copied.mean(axis=2)
+    return response

@@ -1,0 +1,113 @@
+"""What a synthetic market planted: who leads whom by how many bars, which regime, which symbol was listed when."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, fields, replace
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["Relations", "Truth"]
+
+Array = NDArray[Any]
+
+
+class _Immutable:
+    """A dataclass that takes its arrays over and makes them read-only."""
+
+    def __post_init__(self) -> None:
+        for value in vars(self).values():
+            if isinstance(value, np.ndarray):
+                value.flags.writeable = False
+
+
+@dataclass(frozen=True, eq=False)
+class Relations(_Immutable):
+    """Who sets whose pace, as (symbol, …) arrays; a schedule of them has a further first axis (epoch).
+
+    groups     group number; −1 without relation
+    leaders    (symbol, leader) columns of the group's leaders, the same for each of its members; −1 without relation
+    lags       bars by which a follower responds later than its leaders move; 0 for leaders and the unrelated
+    strengths  log return of the response per log return of the leaders; 0 for leaders and the unrelated
+    signs      +1 or −1 against the leaders; 0 without relation
+    """
+
+    groups: Array
+    leaders: Array
+    lags: Array
+    strengths: Array
+    signs: Array
+
+    @property
+    def leader_of(self) -> Array:
+        """(symbol,) column of the group's first leader (a first leader is its own); −1 without relation."""
+        return self.leaders[..., 0]
+
+    @property
+    def delays(self) -> Array:
+        """(symbol, symbol) bars by which i leads j; negative where it follows, NaN without relation."""
+        related = (self.groups[:, None] == self.groups) & (self.groups >= 0)
+        return np.where(related, self.lags - self.lags[:, None], np.nan)
+
+
+@dataclass(frozen=True, eq=False)
+class Truth(_Immutable):
+    """What a synthetic market planted; `leader_of`, `delays`, `strengths`, `signs`, `groups` are those of the last bar.
+
+    schedule      relations as (epoch, symbol, …) arrays
+    epochs        (time,) which row of the schedule holds in each bar
+    regimes       (time,) position in `regime_names`
+    listed        (symbol, 2) first and last bar of each symbol
+    response      (time, symbol) log return planted by the leaders between open and close of the bar
+    drawn         options that `randomise` drew, by name
+    """
+
+    schedule: Relations
+    epochs: Array
+    regimes: Array
+    regime_names: tuple[str, ...]
+    listed: Array
+    response: Array
+    drawn: dict[str, Any]
+
+    def relations_at(self, t: int) -> Relations:
+        """The (symbol, …) relations that hold in bar `t`."""
+        row = self.epochs[t]
+        return Relations(*(getattr(self.schedule, part.name)[row] for part in fields(Relations)))
+
+    def delays_at(self, t: int) -> Array:
+        """(symbol, symbol) bars by which i leads j in bar `t`; NaN without relation."""
+        return self.relations_at(t).delays
+
+    @property
+    def delays(self) -> Array:
+        return self.delays_at(-1)
+
+    @property
+    def leader_of(self) -> Array:
+        return self.relations_at(-1).leader_of
+
+    @property
+    def groups(self) -> Array:
+        return self.relations_at(-1).groups
+
+    @property
+    def strengths(self) -> Array:
+        return self.relations_at(-1).strengths
+
+    @property
+    def signs(self) -> Array:
+        return self.relations_at(-1).signs
+
+    def rows(self, start: int | None = None, stop: int | None = None) -> Truth:
+        """The truth of bars start … stop−1; `listed` then counts from the new first bar and may lie outside."""
+        part = slice(start, stop)
+        first = part.indices(len(self.regimes))[0]
+        return replace(
+            self,
+            epochs=self.epochs[part],
+            regimes=self.regimes[part],
+            response=self.response[part],
+            listed=self.listed - first,
+        )
