@@ -1,0 +1,137 @@
+"""Ten regime indicators, each bounded by construction, and the regime that a symbol is in."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.features.feature import FEATURES, on_observed, symbolwise
+from pacesetter.features.rolling import (
+    change,
+    ratio,
+    rolling_correlation,
+    rolling_max,
+    rolling_mean,
+    rolling_rank,
+    rolling_std,
+    rolling_sum,
+)
+from pacesetter.panel import Panel
+
+__all__ = ["REGIMES", "regime_labels"]
+
+Array = NDArray[Any]
+
+REGIMES = ("bull", "bear", "sideways", "high_volatility")
+BULL, BEAR, SIDEWAYS, HIGH_VOLATILITY = range(4)
+WARMING_UP = -1
+
+SHORT, LONG, HISTORY = 20, 50, 120  # bars
+HIGH_RANK = 0.8  # volatility above four fifths of its recent history
+DIRECTION = 0.5  # of a bound of 1: the move is 0.55 deviations of a random walk
+
+
+def _returns(close: Array) -> Array:
+    return change(np.log(close))
+
+
+def _contrast(short: Array, long: Array) -> Array:
+    """(short − long) / (short + long): −1 … 1 for quantities that are not negative."""
+    return ratio(short - long, short + long)
+
+
+def volatility_rank(close: Array) -> Array:
+    """Rank of today's volatility within its own recent history; [0, 1]."""
+    return rolling_rank(rolling_std(_returns(close), SHORT), HISTORY)
+
+
+def volatility_change(close: Array) -> Array:
+    """Short against long volatility; [-1, 1], above 0 when markets heat up."""
+    return _contrast(rolling_std(_returns(close), SHORT), rolling_std(_returns(close), LONG))
+
+
+def downside_share(close: Array) -> Array:
+    """Share of the squared returns that fell; [0, 1], 0.5 where nothing moved."""
+    squares = _returns(close) ** 2
+    falls = np.where(_returns(close) > 0, 0.0, squares)
+    return ratio(rolling_sum(falls, SHORT), rolling_sum(squares, SHORT), flat=0.5)
+
+
+def trend_efficiency(close: Array) -> Array:
+    """Net move over the way travelled (Kaufman); [-1, 1], ±1 for a straight line."""
+    steps = _returns(close)
+    return ratio(rolling_sum(steps, SHORT), rolling_sum(np.abs(steps), SHORT))
+
+
+def trend_fit(close: Array) -> Array:
+    """Correlation of the log close with time; [-1, 1]."""
+    time = np.broadcast_to(np.arange(close.shape[-1], dtype=float), close.shape)
+    return rolling_correlation(np.log(close), time, LONG)
+
+
+def trend_drawdown(close: Array) -> Array:
+    """Close against its recent high; [-1, 0]."""
+    return close / rolling_max(close, HISTORY) - 1
+
+
+def momentum_short(close: Array) -> Array:
+    """Self-normalised move over the short window; [-1, 1]."""
+    return _momentum(close, SHORT)
+
+
+def momentum_long(close: Array) -> Array:
+    """Self-normalised move over the long window; [-1, 1]."""
+    return _momentum(close, LONG)
+
+
+def _momentum(close: Array, bars: int) -> Array:
+    """tanh of Σr / √Σr², which is about standard normal on a random walk whatever its volatility."""
+    steps = _returns(close)
+    return np.tanh(ratio(rolling_sum(steps, bars), np.sqrt(rolling_sum(steps**2, bars))))
+
+
+def volume_level(volume: Array) -> Array:
+    """Short against long mean volume; [-1, 1]."""
+    return _contrast(rolling_mean(volume, SHORT), rolling_mean(volume, LONG))
+
+
+def volume_agreement(close: Array, volume: Array) -> Array:
+    """Correlation of volume with the size of the move; [-1, 1]."""
+    return rolling_correlation(volume, np.abs(_returns(close)), SHORT)
+
+
+def regime_labels(panel: Panel) -> Array:
+    """(time, symbol) int8 positions in `REGIMES`; −1 while warming up and where no bar was observed.
+
+    High volatility is named first; a calm market is a bull or a bear when its long move is large for its volatility.
+    """
+    labels = on_observed(_label, ("close",), panel)
+    return np.where(np.isnan(labels), WARMING_UP, labels).astype(np.int8)
+
+
+def _label(close: Array) -> Array:
+    rank, direction = volatility_rank(close), momentum_long(close)
+    named = np.select(
+        [rank > HIGH_RANK, direction > DIRECTION, direction < -DIRECTION], [HIGH_VOLATILITY, BULL, BEAR], SIDEWAYS
+    )
+    return np.where(np.isnan(rank) | np.isnan(direction), np.nan, named)
+
+
+_MEMORY_BARS: dict[Callable[..., Array], int] = {
+    volatility_rank: HISTORY + SHORT,
+    volatility_change: LONG + 1,
+    downside_share: SHORT + 1,
+    trend_efficiency: SHORT + 1,
+    trend_fit: LONG,
+    trend_drawdown: HISTORY,
+    momentum_short: SHORT + 1,
+    momentum_long: LONG + 1,
+    volume_level: LONG,
+    volume_agreement: SHORT + 1,
+}
+for _indicator, _bars in _MEMORY_BARS.items():
+    _name = f"regime_{_indicator.__name__}"
+    FEATURES.add(_name, symbolwise(_name, _indicator, _bars, kind="regime"))

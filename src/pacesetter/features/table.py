@@ -1,0 +1,184 @@
+"""The feature table: every feature of every symbol at every bar, computed once per panel; a window is a view."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import logging
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property, lru_cache
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any
+from zipfile import BadZipFile
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.features.feature import FEATURES, Feature
+from pacesetter.panel import Panel
+
+__all__ = ["FeatureTable", "feature_table"]
+
+Array = NDArray[Any]
+_CACHED_TABLES = 4
+_log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class FeatureTable:
+    """Raw feature values.
+
+    index      (time,) moments at which the bars are known
+    values     (symbol, time, feature) float32, read-only; NaN while warming up and where no bar was observed
+    memory     bars of history per feature name
+    left_out   features the panel cannot give, with the reason
+    """
+
+    index: pd.DatetimeIndex
+    symbols: tuple[str, ...]
+    names: tuple[str, ...]
+    values: Array
+    memory: Mapping[str, int]
+    left_out: Mapping[str, str]
+
+    def __post_init__(self) -> None:
+        shape = (len(self.symbols), len(self.index), len(self.names))
+        if self.values.shape != shape or self.values.dtype != np.float32:
+            raise DataError(f"feature values are {self.values.dtype} {self.values.shape}, not float32 {shape}")
+        self.values.flags.writeable = False
+
+    def __repr__(self) -> str:
+        return f"FeatureTable({len(self.symbols)} symbols × {len(self.index)} bars × {len(self.names)} features)"
+
+    @property
+    def memory_bars(self) -> int:
+        """Latest observed bars of a symbol that fix its whole newest row."""
+        return max(self.memory.values())
+
+    @cached_property
+    def mask(self) -> Array:
+        """(symbol, time) True where every feature is finite."""
+        known: Array = np.logical_and.reduce(np.isfinite(self.values), axis=2)
+        known.flags.writeable = False
+        return known
+
+    @cached_property
+    def fingerprint(self) -> str:
+        """Content hash of values, names, symbols and moments."""
+        digest = hashlib.blake2b(digest_size=16)
+        digest.update(json.dumps([self.symbols, self.names, dict(self.memory)]).encode())
+        digest.update(self.index.asi8.tobytes())
+        digest.update(np.where(np.isnan(self.values), np.float32(np.nan), self.values).tobytes())
+        return digest.hexdigest()
+
+    def position(self, symbol: str | int) -> int:
+        """Row of a symbol given by name or by position."""
+        if isinstance(symbol, str):
+            if symbol not in self.symbols:
+                raise DataError(f"the table has no symbol '{symbol}'{did_you_mean(symbol, self.symbols)}")
+            return self.symbols.index(symbol)
+        if not 0 <= symbol < len(self.symbols):
+            raise DataError(f"the table has no symbol {symbol}; positions run from 0 to {len(self.symbols) - 1}")
+        return symbol
+
+    def window(self, symbol: str | int, t: int, bars: int) -> Array:
+        """(bars, feature) view of the latest `bars` bars at bar `t`, `t` included."""
+        if not 1 <= bars <= t + 1 <= len(self.index):
+            raise DataError(
+                f"no window of {bars} bars ends at bar {t}; take bars ≥ 1 and t from bars−1 to {len(self.index) - 1}"
+            )
+        view: Array = self.values[self.position(symbol), t - bars + 1 : t + 1]
+        return view
+
+    def windows_missing(self, bars: int, limit: float = 0.1) -> Array:
+        """(symbol, time) True where a window ending there misses more than `limit` of its rows, or has no room."""
+        if not (bars >= 1 and 0 <= limit <= 1):
+            raise ConfigError(f"bars={bars}, limit={limit}: take bars ≥ 1 and a limit in [0, 1]")
+        missing = np.cumsum(~self.mask, axis=1)
+        missing[:, bars:] -= missing[:, :-bars].copy()
+        marked: Array = missing > limit * bars
+        marked[:, : bars - 1] = True
+        return marked
+
+    def save(self, path: str | Path) -> Path:
+        """Write one .npz file, without pickle, that `FeatureTable.load` gives back bit for bit."""
+        about = {
+            "symbols": self.symbols,
+            "names": self.names,
+            "memory": dict(self.memory),
+            "left_out": dict(self.left_out),
+            "fingerprint": self.fingerprint,
+        }
+        path = Path(path)
+        path.parent.mkdir(parents=True, exist_ok=True)
+        with path.open("wb") as file:  # a file object keeps numpy from adding a suffix of its own
+            np.savez(file, values=self.values, index=self.index.asi8, about=np.array(json.dumps(about)))
+        return path
+
+    @classmethod
+    def load(cls, path: str | Path) -> FeatureTable:
+        """Read a table that `save` wrote; refuses a file whose content no longer has its fingerprint."""
+        try:
+            with np.load(path, allow_pickle=False) as stored:
+                about = json.loads(str(stored["about"]))
+                index = pd.DatetimeIndex(stored["index"], tz="UTC").as_unit("ns")
+                names = tuple(about["symbols"]), tuple(about["names"])
+                table = cls(index, *names, stored["values"], about["memory"], about["left_out"])
+        except (OSError, ValueError, KeyError, TypeError, AttributeError, BadZipFile, EOFError) as problem:
+            raise DataError(
+                f"{path} is not a stored feature table ({type(problem).__name__}); compute it again"
+            ) from problem
+        if table.fingerprint != about["fingerprint"]:
+            raise DataError(f"{path} was changed after it was stored: its content hash differs; compute it again")
+        return table
+
+
+def feature_table(panel: Panel, features: Sequence[str] | None = None, extra: Sequence[Feature] = ()) -> FeatureTable:
+    """The table of the named features (all registered ones if None), then of `extra` ones, in this order.
+
+    Features whose fields the panel lacks are left out, with a notice and under `left_out`. The latest tables are kept,
+    so that asking again for the same panel costs nothing.
+    """
+    if isinstance(features, str):
+        features = [features]
+    wanted = [FEATURES[name] for name in (FEATURES if features is None else features)] + list(extra)
+    names = [feature.name for feature in wanted]
+    twice = sorted({name for name in names if names.count(name) > 1})
+    if twice:
+        raise ConfigError(f"feature '{twice[0]}' is asked for twice; each feature has one column")
+    lacking = {feature.name: [field for field in feature.needs if field not in panel.fields] for feature in wanted}
+    left_out = {name: f"needs {', '.join(fields)}" for name, fields in lacking.items() if fields}
+    for name, reason in left_out.items():
+        _log.info("feature %s is left out: it %s, which the panel has not", name, reason)
+    kept = tuple(feature for feature in wanted if feature.name not in left_out)
+    if not kept:
+        raise DataError(f"no feature is left: {', '.join(names) or 'none'} asked for, fields {', '.join(panel.fields)}")
+    return _computed(panel, kept, tuple(left_out.items()))
+
+
+@lru_cache(maxsize=_CACHED_TABLES)
+def _computed(panel: Panel, features: tuple[Feature, ...], left_out: tuple[tuple[str, str], ...]) -> FeatureTable:
+    """The table of features that the panel can give; panels are equal when their content is."""
+    values = np.empty((len(panel.symbols), len(panel), len(features)), dtype=np.float32)
+    for column, feature in enumerate(features):
+        values[:, :, column] = _column(panel, feature).T
+    memory = {feature.name: feature.memory_bars for feature in features}
+    names = tuple(memory)
+    return FeatureTable(
+        panel.index, panel.symbols, names, values, MappingProxyType(memory), MappingProxyType(dict(left_out))
+    )
+
+
+def _column(panel: Panel, feature: Feature) -> Array:
+    """(time, symbol) float32 values of one feature; what is not finite or not observed is NaN."""
+    values = np.asarray(feature.compute(panel))
+    if values.shape != panel.mask.shape:
+        raise ConfigError(f"feature '{feature.name}' gave shape {values.shape}, not {panel.mask.shape} (time, symbol)")
+    with np.errstate(over="ignore"):
+        column = values.astype(np.float32)
+    column[~(panel.mask & np.isfinite(column))] = np.nan
+    return column

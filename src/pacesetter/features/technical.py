@@ -1,0 +1,187 @@
+"""The 23 technical features and sentiment. All are ratios, returns or shares, so that symbols and years compare."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import partial
+from typing import Any
+
+import numpy as np
+import talib
+from numpy.typing import NDArray
+
+from pacesetter.features.feature import FEATURES, Feature, symbolwise
+from pacesetter.features.rolling import (
+    change,
+    lagged,
+    ratio,
+    rolling_max,
+    rolling_mean,
+    rolling_min,
+    rolling_std,
+    rolling_sum,
+)
+
+__all__ = ["SEED_WEIGHT", "ema", "smoothing_memory"]
+
+Array = NDArray[Any]
+
+SEED_WEIGHT = 1e-9  # weight of forgotten bars; float32 rounds at 6e-8, the rest is room for a market that calms down
+WILDER = 14  # bars of RSI, ATR, ADX and the stochastic
+FAST, SLOW, SIGNAL = 12, 26, 9  # EMA bars of MACD
+BAND = 20  # bars of the Bollinger band, of OBV and of the usual volume
+
+
+def smoothing_memory(bars: int, weight: float, stages: int = 1) -> int:
+    """Bars until an exponential smoother, seeded by the mean of its first `bars` bars, has forgotten what came before.
+
+    After m bars a smoother that gives the newest bar `weight` w keeps (1−w)^m of its seed, and a smoother of a smoother
+    (1−w)^m·(1 + w·m); the answer is the first m that brings this under SEED_WEIGHT, behind the seeds.
+    """
+    m = np.arange(100_000)
+    left = (1 - weight) ** m * (1 + weight * m * (stages - 1))
+    return bars * stages + int(np.argmax(left < SEED_WEIGHT))
+
+
+def ema(x: Array, bars: int) -> Array:
+    """TA-Lib's exponential moving average of every (symbol, bar) row: weight 2/(bars+1), seeded by a simple mean."""
+    return _by_row(talib.EMA, x, timeperiod=bars)
+
+
+def _by_row(function: Callable[..., Array], *inputs: Array, **options: int) -> Array:
+    """A TA-Lib function on each row; NaN padding behind a row's last bar stays behind it."""
+    rows = [function(*row, **options) for row in zip(*inputs, strict=True)]
+    return np.stack(rows) if rows else np.empty(inputs[0].shape)
+
+
+def _still(x: Array) -> Array:
+    """True where x has not moved over the Wilder bars: a recursion then compares rounding with rounding."""
+    still: Array = rolling_max(x, WILDER + 1) == rolling_min(x, WILDER + 1)
+    return still
+
+
+def log_return(close: Array, bars: int) -> Array:
+    """log close(t) / close(t−bars)."""
+    return change(np.log(close), bars)
+
+
+def close_to_sma(close: Array, bars: int) -> Array:
+    """Close over its simple moving average, less 1."""
+    return close / rolling_mean(close, bars) - 1
+
+
+def close_to_ema(close: Array, bars: int) -> Array:
+    """Close over its exponential moving average, less 1."""
+    return close / ema(close, bars) - 1
+
+
+def rsi(close: Array) -> Array:
+    """Wilder's relative strength index in [0, 1]; 0.5 where the close stands still."""
+    return np.where(_still(close), 0.5, _by_row(talib.RSI, close, timeperiod=WILDER) / 100)
+
+
+def macd(close: Array) -> Array:
+    """Fast less slow exponential moving average, as a share of the close."""
+    return _macd_line(close) / close
+
+
+def macd_signal(close: Array) -> Array:
+    """Exponential moving average of the MACD line, as a share of the close."""
+    return ema(_macd_line(close), SIGNAL) / close
+
+
+def _macd_line(close: Array) -> Array:
+    return ema(close, FAST) - ema(close, SLOW)
+
+
+def bollinger_position(close: Array) -> Array:
+    """Distance from the band's middle, ±1 at its edges two deviations away; 0 where the close stands still."""
+    return ratio(close - rolling_mean(close, BAND), 2 * rolling_std(close, BAND))
+
+
+def bollinger_width(close: Array) -> Array:
+    """Four deviations over the middle of the band."""
+    return 4 * rolling_std(close, BAND) / rolling_mean(close, BAND)
+
+
+def average_true_range(high: Array, low: Array, close: Array) -> Array:
+    """Wilder's average true range as a share of the close."""
+    return _by_row(talib.ATR, high, low, close, timeperiod=WILDER) / close
+
+
+def adx(high: Array, low: Array, close: Array) -> Array:
+    """Wilder's average directional index in [0, 1]; a market that stands still has no direction.
+
+    The last smoothing is an EMA of Wilder's weight: 2/(bars+1) = 1/14 at 27 bars.
+    """
+    directional = _by_row(talib.DX, high, low, close, timeperiod=WILDER) / 100
+    return ema(np.where(_still(high) & _still(low), 0.0, directional), 2 * WILDER - 1)
+
+
+def stochastic_k(high: Array, low: Array, close: Array) -> Array:
+    """Where the close lies between the lowest low (0) and the highest high (1); 0.5 where they are equal."""
+    floor, ceiling = rolling_min(low, WILDER), rolling_max(high, WILDER)
+    return ratio(close - floor, ceiling - floor, flat=0.5)
+
+
+def stochastic_d(high: Array, low: Array, close: Array) -> Array:
+    """Mean of the latest three stochastic_k."""
+    return rolling_mean(stochastic_k(high, low, close), 3)
+
+
+def on_balance_volume(close: Array, volume: Array) -> Array:
+    """Volume of rising bars less that of falling ones, as a share of all over the latest bars; in [-1, 1]."""
+    flow = np.sign(change(close)) * volume
+    traded = rolling_sum(np.where(np.isnan(flow), np.nan, volume), BAND)
+    return ratio(rolling_sum(flow, BAND), traded)
+
+
+def volume_ratio(volume: Array) -> Array:
+    """Volume over its mean of the latest bars; 1 where nothing was traded at all."""
+    return ratio(volume, rolling_mean(volume, BAND), flat=1.0)
+
+
+def volatility(close: Array, bars: int) -> Array:
+    """Sample deviation of one-bar log returns, not annualised."""
+    return rolling_std(log_return(close, 1), bars, ddof=1)
+
+
+def high_low_range(high: Array, low: Array, close: Array) -> Array:
+    """High less low as a share of the close."""
+    return (high - low) / close
+
+
+def gap(open: Array, close: Array) -> Array:
+    """log open(t) / close(t−1)."""
+    return np.log(open / lagged(close))
+
+
+def _register(name: str, indicator: Callable[..., Array], memory_bars: int) -> None:
+    FEATURES.add(name, symbolwise(name, indicator, memory_bars, kind="technical"))
+
+
+_SLOW_MEMORY = smoothing_memory(SLOW, 2 / (SLOW + 1))
+
+for _bars in (1, 5, 10, 20):
+    _register(f"return_{_bars}", partial(log_return, bars=_bars), _bars + 1)
+for _bars in (10, 20):
+    _register(f"close_to_sma_{_bars}", partial(close_to_sma, bars=_bars), _bars)
+for _bars in (FAST, SLOW):
+    _register(f"close_to_ema_{_bars}", partial(close_to_ema, bars=_bars), smoothing_memory(_bars, 2 / (_bars + 1)))
+_register("rsi_14", rsi, smoothing_memory(WILDER + 1, 1 / WILDER))
+_register("macd", macd, _SLOW_MEMORY)
+_register("macd_signal", macd_signal, smoothing_memory(SLOW, 2 / (SLOW + 1), stages=2))
+_register("bollinger_position", bollinger_position, BAND)
+_register("bollinger_width", bollinger_width, BAND)
+_register("atr_14", average_true_range, smoothing_memory(WILDER + 1, 1 / WILDER))
+_register("adx_14", adx, smoothing_memory(2 * WILDER, 1 / WILDER, stages=2))
+_register("stochastic_k", stochastic_k, WILDER)
+_register("stochastic_d", stochastic_d, WILDER + 2)
+_register("obv_20", on_balance_volume, BAND + 1)
+_register("volume_ratio_20", volume_ratio, BAND)
+for _bars in (10, 20):
+    _register(f"volatility_{_bars}", partial(volatility, bars=_bars), _bars + 1)
+_register("high_low_range", high_low_range, 1)
+_register("gap", gap, 2)
+
+FEATURES.add("sentiment", Feature("sentiment", ("sentiment",), 1, lambda panel: panel["sentiment"], "sentiment"))

@@ -1,0 +1,118 @@
+"""Hydra at the edge: overrides such as `data=synthetic data.symbols=50` → a frozen Config, or "did you mean"."""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_module
+from hydra.core.config_store import ConfigStore
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+from omegaconf import MISSING, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from pacesetter.build import Config
+from pacesetter.data import SOURCES, Loading
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.registry import configure
+
+__all__ = ["compose", "source_defaults"]
+
+
+def compose(overrides: Sequence[str] = ()) -> Config:
+    """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
+    _register_sources()
+    with initialize_config_module("pacesetter.conf", version_base="1.3"):
+        try:
+            resolved = OmegaConf.to_container(hydra_compose("config", list(overrides)), resolve=True)
+        except HydraException as problem:
+            raise ConfigError(_explain(overrides, problem)) from problem
+        except OmegaConfBaseException as problem:
+            raise ConfigError(f"the configuration does not resolve: {str(problem).splitlines()[0]}") from problem
+    assert isinstance(resolved, dict)
+    missing = [key for key, value in _flatten(resolved) if value == MISSING]
+    if missing:
+        raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
+    return configure(Config, resolved, "config")  # type: ignore[arg-type]
+
+
+def source_defaults(name: str) -> dict[str, Any]:
+    """A source's options with their defaults, as the group `data=<name>` holds them."""
+    options: dict[str, Any] = {"source": name}
+    for kind in (Loading, SOURCES[name]):
+        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+            if field.init:
+                options[field.name] = _default(field)
+    if "seed" in options:
+        options["seed"] = "${seed}"
+    return options
+
+
+def _register_sources() -> None:
+    for name in SOURCES:
+        ConfigStore.instance().store(group="data", name=name, node=source_defaults(name))
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    value = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    if value is dataclasses.MISSING:
+        return MISSING
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+
+
+# ---- what went wrong, in the user's words -----------------------------------------------------------------------
+
+
+def _explain(overrides: Sequence[str], problem: HydraException) -> str:
+    for text in overrides:
+        try:
+            override = OverridesParser.create().parse_override(text)
+        except HydraException:
+            return f"'{text}' is no override; write key=value, e.g. data.symbols=50"
+        sentence = _explain_key(override.key_or_group, str(override.value()), [o for o in overrides if o != text])
+        if sentence:
+            return sentence
+    return re.sub(r"\s+", " ", str(problem).splitlines()[0])
+
+
+def _explain_key(key: str, value: str, others: list[str]) -> str | None:
+    groups = {"data": [*SOURCES, *_names("data")], "preset": _names("preset")}
+    if key in groups:
+        known = sorted(set(groups[key]))
+        return None if value in known else f"unknown {key} '{value}'{did_you_mean(value, known)}"
+    known = [name for name, _ in _flatten(_defaults(others))]
+    if key in known or any(name.startswith(f"{key}.") for name in known):
+        return None
+    inside = [name for name in known if name.split(".")[0] == key.split(".")[0]] if "." in key else None
+    return f"unknown key '{key}'{did_you_mean(key, inside or [*known, *groups])}"
+
+
+def _defaults(others: list[str]) -> Mapping[str, Any]:
+    """The configuration with the group choices among `others` only."""
+    choices = [text for text in others if re.match(r"\+?(data|preset)=", text)]
+    try:
+        plain = OmegaConf.to_container(hydra_compose("config", choices))
+    except HydraException:
+        plain = OmegaConf.to_container(hydra_compose("config"))
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def _names(group: str) -> list[str]:
+    folder = files("pacesetter.conf") / group
+    return [entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")]
+
+
+def _flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

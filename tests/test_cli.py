@@ -1,0 +1,97 @@
+"""The command line as a user meets it: help, a job, checks, and one sentence for every mistake."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+
+import pytest
+
+GOOD = "date,symbol,open,high,low,close,volume\n" + "".join(
+    f"2020-01-{day:02},A,1.{day},2,1,1.{day},100\n" for day in (2, 3, 6, 7, 8, 9, 10)
+)
+
+
+def test_help_lists_the_commands(command):
+    shown = command("--help")
+    assert shown.returncode == 0
+    assert all(word in shown.stdout for word in ("run", "data", "config"))
+
+
+def test_help_and_import_stay_light():
+    heavy = ("pandas", "numba", "torch", "plotly", "hydra", "sklearn", "skfolio")
+    code = f"import sys, pacesetter, pacesetter.cli; print([m for m in {heavy} if m in sys.modules])"
+    out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert out.stdout.strip() == "[]"
+
+
+def test_version(command):
+    assert command("--version").stdout.startswith("pacesetter 0.")
+
+
+def test_run_prints_where_the_report_is(command, tmp_path):
+    shown = command("run", "data=sandbox", "name=try")
+    assert shown.returncode == 0, shown.stderr
+    assert "Report: runs/" in shown.stdout
+    assert list(tmp_path.glob("runs/*-try-*/report.html"))
+
+
+def test_config_prints_the_resolved_settings_and_their_hash(command):
+    shown = command("config", "data=synthetic", "data.symbols=50")
+    assert "symbols: 50" in shown.stdout
+    assert "# hash " in shown.stdout
+
+
+def test_data_list_names_every_source(command):
+    shown = command("data", "list").stdout
+    assert all(name in shown for name in ("sample", "synthetic", "csv", "parquet", "yahoo", "alpaca", "ccxt"))
+
+
+def test_check_of_good_bars_is_ready(command, tmp_path):
+    (tmp_path / "bars.csv").write_text(GOOD)
+    shown = command("data", "check", "data=csv", "data.path=bars.csv", "--json", "out.json")
+    assert shown.returncode == 0, shown.stdout
+    assert "READY: 0 errors" in shown.stdout
+    report = json.loads((tmp_path / "out.json").read_text())
+    assert report["ok"] is True
+    assert report["coverage"][0]["bars"] == 7
+
+
+def test_check_of_bad_bars_names_file_row_symbol_rule(command, tmp_path):
+    (tmp_path / "bars.csv").write_text(GOOD.replace("1.7,2,1,1.7", "1.7,1,2,1.7"))
+    shown = command("data", "check", "data=csv", "data.path=bars.csv")
+    assert shown.returncode == 1
+    assert "bars.csv row 5 (A, 2020-01-07" in shown.stdout
+    assert "[high_low]" in shown.stdout
+    assert "NOT READY: 1 errors" in shown.stdout
+
+
+@pytest.mark.parametrize("words", [("run",), ("data", "check"), ("data", "fetch"), ("config",)])
+def test_a_typo_is_one_sentence_and_exit_2(command, words):
+    shown = command(*words, "data.pathh=x", "data=csv")
+    assert shown.returncode == 2
+    assert shown.stderr.strip() == "error: unknown key 'data.pathh'; did you mean 'data.path'?"
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"\x00\xff\x00", b"date,close\n2020-01-02,1\n2020-0", b"x\n", b"date,close\nnever,1\n"]
+)
+def test_a_broken_file_is_one_sentence_and_exit_2(command, tmp_path, content):
+    (tmp_path / "bars.csv").write_bytes(content)
+    shown = command("run", "data=csv", "data.path=bars.csv")
+    assert shown.returncode == 2
+    assert shown.stderr.startswith("error: bars.csv")
+    assert len(shown.stderr.strip().splitlines()) == 1
+
+
+def test_fetch_process_split_leave_artefacts_with_hashes(command, tmp_path):
+    assert command("data", "fetch", "data=sandbox", "--out", "data/raw.parquet").returncode == 0
+    assert (
+        command("data", "process", "data/raw.parquet", "--out", "data/weekly.parquet", "--resolution", "1W").returncode
+        == 0
+    )
+    shown = command("data", "split", "data/weekly.parquet", "--out", "data/splits.json")
+    assert shown.returncode == 0, shown.stderr
+    assert json.loads((tmp_path / "data/splits.json").read_text())["hash"]
+    assert len(list((tmp_path / "data").glob("*.manifest.json"))) == 3

@@ -1,0 +1,65 @@
+"""The main job from bars to report, and what a failing stage leaves behind."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from pacesetter.errors import DataError
+from pacesetter.panel import Panel
+from pacesetter.training import STAGES, compose, run_job
+from pacesetter.training.pipeline import summary
+
+
+@pytest.fixture
+def console():
+    return Console(file=io.StringIO(), width=120)
+
+
+def test_job_leaves_panel_checks_report_and_hashes(tmp_path, console):
+    job = run_job(compose(["data=sandbox", f"runs={tmp_path}", "name=try"]), console)
+    manifest = job.run.manifest
+    assert manifest["finished"] is True
+    assert {"panel.parquet", "readiness.json", "report.html", "config.yaml"} <= set(manifest["artefacts"])
+    assert manifest["data_fingerprint"] == Panel.load(job.run.folder / "panel.parquet").fingerprint
+    printed = console.file.getvalue()
+    assert all(f"/{len(STAGES)} {stage}" in printed for stage in STAGES)
+    assert "report.html" in printed
+
+
+def test_same_config_gives_the_same_data(tmp_path, console):
+    jobs = [run_job(compose(["data=sandbox", f"runs={tmp_path}"]), console) for _ in range(2)]
+    assert jobs[0].panel == jobs[1].panel
+    assert jobs[0].table.fingerprint == jobs[1].table.fingerprint
+
+
+def test_a_failing_stage_is_named_in_the_manifest(tmp_path, console):
+    broken = tmp_path / "bars.csv"
+    broken.write_text("date,symbol,close\n2020-01-02,A,1\n2020-01-03,A,-1\n")
+    with pytest.raises(DataError, match=r"bars\.csv row 3 .*non_positive"):
+        run_job(compose(["data=csv", f"data.path={broken}", f"runs={tmp_path / 'runs'}"]), console)
+    manifest = json.loads(next((tmp_path / "runs").glob("*/manifest.json")).read_text())
+    assert manifest["failed"]["stage"] == "load"
+    assert manifest["finished"] is False
+
+
+def test_summary_has_known_numbers(panel_of_closes):
+    header, rows = summary(*panel_of_closes)
+    row = dict(zip(header, rows[0], strict=True))
+    assert row["symbol"] == "A"
+    assert row["bars"] == 3
+    assert row["drawdown"] == "-50.0%"
+    assert row["regime now"] == "–"
+
+
+@pytest.fixture
+def panel_of_closes():
+    import numpy as np
+    import pandas as pd
+
+    index = pd.date_range("2020-01-01", periods=3, tz="UTC")
+    panel = Panel.from_fields(index, ["A"], {"close": np.array([[1.0], [2.0], [1.0]])})
+    return panel, np.full((3, 1), -1)
