@@ -20,6 +20,7 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
+BUILD_TOOL = "setuptools>=77"  # installs the package itself, without build isolation
 TEST_EXTRAS = "dev,rl,signatures,online,data"
 
 
@@ -46,7 +47,7 @@ def resolve(requirement: str, keep: str) -> list[str]:
         pins, report = Path(folder) / "pins.txt", Path(folder) / "report.json"
         pins.write_text(keep)
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-        command += ["--report", str(report), "--constraint", str(pins), requirement]
+        command += ["--report", str(report), "--constraint", str(pins), requirement, BUILD_TOOL]
         subprocess.run(command, cwd=ROOT, check=True)
         found = json.loads(report.read_text())["install"]
     pinned = {item["metadata"]["name"].lower().replace("_", "-"): item["metadata"]["version"] for item in found}

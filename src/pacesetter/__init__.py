@@ -6,7 +6,6 @@ Names are imported on first use, so that `import pacesetter` costs next to nothi
 from __future__ import annotations
 
 from importlib import import_module
-from importlib.metadata import version
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -27,7 +26,7 @@ _HOMES = {
     "feature_table": "pacesetter.features",
     "load": "pacesetter.data",
 }
-__version__ = version("pacesetter")
+__version__ = "0.1.0"
 __all__ = [
     "ConfigError",
     "DataError",

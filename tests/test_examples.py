@@ -1,0 +1,18 @@
+"""Every example runs as it is, in an empty folder, so that the first pages never lie."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("[0-9]*.py"))
+
+
+@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+def test_example_runs_and_prints(example, tmp_path):
+    shown = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=250)
+    assert shown.returncode == 0, shown.stderr
+    assert shown.stdout.strip()
