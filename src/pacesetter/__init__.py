@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from pacesetter.data import load
     from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
     from pacesetter.features import FeatureTable, feature_table
+    from pacesetter.leadlag import LeadLag
     from pacesetter.panel import Panel
     from pacesetter.runs import Run
 
@@ -19,6 +20,7 @@ _HOMES = {
     "ConfigError": "pacesetter.errors",
     "DataError": "pacesetter.errors",
     "FeatureTable": "pacesetter.features",
+    "LeadLag": "pacesetter.leadlag",
     "PacesetterError": "pacesetter.errors",
     "Panel": "pacesetter.panel",
     "Run": "pacesetter.runs",
@@ -31,6 +33,7 @@ __all__ = [
     "ConfigError",
     "DataError",
     "FeatureTable",
+    "LeadLag",
     "PacesetterError",
     "Panel",
     "Run",

@@ -44,10 +44,18 @@ def options(
 
 @app.command()
 def run(overrides: Overrides = None) -> None:
-    """Run the main job: bars → checks → features → report."""
+    """Run the main job: bars → checks → features → lead–lag → report."""
     from pacesetter.training import compose, run_job
 
     run_job(compose(overrides or ()))
+
+
+@app.command()
+def leadlag(overrides: Overrides = None) -> None:
+    """Find who leads whom: ranking with intervals, links, lags and a time line, e.g. lag.method=levy_path."""
+    from pacesetter.training import compose, run_job
+
+    run_job(compose(["name=leadlag", *(overrides or ())]), stages=("load", "leadlag", "report"))
 
 
 @app.command()

@@ -6,7 +6,7 @@ adds a feature by an entry point of the group `pacesetter.feature`; `symbolwise`
 
 from __future__ import annotations
 
-from pacesetter.features import technical as technical
+from pacesetter.features import technical as technical  # registers its features
 from pacesetter.features.feature import FEATURES, Feature, symbolwise
 from pacesetter.features.normaliser import NORMALISERS, MinMax, Normaliser, Robust, RunningWelford, ZScore
 from pacesetter.features.regime import REGIMES, regime_labels

@@ -59,20 +59,24 @@ class Normaliser(ABC):
         return (array * self.scale_ + self.centre_).astype(array.dtype, copy=False)
 
     def _checked(self, values: FeatureTable | ArrayLike) -> Array:
+        self._check_fitted()
         array = _as_array(values)
-        if not hasattr(self, "centre_"):
-            raise ConfigError(f"the {self.kind} normaliser is not fitted; call fit on the training part first")
         if array.shape[-1:] != self.centre_.shape:
             raise DataError(f"values have shape {array.shape}; the last axis must hold {len(self.centre_)} features")
         return array
+
+    def _check_fitted(self) -> None:
+        if not hasattr(self, "centre_"):
+            raise ConfigError(f"the {self.kind} normaliser is not fitted; call fit on the training part first")
 
     # ---- storing --------------------------------------------------------------------------------------------------
 
     def _state(self) -> dict[str, Any]:
         """Kind, options and learned numbers as JSON; Python writes floats so that they read back exactly."""
+        self._check_fitted()
         return {
             "kind": self.kind,
-            "options": asdict(self),  # type: ignore[call-overload]
+            "options": asdict(self),  # type: ignore[call-overload]  # every registered kind is a dataclass
             "fitted_until": None if self.fitted_until_ is None else self.fitted_until_.isoformat(),
             "learned": {name: getattr(self, name).tolist() for name in self.learned},
         }
@@ -188,8 +192,9 @@ class RunningWelford(Normaliser):
 
     def merge(self, other: RunningWelford) -> Self:
         """Take in what another one has seen, e.g. in another process."""
+        other._check_fitted()
         if not hasattr(self, "centre_"):
-            self._forget(len(other._checked(other.centre_)))
+            self._forget(len(other.centre_))
         self._checked(other.centre_)
         self._absorb(other.count_, other.centre_, other.squares_, other.fitted_until_)
         return self

@@ -10,7 +10,6 @@ from numpy.typing import NDArray
 
 from pacesetter.features.feature import FEATURES, on_observed, symbolwise
 from pacesetter.features.rolling import (
-    change,
     ratio,
     rolling_correlation,
     rolling_max,
@@ -19,6 +18,7 @@ from pacesetter.features.rolling import (
     rolling_std,
     rolling_sum,
 )
+from pacesetter.features.technical import log_return
 from pacesetter.panel import Panel
 
 __all__ = ["REGIMES", "regime_labels"]
@@ -34,10 +34,6 @@ HIGH_RANK = 0.8  # volatility above four fifths of its recent history
 DIRECTION = 0.5  # of a bound of 1: the move is 0.55 deviations of a random walk
 
 
-def _returns(close: Array) -> Array:
-    return change(np.log(close))
-
-
 def _contrast(short: Array, long: Array) -> Array:
     """(short − long) / (short + long): −1 … 1 for quantities that are not negative."""
     return ratio(short - long, short + long)
@@ -45,24 +41,24 @@ def _contrast(short: Array, long: Array) -> Array:
 
 def volatility_rank(close: Array) -> Array:
     """Rank of today's volatility within its own recent history; [0, 1]."""
-    return rolling_rank(rolling_std(_returns(close), SHORT), HISTORY)
+    return rolling_rank(rolling_std(log_return(close, 1), SHORT), HISTORY)
 
 
 def volatility_change(close: Array) -> Array:
     """Short against long volatility; [-1, 1], above 0 when markets heat up."""
-    return _contrast(rolling_std(_returns(close), SHORT), rolling_std(_returns(close), LONG))
+    return _contrast(rolling_std(log_return(close, 1), SHORT), rolling_std(log_return(close, 1), LONG))
 
 
 def downside_share(close: Array) -> Array:
     """Share of the squared returns that fell; [0, 1], 0.5 where nothing moved."""
-    squares = _returns(close) ** 2
-    falls = np.where(_returns(close) > 0, 0.0, squares)
+    squares = log_return(close, 1) ** 2
+    falls = np.where(log_return(close, 1) > 0, 0.0, squares)
     return ratio(rolling_sum(falls, SHORT), rolling_sum(squares, SHORT), flat=0.5)
 
 
 def trend_efficiency(close: Array) -> Array:
     """Net move over the way travelled (Kaufman); [-1, 1], ±1 for a straight line."""
-    steps = _returns(close)
+    steps = log_return(close, 1)
     return ratio(rolling_sum(steps, SHORT), rolling_sum(np.abs(steps), SHORT))
 
 
@@ -89,7 +85,7 @@ def momentum_long(close: Array) -> Array:
 
 def _momentum(close: Array, bars: int) -> Array:
     """tanh of Σr / √Σr², which is about standard normal on a random walk whatever its volatility."""
-    steps = _returns(close)
+    steps = log_return(close, 1)
     return np.tanh(ratio(rolling_sum(steps, bars), np.sqrt(rolling_sum(steps**2, bars))))
 
 
@@ -100,7 +96,7 @@ def volume_level(volume: Array) -> Array:
 
 def volume_agreement(close: Array, volume: Array) -> Array:
     """Correlation of volume with the size of the move; [-1, 1]."""
-    return rolling_correlation(volume, np.abs(_returns(close)), SHORT)
+    return rolling_correlation(volume, np.abs(log_return(close, 1)), SHORT)
 
 
 def regime_labels(panel: Panel) -> Array:

@@ -101,8 +101,8 @@ def _squares(x: Array, y: Array, bars: int) -> Array:
     The latest bar is at most √n deviations from the mean, so this cancels no more than a factor n, unlike Σxy − ΣxΣy/n.
     """
     total_x, total_y, products = (np.zeros_like(_lags(x, bars)[0]) for _ in range(3))
-    pairs = ((a, a) for a in _distances(x, bars)) if x is y else zip(_distances(x, bars), _distances(y, bars))
-    for a, b in pairs:
+    twice = ((a, a) for a in _distances(x, bars))
+    for a, b in twice if x is y else zip(_distances(x, bars), _distances(y, bars), strict=True):
         total_x += a
         total_y += b
         products += a * b

@@ -50,6 +50,8 @@ class FeatureTable:
         if self.values.shape != shape or self.values.dtype != np.float32:
             raise DataError(f"feature values are {self.values.dtype} {self.values.shape}, not float32 {shape}")
         self.values.flags.writeable = False
+        object.__setattr__(self, "memory", MappingProxyType(dict(self.memory)))
+        object.__setattr__(self, "left_out", MappingProxyType(dict(self.left_out)))
 
     def __repr__(self) -> str:
         return f"FeatureTable({len(self.symbols)} symbols × {len(self.index)} bars × {len(self.names)} features)"
@@ -143,34 +145,40 @@ def feature_table(panel: Panel, features: Sequence[str] | None = None, extra: Se
     Features whose fields the panel lacks are left out, with a notice and under `left_out`. The latest tables are kept,
     so that asking again for the same panel costs nothing.
     """
-    if isinstance(features, str):
-        features = [features]
-    wanted = [FEATURES[name] for name in (FEATURES if features is None else features)] + list(extra)
-    names = [feature.name for feature in wanted]
-    twice = sorted({name for name in names if names.count(name) > 1})
-    if twice:
-        raise ConfigError(f"feature '{twice[0]}' is asked for twice; each feature has one column")
+    wanted = _wanted(features, extra)
     lacking = {feature.name: [field for field in feature.needs if field not in panel.fields] for feature in wanted}
     left_out = {name: f"needs {', '.join(fields)}" for name, fields in lacking.items() if fields}
     for name, reason in left_out.items():
         _log.info("feature %s is left out: it %s, which the panel has not", name, reason)
     kept = tuple(feature for feature in wanted if feature.name not in left_out)
     if not kept:
-        raise DataError(f"no feature is left: {', '.join(names) or 'none'} asked for, fields {', '.join(panel.fields)}")
+        raise DataError(
+            f"no feature is left: {', '.join(lacking) or 'none'} asked for, fields {', '.join(panel.fields)}"
+        )
     return _computed(panel, kept, tuple(left_out.items()))
+
+
+def _wanted(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Feature]:
+    """The features by name, then the extra ones; refuses a name that stands twice and what is no Feature."""
+    chosen = FEATURES if names is None else [names] if isinstance(names, str) else names
+    wanted = [FEATURES[name] for name in chosen] + list(extra)
+    seen: set[str] = set()
+    for feature in wanted:
+        if not isinstance(feature, Feature):
+            raise ConfigError(f"{feature!r} is no Feature; a plugin's entry point must name one")
+        if feature.name in seen:
+            raise ConfigError(f"feature '{feature.name}' is asked for twice; each feature has one column")
+        seen.add(feature.name)
+    return wanted
 
 
 @lru_cache(maxsize=_CACHED_TABLES)
 def _computed(panel: Panel, features: tuple[Feature, ...], left_out: tuple[tuple[str, str], ...]) -> FeatureTable:
     """The table of features that the panel can give; panels are equal when their content is."""
-    values = np.empty((len(panel.symbols), len(panel), len(features)), dtype=np.float32)
-    for column, feature in enumerate(features):
-        values[:, :, column] = _column(panel, feature).T
+    columns = np.stack([_column(panel, feature).T for feature in features])
+    values = np.ascontiguousarray(np.moveaxis(columns, 0, -1))  # one transposition beats a strided write per feature
     memory = {feature.name: feature.memory_bars for feature in features}
-    names = tuple(memory)
-    return FeatureTable(
-        panel.index, panel.symbols, names, values, MappingProxyType(memory), MappingProxyType(dict(left_out))
-    )
+    return FeatureTable(panel.index, panel.symbols, tuple(memory), values, memory, dict(left_out))
 
 
 def _column(panel: Panel, feature: Feature) -> Array:

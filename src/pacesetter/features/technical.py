@@ -22,7 +22,7 @@ from pacesetter.features.rolling import (
     rolling_sum,
 )
 
-__all__ = ["SEED_WEIGHT", "ema", "smoothing_memory"]
+__all__ = ["SEED_WEIGHT", "ema", "log_return", "smoothing_memory"]
 
 Array = NDArray[Any]
 

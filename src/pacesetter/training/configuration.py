@@ -19,6 +19,7 @@ from omegaconf.errors import OmegaConfBaseException
 from pacesetter.build import Config
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.leadlag.study import study_defaults
 from pacesetter.registry import configure
 
 __all__ = ["compose", "source_defaults"]
@@ -26,7 +27,7 @@ __all__ = ["compose", "source_defaults"]
 
 def compose(overrides: Sequence[str] = ()) -> Config:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
-    _register_sources()
+    _register_groups()
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
             resolved = OmegaConf.to_container(hydra_compose("config", list(overrides)), resolve=True)
@@ -53,9 +54,10 @@ def source_defaults(name: str) -> dict[str, Any]:
     return options
 
 
-def _register_sources() -> None:
+def _register_groups() -> None:
     for name in SOURCES:
         ConfigStore.instance().store(group="data", name=name, node=source_defaults(name))
+    ConfigStore.instance().store(group="lag", name="study", node=study_defaults())
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

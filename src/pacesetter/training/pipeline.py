@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any
@@ -12,11 +12,13 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from pacesetter.build import Config, build_panel, build_readiness, build_table
+from pacesetter.build import Config, build_panel, build_readiness, build_study, build_table
 from pacesetter.data.quality import Readiness
 from pacesetter.evaluation import pictures
+from pacesetter.evaluation.leadlag_page import HEADER, leadlag_rows, leadlag_sections, leadlag_verdict, store_leadlag
 from pacesetter.evaluation.report import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
+from pacesetter.leadlag.study import StudyResult
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 
@@ -34,6 +36,7 @@ class Job:
     readiness: Readiness | None = None
     table: FeatureTable | None = None
     labels: Any = None
+    study: StudyResult | None = None
 
 
 def load_panel(job: Job) -> str:
@@ -89,8 +92,18 @@ def make_features(job: Job) -> str:
     )
 
 
+def find_leaders(job: Job) -> str:
+    job.study = build_study(job.config).run(_need(job.panel))
+    job.sections += leadlag_sections(job.study)
+    store_leadlag(job.study, job.run)
+    rows = leadlag_rows(job.study)
+    leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))
+    return f"{leaders} leaders, {followers} followers, {job.study.network.number_of_edges()} significant links"
+
+
 def write_page(job: Job) -> str:
     panel = _need(job.panel)
+    job.labels = regime_labels(panel) if job.labels is None else job.labels
     header, rows = summary(panel, job.labels)
     first = Section(
         "Summary",
@@ -114,21 +127,26 @@ STAGES: dict[str, Stage] = {
     "load": load_panel,
     "check": check_panel,
     "features": make_features,
+    "leadlag": find_leaders,
     "report": write_page,
 }
 
 
-def run_job(config: Config, console: Console | None = None) -> Job:
-    """Run every stage into a new run folder, with progress; print what was found and where the report is."""
+def run_job(config: Config, console: Console | None = None, stages: Sequence[str] = tuple(STAGES)) -> Job:
+    """Run the stages into a new run folder, with progress; print what was found and where the report is."""
     console = console or Console()
     job = Job(config, Run.create(config.runs, config.name, config.to_dict()))
     console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
-    for number, (name, stage) in enumerate(STAGES.items(), start=1):
-        with _watched(console, f"{number}/{len(STAGES)} {name}") as say, _recorded(job.run, name):
-            say(stage(job))
+    for number, name in enumerate(stages, start=1):
+        with _watched(console, f"{number}/{len(stages)} {name}") as say, _recorded(job.run, name):
+            say(STAGES[name](job))
     panel = _need(job.panel)
     job.run.finish(data_fingerprint=panel.fingerprint, seed=config.seed)
-    console.print(_summary_table(panel, job.labels))
+    if "features" in stages:
+        console.print(_console_table("What was loaded", *summary(panel, job.labels), hidden=("first", "last")))
+    if job.study is not None:
+        console.print(_console_table("Who leads", HEADER, leadlag_rows(job.study), hidden=("rank interval",)))
+        console.print(leadlag_verdict(job.study), highlight=False)
     for note in panel.notes:
         console.print(f"Note: {note}", soft_wrap=True)
     console.print(f"Report: {job.run.folder / 'report.html'}", soft_wrap=True)
@@ -182,13 +200,17 @@ def _symbol_row(panel: Panel, labels: Any, column: int) -> tuple[Any, ...]:
     )
 
 
-def _summary_table(panel: Panel, labels: Any, most: int = 25) -> Table:
-    header, rows = summary(panel, labels)
-    shown = [place for place, name in enumerate(header) if name not in ("first", "last")]  # fits 80 columns
+def _console_table(
+    title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], hidden: Sequence[str], most: int = 25
+) -> Table:
+    """The first rows as a table that fits 80 columns; the report has all."""
+    shown = [place for place, name in enumerate(header) if name not in hidden]
     cut = f" (first {most} of {len(rows)}; the report has all)" if len(rows) > most else ""
-    table = Table(title=f"What was loaded{cut}", title_justify="left")
+    table = Table(title=title + cut, title_justify="left")
     for place in shown:
-        table.add_column(header[place], justify="left" if header[place] in ("symbol", "regime now") else "right")
+        table.add_column(
+            header[place], justify="left" if header[place] in ("symbol", "role", "regime now") else "right"
+        )
     for row in rows[:most]:
         table.add_row(*(str(row[place]) for place in shown))
     return table

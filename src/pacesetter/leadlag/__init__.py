@@ -1,0 +1,27 @@
+"""Lead–lag: increments of a panel → a matrix of who leads whom, over any window, in constant time.
+
+`LeadLag(method).fit(panel).matrix(end, lookback)`; ESTIMATORS lists the methods, `tick_lead_lag` takes raw ticks.
+"""
+
+from __future__ import annotations
+
+from pacesetter.leadlag import correlation, levy, signatures  # noqa: F401  (their estimators register themselves)
+from pacesetter.leadlag.engine import CacheInfo, LeadLag, Window
+from pacesetter.leadlag.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.series import Series
+from pacesetter.leadlag.ticks import TickLeadLag, hayashi_yoshida, tick_lead_lag
+
+__all__ = [
+    "ESTIMATORS",
+    "CacheInfo",
+    "Estimator",
+    "LeadLag",
+    "Resources",
+    "Scorer",
+    "Series",
+    "TickLeadLag",
+    "Window",
+    "WindowScorer",
+    "hayashi_yoshida",
+    "tick_lead_lag",
+]

@@ -1,0 +1,287 @@
+"""LeadLag: who leads whom over any window of a panel, by any registered estimator."""
+
+from __future__ import annotations
+
+import operator
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, NamedTuple, NoReturn, overload
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+from tqdm import tqdm
+
+from pacesetter.errors import ConfigError
+from pacesetter.leadlag.estimator import ESTIMATORS, MEGABYTE, Backend, Resources, Scorer
+from pacesetter.leadlag.series import Increments, Series, read_series
+from pacesetter.panel import Panel
+from pacesetter.registry import configure
+
+__all__ = ["CacheInfo", "LeadLag", "Window"]
+
+Array = NDArray[Any]
+BLOCK_BYTES = 64 * MEGABYTE  # what a rolling computation holds at once
+
+
+class CacheInfo(NamedTuple):
+    """How the window cache has served since `fit`."""
+
+    hits: int
+    misses: int
+    windows: int
+    capacity: int
+
+
+class Window(NamedTuple):
+    """One window of a rolling computation with its (symbol, symbol) matrix."""
+
+    end: int
+    lookback: int
+    matrix: Array
+
+
+@dataclass(frozen=True)
+class Reading:
+    """How a panel is read and how many matrices are kept; refuses a minimum below 2 and a negative cache."""
+
+    increments: Increments
+    min_observations: int | None
+    cache_windows: int
+
+    def __post_init__(self) -> None:
+        if self.min_observations is not None and self.min_observations < 2:
+            raise ConfigError(f"lag.min_observations={self.min_observations} must be 2 or more")
+        if self.cache_windows < 0:
+            raise ConfigError(f"lag.cache_windows={self.cache_windows} must be 0 or more")
+
+
+class LeadLag:
+    """Lead–lag matrices of a panel: antisymmetric (symbol, symbol), S[i, j] > 0 where i leads j.
+
+    A window is the `lookback` increments that end at bar `end`: bars end−lookback … end. Nothing after `end` is read.
+    An asset with fewer than `min_observations` observed increments in it (default 10 or half the window, never more
+    than the window), or whose increments are constant, is NaN in its whole row and column; `diagnose` says why.
+
+    method            a name in ESTIMATORS; its own options (`max_lag`, `variant`, `inner`, `bins` …) follow by name
+    increments        `log_return` or `difference` of the closes
+    backend           `table` (prefix sums, any window in constant time), `gemm`, `torch`; `auto`: table if it fits
+    device            where torch computes, e.g. `cuda`
+    memory_budget_mb  bound on a prefix table, and on the array that `rolling` may return
+    cache_windows     matrices kept, newest used first, for estimators that have no table; 0 keeps none
+    """
+
+    def __init__(
+        self,
+        method: str = "ccf_auc",
+        *,
+        increments: Increments = "log_return",
+        min_observations: int | None = None,
+        backend: Backend = "auto",
+        device: str = "cpu",
+        memory_budget_mb: float = 4096.0,
+        cache_windows: int = 256,
+        **options: Any,
+    ) -> None:
+        self.method = method
+        self.estimator = configure(ESTIMATORS[method], options, "lag")
+        self.resources = configure(
+            Resources, {"backend": backend, "device": device, "memory_budget_mb": memory_budget_mb}, "lag"
+        )
+        reading = {"increments": increments, "min_observations": min_observations, "cache_windows": cache_windows}
+        self.reading = configure(Reading, reading, "lag")
+        self._bars = 0
+
+    @property
+    def min_observations(self) -> int | None:
+        """Observed increments asked of an asset in a window; None for the default rule."""
+        return self.reading.min_observations
+
+    def fit(self, panel: Panel) -> LeadLag:
+        """Read the panel and build the tables; gives itself, with `symbols_`, `backend_` and `table_bytes_`."""
+        minimum = self.min_observations or 0
+        self.series_: Series = read_series(panel, self.reading.increments, minimum, self.estimator.spans_gaps)
+        self.scorer_: Scorer = self.estimator.scorer(self.series_, self.resources)
+        self.symbols_ = panel.symbols
+        self.backend_, self.table_bytes_ = self.scorer_.backend, self.scorer_.table_bytes
+        self._bars, self._symbols, self._batched = len(panel), len(panel.symbols), self.scorer_.batched
+        self._cache: OrderedDict[tuple[int, int], Array] = OrderedDict()
+        self._hits = self._misses = 0
+        return self
+
+    # ---- matrices -------------------------------------------------------------------------------------------------
+
+    def matrix(self, end: int, lookback: int) -> Array:
+        """(symbol, symbol) score of the window that ends at bar `end`."""
+        end, lookback = self._checked(end, lookback)
+        out = np.empty((self._symbols, self._symbols))
+        if self._batched:
+            self.scorer_.score(end, lookback, out)
+        else:
+            self._remember(end, lookback, out)
+        return out
+
+    def many(self, ends: ArrayLike, lookbacks: ArrayLike, *, out: Array | None = None) -> Array:
+        """(window, symbol, symbol) scores of any windows: `ends` and `lookbacks` (window,), or one for all."""
+        last, back = self._checked_windows(ends, lookbacks)
+        shape = (len(last), self._symbols, self._symbols)
+        out = np.empty(shape) if out is None else self._checked_out(out, shape)
+        if self._batched:
+            self.scorer_.score_many(last, back, out)
+            return out
+        for row, (end, lookback) in enumerate(zip(last.tolist(), back.tolist(), strict=True)):
+            self._remember(end, lookback, out[row])
+        return out
+
+    def windows(self, lookback: int | Sequence[int], step: int = 1) -> tuple[Array, Array]:
+        """(window,) ends and lookbacks that `rolling` goes through: each lookback in turn, from its first window."""
+        if step < 1:
+            raise ConfigError(f"step={step} must be 1 or more")
+        backs = list(lookback) if isinstance(lookback, Iterable) else [lookback]
+        if not backs:
+            raise ConfigError("rolling takes one lookback or several, not none")
+        checked = [self._checked(self._bars - 1, back)[1] for back in backs]
+        ends = [np.arange(back, self._bars, step) for back in checked]
+        return np.concatenate(ends), np.repeat(checked, [len(part) for part in ends])
+
+    @overload
+    def rolling(
+        self,
+        lookback: int | Sequence[int],
+        step: int = 1,
+        *,
+        iterate: Literal[False] = False,
+        progress: bool | None = None,
+    ) -> Array: ...
+
+    @overload
+    def rolling(
+        self, lookback: int | Sequence[int], step: int = 1, *, iterate: Literal[True], progress: bool | None = None
+    ) -> Iterator[Window]: ...
+
+    def rolling(
+        self, lookback: int | Sequence[int], step: int = 1, *, iterate: bool = False, progress: bool | None = None
+    ) -> Array | Iterator[Window]:
+        """(window, symbol, symbol) scores of every `step`-th window of one lookback or of several, in `windows` order.
+
+        With `iterate`, an iterator of `Window`s that holds a few at a time. A progress bar shows on a terminal after a
+        second, always with `progress=True`. Refuses an array above `memory_budget_mb`.
+        """
+        ends, lookbacks = self.windows(lookback, step)
+        blocks = self._blocks(ends, lookbacks, progress)
+        if iterate:
+            return (
+                Window(end, back, matrix)
+                for rows, block in blocks
+                for end, back, matrix in zip(ends[rows].tolist(), lookbacks[rows].tolist(), block, strict=True)
+            )
+        megabytes = len(ends) * self._symbols**2 * 8 / MEGABYTE
+        if megabytes > self.resources.memory_budget_mb:
+            raise ConfigError(
+                f"{len(ends):,} matrices take {megabytes:,.0f} MB and memory_budget_mb is "
+                f"{self.resources.memory_budget_mb:,.0f}; take iterate=True, a larger step or a larger budget"
+            )
+        out = np.empty((len(ends), self._symbols, self._symbols))
+        for rows, block in blocks:
+            out[rows] = block
+        return out
+
+    # ---- about a window ---------------------------------------------------------------------------------------------
+
+    def lags(self, end: int, lookback: int) -> Array:
+        """(symbol, symbol) lag in bars by which i leads j (negative: follows); of ccf_… and hayashi_yoshida."""
+        return self._ask("lags", end, lookback)
+
+    def correlations(self, end: int, lookback: int) -> Array:
+        """(lag, symbol, symbol) dependence of x_j(t) on x_i(t−lag), lags from 1; of estimators that correlate lags."""
+        return self._ask("correlations", end, lookback)
+
+    def diagnose(self, end: int, lookback: int) -> dict[str, str]:
+        """Symbol → why it is NaN in the window; empty when every asset is scored."""
+        end, lookback = self._checked(end, lookback)
+        return self.series_.diagnose(end, lookback)
+
+    def cache_info(self) -> CacheInfo:
+        """Hits, misses and size of the window cache since `fit`; estimators with a table do not use it."""
+        self._require_fit()
+        return CacheInfo(self._hits, self._misses, len(self._cache), self.reading.cache_windows)
+
+    # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _remember(self, end: int, lookback: int, out: Array) -> None:
+        """Fill `out` from the cache, or compute it and keep a copy."""
+        key = (end, lookback)
+        kept = self._cache.get(key)
+        if kept is not None:
+            self._hits += 1
+            self._cache.move_to_end(key)
+            out[:] = kept
+            return
+        self._misses += 1
+        self.scorer_.score(end, lookback, out)
+        self._cache[key] = out.copy()
+        if len(self._cache) > self.reading.cache_windows:
+            self._cache.popitem(last=False)
+
+    def _blocks(self, ends: Array, lookbacks: Array, progress: bool | None) -> Iterator[tuple[slice, Array]]:
+        """Row slices and their matrices, a block at a time, under a progress bar."""
+        size = max(1, BLOCK_BYTES // (self._symbols**2 * 8))
+        hidden = None if progress is None else not progress  # None: tqdm hides itself where there is no terminal
+        with tqdm(total=len(ends), desc=self.method, unit="matrix", disable=hidden, delay=0 if progress else 1) as bar:
+            for start in range(0, len(ends), size):
+                rows = slice(start, min(start + size, len(ends)))
+                yield rows, self.many(ends[rows], lookbacks[rows])
+                bar.update(rows.stop - rows.start)
+
+    def _ask(self, what: str, end: int, lookback: int) -> Array:
+        end, lookback = self._checked(end, lookback)
+        answer = getattr(self.scorer_, what, None)
+        if answer is None:
+            raise ConfigError(
+                f"{self.method} on backend '{self.backend_}' gives no {what}; take 'ccf_peak' on backend 'auto'"
+            )
+        matrix: Array = answer(end, lookback)
+        return matrix
+
+    def _checked(self, end: int, lookback: int) -> tuple[int, int]:
+        try:
+            end, lookback = operator.index(end), operator.index(lookback)
+        except TypeError as problem:
+            raise ConfigError(f"end={end!r} and lookback={lookback!r} must be whole numbers of bars") from problem
+        if not 2 <= lookback <= end < self._bars:
+            self._refuse(end, lookback)
+        return end, lookback
+
+    def _checked_windows(self, ends: ArrayLike, lookbacks: ArrayLike) -> tuple[Array, Array]:
+        """Both as (window,) int64, every window inside the panel."""
+        try:
+            last, back = np.broadcast_arrays(np.atleast_1d(ends), np.atleast_1d(lookbacks))
+        except ValueError as problem:
+            raise ConfigError("ends and lookbacks must be equally many, or one for all") from problem
+        if last.ndim != 1 or not all(np.issubdtype(values.dtype, np.integer) for values in (last, back)):
+            raise ConfigError(f"ends and lookbacks must be rows of whole numbers, not {last.dtype} and {back.dtype}")
+        bad = np.flatnonzero((back < 2) | (back > last) | (last >= self._bars))
+        if len(bad):
+            self._refuse(int(last[bad[0]]), int(back[bad[0]]))
+        return np.ascontiguousarray(last, dtype=np.int64), np.ascontiguousarray(back, dtype=np.int64)
+
+    def _checked_out(self, out: Array, shape: tuple[int, ...]) -> Array:
+        if out.shape != shape or out.dtype != np.float64 or not out.flags.c_contiguous:
+            raise ConfigError(f"out must be C-contiguous float64 of shape {shape}, not {out.dtype} of {out.shape}")
+        return out
+
+    def _require_fit(self) -> None:
+        if not self._bars:
+            raise ConfigError("this LeadLag has read no panel yet; call fit(panel) first")
+
+    def _refuse(self, end: int, lookback: int) -> NoReturn:
+        self._require_fit()
+        if lookback < 2:
+            raise ConfigError(f"lookback={lookback} is too short; take 2 increments or more")
+        if lookback >= self._bars:
+            raise ConfigError(
+                f"lookback={lookback} is longer than the history of {self._bars - 1} increments; shorten it"
+            )
+        if not 0 <= end < self._bars:
+            raise ConfigError(f"end={end} is outside the panel; its bars are 0 … {self._bars - 1}")
+        raise ConfigError(f"the window of {lookback} increments does not fit before bar {end}; take end ≥ {lookback}")

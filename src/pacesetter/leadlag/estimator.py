@@ -1,0 +1,89 @@
+"""The registry of estimators: a frozen dataclass whose fields are options, and that makes a scorer for a series."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from importlib.util import find_spec
+from typing import Any, ClassVar, Literal, Protocol
+
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError
+from pacesetter.leadlag.series import Series
+from pacesetter.registry import Registry
+
+__all__ = ["ESTIMATORS", "Backend", "Estimator", "Resources", "Scorer", "WindowScorer"]
+
+Array = NDArray[Any]
+Backend = Literal["auto", "table", "gemm", "torch"]
+MEGABYTE = 2**20
+
+
+@dataclass(frozen=True)
+class Resources:
+    """What a scorer may use: `backend`, the torch `device`, and megabytes for tables and results."""
+
+    backend: Backend = "auto"
+    device: str = "cpu"
+    memory_budget_mb: float = 4096.0
+
+    def choose(self, method: str, table_bytes: int) -> Backend:
+        """The backend of an estimator with a prefix form: its table where it fits into the budget, else GEMM."""
+        fits = table_bytes <= self.memory_budget_mb * MEGABYTE
+        if self.backend == "table" and not fits:
+            raise ConfigError(
+                f"the prefix table of {method} takes {table_bytes / MEGABYTE:,.0f} MB and memory_budget_mb is "
+                f"{self.memory_budget_mb:,.0f}; raise it or take backend='gemm'"
+            )
+        if self.backend == "torch" and find_spec("torch") is None:
+            raise ConfigError("backend='torch' needs torch; install pacesetter[rl] or take backend='auto'")
+        if self.backend != "auto":
+            return self.backend
+        return "table" if fits else "gemm"
+
+    def refuse_backends(self, method: str) -> None:
+        """Refuse a backend asked for by name where an estimator has but one form."""
+        if self.backend not in ("auto", "gemm"):
+            raise ConfigError(f"{method} has no backend '{self.backend}'; take backend='auto'")
+
+
+class Scorer(Protocol):
+    """Scores of one fitted series. `batched` scorers do many windows in compiled code and need no cache."""
+
+    batched: ClassVar[bool]
+    backend: str
+    table_bytes: int
+
+    def score(self, end: int, lookback: int, out: Array) -> None:
+        """Fill `out` (symbol, symbol) with the score of the window that ends at bar `end`."""
+
+    def score_many(self, ends: Array, lookbacks: Array, out: Array) -> None:
+        """Fill `out` (window, symbol, symbol)."""
+
+
+class WindowScorer:
+    """A scorer that reads one window at a time, by matrix products: no table, no batch."""
+
+    batched: ClassVar[bool] = False
+    backend = "gemm"
+    table_bytes = 0
+
+    def score(self, end: int, lookback: int, out: Array) -> None:
+        raise NotImplementedError
+
+    def score_many(self, ends: Array, lookbacks: Array, out: Array) -> None:
+        """Fill `out` (window, symbol, symbol), one window after another."""
+        for row, (end, lookback) in enumerate(zip(ends.tolist(), lookbacks.tolist(), strict=True)):
+            self.score(end, lookback, out[row])
+
+
+class Estimator(Protocol):
+    """A method with its options. `spans_gaps`: increments run from the last observed bar instead of the last bar."""
+
+    spans_gaps: ClassVar[bool]
+
+    def scorer(self, series: Series, resources: Resources) -> Scorer:
+        """The estimator's scorer for `series`, with its tables built."""
+
+
+ESTIMATORS: Registry[type[Estimator]] = Registry("estimator")

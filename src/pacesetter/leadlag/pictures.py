@@ -1,0 +1,258 @@
+"""Pictures of the lead–lag structure, each drawn once and rendered twice: plotly for the page, PNG for paper.
+
+A picture is data (`Heat` or `Web`); `to_plotly` and `to_png` render either. Orange leads, purple follows: the scale
+PuOr is told apart under all common colour blindness.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError
+from pacesetter.leadlag.observed import mean_observed
+from pacesetter.leadlag.ranking import row_mean
+
+if TYPE_CHECKING:
+    import networkx
+    import plotly.graph_objects
+
+__all__ = [
+    "Heat",
+    "Web",
+    "lag_picture",
+    "leadership_picture",
+    "matrix_picture",
+    "network_picture",
+    "save_picture",
+    "to_plotly",
+    "to_png",
+]
+
+Array = NDArray[Any]
+SCALE = "PuOr_r"  # purple – white – orange in both libraries
+ABSENT = "#d9d9d9"
+WIDTH, HEIGHT, DPI = 1000, 720, 100  # pixels: a laptop's page
+MOST_LABELS = 40
+LABEL_DISTANCE = 1.08  # of a node's name from the centre; the nodes stand at 1
+RIM = 1.15
+
+
+@dataclass(frozen=True)
+class Heat:
+    """A signed heat map of values (row, column), white at zero, grey where NaN."""
+
+    title: str
+    values: Array
+    rows: tuple[str, ...]
+    columns: tuple[str, ...]
+    row_title: str
+    column_title: str
+    value_title: str
+
+    @property
+    def limit(self) -> float:
+        """The largest absolute value, where both ends of the scale lie."""
+        return float(np.nanmax(np.abs(self.values), initial=0.0, where=np.isfinite(self.values))) or 1.0
+
+
+@dataclass(frozen=True)
+class Web:
+    """Nodes at places (node, 2) with a signed score, and arrows (leader, follower, weight), strongest last."""
+
+    title: str
+    nodes: tuple[str, ...]
+    places: Array
+    scores: Array
+    arrows: tuple[tuple[int, int, float], ...]
+    value_title: str
+
+    def width(self, weight: float) -> float:
+        """Line width in points, 0.6 for the weakest to 2.6 for the strongest arrow."""
+        weights = [arrow[2] for arrow in self.arrows]
+        low, high = min(weights), max(weights)
+        return 0.6 + 2.0 * (weight - low) / (high - low) if high > low else 1.6
+
+
+def matrix_picture(matrix: Array, symbols: Sequence[str], title: str = "Lead–lag matrix") -> Heat:
+    """Who leads whom, ordered by leader score: orange where the row leads the column. Absent assets are left out."""
+    order = _leaders_first(matrix)
+    names = tuple(symbols[i] for i in order)
+    ordered = matrix[np.ix_(order, order)]
+    return Heat(title, ordered, names, names, "leader (strongest first)", "follower", "lead of row over column")
+
+
+def lag_picture(lags: Array, matrix: Array, symbols: Sequence[str], title: str = "Lag of the strongest link") -> Heat:
+    """Bars (N, N) by which the row runs ahead of the column, in the order of the leader scores of `matrix`."""
+    order = _leaders_first(matrix)
+    names = tuple(symbols[i] for i in order)
+    ordered = np.asarray(lags, dtype=np.float64)[np.ix_(order, order)]
+    return Heat(title, ordered, names, names, "leader (strongest first)", "follower", "bars ahead")
+
+
+def leadership_picture(
+    scores: Array, times: Sequence[Any], symbols: Sequence[str], title: str = "Leadership over time", most: int = 30
+) -> Heat:
+    """Leader scores (windows, N) as a time line: the `most` assets of largest mean absolute score, leaders on top."""
+    size, mean = mean_observed(np.abs(scores), axis=0), mean_observed(scores, axis=0)
+    shown = np.argsort(-size, kind="stable")[:most]
+    shown = shown[np.argsort(-mean[shown], kind="stable")]
+    days = tuple(str(time)[:10] if hasattr(time, "date") else str(time) for time in times)
+    names = tuple(symbols[i] for i in shown)
+    return Heat(title, scores[:, shown].T, names, days, "asset (leaders on top)", "end of window", "leader score")
+
+
+def network_picture(graph: networkx.DiGraph, title: str = "Significant lead–lag links", most: int = 150) -> Web:
+    """The `most` strongest links as arrows from leader to follower; linked assets only, the strongest leader on top."""
+    edges = sorted(graph.edges(data="weight"), key=lambda edge: edge[2])[-most:]
+    names = sorted({name for edge in edges for name in edge[:2]}, key=lambda name: graph.nodes[name]["rank"])
+    place = {name: number for number, name in enumerate(names)}
+    arrows = tuple((place[leader], place[follower], float(weight)) for leader, follower, weight in edges)
+    scores = np.array([graph.nodes[name]["score"] for name in names])
+    note = f"{title}: {len(edges)} of {graph.number_of_edges()} drawn" if edges else f"{title}: none"
+    return Web(note, tuple(names), _ring(len(names)), scores, arrows, "leader score")
+
+
+def save_picture(picture: Heat | Web, folder: str | Path, name: str) -> tuple[Path, Path]:
+    """Write `name.html` and `name.png` into the folder; gives both paths."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    page = folder / f"{name}.html"
+    to_plotly(picture).write_html(page, include_plotlyjs="directory")
+    return page, to_png(picture, folder / f"{name}.png")
+
+
+def to_plotly(picture: Heat | Web) -> plotly.graph_objects.Figure:
+    """The picture as a plotly figure."""
+    from plotly.graph_objects import Figure
+
+    figure = Figure(layout={"title": picture.title, "width": WIDTH, "height": HEIGHT, "template": "plotly_white"})
+    if isinstance(picture, Heat):
+        _heat_in_plotly(figure, picture)
+    else:
+        _web_in_plotly(figure, picture)
+    return figure
+
+
+def to_png(picture: Heat | Web, path: str | Path) -> Path:
+    """The picture as a PNG file; refuses another ending."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from matplotlib.figure import Figure
+
+    path = Path(path)
+    if path.suffix != ".png":
+        raise ConfigError(f"{path} must end in .png")
+    figure = Figure(figsize=(WIDTH / DPI, HEIGHT / DPI), dpi=DPI, layout="constrained")
+    FigureCanvasAgg(figure)  # no window system, whatever the user's backend
+    axes = figure.add_subplot()
+    axes.set_title(picture.title)
+    shades = _heat_in_matplotlib(axes, picture) if isinstance(picture, Heat) else _web_in_matplotlib(axes, picture)
+    figure.colorbar(shades, ax=axes, label=picture.value_title)
+    figure.savefig(path)
+    return path
+
+
+def _heat_in_plotly(figure: Any, heat: Heat) -> None:
+    figure.add_heatmap(
+        z=heat.values,
+        x=list(heat.columns),
+        y=list(heat.rows),
+        zmin=-heat.limit,
+        zmax=heat.limit,
+        colorscale=SCALE,
+        colorbar={"title": heat.value_title},
+        hovertemplate="%{y} – %{x}: %{z:.3g}<extra></extra>",
+    )
+    figure.update_layout(plot_bgcolor=ABSENT)
+    figure.update_xaxes(title=heat.column_title, type="category", nticks=MOST_LABELS, showgrid=False)
+    figure.update_yaxes(title=heat.row_title, type="category", autorange="reversed", nticks=MOST_LABELS, showgrid=False)
+
+
+def _heat_in_matplotlib(axes: Any, heat: Heat) -> Any:
+    axes.set_facecolor(ABSENT)
+    image = axes.imshow(heat.values, SCALE, aspect="auto", vmin=-heat.limit, vmax=heat.limit, interpolation="nearest")
+    for axis, names, most in ((axes.xaxis, heat.columns, MOST_LABELS // 2), (axes.yaxis, heat.rows, MOST_LABELS)):
+        step = -(-len(names) // most) if names else 1
+        axis.set_ticks(range(0, len(names), step), names[::step], fontsize=8)
+    axes.tick_params(axis="x", rotation=90 if max(map(len, heat.columns), default=0) > 3 else 0)
+    axes.set(xlabel=heat.column_title, ylabel=heat.row_title)
+    return image
+
+
+def _web_in_plotly(figure: Any, web: Web) -> None:
+    for leader, follower, weight in web.arrows:
+        (x0, y0), (x1, y1) = web.places[leader], web.places[follower]
+        figure.add_annotation(
+            {"x": x1, "y": y1, "ax": x0, "ay": y0, "xref": "x", "yref": "y", "axref": "x", "ayref": "y", "text": ""},
+            showarrow=True,
+            arrowhead=3,
+            arrowwidth=web.width(weight),
+            arrowcolor="rgba(80,80,80,0.45)",
+            standoff=10,
+            startstandoff=10,
+        )
+    for name, (x, y) in zip(web.nodes, LABEL_DISTANCE * web.places, strict=True):
+        figure.add_annotation(x=x, y=y, text=name, showarrow=False, font={"size": 11})
+    limit = _limit(web)
+    figure.add_scatter(
+        x=web.places[:, 0],
+        y=web.places[:, 1],
+        mode="markers",
+        text=list(web.nodes),
+        hovertemplate="%{text}: %{marker.color:.3g}<extra></extra>",
+        marker={
+            "size": 18,
+            "color": web.scores,
+            "colorscale": SCALE,
+            "cmin": -limit,
+            "cmax": limit,
+            "line": {"color": "#333333", "width": 1},
+            "colorbar": {"title": web.value_title},
+        },
+    )
+    figure.update_xaxes(visible=False, range=(-RIM, RIM))
+    figure.update_yaxes(visible=False, range=(-RIM, RIM))
+
+
+def _web_in_matplotlib(axes: Any, web: Web) -> Any:
+    limit = _limit(web)
+    for leader, follower, weight in web.arrows:
+        arrow = {
+            "arrowstyle": "-|>",
+            "lw": web.width(weight),
+            "color": "#505050",
+            "alpha": 0.45,
+            "shrinkA": 8,
+            "shrinkB": 8,
+        }
+        axes.annotate("", web.places[follower], web.places[leader], arrowprops=arrow)
+    nodes = axes.scatter(
+        *web.places.T, s=200, c=web.scores, cmap=SCALE, vmin=-limit, vmax=limit, edgecolors="#333333", zorder=3
+    )
+    for name, place in zip(web.nodes, LABEL_DISTANCE * web.places, strict=True):
+        axes.annotate(name, place, ha="center", va="center", fontsize=9)
+    axes.set(xlim=(-RIM, RIM), ylim=(-RIM, RIM))
+    axes.set_axis_off()
+    return nodes
+
+
+def _leaders_first(matrix: Array) -> Array:
+    scores = row_mean(matrix)
+    order = np.argsort(-scores, kind="stable")
+    return order[np.isfinite(scores[order])]
+
+
+def _limit(web: Web) -> float:
+    return float(np.abs(web.scores).max(initial=0.0)) or 1.0
+
+
+def _ring(count: int) -> Array:
+    """(count, 2) places on a circle from top to bottom in rank order, left and right in turn: no three on a line."""
+    angle = np.pi * np.arange(count) / max(count - 1, 1)
+    side = np.where(np.arange(count) % 2, -1, 1)
+    return np.column_stack([side * np.sin(angle), np.cos(angle)])

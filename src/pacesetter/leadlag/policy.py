@@ -1,0 +1,103 @@
+"""How far back to look: the protocol where the lookback problem and the trading problem meet, and its schedule."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, runtime_checkable
+from zipfile import BadZipFile
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.panel import Panel
+
+__all__ = ["ConstantLookback", "LookbackPolicy", "StoredLookback", "load_schedule", "roll", "save_schedule"]
+
+Array = NDArray[Any]
+SHORTEST = 2  # increments: the least that has a lead and a lag
+
+
+@runtime_checkable
+class LookbackPolicy(Protocol):
+    """Chooses the window, in increments, that looks back from bar t; `longest` is the most it ever asks for."""
+
+    @property
+    def longest(self) -> int: ...
+
+    def choose(self, panel: Panel, t: int, previous: int) -> int:
+        """The lookback at bar `t` from bars ≤ t, given the one in force before (0 at first)."""
+        ...
+
+
+@dataclass(frozen=True)
+class ConstantLookback:
+    """The same window at every bar."""
+
+    bars: int = 60
+
+    def __post_init__(self) -> None:
+        if self.bars < SHORTEST:
+            raise ConfigError(f"lookback {self.bars} is too short; a lead takes {SHORTEST} bars or more")
+
+    @property
+    def longest(self) -> int:
+        return self.bars
+
+    def choose(self, panel: Panel, t: int, previous: int) -> int:
+        return self.bars
+
+
+@dataclass(frozen=True, eq=False)
+class StoredLookback:
+    """A schedule (time,) that was rolled before, as a policy."""
+
+    schedule: Array
+
+    @property
+    def longest(self) -> int:
+        return int(self.schedule.max(initial=SHORTEST))
+
+    def choose(self, panel: Panel, t: int, previous: int) -> int:
+        if t >= len(self.schedule):
+            raise DataError(
+                f"the stored schedule ends at bar {len(self.schedule) - 1}; roll the policy anew for bar {t}"
+            )
+        return int(self.schedule[t])
+
+
+def roll(policy: LookbackPolicy, panel: Panel) -> Array:
+    """(time,) int lookbacks, one decision per bar in order, each cut to what history allows.
+
+    Bar t has t increments behind it: the choice is clipped into 2 … t, and 0 says that no window exists yet.
+    """
+    schedule = np.zeros(len(panel), dtype=np.int64)
+    previous = 0
+    for t in range(SHORTEST, len(panel)):
+        previous = min(max(int(policy.choose(panel, t, previous)), SHORTEST), t)
+        schedule[t] = previous
+    return schedule
+
+
+def save_schedule(path: str | Path, schedule: Array, panel: Panel) -> Path:
+    """Write a schedule with the fingerprint of its panel as an `.npz` file without pickles."""
+    path = Path(path).with_suffix(".npz")
+    path.parent.mkdir(parents=True, exist_ok=True)
+    np.savez_compressed(path, schedule=np.asarray(schedule, np.int64), fingerprint=np.array(panel.fingerprint))
+    return path
+
+
+def load_schedule(path: str | Path, panel: Panel) -> Array:
+    """The stored (time,) schedule; refuses a damaged file and one that was rolled on another panel."""
+    try:
+        with Path(path).open("rb") as file, np.load(file, allow_pickle=False) as stored:
+            schedule: Array = stored["schedule"]
+            fingerprint = str(stored["fingerprint"])
+    except (OSError, ValueError, KeyError, EOFError, BadZipFile) as problem:
+        raise DataError(
+            f"{path} is not a stored schedule ({type(problem).__name__}); roll the policy again"
+        ) from problem
+    if fingerprint != panel.fingerprint:
+        raise DataError(f"{path} was rolled on other bars than {panel!r}; roll the policy again")
+    return schedule

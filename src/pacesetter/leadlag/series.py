@@ -1,0 +1,122 @@
+"""Increments of a panel and their running totals: what every estimator reads, and which assets it may score."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numba import njit
+from numpy.typing import NDArray
+
+from pacesetter.errors import DataError
+from pacesetter.panel import Panel
+
+__all__ = ["CONSTANT", "Increments", "Series", "inverse_deviations", "read_series", "required_observations"]
+
+Array = NDArray[Any]
+Increments = Literal["log_return", "difference"]
+
+# A variance below this share of the mean square is rounding left by running totals: the series counts as constant.
+CONSTANT = 1e-10
+FEWEST_OBSERVATIONS = 10
+
+
+@dataclass(frozen=True, eq=False)
+class Series:
+    """Increments of N assets, each row a function of bars up to it, so that no later bar can change it.
+
+    x        (time, symbol) increments, zero where one of their two bars was not observed
+    path     (time, symbol) cumulated increments, zero at the first bar
+    seen     (time, symbol) True where the bar was observed
+    totals   (time, 3, symbol) running Σx, Σx² and number of observed increments
+    minimum  observed increments an asset needs in a window; 0 for the rule of `required_observations`
+    """
+
+    symbols: tuple[str, ...]
+    x: Array
+    path: Array
+    seen: Array
+    totals: Array
+    minimum: int = 0
+
+    def window(self, end: int, lookback: int) -> Array:
+        """(lookback, symbol) view of the increments of bars end−lookback … end."""
+        view: Array = self.x[end - lookback + 1 : end + 1]
+        return view
+
+    def weights(self, end: int, lookback: int) -> Array:
+        """(symbol,) 1/deviation of each asset's increments in the window, NaN where it cannot be scored."""
+        out = np.empty(len(self.symbols))
+        inverse_deviations(self.totals, end, lookback, self.minimum, out)
+        return out
+
+    def diagnose(self, end: int, lookback: int) -> dict[str, str]:
+        """Why each asset that cannot be scored in the window cannot be; empty when all can."""
+        counts = self.totals[end, 2] - self.totals[end - lookback, 2]
+        need = required_observations(lookback, self.minimum)
+        return {
+            self.symbols[column]: f"{int(counts[column])} of {lookback} increments observed, {need} needed"
+            if counts[column] < need
+            else "constant: its increments do not vary in the window"
+            for column in np.flatnonzero(np.isnan(self.weights(end, lookback)))
+        }
+
+
+def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: bool) -> Series:
+    """Increments of the panel's closes; refuses one asset, one bar, and closes without a logarithm.
+
+    An increment needs both its bars; with `spans_gaps` it runs from the last observed bar, however long ago.
+    """
+    if len(panel.symbols) < 2:
+        raise DataError(f"lead–lag takes two assets or more, the panel has {len(panel.symbols)}; add symbols")
+    if len(panel) < 2:
+        raise DataError(f"lead–lag takes two bars or more, the panel has {len(panel)}; load more history")
+    seen = panel.mask & np.isfinite(panel.close)
+    levels = _levels(panel, seen, increments)
+    bars = np.arange(len(panel))[:, None]
+    latest = np.maximum.accumulate(np.where(seen, bars, -1))
+    before = np.vstack([np.full((1, seen.shape[1]), -1), latest[:-1]]) if spans_gaps else bars - 1
+    whole = seen & (before >= 0)
+    if not spans_gaps:
+        whole[1:] &= seen[:-1]
+    previous = np.take_along_axis(levels, np.broadcast_to(np.maximum(before, 0), levels.shape), axis=0)
+    x = np.where(whole, levels - previous, 0.0)
+    totals = np.cumsum(np.stack([x, x * x, whole.astype(np.float64)], axis=1), axis=0)
+    return Series(panel.symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
+
+
+def _levels(panel: Panel, seen: Array, increments: Increments) -> Array:
+    """(time, symbol) closes or their logarithms, zero where nothing was observed."""
+    close = np.where(seen, panel.close, 1.0)
+    if increments == "difference":
+        return np.where(seen, close, 0.0)
+    bad = np.argwhere(close <= 0)
+    if len(bad):
+        bar, column = bad[0]
+        raise DataError(
+            f"the close of {panel.symbols[column]} at bar {bar} ({panel.index[bar]}) is {close[bar, column]:g} and has "
+            "no logarithm; take increments='difference'"
+        )
+    return np.asarray(np.log(close))
+
+
+@njit(cache=True)
+def required_observations(lookback: int, minimum: int) -> int:
+    """Observed increments that a window asks of an asset: `minimum`, or 10 or half the window; never above it."""
+    if minimum <= 0:
+        minimum = max(FEWEST_OBSERVATIONS, (lookback + 1) // 2)
+    return min(lookback, minimum)
+
+
+@njit(cache=True)
+def inverse_deviations(totals: Array, end: int, lookback: int, minimum: int, out: Array) -> None:
+    """Fill `out` (symbol,) with 1/deviation over the window; NaN for too few observations or a constant series."""
+    need = required_observations(lookback, minimum)
+    start = end - lookback
+    for i in range(out.size):
+        mean = (totals[end, 0, i] - totals[start, 0, i]) / lookback
+        square = (totals[end, 1, i] - totals[start, 1, i]) / lookback
+        variance = square - mean * mean
+        enough = totals[end, 2, i] - totals[start, 2, i] >= need
+        out[i] = 1.0 / np.sqrt(variance) if enough and variance > CONSTANT * square else np.nan

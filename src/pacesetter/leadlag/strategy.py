@@ -1,0 +1,92 @@
+"""Leaders → followers: buy what follows when its leaders have just risen, sell it when they have fallen.
+
+Timing is DESIGN's contract 1: decided at the close of bar t with the matrix and moves of bar t, filled in bar t+1,
+closed or changed in bar t+2.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.leadlag.ranking import leading, row_mean
+from pacesetter.panel import Panel
+
+__all__ = ["StrategyReturns", "fill_to_fill_returns", "follow_leaders", "follower_weights", "last_moves", "returns_of"]
+
+Array = NDArray[Any]
+BASIS_POINT = 1e-4
+
+
+def fill_to_fill_returns(panel: Panel) -> Array:
+    """(time, symbol) return of what is decided at t: open(t+1) → open(t+2), or closes likewise without opens.
+
+    NaN in the last two bars and where either fill has no price.
+    """
+    price = np.where(panel.mask, panel["open" if "open" in panel.fields else "close"], np.nan)
+    returns = np.full(price.shape, np.nan)
+    returns[:-2] = price[2:] / price[1:-1] - 1
+    return returns
+
+
+def last_moves(panel: Panel) -> Array:
+    """(time, symbol) return of each bar's close on the close before, known at t; NaN where either was not observed."""
+    close = np.where(panel.mask, panel.close, np.nan)
+    moves = np.full(close.shape, np.nan)
+    moves[1:] = close[1:] / close[:-1] - 1
+    return moves
+
+
+def follower_weights(matrices: Array, moves: Array, quantile: float = 0.2) -> Array:
+    """(…, N) weights decided from matrices (…, N, N) and the last moves (…, N) of the assets, gross at most one.
+
+    The top `quantile` by row mean are leaders where that mean is above 0, the bottom `quantile` followers where it is
+    below. Each follower gets the sign of the leaders' mean move, in equal parts; nothing is held where none moved.
+    """
+    scores = row_mean(matrices)
+    leaders, followers = leading(scores, quantile) & (scores > 0), leading(-scores, quantile) & (scores < 0)
+    push = np.sign(np.nansum(np.where(leaders, moves, 0.0), axis=-1, keepdims=True))
+    weights: Array = push * followers / np.maximum(followers.sum(axis=-1, keepdims=True), 1)
+    return weights
+
+
+@dataclass(frozen=True)
+class StrategyReturns:
+    """Per-bar results (time,) as fractions of capital, and the weights (time, symbol) that gave them."""
+
+    weights: Array
+    gross: Array
+    costs: Array
+
+    @property
+    def net(self) -> Array:
+        """(time,) gross − costs."""
+        net: Array = self.gross - self.costs
+        return net
+
+
+def returns_of(weights: Array, fills: Array, cost_bps: float = 5.0) -> StrategyReturns:
+    """Results of weights (time, symbol) decided at each bar, given fill-to-fill returns (time, symbol).
+
+    Costs are `cost_bps` of the turnover Σ|w_t − w_{t−1}|, the first position bought from cash. A weight without a
+    fill earns nothing and still pays. NaN in the bars in which nothing could be filled (the last two).
+    """
+    if weights.shape != fills.shape:
+        raise DataError(f"weights {weights.shape} and fill-to-fill returns {fills.shape} must have one shape")
+    if cost_bps < 0:
+        raise ConfigError(f"cost_bps={cost_bps} must not be negative; a rebate is no cost")
+    turnover = np.abs(np.diff(weights, axis=0, prepend=0.0)).sum(axis=-1)
+    filled = np.isfinite(fills).any(axis=-1)
+    gross = np.where(filled, np.nansum(weights * fills, axis=-1), np.nan)
+    return StrategyReturns(weights, gross, np.where(filled, cost_bps * BASIS_POINT * turnover, np.nan))
+
+
+def follow_leaders(
+    matrices: Array, moves: Array, fills: Array, *, quantile: float = 0.2, cost_bps: float = 5.0
+) -> StrategyReturns:
+    """The strategy over a stack of matrices (time, N, N), the moves and the fill-to-fill returns (time, N)."""
+    return returns_of(follower_weights(matrices, moves, quantile), fills, cost_bps)

@@ -1,0 +1,110 @@
+"""Lead–lag features: the planted leader scores highest, its move is expected of its followers, a break shows."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pacesetter.errors import ConfigError
+from pacesetter.leadlag import LeadLag, signals
+from pacesetter.leadlag.policy import ConstantLookback, roll
+from pacesetter.leadlag.ranking import row_mean
+from pacesetter.leadlag.signals import expected_follow_through, leadlag_features
+from pacesetter.panel import Panel
+
+BREAK = 200
+POLICY = ConstantLookback(60)
+
+
+def market(bars: int = 400, seed: int = 0) -> Panel:
+    """A leads B … D by one bar until BREAK; then D leads A … C."""
+    rng = np.random.default_rng(seed)
+    moves = rng.standard_normal((bars, 4))
+    own = moves.copy()
+    moves[1:BREAK, 1:] += own[: BREAK - 1, :1]
+    moves[BREAK:, :3] += own[BREAK - 1 : -1, 3:]
+    close = 100 * np.exp(0.01 * np.cumsum(moves, axis=0))
+    return Panel.from_fields(pd.date_range("2023", periods=bars, tz="UTC"), list("ABCD"), {"close": close})
+
+
+def computed(panel: Panel, **options: object) -> dict[str, np.ndarray]:
+    features = leadlag_features("ccf_lag1", POLICY, **options)
+    return {feature.name.removeprefix("leadlag_"): feature.compute(panel) for feature in features}
+
+
+def test_the_leader_scores_highest_on_both_sides_of_the_break() -> None:
+    score = computed(market())["leader_score"]
+    assert (score[80:BREAK].argmax(axis=1) == 0).all()
+    assert (score[BREAK + 60 :].argmax(axis=1) == 3).all()
+
+
+def test_the_score_is_the_row_mean_of_the_window_that_ends_at_the_bar() -> None:
+    panel = market()
+    matrix = LeadLag("ccf_lag1").fit(panel).matrix(150, 60)
+    np.testing.assert_array_equal(computed(panel)["leader_score"][150], row_mean(matrix))
+
+
+def test_follow_through_foretells_the_followers_next_move() -> None:
+    panel = market()
+    expected = computed(panel)["follow_through"][80 : BREAK - 1, 1:]
+    following = np.diff(np.log(panel.close), axis=0)[80 : BREAK - 1, 1:]
+    assert np.corrcoef(expected.ravel(), following.ravel())[0, 1] > 0.4
+
+
+def test_follow_through_by_hand() -> None:
+    matrix = np.array([[0.0, 1.0, 3.0], [-1.0, 0.0, 1.0], [-3.0, -1.0, 0.0]])
+    np.testing.assert_allclose(expected_follow_through(matrix, np.array([0.02, -0.02, 9.0])), [np.nan, 0.02, 0.01])
+    np.testing.assert_allclose(expected_follow_through(matrix, np.array([np.nan, -0.02, 9.0])), [np.nan, np.nan, -0.02])
+
+
+def test_instability_peaks_after_the_break() -> None:
+    unstable = computed(market())["instability"]
+    assert BREAK < np.nanargmax(unstable[:, 0]) < BREAK + 60
+    assert (unstable[100] == unstable[100, 0]).all()
+
+
+def test_blocks_do_not_change_the_values(monkeypatch: pytest.MonkeyPatch) -> None:
+    whole = computed(market())
+    monkeypatch.setattr(signals, "BLOCK_BYTES", 30 * 4 * 4 * 8)
+    for name, values in computed(market()).items():
+        np.testing.assert_array_equal(values, whole[name])
+
+
+def test_features_declare_enough_memory() -> None:
+    panel = market()
+    for feature in leadlag_features("ccf_lag1", POLICY):
+        latest = panel.rows(len(panel) - feature.memory_bars)
+        np.testing.assert_allclose(feature.compute(latest)[-1], feature.compute(panel)[-1], rtol=1e-9, atol=1e-12)
+
+
+def test_values_are_unknown_until_the_memory_is_full() -> None:
+    for feature in leadlag_features("ccf_lag1", POLICY, gap_bars=15):
+        known = np.isfinite(feature.compute(market())).any(axis=1)
+        assert known.argmax() == feature.memory_bars - 1
+
+
+def test_a_panel_shorter_than_the_window_has_no_values() -> None:
+    assert all(np.isnan(values).all() for values in computed(market().rows(0, 30)).values())
+
+
+def test_the_policy_is_rolled_once_for_the_three_features() -> None:
+    class Counting:
+        longest = 60
+        asked = 0
+
+        def choose(self, panel: Panel, t: int, previous: int) -> int:
+            Counting.asked += 1
+            return 60
+
+    panel = market()
+    for feature in leadlag_features("ccf_lag1", Counting()):
+        feature.compute(panel)
+    assert Counting.asked == np.count_nonzero(roll(POLICY, panel))
+
+
+def test_names_and_refusals() -> None:
+    names = [feature.name for feature in leadlag_features()]
+    assert names == ["leadlag_leader_score", "leadlag_follow_through", "leadlag_instability"]
+    with pytest.raises(ConfigError, match="gap_bars=0"):
+        leadlag_features(gap_bars=0)
