@@ -4,7 +4,7 @@ BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 # one thread a process: two processes with two threads each are many times slower on two cores
 SINGLE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
-BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/gpu_%,$(wildcard benchmarks/*.py)))
+BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/peers.py benchmarks/gpu_%,$(wildcard benchmarks/*.py)))
 
 .PHONY: demo test setup lint types layers proof bench docs clean help
 .DEFAULT_GOAL := help
@@ -63,7 +63,7 @@ clean:  ## remove the environment, caches and runs
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@ .venv/core.done
 
-# peers to measure beside ours; gym-trading-env pins an old flask for a page that is not used here, hence --no-deps
+# peers to measure beside ours; they pin old versions of libraries that are not used here, hence --no-deps
 .venv/bench.done: .venv/test.done
-	$(PIP) install --no-deps gym-anytrading==2.0.0 gym-trading-env==0.3.5
+	$(PIP) install --no-deps gym-anytrading==2.0.0 gym-trading-env==0.3.5 finrl==0.3.7
 	touch $@

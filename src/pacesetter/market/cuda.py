@@ -1,0 +1,123 @@
+"""Many accounts on an NVIDIA GPU: numba-cuda compiles the very same functions, on memory shared with torch."""
+
+from __future__ import annotations
+
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+
+from pacesetter.errors import ConfigError
+from pacesetter.market.batch import Accounts
+from pacesetter.market.orders import OrderKind, check_actions
+from pacesetter.market.rows import open_row, step_row
+
+__all__ = ["DeviceAccounts"]
+
+THREADS = 128
+
+cuda: Any = import_module("numba.cuda")  # by name, since its type hints do not know `grid`
+SIMULATED: bool = import_module("numba.core.config").ENABLE_CUDASIM
+
+
+def open_rows(
+    accounts: Any, positions: Any, ledger: Any, fills: Any, times: Any, parameters: Any, chosen: Any, at: Any
+) -> None:
+    """The thread that opens one account, if it is chosen."""
+    e = cuda.grid(1)
+    if e < accounts.shape[0]:
+        open_row(e, accounts, positions, ledger, fills, times, parameters, chosen, at)
+
+
+def step_rows(
+    accounts: Any,
+    positions: Any,
+    ledger: Any,
+    fills: Any,
+    bars: Any,
+    times: Any,
+    columns: Any,
+    actions: Any,
+    kinds: Any,
+    parameters: Any,
+) -> None:
+    """The thread that steps one account as often as there are rows of actions (step, env, K)."""
+    e = cuda.grid(1)
+    if e < accounts.shape[0]:
+        for s in range(actions.shape[0]):
+            step_row(e, accounts, positions, ledger, fills, bars, times, columns, actions[s], kinds, parameters)
+            times[e] += 1
+
+
+open_on_device = cuda.jit(open_rows)
+step_on_device = cuda.jit(step_rows)
+
+
+class DeviceAccounts:
+    """Accounts whose arrays are CUDA tensors of torch, without copies on either side; NumPy arrays in the simulator.
+
+    Made from `Accounts`, whose state it takes over. All accounts have one order kind.
+    """
+
+    def __init__(self, accounts: Accounts) -> None:
+        self.kind = OrderKind(accounts.kinds[0])
+        if (accounts.kinds != self.kind).any():
+            raise ConfigError("accounts on a device share one order kind; give them the same `kind`")
+        self.bars = _on_device(accounts.bars)
+        self.times = _on_device(accounts.times)
+        self.columns = _on_device(accounts.columns)
+        self.kinds = _on_device(accounts.kinds)
+        self.parameters = _on_device(accounts.parameters)
+        self.accounts = _interleaved(accounts.accounts)
+        self.positions = _interleaved(accounts.positions)
+        self.ledger = _interleaved(accounts.ledger)
+        self.fills = _interleaved(accounts.fills)
+        self.shorting = bool(accounts.shorting)
+
+    def step(self, actions: Any, *, check: bool = True) -> None:
+        """Step all accounts by `actions` (env, K), or by (step, env, K) in one launch; the ledger keeps the last.
+
+        `check` refuses a NaN, an action outside its box and a step beyond the last bar, at the price of waiting for
+        the device.
+        """
+        sequence = actions if len(actions.shape) == 3 else actions[None]
+        if tuple(sequence.shape[1:]) != tuple(self.positions.shape[:2]):
+            fitting = tuple(self.positions.shape[:2])
+            raise ConfigError(f"actions have shape {tuple(actions.shape)}; give (account, position) = {fitting}")
+        if check:
+            check_actions(sequence, self.kind, self.shorting)
+            if int(self.times.max()) + len(sequence) >= len(self.bars):
+                raise ConfigError(f"{len(sequence)} steps go beyond the last bar, {len(self.bars) - 1}; open again")
+        state = (self.accounts, self.positions, self.ledger, self.fills, self.bars, self.times, self.columns)
+        self._launch(step_on_device, *state, sequence, self.kinds, self.parameters)
+
+    def open(self, chosen: Any, at: Any) -> None:
+        """Start the `chosen` (env,) accounts over at the close of bars `at` (env,), both on the device."""
+        state = (self.accounts, self.positions, self.ledger, self.fills, self.times, self.parameters)
+        self._launch(open_on_device, *state, chosen, at)
+
+    def _launch(self, kernel: Any, *arrays: Any) -> None:
+        kernel[-(-len(self.accounts) // THREADS), THREADS, _stream()](*arrays)
+
+
+def _on_device(array: Any) -> Any:
+    """A copy of the array as a torch tensor on the device."""
+    if SIMULATED:
+        return np.array(array)
+    import torch
+
+    return torch.tensor(array, device="cuda")
+
+
+def _interleaved(array: Any) -> Any:
+    """The same, with one column of all accounts side by side in memory, as neighbouring threads read it."""
+    return _on_device(array) if SIMULATED else _on_device(np.moveaxis(array, 0, -1).copy()).movedim(-1, 0)
+
+
+def _stream() -> Any:
+    """torch's current stream, so that its work and ours stay in order."""
+    if SIMULATED:
+        return 0
+    import torch
+
+    return cuda.external_stream(torch.cuda.current_stream().cuda_stream)

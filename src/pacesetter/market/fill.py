@@ -1,0 +1,130 @@
+"""One fill: the price moved against the trader, its costs, and the books after it. Plain Python that numba compiles."""
+
+from __future__ import annotations
+
+from math import inf, sqrt
+from typing import Any
+
+from pacesetter.market.bars import Bar, is_trading
+from pacesetter.market.jit import jitable
+from pacesetter.market.ledger import Column, Fill, Flag
+from pacesetter.market.parameters import Slot
+from pacesetter.market.state import Account, Position
+
+__all__ = ["adverse_move", "book", "fill_order", "raise_flag", "trade", "within_volume"]
+
+
+@jitable
+def fill_order(
+    account: Any, positions: Any, ledger: Any, fills: Any, k: int, quantity: float, bar: Any, parameters: Any
+) -> None:
+    """Trade an order's `quantity` at the open and write its leg of the fill row; 0 is no fill."""
+    if quantity != 0.0:
+        price, commission = trade(account, positions, ledger, fills, k, quantity, bar[k, Bar.OPEN], bar, parameters)
+        fills[k, Fill.QUANTITY] = quantity
+        fills[k, Fill.PRICE] = price
+        fills[k, Fill.COMMISSION] = commission
+
+
+@jitable
+def within_volume(quantity: float, fills: Any, k: int, bar: Any, parameters: Any) -> float:
+    """`quantity`, cut to what the bar's volume cap leaves after the fills so far; 0 in a bar without trading.
+
+    A cut that leaves less than the minimum trade leaves nothing.
+    """
+    if not is_trading(bar, k):
+        return 0.0
+    if parameters[Slot.VOLUME_CAP] == inf:
+        return quantity
+    most: float = parameters[Slot.VOLUME_CAP] * bar[k, Bar.VOLUME]
+    taken: float = abs(fills[k, Fill.QUANTITY])
+    if abs(quantity) <= most - taken:
+        return quantity
+    # Compared before it is subtracted: a fused multiply–add would find a speck of room in a cap that is used up.
+    if taken >= most or (most - taken) * bar[k, Bar.OPEN] < parameters[Slot.MINIMUM_TRADE]:
+        return 0.0
+    return most - taken if quantity > 0.0 else taken - most
+
+
+@jitable
+def adverse_move(quantity: float, volume: float, parameters: Any) -> float:
+    """Fraction by which spread, slippage and impact move the price of a fill against the trader."""
+    fixed: float = parameters[Slot.HALF_SPREAD] + parameters[Slot.SLIPPAGE]
+    return fixed + impact(quantity, volume, parameters)
+
+
+@jitable
+def impact(quantity: float, volume: float, parameters: Any) -> float:
+    """Square-root impact, as a fraction of the price; its parameters demand a volume cap, so the volume is not 0."""
+    if parameters[Slot.IMPACT] == 0.0:
+        return 0.0
+    at_whole_volume: float = parameters[Slot.IMPACT]
+    return at_whole_volume * sqrt(abs(quantity) / volume)
+
+
+@jitable
+def trade(
+    account: Any,
+    positions: Any,
+    ledger: Any,
+    fills: Any,
+    k: int,
+    quantity: float,
+    level: float,
+    bar: Any,
+    parameters: Any,
+) -> tuple[float, float]:
+    """Fill a signed quantity at `level` moved against the trader, with its costs; gives (fill price, commission)."""
+    volume, value = bar[k, Bar.VOLUME], abs(quantity) * level
+    move = adverse_move(quantity, volume, parameters)
+    price = level * (1.0 + move) if quantity > 0.0 else level * (1.0 - move)
+    commission = max(parameters[Slot.MINIMUM_COMMISSION], parameters[Slot.COMMISSION] * abs(quantity) * price)
+    ledger[Column.COMMISSION] += commission
+    ledger[Column.SPREAD] += value * parameters[Slot.HALF_SPREAD]
+    ledger[Column.SLIPPAGE] += value * parameters[Slot.SLIPPAGE]
+    ledger[Column.IMPACT] += value * impact(quantity, volume, parameters)
+    book(account, positions, ledger, fills, k, quantity, level, price, commission, bar[k, Bar.CLOSE])
+    return price, commission
+
+
+@jitable
+def book(
+    account: Any,
+    positions: Any,
+    ledger: Any,
+    fills: Any,
+    k: int,
+    quantity: float,
+    level: float,
+    price: float,
+    commission: float,
+    close: float,
+) -> None:
+    """Move money and quantity: `level` is the price before costs, `price` the one paid, `close` where it is marked."""
+    held, entry = positions[k, Position.QUANTITY], positions[k, Position.ENTRY_PRICE]
+    after = held + quantity
+    account[Account.CASH] -= quantity * price + commission
+    ledger[Column.GROSS_PNL] += quantity * (close - level)
+    ledger[Column.TURNOVER] += abs(quantity) * level
+    ledger[Column.REALISED] -= commission
+    positions[k, Position.QUANTITY] = after
+    if held * quantity < 0.0:
+        ledger[Column.REALISED] -= quantity * (price - entry)
+        raise_flag(fills, k, Flag.REDUCED if after != 0.0 else Flag.CLOSED)
+    elif held != 0.0:
+        positions[k, Position.ENTRY_PRICE] = (held * entry + quantity * price) / after
+        raise_flag(fills, k, Flag.ADDED)
+    else:
+        positions[k, Position.ENTRY_PRICE] = price
+        positions[k, Position.BEST_PRICE] = price
+        raise_flag(fills, k, Flag.OPENED)
+    if after == 0.0:
+        positions[k, Position.ENTRY_PRICE] = 0.0
+        positions[k, Position.BEST_PRICE] = 0.0
+        positions[k, Position.BARS_HELD] = 0.0
+
+
+@jitable
+def raise_flag(fills: Any, k: int, flag: int) -> None:
+    """Join one `Flag` bit into position k's row."""
+    fills[k, Fill.FLAGS] = float(int(fills[k, Fill.FLAGS]) | flag)

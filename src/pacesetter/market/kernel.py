@@ -1,0 +1,330 @@
+"""The market kernel: one account over one bar, in plain Python that numba compiles for the CPU and for NVIDIA GPUs.
+
+Read `step_account` first; everything below it is one of its lines, and a single fill is in `fill.py`. An account is
+cash and K positions. What is decided at the close of bar t (`now`) fills in bar t+1 (`bar`) and is marked at its close:
+
+1. carry      cash earns interest and shorts pay their borrow for the time since the last close
+2. decide     each action becomes a quantity, fixed at the close of t; loss limits override it
+3. reduce     orders that make a position smaller fill first, at the open (closes-only: at the close)
+4. open       orders that make one larger fill next; when cash is short all of them shrink by one factor
+5. exit       stops, then take-profits, inside the bar; a delisting pays out the last price
+6. mark       equity, drawdown, flags; ruin ends the account
+
+Rows, by the enums that name their columns: account (Account), positions (K, Position), ledger (Column),
+fills (K, Fill), now and bar (K, Bar), actions (K,), parameters (Slot). Every function writes only into these rows.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pacesetter.market.bars import Bar, is_delisted, is_trading
+from pacesetter.market.fill import adverse_move, book, fill_order, raise_flag, trade, within_volume
+from pacesetter.market.jit import jitable
+from pacesetter.market.ledger import Column, Fill, Flag
+from pacesetter.market.orders import order_quantity, signal
+from pacesetter.market.parameters import Slot
+from pacesetter.market.state import Account, Position
+
+__all__ = ["open_account", "step_account"]
+
+
+@jitable
+def open_account(account: Any, positions: Any, parameters: Any) -> None:
+    """Start over with the initial cash and no position."""
+    account[:] = 0.0
+    positions[:] = 0.0
+    account[Account.CASH] = parameters[Slot.INITIAL_CASH]
+    account[Account.EQUITY] = parameters[Slot.INITIAL_CASH]
+    account[Account.PEAK_EQUITY] = parameters[Slot.INITIAL_CASH]
+
+
+@jitable
+def step_account(
+    account: Any, positions: Any, ledger: Any, fills: Any, now: Any, bar: Any, actions: Any, kind: int, parameters: Any
+) -> int:
+    """Advance one account by one bar, write its ledger and fills, and give the joined `Flag` bits."""
+    ledger[:] = 0.0
+    fills[:] = 0.0
+    carry(account, positions, ledger, now, bar, parameters)
+    decide(account, positions, ledger, fills, now, actions, kind, parameters)
+    reduce_positions(account, positions, ledger, fills, bar, parameters)
+    open_positions(account, positions, ledger, fills, bar, parameters)
+    exit_positions(account, positions, ledger, fills, bar, parameters)
+    return mark(account, positions, ledger, fills, bar, parameters)
+
+
+# ---- 1. carry -----------------------------------------------------------------------------------------------------
+
+
+@jitable
+def carry(account: Any, positions: Any, ledger: Any, now: Any, bar: Any, parameters: Any) -> None:
+    """Book what the holdings of the close of t earn and cost until the close of t+1, had nothing been traded."""
+    short_value = 0.0
+    for k in range(positions.shape[0]):
+        held, price = positions[k, Position.QUANTITY], now[k, Bar.CLOSE]
+        ledger[Column.GROSS_PNL] += held * (bar[k, Bar.CLOSE] - price)
+        ledger[Column.UNREALISED_BEFORE] += held * (price - positions[k, Position.ENTRY_PRICE])
+        short_value += max(-held, 0.0) * price
+    ledger[Column.EQUITY_BEFORE] = account[Account.EQUITY]
+    ledger[Column.EXPOSURE_BEFORE] = share(gross_value(positions, now, Bar.CLOSE), account[Account.EQUITY])
+    # The proceeds of a short sale are its collateral: they earn nothing.
+    own_cash = account[Account.CASH] - short_value
+    rate = parameters[Slot.INTEREST_PER_BAR] if own_cash > 0.0 else parameters[Slot.LOAN_PER_BAR]
+    ledger[Column.INTEREST] = own_cash * rate
+    ledger[Column.BORROW] = short_value * parameters[Slot.BORROW_PER_BAR]
+    account[Account.CASH] += ledger[Column.INTEREST] - ledger[Column.BORROW]
+
+
+# ---- 2. decide ----------------------------------------------------------------------------------------------------
+
+
+@jitable
+def decide(
+    account: Any, positions: Any, ledger: Any, fills: Any, now: Any, actions: Any, kind: int, parameters: Any
+) -> None:
+    """Fix each position's order at the close of t; nothing here knows bar t+1."""
+    equity = account[Account.EQUITY]
+    if equity <= (1.0 - parameters[Slot.PORTFOLIO_LOSS_LIMIT]) * account[Account.PEAK_EQUITY]:
+        account[Account.LIQUIDATING] = 1.0
+    most = (parameters[Slot.GROSS_LEVERAGE] - parameters[Slot.RESERVE_CASH]) * equity
+    free_cash = most - gross_value(positions, now, Bar.CLOSE)
+    count = positions.shape[0]
+    for k in range(count):
+        held, entry, price = positions[k, Position.QUANTITY], positions[k, Position.ENTRY_PRICE], now[k, Bar.CLOSE]
+        gain = held * (price - entry)
+        order = signal(actions[k], kind, positions[k, Position.SIGNAL], gain > 0.0, parameters)
+        positions[k, Position.SIGNAL] = order
+        ledger[Column.ORDER] += order / count
+        ledger[Column.ORDER_SIZE] += abs(order) / count
+        if account[Account.LIQUIDATING] != 0.0:
+            fills[k, Fill.ORDERED] = -held
+            raise_flag(fills, k, Flag.PORTFOLIO_LIMIT)
+        elif held != 0.0 and gain <= -parameters[Slot.POSITION_LOSS_LIMIT] * abs(held) * entry:
+            fills[k, Fill.ORDERED] = -held
+            raise_flag(fills, k, Flag.POSITION_LIMIT)
+        elif price > 0.0:
+            quantity = order_quantity(order, kind, held, price, equity, free_cash, parameters)
+            # A price that is not fresh may be left, never entered on.
+            if is_trading(now, k) or quantity * held < 0.0:
+                fills[k, Fill.ORDERED] = quantity
+
+
+# ---- 3. reduce ----------------------------------------------------------------------------------------------------
+
+
+@jitable
+def reduce_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parameters: Any) -> None:
+    """Fill the orders that make a position smaller, so that their cash is there for the others."""
+    for k in range(positions.shape[0]):
+        ordered = fills[k, Fill.ORDERED]
+        if ordered * positions[k, Position.QUANTITY] < 0.0:
+            quantity = within_volume(ordered, fills, k, bar, parameters)
+            fill_order(account, positions, ledger, fills, k, quantity, bar, parameters)
+
+
+# ---- 4. open ------------------------------------------------------------------------------------------------------
+
+
+@jitable
+def open_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parameters: Any) -> None:
+    """Fill the orders that open a position or add to it; a cut that leaves less than the minimum trade cancels."""
+    factor = affordable_share(account, positions, fills, bar, parameters)
+    for k in range(positions.shape[0]):
+        quantity = factor * quantity_to_add(positions, fills, k, bar, parameters)
+        is_cut = abs(quantity) < abs(fills[k, Fill.ORDERED])
+        if not (is_cut and abs(quantity) * bar[k, Bar.OPEN] < parameters[Slot.MINIMUM_TRADE]):
+            fill_order(account, positions, ledger, fills, k, quantity, bar, parameters)
+
+
+@jitable
+def affordable_share(account: Any, positions: Any, fills: Any, bar: Any, parameters: Any) -> float:
+    """The share ≤ 1 of all openings that keeps gross value ≤ (leverage − reserve) · equity after their costs.
+
+    For a long-only account without leverage that is: cash stays at or above its reserve. Commission is taken as
+    minimum + rate · value, which is never less than what will be charged.
+    """
+    leverage = parameters[Slot.GROSS_LEVERAGE] - parameters[Slot.RESERVE_CASH]
+    equity, needed, minimum = account[Account.CASH], 0.0, 0.0
+    for k in range(positions.shape[0]):
+        price = bar[k, Bar.OPEN]
+        equity += positions[k, Position.QUANTITY] * price
+        quantity = quantity_to_add(positions, fills, k, bar, parameters)
+        if quantity != 0.0:
+            move = adverse_move(quantity, bar[k, Bar.VOLUME], parameters)
+            cost = move + parameters[Slot.COMMISSION] * (1.0 + move)
+            needed += abs(quantity) * price * (1.0 + leverage * cost)
+            minimum += leverage * parameters[Slot.MINIMUM_COMMISSION]
+    budget: float = leverage * equity - gross_value(positions, bar, Bar.OPEN) - minimum
+    if needed <= budget or needed == 0.0:
+        return 1.0
+    return max(budget, 0.0) / needed
+
+
+@jitable
+def quantity_to_add(positions: Any, fills: Any, k: int, bar: Any, parameters: Any) -> float:
+    """What the order of position k opens or adds within the bar's volume; 0 where it was a reduction."""
+    ordered = fills[k, Fill.ORDERED]
+    if fills[k, Fill.QUANTITY] != 0.0 or ordered * positions[k, Position.QUANTITY] < 0.0:
+        return 0.0
+    return within_volume(ordered, fills, k, bar, parameters)
+
+
+# ---- 5. exit ------------------------------------------------------------------------------------------------------
+
+
+@jitable
+def exit_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parameters: Any) -> None:
+    """Close what a stop, a take-profit or a delisting ends inside the bar."""
+    for k in range(positions.shape[0]):
+        held = positions[k, Position.QUANTITY]
+        if held != 0.0 and is_delisted(bar, k):
+            # Nobody trades with the account here: it is paid out, without costs.
+            last = bar[k, Bar.CLOSE]
+            book(account, positions, ledger, fills, k, -held, last, last, 0.0, last)
+            record_exit(fills, k, -held, last, 0.0, Flag.DELISTED)
+        elif held != 0.0:
+            level, reason = exit_level(positions, k, bar, parameters)
+            quantity = within_volume(-held, fills, k, bar, parameters)
+            if level > 0.0 and quantity != 0.0:
+                price, commission = trade(account, positions, ledger, fills, k, quantity, level, bar, parameters)
+                record_exit(fills, k, quantity, price, commission, reason)
+
+
+@jitable
+def exit_level(positions: Any, k: int, bar: Any, parameters: Any) -> tuple[float, int]:
+    """Price and reason of the exit that the bar triggers, (0, NONE) without one; the stop goes before the take-profit.
+
+    An exit fills at its level, or at the open where the bar gaps through it. With side = −1 for a short every
+    comparison turns round, so one set of lines serves both.
+    """
+    side = 1.0 if positions[k, Position.QUANTITY] > 0.0 else -1.0
+    entry, best, first = positions[k, Position.ENTRY_PRICE], positions[k, Position.BEST_PRICE], bar[k, Bar.OPEN]
+    worst_of_bar = bar[k, Bar.LOW] if side > 0.0 else bar[k, Bar.HIGH]
+    best_of_bar = bar[k, Bar.HIGH] if side > 0.0 else bar[k, Bar.LOW]
+    stop = entry * (1.0 - side * parameters[Slot.STOP_LOSS])
+    trailing = best * (1.0 - side * parameters[Slot.TRAILING_STOP])
+    reason = Flag.STOP_LOSS
+    if side * trailing > side * stop:
+        stop, reason = trailing, Flag.TRAILING_STOP
+    if side * worst_of_bar <= side * stop:
+        return (stop if side * first > side * stop else first), reason
+    target = entry * (1.0 + side * parameters[Slot.TAKE_PROFIT])
+    if side * best_of_bar >= side * target:
+        return (target if side * first < side * target else first), Flag.TAKE_PROFIT
+    return 0.0, Flag.NONE
+
+
+@jitable
+def record_exit(fills: Any, k: int, quantity: float, price: float, commission: float, reason: int) -> None:
+    """Write the exit's leg of the fill row."""
+    fills[k, Fill.EXIT_QUANTITY] = quantity
+    fills[k, Fill.EXIT_PRICE] = price
+    fills[k, Fill.EXIT_COMMISSION] = commission
+    raise_flag(fills, k, reason)
+
+
+# ---- 6. mark ------------------------------------------------------------------------------------------------------
+
+
+@jitable
+def mark(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parameters: Any) -> int:
+    """Value the account at the close, complete the ledger row, and say how the bar ended."""
+    equity, net_value, open_count = account[Account.CASH], 0.0, 0
+    for k in range(positions.shape[0]):
+        held, close = positions[k, Position.QUANTITY], bar[k, Bar.CLOSE]
+        net_value += held * close
+        if held != 0.0:
+            open_count += 1
+            positions[k, Position.BARS_HELD] += 1.0
+            ledger[Column.HOLDING_BARS] += positions[k, Position.BARS_HELD]
+            ledger[Column.UNREALISED] += held * (close - positions[k, Position.ENTRY_PRICE])
+            follow_best_price(positions, k, bar)
+    equity += net_value
+    account[Account.EQUITY] = equity
+    account[Account.PEAK_EQUITY] = max(account[Account.PEAK_EQUITY], equity)
+    write_result(account, ledger, equity)
+    ledger[Column.EXPOSURE] = share(gross_value(positions, bar, Bar.CLOSE), equity)
+    ledger[Column.NET_EXPOSURE] = share(net_value, equity)
+    ledger[Column.OPEN_POSITIONS] = open_count
+    if open_count > 0:
+        ledger[Column.HOLDING_BARS] /= open_count
+    flags = sum_fills(ledger, fills, bar) | ending(account, positions, bar, open_count, parameters)
+    ledger[Column.FLAGS] = flags
+    return flags
+
+
+@jitable
+def follow_best_price(positions: Any, k: int, bar: Any) -> None:
+    """Let the trailing stop's reference follow the bar, after the bar's own exits were decided."""
+    if positions[k, Position.QUANTITY] > 0.0:
+        positions[k, Position.BEST_PRICE] = max(positions[k, Position.BEST_PRICE], bar[k, Bar.HIGH])
+    else:
+        positions[k, Position.BEST_PRICE] = min(positions[k, Position.BEST_PRICE], bar[k, Bar.LOW])
+
+
+@jitable
+def write_result(account: Any, ledger: Any, equity: float) -> None:
+    """The money columns: equity_change = gross_pnl − cost + interest."""
+    ledger[Column.EQUITY] = equity
+    ledger[Column.EQUITY_CHANGE] = equity - ledger[Column.EQUITY_BEFORE]
+    ledger[Column.COST] = (
+        ledger[Column.COMMISSION]
+        + ledger[Column.SPREAD]
+        + ledger[Column.SLIPPAGE]
+        + ledger[Column.IMPACT]
+        + ledger[Column.BORROW]
+    )
+    ledger[Column.NET_PNL] = ledger[Column.GROSS_PNL] - ledger[Column.COST]
+    ledger[Column.DRAWDOWN] = 1.0 - equity / account[Account.PEAK_EQUITY]
+    ledger[Column.TURNOVER] = share(ledger[Column.TURNOVER], ledger[Column.EQUITY_BEFORE])
+    ledger[Column.CASH] = account[Account.CASH]
+
+
+@jitable
+def sum_fills(ledger: Any, fills: Any, bar: Any) -> int:
+    """Add the positions' fills into the ledger row, prices weighted by quantity; gives their joined flags."""
+    flags, filled, exited = 0, 0.0, 0.0
+    for k in range(fills.shape[0]):
+        if abs(fills[k, Fill.QUANTITY]) < abs(fills[k, Fill.ORDERED]):
+            raise_flag(fills, k, Flag.CUT if is_trading(bar, k) else Flag.HALTED)
+        flags |= int(fills[k, Fill.FLAGS])
+        filled += abs(fills[k, Fill.QUANTITY])
+        exited += abs(fills[k, Fill.EXIT_QUANTITY])
+        ledger[Column.FILL_QUANTITY] += fills[k, Fill.QUANTITY]
+        ledger[Column.FILL_PRICE] += abs(fills[k, Fill.QUANTITY]) * fills[k, Fill.PRICE]
+        ledger[Column.EXIT_QUANTITY] += fills[k, Fill.EXIT_QUANTITY]
+        ledger[Column.EXIT_PRICE] += abs(fills[k, Fill.EXIT_QUANTITY]) * fills[k, Fill.EXIT_PRICE]
+    ledger[Column.FILL_PRICE] = share(ledger[Column.FILL_PRICE], filled)
+    ledger[Column.EXIT_PRICE] = share(ledger[Column.EXIT_PRICE], exited)
+    return flags
+
+
+@jitable
+def ending(account: Any, positions: Any, bar: Any, open_count: int, parameters: Any) -> int:
+    """Flags of an account that ends here: ruin, liquidation complete, or its only symbol delisted; else 0."""
+    if account[Account.EQUITY] <= parameters[Slot.RUIN_EQUITY]:
+        return Flag.RUINED | Flag.TERMINATED
+    if account[Account.LIQUIDATING] != 0.0 and open_count == 0:
+        return Flag.PORTFOLIO_LIMIT | Flag.TERMINATED
+    if positions.shape[0] == 1 and is_delisted(bar, 0):
+        return Flag.DELISTED | Flag.TERMINATED
+    return 0
+
+
+# ---- small sums ---------------------------------------------------------------------------------------------------
+
+
+@jitable
+def gross_value(positions: Any, bars: Any, column: int) -> float:
+    """Σ |position value| at one price column of the bars."""
+    value = 0.0
+    for k in range(positions.shape[0]):
+        value += abs(positions[k, Position.QUANTITY]) * bars[k, column]
+    return value
+
+
+@jitable
+def share(part: float, whole: float) -> float:
+    """part / whole; 0 where the whole is not above 0."""
+    return part / whole if whole > 0.0 else 0.0

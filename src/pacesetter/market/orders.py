@@ -1,0 +1,127 @@
+"""Orders: what an action asks for. Three kinds — continuous, seven discrete, target weight — and one rule for each.
+
+A continuous order s lies in [-1, 1]: |s| below the hold zone holds; s against the position closes |s| of it; otherwise
+it spends |s| · buy_fraction of the free cash, up to the position cap. A discrete order is one of seven such numbers, so
+that the kinds compare on the same bars; a hybrid agent names the kind with each action.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacesetter.errors import ConfigError
+from pacesetter.market.jit import jitable
+from pacesetter.market.parameters import Slot
+
+__all__ = ["DISCRETE_AS_CONTINUOUS", "Discrete", "OrderKind", "as_continuous", "check_actions"]
+
+
+class OrderKind(IntEnum):
+    """How the kernel reads an action."""
+
+    CONTINUOUS = 0
+    DISCRETE = 1
+    WEIGHT = 2
+
+
+class Discrete(IntEnum):
+    """The seven discrete orders."""
+
+    HOLD = 0
+    BUY_SMALL = 1
+    BUY_MEDIUM = 2
+    BUY_LARGE = 3
+    SELL_PART = 4
+    SELL_ALL = 5
+    ADD_TO_WINNER = 6
+
+
+DISCRETE_AS_CONTINUOUS = (0.0, 1 / 3, 2 / 3, 1.0, -0.5, -1.0, 0.5)
+
+
+def as_continuous(actions: ArrayLike) -> NDArray[np.float64]:
+    """The continuous orders that seven-way actions stand for, in their shape; adding to a winner asks for 0.5."""
+    indices = np.asarray(actions)
+    check_actions(indices, OrderKind.DISCRETE)
+    return np.array(DISCRETE_AS_CONTINUOUS)[indices.astype(np.int64)]
+
+
+def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True) -> None:
+    """Refuse an action that is NaN or outside its box, naming the first one."""
+    low = -1.0 if kind == OrderKind.CONTINUOUS or (kind == OrderKind.WEIGHT and shorting) else 0.0
+    high = float(len(Discrete) - 1) if kind == OrderKind.DISCRETE else 1.0
+    fits = (actions >= low) & (actions <= high)
+    if kind == OrderKind.DISCRETE:
+        fits &= actions % 1 == 0
+    if not fits.all():
+        where = tuple(int(place) for place in np.argwhere(~np.array(fits.tolist()))[0])
+        whole = "a whole number " if kind == OrderKind.DISCRETE else ""
+        raise ConfigError(
+            f"action {actions[where]} at {where} is no {kind.name.lower()} order; give {whole}from {low:g} to {high:g}"
+        )
+
+
+@jitable
+def signal(action: float, kind: int, previous: float, is_winner: bool, parameters: Any) -> float:
+    """The order s acted on: smoothed when continuous, looked up when discrete, the weight itself otherwise."""
+    if kind == OrderKind.CONTINUOUS:
+        smoothed: float = previous + parameters[Slot.SMOOTHING] * (action - previous)
+        return smoothed
+    if kind == OrderKind.DISCRETE:
+        if int(action) == Discrete.ADD_TO_WINNER and not is_winner:
+            return 0.0
+        return DISCRETE_AS_CONTINUOUS[int(action)]
+    return action
+
+
+@jitable
+def order_quantity(
+    order: float, kind: int, held: float, price: float, equity: float, free_cash: float, parameters: Any
+) -> float:
+    """Signed quantity to trade, fixed at `price`, the close of t. It never carries a position through zero."""
+    if kind == OrderKind.WEIGHT:
+        quantity = quantity_to_weight(order, held, price, equity, parameters)
+    elif abs(order) < parameters[Slot.HOLD_ZONE]:
+        quantity = 0.0
+    elif order * held < 0.0:
+        quantity = -abs(order) * held
+    else:
+        quantity = quantity_to_open(order, held, price, equity, free_cash, parameters)
+    return worth_sending(quantity, held, price, parameters[Slot.MINIMUM_TRADE])
+
+
+@jitable
+def quantity_to_open(
+    order: float, held: float, price: float, equity: float, free_cash: float, parameters: Any
+) -> float:
+    """Signed quantity that |order| · buy_fraction of the free cash pays for, within the position cap."""
+    if order < 0.0 and parameters[Slot.SHORTING] == 0.0:
+        return 0.0
+    room = parameters[Slot.POSITION_CAP] * equity - abs(held) * price
+    money: float = min(abs(order) * parameters[Slot.BUY_FRACTION] * free_cash, room)
+    return max(money, 0.0) / price if order > 0.0 else -max(money, 0.0) / price
+
+
+@jitable
+def quantity_to_weight(weight: float, held: float, price: float, equity: float, parameters: Any) -> float:
+    """Signed quantity from `held` to a share `weight` of equity, within the position cap; a flip closes first."""
+    cap = parameters[Slot.POSITION_CAP]
+    lowest = -cap if parameters[Slot.SHORTING] != 0.0 else 0.0
+    target: float = max(equity, 0.0) * min(max(weight, lowest), cap) / price
+    if held * target < 0.0:
+        return -held
+    return target - held
+
+
+@jitable
+def worth_sending(quantity: float, held: float, price: float, minimum_trade: float) -> float:
+    """`quantity`; all of the position where less than the minimum would be left; 0 where the order is too small."""
+    if quantity * held < 0.0 and (abs(held) - abs(quantity)) * price < minimum_trade:
+        return -held
+    if abs(quantity) * price < minimum_trade:
+        return 0.0
+    return quantity

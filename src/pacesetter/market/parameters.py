@@ -1,0 +1,224 @@
+"""The rules of the market as frozen parameters: costs, limits, exits, orders. Money in currency, rates in bps.
+
+`MarketParameters.packed()` is the float64 vector the kernel reads, one `Slot` per number; an account may have its own.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, field, fields
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError
+
+__all__ = ["Costs", "Exits", "Limits", "MarketParameters", "Orders", "Slot"]
+
+BPS = 1e-4
+
+
+class Slot(IntEnum):
+    """Places in the packed vector: fractions, money or rates per bar; a limit that is off is infinite."""
+
+    COMMISSION = 0
+    MINIMUM_COMMISSION = 1
+    HALF_SPREAD = 2
+    SLIPPAGE = 3
+    IMPACT = 4
+    BORROW_PER_BAR = 5
+    INTEREST_PER_BAR = 6
+    LOAN_PER_BAR = 7
+    POSITION_CAP = 8
+    RESERVE_CASH = 9
+    GROSS_LEVERAGE = 10
+    VOLUME_CAP = 11
+    POSITION_LOSS_LIMIT = 12
+    PORTFOLIO_LOSS_LIMIT = 13
+    RUIN_EQUITY = 14
+    SHORTING = 15
+    STOP_LOSS = 16
+    TAKE_PROFIT = 17
+    TRAILING_STOP = 18
+    HOLD_ZONE = 19
+    BUY_FRACTION = 20
+    SMOOTHING = 21
+    MINIMUM_TRADE = 22
+    INITIAL_CASH = 23
+
+
+@dataclass(frozen=True)
+class Costs:
+    """What trading and holding cost. The defaults make 10 bps a side, the 0.1 % of most published results.
+
+    A fill pays half the spread, the slippage, impact_bps · √(share of the bar's volume), and the commission. Cash
+    earns interest; cash that leverage borrowed pays the loan rate; a short pays the borrow rate.
+    """
+
+    commission_bps: float = 5.0
+    minimum_commission: float = 0.0
+    spread_bps: float = 4.0
+    slippage_bps: float = 3.0
+    impact_bps: float = 0.0
+    borrow_bps_per_year: float = 50.0
+    interest_bps_per_year: float = 0.0
+    loan_bps_per_year: float = 0.0
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            _check("costs", item.name, getattr(self, item.name), 0.0)
+        if self.adverse_fraction >= 1.0:
+            raise ConfigError(
+                f"costs.spread_bps/2 + slippage_bps + impact_bps = {self.adverse_fraction / BPS:g} bps would make "
+                "a sale worth nothing; keep the sum under 10,000"
+            )
+
+    @property
+    def adverse_fraction(self) -> float:
+        """The most that a fill's price can be moved against the trader, as a fraction of it."""
+        return (self.spread_bps / 2 + self.slippage_bps + self.impact_bps) * BPS
+
+
+@dataclass(frozen=True)
+class Limits:
+    """How much an account may hold and lose, in fractions of equity unless said; None is off.
+
+    gross_leverage                  most of Σ |position value| / equity after an opening
+    volume_cap_fraction             most of a bar's volume that the fills of one position take together
+    position_loss_limit_fraction    of the entry price; seen at a close, the position is closed in the next bar
+    portfolio_loss_limit_fraction   fall from the highest equity; closes everything, then the episode terminates
+    ruin_fraction                   of the initial cash; equity at or below it terminates the episode
+    """
+
+    position_cap_fraction: float = 0.15
+    reserve_cash_fraction: float = 0.0
+    gross_leverage: float = 1.0
+    volume_cap_fraction: float | None = None
+    position_loss_limit_fraction: float | None = None
+    portfolio_loss_limit_fraction: float | None = None
+    ruin_fraction: float = 0.1
+    shorting: bool = False
+
+    def __post_init__(self) -> None:
+        _check("limits", "position_cap_fraction", self.position_cap_fraction, 0.0)
+        _check("limits", "reserve_cash_fraction", self.reserve_cash_fraction, 0.0, 1.0)
+        _check("limits", "gross_leverage", self.gross_leverage, 1.0)
+        _check("limits", "ruin_fraction", self.ruin_fraction, 0.0, 1.0)
+        _check_share("limits", "volume_cap_fraction", self.volume_cap_fraction)
+        _check_share("limits", "position_loss_limit_fraction", self.position_loss_limit_fraction)
+        _check_share("limits", "portfolio_loss_limit_fraction", self.portfolio_loss_limit_fraction)
+
+
+@dataclass(frozen=True)
+class Exits:
+    """Resting exits in the bar: fractions of the entry price, or (trailing) of the best price since; None is off."""
+
+    stop_loss_fraction: float | None = None
+    take_profit_fraction: float | None = None
+    trailing_stop_fraction: float | None = None
+
+    def __post_init__(self) -> None:
+        for item in fields(self):
+            _check_share("exits", item.name, getattr(self, item.name))
+
+
+@dataclass(frozen=True)
+class Orders:
+    """How an action becomes an order.
+
+    hold_zone        an order smaller than this does nothing
+    buy_fraction     share of the free cash that an order of 1 spends
+    smoothing_bars   span of the moving average over actions, s ← s + 2/(span + 1)·(a − s); 1 is none
+    minimum_trade    money; a smaller order is not sent, and a sale that would leave less closes the position
+    """
+
+    hold_zone: float = 0.1
+    buy_fraction: float = 0.15
+    smoothing_bars: int = 3
+    minimum_trade: float = 25.0
+
+    def __post_init__(self) -> None:
+        _check("orders", "hold_zone", self.hold_zone, 0.0, 1.0)
+        _check("orders", "buy_fraction", self.buy_fraction, 0.0, 1.0)
+        _check("orders", "smoothing_bars", self.smoothing_bars, 1.0)
+        _check("orders", "minimum_trade", self.minimum_trade, 0.0)
+
+
+@dataclass(frozen=True)
+class MarketParameters:
+    """All that the kernel reads beside bars and actions; `bars_per_year` turns yearly rates into rates per bar."""
+
+    costs: Costs = field(default_factory=Costs)
+    limits: Limits = field(default_factory=Limits)
+    exits: Exits = field(default_factory=Exits)
+    orders: Orders = field(default_factory=Orders)
+    initial_cash: float = 100_000.0
+    bars_per_year: float = 252.0
+
+    def __post_init__(self) -> None:
+        _check("market", "initial_cash", self.initial_cash, 1.0)
+        _check("market", "bars_per_year", self.bars_per_year, 1.0)
+        if self.costs.impact_bps > 0 and self.limits.volume_cap_fraction is None:
+            raise ConfigError(
+                "costs.impact_bps grows with the share of volume; it needs limits.volume_cap_fraction, e.g. 0.1"
+            )
+        stop = self.exits.stop_loss_fraction
+        if stop is not None and stop <= self.costs.adverse_fraction:
+            raise ConfigError(
+                f"exits.stop_loss_fraction={stop:g} is within what a fill costs ({self.costs.adverse_fraction:g}) and "
+                "would stop every entry at once; give a wider stop"
+            )
+
+    def packed(self) -> NDArray[np.float64]:
+        """The (slot,) float64 vector the kernel reads."""
+        costs, limits, exits, orders = self.costs, self.limits, self.exits, self.orders
+        per_bar = BPS / self.bars_per_year
+        values = {
+            Slot.COMMISSION: costs.commission_bps * BPS,
+            Slot.MINIMUM_COMMISSION: costs.minimum_commission,
+            Slot.HALF_SPREAD: costs.spread_bps * BPS / 2,
+            Slot.SLIPPAGE: costs.slippage_bps * BPS,
+            Slot.IMPACT: costs.impact_bps * BPS,
+            Slot.BORROW_PER_BAR: costs.borrow_bps_per_year * per_bar,
+            Slot.INTEREST_PER_BAR: costs.interest_bps_per_year * per_bar,
+            Slot.LOAN_PER_BAR: costs.loan_bps_per_year * per_bar,
+            Slot.POSITION_CAP: limits.position_cap_fraction,
+            Slot.RESERVE_CASH: limits.reserve_cash_fraction,
+            Slot.GROSS_LEVERAGE: limits.gross_leverage,
+            Slot.VOLUME_CAP: _or_off(limits.volume_cap_fraction),
+            Slot.POSITION_LOSS_LIMIT: _or_off(limits.position_loss_limit_fraction),
+            Slot.PORTFOLIO_LOSS_LIMIT: _or_off(limits.portfolio_loss_limit_fraction),
+            Slot.RUIN_EQUITY: limits.ruin_fraction * self.initial_cash,
+            Slot.SHORTING: float(limits.shorting),
+            Slot.STOP_LOSS: _or_off(exits.stop_loss_fraction),
+            Slot.TAKE_PROFIT: _or_off(exits.take_profit_fraction),
+            Slot.TRAILING_STOP: _or_off(exits.trailing_stop_fraction),
+            Slot.HOLD_ZONE: orders.hold_zone,
+            Slot.BUY_FRACTION: orders.buy_fraction,
+            Slot.SMOOTHING: 2.0 / (orders.smoothing_bars + 1),
+            Slot.MINIMUM_TRADE: orders.minimum_trade,
+            Slot.INITIAL_CASH: self.initial_cash,
+        }
+        return np.array([values[slot] for slot in Slot])
+
+
+def _or_off(limit: float | None) -> float:
+    return math.inf if limit is None else limit
+
+
+def _check(owner: str, name: str, value: Any, low: float, high: float = math.inf) -> None:
+    """Refuse what is no finite number in [low, high], by its key."""
+    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    if not number or not low <= value <= high:
+        bounds = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of at least {low:g}"
+        raise ConfigError(f"{owner}.{name}={value!r} is out of range; give a number {bounds}")
+
+
+def _check_share(owner: str, name: str, value: float | None) -> None:
+    """Refuse a share that is neither None nor in (0, 1]."""
+    if value is not None:
+        _check(owner, name, value, 0.0, 1.0)
+        if value == 0:
+            raise ConfigError(f"{owner}.{name}=0 would act at once; give a share above 0, or None to switch it off")

@@ -1,0 +1,90 @@
+"""Trades rebuilt from fills: each runs from flat to flat, and its P&L is exactly what the ledger realised."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from itertools import chain
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacesetter.errors import DataError
+from pacesetter.market.ledger import Fill, Flag
+
+__all__ = ["Trade", "trades"]
+
+_EXITS = (Flag.STOP_LOSS, Flag.TRAILING_STOP, Flag.TAKE_PROFIT, Flag.DELISTED)
+_LIMITS = (Flag.POSITION_LIMIT, Flag.PORTFOLIO_LIMIT)
+
+
+@dataclass
+class Trade:
+    """One position from its opening to its closing; still open where `exit_bar` is None.
+
+    quantity      signed quantity bought (a long) or sold (a short) in all
+    entry_price   mean price of what was opened; `exit_price` of what was closed, 0 before any was
+    pnl           realised so far, after commission; borrow and interest belong to the account
+    reason        what closed it: "order", or the stop or limit by name
+    """
+
+    position: int
+    entry_bar: int
+    exit_bar: int | None = None
+    quantity: float = 0.0
+    entry_price: float = 0.0
+    exit_price: float = 0.0
+    commission: float = 0.0
+    pnl: float = 0.0
+    reason: str = ""
+
+
+def trades(fills: ArrayLike, first_bar: int = 0) -> list[Trade]:
+    """All trades in one account's `fills` (step, position, column of `Fill`), the first step filling in `first_bar`."""
+    rows = np.asarray(fills, dtype=np.float64)
+    if rows.ndim != 3 or rows.shape[2] != len(Fill):
+        raise DataError(f"fills have shape {rows.shape}; give (step, position, {len(Fill)}) of one account")
+    found = (_of_position(rows[:, position], position, first_bar) for position in range(rows.shape[1]))
+    return sorted(chain.from_iterable(found), key=lambda trade: (trade.entry_bar, trade.position))
+
+
+def _of_position(rows: NDArray[Any], position: int, first_bar: int) -> Iterator[Trade]:
+    held, entry, closed, trade = 0.0, 0.0, 0.0, None
+    for bar, quantity, price, commission, reason in _legs(rows, first_bar):
+        if trade is None:
+            trade = Trade(position, bar)
+            held, entry, closed = 0.0, 0.0, 0.0
+        trade.commission += commission
+        trade.pnl -= commission
+        after = held + quantity
+        if held * quantity >= 0.0:
+            entry = (held * entry + quantity * price) / after
+            trade.entry_price = (trade.quantity * trade.entry_price + quantity * price) / (trade.quantity + quantity)
+            trade.quantity += quantity
+        else:
+            trade.pnl -= quantity * (price - entry)
+            trade.exit_price = (closed * trade.exit_price - quantity * price) / (closed - quantity)
+            closed -= quantity
+        held = after
+        if held == 0.0:
+            trade.exit_bar, trade.reason = bar, reason
+            yield trade
+            trade = None
+    if trade is not None:
+        yield trade
+
+
+def _legs(rows: NDArray[Any], first_bar: int) -> Iterator[tuple[int, float, float, float, str]]:
+    """(bar, quantity, price, commission, reason) of each fill in order: the order's own, then the bar's exit."""
+    for step in np.flatnonzero(rows[:, Fill.QUANTITY].astype(bool) | rows[:, Fill.EXIT_QUANTITY].astype(bool)):
+        row, bar = rows[step], first_bar + int(step)
+        flags = int(row[Fill.FLAGS])
+        if row[Fill.QUANTITY] != 0.0:
+            yield bar, row[Fill.QUANTITY], row[Fill.PRICE], row[Fill.COMMISSION], _named(flags, _LIMITS)
+        if row[Fill.EXIT_QUANTITY] != 0.0:
+            yield bar, row[Fill.EXIT_QUANTITY], row[Fill.EXIT_PRICE], row[Fill.EXIT_COMMISSION], _named(flags, _EXITS)
+
+
+def _named(flags: int, reasons: tuple[Flag, ...]) -> str:
+    return next((reason.name.lower() for reason in reasons if flags & reason), "order")

@@ -1,0 +1,65 @@
+"""Element-wise functions that mean the same on a float, a NumPy array, a torch tensor, and inside numba.
+
+A reward formula that uses only these and the operators of Python is written once and runs on all four. There is no
+`if` on values in it: both sides of `where` are computed, so a divisor must be safe on both.
+"""
+
+from __future__ import annotations
+
+import math
+import sys
+from typing import Any
+
+import numpy as np
+from numba.extending import overload
+
+from pacesetter.market.jit import jitable
+
+__all__ = ["has", "log1p", "maximum", "minimum", "namespace", "sqrt", "where"]
+
+
+def namespace(values: Any) -> Any:
+    """The module whose functions take `values`: torch for a tensor, NumPy for all else. Never imports torch."""
+    return sys.modules["torch"] if type(values).__module__.startswith("torch") else np
+
+
+def where(condition: Any, yes: Any, no: Any) -> Any:
+    """`yes` where `condition` holds, `no` elsewhere; two plain numbers give float64."""
+    xp = namespace(condition)
+    if xp is not np and isinstance(yes, (int, float)):
+        yes = condition.new_full((), yes, dtype=xp.float64)  # torch would make float32 of two numbers
+    return xp.where(condition, yes, no)
+
+
+def log1p(values: Any) -> Any:
+    """log(1 + x)."""
+    return namespace(values).log1p(values)
+
+
+def sqrt(values: Any) -> Any:
+    """√x."""
+    return namespace(values).sqrt(values)
+
+
+def has(flags: Any, flag: int) -> Any:
+    """True where the bit `flag`, a power of two, is set in `flags`, whole numbers stored as floats."""
+    return flags // flag % 2 == 1
+
+
+# What numba compiles for one number: the outer function takes types, the inner one values.
+overload(where)(lambda condition, yes, no: lambda condition, yes, no: yes if condition else no)
+overload(log1p)(lambda values: lambda values: math.log1p(values))
+overload(sqrt)(lambda values: lambda values: math.sqrt(values))
+overload(has)(lambda flags, flag: lambda flags, flag: (int(flags) & flag) != 0)
+
+
+@jitable
+def minimum(values: Any, high: float) -> Any:
+    """`values`, at most `high`."""
+    return where(values > high, high, values)
+
+
+@jitable
+def maximum(values: Any, low: float) -> Any:
+    """`values`, at least `low`."""
+    return where(values < low, low, values)

@@ -1,0 +1,99 @@
+"""Reward components of the lookback environment, over the ledger of a chosen window.
+
+Each is about 1 at most in size. `signal` is the honest one: it is measured out of sample. `strength`, `stability` and
+`mutual_information` look at the window itself and are there to shape. The ledger has `equity_before`, `equity_change`
+and `cost` too, so that the trading components that read only these (`pnl`, `differential_sharpe`, `cost`) apply.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+from pacesetter.rewards.component import REWARDS, component
+from pacesetter.rewards.elementwise import log1p, maximum
+
+__all__ = ["LOOKBACK", "LOOKBACK_COLUMNS", "LookbackColumn"]
+
+# Starting weights: the signal decides, a wide switch costs a twentieth of a perfect prediction.
+LOOKBACK = {"signal": 1.0, "switching": 0.05}
+
+
+class LookbackColumn(IntEnum):
+    """The ledger of one lookback decision; the lower-case name is the one components read."""
+
+    PREDICTION = 0  # cosine of what the leaders push with what the followers then earn, −1 … 1
+    LINK_STRENGTH = 1  # mean size of a link in the window's matrix
+    RANK_AGREEMENT = 2  # cosine of the leader scores with those of the decision before; 1 at the first
+    INFORMATION = 3  # leaders to followers a bar later, as a share of its maximum, chance taken off
+    LOOKBACK = 4  # bars chosen, and
+    LOOKBACK_BEFORE = 5  # in force before
+    SHORTEST = 6  # bounds of the choice
+    LONGEST = 7
+    EQUITY_BEFORE = 8  # 1: results are fractions of capital
+    EQUITY_CHANGE = 9  # of the leaders → followers strategy, fill to fill, net
+    COST = 10
+    THIN = 11  # 1 where the window holds too little trading
+
+
+LOOKBACK_COLUMNS = tuple(column.name.lower() for column in LookbackColumn)
+
+
+def _log(values: Any) -> Any:
+    return log1p(values - 1.0)
+
+
+def signal(prediction: Any) -> Any:
+    """How well the window's leaders foretell followers over the next bars, out of sample: a cosine."""
+    return prediction
+
+
+def strength(link_strength: Any) -> Any:
+    """Mean size of a link. Short windows have strong links by chance: a shaping term, no goal."""
+    return link_strength
+
+
+def stability(rank_agreement: Any) -> Any:
+    """−(1 − cosine of the leader scores with those before)/2: 0 when the ranking stays, −1 when it turns over."""
+    return (rank_agreement - 1.0) / 2.0
+
+
+def extremity(lookback: Any, shortest: Any, longest: Any, margin: float = 0.1) -> Any:
+    """−1 at either bound, rising in a line on the logarithmic scale to 0 at a share `margin` of the way inside."""
+    width = maximum(_log(longest) - _log(shortest), 1e-12)
+    place = (_log(lookback) - _log(shortest)) / width
+    return -maximum(1.0 - (0.5 - abs(place - 0.5)) / margin, 0.0)
+
+
+def switching(lookback: Any, lookback_before: Any, shortest: Any, longest: Any) -> Any:
+    """−|log(lookback / lookback before)| / log(longest / shortest): −1 from one bound to the other."""
+    width = maximum(_log(longest) - _log(shortest), 1e-12)
+    return -abs(_log(lookback) - _log(lookback_before)) / width
+
+
+def follow_through(equity_change: Any) -> Any:
+    """Return of the leaders → followers strategy on the window, fill to fill, net of costs; a fraction of capital."""
+    return equity_change
+
+
+def mutual_information(information: Any) -> Any:
+    """Mutual information of leaders and followers a bar later in the window, as a share of its maximum."""
+    return information
+
+
+def thinness(thin: Any) -> Any:
+    """−1 where the window holds too little trading."""
+    return -thin
+
+
+for _formula in (
+    signal,
+    strength,
+    stability,
+    extremity,
+    switching,
+    follow_through,
+    mutual_information,
+    thinness,
+):
+    REWARDS.add(_formula.__name__, component(_formula))

@@ -1,0 +1,27 @@
+"""Scalarisation: one number from a vector of objectives. NumPy and torch alike.
+
+Values are (component, env), weights and the reference point (component, 1).
+"""
+
+from __future__ import annotations
+
+from functools import reduce
+from operator import add
+from typing import Any
+
+from pacesetter.rewards.elementwise import namespace
+
+__all__ = ["chebyshev", "weighted_sum"]
+
+
+def weighted_sum(values: Any, weights: Any) -> Any:
+    """(env,) Σ_c w_c·x_c of (component, env) values, added in order, so that no batch size changes a bit of it."""
+    return reduce(add, values * weights)
+
+
+def chebyshev(values: Any, weights: Any, reference: Any) -> Any:
+    """(env,) −max_c w_c·|z_c − x_c|: the worst weighted distance to the reference point z, which is 0 at best.
+
+    Unlike a weighted sum it can reach every Pareto-optimal point, also where the front is not convex.
+    """
+    return -namespace(values).amax(abs(reference - values) * weights, 0)

@@ -1,0 +1,47 @@
+"""Schedules: how a weight changes with the number of steps."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_right
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Literal
+
+from pacesetter.errors import ConfigError
+
+__all__ = ["Schedule"]
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A weight through (step, weight) points; before the first point and after the last it stays as it is there.
+
+    kind      piecewise: each weight until the next point's step; linear: straight lines between points;
+              exponential: a constant ratio per step between points, whose weights must have one sign
+    points    steps in increasing order; one point makes a constant
+    """
+
+    kind: Literal["piecewise", "linear", "exponential"]
+    points: tuple[tuple[int, float], ...]
+
+    def __post_init__(self) -> None:
+        steps = [step for step, _ in self.points]
+        weights = [weight for _, weight in self.points]
+        if not steps or any(later <= earlier for earlier, later in pairwise(steps)):
+            raise ConfigError(f"schedule points {self.points} need one step or more, each later than the one before")
+        if not all(map(math.isfinite, weights)):
+            raise ConfigError(f"schedule points {self.points} hold a weight that is not finite; give numbers")
+        if self.kind == "exponential" and any(weight * weights[0] <= 0 for weight in weights):
+            raise ConfigError(f"exponential schedule points {self.points} need weights of one sign and not 0")
+
+    def at(self, step: int) -> float:
+        """The weight at `step`."""
+        place = bisect_right([start for start, _ in self.points], step)
+        if place in (0, len(self.points)) or self.kind == "piecewise":
+            return self.points[max(place - 1, 0)][1]
+        (start, first), (end, last) = self.points[place - 1 : place + 1]
+        done = (step - start) / (end - start)
+        if self.kind == "linear":
+            return first + done * (last - first)
+        return first * math.pow(last / first, done)

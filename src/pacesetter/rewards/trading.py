@@ -1,0 +1,285 @@
+"""The trading components: each formula once, for arrays and for the compiler.
+
+A formula here is element-wise. NumPy and torch run it on (env,) columns; numba compiles the very same function for one
+account, and `evaluate_row` picks it by its code, because numba keeps a compiled function between processes only when
+what it calls is fixed in the source. All formulas stand in this file with `evaluate`: numba's cache looks at the age
+of one file.
+
+Values are in natural units (log equity, shares of equity, −1 for a bar); weights bring them to about [-1, 1].
+
+The professional set judges how a profit is made. A multiplier m on profit enters as what it adds, (m − 1)·r, so that
+with weight 1 beside `pnl` it multiplies, and with weight 0 it is gone. Gains and losses are multiplied alike and m is
+fixed by what was decided before the bar, so that noise of mean zero still pays zero. In an account of several
+positions the flags are joined, and a rule about "the position" is about the account.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable
+from enum import IntEnum
+from typing import Any, TypeVar
+
+from pacesetter.market.jit import compile_for_cpu, jitable
+from pacesetter.market.ledger import Column, Flag
+from pacesetter.rewards.component import REWARDS, component
+from pacesetter.rewards.elementwise import has, log1p, maximum, minimum, sqrt, where
+
+__all__ = ["PROFESSIONAL", "TRADING", "evaluate", "evaluate_row", "pnl"]
+
+WORST_RETURN = -0.999  # a lost account gives log(0.001), not minus infinity
+SMALLEST_VARIANCE = 1e-12  # of returns; below it a Sharpe ratio means nothing
+
+# Starting weights: a move of 2 % of equity counts as 1, and no shaping outweighs an ordinary profit.
+TRADING = {
+    "pnl": 50.0,
+    "cost": 10.0,
+    "time": 0.01,
+    "differential_sharpe": 0.05,
+    "drawdown": 0.1,
+    "sizing": 0.01,
+    "hold": 0.005,
+}
+PROFESSIONAL = {
+    "pnl": 50.0,
+    "size_multiplier": 50.0,
+    "staged_exit": 50.0,
+    "pyramiding": 50.0,
+    "context_hold": 1.0,
+    "repetition": 1.0,
+}
+
+Formula = TypeVar("Formula", bound=Callable[..., Any])
+
+
+class Code(IntEnum):
+    """The compiled components; the lower-case name is the registered one."""
+
+    PNL = 0
+    REALISED_PNL = 1
+    COST = 2
+    TIME = 3
+    DIFFERENTIAL_SHARPE = 4
+    DRAWDOWN = 5
+    SIZING = 6
+    HOLD = 7
+    SIZE_MULTIPLIER = 8
+    STAGED_EXIT = 9
+    PYRAMIDING = 10
+    CONTEXT_HOLD = 11
+    REPETITION = 12
+
+
+def compiled(*initial: float) -> Callable[[Formula], Formula]:
+    """Decorator that registers a formula under its own name, with the state a fresh account has."""
+
+    def file(formula: Formula) -> Formula:
+        name = formula.__name__
+        REWARDS.add(name, component(formula, initial, Code[name.upper()]))
+        jitable(formula)
+        return formula
+
+    return file
+
+
+@jitable
+def share(amount: Any, equity: Any) -> Any:
+    """`amount` as a share of equity; 0 for an account that has none."""
+    return where(equity > 0.0, amount, 0.0) / where(equity > 0.0, equity, 1.0)
+
+
+# ---- profit and risk ----------------------------------------------------------------------------------------------
+
+
+@compiled()
+def pnl(equity_before: Any, equity_change: Any) -> Any:
+    """r_t = log(equity / equity before), at least log(0.001)."""
+    return log1p(maximum(share(equity_change, equity_before), WORST_RETURN))
+
+
+@compiled()
+def realised_pnl(equity_before: Any, realised: Any) -> Any:
+    """Realised profit / equity before: what open positions gain counts when they close."""
+    return share(realised, equity_before)
+
+
+@compiled()
+def cost(equity_before: Any, cost: Any) -> Any:
+    """−cost / equity before. `pnl` is net already: beside it, this makes a cost weigh more than the money it took."""
+    return -share(cost, equity_before)
+
+
+@compiled()
+def time(holding_bars: Any, horizon_bars: float = 100.0) -> Any:
+    """−min(bars held / horizon, 1): the longer the position is open, the more a bar of it costs."""
+    return -minimum(holding_bars / horizon_bars, 1.0)
+
+
+@compiled(0.0, 0.0)
+def differential_sharpe(
+    equity_before: Any, equity_change: Any, state: Any, rate: float = 0.01, bound: float = 3.0
+) -> Any:
+    """Differential Sharpe ratio of r_t (Moody and Saffell 2001, equation 8), within ±bound.
+
+    D_t = (B_{t−1}·ΔA_t − ½·A_{t−1}·ΔB_t) / (B_{t−1} − A²_{t−1})^{3/2},  ΔA_t = r_t − A_{t−1},  ΔB_t = r²_t − B_{t−1},
+    A_t = A_{t−1} + rate·ΔA_t and B_t likewise, from 0. 0 while the variance B − A² is below 1e-12.
+    """
+    mean, square = state
+    r = pnl(equity_before, equity_change)
+    mean_change, square_change = r - mean, r * r - square
+    variance = square - mean * mean
+    is_known = variance > SMALLEST_VARIANCE
+    safe = where(is_known, variance, 1.0)
+    ratio = (square * mean_change - 0.5 * mean * square_change) / (safe * sqrt(safe))
+    bounded = minimum(maximum(where(is_known, ratio, 0.0), -bound), bound)
+    return bounded, (mean + rate * mean_change, square + rate * square_change)
+
+
+@compiled()
+def drawdown(drawdown: Any) -> Any:
+    """−(1 − equity / highest equity so far)."""
+    return -drawdown
+
+
+# ---- conduct ------------------------------------------------------------------------------------------------------
+
+
+@compiled()
+def sizing(exposure: Any, target_exposure: float = 0.1) -> Any:
+    """1 − |exposure / target − 1|, at least −1: 1 at the target, 0 when flat and at twice the target."""
+    return maximum(1.0 - abs(exposure / target_exposure - 1.0), -1.0)
+
+
+@compiled()
+def hold(turnover: Any) -> Any:
+    """−1 in a bar without a trade, else 0: the price of doing nothing."""
+    return where(turnover > 0.0, 0.0, -1.0)
+
+
+# ---- the professional set -----------------------------------------------------------------------------------------
+
+
+@compiled()
+def size_multiplier(
+    equity_before: Any,
+    equity_change: Any,
+    exposure_before: Any,
+    small: float = 1.2,
+    large: float = 0.8,
+    full_exposure: float = 0.15,
+) -> Any:
+    """(m − 1)·r_t, m falling in a line from `small` at no exposure to `large` at `full_exposure` and beyond."""
+    size = minimum(exposure_before / full_exposure, 1.0)
+    return (small + (large - small) * size - 1.0) * pnl(equity_before, equity_change)
+
+
+@compiled(0.0)
+def staged_exit(
+    equity_before: Any, realised: Any, flags: Any, state: Any, partial: float = 0.8, staged: float = 1.1
+) -> Any:
+    """(m − 1)·realised / equity before.
+
+    m = `partial` at the first partial exit of a position, `staged` at each exit after it, 1 where it is closed at once.
+    The state counts the partial exits since the last full one.
+    """
+    (stages,) = state
+    is_part, is_full = has(flags, Flag.REDUCED), has(flags, Flag.CLOSED)
+    first = where(is_part, partial, 1.0)
+    later = where(is_part | is_full, staged, 1.0)
+    multiplier = where(stages > 0.0, later, first)
+    after = where(is_full, 0.0, stages + where(is_part, 1.0, 0.0))
+    return (multiplier - 1.0) * share(realised, equity_before), (after,)
+
+
+@compiled(0.0)
+def pyramiding(
+    equity_before: Any, equity_change: Any, unrealised_before: Any, flags: Any, state: Any, multiplier: float = 1.3
+) -> Any:
+    """(m − 1)·r_t with m = `multiplier` from the bar that added to a winner until the position is closed, else 1.
+
+    A winner has a profit at the close on which the order was decided. The state is 1 from the addition on.
+    """
+    (added,) = state
+    added = where(has(flags, Flag.ADDED) & (unrealised_before > 0.0), 1.0, added)
+    value = added * (multiplier - 1.0) * pnl(equity_before, equity_change)
+    return value, (where(has(flags, Flag.CLOSED), 0.0, added),)
+
+
+@compiled()
+def context_hold(turnover: Any, unrealised_before: Any, winner: float = 0.01, loser: float = 0.005) -> Any:
+    """−winner or −loser in a bar without a trade while the position has a profit or a loss; 0 when flat."""
+    waiting = where(unrealised_before > 0.0, winner, where(unrealised_before < 0.0, loser, 0.0))
+    return -where(turnover > 0.0, 0.0, waiting)
+
+
+@compiled(0.0, 0.0)
+def repetition(fill_quantity: Any, state: Any, limit_bars: float = 5.0, penalty: float = 0.01) -> Any:
+    """−penalty for every bar that trades on the same side as the bars before it, beyond `limit_bars` in a row.
+
+    A bar without a fill ends the row. The state is the side of the last fill, −1, 0 or 1, and the length of the row.
+    """
+    last_side, row = state
+    side = where(fill_quantity > 0.0, 1.0, where(fill_quantity < 0.0, -1.0, 0.0))
+    row = where(side == 0.0, 0.0, where(side == last_side, row + 1.0, 1.0))
+    return where(row > limit_bars, -penalty, 0.0), (side, row)
+
+
+# ---- the compiled path --------------------------------------------------------------------------------------------
+
+
+@compile_for_cpu
+def evaluate(ledger: Any, watched: Any, codes: Any, offsets: Any, options: Any, state: Any, values: Any) -> int:
+    """Fill the rows of `values` (component, env) that have a code, and bring `state` (env, k) up to date.
+
+    Gives −1; or, before anything is written, an environment with a hole in one of the `watched` columns of `ledger`.
+    `offsets` says where each component's state begins, `options` (component, option) is its packed options.
+    """
+    for place in watched:
+        for e in range(ledger.shape[0]):
+            if not math.isfinite(ledger[e, place]):
+                return e
+    for c in range(codes.shape[0]):
+        for e in range(ledger.shape[0]):
+            values[c, e] = evaluate_row(codes[c], ledger[e], state[e, offsets[c] :], options[c])
+    return -1
+
+
+@jitable
+def evaluate_row(code: int, row: Any, state: Any, options: Any) -> float:
+    """The value of one component for one account, from its ledger row (column,); 0 for a code that is none.
+
+    Its state (k,) is brought up to date in place.
+    """
+    before, change = row[Column.EQUITY_BEFORE], row[Column.EQUITY_CHANGE]
+    value = 0.0
+    if code == Code.PNL:
+        value = pnl(before, change)
+    elif code == Code.REALISED_PNL:
+        value = realised_pnl(before, row[Column.REALISED])
+    elif code == Code.COST:
+        value = cost(before, row[Column.COST])
+    elif code == Code.TIME:
+        value = time(row[Column.HOLDING_BARS], options[0])
+    elif code == Code.DIFFERENTIAL_SHARPE:
+        value, after = differential_sharpe(before, change, (state[0], state[1]), options[0], options[1])
+        state[0], state[1] = after
+    elif code == Code.DRAWDOWN:
+        value = drawdown(row[Column.DRAWDOWN])
+    elif code == Code.SIZING:
+        value = sizing(row[Column.EXPOSURE], options[0])
+    elif code == Code.HOLD:
+        value = hold(row[Column.TURNOVER])
+    elif code == Code.SIZE_MULTIPLIER:
+        value = size_multiplier(before, change, row[Column.EXPOSURE_BEFORE], options[0], options[1], options[2])
+    elif code == Code.STAGED_EXIT:
+        realised, flags = row[Column.REALISED], row[Column.FLAGS]
+        value, (state[0],) = staged_exit(before, realised, flags, (state[0],), options[0], options[1])
+    elif code == Code.PYRAMIDING:
+        unrealised, flags = row[Column.UNREALISED_BEFORE], row[Column.FLAGS]
+        value, (state[0],) = pyramiding(before, change, unrealised, flags, (state[0],), options[0])
+    elif code == Code.CONTEXT_HOLD:
+        value = context_hold(row[Column.TURNOVER], row[Column.UNREALISED_BEFORE], options[0], options[1])
+    elif code == Code.REPETITION:
+        value, after = repetition(row[Column.FILL_QUANTITY], (state[0], state[1]), options[0], options[1])
+        state[0], state[1] = after
+    return value

@@ -1,0 +1,95 @@
+"""The pages keep their word: every command, test, file and link that they name exists."""
+
+from __future__ import annotations
+
+import ast
+import re
+from pathlib import Path
+
+import pytest
+from typer.main import get_command
+
+from pacesetter.cli import app
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
+CAPABILITIES = ROOT / "docs" / "capabilities.md"
+REQUIRED = ROOT.parent / "shared" / "CAPABILITIES.md"
+
+
+def capability_rows() -> list[list[str]]:
+    """row, capability, status, command, test of each line of the table."""
+    lines = [line for line in CAPABILITIES.read_text().splitlines() if re.match(r"\| (LL|TB|CA|AR|beyond)", line)]
+    return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
+
+
+def make_targets() -> set[str]:
+    return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
+
+
+def command_exists(words: list[str]) -> bool:
+    """Whether `words` (after `pacesetter`) begin with a command of ours, its groups included."""
+    node = get_command(app)
+    for word in words:
+        children = getattr(node, "commands", None)
+        if children is None:
+            return True
+        if word not in children:
+            return word.startswith(("-", "…", "[")) or "|" in word
+        node = children[word]
+    return True
+
+
+def names_of_tests(path: str) -> set[str]:
+    return {node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.FunctionDef)}
+
+
+@pytest.mark.parametrize("row", capability_rows(), ids=lambda row: row[0])
+def test_capability_names_what_exists(row):
+    _, _, status, command, test = row
+    assert status in ("works", "part", "planned")
+    if status == "planned":
+        return
+    assert command, "a row that works names the command that shows it"
+    for words in re.findall(r"`([^`]+)`", command):
+        assert shown(words), f"{words} does not exist"
+    named = re.findall(r"`(tests/[^`]+)`", test)
+    assert named, "a row that works names the test that proves it"
+    for place in named:
+        path, _, name = place.partition("::")
+        assert (ROOT / path).exists(), place
+        assert not name or name in names_of_tests(path), place
+
+
+def shown(words: str) -> bool:
+    """Whether a command line as the pages write it can be typed."""
+    first, *rest = words.split()
+    if first == "make":
+        return rest[0] in make_targets()
+    if first == "pacesetter":
+        return command_exists(rest)
+    if first == "python":
+        return (ROOT / rest[0]).exists()
+    return first in ("dvc", "pip")
+
+
+def test_every_required_row_is_there():
+    if not REQUIRED.exists():
+        pytest.skip("CAPABILITIES.md is not beside this checkout (../shared)")
+    pattern = r"^\| ((?:LL|TB|CA|AR|beyond)[^|]*?) \| ([^|]+) \|"
+    required = {(row, text.strip()) for row, text in re.findall(pattern, REQUIRED.read_text(), re.M)}
+    ours = {(row[0], row[1].replace("\\|", "|")) for row in capability_rows()}
+    assert required - ours == set()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_links_and_pictures_exist(page):
+    for target in re.findall(r"\]\(([^)#]+?)(?:#[^)]*)?\)", page.read_text()):
+        assert target.startswith("http") or (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_commands_on_the_pages_exist(page):
+    text = page.read_text()
+    for words in re.findall(r"`((?:pacesetter|make|python) [^`\n]+)`", text):
+        assert shown(words), f"{page.name} names `{words}`"
