@@ -1,0 +1,13 @@
+"""Agents: whoever turns an observation into an action, by rule or by network. They know no market.
+
+This module offers what needs no torch: the `Agent` protocol, the rule-based agents and demonstrations. Networks are in
+`encoders` (dict of arrays → features), `heads` and `symbol_agent` (features → action and value), and `card` (their
+size and speed).
+"""
+
+from __future__ import annotations
+
+from pacesetter.agents.agent import Agent, Demonstrations, demonstrate
+from pacesetter.agents.rules import RULES, Expert, MeanReversion, RuleAgent, Trend
+
+__all__ = ["RULES", "Agent", "Demonstrations", "Expert", "MeanReversion", "RuleAgent", "Trend", "demonstrate"]

@@ -1,0 +1,47 @@
+"""The protocol that every decision maker keeps, and the record of one at work."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.errors import DataError
+
+__all__ = ["ACTION_MASK", "Agent", "Demonstrations", "Observation", "demonstrate"]
+
+Array = NDArray[Any]
+Observation = Mapping[str, Array]  # named arrays of one environment, or of a batch of them
+ACTION_MASK = "action_mask"  # the entry (action,) that is true where a discrete action is allowed
+
+
+@runtime_checkable
+class Agent(Protocol):
+    """Maps an observation to an action; a batch of observations to a batch of actions."""
+
+    def act(self, observation: Observation, deterministic: bool = True) -> Array:
+        """The action, drawn at random unless `deterministic`."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Demonstrations:
+    """What an agent saw, entry by entry (step, …), and what it did, (step, …)."""
+
+    observations: dict[str, Array]
+    actions: Array
+
+    def __len__(self) -> int:
+        return len(self.actions)
+
+
+def demonstrate(agent: Agent, observations: Iterable[Observation]) -> Demonstrations:
+    """The deterministic actions of `agent` on a stream of single observations; refuses an empty stream."""
+    seen = [dict(observation) for observation in observations]
+    if not seen:
+        raise DataError("there is nothing to demonstrate on: the stream of observations is empty; give one or more")
+    actions = np.stack([agent.act(observation, deterministic=True) for observation in seen])
+    return Demonstrations({name: np.stack([entry[name] for entry in seen]) for name in seen[0]}, actions)

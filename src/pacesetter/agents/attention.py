@@ -1,0 +1,123 @@
+"""Self-attention whose weights can be read, the pre-norm block around it, and attention over assets with a mask."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  (torch's own custom)
+
+from pacesetter.errors import ConfigError
+
+__all__ = ["AssetAttention", "AttentionStack", "sinusoids"]
+
+
+class SelfAttention(nn.Module):
+    """Scaled dot-product attention of every item to every allowed item, (batch, item, width) to the same."""
+
+    def __init__(self, width: int, heads: int) -> None:
+        super().__init__()
+        if width % heads:
+            raise ConfigError(f"a width of {width} does not split into {heads} heads; choose a multiple of {heads}")
+        self.heads = heads
+        self.inputs = nn.Linear(width, 3 * width)
+        self.output = nn.Linear(width, width)
+
+    def forward(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
+        query, key, value = self._split(x)
+        mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed)
+        return self.output(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
+
+    def weights(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
+        """(batch, head, item, item) shares that `forward` gives each item; a row sums to 1."""
+        query, key, _ = self._split(x)
+        scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
+        return (scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)).softmax(-1)
+
+    def _split(self, x: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """Queries, keys and values, each (batch, head, item, width / heads)."""
+        return self.inputs(x).unflatten(-1, (3, self.heads, -1)).permute(2, 0, 3, 1, 4).unbind(0)  # type: ignore[no-any-return]
+
+
+class Block(nn.Module):
+    """Attention, then a feed-forward of `expansion` · width, each behind a norm and added to what came in."""
+
+    def __init__(self, width: int, heads: int, expansion: int) -> None:
+        super().__init__()
+        self.attention_norm = nn.LayerNorm(width)
+        self.attention = SelfAttention(width, heads)
+        self.feed_forward = nn.Sequential(
+            nn.LayerNorm(width), nn.Linear(width, expansion * width), nn.GELU(), nn.Linear(expansion * width, width)
+        )
+
+    def forward(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
+        x = x + self.attention(self.attention_norm(x), allowed)
+        return x + self.feed_forward(x)  # type: ignore[no-any-return]
+
+    def weights(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
+        return self.attention.weights(self.attention_norm(x), allowed)
+
+
+class AttentionStack(nn.Module):
+    """Blocks in a row over (batch, item, width); `allowed` (batch, 1, item, item) is true where a row may look."""
+
+    def __init__(self, layers: int, width: int, heads: int, expansion: int) -> None:
+        super().__init__()
+        self.blocks = nn.ModuleList(Block(width, heads, expansion) for _ in range(layers))
+
+    def forward(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
+        for block in self.blocks:
+            x = block(x, allowed)
+        return x
+
+    def weights(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
+        """(batch, layer, head, item, item) attention weights of the same pass."""
+        found = []
+        for block in self.blocks:
+            assert isinstance(block, Block)
+            found.append(block.weights(x, allowed))
+            x = block(x, allowed)
+        return torch.stack(found, dim=1)
+
+
+class AssetAttention(nn.Module):
+    """Assets that look at each other: (batch, asset, feature) with a (batch, asset) mask to (batch, asset, width).
+
+    Assets in another order give the same outputs in that order. What an absent asset holds changes no present one.
+    """
+
+    def __init__(self, features: int, width: int, heads: int, layers: int, expansion: int = 4) -> None:
+        super().__init__()
+        self.embed = nn.Linear(features, width)
+        self.stack = AttentionStack(layers, width, heads, expansion)
+
+    def forward(self, assets: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+        """Encoded assets; the rows of absent ones mean nothing."""
+        return self.stack(self.embed(assets), _allowed(present))  # type: ignore[no-any-return]
+
+    def weights(self, assets: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+        """(batch, layer, head, asset, asset) attention weights; those on absent assets are 0 in present rows."""
+        return self.stack.weights(self.embed(assets), _allowed(present))
+
+    @staticmethod
+    def pool(encoded: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
+        """(batch, width) mean over the assets that are present; 0 where none is."""
+        chosen = encoded.masked_fill(~present[..., None], 0.0).sum(1)
+        return chosen / present.sum(1, keepdim=True).clamp(min=1)
+
+
+def _allowed(present: torch.Tensor) -> torch.Tensor:
+    """(batch, 1, asset, asset): everyone looks at those present, and an absent asset at itself, or its row were NaN."""
+    itself = torch.eye(present.shape[-1], dtype=torch.bool, device=present.device)
+    return (present[:, None, :] | itself)[:, None]
+
+
+def sinusoids(length: int, width: int) -> torch.Tensor:
+    """(length, width) positions as sines and cosines of falling frequency (Vaswani et al. 2017); the last row is age 0.
+
+    Positions count back from the newest, so that windows of different lengths agree on it.
+    """
+    age = torch.arange(length - 1, -1, -1, dtype=torch.float64)[:, None]
+    angles = age / 10_000 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
+    return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width].float()

@@ -1,0 +1,142 @@
+"""Heads: features → a distribution over actions, or a value. Discrete with a mask, continuous squashed into [-1, 1]."""
+
+from __future__ import annotations
+
+import math
+from functools import cache
+from typing import Protocol
+
+import numpy as np
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  (torch's own custom)
+
+from pacesetter.agents.initialise import initialise_head
+
+__all__ = ["ContinuousActor", "Critic", "DiscreteActor", "Distribution", "MaskedCategorical", "TanhGaussian"]
+
+ACTOR_GAIN = 0.01  # the first policy is close to uniform whatever the encoder says (Andrychowicz et al. 2021)
+_LOG_DEVIATION = (-5.0, 2.0)
+_HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
+_EDGE = 1e-6  # an action at ±1 has no finite pre-image in float32
+
+
+class Distribution(Protocol):
+    """Actions at random: (batch, …) with (batch,) log-probabilities and entropies in nats."""
+
+    def sample(self) -> torch.Tensor: ...
+
+    def mode(self) -> torch.Tensor: ...
+
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor: ...
+
+    def entropy(self) -> torch.Tensor: ...
+
+
+class MaskedCategorical:
+    """One of n actions; those masked out have probability exactly 0. A row that allows nothing is spread evenly."""
+
+    def __init__(self, logits: torch.Tensor, mask: torch.Tensor | None = None) -> None:
+        if mask is not None:
+            # the lowest finite number, not −∞: 0 · log 0 must be 0 in the entropy, also in its gradient
+            logits = logits.masked_fill(~(mask > 0.5), torch.finfo(logits.dtype).min)
+        self.log_probabilities = logits.log_softmax(-1)
+
+    @property
+    def probabilities(self) -> torch.Tensor:
+        """(batch, action)."""
+        return self.log_probabilities.exp()
+
+    def sample(self) -> torch.Tensor:
+        return torch.multinomial(self.probabilities, 1).squeeze(-1)
+
+    def mode(self) -> torch.Tensor:
+        return self.log_probabilities.argmax(-1)
+
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        return self.log_probabilities.gather(-1, action.unsqueeze(-1)).squeeze(-1)
+
+    def entropy(self) -> torch.Tensor:
+        return -(self.probabilities * self.log_probabilities).sum(-1)
+
+
+class TanhGaussian:
+    """a = tanh(u), u ~ N(mean, deviation²), independent over the last axis.
+
+    log p(a) = Σ log N(u) − log(1 − tanh²u), the last term as 2(log 2 − u − softplus(−2u)), which stays finite.
+    """
+
+    def __init__(self, mean: torch.Tensor, log_deviation: torch.Tensor) -> None:
+        self.mean, self.log_deviation = mean, log_deviation
+
+    def sample(self) -> torch.Tensor:
+        """Actions with a gradient to mean and deviation."""
+        return torch.tanh(self.mean + self.log_deviation.exp() * torch.randn_like(self.mean))
+
+    def mode(self) -> torch.Tensor:
+        """tanh(mean): the median of the squashed distribution."""
+        return torch.tanh(self.mean)
+
+    def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        u = torch.atanh(action.clamp(-1 + _EDGE, 1 - _EDGE))
+        z = (u - self.mean) * torch.exp(-self.log_deviation)
+        return (-0.5 * z**2 - self.log_deviation - _HALF_LOG_2_PI - _log_slope(u)).sum(-1)
+
+    def entropy(self) -> torch.Tensor:
+        """Entropy of u plus E[log(1 − tanh²u)], the mean by Gauss–Hermite quadrature."""
+        nodes, weights = (torch.as_tensor(part).to(self.mean) for part in _hermite())
+        u = self.mean[..., None] + self.log_deviation.exp()[..., None] * nodes
+        return (0.5 + _HALF_LOG_2_PI + self.log_deviation + (_log_slope(u) * weights).sum(-1)).sum(-1)
+
+
+def _log_slope(u: torch.Tensor) -> torch.Tensor:
+    """log d tanh(u) / du."""
+    return 2 * (math.log(2) - u - F.softplus(-2 * u))
+
+
+@cache
+def _hermite(nodes: int = 64) -> tuple[np.ndarray, np.ndarray]:
+    """Nodes and weights that average a function over N(0, 1)."""
+    x, w = np.polynomial.hermite_e.hermegauss(nodes)
+    return x, w / w.sum()
+
+
+def _layers(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
+    head = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+    initialise_head(head, gain)
+    return head
+
+
+class DiscreteActor(nn.Module):
+    """(batch, width) features and a (batch, action) mask → MaskedCategorical."""
+
+    def __init__(self, width: int, actions: int, hidden: int = 128) -> None:
+        super().__init__()
+        self.layers = _layers(width, hidden, actions, ACTOR_GAIN)
+
+    def forward(self, features: torch.Tensor, mask: torch.Tensor | None = None) -> MaskedCategorical:
+        return MaskedCategorical(self.layers(features), mask)
+
+
+class ContinuousActor(nn.Module):
+    """(batch, width) features → TanhGaussian of (batch, size); the deviation depends on the state too."""
+
+    def __init__(self, width: int, size: int = 1, hidden: int = 128) -> None:
+        super().__init__()
+        self.layers = _layers(width, hidden, 2 * size, ACTOR_GAIN)
+
+    def forward(self, features: torch.Tensor, mask: torch.Tensor | None = None) -> TanhGaussian:
+        """`mask` is for discrete actions; a continuous order is never masked."""
+        mean, log_deviation = self.layers(features).chunk(2, dim=-1)
+        return TanhGaussian(mean, log_deviation.clamp(*_LOG_DEVIATION))
+
+
+class Critic(nn.Module):
+    """(batch, width) features → (batch,) value."""
+
+    def __init__(self, width: int, hidden: int = 128) -> None:
+        super().__init__()
+        self.layers = _layers(width, hidden, 1, 1.0)
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return self.layers(features).squeeze(-1)  # type: ignore[no-any-return]

@@ -1,0 +1,85 @@
+"""The network's first module: running means and deviations of every feature, saved, exported and served with it."""
+
+from __future__ import annotations
+
+import torch
+from torch import nn
+
+from pacesetter.agents.layout import Layout, Tensors
+
+__all__ = ["CLIP", "ObservationNormaliser"]
+
+CLIP = 10.0  # deviations; one wild bar must not drown the rest
+_SMALLEST_VARIANCE = 1e-16  # float32 features; below it a feature never varied
+
+
+class ObservationNormaliser(nn.Module):
+    """x ↦ (x − centre) / scale per feature, cut to ±CLIP; NaN becomes 0, the mean.
+
+    `observe` only counts, `commit` puts what was counted into force: a learner that compares old and new action
+    probabilities commits between rollouts. A feature that never varied keeps scale 1. NaN and absent assets are not
+    counted; of a window only the newest bar is, because the others were counted when they were new.
+    """
+
+    centre: torch.Tensor
+    scale: torch.Tensor
+    count: torch.Tensor
+    mean: torch.Tensor
+    variance: torch.Tensor
+
+    def __init__(self, layout: Layout) -> None:
+        super().__init__()
+        self.layout = layout
+        size = sum(layout.sizes.values())
+        self.register_buffer("centre", torch.zeros(size))
+        self.register_buffer("scale", torch.ones(size))
+        for name in ("count", "mean", "variance"):
+            self.register_buffer(name, torch.zeros(size, dtype=torch.float64))
+
+    def forward(self, observation: Tensors) -> dict[str, torch.Tensor]:
+        """Normalised entries (batch, …, feature)."""
+        entries = self.layout.entries(observation)
+        sizes = list(self.layout.sizes.values())
+        parameters = zip(entries.items(), torch.split(self.centre, sizes), torch.split(self.scale, sizes), strict=True)
+        return {name: self._scaled(entry, centre, scale) for (name, entry), centre, scale in parameters}
+
+    @staticmethod
+    def _scaled(entry: torch.Tensor, centre: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        return torch.nan_to_num((entry - centre) / scale, nan=0.0).clamp(-CLIP, CLIP)
+
+    @torch.no_grad()
+    def observe(self, observation: Tensors) -> None:
+        """Count a batch of observations, merging its moments into the running ones (Chan, Golub, LeVeque 1979)."""
+        parts = [_moments(rows) for rows in self._rows(observation)]
+        count, mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
+        total = (self.count + count).clamp(min=1)
+        share = count / total
+        shift = mean - self.mean
+        self.variance.copy_(self.variance + share * (variance - self.variance) + share * (1 - share) * shift**2)
+        self.mean.add_(share * shift)
+        self.count.add_(count)
+
+    def commit(self) -> None:
+        """Put the counted moments into force."""
+        varied = self.variance > _SMALLEST_VARIANCE
+        self.centre.copy_(self.mean)
+        self.scale.copy_(torch.where(varied, self.variance.sqrt(), torch.ones_like(self.variance)))
+
+    def _rows(self, observation: Tensors) -> list[torch.Tensor]:
+        """(row, feature) values to count: a row per observation, then a row per asset, in the order of the sizes."""
+        entries = self.layout.entries(observation)
+        steps = [entries[name][:, -1] for name in self.layout.window] + [entries[name] for name in self.layout.vectors]
+        assets = [entries[name] for name in self.layout.assets]
+        if assets:
+            absent = ~self.layout.present(observation)[..., None]
+            assets = [entry.masked_fill(absent, torch.nan).flatten(0, 1) for entry in assets]
+        return [torch.cat(group, dim=-1).to(self.mean) for group in (steps, assets) if group]
+
+
+def _moments(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """Count, mean and variance (feature,) of the finite values of (row, feature)."""
+    finite = rows.isfinite()
+    count = finite.sum(0).to(rows)
+    most = count.clamp(min=1)
+    mean = torch.where(finite, rows, 0.0).sum(0) / most
+    return count, mean, torch.where(finite, (rows - mean) ** 2, 0.0).sum(0) / most

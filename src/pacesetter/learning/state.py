@@ -1,0 +1,140 @@
+"""Learned state on disk without pickle: tensors as safetensors, the rest as JSON that says where each tensor goes.
+
+```
+state.json                the header, the nested state, and the name and SHA-256 of the tensor file
+tensors-<hash>.safetensors
+```
+The JSON is replaced last and atomically, so that a reader finds the old state or the new one, whole.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from pacesetter.errors import RunError
+from pacesetter.runs import write_atomic
+
+__all__ = ["pack", "read_header", "read_state", "unpack", "write_state"]
+
+INDEX = "state.json"
+
+
+def pack(value: Any) -> tuple[Any, dict[str, torch.Tensor]]:
+    """`value` as JSON, and the tensors it refers to; refuses what is neither plain, nested, a tensor nor an array."""
+    packer = _Packer()
+    return packer.plain(value, ""), packer.tensors
+
+
+class _Packer:
+    """Collects tensors by their place; one that is reached twice is stored once."""
+
+    def __init__(self) -> None:
+        self.tensors: dict[str, torch.Tensor] = {}
+        self.places: dict[tuple[Any, ...], str] = {}
+
+    def plain(self, value: Any, place: str) -> Any:
+        if value is None or isinstance(value, (bool, int, float, str)):
+            return value
+        if isinstance(value, torch.Tensor):
+            return {"tensor": self._store(value.detach(), place)}
+        if isinstance(value, np.ndarray):
+            return {"array": self._store(torch.from_numpy(np.ascontiguousarray(value)), place)}
+        if isinstance(value, np.generic):
+            return value.item()
+        if isinstance(value, Mapping):
+            return {"mapping": [[key, self.plain(item, f"{place}/{key}")] for key, item in value.items()]}
+        if isinstance(value, (list, tuple)):
+            items = [self.plain(item, f"{place}/{index}") for index, item in enumerate(value)]
+            return {type(value).__name__: items}
+        raise RunError(f"{place} is a {type(value).__name__}, which cannot be stored without pickle; leave it out")
+
+    def _store(self, tensor: torch.Tensor, place: str) -> str:
+        identity = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        if tensor.numel() == 0 or identity not in self.places:
+            self.places[identity] = place
+            self.tensors[place] = tensor.cpu().contiguous().clone()
+        return self.places[identity]
+
+
+def unpack(plain: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
+    """What `pack` was given; mappings come back as dict."""
+    if not isinstance(plain, dict):
+        return plain
+    ((kind, content),) = plain.items()
+    if kind == "tensor":
+        return tensors[content]
+    if kind == "array":
+        return tensors[content].numpy()
+    if kind == "mapping":
+        return {key: unpack(item, tensors) for key, item in content}
+    items = [unpack(item, tensors) for item in content]
+    return tuple(items) if kind == "tuple" else items
+
+
+def write_state(folder: str | Path, header: Mapping[str, Any], state: Mapping[str, Any]) -> Path:
+    """Store a plain `header` and a nested `state` in `folder`, in place of what was there."""
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    plain, tensors = pack(state)
+    data = save(tensors)
+    digest = hashlib.sha256(data).hexdigest()
+    name = f"tensors-{digest[:12]}.safetensors"
+    _write_whole(folder / name, data)
+    index = {"header": dict(header), "tensors": name, "sha256": digest, "state": plain}
+    write_atomic(folder / INDEX, json.dumps(index) + "\n")
+    for old in folder.glob("*tensors-*"):  # also the temporary file of a write that was killed
+        if old.name != name:
+            old.unlink()
+    return folder
+
+
+def _write_whole(path: Path, data: bytes) -> None:
+    """Write under a temporary name, sync, rename: the file of that name may be the one in use."""
+    temporary = path.with_name(f".{path.name}.{os.getpid()}")
+    with temporary.open("wb") as stream:
+        stream.write(data)
+        stream.flush()
+        os.fsync(stream.fileno())
+    os.replace(temporary, path)
+
+
+def read_header(folder: str | Path) -> dict[str, Any]:
+    """The header alone."""
+    return dict(_read_index(Path(folder))["header"])
+
+
+def read_state(folder: str | Path) -> dict[str, Any]:
+    """The nested state; refuses tensors whose hash is not the one written beside them."""
+    folder = Path(folder)
+    index = _read_index(folder)
+    path = folder / str(index["tensors"])
+    try:
+        data = path.read_bytes()
+        if hashlib.sha256(data).hexdigest() != index["sha256"]:
+            raise RunError(f"{path} does not match its hash; the checkpoint is damaged, take another")
+        return dict(unpack(index["state"], load(data)))
+    except (OSError, SafetensorError, KeyError, ValueError) as problem:
+        raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, take another") from problem
+
+
+def _read_index(folder: Path) -> dict[str, Any]:
+    path = folder / INDEX
+    if not path.is_file():
+        raise RunError(f"{folder} is no checkpoint: it has no {INDEX}; give one like runs/<run>/checkpoints/best")
+    try:
+        index = json.loads(path.read_text(encoding="utf-8"))
+        if Path(index["tensors"]).name != index["tensors"]:
+            raise ValueError(f"{index['tensors']} lies outside the folder")
+        return {key: index[key] for key in ("header", "tensors", "sha256", "state")}
+    except (OSError, ValueError, KeyError, TypeError) as problem:
+        raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, take another") from problem
