@@ -73,6 +73,11 @@ class DeviceAccounts:
         self.ledger = _interleaved(accounts.ledger)
         self.fills = _interleaved(accounts.fills)
         self.shorting = bool(accounts.shorting)
+        # What a launch takes, made once: torch tensors would be wrapped anew at every launch.
+        rows = (self.accounts, self.positions, self.ledger, self.fills)
+        self._open_arguments = [_view(array) for array in (*rows, self.times, self.parameters)]
+        self._step_arguments = [_view(array) for array in (*rows, self.bars, self.times, self.columns)]
+        self._rules = [_view(array) for array in (self.kinds, self.parameters)]
 
     def step(self, actions: Any, *, check: bool = True) -> None:
         """Step all accounts by `actions` (env, K), or by (step, env, K) in one launch; the ledger keeps the last.
@@ -88,13 +93,11 @@ class DeviceAccounts:
             check_actions(sequence, self.kind, self.shorting)
             if int(self.times.max()) + len(sequence) >= len(self.bars):
                 raise ConfigError(f"{len(sequence)} steps go beyond the last bar, {len(self.bars) - 1}; open again")
-        state = (self.accounts, self.positions, self.ledger, self.fills, self.bars, self.times, self.columns)
-        self._launch(step_on_device, *state, sequence, self.kinds, self.parameters)
+        self._launch(step_on_device, *self._step_arguments, _view(sequence), *self._rules)
 
     def open(self, chosen: Any, at: Any) -> None:
         """Start the `chosen` (env,) accounts over at the close of bars `at` (env,), both on the device."""
-        state = (self.accounts, self.positions, self.ledger, self.fills, self.times, self.parameters)
-        self._launch(open_on_device, *state, chosen, at)
+        self._launch(open_on_device, *self._open_arguments, _view(chosen), _view(at))
 
     def _launch(self, kernel: Any, *arrays: Any) -> None:
         kernel[-(-len(self.accounts) // THREADS), THREADS, _stream()](*arrays)
@@ -112,6 +115,11 @@ def _on_device(array: Any) -> Any:
 def _interleaved(array: Any) -> Any:
     """The same, with one column of all accounts side by side in memory, as neighbouring threads read it."""
     return _on_device(array) if SIMULATED else _on_device(np.moveaxis(array, 0, -1).copy()).movedim(-1, 0)
+
+
+def _view(array: Any) -> Any:
+    """The tensor's memory as numba sees it, without a copy."""
+    return array if SIMULATED else cuda.as_cuda_array(array)
 
 
 def _stream() -> Any:

@@ -93,7 +93,8 @@ def decide(
     for k in range(count):
         held, entry, price = positions[k, Position.QUANTITY], positions[k, Position.ENTRY_PRICE], now[k, Bar.CLOSE]
         gain = held * (price - entry)
-        order = signal(actions[k], kind, positions[k, Position.SIGNAL], gain > 0.0, parameters)
+        winning_side = 0.0 if gain <= 0.0 else 1.0 if held > 0.0 else -1.0
+        order = signal(actions[k], kind, positions[k, Position.SIGNAL], winning_side, parameters)
         positions[k, Position.SIGNAL] = order
         ledger[Column.ORDER] += order / count
         ledger[Column.ORDER_SIZE] += abs(order) / count

@@ -66,15 +66,17 @@ def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True)
 
 
 @jitable
-def signal(action: float, kind: int, previous: float, is_winner: bool, parameters: Any) -> float:
-    """The order s acted on: smoothed when continuous, looked up when discrete, the weight itself otherwise."""
+def signal(action: float, kind: int, previous: float, winning_side: float, parameters: Any) -> float:
+    """The order s acted on: smoothed when continuous, looked up when discrete, the weight itself otherwise.
+
+    `winning_side` is 1 for a long in profit, −1 for a short in profit and 0 without a winner to add to.
+    """
     if kind == OrderKind.CONTINUOUS:
         smoothed: float = previous + parameters[Slot.SMOOTHING] * (action - previous)
         return smoothed
     if kind == OrderKind.DISCRETE:
-        if int(action) == Discrete.ADD_TO_WINNER and not is_winner:
-            return 0.0
-        return DISCRETE_AS_CONTINUOUS[int(action)]
+        side = winning_side if int(action) == Discrete.ADD_TO_WINNER else 1.0
+        return side * DISCRETE_AS_CONTINUOUS[int(action)]
     return action
 
 
