@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import dataclasses
 import hashlib
 import json
+from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
@@ -14,13 +16,15 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from pacesetter.coarse import aggregate, coarse_closes
 from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.stamps import end_of_day, moment_of, utc_index
 
 __all__ = ["PRICE_FIELDS", "Panel", "end_of_day", "utc_index"]
 
 PRICE_FIELDS = ("open", "high", "low", "close")
 SECONDS_PER_YEAR = 365.25 * 86_400
-STORED_AS = b"pacesetter.panel"
+STORED_AS, SEAL = b"pacesetter.panel", b"pacesetter.panel.seal"
 
 Array = NDArray[Any]
 
@@ -61,10 +65,12 @@ class Panel:
             )
         if self.blocks.dtype != np.float64 or self.mask.dtype != np.bool_:
             raise DataError(f"blocks must be float64 and mask bool, not {self.blocks.dtype} and {self.mask.dtype}")
+        if not self.symbols:
+            raise DataError("a panel needs a symbol; it has none")
         if "close" not in self.fields:
             raise DataError(f"a panel needs closes; it has only {', '.join(self.fields) or 'no field'}")
         for kind, names in (("symbol", self.symbols), ("field", self.fields)):
-            twice = sorted({name for name in names if names.count(name) > 1}) if len(set(names)) < len(names) else []
+            twice = [name for name, count in Counter(names).items() if count > 1]
             if twice:
                 raise DataError(f"{kind} '{twice[0]}' stands twice; each {kind} has one column")
         _check_index(self.index)
@@ -83,10 +89,13 @@ class Panel:
         **attributes: Any,
     ) -> Panel:
         """A panel from one (time, symbol) array per field; observed where the close is finite unless `mask` says."""
-        blocks = np.stack([np.asarray(values, dtype=np.float64) for values in fields.values()])
-        if mask is None and "close" in fields:
-            mask = np.isfinite(blocks[list(fields).index("close")])
-        seen = np.zeros(blocks.shape[1:], bool) if mask is None else mask
+        arrays = {name: np.asarray(values, dtype=np.float64) for name, values in fields.items()}
+        shape = (len(index), len(symbols))
+        odd = next((name for name, array in arrays.items() if array.shape != shape), None)
+        if odd is not None:
+            raise DataError(f"field '{odd}' has shape {arrays[odd].shape}, not {shape[0]} bars × {shape[1]} symbols")
+        blocks = np.stack(list(arrays.values())) if arrays else np.empty((0, *shape))
+        seen = np.isfinite(arrays.get("close", np.full(shape, np.nan))) if mask is None else mask
         return cls(utc_index(index), tuple(map(str, symbols)), tuple(fields), blocks, seen, **attributes)
 
     @classmethod
@@ -102,6 +111,10 @@ class Panel:
         if bars.problems:
             raise DataError(bars.problems[0].sentence())
         return bars.panel(**attributes)
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        # a copy, also in another process, is made anew and so is read-only too
+        return Panel, tuple(getattr(self, part.name) for part in dataclasses.fields(self))
 
     # ---- looking --------------------------------------------------------------------------------------------------
 
@@ -172,9 +185,13 @@ class Panel:
 
     def position(self, symbol: str) -> int:
         """Column of `symbol`."""
-        if symbol not in self.symbols:
+        if symbol not in self._positions:
             raise DataError(f"the panel has no symbol '{symbol}'{did_you_mean(symbol, self.symbols)}")
-        return self.symbols.index(symbol)
+        return self._positions[symbol]
+
+    @cached_property
+    def _positions(self) -> dict[str, int]:
+        return {symbol: column for column, symbol in enumerate(self.symbols)}
 
     @cached_property
     def fingerprint(self) -> str:
@@ -192,14 +209,15 @@ class Panel:
     # ---- taking parts ---------------------------------------------------------------------------------------------
 
     def rows(self, start: int | None = None, stop: int | None = None) -> Panel:
-        """Bars start … stop−1 by position, as views."""
+        """Bars start … stop−1 by position, as views; a truth is cut with them, or left out where it cannot be."""
         part = slice(start, stop)
-        return replace(self, index=self.index[part], blocks=self.blocks[:, part], mask=self.mask[part])
+        truth = self.truth.rows(start, stop) if hasattr(self.truth, "rows") else None
+        return replace(self, index=self.index[part], blocks=self.blocks[:, part], mask=self.mask[part], truth=truth)
 
     def between(self, start: Any = None, end: Any = None) -> Panel:
-        """Bars known from `start` to `end`, both included; a bare date as `end` includes its whole day. Views."""
-        low = 0 if start is None else self.index.searchsorted(_moment(start), side="left")
-        high = len(self) if end is None else self.index.searchsorted(_moment(end, last=True), side="right")
+        """Bars known from `start` to `end`, both included; a day, month or year as `end` includes all of it. Views."""
+        low = 0 if start is None else self.index.searchsorted(moment_of(start), side="left")
+        high = len(self) if end is None else self.index.searchsorted(moment_of(end, last=True), side="right")
         return self.rows(int(low), int(high))
 
     def select(self, symbols: Sequence[str]) -> Panel:
@@ -220,8 +238,8 @@ class Panel:
         return replace(self, fields=tuple(kept), blocks=np.stack(list(kept.values())))
 
     def noting(self, *notes: str) -> Panel:
-        """The panel with sentences added that every result drawn from it must show."""
-        return replace(self, notes=(*self.notes, *notes))
+        """The panel with sentences added that every result drawn from it must show; each stands once."""
+        return replace(self, notes=tuple(dict.fromkeys(self.notes + notes)))
 
     # ---- changing the clock -----------------------------------------------------------------------------------
 
@@ -229,31 +247,20 @@ class Panel:
         """Coarser bars: over each `bars` (a pandas frequency, or the UTC closes of the coarse bars).
 
         A coarse bar covers (previous close, close], is stamped with its close, and exists only when that moment lies
-        within the panel, so it can never be seen early: a truncated panel gives the same coarse bars.
+        within the panel, so it can never be seen early: a truncated panel gives the same coarse bars. The first one
+        holds what the panel has of it; resample before cutting. Only observed bars count.
         """
-        closes = self._coarse_closes(bars) if isinstance(bars, str) else utc_index(bars)
+        if len(self) == 0:
+            raise DataError(f"an empty panel has no bars of {bars!r}; load more")
+        closes = coarse_closes(self.index, bars) if isinstance(bars, str) else utc_index(bars)
+        _check_index(closes)
         group = closes.searchsorted(self.index, side="left")
         whole = int(np.searchsorted(group, int(closes.searchsorted(self.index[-1], side="right")), side="left"))
-        starts = np.flatnonzero(np.r_[True, np.diff(group[:whole]) > 0]) if whole else np.empty(0, int)
+        starts = np.flatnonzero(np.diff(group[:whole], prepend=-1))
         if len(starts) == 0:
             raise DataError(f"no whole bar of {bars!r} fits into {self.index[0]} → {self.index[-1]}; take finer ones")
-        blocks, mask = _aggregate(self.fields, self.blocks[:, :whole], self.mask[:whole], starts)
+        blocks, mask = aggregate(self.fields, self.blocks[:, :whole], self.mask[:whole], starts)
         return replace(self, index=closes[group[starts]], blocks=blocks, mask=mask, truth=None)
-
-    def _coarse_closes(self, freq: str) -> pd.DatetimeIndex:
-        try:
-            step = pd.tseries.frequencies.to_offset(freq)
-        except ValueError as problem:
-            raise ConfigError(f"'{freq}' is no bar length; take one like 1h, 1D, 1W or 1ME") from problem
-        # pandas anchors weeks and months on days: the coarse close is the midnight that ends that day
-        floor = self.index[0].normalize() - pd.Timedelta(days=1)
-        closes = pd.date_range(floor, self.index[-1] + pd.Timedelta(days=1) + 2 * step, freq=step)
-        if not isinstance(step, pd.tseries.offsets.Tick):
-            closes = closes + pd.Timedelta(days=1)
-        finest = self.index.to_series().diff().min()
-        if len(closes) > 1 and len(self) > 1 and (closes[1:] - closes[:-1]).min() < finest:
-            raise ConfigError(f"cannot make {freq} bars from coarser ones (the finest step here is {finest})")
-        return closes
 
     def align(self, index: pd.DatetimeIndex, *, latest: bool = False) -> Panel:
         """The panel on other moments. Exact matches only; with `latest`, each moment takes the last bar known by then.
@@ -261,13 +268,14 @@ class Panel:
         A moment without a bar is unobserved (NaN, mask False); a repair fills it if asked.
         """
         target = utc_index(index)
+        if len(self) == 0:
+            raise DataError("an empty panel has no bars to align; load more")
         source = self.index.searchsorted(target, side="right") - 1
-        found = (source >= 0) & (latest | (self.index[np.maximum(source, 0)] == target))
+        at = np.maximum(source, 0)
+        found = (source >= 0) & (latest | (self.index[at] == target))
         fresh = found & (np.diff(source, prepend=-1) > 0)  # a bar carried to a second moment was not observed there
-        blocks = np.where(found[None, :, None], self.blocks[:, np.maximum(source, 0)], np.nan)
-        return replace(
-            self, index=target, blocks=blocks, mask=self.mask[np.maximum(source, 0)] & fresh[:, None], truth=None
-        )
+        blocks = np.where(found[None, :, None], self.blocks[:, at], np.nan)
+        return replace(self, index=target, blocks=blocks, mask=self.mask[at] & fresh[:, None], truth=None)
 
     # ---- putting together -------------------------------------------------------------------------------------
 
@@ -314,7 +322,7 @@ class Panel:
             whole.blocks,
             whole.mask,
             causal=all(part.causal for part in panels),
-            calendar=panels[0].calendar if len({part.calendar for part in panels}) == 1 else None,
+            calendar=whole.calendar,
             notes=tuple(dict.fromkeys(note for part in panels for note in part.notes)),
         )
 
@@ -331,80 +339,57 @@ class Panel:
         import pyarrow as pa
         import pyarrow.parquet as pq
 
-        columns = {"known": pa.array(self.index.asi8)}
-        columns |= {
-            f"{field}|{name}": block[:, column]
-            for field, block in zip(self.fields, self.blocks, strict=True)
-            for column, name in enumerate(self.symbols)
-        }
-        columns |= {f"mask|{name}": self.mask[:, column] for column, name in enumerate(self.symbols)}
-        about = {
-            "symbols": self.symbols,
-            "fields": self.fields,
-            "causal": self.causal,
-            "calendar": self.calendar,
-            "notes": self.notes,
-            "fingerprint": self.fingerprint,
-        }
-        table = pa.table(columns).replace_schema_metadata({STORED_AS: json.dumps(about).encode()})
+        names = ["known", *(f"{field}|{name}" for field in (*self.fields, "observed") for name in self.symbols)]
+        columns = [self.index.asi8, *(column for block in self.blocks for column in block.T), *self.mask.T]
+        kept = ("symbols", "fields", "causal", "calendar", "notes", "fingerprint")
+        text = json.dumps({name: getattr(self, name) for name in kept}).encode()
+        table = pa.Table.from_arrays([pa.array(np.ascontiguousarray(column)) for column in columns], names)
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
-        pq.write_table(table, path)
+        partial = path.with_name(f"{path.name}.partial")  # a panel on disk is whole or not there
+        pq.write_table(table.replace_schema_metadata({STORED_AS: text, SEAL: _digest(text)}), partial)
+        partial.replace(path)
         return path
 
     @classmethod
     def load(cls, path: str | Path) -> Panel:
         """Read a panel that `save` wrote; refuses a file whose content no longer has its fingerprint."""
-        import pyarrow as pa
         import pyarrow.parquet as pq
 
         try:
-            table = pq.read_table(path)
-            about = json.loads((table.schema.metadata or {})[STORED_AS])
-            symbols, fields = tuple(about["symbols"]), tuple(about["fields"])
-            index = pd.DatetimeIndex(table["known"].to_numpy(), tz="UTC").as_unit("ns")
-            blocks = np.stack([np.stack([table[f"{f}|{s}"].to_numpy() for s in symbols], axis=1) for f in fields])
-            mask = np.stack([table[f"mask|{s}"].to_numpy() for s in symbols], axis=1)
-        except (KeyError, ValueError, TypeError, OSError, pa.ArrowException) as problem:
+            with Path(path).open("rb") as stream:
+                table = pq.ParquetFile(stream).read()
+            text = table.schema.metadata[STORED_AS]
+            about = json.loads(text)
+            symbols, fields, notes = (tuple(about[name]) for name in ("symbols", "fields", "notes"))
+            index, *columns = (column.to_numpy() for column in table.columns)
+            blocks, mask = np.stack(columns[: -len(symbols)]), np.stack(columns[-len(symbols) :], axis=1)
+            blocks = blocks.reshape(len(fields), len(symbols), len(index)).transpose(0, 2, 1).copy()
+            panel = cls(utc_index(index), symbols, fields, blocks, mask, about["causal"], about["calendar"], notes)
+        except Exception as problem:  # damaged bytes end in any of a dozen exceptions
             raise DataError(
-                f"{path} is not a stored panel ({type(problem).__name__}); load it with a source"
+                f"{path} is not a stored panel ({type(problem).__name__}); load it by a source"
             ) from problem
-        panel = cls(index, symbols, fields, blocks, mask, about["causal"], about["calendar"], tuple(about["notes"]))
-        if panel.fingerprint != about["fingerprint"]:
+        if panel.fingerprint != about.get("fingerprint") or _digest(text) != table.schema.metadata.get(SEAL):
             raise DataError(f"{path} was changed after it was stored: its content hash differs; make it again")
         return panel
 
 
-def utc_index(stamps: Any) -> pd.DatetimeIndex:
-    """Time stamps as UTC nanoseconds; naive ones are taken as UTC. Bare dates stay at midnight."""
-    index = pd.DatetimeIndex(stamps)
-    index = index.tz_localize("UTC") if index.tz is None else index.tz_convert("UTC")
-    return index.as_unit("ns").rename(None)
-
-
-def end_of_day(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
-    """Bare dates moved to the last second of their UTC day, when a daily bar is known without a calendar."""
-    return utc_index(dates) + pd.Timedelta(hours=23, minutes=59, seconds=59)
-
-
-def _moment(stamp: Any, last: bool = False) -> pd.Timestamp:
-    """A moment in UTC; a bare date means the start of its day, or its end with `last`."""
-    try:
-        moment = pd.Timestamp(stamp)
-    except (ValueError, TypeError) as problem:
-        raise ConfigError(f"{stamp!r} is no moment; write it like 2016-12-30 or 2016-12-30T21:00Z") from problem
-    bare = moment.tzinfo is None and moment == moment.normalize()
-    moment = moment.tz_localize("UTC") if moment.tzinfo is None else moment.tz_convert("UTC")
-    return moment + pd.Timedelta(days=1) - pd.Timedelta(nanoseconds=1) if bare and last else moment
+def _digest(text: bytes) -> bytes:
+    return hashlib.blake2b(text, digest_size=16).hexdigest().encode()
 
 
 def _check_index(index: pd.DatetimeIndex) -> None:
     if not isinstance(index, pd.DatetimeIndex) or str(index.tz) != "UTC" or index.unit != "ns":
         raise DataError("the index must be UTC nanoseconds; make it with pacesetter.panel.utc_index")
+    if index.hasnans:
+        raise DataError("the index has a bar without a moment; give each bar its time")
     stamps = index.asi8
     bad = np.flatnonzero(stamps[1:] <= stamps[:-1])
     if len(bad):
-        raise DataError(f"bar {bad[0] + 1} ({index[bad[0] + 1]}) is not after bar {bad[0]} ({index[bad[0]]})")
+        raise DataError(
+            f"bar {bad[0] + 1} ({index[bad[0] + 1]}) is not after bar {bad[0]} ({index[bad[0]]}); sort the bars"
+        )
 
 
 def _read_only(array: Array) -> Array:
@@ -413,30 +398,3 @@ def _read_only(array: Array) -> Array:
     view = array.view()
     view.flags.writeable = False
     return view
-
-
-def _aggregate(fields: tuple[str, ...], blocks: Array, mask: Array, starts: Array) -> tuple[Array, Array]:
-    """Coarse (field, group, symbol) blocks from fine ones whose groups begin at rows `starts`; observed bars only."""
-    bars = np.arange(len(mask))[:, None]
-    last = np.maximum.reduceat(np.where(mask, bars, -1), starts)
-    first = np.minimum.reduceat(np.where(mask, bars, len(mask)), starts)
-    seen = last >= 0
-    column = np.arange(mask.shape[1])[None, :]
-
-    def pick(block: Array, rows: Array) -> Array:
-        return np.where(seen, block[np.where(seen, rows, 0), column], np.nan)
-
-    coarse = []
-    for field, block in zip(fields, blocks, strict=True):
-        observed = np.where(mask, block, np.nan)
-        if field == "open":
-            coarse.append(pick(block, first))
-        elif field == "high":
-            coarse.append(np.fmax.reduceat(observed, starts))
-        elif field == "low":
-            coarse.append(np.fmin.reduceat(observed, starts))
-        elif field == "volume":
-            coarse.append(np.where(seen, np.add.reduceat(np.nan_to_num(observed), starts), np.nan))
-        else:
-            coarse.append(pick(block, last))
-    return np.stack(coarse), seen

@@ -7,6 +7,7 @@ one by an entry point in the group `pacesetter.<kind>`, without touching anythin
 from __future__ import annotations
 
 import dataclasses
+import numbers
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
@@ -65,11 +66,12 @@ class Registry(Generic[Member]):
     def _read_plugins(self) -> None:
         if self._plugins_read:
             return
-        self._plugins_read = True
+        self._plugins_read = True  # before loading: a plugin may look into the registry while it is imported
         for point in entry_points(group=f"pacesetter.{self.kind}"):
             try:
                 member = point.load()
             except Exception as problem:
+                self._plugins_read = False  # the next look must not pass as if nothing were missing
                 raise ConfigError(
                     f"plugin {self.kind} '{point.name}' ({point.value}) does not import: {problem}; "
                     "fix or uninstall the package that declares it"
@@ -83,6 +85,8 @@ def configure(cls: type[Config], options: Mapping[str, Any], where: str) -> Conf
 
     `where` names the options in messages, e.g. `data` for `data.symbols`.
     """
+    if not isinstance(options, Mapping):
+        raise ConfigError(f"{where}={options!r} must be a mapping, e.g. {{key: value}}")
     hints = typing.get_type_hints(cls)
     known = {field.name: field for field in dataclasses.fields(cls) if field.init}  # type: ignore[arg-type]
     values = {}
@@ -136,9 +140,10 @@ def _coerce_union(value: Any, hints: tuple[Any, ...], where: str) -> Any:
 
 
 def _coerce_scalar(value: Any, hint: Any, where: str) -> Any:
-    if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
+    number = isinstance(value, numbers.Real) and not isinstance(value, bool)  # NumPy's are Real too
+    if hint is float and number:
         return float(value)
-    if hint is int and isinstance(value, float) and value.is_integer():
+    if hint is int and number and float(value).is_integer():
         return int(value)
     if isinstance(hint, type) and isinstance(value, hint) and not (hint is int and isinstance(value, bool)):
         return value

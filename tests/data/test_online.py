@@ -124,6 +124,7 @@ def test_yahoo_daily_bars_are_adjusted_and_known_at_the_session_close(yahoo: Any
     panel = Yahoo(("AAPL",), "2024-01-02", "2024-01-05", cache=str(tmp_path)).read().panel()
     assert panel.index.equals(SESSION_CLOSES)
     assert panel.calendar == "XNYS"
+    assert "adjusted for splits and dividends known at the download" in panel.notes[0]
     assert panel.fields == ("open", "high", "low", "close", "volume")
     np.testing.assert_allclose(panel.close[:, 0], np.array(CLOSES) / 2, rtol=1e-15)  # adjclose is half in the record
     np.testing.assert_allclose(panel.open[0, 0], 187.15 / 2, rtol=1e-15)

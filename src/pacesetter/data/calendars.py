@@ -8,12 +8,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 
-from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.panel import end_of_day, utc_index
 
 __all__ = ["ALWAYS_OPEN", "infer_calendar", "session_closes", "sessions"]
 
 ALWAYS_OPEN = "24/7"
+WEEKEND_SHARE = 0.1  # of bars; two days in seven around the clock, while one wrong date is no calendar
 
 
 @lru_cache(maxsize=32)
@@ -37,7 +38,11 @@ def _exchange(calendar: str, first: str, last: str) -> Any:
         return exchange_calendars.get_calendar(calendar, start=start, end=end)
     except InvalidCalendarName as problem:
         known = [*exchange_calendars.get_calendar_names(include_aliases=False), ALWAYS_OPEN]
-        raise ConfigError(f"data.calendar='{calendar}' is unknown{did_you_mean(calendar.upper(), known)}") from problem
+        raise ConfigError(f"data.calendar='{calendar}' is unknown{did_you_mean(calendar, known)}") from problem
+    except ValueError as problem:  # each calendar is recorded for some years only
+        raise DataError(
+            f"the calendar {calendar} does not reach from {first} to {last} ({problem}); take data.calendar=24/7"
+        ) from problem
 
 
 def session_closes(dates: pd.DatetimeIndex, calendar: str) -> pd.DatetimeIndex:
@@ -51,5 +56,5 @@ def session_closes(dates: pd.DatetimeIndex, calendar: str) -> pd.DatetimeIndex:
 
 
 def infer_calendar(moments: pd.DatetimeIndex) -> str:
-    """`24/7` when a bar falls on a weekend, else New York (`XNYS`), the calendar of most stock files."""
-    return ALWAYS_OPEN if bool(np.isin(moments.dayofweek, (5, 6)).any()) else "XNYS"
+    """`24/7` when weekends have their share of bars, else New York (`XNYS`), the calendar of most stock files."""
+    return ALWAYS_OPEN if bool(np.isin(moments.day_of_week, (5, 6)).mean() > WEEKEND_SHARE) else "XNYS"

@@ -3,25 +3,34 @@
 from __future__ import annotations
 
 import csv
+import gzip
 import hashlib
-import io
+import os
+import re
+import zlib
 from abc import abstractmethod
+from collections.abc import Callable
 from dataclasses import dataclass, replace
+from io import BufferedReader
 from pathlib import Path
 from typing import Any, ClassVar, Literal
 
+import numpy as np
 import pandas as pd
 import pyarrow as pa
 import pyarrow.csv
 import pyarrow.parquet
+from numpy.typing import NDArray
 
 from pacesetter.data.calendars import infer_calendar, session_closes
 from pacesetter.data.source import SOURCES
-from pacesetter.errors import DataError
+from pacesetter.errors import DataError, did_you_mean
 from pacesetter.frames import Bars, read_frame, recognise
 from pacesetter.panel import STORED_AS, Panel
 
 __all__ = ["CsvFiles", "ParquetFiles"]
+
+Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
@@ -30,7 +39,8 @@ class _Files:
 
     path       a file, or a folder with one file a symbol (named after it)
     symbols    keep only these, in this order
-    calendar   exchange calendar of bare dates; `auto` takes 24/7 when there are weekends and XNYS otherwise
+    calendar   exchange calendar; a bar stamped with a date (all are midnights) is known at its session's close.
+               `auto` takes 24/7 where weekends have their share of bars and XNYS otherwise
     stamp      whether the file's time stamps are the opens or the closes of bars
     bar        length of a bar stamped at its open, e.g. 1h; found from the data when left out
     timezone   of stamps without an offset (UTC by default)
@@ -50,78 +60,88 @@ class _Files:
     endings: ClassVar[tuple[str, ...]] = ()
 
     @abstractmethod
-    def _table(self, path: Path) -> tuple[pd.DataFrame, int]:
-        """The file as a table, and the number of its first data row as an editor shows it."""
+    def _table(self, path: Path) -> tuple[pd.DataFrame, Array]:
+        """The file as a table, and the number of each of its rows as an editor shows it."""
 
     def read(self) -> Panel | Bars:
         """Bars with the row of each cell, or the Panel that was stored."""
         files = self._files()
         for file in files:
             self._check_bytes(file)
-        if len(files) == 1 and self._is_stored_panel(files[0]):
-            return Panel.load(files[0])
-        parts = [self._read_one(file, named=len(files) > 1 or Path(self.path).is_dir()) for file in files]
+        stored = [file for file in files if self._is_stored_panel(file)]
+        if stored and len(files) > 1:
+            raise DataError(f"{stored[0].name} is a stored panel among {len(files)} files; give data.path of one")
+        if stored:
+            panel = Panel.load(stored[0])
+            return panel.select(self.symbols) if self.symbols else panel
+        parts = [self._read_one(file) for file in files]
         return self._chosen(Bars.beside(parts) if len(parts) > 1 else parts[0])
 
     def _files(self) -> list[Path]:
-        root = Path(self.path)
-        if root.is_dir():
-            files = sorted(file for file in root.iterdir() if file.name.lower().endswith(self.endings))
+        if os.path.isdir(self.path):
+            found = (file for file in sorted(Path(self.path).iterdir()) if not file.name.startswith("."))
+            files = [file for file in found if file.is_file() and file.name.lower().endswith(self.endings)]
             if not files:
-                raise DataError(f"folder {root} holds no {' or '.join(self.endings)} file")
+                raise DataError(f"folder {self.path} holds no {' or '.join(self.endings)} file; give another data.path")
             return files
-        if not root.exists():
-            raise DataError(f"there is no file {root}; give data.path=…")
-        return [root]
+        if not os.path.exists(self.path):
+            raise DataError(f"there is no file {self.path}; give data.path=…")
+        return [Path(self.path)]
 
     def _check_bytes(self, file: Path) -> None:
         size = file.stat().st_size
         if size == 0:
-            raise DataError(f"{file.name} is empty (0 bytes)")
-        if size > self.max_mb * 2**20:
-            raise DataError(f"{file.name} has {size / 2**20:,.0f} MB; allow it with data.max_mb={-(-size // 2**20)}")
+            raise DataError(f"{file.name} is empty (0 bytes); write it again")
+        self._check_size(size, file)
         if self.sha256 is not None:
-            with file.open("rb") as stream:
+            with _opened(file) as stream:
                 digest = hashlib.file_digest(stream, "sha256").hexdigest()
             if digest != self.sha256.lower():
                 raise DataError(f"{file.name} has SHA-256 {digest}, not data.sha256; the file was changed or damaged")
 
+    def _check_size(self, size: int, file: Path) -> None:
+        if size > self.max_mb * 2**20:
+            raise DataError(
+                f"{file.name} holds {size / 2**20:,.1f} MB, over data.max_mb={self.max_mb}; raise that to allow it"
+            )
+
     def _is_stored_panel(self, file: Path) -> bool:
         return False
 
-    def _read_one(self, file: Path, named: bool) -> Bars:
-        frame, first_row = self._table(file)
-        symbol = file.name.split(".")[0]
+    def _read_one(self, file: Path) -> Bars:
+        frame, numbers = self._table(file)
+        ending = next((ending for ending in self.endings if file.name.lower().endswith(ending)), file.suffix)
         calendar: list[str] = []
 
         def close_of(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
-            calendar.append(infer_calendar(dates) if self.calendar == "auto" else self.calendar)
+            calendar.append(self._calendar_of(dates))
             return session_closes(dates, calendar[0])
 
         bars = read_frame(
             frame,
-            symbol=symbol,
+            symbol=file.name[: len(file.name) - len(ending)],
             origin=file.name,
-            first_row=first_row,
+            numbers=numbers,
             stamp=self.stamp,
             bar=self.bar,
             timezone=self.timezone,
             close_of=close_of,
         )
-        if named and len(bars.symbols) != 1:
+        if os.path.isdir(self.path) and len(bars.symbols) != 1:
             raise DataError(f"{file.name} holds {len(bars.symbols)} symbols; in a folder each file holds one")
-        if not calendar:
-            calendar.append(infer_calendar(bars.index) if self.calendar == "auto" else self.calendar)
-        return replace(bars, calendar=calendar[0], symbols=(symbol,) if named else bars.symbols)
+        return replace(bars, calendar=calendar[0] if calendar else self._calendar_of(bars.index))
+
+    def _calendar_of(self, moments: pd.DatetimeIndex) -> str:
+        return infer_calendar(moments) if self.calendar == "auto" else self.calendar
 
     def _chosen(self, bars: Bars) -> Bars:
         if not self.symbols:
             return bars
-        panel_columns = {name: column for column, name in enumerate(bars.symbols)}
-        missing = [name for name in self.symbols if name not in panel_columns]
+        places = {name: column for column, name in enumerate(bars.symbols)}
+        missing = [name for name in self.symbols if name not in places]
         if missing:
-            raise DataError(f"{Path(self.path).name} has no symbol '{missing[0]}'; it has {len(bars.symbols)} others")
-        columns = [panel_columns[name] for name in self.symbols]
+            raise DataError(f"{self.path} has no symbol '{missing[0]}'{did_you_mean(missing[0], places)}")
+        columns = [places[name] for name in self.symbols]
         kept = tuple(p for p in bars.problems if p.symbol in (None, "all symbols", *self.symbols))
         return replace(
             bars,
@@ -141,38 +161,47 @@ class CsvFiles(_Files):
 
     endings: ClassVar[tuple[str, ...]] = (".csv", ".csv.gz", ".txt")
 
-    def _table(self, path: Path) -> tuple[pd.DataFrame, int]:
-        text = self._text(path)
-        header, heads = _header(text, path.name)
-        delimiter = max(",;\t", key=heads[0].count)
-        kinds = {name: pa.string() for name in header if recognise(name) in ("timestamp", "symbol")}
-        parse = pa.csv.ParseOptions(delimiter=delimiter)
-        read = pa.csv.ReadOptions(column_names=header, skip_rows=len(heads))
-        source = text.encode()
+    def _table(self, path: Path) -> tuple[pd.DataFrame, Array]:
+        lines = self._text(path).split("\n")[:-1]
+        filled = np.array([number for number, line in enumerate(lines, start=1) if line], dtype=int)
+        delimiter = max(",;\t", key=lines[filled[0] - 1].count) if len(filled) else ","
+        names, heads = _header([_cells(lines[number - 1], delimiter) for number in filled[:3]], path.name)
+        numbers, columns = filled[heads:], [str(place) for place in range(len(names))]
+        if len(numbers) == 0:
+            raise DataError(f"{path.name} is empty: it has a header and no rows")
+        rows = "".join(f"{lines[number - 1]}\n" for number in numbers)
         try:
-            convert = pa.csv.ConvertOptions(column_types=kinds)
-            table = pa.csv.read_csv(pa.BufferReader(source), read, parse, convert)
+            table = pa.csv.read_csv(
+                pa.BufferReader(rows.encode()),
+                pa.csv.ReadOptions(column_names=columns),
+                pa.csv.ParseOptions(delimiter=delimiter),
+                # text throughout: a reader that guesses types takes 0x1F for 31, and the symbol NA for nothing
+                pa.csv.ConvertOptions(column_types=dict.fromkeys(columns, pa.string())),
+            )
         except pa.ArrowInvalid as problem:
-            if "columns" in str(problem):
-                raise DataError(_ragged(text, delimiter, len(header), len(heads), path.name)) from problem
-            strings = pa.csv.ConvertOptions(column_types=dict.fromkeys(header, pa.string()), strings_can_be_null=True)
-            table = pa.csv.read_csv(pa.BufferReader(source), read, parse, strings)
-        frame = table.to_pandas()
-        if len(heads) == 2:
-            frame.columns = pd.Index([tuple(name.split("\x1f")) if "\x1f" in name else name for name in frame.columns])
-        return frame, len(heads) + 1
+            raise DataError(_ragged(lines, numbers, delimiter, len(names), path.name)) from problem
+        if table.num_rows != len(numbers):
+            raise DataError(f"{path.name} has a quoted field that runs over the end of its line; write each row in one")
+        return table.to_pandas().set_axis(pd.Index(names, tupleize_cols=False), axis=1), numbers
 
     def _text(self, path: Path) -> str:
+        most = self.max_mb * 2**20
         try:
-            with pa.input_stream(str(path), compression="detect") as stream:
-                raw = stream.read()
-            text = bytes(raw).decode("utf-8-sig")
-        except (UnicodeDecodeError, pa.ArrowException, OSError) as problem:
+            with _opened(path) as stream:
+                packed = stream.read(2) == b"\x1f\x8b"
+                stream.seek(0)
+                raw = gzip.GzipFile(fileobj=stream).read(most + 1) if packed else stream.read()
+            text = raw.decode("utf-8-sig")
+        except (UnicodeDecodeError, EOFError, zlib.error, OSError) as problem:
             raise DataError(
                 f"{path.name} is no UTF-8 text ({problem}); it is damaged or of another format"
             ) from problem
-        if "\x00" in text:
-            raise DataError(f"{path.name} holds a NUL byte; it is damaged or of another format")
+        self._check_size(len(raw), path)
+        text = text.replace("\r\n", "\n")
+        odd = next((letter for letter in ("\x00", "\r") if letter in text), None)
+        if odd is not None:
+            line = text[: text.index(odd)].count("\n") + 1
+            raise DataError(f"{path.name} row {line}: a stray {odd!r}; the file is damaged or of another format")
         if not text.endswith("\n"):
             last = text.count("\n") + 1
             raise DataError(
@@ -181,27 +210,45 @@ class CsvFiles(_Files):
         return text
 
 
-def _header(text: str, name: str) -> tuple[list[str], list[str]]:
-    """Column names, and the one or two header lines they stand in (two: field over symbol, as pandas writes them)."""
-    lines = text.split("\n", 2)
-    delimiter = max(",;\t", key=lines[0].count)
-    first = next(csv.reader(io.StringIO(lines[0]), delimiter=delimiter), [])
-    if len(lines) < 2 or len(first) < 2:
+def _cells(line: str, delimiter: str) -> list[str]:
+    try:
+        return next(csv.reader([line], delimiter=delimiter), [])
+    except csv.Error:  # a cell larger than the module's limit
+        return []
+
+
+def _header(rows: list[list[str]], name: str) -> tuple[list[str | tuple[str, str]], int]:
+    """Column names, pairs where two levels stand above each other as pandas and yfinance write them; and their rows."""
+    first, second, third = (*rows, [], [], [])[:3]
+    if len(first) < 2:
         raise DataError(f"{name} has no table: the first line must name at least a time stamp and a close")
-    if len(set(first[1:])) == len(first) - 1:
-        return first, lines[:1]
-    second = next(csv.reader(io.StringIO(lines[1]), delimiter=delimiter), [])
-    if len(second) != len(first):
-        raise DataError(f"{name} row 2: {len(second)} columns under a header of {len(first)}")
-    return ["timestamp", *(f"{a}\x1f{b}" for a, b in zip(first[1:], second[1:], strict=True))], lines[:2]
+    if second[:1] and not second[0][:1].isdigit() and all(map(_is_name, second[1:])):
+        if len(second) != len(first):
+            raise DataError(f"{name} row 2: {len(second)} columns under a header of {len(first)}; the line is broken")
+        below = third[:1] and not any(third[1:])  # pandas puts the index's name into a line of its own
+        return [("timestamp", ""), *zip(first[1:], second[1:], strict=True)], 3 if below else 2
+    nameless = not first[0].strip() and not any(recognise(cell) == "timestamp" for cell in first)
+    return ["timestamp" if nameless else first[0], *first[1:]], 1  # pandas leaves the index without a name
 
 
-def _ragged(text: str, delimiter: str, width: int, skip: int, name: str) -> str:
+def _is_name(cell: str) -> bool:
+    return bool(cell.strip()) and not re.fullmatch(r"[\d.+-][\d.eE+-]*", cell.strip())
+
+
+def _ragged(lines: list[str], numbers: Array, delimiter: str, width: int, name: str) -> str:
     """The sentence that names the first line with too few or too many columns."""
-    for line, cells in enumerate(csv.reader(io.StringIO(text), delimiter=delimiter), start=1):
-        if line > skip and cells and len(cells) != width:
-            return f"{name} row {line}: {len(cells)} columns instead of {width} [columns]; the line is cut or broken"
-    return f"{name} has lines of different length [columns]"
+    for number in numbers:
+        found = len(_cells(lines[number - 1], delimiter))
+        if found != width:
+            return f"{name} row {number}: {found} columns instead of {width} [columns]; the line is cut or broken"
+    return f"{name} has a broken line [columns]; write it again"
+
+
+def _opened(file: Path) -> BufferedReader:
+    try:
+        return file.open("rb")
+    except OSError as problem:
+        raise DataError(f"{file.name} cannot be read ({problem.strerror}); check its permissions") from problem
 
 
 @SOURCES.register("parquet")
@@ -212,15 +259,18 @@ class ParquetFiles(_Files):
     endings: ClassVar[tuple[str, ...]] = (".parquet", ".pq")
 
     def _is_stored_panel(self, file: Path) -> bool:
-        return STORED_AS in (_parquet(file, pa.parquet.read_schema).metadata or {})
+        return STORED_AS in (_parquet(file, lambda stored: stored.schema_arrow).metadata or {})
 
-    def _table(self, path: Path) -> tuple[pd.DataFrame, int]:
-        return _parquet(path, pa.parquet.read_table).to_pandas(), 0
+    def _table(self, path: Path) -> tuple[pd.DataFrame, Array]:
+        frame: pd.DataFrame = _parquet(path, lambda stored: stored.read().to_pandas())
+        return frame, np.arange(len(frame))
 
 
-def _parquet(path: Path, read: Any) -> Any:
-    try:
-        return read(str(path))
-    except (pa.ArrowException, OSError, ValueError) as problem:
-        reason = str(problem).splitlines()[0][:120]
-        raise DataError(f"{path.name} is no readable Parquet file ({reason}); it is cut or damaged") from problem
+def _parquet(path: Path, take: Callable[[Any], Any]) -> Any:
+    """What `take` takes from the opened file; whatever goes wrong inside the library is a damaged file to us."""
+    with _opened(path) as stream:
+        try:
+            return take(pa.parquet.ParquetFile(stream, page_checksum_verification=True))
+        except Exception as problem:  # damaged metadata ends in any of a dozen exceptions
+            reason = (str(problem).splitlines() or [type(problem).__name__])[0][:120]
+            raise DataError(f"{path.name} is no readable Parquet file ({reason}); it is cut or damaged") from problem

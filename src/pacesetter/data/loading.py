@@ -29,8 +29,8 @@ class Loading:
 
     fill        repair of missing bars, asked for by name
     allow       rules that may be broken (each finding names its rule)
-    start, end  first and last moment kept
-    resolution  coarser bars, e.g. 1W
+    start, end  first and last moment kept; a day, month or year as the end is kept whole
+    resolution  coarser bars, e.g. 1W, made of all the bars before they are repaired and cut
     quality     where the rules draw their lines
     """
 
@@ -94,8 +94,10 @@ def _believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
         raise DataError(refused[0].sentence() + others)
     panel = read if isinstance(read, Panel) else read.panel()
     if repairing:
-        panel = repair(_without(panel, broken_bars(bars, loading.allow)), loading.fill)
-    return _cut(panel, loading)
+        panel = _without(panel, broken_bars(bars, loading.allow))
+    # coarse bars before the cut, so that the first one is whole; repaired after, so that a coarse gap is filled too
+    panel = panel.resample(loading.resolution) if loading.resolution else panel
+    return _between(repair(panel, loading.fill), loading)
 
 
 def _without(panel: Panel, bad: np.ndarray[Any, Any]) -> Panel:
@@ -106,8 +108,13 @@ def _without(panel: Panel, bad: np.ndarray[Any, Any]) -> Panel:
     return cleaned.noting(f"{int(bad.sum())} broken bars treated as missing")
 
 
-def _cut(panel: Panel, loading: Loading) -> Panel:
-    panel = panel.between(loading.start, loading.end) if loading.start or loading.end else panel
-    if len(panel) == 0:
-        raise DataError(f"no bar lies between data.start={loading.start} and data.end={loading.end}")
-    return panel.resample(loading.resolution) if loading.resolution else panel
+def _between(panel: Panel, loading: Loading) -> Panel:
+    if loading.start is None and loading.end is None:
+        return panel
+    part = panel.between(loading.start, loading.end)
+    if len(part) == 0:
+        raise DataError(
+            f"no bar lies between data.start={loading.start} and data.end={loading.end}; "
+            f"the bars run from {panel.index[0]} to {panel.index[-1]}"
+        )
+    return part

@@ -31,6 +31,7 @@ __all__ = ["Alpaca", "Ccxt", "Online", "Yahoo"]
 Freq = Literal["1min", "5min", "15min", "30min", "1h", "1D"]
 FIELDS = ["open", "high", "low", "close", "volume"]
 SECRETS = ("ALPACA_API_KEY", "ALPACA_SECRET_KEY")
+ADJUSTED = "prices are adjusted for splits and dividends known at the download, not at the time of the bar"
 
 
 @dataclass(frozen=True)
@@ -52,6 +53,7 @@ class Online(ABC):
     calendar: str = "XNYS"
 
     name: ClassVar[str]
+    notes: ClassVar[tuple[str, ...]] = ()
 
     def __post_init__(self) -> None:
         if not self.symbols:
@@ -78,7 +80,7 @@ class Online(ABC):
                 self._download(symbol, file)
             # stamps in the cache say when a bar is known already, also those at midnight
             parts.append(read_frame(_read_cached(file), symbol=symbol, origin=str(file), close_of=utc_index))
-        return replace(Bars.beside(parts), calendar=self.calendar)
+        return replace(Bars.beside(parts), calendar=self.calendar, notes=self.notes)
 
     @abstractmethod
     def fetch(self, symbol: str) -> pd.DataFrame:
@@ -140,6 +142,7 @@ class Yahoo(Online):
     """
 
     name: ClassVar[str] = "yahoo"
+    notes: ClassVar[tuple[str, ...]] = (ADJUSTED,)
 
     def fetch(self, symbol: str) -> pd.DataFrame:
         library = _library("yfinance")
@@ -160,6 +163,7 @@ class Alpaca(Online):
     """US stocks from Alpaca, adjusted; keys come from ALPACA_API_KEY and ALPACA_SECRET_KEY and are stored nowhere."""
 
     name: ClassVar[str] = "alpaca"
+    notes: ClassVar[tuple[str, ...]] = (ADJUSTED,)
 
     def fetch(self, symbol: str) -> pd.DataFrame:
         history, requests = _library("alpaca.data.historical"), _library("alpaca.data.requests")

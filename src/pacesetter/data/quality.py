@@ -10,14 +10,17 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.data.calendars import ALWAYS_OPEN, sessions
+from pacesetter.data.calendars import sessions
+from pacesetter.errors import ConfigError
 from pacesetter.frames import Bars, Finding
-from pacesetter.panel import PRICE_FIELDS
+from pacesetter.panel import PRICE_FIELDS, utc_index
 
 __all__ = ["REPAIRABLE", "Quality", "Readiness", "broken_bars", "examine", "readiness"]
 
 Array = NDArray[Any]
 REPAIR = "treat such bars as missing with data.fill=forward|interpolate|drop"
+DAY = pd.Timedelta(days=1)
+RANGES = {"jump_fraction": (0, 0.999), "stale_bars": (2, 10**9), "newest_bars": (1, 10**9), "coverage_fraction": (0, 1)}
 COMMON_SPLITS = (1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0)
 
 
@@ -35,6 +38,11 @@ class Quality:
     stale_bars: int = 10
     newest_bars: int = 3
     coverage_fraction: float = 0.95
+
+    def __post_init__(self) -> None:
+        for name, (least, most) in RANGES.items():
+            if not least <= getattr(self, name) <= most:
+                raise ConfigError(f"data.quality.{name}={getattr(self, name)} must lie in {least} … {most}")
 
 
 @dataclass(frozen=True)
@@ -193,8 +201,9 @@ def _observed(bars: Bars) -> Iterator[tuple[int, Array, Array]]:
 
 def _jumps(bars: Bars, quality: Quality) -> Iterator[Finding]:
     for column, rows, closes in _observed(bars):
-        ratio = closes[1:] / closes[:-1]
-        size = np.maximum(ratio, 1 / ratio)
+        with np.errstate(over="ignore", divide="ignore"):
+            ratio = closes[1:] / closes[:-1]
+            size = np.maximum(ratio, 1 / ratio)
         found = np.flatnonzero(size > 1 / (1 - quality.jump_fraction))
         if len(found):
             like = min(COMMON_SPLITS, key=lambda split: abs(split - size[found[0]]))
@@ -259,32 +268,24 @@ def _columns(bars: Bars, quality: Quality) -> Iterator[Finding]:
     missing = [name for name in (*PRICE_FIELDS, "volume") if name not in bars.fields]
     if missing:
         what = f"no {', '.join(missing)}: features that need them are left out, and orders fill at closes"
-        yield Finding("missing_column", what, bars.origins[0] if bars.origins else "", severity="warning")
+        yield Finding("missing_column", what, bars.origins[0], severity="warning")
 
 
 def _calendar(bars: Bars, quality: Quality) -> Iterator[Finding]:
     """Sessions without any bar, and bars outside every session."""
     if bars.calendar is None or len(bars.index) == 0:
         return
-    first, last = (str(bars.index[at].date()) for at in (0, -1))
-    day = pd.Timedelta(days=1)
-    table = sessions(bars.calendar, str((pd.Timestamp(first) - day).date()), last)
-    session = table["close"].searchsorted(bars.index, side="left")
-    inside = session < len(table)
-    inside[inside] = (bars.index[inside] > table["open"].iloc[session[inside]]).to_numpy()
-    origin = bars.origins[0] if bars.origins else ""
-    off = np.flatnonzero(~inside)
-    if len(off):
-        what = f"the bar lies outside every {bars.calendar} session"
-        when = str(bars.index[off[0]])
-        remedy = "name the right exchange with data.calendar=…"
-        yield Finding("off_calendar", what, origin, None, when, len(off), "warning", remedy)
-    if bars.calendar != ALWAYS_OPEN or len(bars.index) > 1:
-        known = np.zeros(len(table), bool)
-        known[session[inside]] = True
-        within = (table["close"] >= bars.index[0]).to_numpy() & (table["close"] <= bars.index[-1]).to_numpy()
-        absent = np.flatnonzero(within & ~known)
-        if len(absent):
-            when = str(table["close"].iloc[absent[0]])
-            what = f"no symbol has a bar in this {bars.calendar} session"
-            yield Finding("missing_session", what, origin, None, when, len(absent), "warning")
+    first, last = bars.index[0] - DAY, bars.index[-1] + DAY  # a session's date may differ from the date in UTC
+    table = sessions(bars.calendar, str(first.date()), str(last.date()))
+    opens, closes = utc_index(table["open"]), utc_index(table["close"])
+    session = np.minimum(closes.searchsorted(bars.index, side="left"), len(table) - 1)
+    inside = (bars.index > opens[session]) & (bars.index <= closes[session])
+    known = np.isin(np.arange(len(table)), session[inside])
+    absent = ~known & (closes >= bars.index[0]) & (closes <= bars.index[-1])
+    for rule, moments, what, remedy in (
+        ("off_calendar", bars.index[~inside], "the bar lies outside every {} session", "name the right data.calendar"),
+        ("missing_session", closes[absent], "no symbol has a bar in this {} session", "fetch it, if there was trading"),
+    ):
+        if len(moments):
+            said, when, count = what.format(bars.calendar), str(moments[0]), len(moments)
+            yield Finding(rule, said, bars.origins[0], None, when, count, "warning", remedy)

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import DataError
+from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.panel import PRICE_FIELDS, Panel
 
 __all__ = ["Fill", "repair"]
@@ -24,9 +25,9 @@ def repair(panel: Panel, fill: Fill) -> Panel:
     interpolate  linear between the neighbours in time; looks at the next bar, so the panel is no longer causal
     drop         only moments at which every symbol was observed stay
     """
-    if fill == "none":
-        return panel
-    return {"forward": _forward, "interpolate": _interpolate, "drop": _drop}[fill](panel)
+    if fill not in REPAIRS:
+        raise ConfigError(f"data.fill='{fill}' is unknown{did_you_mean(fill, REPAIRS)}")
+    return REPAIRS[fill](panel)
 
 
 def _forward(panel: Panel) -> Panel:
@@ -56,7 +57,8 @@ def _interpolate(panel: Panel) -> Panel:
         for block in blocks:
             known = panel.mask[:, column] & np.isfinite(block[:, column])
             if known.any():
-                block[holes, column] = np.interp(seconds[holes], seconds[known], block[known, column])
+                values = np.interp(seconds[holes], seconds[known], block[known, column], left=np.nan, right=np.nan)
+                block[holes, column] = values
     note = f"{gaps.sum()} missing bars interpolated with their next bar: not causal, not for environments"
     return replace(panel, blocks=blocks, causal=False).noting(note)
 
@@ -75,3 +77,11 @@ def _drop(panel: Panel) -> Panel:
     lost = int((~whole).sum())
     kept = replace(panel, index=panel.index[whole], blocks=panel.blocks[:, whole], mask=panel.mask[whole], truth=None)
     return kept.noting(f"{lost} moments with a missing bar dropped") if lost else panel
+
+
+REPAIRS: dict[str, Callable[[Panel], Panel]] = {
+    "none": lambda panel: panel,
+    "forward": _forward,
+    "interpolate": _interpolate,
+    "drop": _drop,
+}

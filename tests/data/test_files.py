@@ -1,0 +1,549 @@
+"""Files as people and programs write them, and as they break: read exactly, or refused in one sentence."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+
+from pacesetter.data import check, load
+from pacesetter.data.repair import REPAIRS
+from pacesetter.errors import ConfigError, DataError, PacesetterError
+from pacesetter.panel import Panel
+
+LONG = (
+    "date,symbol,open,high,low,close,volume\n"
+    "2020-01-02,AAA,10,11,9,10.5,100\n"
+    "2020-01-02,BBB,20,21,19,20.5,200\n"
+    "2020-01-03,AAA,10.5,12,10,11.5,110\n"
+    "2020-01-03,BBB,20.5,22,20,21.5,210\n"
+)
+HOURS = "timestamp,AAA\n2020-01-02T15:00:00Z,1\n2020-01-02T16:00:00Z,2\n2020-01-02T17:00:00Z,3\n"
+US143 = Path(__file__).resolve().parents[2] / "../shared/data/us143_daily_2005_2016.parquet"
+Write = Callable[..., str]
+
+
+@pytest.fixture
+def write(tmp_path: Path) -> Write:
+    """Puts text or bytes into a file and gives its path."""
+
+    def put(content: str | bytes, name: str = "bars.csv") -> str:
+        raw = content.encode() if isinstance(content, str) else content
+        (tmp_path / name).write_bytes(raw)
+        return str(tmp_path / name)
+
+    return put
+
+
+def read(path: str, kind: str = "csv", **options: Any) -> Panel:
+    return load(kind, path=path, **options)
+
+
+def refusal(path: str, kind: str = "csv", **options: Any) -> str:
+    """The one sentence with which a file is refused."""
+    with pytest.raises(PacesetterError) as caught:
+        read(path, kind, **options)
+    assert "\n" not in str(caught.value)
+    return str(caught.value)
+
+
+# ---- read exactly -----------------------------------------------------------------------------------------------
+
+
+def test_a_long_file_gives_each_value_at_its_session_close(write: Write) -> None:
+    panel = read(write(LONG))
+    assert panel.symbols == ("AAA", "BBB")
+    assert panel.fields == ("open", "high", "low", "close", "volume")
+    assert panel.close.tolist() == [[10.5, 20.5], [11.5, 21.5]]
+    assert panel.volume[1].tolist() == [110, 210]
+    assert [str(moment) for moment in panel.index] == ["2020-01-02 21:00:00+00:00", "2020-01-03 21:00:00+00:00"]
+    assert panel.calendar == "XNYS"
+
+
+@pytest.mark.parametrize(
+    ("name", "change"),
+    [
+        ("semicolons", lambda text: text.replace(",", ";")),
+        ("tabs", lambda text: text.replace(",", "\t")),
+        ("Windows line ends", lambda text: text.replace("\n", "\r\n")),
+        ("byte order mark", lambda text: "\ufeff" + text),
+        ("blank lines", lambda text: "\n" + text.replace("\n", "\n\n")),
+        ("quotes", lambda text: '"' + text.strip().replace(",", '","').replace("\n", '"\n"') + '"\n'),
+        ("capitals", lambda text: text.replace("date,symbol", "Date,TICKER").replace("close", "Close")),
+        ("blanks around", lambda text: text.replace(",", " , ")),
+        ("numbers as dates", lambda text: text.replace("2020-01-02", "20200102").replace("2020-01-03", "20200103")),
+        ("a text column", lambda text: text.replace("\n", ",name of it\n")),
+    ],
+)
+def test_the_same_bars_in_another_dress_are_the_same_panel(write: Write, name: str, change: Any) -> None:
+    assert read(write(change(LONG))) == read(write(LONG, "plain.csv")), name
+
+
+@given(st.lists(st.floats(1e-300, 1e300), min_size=1, max_size=30))
+@settings(max_examples=50, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+def test_every_number_is_read_to_its_last_bit(tmp_path: Path, closes: list[float]) -> None:
+    days = pd.date_range("2020-01-01", periods=len(closes), freq="D")
+    rows = "".join(f"{day:%Y-%m-%d},{close!r}\n" for day, close in zip(days, closes, strict=True))
+    (tmp_path / "exact.csv").write_text("date,AAA\n" + rows)
+    assert read(str(tmp_path / "exact.csv")).close[:, 0].tolist() == closes
+
+
+@pytest.mark.parametrize("factor", [1, 10**3, 10**6, 10**9])
+@pytest.mark.parametrize("kind", ["csv", "parquet"])
+def test_epochs_are_read_in_every_unit(tmp_path: Path, factor: int, kind: str) -> None:
+    stamps = [1577977200 * factor, 1577980800 * factor]
+    frame = pd.DataFrame({"time": stamps, "AAA": [1.0, 2.0]})
+    path = tmp_path / f"epochs.{kind}"
+    frame.to_csv(path, index=False) if kind == "csv" else frame.to_parquet(path)
+    assert [str(moment)[:16] for moment in read(str(path), kind).index] == ["2020-01-02 15:00", "2020-01-02 16:00"]
+
+
+def test_epochs_with_fractions_and_in_mixed_units(write: Write) -> None:
+    assert read(write("ts,AAA\n1577977200.5,1\n1577980800,2\n")).index[0] == pd.Timestamp("2020-01-02T15:00:00.5Z")
+    assert "row 3: 1577980800000" in refusal(write("ts,AAA\n1577977200,1\n1577980800000,2\n1577984400,2\n"))
+    assert "no readable time stamp, e.g. '1'" in refusal(write("ts,AAA\n1,1\n2,2\n"))
+
+
+@pytest.mark.parametrize("symbol", ["NA", "NULL", "nan", "TRUE", "1", "INF", "None", "005930", "1e5", "BRK.B"])
+def test_a_symbol_keeps_its_name(write: Write, symbol: str) -> None:
+    assert read(write(LONG.replace("AAA", symbol))).symbols == (symbol, "BBB")
+    assert read(write(f"date,{symbol},ZZZ\n2020-01-02,1,2\n")).symbols == (symbol, "ZZZ")
+
+
+@pytest.mark.parametrize(
+    "tickers", [("C", "V"), ("LOW", "AAPL"), ("AAPL", "C", "O", "H", "L", "V", "A", "B", "D", "E")]
+)
+def test_tickers_that_look_like_fields_stay_tickers(write: Write, tickers: tuple[str, ...]) -> None:
+    cells = ",".join(str(place + 1) for place in range(len(tickers)))
+    panel = read(write(f"date,{','.join(tickers)}\n2020-01-02,{cells}\n"))
+    assert (panel.symbols, panel.fields) == (tickers, ("close",))
+    assert panel.close[0].tolist() == [place + 1 for place in range(len(tickers))]
+
+
+@pytest.mark.parametrize("header", ["date,open,high,low,close,volume", "t,o,h,l,c,v".replace("t,", "ts,")])
+def test_one_symbol_is_named_after_its_file(write: Write, header: str) -> None:
+    panel = read(write(f"{header}\n2020-01-02,1,3,1,2,9\n", "BRK.B.csv"))
+    assert (panel.symbols, panel.close.tolist(), panel.volume.tolist()) == (("BRK.B",), [[2]], [[9]])
+
+
+def test_frames_that_pandas_and_yfinance_wrote(tmp_path: Path) -> None:
+    index = pd.DatetimeIndex(["2020-01-02", "2020-01-03"])
+    pairs = pd.MultiIndex.from_tuples([("Close", "AAA"), ("Close", "BBB"), ("Open", "AAA"), ("Open", "BBB")])
+    wide = pd.DataFrame(np.arange(1.0, 9.0).reshape(2, 4), index, pairs)
+    path = str(tmp_path / "bars.csv")
+    for names, label in (([None, None], None), (["Price", "Ticker"], "Date"), (["Ticker", "Price"], "Date")):
+        frame = wide.swaplevel(axis=1) if names[0] == "Ticker" else wide
+        frame.rename_axis(columns=names).rename_axis(index=label).to_csv(path)
+        panel = read(path, allow=["high_low"])
+        assert (panel.symbols, panel.fields) == (("AAA", "BBB"), ("close", "open"))
+        assert panel.close.tolist() == [[1, 2], [5, 6]]
+    one = "Price,Close,High,Low,Open,Volume\nTicker,AAA,AAA,AAA,AAA,AAA\nDate,,,,,\n2020-01-02,2,3,1,2,9\n"
+    (tmp_path / "bars.csv").write_text(one)
+    assert read(path).high.tolist() == [[3]]
+    wide["Close"].to_csv(path)  # an index without a name
+    assert read(path).close.tolist() == [[1, 2], [5, 6]]
+
+
+def test_a_folder_holds_one_file_a_symbol(tmp_path: Path) -> None:
+    (tmp_path / "BBB.csv").write_text("date,close\n2020-01-02,2\n2020-01-03,3\n")
+    (tmp_path / "AAA.csv.gz").write_bytes(gzip.compress(b"date,close\n2020-01-03,5\n"))
+    (tmp_path / "._AAA.csv").write_bytes(b"\x00junk")
+    (tmp_path / "old.csv").mkdir()
+    panel = read(str(tmp_path))
+    assert (panel.symbols, panel.calendar) == (("AAA", "BBB"), "XNYS")
+    np.testing.assert_array_equal(panel.close, [[np.nan, 2], [5, 3]])
+    assert panel.mask.tolist() == [[False, True], [True, True]]
+    (tmp_path / "CCC.csv").write_text("date,X,Y\n2020-01-03,5,6\n")
+    assert refusal(str(tmp_path)) == "CCC.csv holds 2 symbols; in a folder each file holds one"
+
+
+def test_chosen_symbols_come_in_the_order_asked_for(write: Write, tmp_path: Path) -> None:
+    assert read(write(LONG), symbols=["BBB", "AAA"]).close[0].tolist() == [20.5, 10.5]
+    assert refusal(write(LONG), symbols=["BBBB"]).endswith("bars.csv has no symbol 'BBBB'; did you mean 'BBB'?")
+    broken = LONG.replace("2020-01-03,AAA,10.5", "2020-01-03,AAA,-1")
+    assert read(write(broken), symbols=["BBB"]).symbols == ("BBB",)
+    stored = read(write(LONG)).save(tmp_path / "stored.parquet")
+    assert read(str(stored), "parquet", symbols=["BBB"]).symbols == ("BBB",)
+
+
+@pytest.mark.parametrize(
+    ("options", "hour"),
+    [({}, 15), ({"stamp": "open"}, 16), ({"stamp": "open", "bar": "30min"}, 15.5), ({"stamp": "close"}, 15)],
+)
+def test_opens_move_to_the_close(write: Write, options: dict[str, Any], hour: float) -> None:
+    assert read(write(HOURS), **options).index[0] == pd.Timestamp("2020-01-02T00:00Z") + pd.Timedelta(hours=hour)
+
+
+def test_opens_of_unclear_length_are_refused(write: Write) -> None:
+    assert "data.bar=1h" in refusal(write(HOURS.replace("17:00", "16:01")), stamp="open")
+    assert "data.bar=1h" in refusal(write("".join(HOURS.splitlines(True)[:2])), stamp="open")
+    weekly = "date,AAA\n2020-01-06,1\n2020-01-13,2\n2020-01-20,3\n"
+    assert "bars longer than a day" in refusal(write(weekly), stamp="open")
+    for bar in ("x", "-1h", "0h", "1M", "99999D"):
+        assert "data.bar" in refusal(write(HOURS), stamp="open", bar=bar)
+
+
+def test_local_times_and_dates_in_a_zone(write: Write) -> None:
+    local = HOURS.replace("Z", "")
+    assert read(write(local), timezone="America/New_York").index[0] == pd.Timestamp("2020-01-02T20:00Z")
+    daily = "date,AAA\n2018-11-04,1\n2018-11-05,2\n"  # midnight of 4 November does not exist in São Paulo
+    assert len(read(write(daily), timezone="America/Sao_Paulo", calendar="BVMF")) == 2
+    assert "data.timezone='Mars/Base' is unknown" in refusal(write(HOURS), timezone="Mars/Base")
+
+
+@pytest.mark.parametrize(("night", "twice"), [("2020-11-01", "01:30"), ("2020-03-08", "02:30")])
+def test_hours_that_happen_twice_or_never_are_refused(write: Write, night: str, twice: str) -> None:
+    text = f"timestamp,AAA\n{night} 00:30,1\n{night} {twice},2\n{night} 03:30,3\n"
+    said = refusal(write(text), timezone="America/New_York")
+    assert said.startswith(f"bars.csv row 3: {night} {twice}:00 happens twice or never in America/New_York")
+    assert len(read(write(text))) == 3  # in UTC no hour is special
+
+
+# ---- refused with the row ---------------------------------------------------------------------------------------
+
+BAD_TEXT = [
+    ("", "bars.csv is empty (0 bytes)"),
+    ("\n", "bars.csv has no table"),
+    ("\n\n\n", "bars.csv has no table"),
+    ("close\n1\n", "bars.csv has no table"),
+    ("date,close\n", "bars.csv is empty: it has a header and no rows"),
+    ("date,close\n2020-01-02,1", "bars.csv row 2: the last line does not end"),
+    ("date,close\n2020-01-02,1\n2020-01-03\n", "bars.csv row 3: 1 columns instead of 2"),
+    ("date,close\n\n2020-01-02,1\n\n2020-01-03,1,1\n", "bars.csv row 5: 3 columns instead of 2"),
+    ('date,close,who\n2020-01-02,1,"a\nb"\n', "quoted field"),
+    ("date,close\n2020-01-02,1\x00\n", "bars.csv row 2: a stray '\\x00'"),
+    ("date,close\r2020-01-02,1\n", "bars.csv row 1: a stray '\\r'"),
+    ("date,close,close\n2020-01-02,1,1\n", "two columns for close of bars"),
+    ("date,AAA,AAA\n2020-01-02,1,1\n", "two columns for close of AAA"),
+    ("date,symbol,close,c\n2020-01-02,A,1,1\n", "two columns for close of every symbol"),
+    ("date,open,high,low,volume\n2020-01-02,1,1,1,1\n", "bars.csv has no close [missing_column]"),
+    ("date,symbol,price\n2020-01-02,A,1\n", "bars.csv has no close [missing_column]; it has price"),
+    ("when,close\n2020-01-02,1\n", "bars.csv has no time stamps: name a column timestamp or date (it has when, close)"),
+    (",date,close\n0,2020-01-02,1\n", "bars.csv has a column without a name"),
+    ("open_time,close,close_time\n2020-01-02,1,2020-01-02\n", "more than one time column"),
+    ("date,close\n2020-01-02,1\n02/01/2020,1\n", "bars.csv row 3: '02/01/2020' is no ISO time stamp"),
+    ("date,close\n2020-01-02,1\n2020-01,1\n", "bars.csv row 3: '2020-01' is no ISO time stamp"),
+    ("date,close\n2020-01-02,1\n2020-02-30,1\n", "bars.csv row 3: '2020-02-30' is no ISO time stamp"),
+    ("date,close\n2020-01-02,1\n,1\n", "bars.csv row 3: "),
+    ("date,close\n2020-01-02,1\n9999-12-31,1\n", "bars.csv row 3: 9999-12-31 00:00:00 lies outside 1700 … 2260"),
+    ("date,close\n1066-10-14,1\n", "bars.csv"),
+    ("date,close\n2020-01-02,1\n2020-01-03 16:00,1\n2020-01-06,1\n", "bars.csv row 3: only some stamps have"),
+    ("date,close\nyesterday,1\n", "no readable time stamp, e.g. 'yesterday'"),
+    (
+        "date,close\n2020-01-02,1\n2020-01-02,2\n",
+        "bars.csv row 3 (all symbols, 2020-01-02 21:00:00+00:00): the bar stands",
+    ),
+    (
+        "date,close\n2020-01-03,1\n2020-01-02,2\n",
+        "bars.csv row 3 (all symbols, 2020-01-02 21:00:00+00:00): the bar is old",
+    ),
+    ("date,symbol,close\n2020-01-02,,1\n2020-01-02,A,1\n", "bars.csv row 2: the symbol is missing"),
+    ("date,symbol,close\n2020-01-02T10:00Z,,1\n", "bars.csv row 2: the symbol is missing"),
+    ("date,symbol,close\n2020-01-02,A,1\n\n2020-01-03,A,-\n", "bars.csv row 4 (A): close is '-', not a number"),
+]
+
+
+@pytest.mark.parametrize(("text", "said"), BAD_TEXT)
+def test_a_bad_text_is_refused_with_its_row(write: Write, text: str, said: str) -> None:
+    assert said in refusal(write(text))
+
+
+@pytest.mark.parametrize(
+    "cell", ["1,234.5", "abc", "-", "0x1F", "1_000", "$5", "5%", "true", "2020-01-01", "1.2.3", "１２"]
+)
+def test_a_cell_that_is_no_number_is_refused(write: Write, cell: str) -> None:
+    said = refusal(write(LONG.replace("11.5", f'"{cell}"')))
+    assert said.startswith(f"bars.csv row 4 (AAA): close is '{cell}', not a number [wrong_type]")
+
+
+@pytest.mark.parametrize(
+    ("cell", "rule"),
+    [
+        ("inf", "infinite"),
+        ("1e999", "infinite"),
+        ("nan", "nan_price"),
+        ("", "nan_price"),
+        ("0", "non_positive"),
+        ("-1", "non_positive"),
+    ],
+)
+def test_a_number_that_is_no_price_is_refused_by_rule(write: Write, cell: str, rule: str) -> None:
+    said = refusal(write(LONG.replace("11.5", cell)))
+    assert said.startswith("bars.csv row 4 (AAA, 2020-01-03 21:00:00+00:00): ")
+    assert f"[{rule}]; treat such bars as missing with data.fill=" in said
+
+
+def test_a_broken_cell_does_not_hide_a_field(write: Write) -> None:
+    text = "date,close,sentiment,beta\n2020-01-02,1,0.5,1\n2020-01-03,1,0.5,1\n2020-01-06,1,0.5,1\n"
+    assert read(write(text)).fields == ("close", "sentiment", "beta")
+    assert "beta is 'x'" in refusal(write(text.replace("06,1,0.5,1", "06,1,0.5,x")))
+    assert "sentiment is 'x'" in refusal(write(text.replace("0.5", "x")))
+
+
+def test_stamps_of_differing_zones(write: Write) -> None:
+    mixed = HOURS.replace("16:00:00Z", "11:00:00-05:00")
+    assert refusal(write(mixed)).startswith("bars.csv row 3: time zone -0500 after UTC [time_zone]")
+    assert read(write(mixed), allow=["time_zone"]) == read(write(HOURS, "plain.csv"))
+    assert "row 3: only some stamps have a time zone" in refusal(
+        write(HOURS.replace("16:00:00Z", "16:00:00")), allow=["time_zone"]
+    )
+    assert read(write(HOURS.replace("Z", "+00:00").replace("+00:00", "+00", 1))) == read(write(HOURS, "plain.csv"))
+
+
+def test_order_and_duplicates_can_be_allowed_by_name(write: Write) -> None:
+    text = "date,close\n2020-01-03,1\n2020-01-02,2\n2020-01-03,3\n"
+    assert read(write(text), allow=["order", "duplicate"]).close.tolist() == [[2], [3]]  # the last one stands
+
+
+@pytest.mark.parametrize(
+    "junk", [b"\xff\xfe\x00a", b"\x89PNG\r\n\x1a\n", bytes(range(256)), b"PK\x03\x04rest", b"a," * 200_000 + b"\n"]
+)
+def test_binary_junk_is_refused(write: Write, junk: bytes) -> None:
+    assert "bars.csv" in refusal(write(junk))
+    assert "is no readable Parquet file" in refusal(write(junk, "bars.parquet"), "parquet")
+
+
+def test_paths_that_hold_nothing(tmp_path: Path, write: Write) -> None:
+    assert "there is no file" in refusal(str(tmp_path / "none.csv"))
+    assert "holds no .csv or .csv.gz or .txt file" in refusal(str(tmp_path))
+    assert "there is no file" in refusal(str(tmp_path / ("x" * 5000)))
+    with pytest.raises(ConfigError, match=r"data needs 'path': give data.path=…"):
+        load("csv")
+    path = write(LONG)
+    os.chmod(path, 0)
+    if os.access(path, os.R_OK):
+        pytest.skip("this user may read every file")
+    assert "cannot be read" in refusal(path)
+
+
+def test_size_is_limited_also_inside_gzip(write: Write) -> None:
+    big = LONG + "2020-01-06,AAA,1,1,1,1,1\n" * 60_000
+    assert "over data.max_mb=1" in refusal(write(big), max_mb=1)
+    packed = write(gzip.compress(big.encode()), "bars.csv.gz")
+    assert os.path.getsize(packed) < 2**20
+    assert "over data.max_mb=1" in refusal(packed, max_mb=1)
+
+
+# ---- damage -----------------------------------------------------------------------------------------------------
+
+
+def outcome(path: str, kind: str, **options: Any) -> Panel | None:
+    """The panel, or None where one sentence refused it; any other exception fails the test."""
+    try:
+        return read(path, kind, **options)
+    except PacesetterError:
+        return None
+
+
+def by_hand(text: str) -> dict[tuple[str, str], float]:
+    """(date, symbol) → close of a long file, read as plainly as possible."""
+    head, *lines = [line.split(",") for line in text.splitlines()]
+    return {(cells[0].strip(), cells[1].strip()): float(cells[head.index("close")]) for cells in lines}
+
+
+def agrees(panel: Panel, text: str) -> bool:
+    """True when a panel of days that end at midnight holds the closes of the text, and nothing else."""
+    closes = by_hand(text)
+    found = {
+        (f"{moment - pd.Timedelta(seconds=1):%Y-%m-%d}", symbol): panel.close[row, column]
+        for row, moment in enumerate(panel.index)
+        for column, symbol in enumerate(panel.symbols)
+        if panel.mask[row, column]
+    }
+    return found == closes
+
+
+def test_a_csv_cut_anywhere_is_refused_or_ends_with_a_whole_line(write: Write) -> None:
+    for length in range(len(LONG)):
+        panel = outcome(write(LONG[:length]), "csv", calendar="24/7")
+        assert panel is None or (LONG[length - 1] == "\n" and agrees(panel, LONG[:length])), length
+
+
+TOKENS = [
+    "1",
+    "2.5",
+    "",
+    "nan",
+    "x",
+    "-",
+    "1e999",
+    "0",
+    "AAA",
+    '"x"',
+    '"1,2"',
+    "0x1F",
+    "true",
+    " 5 ",
+    "NaT",
+    "é",
+    "\t",
+    ";",
+]
+STAMPS = [
+    "2020-01-02",
+    "2020-01-03",
+    "2020-01-03T10:00Z",
+    "2020-01-03 10:00",
+    "20200102",
+    "1577977200",
+    "9999-01-01",
+    "2020-1",
+]
+HEADS = [
+    "date",
+    "symbol",
+    "close",
+    "Close",
+    "C",
+    "V",
+    "LOW",
+    "open",
+    "high",
+    "volume",
+    "AAA",
+    "",
+    "time",
+    "sentiment",
+    "DAY",
+]
+
+
+@given(st.data())
+@settings(
+    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+)
+def test_whatever_a_csv_holds_it_is_a_panel_or_one_sentence(write: Write, data: st.DataObject) -> None:
+    heads = ["date", *data.draw(st.lists(st.sampled_from(HEADS), min_size=1, max_size=4))]
+    cell = st.sampled_from([*TOKENS, *STAMPS])
+    row = st.tuples(st.sampled_from(STAMPS), *(cell for _ in heads[1:]))
+    rows = data.draw(st.lists(row, max_size=5))
+    options = data.draw(
+        st.fixed_dictionaries({"fill": st.sampled_from(list(REPAIRS)), "stamp": st.sampled_from(["open", "close"])})
+    )
+    text = "".join(",".join(cells) + "\n" for cells in [heads, *rows])
+    panel = outcome(write(text), "csv", calendar="24/7", **options)
+    assert panel is None or np.isfinite(panel.close[panel.mask]).all()
+
+
+def test_a_csv_with_any_flipped_bit_is_refused_or_says_what_its_bytes_say(write: Write) -> None:
+    raw = b"date,symbol,close\n2020-01-02,AAA,10.5\n2020-01-03,AAA,1e1\n"
+    for place in range(raw.index(b"\n") + 1, len(raw)):  # the header has a test of its own
+        for bit in range(8):
+            damaged = bytes([*raw[:place], raw[place] ^ (1 << bit), *raw[place + 1 :]])
+            panel = outcome(write(damaged), "csv", calendar="24/7")
+            assert panel is None or agrees(panel, damaged.decode()), damaged
+
+
+def test_a_flipped_bit_in_the_header_never_moves_a_number(write: Write) -> None:
+    raw = LONG.encode()
+    for place in range(LONG.index("\n")):
+        for bit in (0, 1, 2, 5):  # another letter, or another case
+            panel = outcome(write(bytes([*raw[:place], raw[place] ^ (1 << bit), *raw[place + 1 :]])), "csv")
+            assert panel is None or panel.close.tolist() == [[10.5, 20.5], [11.5, 21.5]]
+
+
+def damaged_files(raw: bytes, cuts: int, flips: int) -> list[bytes]:
+    rng = np.random.default_rng(5)
+    cut = [raw[:length] for length in rng.integers(1, len(raw), cuts)]
+    bits = zip(rng.integers(0, len(raw), flips), rng.integers(0, 8, flips), strict=True)
+    return cut + [bytes([*raw[:place], raw[place] ^ (1 << int(bit)), *raw[place + 1 :]]) for place, bit in bits]
+
+
+@pytest.mark.parametrize("checksum", [True, False])
+def test_a_damaged_parquet_is_refused_or_reads_without_a_crash(write: Write, tmp_path: Path, checksum: bool) -> None:
+    frame = read(write(LONG)).to_frame().stack(future_stack=True).reset_index(names=["date", "symbol"])
+    frame.to_parquet(tmp_path / "whole.parquet", write_page_checksum=checksum)
+    raw = (tmp_path / "whole.parquet").read_bytes()
+    whole = read(write(raw, "bars.parquet"), "parquet")
+    digest = hashlib.sha256(raw).hexdigest()
+    changed = 0
+    for damaged in damaged_files(raw, 40, 250):
+        path = write(damaged, "bars.parquet")
+        panel = outcome(path, "parquet")
+        changed += panel is not None and panel.fields == whole.fields and panel != whole
+        assert outcome(path, "parquet", sha256=digest) is None
+    assert changed == 0 if checksum else True
+
+
+def test_a_damaged_stored_panel_is_refused_or_the_same(write: Write, tmp_path: Path) -> None:
+    whole = read(write(LONG)).noting("seen by a reader")
+    raw = whole.save(tmp_path / "whole.parquet").read_bytes()
+    for damaged in damaged_files(raw, 40, 400):
+        panel = outcome(write(damaged, "bars.parquet"), "parquet")
+        assert panel is None or (panel == whole and panel.notes == whole.notes and panel.calendar == "XNYS")
+
+
+def test_a_damaged_gzip_is_refused(write: Write) -> None:
+    raw = gzip.compress(LONG.encode(), mtime=0)
+    whole = read(write(LONG))
+    assert read(write(raw, "bars.csv.gz")) == whole
+    for damaged in [raw[:length] for length in range(1, len(raw))] + damaged_files(raw, 0, 200):
+        panel = outcome(write(damaged, "bars.csv.gz"), "csv")
+        assert panel is None or panel == whole  # some header bits (time, system) mean nothing
+
+
+def test_a_digest_refuses_every_change(write: Write) -> None:
+    digest = hashlib.sha256(LONG.encode()).hexdigest()
+    assert read(write(LONG), sha256=digest.upper()) == read(write(LONG))
+    for damaged in damaged_files(LONG.encode(), 20, 40):
+        assert "not data.sha256" in refusal(write(damaged), sha256=digest)
+
+
+# ---- Parquet ----------------------------------------------------------------------------------------------------
+
+
+def test_parquet_with_odd_types(tmp_path: Path) -> None:
+    days = pd.DatetimeIndex(["2020-01-02", "2020-01-03"])
+    path = str(tmp_path / "bars.parquet")
+    for dates in (days, days.date, days.strftime("%Y-%m-%d"), days.as_unit("s"), days.tz_localize("UTC")):
+        pd.DataFrame({"date": dates, "AAA": [1, 2]}).to_parquet(path)
+        assert read(path, "parquet").index.equals(read_dates())
+    for wrong in (days, [True, False], ["a", "b"], [[1], [2]], pd.to_timedelta([1, 2], "D")):
+        pd.DataFrame({"date": days, "AAA": wrong}).to_parquet(path)
+        assert "[wrong_type" in refusal(path, "parquet")
+    pd.DataFrame({"AAA": [1.0, 2.0]}, index=days.rename("date")).to_parquet(path)
+    assert read(path, "parquet").close.tolist() == [[1], [2]]
+
+
+def read_dates() -> pd.DatetimeIndex:
+    return pd.DatetimeIndex(["2020-01-02T21:00Z", "2020-01-03T21:00Z"])
+
+
+def test_stored_panels_are_given_one_by_one(write: Write, tmp_path: Path) -> None:
+    panel = read(write(LONG))
+    panel.save(tmp_path / "one.parquet")
+    assert read(str(tmp_path), "parquet") == panel
+    panel.save(tmp_path / "two.parquet")
+    assert "one.parquet is a stored panel among 2 files" in refusal(str(tmp_path), "parquet")
+
+
+def test_us143_loads_as_it_is() -> None:
+    if not US143.exists():
+        pytest.skip("../shared/data/us143_daily_2005_2016.parquet is not here")
+    panel = read(str(US143), "parquet")
+    raw = pd.read_parquet(US143)
+    assert panel.shape == (3021, 143, 5)
+    assert (str(panel.index[0]), str(panel.index[-1])) == ("2005-01-03 21:00:00+00:00", "2016-12-30 21:00:00+00:00")
+    assert panel.index[int(panel.index.searchsorted(pd.Timestamp("2016-07-01T00:00Z")))].hour == 20  # summer time
+    assert int(panel.mask.sum()) == len(raw) == 432_003
+    for row in raw.iloc[[0, 1, 200_000, -1]].itertuples():
+        bar = panel.between(str(row.timestamp.date()), str(row.timestamp.date())).select([row.symbol])
+        assert [bar[name].item() for name in panel.fields] == [row.open, row.high, row.low, row.close, row.volume]
+    assert check("parquet", path=str(US143)).ok
+
+
+def test_bad_options_are_refused(write: Write) -> None:
+    assert "did you mean 'timezone'?" in refusal(write(LONG), timezon="UTC")
+    assert "data.calendar='XNYX' is unknown; did you mean 'XNYS'?" in refusal(write(LONG), calendar="XNYX")
+    assert "data.stamp='middle' is unknown" in refusal(write(LONG), stamp="middle")
+    with pytest.raises(DataError, match="does not reach"):
+        read(write(LONG.replace("2020-", "1900-")), calendar="XSHG")
