@@ -4,8 +4,8 @@
     python scripts/lock.py --upgrade               # newest versions that fit pyproject.toml
     python scripts/lock.py --constraints FILE      # take the versions of FILE
 
-The files are installed with `pip install --no-deps`. torch is left out of them and installed by its own command with its
-own dependencies, since the build that fits (CPU or CUDA) differs from machine to machine.
+The files are installed with `pip install --no-deps`. torch is left out of them and installed by its own command with
+its own dependencies, since the build that fits (CPU or CUDA) differs from machine to machine.
 """
 
 from __future__ import annotations
