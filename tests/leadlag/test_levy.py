@@ -64,6 +64,6 @@ def test_prefix_equals_the_direct_sum_over_10_000_bars(method: str, panel_of, re
     ends, lookbacks = [10_000, 9_990, 6_000, 300], [60, 5_000, 250, 250]
     table, direct = (LeadLag(method, backend=backend).fit(panel).many(ends, lookbacks) for backend in ("table", "gemm"))
     error = (np.abs(table - direct).max(axis=(1, 2)) / np.sqrt((direct**2).mean(axis=(1, 2)))).max()
-    record_property("prefix_error_of_rms", error)
+    record_property("prefix_error_of_rms", float(error))
     print(f"{method}: prefix against direct over 10,000 bars, largest error {error:.1e} of the rms")
     assert error < 1e-10
