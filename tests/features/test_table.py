@@ -2,6 +2,7 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import pickle
 import re
 
 import numpy as np
@@ -137,3 +138,10 @@ def test_a_stored_table_comes_back_and_a_changed_file_is_refused(bars: Panel, tm
 def test_fingerprints_tell_tables_apart(bars: Panel) -> None:
     assert feature_table(bars, ["gap"]).fingerprint != feature_table(bars, ["return_1"]).fingerprint
     assert feature_table(bars, ["gap"]).fingerprint != feature_table(bars.rows(0, 399), ["gap"]).fingerprint
+
+
+def test_a_table_travels_to_other_processes(bars):
+    table = feature_table(bars)
+    again = pickle.loads(pickle.dumps(table))
+    assert again.fingerprint == table.fingerprint
+    assert again.memory == table.memory

@@ -53,6 +53,11 @@ class FeatureTable:
         object.__setattr__(self, "memory", MappingProxyType(dict(self.memory)))
         object.__setattr__(self, "left_out", MappingProxyType(dict(self.left_out)))
 
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Plain mappings, so that a table travels to worker processes."""
+        parts = (self.index, self.symbols, self.names, self.values, dict(self.memory), dict(self.left_out))
+        return FeatureTable, parts
+
     def __repr__(self) -> str:
         return f"FeatureTable({len(self.symbols)} symbols × {len(self.index)} bars × {len(self.names)} features)"
 

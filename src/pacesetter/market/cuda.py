@@ -12,7 +12,7 @@ from pacesetter.market.batch import Accounts
 from pacesetter.market.orders import OrderKind, check_actions
 from pacesetter.market.rows import open_row, step_row
 
-__all__ = ["DeviceAccounts"]
+__all__ = ["SIMULATED", "THREADS", "DeviceAccounts", "cuda", "current_stream", "device_view", "to_device"]
 
 THREADS = 128
 
@@ -63,11 +63,11 @@ class DeviceAccounts:
         self.kind = OrderKind(accounts.kinds[0])
         if (accounts.kinds != self.kind).any():
             raise ConfigError("accounts on a device share one order kind; give them the same `kind`")
-        self.bars = _on_device(accounts.bars)
-        self.times = _on_device(accounts.times)
-        self.columns = _on_device(accounts.columns)
-        self.kinds = _on_device(accounts.kinds)
-        self.parameters = _on_device(accounts.parameters)
+        self.bars = to_device(accounts.bars)
+        self.times = to_device(accounts.times)
+        self.columns = to_device(accounts.columns)
+        self.kinds = to_device(accounts.kinds)
+        self.parameters = to_device(accounts.parameters)
         self.accounts = _interleaved(accounts.accounts)
         self.positions = _interleaved(accounts.positions)
         self.ledger = _interleaved(accounts.ledger)
@@ -75,9 +75,9 @@ class DeviceAccounts:
         self.shorting = bool(accounts.shorting)
         # What a launch takes, made once: torch tensors would be wrapped anew at every launch.
         rows = (self.accounts, self.positions, self.ledger, self.fills)
-        self._open_arguments = [_view(array) for array in (*rows, self.times, self.parameters)]
-        self._step_arguments = [_view(array) for array in (*rows, self.bars, self.times, self.columns)]
-        self._rules = [_view(array) for array in (self.kinds, self.parameters)]
+        self._open_arguments = [device_view(array) for array in (*rows, self.times, self.parameters)]
+        self._step_arguments = [device_view(array) for array in (*rows, self.bars, self.times, self.columns)]
+        self._rules = [device_view(array) for array in (self.kinds, self.parameters)]
 
     def step(self, actions: Any, *, check: bool = True) -> None:
         """Step all accounts by `actions` (env, K), or by (step, env, K) in one launch; the ledger keeps the last.
@@ -93,17 +93,17 @@ class DeviceAccounts:
             check_actions(sequence, self.kind, self.shorting)
             if int(self.times.max()) + len(sequence) >= len(self.bars):
                 raise ConfigError(f"{len(sequence)} steps go beyond the last bar, {len(self.bars) - 1}; open again")
-        self._launch(step_on_device, *self._step_arguments, _view(sequence), *self._rules)
+        self._launch(step_on_device, *self._step_arguments, device_view(sequence), *self._rules)
 
     def open(self, chosen: Any, at: Any) -> None:
         """Start the `chosen` (env,) accounts over at the close of bars `at` (env,), both on the device."""
-        self._launch(open_on_device, *self._open_arguments, _view(chosen), _view(at))
+        self._launch(open_on_device, *self._open_arguments, device_view(chosen), device_view(at))
 
     def _launch(self, kernel: Any, *arrays: Any) -> None:
-        kernel[-(-len(self.accounts) // THREADS), THREADS, _stream()](*arrays)
+        kernel[-(-len(self.accounts) // THREADS), THREADS, current_stream()](*arrays)
 
 
-def _on_device(array: Any) -> Any:
+def to_device(array: Any) -> Any:
     """A copy of the array as a torch tensor on the device."""
     if SIMULATED:
         return np.array(array)
@@ -114,15 +114,15 @@ def _on_device(array: Any) -> Any:
 
 def _interleaved(array: Any) -> Any:
     """The same, with one column of all accounts side by side in memory, as neighbouring threads read it."""
-    return _on_device(array) if SIMULATED else _on_device(np.moveaxis(array, 0, -1).copy()).movedim(-1, 0)
+    return to_device(array) if SIMULATED else to_device(np.moveaxis(array, 0, -1).copy()).movedim(-1, 0)
 
 
-def _view(array: Any) -> Any:
+def device_view(array: Any) -> Any:
     """The tensor's memory as numba sees it, without a copy."""
     return array if SIMULATED else cuda.as_cuda_array(array)
 
 
-def _stream() -> Any:
+def current_stream() -> Any:
     """torch's current stream, so that its work and ours stay in order."""
     if SIMULATED:
         return 0

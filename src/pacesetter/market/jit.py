@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit
 from numba.extending import register_jitable
 
-__all__ = ["SOURCE_DIGEST", "compile_for_cpu", "jitable"]
+__all__ = ["SOURCE_DIGEST", "compile_for_cpu", "jitable", "source_digest"]
 
 # numba.cuda, imported by `cuda.py` after this module, asks for a name that NumPy 2.5 has dropped.
 vars(np).setdefault("row_stack", np.vstack)
@@ -29,16 +29,16 @@ def compile_for_cpu(function: Any, *, parallel: bool = False) -> Any:
     return njit(cache=True, parallel=parallel, **_OPTIONS)(function)
 
 
-def _source_digest() -> int:
-    """A number that changes with any line of the kernel.
+def source_digest(*paths: Path) -> int:
+    """A number that changes with any line of the given files.
 
     numba's cache looks only at the file of the compiled function, not at the helpers it calls; a closure over this
     number makes it part of the cache key, so that an edited kernel is never run from an old cache.
     """
     digest = hashlib.blake2b(digest_size=6)
-    for path in sorted(Path(__file__).parent.glob("*.py")):
+    for path in paths:
         digest.update(path.read_bytes())
     return int.from_bytes(digest.digest(), "little")
 
 
-SOURCE_DIGEST = _source_digest()
+SOURCE_DIGEST = source_digest(*sorted(Path(__file__).parent.glob("*.py")))

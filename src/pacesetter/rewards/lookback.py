@@ -11,7 +11,7 @@ from enum import IntEnum
 from typing import Any
 
 from pacesetter.rewards.component import REWARDS, component
-from pacesetter.rewards.elementwise import log1p, maximum
+from pacesetter.rewards.elementwise import maximum
 
 __all__ = ["LOOKBACK", "LOOKBACK_COLUMNS", "LookbackColumn"]
 
@@ -26,21 +26,15 @@ class LookbackColumn(IntEnum):
     LINK_STRENGTH = 1  # mean size of a link in the window's matrix
     RANK_AGREEMENT = 2  # cosine of the leader scores with those of the decision before; 1 at the first
     INFORMATION = 3  # leaders to followers a bar later, as a share of its maximum, chance taken off
-    LOOKBACK = 4  # bars chosen, and
-    LOOKBACK_BEFORE = 5  # in force before
-    SHORTEST = 6  # bounds of the choice
-    LONGEST = 7
-    EQUITY_BEFORE = 8  # 1: results are fractions of capital
-    EQUITY_CHANGE = 9  # of the leaders → followers strategy, fill to fill, net
-    COST = 10
-    THIN = 11  # 1 where the window holds too little trading
+    PLACE = 4  # of the chosen window on the logarithmic scale: 0 is the shortest there is to choose, 1 the longest
+    PLACE_BEFORE = 5  # the same of the window in force before
+    EQUITY_BEFORE = 6  # 1: results are fractions of capital
+    EQUITY_CHANGE = 7  # of the leaders → followers strategy, fill to fill, net
+    COST = 8
+    THIN = 9  # 1 where the window holds too little trading
 
 
 LOOKBACK_COLUMNS = tuple(column.name.lower() for column in LookbackColumn)
-
-
-def _log(values: Any) -> Any:
-    return log1p(values - 1.0)
 
 
 def signal(prediction: Any) -> Any:
@@ -58,17 +52,14 @@ def stability(rank_agreement: Any) -> Any:
     return (rank_agreement - 1.0) / 2.0
 
 
-def extremity(lookback: Any, shortest: Any, longest: Any, margin: float = 0.1) -> Any:
+def extremity(place: Any, margin: float = 0.1) -> Any:
     """−1 at either bound, rising in a line on the logarithmic scale to 0 at a share `margin` of the way inside."""
-    width = maximum(_log(longest) - _log(shortest), 1e-12)
-    place = (_log(lookback) - _log(shortest)) / width
     return -maximum(1.0 - (0.5 - abs(place - 0.5)) / margin, 0.0)
 
 
-def switching(lookback: Any, lookback_before: Any, shortest: Any, longest: Any) -> Any:
+def switching(place: Any, place_before: Any) -> Any:
     """−|log(lookback / lookback before)| / log(longest / shortest): −1 from one bound to the other."""
-    width = maximum(_log(longest) - _log(shortest), 1e-12)
-    return -abs(_log(lookback) - _log(lookback_before)) / width
+    return -abs(place - place_before)
 
 
 def follow_through(equity_change: Any) -> Any:

@@ -1,0 +1,69 @@
+"""Environments: the lookback problem and the trading problem for Gymnasium, and the compiled batch under the latter.
+
+`import pacesetter.envs` registers `pacesetter/Trading-v0`, `pacesetter/Portfolio-v0` and `pacesetter/Lookback-v0`, each
+with its native vector environment for `gymnasium.make_vec(…, vectorization_mode="vector_entry_point")`. Names are
+imported on first use: `pacesetter.envs.batch` also runs where Gymnasium is not installed.
+"""
+
+from __future__ import annotations
+
+from importlib import import_module
+from importlib.util import find_spec
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pacesetter.envs.bank import Bank
+    from pacesetter.envs.batch import Batch
+    from pacesetter.envs.lookback import LookbackEnv
+    from pacesetter.envs.lookback_vector import LookbackVectorEnv
+    from pacesetter.envs.observation import ObservationBuilder
+    from pacesetter.envs.portfolio import PortfolioEnv, PortfolioVectorEnv
+    from pacesetter.envs.trading import TradingEnv, TradingVectorEnv
+
+_HOMES = {
+    "Bank": "bank",
+    "Batch": "batch",
+    "LookbackEnv": "lookback",
+    "LookbackVectorEnv": "lookback_vector",
+    "ObservationBuilder": "observation",
+    "PortfolioEnv": "portfolio",
+    "PortfolioVectorEnv": "portfolio",
+    "TradingEnv": "trading",
+    "TradingVectorEnv": "trading",
+}
+__all__ = [
+    "Bank",
+    "Batch",
+    "LookbackEnv",
+    "LookbackVectorEnv",
+    "ObservationBuilder",
+    "PortfolioEnv",
+    "PortfolioVectorEnv",
+    "TradingEnv",
+    "TradingVectorEnv",
+]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOMES:
+        raise AttributeError(f"module 'pacesetter.envs' has no attribute '{name}'")
+    return getattr(import_module(f"pacesetter.envs.{_HOMES[name]}"), name)
+
+
+def _register() -> None:
+    from gymnasium import register, registry
+
+    for problem in ("Trading", "Portfolio", "Lookback"):
+        name = f"pacesetter/{problem}-v0"
+        if name not in registry:
+            single, vector = f"{problem}Env", f"{problem}VectorEnv"
+            register(
+                name,
+                entry_point=f"pacesetter.envs.{_HOMES[single]}:{single}",
+                vector_entry_point=f"pacesetter.envs.{_HOMES[vector]}:{vector}",
+                disable_env_checker=True,  # it costs more than a step; the tests run the full checker
+            )
+
+
+if find_spec("gymnasium") is not None:
+    _register()

@@ -1,0 +1,331 @@
+"""Many trading environments as arrays: one compiled call steps, rewards, ends, restarts and observes all of them.
+
+Knows neither Gymnasium nor Stable-Baselines3, so it runs on a bare machine with NumPy and numba. A single environment
+is a batch of one; the rows in `rows.py` are the only code there is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import get_num_threads
+from numpy.typing import ArrayLike, NDArray
+
+from pacesetter.envs.bank import Bank
+from pacesetter.envs.loops import gather_rows, mask_rows, restart_rows, step_parallel, step_serial
+from pacesetter.envs.observation import ObservationBuilder
+from pacesetter.envs.rows import HYBRID, Cursor, Outcome, Setting
+from pacesetter.envs.starts import Starts
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.market.ledger import Column, Fill
+from pacesetter.market.orders import Discrete, OrderKind
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.state import Account, Position
+from pacesetter.rewards import Reward, RewardConfig, Schedule, Term
+
+__all__ = ["ACTIONS", "Batch", "Step"]
+
+Array = NDArray[Any]
+
+ACTIONS = {
+    "discrete": OrderKind.DISCRETE,
+    "continuous": OrderKind.CONTINUOUS,
+    "hybrid": HYBRID,
+    "weights": OrderKind.WEIGHT,
+}
+PARALLEL_FROM = 512  # positions; below it a second thread costs more than it saves
+FOREVER = 2.0**31  # bars of an episode that only the data ends
+LEDGER_SIZE, OUTCOME_SIZE = len(Column), len(Outcome)
+REMEMBERED = ("accounts", "positions", "parameters", "cursor")
+NOTHING = np.empty((0, 0, 0), np.float32)
+
+
+class Step(NamedTuple):
+    """What a step of all environments gives; every array is the caller's to keep.
+
+    observation   entry -> (env, …) as seen now: after the restart where an episode ended
+    rewards       (env,)
+    terminated    (env,) ruin, a limit, a delisting
+    truncated     (env,) time; never with `terminated`
+    components    (env, component) raw reward components
+    ledger        (env, Column)
+    finals        (env, size) account vectors at the ends of episodes; other rows hold nothing
+    """
+
+    observation: dict[str, Array]
+    rewards: Array
+    terminated: Array
+    truncated: Array
+    components: Array
+    ledger: Array
+    finals: Array
+
+
+class Batch:
+    """`env_count` environments on the blocks of a bank, in arrays named as in `rows.py`.
+
+    action         discrete, continuous, weights, or for one symbol hybrid: (switch, value) in [-1, 1]², where a switch
+                   below 0 reads the value as one of seven equal parts, the discrete orders, else as a continuous order
+    reward         "pnl", or a `RewardConfig`
+    episode_bars   bars until an episode is truncated; None plays to the end of the data
+    starts         random, stratified or fixed
+    restarts       begin the next episode in the step that ends one
+    has_windows    observe windows and context; otherwise `index` (env, 2), the block and bar where they end
+    """
+
+    def __init__(
+        self,
+        bank: Bank,
+        env_count: int = 1,
+        *,
+        action: str = "discrete",
+        window_bars: int = 24,
+        market: MarketParameters | None = None,
+        reward: RewardConfig | str = "pnl",
+        episode_bars: int | None = None,
+        starts: str = "random",
+        restarts: bool = True,
+        has_windows: bool = True,
+    ) -> None:
+        _check_count("env_count", env_count)
+        _check_count("episode_bars", 1 if episode_bars is None else episode_bars)
+        self.bank, self.env_count, self.window_bars, self.has_windows = bank, env_count, window_bars, has_windows
+        self.action, self.market, self.episode_bars = action, market or MarketParameters(), episode_bars
+        self.reward = _reward_config(reward)
+        self.components = tuple(self.reward.components)
+        self._reward = None if _is_pnl_only(self.reward) else Reward(self.reward, env_count)
+        positions_each = bank.positions_each
+        self.inputs = np.zeros((env_count, _action_width(action, positions_each)))
+        self.settings = self._packed_settings(restarts)
+        self.parameters = np.tile(self.market.packed(), (2, env_count, 1))
+        self.accounts = np.zeros((env_count, len(Account)))
+        self.positions = np.zeros((env_count, positions_each, len(Position)))
+        self.cursor = np.zeros((env_count, len(Cursor)), dtype=np.int64)
+        self.fills = np.zeros((env_count, positions_each, len(Fill)))
+        self.use_starts(Starts.of(starts, bank, window_bars, episode_bars))
+        self.builder = ObservationBuilder(bank, window_bars, has_windows)
+        self._make_views()
+        self.seed(np.random.SeedSequence().generate_state(env_count))
+
+    # ---- between episodes ---------------------------------------------------------------------------------------
+
+    def seed(self, seeds: ArrayLike) -> None:
+        """Give every environment its own stream of starts: (env,) whole numbers from 0 on."""
+        states = [np.random.SeedSequence(int(seed)).generate_state(1, np.uint64)[0] for seed in np.asarray(seeds)]
+        self.cursor[:, Cursor.STREAM] = np.array(states, dtype=np.uint64).view(np.int64)
+
+    def use_starts(self, starts: Starts) -> None:
+        """Draw from other starts from the next episode on."""
+        self.starts = starts
+        self.settings[Setting.IS_FIXED] = starts.is_fixed
+
+    def use_market(self, market: MarketParameters, rows: Any = slice(None)) -> None:
+        """Give the environments `rows` other market parameters from their next episode on."""
+        self.parameters[1, rows] = market.packed()
+
+    def reset(self, is_chosen: Array | None = None) -> dict[str, Array]:
+        """Begin an episode in the environments marked by (env,) booleans, in all when None; gives all observations."""
+        vectors = self.restart(np.ones(self.env_count, dtype=bool) if is_chosen is None else is_chosen)
+        windows, context = self._outputs()
+        gather_rows(self.cursor[: len(windows)], *self._sources, windows, context)
+        return self._observation(vectors[0], windows, context)
+
+    def restart(self, is_chosen: Array) -> Array:
+        """The compiled part of a reset: fresh account vectors (2, env, size), of which the first row is filled."""
+        vectors = np.empty((2, self.env_count, self.builder.vector_size), np.float32)
+        restart_rows(is_chosen, *self._state[1:], vectors, self.starts.pool, self.starts.offsets)
+        if self._reward is not None:
+            self._reward.reset(is_chosen)
+        return vectors
+
+    # ---- a step ---------------------------------------------------------------------------------------------------
+
+    def step(self, actions: ArrayLike) -> Step:
+        """Step every environment by one bar; refuses, before any has moved, an action outside the box."""
+        windows, context = self._outputs()
+        ledger, outcome, vectors = self.advance(actions, windows, context)
+        terminated, truncated = outcome[Outcome.TERMINATED] != 0.0, outcome[Outcome.TRUNCATED] != 0.0
+        rewards, components = self.rewards(ledger, outcome)
+        observation = self._observation(vectors[0], windows, context)
+        return Step(observation, rewards, terminated, truncated, components, ledger, vectors[1])
+
+    def advance(self, actions: Any, windows: Array = NOTHING, context: Array = NOTHING) -> tuple[Array, Array, Array]:
+        """The compiled part of a step: `ledger` (env, Column), `outcome` (Outcome, env), `vectors` (2, env, size)."""
+        self._read(actions)
+        ledger, outcome = np.empty((self.env_count, LEDGER_SIZE)), np.empty((OUTCOME_SIZE, self.env_count))
+        vectors = np.empty((2, self.env_count, self.builder.vector_size), np.float32)
+        starts = self.starts
+        step_rows = step_parallel if self._is_parallel else step_serial
+        refused = step_rows(
+            *self._state,
+            ledger,
+            self.fills,
+            outcome,
+            vectors,
+            starts.pool,
+            starts.offsets,
+            *self._sources,
+            windows,
+            context,
+        )
+        if refused >= 0:
+            raise self._refusal(refused)
+        return ledger, outcome, vectors
+
+    def rewards(self, ledger: Array, outcome: Array) -> tuple[Array, Array]:
+        """(env,) rewards and (env, component) raw components; what is remembered of ended episodes is forgotten."""
+        if self._reward is None:
+            return outcome[Outcome.REWARD], outcome[Outcome.GROWTH, :, None]
+        values = self._reward(ledger)
+        has_ended = outcome[Outcome.TERMINATED] + outcome[Outcome.TRUNCATED] > 0.0
+        if has_ended.any():
+            self._reward.reset(has_ended)
+        return values.total, values.raw
+
+    @property
+    def is_pnl_only(self) -> bool:
+        """Whether the compiled step writes the reward itself."""
+        return self._reward is None
+
+    def action_masks(self) -> Array:
+        """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""
+        if self.action != "discrete":
+            raise ConfigError(f"action='{self.action}' has no masks; make the environment with action='discrete'")
+        masks = np.empty((self.env_count, self.bank.positions_each * len(Discrete)), dtype=bool)
+        mask_rows(masks, *self._state[2:])
+        return masks
+
+    # ---- looking --------------------------------------------------------------------------------------------------
+
+    def final_observation(self, e: int, finals: Array) -> dict[str, Array]:
+        """What environment e saw when its last episode ended, from the `finals` of that step."""
+        block, t = self.cursor[e, Cursor.FINAL_BLOCK : Cursor.END].tolist()
+        return self.builder.build(block, t, finals[e])
+
+    def state_dict(self) -> dict[str, Array]:
+        """Copies of all that changes: accounts, positions, parameters, cursor, and what the reward remembers."""
+        own = {name: getattr(self, name).copy() for name in REMEMBERED}
+        reward = {} if self._reward is None else self._reward.state_dict()
+        return own | {f"reward.{name}": values for name, values in reward.items()}
+
+    def load_state_dict(self, stored: Mapping[str, Array]) -> None:
+        """Go on from what `state_dict` gave; refuses arrays of another shape."""
+        for name in REMEMBERED:
+            if name not in stored or stored[name].shape != getattr(self, name).shape:
+                raise ConfigError(
+                    f"stored '{name}' does not fit this batch of {self.env_count}; use the options it was stored with"
+                )
+            getattr(self, name)[...] = stored[name]
+        if self._reward is not None:
+            prefix = "reward."
+            self._reward.load_state_dict({n.removeprefix(prefix): v for n, v in stored.items() if n.startswith(prefix)})
+
+    # ---- inside ---------------------------------------------------------------------------------------------------
+
+    def _packed_settings(self, restarts: bool) -> Array:
+        kind, clip = ACTIONS[self.action], self.reward.clip
+        lowest = (
+            0.0
+            if kind == OrderKind.DISCRETE or (kind == OrderKind.WEIGHT and not self.market.limits.shorting)
+            else -1.0
+        )
+        values = {
+            Setting.KIND: kind,
+            Setting.LOWEST: lowest,
+            Setting.HIGHEST: len(Discrete) - 1 if kind == OrderKind.DISCRETE else 1.0,
+            Setting.EPISODE_BARS: self.episode_bars or FOREVER,
+            Setting.IS_FIXED: 0.0,
+            Setting.WEIGHT: 0.0 if self._reward is not None else self.reward.components["pnl"].weight,
+            Setting.CLIP: math.inf if clip is None else clip,
+            Setting.RESTARTS: restarts,
+        }
+        return np.array([values[setting] for setting in Setting], dtype=np.float64)
+
+    def _make_views(self) -> None:
+        """The argument lists of the compiled calls."""
+        bank = self.bank
+        self._state = (
+            self.inputs,
+            self.settings,
+            bank.bars,
+            self.parameters,
+            self.accounts,
+            self.positions,
+            self.cursor,
+        )
+        self._sources = (bank.windows.reshape(*bank.windows.shape[:2], -1), bank.context)
+        self._is_scalar = self.inputs.size == 1  # any shape of one number fits, and a step has no time to lose
+        self._is_parallel = get_num_threads() > 1 < self.env_count and self.positions[:, :, 0].size >= PARALLEL_FROM
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in ("_state", "_sources")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._make_views()
+
+    def _outputs(self) -> tuple[Array, Array]:
+        """Fresh arrays for windows (env, K, bar · feature) and context (env, K, number); empty where not wanted."""
+        count, (_, width, _), numbers = (
+            self.env_count if self.has_windows else 0,
+            self.positions.shape,
+            self.bank.context.shape[3],
+        )
+        features = self.window_bars * self.bank.windows.shape[3]
+        return np.empty((count, width, features), np.float32), np.empty((count, width, numbers), np.float32)
+
+    def _observation(self, vectors: Array, windows: Array, context: Array) -> dict[str, Array]:
+        index = self.cursor[:, : Cursor.FINAL_BLOCK].copy()
+        return self.builder.arrange(vectors, index, windows, context)
+
+    def _read(self, actions: Any) -> None:
+        """Take the actions as numbers, one row for each environment."""
+        try:
+            self.inputs[...] = actions if self._is_scalar else np.reshape(actions, self.inputs.shape)
+        except (TypeError, ValueError) as problem:
+            raise ConfigError(
+                f"actions of shape {np.shape(actions)} do not fit {self.env_count} environments with "
+                f"{self.inputs.shape[1]} numbers each"
+            ) from problem
+
+    def _refusal(self, row: int) -> ConfigError:
+        low, high = self.settings[[Setting.LOWEST, Setting.HIGHEST]]
+        kind = "a whole number" if self.action == "discrete" else "numbers"
+        return ConfigError(
+            f"action {self.inputs[row].tolist()} of environment {row} is refused; a {self.action} action is {kind} "
+            f"from {low:g} to {high:g}"
+        )
+
+
+def _check_count(name: str, value: Any) -> None:
+    if not isinstance(value, (int, np.integer)) or value < 1:
+        raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+def _action_width(action: str, positions_each: int) -> int:
+    """Numbers in one environment's action."""
+    if action not in ACTIONS:
+        raise ConfigError(f"action='{action}' is unknown{did_you_mean(str(action), ACTIONS)}")
+    if action == "hybrid" and positions_each > 1:
+        raise ConfigError(
+            f"action='hybrid' trades one symbol, not {positions_each}; take discrete, continuous or weights"
+        )
+    return 2 if action == "hybrid" else positions_each
+
+
+def _reward_config(reward: RewardConfig | str) -> RewardConfig:
+    if isinstance(reward, RewardConfig):
+        return reward
+    if reward != "pnl":
+        raise ConfigError(f"reward={reward!r} is unknown; give 'pnl' or a RewardConfig")
+    return RewardConfig()
+
+
+def _is_pnl_only(config: RewardConfig) -> bool:
+    """Whether the reward is a constant multiple of the log growth of equity, which the compiled step writes itself."""
+    term = config.components.get("pnl")
+    is_plain = term is not None and term == Term(weight=term.weight) and not isinstance(term.weight, Schedule)
+    return is_plain and len(config.components) == 1 and config.scalarisation == "weighted_sum"

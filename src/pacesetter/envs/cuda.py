@@ -1,0 +1,172 @@
+"""A batch of environments on an NVIDIA GPU: the same rows compiled by numba-cuda, on tensors that torch shares."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+
+from pacesetter.envs.batch import LEDGER_SIZE, OUTCOME_SIZE, Batch, Step
+from pacesetter.envs.rows import Cursor, Outcome, Setting, restart_row, see_row, step_row
+from pacesetter.errors import ConfigError
+from pacesetter.market.cuda import SIMULATED, THREADS, cuda, current_stream, device_view, to_device
+from pacesetter.rewards import Reward
+
+__all__ = ["DeviceBatch"]
+
+
+def step_rows(
+    inputs: Any,
+    settings: Any,
+    bars: Any,
+    parameters: Any,
+    accounts: Any,
+    positions: Any,
+    cursor: Any,
+    fills: Any,
+    pool: Any,
+    offsets: Any,
+    context_from: Any,
+    nothing: Any,
+    ledger: Any,
+    outcome: Any,
+    vectors: Any,
+) -> None:
+    """The thread that steps one environment; windows are left to torch, which gathers them for all at once."""
+    e = cuda.grid(1)
+    if e < inputs.shape[0]:
+        step_row(
+            e,
+            inputs,
+            settings,
+            bars,
+            parameters,
+            accounts,
+            positions,
+            cursor,
+            ledger,
+            fills,
+            outcome,
+            vectors,
+            pool,
+            offsets,
+            nothing,
+            context_from,
+            nothing,
+            nothing,
+        )
+
+
+def restart_rows(
+    inputs: Any,
+    settings: Any,
+    bars: Any,
+    parameters: Any,
+    accounts: Any,
+    positions: Any,
+    cursor: Any,
+    fills: Any,
+    pool: Any,
+    offsets: Any,
+    context_from: Any,
+    nothing: Any,
+    vectors: Any,
+) -> None:
+    """The thread that begins an episode of one environment."""
+    e = cuda.grid(1)
+    if e < inputs.shape[0]:
+        restart_row(e, settings, parameters, accounts, positions, cursor, pool, offsets)
+        see_row(e, bars, parameters, accounts, positions, cursor, vectors)
+
+
+step_on_device, restart_on_device = cuda.jit(step_rows), cuda.jit(restart_rows)
+
+
+class DeviceBatch:
+    """`batch` with all its arrays on the GPU; what a step gives are torch tensors (NumPy arrays in the simulator).
+
+    Takes over where the batch stands. The arrays of accounts, and only those, are laid out with neighbouring
+    environments side by side, as neighbouring threads read them.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch, bank = batch, batch.bank
+        self.inputs, self.accounts, self.positions = map(_by_column, (batch.inputs, batch.accounts, batch.positions))
+        self.cursor, self.fills = _by_column(batch.cursor), _by_column(batch.fills)
+        self.parameters = _by_column(batch.parameters, axis=1)
+        self.windows, self.context = to_device(bank.windows), to_device(bank.context)
+        self._reward = None
+        if not batch.is_pnl_only:
+            self._reward = Reward(batch.reward, batch.env_count, device=None if SIMULATED else "cuda")
+        shared = (batch.settings, bank.bars, batch.starts.pool, batch.starts.offsets, np.zeros((0, 1, 1), np.float32))
+        settings, bars, pool, offsets, nothing = map(to_device, shared)
+        rows = (self.inputs, settings, bars, self.parameters, self.accounts, self.positions, self.cursor, self.fills)
+        self._arguments = [device_view(array) for array in (*rows, pool, offsets, self.context, nothing)]
+
+    def reset(self) -> dict[str, Any]:
+        """Begin an episode in every environment."""
+        vectors = self._vectors()
+        self._launch(restart_on_device, vectors)
+        if self._reward is not None:
+            self._reward.reset(slice(None))
+        return self._observation(vectors[0])
+
+    def step(self, actions: Any, *, check: bool = True) -> Step:
+        """Step every environment; `check` refuses an action outside the box, at the price of waiting for the GPU."""
+        self.inputs[...] = actions.reshape(self.inputs.shape)
+        if check:
+            self._check()
+        ledger, outcome = _fresh((self.batch.env_count, LEDGER_SIZE)), _fresh((OUTCOME_SIZE, self.batch.env_count), 1)
+        vectors = self._vectors()
+        self._launch(step_on_device, ledger, outcome, vectors)
+        terminated, truncated = outcome[Outcome.TERMINATED] != 0, outcome[Outcome.TRUNCATED] != 0
+        rewards, components = outcome[Outcome.REWARD], outcome[Outcome.GROWTH][:, None]
+        if self._reward is not None:
+            values = self._reward(ledger)
+            self._reward.reset(terminated | truncated)
+            rewards, components = values.total, values.raw
+        return Step(self._observation(vectors[0]), rewards, terminated, truncated, components, ledger, vectors[1])
+
+    def _check(self) -> None:
+        settings = self.batch.settings
+        fits = (self.inputs >= settings[Setting.LOWEST]) & (self.inputs <= settings[Setting.HIGHEST])
+        if self.batch.action == "discrete":
+            fits &= self.inputs == self.inputs.round()
+        if not bool(fits.all()):
+            raise ConfigError(
+                f"an action is NaN or outside its box; a {self.batch.action} action lies from "
+                f"{settings[Setting.LOWEST]:g} to {settings[Setting.HIGHEST]:g}"
+            )
+
+    def _observation(self, vectors: Any) -> dict[str, Any]:
+        index = self.cursor[:, : Cursor.FINAL_BLOCK] + 0  # a copy: the cursor moves on
+        windows: Any = None
+        context: Any = None
+        if self.batch.has_windows:
+            block, t = index[:, 0], index[:, 1]
+            bars = t[:, None] + to_device(np.arange(1 - self.batch.window_bars, 1))
+            windows = self.windows[block[:, None], :, bars].swapaxes(1, 2)
+            context = self.context[block, t]
+        return self.batch.builder.arrange(vectors, index, windows, context)
+
+    def _vectors(self) -> Any:
+        return _fresh((2, self.batch.env_count, self.batch.builder.vector_size), axis=1, dtype="float32")
+
+    def _launch(self, kernel: Any, *fresh: Any) -> None:
+        blocks = -(-self.batch.env_count // THREADS)
+        kernel[blocks, THREADS, current_stream()](*self._arguments, *map(device_view, fresh))
+
+
+def _by_column(array: Any, axis: int = 0) -> Any:
+    """The array on the device; on a real one with the axis of environments the fastest in memory."""
+    return to_device(array) if SIMULATED else to_device(np.moveaxis(array, axis, -1).copy()).movedim(-1, axis)
+
+
+def _fresh(shape: tuple[int, ...], axis: int = 0, dtype: str = "float64") -> Any:
+    """New memory of the device in the same layout."""
+    if SIMULATED:
+        return np.empty(shape, dtype)
+    import torch
+
+    order = [size for place, size in enumerate(shape) if place != axis] + [shape[axis]]
+    return torch.empty(order, dtype=getattr(torch, dtype), device="cuda").movedim(-1, axis)

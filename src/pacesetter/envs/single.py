@@ -1,0 +1,141 @@
+"""One environment as Gymnasium wants it: a batch of one account, its observations views that nothing overwrites."""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import gymnasium
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+
+from pacesetter.envs.bank import Bank
+from pacesetter.envs.batch import Batch
+from pacesetter.envs.journal import Journal
+from pacesetter.envs.render import chart, text_line
+from pacesetter.envs.rows import Cursor, Setting
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.market.ledger import Column
+from pacesetter.market.orders import Discrete
+from pacesetter.market.parameters import MarketParameters
+
+__all__ = ["Observation", "SingleEnv", "action_space", "observation_space"]
+
+Array = NDArray[Any]
+Observation = dict[str, Array]
+LARGEST = float(np.finfo(np.float32).max)  # raw features have no common bound, and Gymnasium wants one
+RENDER_MODES = ("human", "rgb_array")
+EQUITY = int(Column.EQUITY)
+
+
+def observation_space(batch: Batch) -> spaces.Dict:
+    """A float32 box for each entry of an observation; `index` holds the block and the bar."""
+    boxes: dict[str, spaces.Space[Any]] = {
+        entry: spaces.Box(-LARGEST, LARGEST, shape, np.float32) for entry, shape in batch.builder.shapes.items()
+    }
+    if not batch.has_windows:
+        ends = np.array(batch.bank.bars.shape[:2]) - 1
+        boxes["index"] = spaces.Box(np.zeros(2, np.int64), ends.astype(np.int64), dtype=np.int64)
+    return spaces.Dict(boxes)
+
+
+def action_space(batch: Batch) -> spaces.Space[Any]:
+    """Seven orders, one such choice for each symbol, or a box of numbers."""
+    width = batch.inputs.shape[1]
+    if batch.action == "discrete":
+        return spaces.MultiDiscrete([len(Discrete)] * width) if batch.bank.is_whole else spaces.Discrete(len(Discrete))
+    return spaces.Box(float(batch.settings[Setting.LOWEST]), 1.0, (width,), np.float32)
+
+
+class SingleEnv(gymnasium.Env[Observation, Any]):
+    """What `TradingEnv` and `PortfolioEnv` share.
+
+    `info` of a step: `equity`; `reward`, each raw component; `ledger` (Column,) of the step. Of a reset: `symbols` and
+    `bar`. With `record`, the episode's ledger and fills are in `journal`. Other options are those of `Batch`.
+    """
+
+    metadata: dict[str, Any] = {"render_modes": list(RENDER_MODES), "render_fps": 10}  # noqa: RUF012 - Gymnasium's form
+    is_whole: ClassVar[bool]
+
+    def __init__(
+        self,
+        panel: Any,
+        symbols: Any = None,
+        *,
+        table: Any = None,
+        supervised: Any = None,
+        record: bool = False,
+        render_mode: str | None = None,
+        **options: Any,
+    ) -> None:
+        if render_mode not in (None, *RENDER_MODES):
+            raise ConfigError(f"render_mode='{render_mode}' is unknown{did_you_mean(str(render_mode), RENDER_MODES)}")
+        bank = Bank.from_panels(panel, table, supervised, symbols=symbols, is_whole=self.is_whole)
+        self.batch = Batch(bank, restarts=False, **options)
+        self.render_mode = render_mode
+        self.journal = Journal(bank, self.batch.components) if record or render_mode else None
+        self.observation_space = observation_space(self.batch)
+        self.action_space = action_space(self.batch)
+        self._is_over, self._block, self._time = True, 0, 0
+
+    @property
+    def names(self) -> dict[str, tuple[str, ...]]:
+        """Entry of the observation -> names of its last axis."""
+        return self.batch.bank.names
+
+    def reset(
+        self, *, seed: int | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode; with a seed the starts are drawn anew from it."""
+        super().reset(seed=seed)
+        if seed is not None:
+            self.batch.seed([seed])
+        vectors = self.batch.restart(np.ones(1, dtype=bool))
+        self._block, self._time = self.batch.cursor[0, : Cursor.FINAL_BLOCK].tolist()
+        self._is_over = False
+        if self.journal is not None:
+            self.journal.begin(self._block, self._time)
+        return self._observe(vectors[0, 0]), {"symbols": self.batch.bank.symbols[self._block], "bar": self._time}
+
+    def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
+        """Decide at this close, fill in the next bar, and see its close."""
+        if self._is_over:
+            raise ConfigError("there is no open episode: call reset() first")
+        batch = self.batch
+        ledger, outcome, vectors = batch.advance(action)
+        self._time += 1
+        reward, growth, terminated, truncated = outcome[:, 0].tolist()
+        components = {"pnl": growth}
+        if not batch.is_pnl_only:
+            rewards, raw = batch.rewards(ledger, outcome)
+            reward, components = rewards.item(), dict(zip(batch.components, raw[0].tolist(), strict=True))
+        self._is_over = terminated + truncated > 0.0
+        row = ledger[0]
+        info = {"equity": row.item(EQUITY), "reward": components, "ledger": row}
+        if self.journal is not None:
+            self._record(reward, info)
+        return self._observe(vectors[0, 0]), reward, terminated > 0.0, truncated > 0.0, info
+
+    def action_masks(self) -> Array:
+        """(K · 7,) True where a discrete order would be sent now; MaskablePPO asks for it."""
+        masks: Array = self.batch.action_masks()[0]
+        return masks
+
+    def use_market(self, market: MarketParameters) -> None:
+        """Trade under other market parameters from the next episode on."""
+        self.batch.use_market(market)
+
+    def render(self) -> Any:
+        """None after printing a line ("human"), or an (height, width, 3) picture of the episode ("rgb_array")."""
+        if self.render_mode == "rgb_array" and self.journal is not None:
+            return chart(self.journal)
+        return None
+
+    def _observe(self, vector: Array) -> Observation:
+        return self.batch.builder.build(self._block, self._time, vector)
+
+    def _record(self, reward: float, info: dict[str, Any]) -> None:
+        assert self.journal is not None
+        self.journal.add(info["ledger"], self.batch.fills[0], reward, info["reward"])
+        if self.render_mode == "human":
+            print(text_line(self.journal))

@@ -1,0 +1,95 @@
+"""Many environments as one Gymnasium vector environment: no processes, one compiled call, shared tables."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, ClassVar
+
+import numpy as np
+from gymnasium.vector import AutoresetMode, VectorEnv
+from gymnasium.vector.utils import batch_space
+from numpy.typing import NDArray
+
+from pacesetter.envs.bank import Bank
+from pacesetter.envs.batch import Batch, Step
+from pacesetter.envs.rows import Cursor
+from pacesetter.envs.single import Observation, action_space, observation_space
+from pacesetter.errors import ConfigError
+from pacesetter.market.ledger import Column
+from pacesetter.market.parameters import MarketParameters
+
+__all__ = ["BatchVectorEnv"]
+
+Array = NDArray[Any]
+
+
+class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
+    """What `TradingVectorEnv` and `PortfolioVectorEnv` share.
+
+    Environments restart in the step in which they end. `infos` as `SingleEnv`'s, an array each; where an episode ended,
+    `final_obs` (env,) holds its last observation and `final_info` its infos, both with their mask `_final_obs` and
+    `_final_info`. With `has_windows=False` observations hold `index` instead of windows and context.
+    """
+
+    metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP, "render_modes": []}  # noqa: RUF012
+    is_whole: ClassVar[bool]
+
+    def __init__(
+        self, panel: Any, num_envs: int, symbols: Any, *, table: Any = None, supervised: Any = None, **options: Any
+    ) -> None:
+        bank = Bank.from_panels(panel, table, supervised, symbols=symbols, is_whole=self.is_whole)
+        self.batch = Batch(bank, num_envs, **options)
+        self.num_envs = num_envs
+        self.single_observation_space = observation_space(self.batch)
+        self.single_action_space = action_space(self.batch)
+        self.observation_space = batch_space(self.single_observation_space, num_envs)
+        self.action_space = batch_space(self.single_action_space, num_envs)
+        self._is_open = False
+
+    def reset(
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
+    ) -> tuple[Observation, dict[str, Any]]:
+        """Begin an episode in every environment, or where `options["reset_mask"]` says; a seed s gives row e s + e."""
+        super().reset(seed=seed if isinstance(seed, int) else None)
+        if seed is not None:
+            self.batch.seed(np.arange(self.num_envs) + seed if isinstance(seed, int) else seed)
+        chosen = (options or {}).get("reset_mask") if self._is_open else None
+        observation = self._complete(self.batch.reset(chosen))
+        self._is_open = True
+        return observation, {
+            "block": self.batch.cursor[:, Cursor.BLOCK].copy(),
+            "bar": self.batch.cursor[:, Cursor.TIME].copy(),
+        }
+
+    def step(self, actions: Array) -> tuple[Observation, Array, Array, Array, dict[str, Any]]:
+        """Step every environment by one bar; those that end are restarted at once."""
+        if not self._is_open:
+            raise ConfigError("there is no open episode: call reset() first")
+        step = self.batch.step(actions)
+        infos = self._infos(step)
+        has_ended = step.terminated | step.truncated
+        if has_ended.any():
+            final = np.full(self.num_envs, None, dtype=object)
+            for e in np.flatnonzero(has_ended).tolist():
+                final[e] = self._final_observation(e, step.finals)
+            infos = infos | {"final_obs": final, "_final_obs": has_ended, "final_info": infos, "_final_info": has_ended}
+        return self._complete(step.observation), step.rewards, step.terminated, step.truncated, infos
+
+    def action_masks(self) -> Array:
+        """(env, K · 7) True where a discrete order would be sent now."""
+        return self.batch.action_masks()
+
+    def use_market(self, market: MarketParameters, rows: Any = slice(None)) -> None:
+        """Trade under other market parameters from the next episode of the environments `rows` on."""
+        self.batch.use_market(market, rows)
+
+    def _infos(self, step: Step) -> dict[str, Any]:
+        components = dict(zip(self.batch.components, step.components.T, strict=True))
+        return {"equity": step.ledger[:, Column.EQUITY], "reward": components, "ledger": step.ledger}
+
+    def _complete(self, observation: Observation) -> Observation:
+        """What the learner sees of a batch's observation (env, …)."""
+        return observation
+
+    def _final_observation(self, e: int, finals: Array) -> Observation:
+        return self.batch.final_observation(e, finals)

@@ -1,0 +1,343 @@
+"""`pacesetter/Trading-v0`: the checkers of others, what is seen, how episodes end, what is refused."""
+
+from __future__ import annotations
+
+import copy
+import pickle
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+import pandas as pd
+import pytest
+from gymnasium.utils.env_checker import check_env
+from gymnasium.wrappers import FlattenObservation
+
+import pacesetter.envs  # noqa: F401 - registers the environments
+from pacesetter.envs import TradingEnv
+from pacesetter.envs.observation import PortfolioEntry, PositionEntry
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.features import feature_table
+from pacesetter.leadlag.signals import leadlag_features
+from pacesetter.market.ledger import Column, Fill
+from pacesetter.market.orders import Discrete
+from pacesetter.market.parameters import Costs, Limits, MarketParameters
+from pacesetter.panel import Panel
+from pacesetter.rewards import TRADING, RewardConfig
+
+ACTIONS = ("discrete", "continuous", "hybrid", "weights")
+FREE = MarketParameters(costs=Costs(0, 0, 0, 0, 0, 0))
+ByHand = Callable[..., dict[str, Any]]
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_checker_of_gymnasium(market: Panel, action: str) -> None:
+    env = gymnasium.make("pacesetter/Trading-v0", panel=market, symbol="S1", action=action)
+    check_env(env.unwrapped, skip_render_check=True)
+
+
+@pytest.mark.parametrize("action", ACTIONS)
+def test_checker_of_stable_baselines3(market: Panel, action: str) -> None:
+    checker = pytest.importorskip("stable_baselines3.common.env_checker")
+    checker.check_env(TradingEnv(market, "S1", action=action), warn=False)
+
+
+def test_what_is_seen_is_the_table_up_to_now_and_the_account(market: Panel) -> None:
+    env = TradingEnv(market, "S2", starts="fixed")
+    table, row = feature_table(market), market.position("S2")
+    seen, info = env.reset(seed=0)
+    window, regime = ([table.names.index(name) for name in env.names[entry]] for entry in ("window", "regime"))
+    for t in range(info["bar"], info["bar"] + 5):
+        assert np.array_equal(seen["window"], table.window(row, t, 24)[:, window])
+        assert np.array_equal(seen["regime"], table.values[row, t, regime])
+        seen, *_ = env.step(Discrete.BUY_LARGE)
+    assert set(env.names["regime"]) == {name for name in table.names if name.startswith("regime_")}
+    assert not seen["window"].flags.writeable
+
+
+def test_account_entries_after_a_purchase_computed_by_hand(by_hand: ByHand) -> None:
+    env = TradingEnv(**by_hand([100, 100, 100, 100, 110, 99, 99]), market=FREE, starts="fixed")
+    env.reset()
+    env.step(Discrete.BUY_LARGE)  # 15 % of 100,000 at 100: 150 shares, marked at 110 in the next step
+    seen, reward, _, _, info = env.step(Discrete.HOLD)
+    assert info["equity"] == pytest.approx(101_500)
+    assert reward == pytest.approx(np.log(101_500 / 100_000))
+    weight = 150 * 110 / 101_500
+    position = dict(zip(env.names["position"], seen["position"], strict=True))
+    assert position == pytest.approx(
+        {
+            "weight": weight,
+            "unrealised_return": 0.1,
+            "from_best": 0.0,
+            "bars_held": 2,
+            "signal": 0.0,
+            "room": max(0.15 - weight, 0),
+            "is_trading": 1.0,
+        }
+    )
+    seen, _, _, _, info = env.step(Discrete.HOLD)
+    assert seen["position"][PositionEntry.FROM_BEST] == pytest.approx(99 / 110 - 1)
+    expected = [85_000 / 99_850, 14_850 / 99_850, 14_850 / 99_850, 1 - 99_850 / 101_500, 0.9985, 1.0, 0.0]
+    assert seen["portfolio"] == pytest.approx(expected)
+    assert len(expected) == len(PortfolioEntry)
+
+
+@pytest.mark.parametrize(("switch", "kind"), [(-0.7, "discrete"), (0.7, "continuous")])
+def test_hybrid_trades_as_the_kind_it_names_on_the_same_bars(market: Panel, switch: float, kind: str) -> None:
+    hybrid, plain = TradingEnv(market, "S0", action="hybrid"), TradingEnv(market, "S0", action=kind)
+    hybrid.reset(seed=4)
+    plain.reset(seed=4)
+    rng = np.random.default_rng(0)
+    for _ in range(60):
+        order = int(rng.integers(7)) if kind == "discrete" else float(rng.uniform(-1, 1))
+        value = (order + 0.5) / 7 * 2 - 1 if kind == "discrete" else order
+        one, other = hybrid.step([switch, value]), plain.step(order)
+        assert one[1] == other[1]
+        assert one[4]["ledger"].tobytes() == other[4]["ledger"].tobytes()
+
+
+def test_supervised_and_leadlag_are_seen_when_given(market: Panel) -> None:
+    table = feature_table(market, extra=leadlag_features())
+    odds = np.random.default_rng(0).random((4, 420, 3)).astype(np.float32)
+    env = TradingEnv(market, "S3", table=table, supervised=odds, starts="fixed")
+    seen, info = env.reset()
+    assert np.array_equal(seen["supervised"], odds[3, info["bar"]])
+    assert env.names["leadlag"] == ("leadlag_leader_score", "leadlag_follow_through", "leadlag_instability")
+    assert not any(name.startswith(("leadlag_", "regime_")) for name in env.names["window"])
+
+
+def test_flat_variant_by_wrapper(market: Panel) -> None:
+    env = FlattenObservation(TradingEnv(market, "S0"))
+    seen, _ = env.reset(seed=0)
+    assert seen.shape == env.observation_space.shape
+    assert env.observation_space.contains(env.step(0)[0])
+
+
+def test_a_gap_keeps_the_last_known_features_and_says_that_nothing_trades(by_hand: ByHand) -> None:
+    mask = np.ones((12, 1), bool)
+    mask[6:8] = False
+    env = TradingEnv(**by_hand(np.linspace(100, 111, 12), mask), starts="fixed")
+    env.reset()
+    seen = [env.step(Discrete.BUY_LARGE)[0] for _ in range(6)]  # bars 3 … 8
+    assert [entry["position"][PositionEntry.IS_TRADING] for entry in seen] == [1, 1, 1, 0, 0, 1]
+    assert seen[3]["window"][-1] == seen[2]["window"][-1] != 0
+
+
+# ---- ends -----------------------------------------------------------------------------------------------------------
+
+
+def last_step(env: TradingEnv, action: Any) -> tuple[int, bool, bool]:
+    """Steps until the end, and how it ended."""
+    env.reset(seed=0)
+    for count in range(1, 1_000):
+        _, _, terminated, truncated, _ = env.step(action)
+        if terminated or truncated:
+            return count, terminated, truncated
+    raise AssertionError("the episode never ended")
+
+
+def test_time_truncates_at_episode_bars_and_at_the_end_of_the_data(by_hand: ByHand) -> None:
+    market = by_hand([100.0] * 20)
+    assert last_step(TradingEnv(**market, episode_bars=5), 0) == (5, False, True)
+    assert last_step(TradingEnv(**market, starts="fixed"), 0) == (17, False, True)  # from bar 2 to bar 19
+
+
+def test_ruin_a_portfolio_limit_and_a_delisting_terminate(by_hand: ByHand) -> None:
+    whole = replace(FREE, limits=Limits(position_cap_fraction=1.0, ruin_fraction=0.5))
+    crash = by_hand([100, 100, 100, 100, 20, 20, 20])
+    assert last_step(TradingEnv(**crash, market=whole, action="weights", starts="fixed"), 1.0) == (2, True, False)
+    limit = replace(
+        whole, limits=Limits(position_cap_fraction=1.0, ruin_fraction=0.0, portfolio_loss_limit_fraction=0.2)
+    )
+    assert last_step(TradingEnv(**crash, market=limit, action="weights", starts="fixed"), 1.0) == (3, True, False)
+    mask = np.ones((40, 1), bool)
+    mask[10:] = False
+    gone = by_hand([100.0] * 40, mask)
+    assert last_step(TradingEnv(**gone, starts="fixed"), 0) == (
+        27,
+        True,
+        False,
+    )  # the 20th bar without a trade is bar 29
+
+
+def test_an_end_by_both_is_a_termination_only(by_hand: ByHand) -> None:
+    whole = replace(FREE, limits=Limits(position_cap_fraction=1.0, ruin_fraction=0.5))
+    crash = by_hand([100, 100, 100, 100, 20])
+    assert last_step(TradingEnv(**crash, market=whole, action="weights", starts="fixed"), 1.0) == (2, True, False)
+
+
+def test_no_step_without_an_open_episode(by_hand: ByHand) -> None:
+    env = TradingEnv(**by_hand([100.0] * 8), episode_bars=1)
+    with pytest.raises(ConfigError, match="call reset"):
+        env.step(0)
+    env.reset()
+    env.step(0)
+    with pytest.raises(ConfigError, match="call reset"):
+        env.step(0)
+
+
+# ---- rewards, masks, records ----------------------------------------------------------------------------------------
+
+
+def test_every_component_is_in_info_and_makes_the_reward(market: Panel) -> None:
+    env = TradingEnv(market, "S1", reward=RewardConfig(TRADING, clip=None))
+    env.reset(seed=1)
+    for action in (1, 3, 0, 4):
+        _, reward, _, _, info = env.step(action)
+        assert list(info["reward"]) == list(TRADING)
+        assert reward == pytest.approx(sum(TRADING[name] * value for name, value in info["reward"].items()))
+
+
+def test_a_weighted_pnl_is_the_compiled_path_and_equals_the_general_one(market: Panel) -> None:
+    fast = TradingEnv(market, "S1", reward=RewardConfig({"pnl": 50.0}, clip=0.01))
+    slow = TradingEnv(market, "S1", reward=RewardConfig({"pnl": 50.0, "time": 0.0}, clip=0.01))
+    assert fast.batch.is_pnl_only
+    assert not slow.batch.is_pnl_only
+    fast.reset(seed=2)
+    slow.reset(seed=2)
+    for _ in range(40):
+        one, other = fast.step(3), slow.step(3)
+        assert one[1] == pytest.approx(other[1], abs=1e-15)
+        assert one[4]["reward"]["pnl"] == other[4]["reward"]["pnl"]
+
+
+def test_masks_allow_exactly_the_orders_that_would_be_sent(market: Panel) -> None:
+    env = TradingEnv(market, "S2", episode_bars=60)
+    env.reset(seed=3)
+    rng, seen = np.random.default_rng(1), set()
+    for _ in range(60):
+        masks = env.action_masks()
+        for order in Discrete:
+            trial = copy.deepcopy(env)
+            trial.step(order)
+            is_sent = trial.batch.fills[0, 0, Fill.ORDERED] != 0
+            assert masks[order] == (is_sent or order == Discrete.HOLD)
+        seen.add(masks.tobytes())
+        env.step(int(rng.choice(np.flatnonzero(masks))))
+    assert len(seen) >= 3
+
+
+def test_masks_are_for_discrete_actions(market: Panel) -> None:
+    env = TradingEnv(market, "S2", action="continuous")
+    env.reset()
+    with pytest.raises(ConfigError, match="no masks"):
+        env.action_masks()
+
+
+def test_a_copy_through_pickle_goes_on_the_same(market: Panel) -> None:
+    env = TradingEnv(market, reward=RewardConfig(TRADING))
+    env.reset(seed=9)
+    env.step(3)
+    stored = pickle.dumps(env)
+    twin = pickle.loads(stored)
+    assert len(stored) < 3 * sum(getattr(env.batch.bank, n).nbytes for n in ("bars", "windows", "context"))
+    for action in (1, 0, 5):
+        one, other = env.step(action), twin.step(action)
+        assert one[1] == other[1]
+        assert all(one[0][entry].tobytes() == other[0][entry].tobytes() for entry in one[0])
+
+
+def test_journal_holds_the_episode_and_reads_back(market: Panel, tmp_path: Any) -> None:
+    env = TradingEnv(market, "S1", record=True)
+    _, info = env.reset(seed=2)
+    rewards = [env.step(action)[1] for action in (3, 0, 5, 0)]
+    assert env.journal is not None
+    env.journal.save(tmp_path)
+    ledger, fills = (pd.read_parquet(tmp_path / f"{name}.parquet") for name in ("ledger", "fills"))
+    assert ledger["reward"].tolist() == rewards
+    assert ledger["bar"].tolist() == list(range(info["bar"] + 1, info["bar"] + 5))
+    assert (ledger.index == market.index[ledger["bar"]]).all()
+    assert ledger["fill_quantity"].tolist() == fills["quantity"].tolist()
+    assert np.array_equal(fills["close"], market.close[ledger["bar"], 1])
+    env.reset()
+    assert len(env.journal.ledger_frame()) == 0
+
+
+def test_render_gives_a_line_or_a_picture(market: Panel, capsys: pytest.CaptureFixture[str]) -> None:
+    talking = TradingEnv(market, "S1", render_mode="human")
+    talking.reset(seed=0)
+    talking.step(3)
+    assert "equity" in capsys.readouterr().out
+    painting = TradingEnv(market, "S1", render_mode="rgb_array")
+    painting.reset(seed=0)
+    for action in (3, 0, 5):
+        painting.step(action)
+    picture = painting.render()
+    assert picture.dtype == np.uint8
+    assert picture.ndim == 3
+    assert picture.std() > 1
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("action", "bad"),
+    [
+        ("discrete", 7),
+        ("discrete", -1),
+        ("discrete", 1.5),
+        ("discrete", float("nan")),
+        ("continuous", [1.01]),
+        ("continuous", [float("nan")]),
+        ("weights", [-0.1]),
+        ("hybrid", [0.0, 2.0]),
+    ],
+)
+def test_an_action_outside_its_box_is_refused_and_moves_nothing(market: Panel, action: str, bad: Any) -> None:
+    env = TradingEnv(market, "S0", action=action)
+    env.reset(seed=0)
+    before = env.batch.state_dict()
+    with pytest.raises(ConfigError, match=f"a {action} action is"):
+        env.step(bad)
+    assert all(np.array_equal(before[name], values) for name, values in env.batch.state_dict().items())
+
+
+@pytest.mark.parametrize("bad", [[0.1, 0.2], "buy", None, [[0.1]] * 3])
+def test_an_action_of_another_shape_is_refused(market: Panel, bad: Any) -> None:
+    env = TradingEnv(market, "S0", action="continuous")
+    env.reset(seed=0)
+    with pytest.raises(ConfigError, match="action"):
+        env.step(bad)
+
+
+@pytest.mark.parametrize(
+    ("options", "sentence"),
+    [
+        ({"symbol": "S9"}, "no symbol 'S9'"),
+        ({"window_bars": 900}, "window_bars=900 does not fit into 420 bars"),
+        ({"window_bars": 0}, "window_bars=0"),
+        ({"episode_bars": 400}, "episode_bars=400 does not fit"),
+        ({"episode_bars": 0}, "episode_bars=0"),
+        ({"action": "discreet"}, "did you mean 'discrete'"),
+        ({"starts": "stratfied"}, "did you mean 'stratified'"),
+        ({"reward": "profit"}, "reward='profit' is unknown"),
+        ({"render_mode": "humans"}, "did you mean 'human'"),
+        ({"supervised": np.zeros((4, 10, 2))}, "supervised has shape"),
+    ],
+)
+def test_bad_options_get_one_sentence(market: Panel, options: dict[str, Any], sentence: str) -> None:
+    with pytest.raises((ConfigError, DataError), match=sentence):
+        TradingEnv(market, **options)
+
+
+def test_panels_that_look_ahead_or_have_no_bars_or_another_table_are_refused(market: Panel) -> None:
+    with pytest.raises(DataError, match="looking ahead"):
+        TradingEnv(replace(market, causal=False))
+    with pytest.raises(DataError, match="no usable bar"):
+        TradingEnv(replace(market, mask=np.zeros_like(market.mask)))
+    with pytest.raises(DataError, match="same symbols and bars"):
+        TradingEnv(market, table=feature_table(market.rows(0, 300)))
+    with pytest.raises(ConfigError, match="list is empty"):
+        TradingEnv([])
+
+
+def test_ledger_row_of_info_is_never_overwritten(market: Panel) -> None:
+    env = TradingEnv(market, "S1")
+    env.reset(seed=0)
+    kept = [env.step(3) for _ in range(4)]
+    stamps = [step[4]["ledger"][Column.EQUITY] for step in kept]
+    assert stamps == [step[4]["equity"] for step in kept]
+    assert len(set(stamps)) == 4
