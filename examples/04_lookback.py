@@ -35,8 +35,11 @@ policies = {"random": StoredLookback(drawn)} | baseline_policies(scores)
 
 # 4. A small PPO agent, where Stable-Baselines3 is installed, joins them as one more policy.
 if find_spec("stable_baselines3"):
+    import torch
+
     from pacesetter.learning.sb3 import AlgorithmAgent, learn, make_algorithm
 
+    torch.set_num_threads(1)  # a small network is faster on one
     vector = LookbackVectorEnv(training, num_envs=32, config=config)
     ppo = make_algorithm("ppo", vector, network="mlp", heads=(32,), gamma=0.0, n_steps=64, batch_size=512)
     policies["ppo"] = AgentLookback(AlgorithmAgent(learn(ppo, 20_000)).act, config)

@@ -81,7 +81,7 @@ def trained(panel: Panel, settings: LookbackConfig, seed: int, steps: int) -> Ag
 def found() -> LookbackEvaluation:
     """Fixed windows, the regime oracle and three agents over 20,000 bars that none of them was fitted on."""
     settings, training = config(signal=1.0), market(60_000, 1)
-    held_out = market(HELD_OUT_STEPS + GRID[-1] + 2, 2)
+    held_out = market(HELD_OUT_STEPS + GRID[-1] + 2, 11)  # a market that no setting here was chosen on
     agents = {f"ppo {seed}": trained(training, settings, seed, TRAINING_STEPS) for seed in SEEDS}
     oracle = RegimeOracle.fit(training, SCORES)
     return evaluate_lookback(FIXED | {"oracle": oracle} | agents, held_out, settings)
