@@ -59,9 +59,9 @@ def gym_trading_env(panel: Any, table: Any) -> float:
 
 
 def finrl(panel: Any, assets: int) -> float:
-    """FinRL's `StockTradingEnv` with eight indicators, in asset-steps per second."""
+    """FinRL's `StockTradingEnv` with eight indicators over all bars of the panel, in asset-steps per second."""
     module = _finrl_module()
-    days, indicators = 400, [f"indicator{number}" for number in range(8)]
+    days, indicators = len(panel), [f"indicator{number}" for number in range(8)]
     rows = pd.DataFrame(
         {
             "date": np.repeat(panel.index[:days].strftime("%Y-%m-%d"), assets),

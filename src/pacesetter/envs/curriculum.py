@@ -1,0 +1,344 @@
+"""Curricula: wrappers that make the episodes to come harder or easier by how the latest ones went.
+
+A stage says what its episodes are like (where they start, what trading costs) and what it takes to leave it. Only the
+episodes after a change are touched, never a running one. `FIVE_STAGES` is a curriculum, `adaptive_stages()` a ladder
+that is also climbed down.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+from collections import deque
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any
+
+import gymnasium
+import numpy as np
+from gymnasium.vector import VectorWrapper
+from numpy.typing import ArrayLike, NDArray
+
+from pacesetter.envs.bank import Bank
+from pacesetter.envs.batch import Batch
+from pacesetter.envs.starts import Start, Starts
+from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.features.regime import REGIMES
+from pacesetter.market.ledger import Column
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.rewards.trading import SMALLEST_VARIANCE
+
+__all__ = ["FIVE_STAGES", "Course", "CurriculumEnv", "CurriculumVectorEnv", "Stage", "adaptive_stages"]
+
+Array = NDArray[Any]
+logger = logging.getLogger(__name__)
+
+SHARES = ("calmest_share", "clearest_share", "cleanest_share")
+FACTORS = ("commission_factor", "spread_factor", "slippage_factor")
+BARS, RETURN, SQUARE, GAIN = range(4)  # columns of what is summed over an episode
+
+
+@dataclass(frozen=True)
+class Stage:
+    """What episodes are like, and what it takes to leave them; the defaults are the environment as it was made.
+
+    calmest_share       share of the starts to keep: those of the lowest volatility rank,
+    clearest_share      … of the strongest trend, up or down,
+    cleanest_share      … and on the least noisy markets
+    regimes             names of regimes to start in; empty is any
+    commission_factor   times the environment's own commission; likewise
+    spread_factor       its spread, and
+    slippage_factor     its slippage and impact
+    episodes            the latest so many of this stage are judged, and at least so many are played
+    sharpe, win_rate    advance at this annual Sharpe ratio and this share of episodes that gained, or more
+    retreat_below       go back a stage when a smaller share of episodes gained
+    """
+
+    name: str
+    calmest_share: float = 1.0
+    clearest_share: float = 1.0
+    cleanest_share: float = 1.0
+    regimes: tuple[str, ...] = ()
+    commission_factor: float = 1.0
+    spread_factor: float = 1.0
+    slippage_factor: float = 1.0
+    episodes: int = 50
+    sharpe: float = 0.0
+    win_rate: float = 0.5
+    retreat_below: float = 0.0
+
+    def __post_init__(self) -> None:
+        for name in SHARES:
+            if not 0.0 < getattr(self, name) <= 1.0:
+                raise ConfigError(f"stage '{self.name}': {name}={getattr(self, name)!r} must lie in (0, 1]")
+        for name in FACTORS:
+            if not 0.0 <= getattr(self, name) < math.inf:
+                raise ConfigError(f"stage '{self.name}': {name}={getattr(self, name)!r} must be 0 or more")
+        for regime in self.regimes:
+            if regime not in REGIMES:
+                raise ConfigError(f"stage '{self.name}': unknown regime '{regime}'{did_you_mean(regime, REGIMES)}")
+        if self.episodes < 1 or not 0.0 <= self.retreat_below < self.win_rate <= 1.0:
+            raise ConfigError(f"stage '{self.name}' needs 1 episode or more and 0 ≤ retreat_below < win_rate ≤ 1")
+
+
+# name, calmest, clearest and cleanest share, regimes, factors on commission, spread and slippage
+FIVE_STAGES = (
+    Stage("calm bull, free", 0.5, 0.5, 0.4, ("bull",), 0.0, 0.0, 0.0, sharpe=1.0, win_rate=0.6),
+    Stage("clear trends, half costs", 0.7, 0.7, 0.6, ("bull", "bear"), 0.5, 0.5, 0.0, sharpe=0.75, win_rate=0.55),
+    Stage("sideways too, half slippage", 0.85, 0.85, 0.8, ("bull", "bear", "sideways"), 1.0, 1.0, 0.5, sharpe=0.5),
+    Stage("all regimes, all costs", 1.0, 1.0, 0.9, sharpe=0.25),
+    Stage("the market as it is"),
+)
+EASIEST = Stage("easiest", 0.3, 0.3, 0.3, spread_factor=0.0)
+HARDEST = Stage("hardest", spread_factor=2.0)
+
+
+def adaptive_stages(
+    levels: int = 11,
+    easiest: Stage = EASIEST,
+    hardest: Stage = HARDEST,
+    *,
+    episodes: int = 20,
+    advance_at: float = 0.6,
+    retreat_below: float = 0.4,
+) -> tuple[Stage, ...]:
+    """Stages from one difficulty to another in equal steps, climbed up and down with the share of gained episodes.
+
+    Volatility, clarity of the trend, noise and costs move together; regimes are those of `hardest`.
+    """
+    if levels < 2:
+        raise ConfigError(f"levels={levels} must be 2 or more")
+    rules: dict[str, Any] = {
+        "episodes": episodes,
+        "sharpe": -math.inf,
+        "win_rate": advance_at,
+        "retreat_below": retreat_below,
+    }
+
+    def at(difficulty: float) -> Stage:
+        between: dict[str, Any] = {
+            name: (1 - difficulty) * getattr(easiest, name) + difficulty * getattr(hardest, name)
+            for name in SHARES + FACTORS
+        }
+        return replace(hardest, name=f"difficulty {difficulty:.0%}", **between, **rules)
+
+    return tuple(at(level / (levels - 1)) for level in range(levels))
+
+
+class Course:
+    """Leads the episodes of a batch through stages; `stage_log` has an entry for each stage entered.
+
+    noise   (block,) how noisy each block of the bank is, in any unit; None: all alike
+    """
+
+    def __init__(self, batch: Batch, stages: Sequence[Stage] = FIVE_STAGES, noise: ArrayLike | None = None) -> None:
+        if not stages:
+            raise ConfigError("a curriculum needs a stage")
+        self.batch, self.stages = batch, tuple(stages)
+        self._starts, self._market = batch.starts, batch.market
+        self._noise = _noise_of(noise, batch.bank)
+        for stage in self.stages:  # refused now, not after a night of training
+            self._starts_of(stage)
+            _market_of(stage, self._market)
+        self._sums = np.zeros((batch.env_count, 4))
+        self._levels = np.zeros(batch.env_count, dtype=np.int64)  # the level that each running episode began at
+        self.episodes, self.stage_log = 0, list[dict[str, Any]]()
+        self._enter(0)
+        self._note(None, None)
+
+    @property
+    def stage(self) -> Stage:
+        """The stage of the episodes that begin now."""
+        return self.stages[self.level]
+
+    def begin(self, is_chosen: Any) -> None:
+        """Hear that an episode begins in the environments marked by (env,) booleans."""
+        self._sums[is_chosen] = 0.0
+        self._levels[is_chosen] = self.level
+
+    def hear(self, ledger: Array, has_ended: Array) -> None:
+        """Take in a step's `ledger` (env, Column) and the (env,) episodes that it ended; the stage may change."""
+        returns = ledger[:, Column.EQUITY_CHANGE] / ledger[:, Column.EQUITY_BEFORE]
+        self._sums += np.stack([np.ones_like(returns), returns, returns**2, ledger[:, Column.EQUITY_CHANGE]], axis=1)
+        if has_ended.any():
+            self.episodes += int(has_ended.sum())
+            self._finished.extend(self._sums[has_ended & (self._levels == self.level)])
+            self.begin(has_ended)  # in a vector environment they have begun anew already, as things stood
+            self._judge()
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of all that changes, beside the batch's own state."""
+        return {
+            "level": self.level,
+            "episodes": self.episodes,
+            "sums": self._sums.copy(),
+            "levels": self._levels.copy(),
+            "finished": np.reshape(self._finished, (-1, 4)),
+            "stage_log": [dict(entry) for entry in self.stage_log],
+        }
+
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave; the batch's own state is restored apart."""
+        if stored["sums"].shape != self._sums.shape or stored["level"] >= len(self.stages):
+            raise ConfigError("the stored curriculum has other stages or environments; use those it was stored with")
+        self._enter(stored["level"])
+        self.episodes, self.stage_log = stored["episodes"], [dict(entry) for entry in stored["stage_log"]]
+        self._sums[:], self._levels[:] = stored["sums"], stored["levels"]
+        self._finished.extend(stored["finished"])
+
+    def _judge(self) -> None:
+        """Advance or go back once enough episodes of the stage were played."""
+        stage = self.stage
+        if len(self._finished) < stage.episodes:
+            return
+        played = np.array(self._finished)
+        sharpe, win_rate = _sharpe(played.sum(axis=0), self._market.bars_per_year), float((played[:, GAIN] > 0).mean())
+        is_passed = sharpe >= stage.sharpe and win_rate >= stage.win_rate
+        level = self.level + int(is_passed) - int(win_rate < stage.retreat_below)
+        if 0 <= level < len(self.stages) and level != self.level:
+            self._enter(level)
+            self._note(sharpe, win_rate)
+
+    def _enter(self, level: int) -> None:
+        self.level = level
+        self._finished: deque[Array] = deque(maxlen=self.stage.episodes)
+        self.batch.use_market(_market_of(self.stage, self._market))
+        self.batch.use_starts(self._starts_of(self.stage))
+
+    def _note(self, sharpe: float | None, win_rate: float | None) -> None:
+        """Log the stage just entered, with what the one before it came to."""
+        costs = _market_of(self.stage, self._market).costs
+        entry = {
+            "episode": self.episodes,
+            "level": self.level,
+            "stage": self.stage.name,
+            "sharpe": sharpe,
+            "win_rate": win_rate,
+            "starts": len(self.batch.starts.pool),
+            "commission_bps": costs.commission_bps,
+            "spread_bps": costs.spread_bps,
+            "slippage_bps": costs.slippage_bps,
+        }
+        self.stage_log.append(entry)
+        logger.info("%s", ", ".join(f"{name} {value}" for name, value in entry.items()))
+
+    def _starts_of(self, stage: Stage) -> Starts:
+        """The batch's own starts that the stage keeps; refuses a stage without any."""
+        bank, (blocks, bars) = self.batch.bank, self._starts.pool[:, [Start.BLOCK, Start.TIME]].T
+        is_kept = np.ones(len(blocks), dtype=bool)
+        if stage.regimes:
+            is_kept &= np.isin(bank.regimes[blocks, bars], [REGIMES.index(name) for name in stage.regimes])
+        if stage.calmest_share < 1.0:
+            is_kept &= _lowest(_seen(bank, "regime_volatility_rank")[blocks, bars], stage.calmest_share)
+        if stage.clearest_share < 1.0:
+            is_kept &= _lowest(-_seen(bank, "regime_trend_efficiency")[blocks, bars], stage.clearest_share)
+        is_kept &= _lowest(self._noise[blocks], stage.cleanest_share)
+        try:
+            return self._starts.where(is_kept)
+        except DataError as problem:
+            raise DataError(f"stage '{stage.name}': {problem}") from problem
+
+
+class CurriculumEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
+    """A `TradingEnv` or `PortfolioEnv` whose episodes follow a `course`."""
+
+    def __init__(
+        self, env: gymnasium.Env[Any, Any], stages: Sequence[Stage] = FIVE_STAGES, noise: ArrayLike | None = None
+    ) -> None:
+        super().__init__(env)
+        self.course = Course(_batch_of(env), stages, noise)
+
+    def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode of the current stage."""
+        self.course.begin([True])
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
+        """Step, and let the course hear of it."""
+        seen, reward, terminated, truncated, info = self.env.step(action)
+        self.course.hear(info["ledger"][None], np.array([terminated or truncated]))
+        return seen, reward, terminated, truncated, info
+
+
+class CurriculumVectorEnv(VectorWrapper):
+    """A `TradingVectorEnv` or `PortfolioVectorEnv` whose episodes follow one `course`.
+
+    An environment restarts in the step that ends its episode, before that episode is judged: a change reaches it with
+    its next episode. Episodes that began at another stage than the current one are not judged.
+    """
+
+    def __init__(self, env: Any, stages: Sequence[Stage] = FIVE_STAGES, noise: ArrayLike | None = None) -> None:
+        super().__init__(env)
+        self.course = Course(_batch_of(env), stages, noise)
+
+    def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
+        """Begin an episode of the current stage in every environment, or where `options["reset_mask"]` says."""
+        self.course.begin((options or {}).get("reset_mask", slice(None)))
+        return self.env.reset(seed=seed, options=options)
+
+    def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
+        """Step, and let the course hear of it."""
+        seen, rewards, terminated, truncated, infos = self.env.step(actions)
+        self.course.hear(infos["ledger"], terminated | truncated)
+        return seen, rewards, terminated, truncated, infos
+
+    @property
+    def batch(self) -> Batch:
+        """The environments' own batch, which a learner stores and reads."""
+        return self.course.batch
+
+    def action_masks(self) -> Array:
+        """(env, K · 7) True where a discrete order would be sent now."""
+        return self.batch.action_masks()
+
+
+def _batch_of(env: Any) -> Batch:
+    batch = getattr(env.unwrapped, "batch", None)
+    if not isinstance(batch, Batch):
+        raise ConfigError(f"a curriculum leads trading and portfolio environments, not {type(env.unwrapped).__name__}")
+    return batch
+
+
+def _noise_of(noise: ArrayLike | None, bank: Bank) -> Array:
+    blocks = len(bank.lasts)
+    levels = np.zeros(blocks) if noise is None else np.asarray(noise, dtype=np.float64)
+    if levels.shape != (blocks,) or not np.isfinite(levels).all():
+        raise ConfigError(f"noise has shape {levels.shape}; give a finite number for each of the {blocks} blocks")
+    return levels
+
+
+def _seen(bank: Bank, name: str) -> Array:
+    """(block, time) size of a regime feature as observations show it, the mean over the block's symbols."""
+    names = bank.names.get("regime", ())
+    if name not in names:
+        raise ConfigError(f"the stages read '{name}', which the feature table lacks{did_you_mean(name, names)}")
+    size: Array = np.abs(bank.context[..., bank.places["regime"].start + names.index(name)]).mean(axis=2)
+    return size
+
+
+def _lowest(values: Array, share: float) -> Array:
+    """True for the given share of values, counted from the lowest; ties stay together."""
+    lowest: Array = values <= np.quantile(values, share)
+    return lowest
+
+
+def _market_of(stage: Stage, market: MarketParameters) -> MarketParameters:
+    """The environment's own market with the stage's factors on its costs."""
+    costs = market.costs
+    scaled = replace(
+        costs,
+        commission_bps=costs.commission_bps * stage.commission_factor,
+        minimum_commission=costs.minimum_commission * stage.commission_factor,
+        spread_bps=costs.spread_bps * stage.spread_factor,
+        slippage_bps=costs.slippage_bps * stage.slippage_factor,
+        impact_bps=costs.impact_bps * stage.slippage_factor,
+    )
+    return replace(market, costs=scaled)
+
+
+def _sharpe(sums: Iterable[float], bars_per_year: float) -> float:
+    """Annual Sharpe ratio from bars, Σr and Σr²; 0 where nothing moved."""
+    bars, total, squares, _ = sums
+    mean = total / bars
+    variance = squares / bars - mean**2
+    return float(mean * math.sqrt(bars_per_year / variance)) if variance > SMALLEST_VARIANCE else 0.0
