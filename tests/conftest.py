@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
+import io
 import os
 import subprocess
 import sys
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
+from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]
 US143 = ROOT.parent / "shared" / "data" / "us143_daily_2005_2016.parquet"
@@ -32,3 +35,47 @@ def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
         return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=width, check=False)
 
     return call
+
+
+SMALL = [
+    *("data=synthetic", "data.symbols=3", "data.bars=400", "task.window_bars=6", "task.episode_bars=20"),
+    *("agent.network=mlp", "agent.network_options={width:16,layers:1}", "agent.heads=[16]"),
+    *("train.envs=4", "train.steps=256", "train.log_every=64", "train.validate_every=128", "train.checkpoint_every=64"),
+    *("track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
+]
+ROLLOUTS = ["agent.n_steps=16", "agent.batch_size=16", "agent.n_epochs=2"]
+REPLAY = ["agent.learning_starts=40", "agent.batch_size=16", "task.action=continuous"]
+AGENTS = {
+    "ppo": ["agent=ppo", *ROLLOUTS],
+    "recurrent_ppo": ["agent=recurrent_ppo", *ROLLOUTS],
+    "maskable_ppo": ["agent=maskable_ppo", *ROLLOUTS],
+    "a2c": ["agent=a2c"],
+    "sac": ["agent=sac", *REPLAY],
+    "td3": ["agent=td3", *REPLAY],
+}
+
+
+class Small:
+    """A training run of a second: `small("ppo", "train.patience=1")` is its config, `overrides` are those of PPO."""
+
+    def __init__(self, runs: Path) -> None:
+        self.runs = runs
+        self.common = [*SMALL, f"runs={runs}"]
+        self.overrides = [*AGENTS["ppo"], *self.common]
+
+    def __call__(self, agent: str = "ppo", *more: str) -> Any:
+        from pacesetter.training.configuration import compose
+
+        return compose([*AGENTS[agent], *self.common, *more])
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Small:
+    """See `Small`; its runs lie under the test's own folder."""
+    return Small(tmp_path / "runs")
+
+
+@pytest.fixture
+def console() -> Console:
+    """One that keeps what is printed: `console.file.getvalue()`."""
+    return Console(file=io.StringIO(), width=120)

@@ -22,9 +22,10 @@ def test_two_runs_in_one_second_get_two_folders(tmp_path):
     assert len(folders) == 3
 
 
-def test_config_hash_ignores_order_and_sees_every_value():
-    assert config_hash({"a": 1, "b": {"c": 2}}) == config_hash({"b": {"c": 2}, "a": 1})
+def test_config_hash_sees_every_value_and_the_order_that_a_source_may_read():
+    assert config_hash({"a": 1, "b": {"c": 2}}) == config_hash({"a": 1, "b": {"c": 2}})
     assert config_hash({"a": 1}) != config_hash({"a": 2})
+    assert config_hash({"regimes": {"bull": 1, "bear": 2}}) != config_hash({"regimes": {"bear": 2, "bull": 1}})
 
 
 def test_finish_hashes_every_artefact(tmp_path):

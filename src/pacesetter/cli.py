@@ -59,6 +59,75 @@ def leadlag(overrides: Overrides = None) -> None:
 
 
 @app.command()
+def train(
+    overrides: Overrides = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder, to the bit.")] = None,
+) -> None:
+    """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; train.seeds=5 for five of them."""
+    from pacesetter.training.seeds import train_seeds
+    from pacesetter.training.train import train as train_agent
+
+    if resume is None and train_seeds(overrides or ()):
+        return
+    from pacesetter.training import compose
+
+    config = compose(overrides or ()) if overrides or resume is None else None
+    if train_agent(config, resume=resume).stopped == "signal":
+        raise typer.Exit(143)
+
+
+@app.command()
+def verify(run: Annotated[Path, typer.Argument(help="A finished run folder.")]) -> None:
+    """Train a run again from its config and compare hashes. Exit 0 equal, 1 different."""
+    from pacesetter.training.verify import verify as verify_run
+
+    if not verify_run(run):
+        raise typer.Exit(1)
+
+
+@app.command()
+def agents(overrides: Overrides = None) -> None:
+    """Parameters, latency and memory of each network on the observations of a task, e.g. task=lookback."""
+    from pacesetter.training import compose
+    from pacesetter.training.networks import show_networks
+
+    show_networks(compose(overrides or ()))
+
+
+# ---- many runs, and where the time goes ---------------------------------------------------------------------------
+
+
+@app.command()
+def tune(
+    overrides: Overrides = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the search in this folder.")] = None,
+) -> None:
+    """Search settings, e.g. agent=ppo tune.trials=20 'agent.gamma=interval(0.9,0.999)'; the best becomes a preset."""
+    from pacesetter.training.search import tune as search
+
+    search(overrides or (), resume=resume)
+
+
+@app.command()
+def sweep(
+    overrides: Overrides = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the sweep in this folder.")] = None,
+) -> None:
+    """Train and compare variants, e.g. agent=ppo,a2c seed=range(0,5); sweep.design=ablation changes one at a time."""
+    from pacesetter.training.sweep import sweep as train_variants
+
+    train_variants(overrides or (), resume=resume)
+
+
+@app.command()
+def profile(overrides: Overrides = None) -> None:
+    """Train for a moment and show where the time goes: a flame graph, and microseconds per step and component."""
+    from pacesetter.training.profile import profile as profile_training
+
+    profile_training(overrides or ())
+
+
+@app.command()
 def config(overrides: Overrides = None) -> None:
     """Print the resolved configuration and its hash, without running anything."""
     import yaml
@@ -69,6 +138,27 @@ def config(overrides: Overrides = None) -> None:
     resolved = compose(overrides or ()).to_dict()
     plain = json.loads(json.dumps(resolved))
     typer.echo(f"{yaml.safe_dump(plain, sort_keys=False)}# hash {config_hash(resolved)}")
+
+
+@app.command()
+def inspect(
+    run: Annotated[Path, typer.Argument(help="A folder with ledger.parquet and fills.parquet.")],
+    trades: Annotated[int, typer.Option(help="Trades to print; trades.csv has all.")] = 20,
+) -> None:
+    """Replay a stored episode: its trades, what it came to, and a chart with entries and exits."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from pacesetter.evaluation.episode import HEADER, Episode, trade_rows
+
+    episode = Episode.load(run)
+    table = Table(*HEADER)
+    for row in trade_rows(episode.trades()[:trades]):
+        table.add_row(*row)
+    Console().print(table)
+    typer.echo(episode.verdict())
+    for path in episode.save(run):
+        typer.echo(f"→ {path}")
 
 
 @data_app.command("list")

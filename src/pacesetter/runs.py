@@ -11,13 +11,13 @@ import sys
 from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from importlib.metadata import distributions
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
 
 from pacesetter.errors import RunError
 
-__all__ = ["Run", "config_hash", "sha256", "write_atomic"]
+__all__ = ["Run", "config_hash", "provenance", "sha256", "write_atomic"]
 
 KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")
 
@@ -49,7 +49,7 @@ class Run:
                 continue
             run = cls(folder)
             run.write_yaml("config.yaml", config)
-            run.write_json("manifest.json", {"name": name, "config_hash": digest, "finished": False} | _provenance())
+            run.write_json("manifest.json", {"name": name, "config_hash": digest, "finished": False} | provenance())
             return run
         raise RunError(f"no free run folder for {moment}-{name} under {root}")
 
@@ -84,10 +84,11 @@ class Run:
         return write_atomic(self.path(name), text + "\n")
 
     def write_yaml(self, name: str, content: Mapping[str, Any]) -> Path:
-        """Write YAML atomically."""
+        """Write YAML atomically, keys in their own order: a source may read it, e.g. that of regimes."""
         import yaml
 
-        return write_atomic(self.path(name), yaml.safe_dump(json.loads(_canonical(content)), sort_keys=False))
+        plain = json.loads(json.dumps(content, default=str))
+        return write_atomic(self.path(name), yaml.safe_dump(plain, sort_keys=False))
 
     def log(self, **metrics: Any) -> None:
         """Append one line to metrics.jsonl."""
@@ -107,12 +108,12 @@ class Run:
 
 
 def config_hash(config: Mapping[str, Any]) -> str:
-    """SHA-256 of the configuration in canonical JSON: equal settings, equal hash, whatever their order."""
+    """SHA-256 of the configuration as JSON, keys in their own order: a source may read it, e.g. that of regimes."""
     return hashlib.sha256(_canonical(config).encode()).hexdigest()
 
 
 def _canonical(config: Mapping[str, Any]) -> str:
-    return json.dumps(config, sort_keys=True, default=str)
+    return json.dumps(config, default=str)
 
 
 def sha256(path: Path) -> str:
@@ -121,20 +122,19 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def write_atomic(path: Path, text: str) -> Path:
-    """Write text to a temporary name, sync it to disk, rename: a reader sees the old file or the new one, whole."""
+def write_atomic(path: Path, content: str | bytes) -> Path:
+    """Write to a temporary name, sync it to disk, rename: a reader sees the old file or the new one, whole."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("w", encoding="utf-8") as stream:
-        stream.write(text)
+    with temporary.open("wb") as stream:
+        stream.write(content.encode() if isinstance(content, str) else content)
         stream.flush()
         os.fsync(stream.fileno())
     os.replace(temporary, path)
     return path
 
 
-def _provenance() -> dict[str, Any]:
+def provenance() -> dict[str, Any]:
     """Where and with what a run was made."""
-    installed = {item.metadata["Name"].lower(): item.version for item in distributions() if item.metadata["Name"]}
     return {
         "started": datetime.now(UTC).isoformat(timespec="seconds"),
         "command": [Path(sys.argv[0]).name, *sys.argv[1:]],
@@ -144,8 +144,15 @@ def _provenance() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")},
-        "versions": {name: installed[name] for name in ("pacesetter", *KNOWN_LIBRARIES) if name in installed},
+        "versions": {name: found for name in ("pacesetter", *KNOWN_LIBRARIES) if (found := _version(name))},
     }
+
+
+def _version(name: str) -> str | None:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return None
 
 
 def _commit() -> str | None:

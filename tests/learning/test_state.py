@@ -43,6 +43,14 @@ def test_a_tensor_reached_twice_is_stored_once() -> None:
     assert torch.equal(unpack(plain, tensors)["weights"]["shared"], tensors["/weights/a.b"])
 
 
+def test_views_of_one_array_are_not_taken_for_each_other() -> None:
+    whole = np.arange(12.0).reshape(2, 6)
+    plain, tensors = pack({"left": whole[:, :3], "right": whole[:, 3:]})
+    back = unpack(plain, tensors)
+    np.testing.assert_array_equal(back["left"], whole[:, :3])
+    np.testing.assert_array_equal(back["right"], whole[:, 3:])
+
+
 def test_a_second_write_leaves_only_the_second(tmp_path: Path) -> None:
     write_state(tmp_path, {}, {"weight": torch.zeros(3)})
     write_state(tmp_path, {}, {"weight": torch.ones(3)})

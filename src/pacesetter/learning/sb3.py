@@ -23,6 +23,7 @@ from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3 import A2C, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
+from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
 from stable_baselines3.common.vec_env import VecEnv
@@ -32,8 +33,9 @@ from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.agents.encoders import Network, network
 from pacesetter.agents.initialise import initialise_encoder
 from pacesetter.agents.layout import Shapes
-from pacesetter.agents.normaliser import ObservationNormaliser
 from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.learning.adapter import VectorAdapter
+from pacesetter.learning.gather import Tables
 from pacesetter.learning.state import read_header, read_state, write_state
 from pacesetter.registry import Registry, configure
 
@@ -47,6 +49,7 @@ __all__ = [
     "fit_normaliser",
     "learn",
     "load_algorithm",
+    "load_weights",
     "make_algorithm",
     "observation_shapes",
     "save_algorithm",
@@ -122,23 +125,32 @@ def make_algorithm(
     heads: Sequence[int] = (128,),
     seed: int = 0,
     device: str = "cpu",
+    tables: Tables | None = None,
     **hyperparameters: Any,
 ) -> BaseAlgorithm:
-    """An untrained algorithm around one of our networks; refuses a combination that cannot learn."""
+    """An untrained algorithm around one of our networks; refuses a combination that cannot learn.
+
+    With `tables` the environment's observations may hold places instead of windows.
+    """
     recipe = Recipe(name, network, dict(network_options or {}), tuple(heads), seed, hyperparameters)
-    return _build(recipe, env, device)
+    return _build(recipe, env, device, tables)
 
 
-def _build(recipe: Recipe, env: Environment, device: str) -> BaseAlgorithm:
+def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None = None) -> BaseAlgorithm:
     chosen = ALGORITHMS[recipe.algorithm]
     config = network(recipe.network, **recipe.network_options)
     if isinstance(env, gymnasium.vector.VectorEnv):
         env = VectorAdapter(env)
     _check_environment(recipe.algorithm, chosen, env)
-    options = {key: tuple(value) if isinstance(value, list) else value for key, value in recipe.hyperparameters.items()}
+    options = _constructor_options(recipe, env)
     try:
         algorithm: BaseAlgorithm = chosen.kind(
-            chosen.policy, env, seed=recipe.seed, device=device, policy_kwargs=_policy(recipe, config), **options
+            chosen.policy,
+            env,
+            seed=recipe.seed,
+            device=device,
+            policy_kwargs=_policy(recipe, config, tables),
+            **options,
         )
     except (AssertionError, TypeError, ValueError) as problem:
         raise ConfigError(f"{recipe.algorithm} refuses its options: {' '.join(str(problem).split())}") from problem
@@ -149,13 +161,22 @@ def _build(recipe: Recipe, env: Environment, device: str) -> BaseAlgorithm:
     return algorithm
 
 
-def _policy(recipe: Recipe, config: Network) -> dict[str, Any]:
+def _constructor_options(recipe: Recipe, env: Any) -> dict[str, Any]:
+    """Hyperparameters as the constructor wants them: tuples, and noise by its deviation."""
+    options = {key: tuple(value) if isinstance(value, list) else value for key, value in recipe.hyperparameters.items()}
+    if options.get("action_noise") is not None:
+        shape = env.action_space.shape
+        options["action_noise"] = NormalActionNoise(np.zeros(shape), np.full(shape, options["action_noise"]))
+    return options
+
+
+def _policy(recipe: Recipe, config: Network, tables: Tables | None) -> dict[str, Any]:
     """The policy's options: our encoder, and heads of rectifiers."""
     kind = ALGORITHMS[recipe.algorithm].kind
     critic = "qf" if issubclass(kind, OffPolicyAlgorithm) else "vf"
     options: dict[str, Any] = {
         "features_extractor_class": EncoderExtractor,
-        "features_extractor_kwargs": {"config": config},
+        "features_extractor_kwargs": {"config": config, "tables": tables},
         "net_arch": {"pi": list(recipe.heads), critic: list(recipe.heads)},
         "activation_fn": nn.ReLU,
     }
@@ -187,14 +208,27 @@ def observation_shapes(space: spaces.Space[Any]) -> Shapes:
 
 
 class EncoderExtractor(BaseFeaturesExtractor):
-    """One of our encoders as a features extractor."""
+    """One of our encoders as a features extractor; entries (asset, bar, feature) become (asset, bar · feature)."""
 
-    def __init__(self, observation_space: spaces.Dict, config: Network) -> None:
+    def __init__(self, observation_space: spaces.Dict, config: Network, tables: Tables | None = None) -> None:
         super().__init__(observation_space, features_dim=config.width)
-        self.encoder = config.build(observation_shapes(observation_space))
+        shapes = observation_shapes(observation_space)
+        self.tables = tables
+        complete = shapes if tables is None else tables.shapes(shapes)
+        self.shapes = dict(sorted(complete.items()))  # vectors are joined in this order, wherever windows come from
+        self.encoder = config.build({name: _flat_shape(shape) for name, shape in self.shapes.items()})
 
     def forward(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
-        return self.encoder(observations)  # type: ignore[no-any-return]
+        return self.encoder(self.complete(observations))  # type: ignore[no-any-return]
+
+    def complete(self, observations: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """(batch, …) entries as the encoder takes them."""
+        full = observations if self.tables is None else self.tables(observations)
+        return {name: entry.flatten(2) if entry.ndim == 4 else entry for name, entry in full.items()}
+
+
+def _flat_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (shape[0], shape[1] * shape[2]) if len(shape) == 3 else shape
 
 
 def _extractors(algorithm: BaseAlgorithm) -> list[EncoderExtractor]:
@@ -221,30 +255,29 @@ class NormaliserCallback(BaseCallback):
         _commit(self.model)
 
     def _on_step(self) -> bool:
-        _normalisers(self.model)[0].observe(_tensors(self.locals["new_obs"], self.model.device))
+        _observe(self.model, self.locals["new_obs"])
         return True
 
 
 def fit_normaliser(algorithm: BaseAlgorithm, observations: Observation) -> None:
     """Count a batch of observations, e.g. a sample of the training part, and put it into force."""
-    _normalisers(algorithm)[0].observe(_tensors(observations, algorithm.device))
+    _observe(algorithm, observations)
     _commit(algorithm)
+
+
+def _observe(algorithm: BaseAlgorithm, observation: Any) -> None:
+    first = _extractors(algorithm)[0]
+    if first.encoder.start.requires_grad:  # a frozen encoder keeps the normaliser it was trained with
+        tensors = {name: torch.as_tensor(entry, device=algorithm.device) for name, entry in observation.items()}
+        first.encoder.normaliser.observe(first.complete(tensors))
 
 
 def _commit(algorithm: BaseAlgorithm) -> None:
     """Actor, critic and target networks normalise alike: one counts, the others copy."""
-    first, *others = _normalisers(algorithm)
+    first, *others = [extractor.encoder.normaliser for extractor in _extractors(algorithm)]
     first.commit()
     for other in others:
         other.load_state_dict(first.state_dict())
-
-
-def _normalisers(algorithm: BaseAlgorithm) -> list[ObservationNormaliser]:
-    return [extractor.encoder.normaliser for extractor in _extractors(algorithm)]
-
-
-def _tensors(observation: Any, device: torch.device) -> dict[str, torch.Tensor]:
-    return {name: torch.as_tensor(entry, device=device) for name, entry in observation.items()}
 
 
 # ---- acting ---------------------------------------------------------------------------------------------------------
@@ -266,8 +299,10 @@ class AlgorithmAgent:
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """Actions of one observation or a batch, under its `action_mask` entry where the algorithm masks."""
         masks = {"action_masks": observation.get(ACTION_MASK)} if self.masked else {}
+        known: Any = self.algorithm.observation_space  # the mask may come beside what the policy sees
+        seen = {name: entry for name, entry in observation.items() if name in known.spaces}
         action, self._memory = self.algorithm.predict(
-            dict(observation), state=self._memory, episode_start=self._starts, deterministic=deterministic, **masks
+            seen, state=self._memory, episode_start=self._starts, deterministic=deterministic, **masks
         )
         if self._memory is not None:
             self._starts = np.zeros(self._memory[0].shape[1], dtype=bool)
@@ -277,37 +312,48 @@ class AlgorithmAgent:
 # ---- on disk --------------------------------------------------------------------------------------------------------
 
 
-def save_algorithm(algorithm: BaseAlgorithm, folder: str | Path) -> Path:
-    """Store recipe, weights, optimisers and counters; replay, RNG and environments are the run's to store."""
+def save_algorithm(
+    algorithm: BaseAlgorithm,
+    folder: str | Path,
+    header: Mapping[str, Any] | None = None,
+    state: Mapping[str, Any] | None = None,
+) -> Path:
+    """Store recipe, weights, optimisers and counters, with what else a run's `header` and `state` add."""
     modules, variables = algorithm._get_torch_save_params()
-    state = {
+    own = {
         "modules": {name: _reach(algorithm, name).state_dict() for name in modules},
         "variables": {name: _reach(algorithm, name) for name in variables},
         "counters": {name: getattr(algorithm, name) for name in _COUNTERS if hasattr(algorithm, name)},
     }
-    header = {"recipe": asdict(_reach(algorithm, "recipe")), "spaces": _spaces(algorithm)}
-    return write_state(folder, header, state)
+    told = {"recipe": asdict(_reach(algorithm, "recipe")), "spaces": _spaces(algorithm)}
+    return write_state(folder, told | dict(header or {}), own | dict(state or {}))
 
 
-def load_algorithm(folder: str | Path, env: Environment, device: str = "cpu") -> BaseAlgorithm:
+def load_algorithm(
+    folder: str | Path, env: Environment, device: str = "cpu", tables: Tables | None = None
+) -> BaseAlgorithm:
     """The stored algorithm on `env`; refuses an environment whose observations or actions differ."""
     header = read_header(folder)
     if "recipe" not in header:
         raise RunError(f"{folder} holds no algorithm of {', '.join(ALGORITHMS)}; load it with what wrote it")
-    algorithm = _build(configure(Recipe, header["recipe"], "recipe"), env, device)
+    algorithm = _build(configure(Recipe, header["recipe"], "recipe"), env, device, tables)
     if header["spaces"] != _spaces(algorithm):
         raise RunError(
             f"{folder} was trained on {header['spaces']}, but this environment has {_spaces(algorithm)}; "
             "build the environment from the run's own config"
         )
-    state = read_state(folder)
+    load_weights(algorithm, read_state(folder))
+    return algorithm
+
+
+def load_weights(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
+    """Put what `save_algorithm` stored of an equal algorithm into this one."""
     for name, content in state["modules"].items():
         _reach(algorithm, name).load_state_dict(content)
     for name, value in state["variables"].items():
         _reach(algorithm, name).data.copy_(value)
     for name, value in state["counters"].items():
         setattr(algorithm, name, value)
-    return algorithm
 
 
 def _reach(algorithm: BaseAlgorithm, path: str) -> Any:
@@ -319,72 +365,7 @@ def _reach(algorithm: BaseAlgorithm, path: str) -> Any:
 
 
 def _spaces(algorithm: BaseAlgorithm) -> dict[str, Any]:
-    shapes = observation_shapes(algorithm.observation_space)
-    return {"observation": {name: list(shape) for name, shape in shapes.items()}, "action": str(algorithm.action_space)}
-
-
-# ---- environments ---------------------------------------------------------------------------------------------------
-
-
-class VectorAdapter(VecEnv):
-    """A Gymnasium vector environment that resets in the same step, as Stable-Baselines3 wants it.
-
-    The last observation of an episode is read from `infos["final_obs"]`: a row per environment, or a dict of arrays.
-    """
-
-    def __init__(self, env: gymnasium.vector.VectorEnv[Any, Any, Any]) -> None:
-        if env.metadata.get("autoreset_mode") != gymnasium.vector.AutoresetMode.SAME_STEP:
-            raise ConfigError(
-                "the vector environment does not reset in the same step; make it with AutoresetMode.SAME_STEP"
-            )
-        self.env = env
-        self.returns, self.lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, dtype=np.int64)
-        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
-
-    def reset(self) -> Any:
-        seeds = self._seeds if self._seeds[0] is not None else None
-        observation, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
-        self._reset_seeds()
-        self.returns[:], self.lengths[:] = 0.0, 0
-        return observation
-
-    def step_async(self, actions: Array) -> None:
-        self.actions = actions
-
-    def step_wait(self) -> Any:
-        observation, rewards, terminated, truncated, infos = self.env.step(self.actions)
-        done = np.logical_or(terminated, truncated)
-        self.returns += rewards
-        self.lengths += 1
-        rows: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
-        for place in np.flatnonzero(done):
-            rows[place] = {
-                "terminal_observation": _row(infos["final_obs"], place),
-                "TimeLimit.truncated": bool(truncated[place] and not terminated[place]),
-                "episode": {"r": float(self.returns[place]), "l": int(self.lengths[place])},
-            }
-        self.returns[done], self.lengths[done] = 0.0, 0
-        return observation, np.asarray(rewards, dtype=np.float32), done, rows
-
-    def close(self) -> None:
-        self.env.close()
-
-    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
-        value = getattr(self.env, attr_name)
-        return [value for _ in self._get_indices(indices)]
-
-    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
-        setattr(self.env, attr_name, value)
-
-    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
-        """The rows of what a batch method gives, e.g. `action_masks() -> (env, action)`."""
-        rows = getattr(self.env, method_name)(*method_args, **method_kwargs)
-        return [rows[place] for place in self._get_indices(indices)]
-
-    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
-        return [False for _ in self._get_indices(indices)]
-
-
-def _row(final: Any, place: Any) -> dict[str, Array]:
-    """One environment's last observation."""
-    return {name: entry[place] for name, entry in final.items()} if isinstance(final, dict) else final[place]
+    """What the encoder sees and what the policy does: equal whether windows are gathered inside or outside."""
+    shapes = _extractors(algorithm)[0].shapes
+    seen = {name: list(shapes[name]) for name in sorted(shapes)}
+    return {"observation": seen, "action": str(algorithm.action_space)}

@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import hashlib
 import json
-import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -41,6 +40,7 @@ class _Packer:
     def __init__(self) -> None:
         self.tensors: dict[str, torch.Tensor] = {}
         self.places: dict[tuple[Any, ...], str] = {}
+        self.alive: list[torch.Tensor] = []  # or a freed copy's address would pass for the next one's
 
     def plain(self, value: Any, place: str) -> Any:
         if value is None or isinstance(value, (bool, int, float, str)):
@@ -59,6 +59,7 @@ class _Packer:
         raise RunError(f"{place} is a {type(value).__name__}, which cannot be stored without pickle; leave it out")
 
     def _store(self, tensor: torch.Tensor, place: str) -> str:
+        self.alive.append(tensor)
         identity = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
         if tensor.numel() == 0 or identity not in self.places:
             self.places[identity] = place
@@ -89,23 +90,13 @@ def write_state(folder: str | Path, header: Mapping[str, Any], state: Mapping[st
     data = save(tensors)
     digest = hashlib.sha256(data).hexdigest()
     name = f"tensors-{digest[:12]}.safetensors"
-    _write_whole(folder / name, data)
+    write_atomic(folder / name, data)
     index = {"header": dict(header), "tensors": name, "sha256": digest, "state": plain}
     write_atomic(folder / INDEX, json.dumps(index) + "\n")
     for old in folder.glob("*tensors-*"):  # also the temporary file of a write that was killed
         if old.name != name:
             old.unlink()
     return folder
-
-
-def _write_whole(path: Path, data: bytes) -> None:
-    """Write under a temporary name, sync, rename: the file of that name may be the one in use."""
-    temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as stream:
-        stream.write(data)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
 
 
 def read_header(folder: str | Path) -> dict[str, Any]:

@@ -4,5 +4,6 @@ from __future__ import annotations
 
 from pacesetter.training.configuration import compose
 from pacesetter.training.pipeline import STAGES, run_job
+from pacesetter.training.train import TrainingResult, train
 
-__all__ = ["STAGES", "compose", "run_job"]
+__all__ = ["STAGES", "TrainingResult", "compose", "run_job", "train"]

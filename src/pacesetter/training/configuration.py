@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from importlib.resources import files
@@ -16,13 +17,14 @@ from hydra.errors import HydraException
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from pacesetter.build import Config
+from pacesetter.build import TASKS, Config, Track, Train
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
 from pacesetter.registry import configure
+from pacesetter.training.overrides import find_presets
 
-__all__ = ["compose", "source_defaults"]
+__all__ = ["compose", "source_defaults", "task_defaults"]
 
 
 def compose(overrides: Sequence[str] = ()) -> Config:
@@ -30,7 +32,7 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     _register_groups()
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
-            resolved = OmegaConf.to_container(hydra_compose("config", list(overrides)), resolve=True)
+            resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
         except HydraException as problem:
             raise ConfigError(_explain(overrides, problem)) from problem
         except OmegaConfBaseException as problem:
@@ -54,10 +56,27 @@ def source_defaults(name: str) -> dict[str, Any]:
     return options
 
 
+def task_defaults(name: str) -> dict[str, Any]:
+    """A problem's options with their defaults, as the group `task=<name>` holds them."""
+    options = _plain(TASKS[name]())
+    options.get("market", {}).pop("bars_per_year", None)  # the panel's own
+    return {"problem": name} | options
+
+
+def _plain(settings: Any) -> dict[str, Any]:
+    """A dataclass as the nested lists and dictionaries that YAML knows."""
+    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(settings)))
+    return plain
+
+
 def _register_groups() -> None:
     for name in SOURCES:
         ConfigStore.instance().store(group="data", name=name, node=source_defaults(name))
+    for name in TASKS:
+        ConfigStore.instance().store(group="task", name=name, node=task_defaults(name))
     ConfigStore.instance().store(group="lag", name="study", node=study_defaults())
+    ConfigStore.instance().store(group="train", name="default", node=_plain(Train()))
+    ConfigStore.instance().store(group="track", name="default", node=_plain(Track()))
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -85,10 +104,16 @@ def _explain(overrides: Sequence[str], problem: HydraException) -> str:
 
 
 def _explain_key(key: str, value: str, others: list[str]) -> str | None:
-    groups = {"data": [*SOURCES, *_names("data")], "preset": _names("preset")}
+    groups = {
+        "data": [*SOURCES, *_names("data")],
+        "task": list(TASKS),
+        "agent": _names("agent"),
+        "preset": _names("preset"),
+    }
     if key in groups:
         known = sorted(set(groups[key]))
-        return None if value in known else f"unknown {key} '{value}'{did_you_mean(value, known)}"
+        is_file = key == "preset" and value.endswith(".yaml")
+        return None if is_file or value in known else f"unknown {key} '{value}'{did_you_mean(value, known)}"
     known = [name for name, _ in _flatten(_defaults(others))]
     if key in known or any(name.startswith(f"{key}.") for name in known):
         return None
@@ -98,7 +123,7 @@ def _explain_key(key: str, value: str, others: list[str]) -> str | None:
 
 def _defaults(others: list[str]) -> Mapping[str, Any]:
     """The configuration with the group choices among `others` only."""
-    choices = [text for text in others if re.match(r"\+?(data|preset)=", text)]
+    choices = [text for text in others if re.match(r"\+?(data|task|agent|preset)=", text)]
     try:
         plain = OmegaConf.to_container(hydra_compose("config", choices))
     except HydraException:

@@ -1,0 +1,110 @@
+"""What an exact resume needs beside the weights: random numbers, environments, replay, memories, episodes so far.
+
+Captured between rollouts; `restore` into an algorithm of the same recipe makes it go on bit for bit.
+"""
+
+from __future__ import annotations
+
+import random
+from collections import deque
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import torch
+from sb3_contrib import RecurrentPPO
+from sb3_contrib.common.recurrent.type_aliases import RNNStates
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.buffers import DictReplayBuffer
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+
+from pacesetter.errors import ConfigError
+
+__all__ = ["capture", "check_resumable", "random_state", "restore", "set_random_state"]
+
+_REPLAYED = ("actions", "rewards", "dones", "timeouts")
+_SEEN = ("observations", "next_observations")
+
+
+def check_resumable(algorithm: BaseAlgorithm) -> None:
+    """Refuse options whose state cannot be taken between rollouts."""
+    if algorithm.use_sde:
+        raise ConfigError("agent.use_sde draws its noise where no checkpoint can be taken; leave it out")
+    if getattr(algorithm, "optimize_memory_usage", False):
+        raise ConfigError("agent.optimize_memory_usage overwrites last observations; leave it out")
+
+
+def capture(algorithm: BaseAlgorithm) -> dict[str, Any]:
+    """All that decides how learning goes on, as nested plain values, arrays and tensors."""
+    env: Any = algorithm.env
+    memory: Any = getattr(algorithm, "_last_lstm_states", None)
+    return {
+        "random": random_state(algorithm),
+        "environment": env.state_dict(),
+        "seen": dict(algorithm._last_obs or {}),
+        "starts": algorithm._last_episode_starts,
+        "episodes": list(algorithm.ep_info_buffer or ()),
+        "memory": tuple(memory) if memory is not None else None,
+        "replay": _replay_state(algorithm.replay_buffer) if isinstance(algorithm, OffPolicyAlgorithm) else None,
+    }
+
+
+def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
+    """Go on from what `capture` gave; the weights are restored apart."""
+    env: Any = algorithm.env
+    env.load_state_dict(state["environment"])
+    algorithm._last_obs = state["seen"]
+    algorithm._last_episode_starts = state["starts"]
+    size = algorithm._stats_window_size
+    algorithm.ep_info_buffer, algorithm.ep_success_buffer = deque(state["episodes"], size), deque(maxlen=size)
+    if isinstance(algorithm, RecurrentPPO):
+        setattr(algorithm, "_last_lstm_states", RNNStates(*state["memory"]))  # noqa: B010 - declared as None there
+    if isinstance(algorithm, OffPolicyAlgorithm):
+        _fill_replay(algorithm.replay_buffer, state["replay"])
+    set_random_state(state["random"], algorithm)
+
+
+# ---- random numbers -------------------------------------------------------------------------------------------------
+
+
+def random_state(algorithm: BaseAlgorithm | None = None) -> dict[str, Any]:
+    """The state of every generator outside the environments: Python, NumPy, torch, and the action space's own."""
+    state = {
+        "python": random.getstate(),
+        "numpy": np.random.get_state(legacy=False),  # noqa: NPY002 - Stable-Baselines3 draws from it
+        "torch": torch.get_rng_state(),
+        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
+    }
+    return state if algorithm is None else state | {"actions": algorithm.action_space.np_random.bit_generator.state}
+
+
+def set_random_state(state: Mapping[str, Any], algorithm: BaseAlgorithm | None = None) -> None:
+    """Put every generator back to what `random_state` gave."""
+    random.setstate(state["python"])
+    np.random.set_state(state["numpy"])  # noqa: NPY002
+    torch.set_rng_state(state["torch"])
+    if state["cuda"]:
+        torch.cuda.set_rng_state_all(state["cuda"])
+    if algorithm is not None:
+        algorithm.action_space.np_random.bit_generator.state = state["actions"]
+
+
+# ---- replay ---------------------------------------------------------------------------------------------------------
+
+
+def _replay_state(buffer: Any) -> dict[str, Any]:
+    """The filled part of the buffer; observations hold places instead of windows where the environment gives those."""
+    assert isinstance(buffer, DictReplayBuffer)
+    filled = buffer.buffer_size if buffer.full else buffer.pos
+    seen = {part: {name: rows[:filled] for name, rows in getattr(buffer, part).items()} for part in _SEEN}
+    rest = {name: getattr(buffer, name)[:filled] for name in _REPLAYED}
+    return seen | rest | {"pos": buffer.pos, "full": buffer.full}
+
+
+def _fill_replay(buffer: Any, state: Mapping[str, Any]) -> None:
+    for part in _SEEN:
+        for name, rows in getattr(buffer, part).items():
+            rows[: len(state[part][name])] = state[part][name]
+    for name in _REPLAYED:
+        getattr(buffer, name)[: len(state[name])] = state[name]
+    buffer.pos, buffer.full = state["pos"], state["full"]

@@ -1,0 +1,27 @@
+"""`pacesetter agents`: what each network costs on a task's observations."""
+
+from __future__ import annotations
+
+from rich.console import Console
+from rich.table import Table
+
+from pacesetter.build import Config, build_learner, build_panel, build_parts
+
+__all__ = ["show_networks"]
+
+
+def show_networks(config: Config, console: Console | None = None) -> None:
+    """Print a row per registered network: parameters, megabytes and milliseconds of its encoder here."""
+    learner = build_learner(config, build_parts(config, build_panel(config)))
+
+    from pacesetter.agents.card import network_table
+
+    title = f"Networks on {config.task['problem']} observations ({config.agent['network']} is configured)"
+    table = Table(title=title, title_justify="left")
+    table.add_column("network", no_wrap=True)
+    for name in ("parameters", "weights MB", "training MB", "1 obs. ms", "32 obs. ms"):
+        table.add_column(name, justify="right")
+    for card in network_table(learner.shapes()):
+        numbers = (card.weights_mb, card.training_mb, card.latency_1_ms, card.latency_32_ms)
+        table.add_row(card.name, f"{card.parameters:,}", *(f"{number:.2f}" for number in numbers))
+    (console or Console()).print(table)

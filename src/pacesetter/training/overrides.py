@@ -1,0 +1,89 @@
+"""Overrides that Hydra is not given as they are: several values, a command's own options, presets in files."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Sequence
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, TypeVar
+
+import yaml
+from hydra.core.override_parser.overrides_parser import OverridesParser
+from hydra.errors import HydraException
+
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.registry import configure
+from pacesetter.runs import Run
+
+if TYPE_CHECKING:
+    from hydra.core.override_parser.types import Override
+
+__all__ = ["choices", "find_presets", "split_varied", "stored_overrides", "take_options"]
+
+Options = TypeVar("Options")
+PRESET_FILE = re.compile(r"\+preset=['\"]?(?P<path>.+\.yaml)['\"]?$")
+
+
+def take_options(overrides: Sequence[str], name: str, kind: type[Options]) -> tuple[Options, list[str]]:
+    """The dataclass `kind` from `name.key=value` overrides (`name=value` sets its field `name`), and all the others."""
+    taken: dict[str, Any] = {}
+    rest = []
+    for text, override in zip(overrides, _parsed(overrides), strict=True):
+        prefix, _, key = override.key_or_group.partition(".")
+        if prefix == name:
+            taken[key or "name"] = override.value()
+        else:
+            rest.append(text)
+    return configure(kind, taken, name), rest
+
+
+def split_varied(overrides: Sequence[str]) -> tuple[list[str], list[Override]]:
+    """Overrides with one value as they are, and those with several, `agent=ppo,a2c` or `interval(0, 1)`, parsed."""
+    parsed = _parsed(overrides)
+    fixed = [text for text, override in zip(overrides, parsed, strict=True) if not override.is_sweep_override()]
+    return fixed, [override for override in parsed if override.is_sweep_override()]
+
+
+def choices(override: Override) -> list[str]:
+    """Every single override among the values of one with several; refuses an interval, which has no end of them."""
+    if not (override.is_choice_sweep() or override.is_range_sweep()):
+        raise ConfigError(f"'{override.input_line}' has no list of values; write {override.key_or_group}=first,second")
+    key = override.get_key_element()
+    return [f"{key}={value}" for value in override.sweep_string_iterator()]
+
+
+def find_presets(overrides: Sequence[str]) -> list[str]:
+    """The overrides with `+preset=FILE.yaml` as Hydra knows it: by name, its folder on the search path."""
+    found = []
+    for text in overrides:
+        match = PRESET_FILE.match(text)
+        found += _named(Path(match["path"])) if match else [text]
+    return found
+
+
+def _named(path: Path) -> list[str]:
+    if not path.is_file() or path.parent.name != "preset":
+        raise ConfigError(
+            f"+preset={path}: no such file in a folder named 'preset'; give a name or …/conf/preset/<name>.yaml"
+        )
+    return [f"+preset={path.stem}", f"hydra.searchpath=['file://{path.resolve().parents[1]}']"]
+
+
+def stored_overrides(folder: str | Path) -> list[str]:
+    """What an earlier search or sweep was asked for; refuses the folder of another kind of run."""
+    path = Run.open(folder).folder / "config.yaml"
+    overrides = yaml.safe_load(path.read_text(encoding="utf-8")).get("overrides")
+    if overrides is None:
+        raise RunError(f"{folder} is no sweep or search that can go on; a training run does by `train --resume`")
+    return list(overrides)
+
+
+def _parsed(overrides: Iterable[str]) -> list[Override]:
+    return [_parse(text) for text in overrides]
+
+
+def _parse(text: str) -> Override:
+    try:
+        return OverridesParser.create().parse_override(text)
+    except HydraException as problem:
+        raise ConfigError(f"'{text}' is no override; write key=value, e.g. data.symbols=50") from problem

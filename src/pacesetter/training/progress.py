@@ -1,0 +1,44 @@
+"""The line that shows a run at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from pacesetter.training.callbacks import Meter, Session, Validator
+
+__all__ = ["progress", "status"]
+
+
+@contextmanager
+def progress(session: Session, meter: Meter, validator: Validator) -> Iterator[Callable[[], None]]:
+    """A bar of steps with live metrics and the time left; the function it gives brings it up to date."""
+    columns = (
+        TextColumn("train"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[live]}"),
+    )
+    with Progress(*columns, console=session.console, disable=not session.config.track.progress) as bar:
+        task = bar.add_task("train", total=session.config.train.steps, completed=session.learner.step, live="")
+        yield lambda: bar.update(task, completed=session.learner.step, live=status(meter, validator))
+
+
+def status(meter: Meter, validator: Validator) -> str:
+    """Reward, entropy, most used action, trade rate, rolling Sharpe ratio and best validation score, in one line."""
+    shown = meter.shown
+    if not shown:
+        return ""
+    mix = shown["action_mix"]
+    parts = [
+        f"reward {shown['reward']:+.3f}",
+        f"entropy {shown['entropy']:.2f}",
+        f"mix {max(mix):.0%}@{mix.index(max(mix))}",
+        f"trades {shown['trade_rate']:.0%}",
+        f"sharpe {shown['sharpe']:+.2f}",
+    ]
+    scores = validator.state["scores"]
+    return " ".join([*parts, f"best {validator.state['best']:+.4f}"] if scores else parts)

@@ -1,0 +1,198 @@
+"""Where metrics go: metrics.jsonl always; TensorBoard, MLflow and Weights & Biases where asked for or installed."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import logging
+import math
+import sys
+from collections.abc import Mapping
+from importlib.util import find_spec
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Protocol
+
+from pacesetter.build import Config
+from pacesetter.errors import ConfigError
+from pacesetter.runs import Run
+
+__all__ = ["JsonLog", "MlflowTracker", "TensorBoardTracker", "Tracker", "WandbTracker", "make_trackers", "resources"]
+
+
+class Tracker(Protocol):
+    """Takes the metrics of a run, step by step."""
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Record plain metrics."""
+
+    def close(self, is_done: bool) -> None:
+        """Finish; a run that is not done was stopped and may go on."""
+
+
+def make_trackers(config: Config, run: Run) -> list[Tracker]:
+    """Every tracker the config asks for; one sentence where it is not installed."""
+    track = config.track
+    trackers: list[Tracker] = [JsonLog(run)]
+    if _is_wanted(track.tensorboard, "tensorboard", "tensorboard"):
+        trackers.append(TensorBoardTracker(run.folder / "tensorboard"))
+    if _is_wanted(track.mlflow, "mlflow", "mlflow"):
+        uri = _embedded(config) if track.mlflow in ("auto", "on") else track.mlflow
+        trackers.append(MlflowTracker(uri, config, run))
+    if track.wandb != "off":
+        trackers.append(WandbTracker(track.wandb, config, run))
+    return trackers
+
+
+def _is_wanted(choice: str, module: str, key: str) -> bool:
+    """`auto` where it is installed; refuses any other choice but `off` where it is not."""
+    if choice == "off":
+        return False
+    is_there = find_spec(module) is not None
+    if not is_there and choice != "auto":
+        raise ConfigError(f"track.{key}={choice} needs {module}: pip install 'pacesetter[track]', or track.{key}=off")
+    return is_there
+
+
+def _embedded(config: Config) -> str:
+    return f"sqlite:///{Path(config.runs).resolve() / 'mlflow.db'}"
+
+
+def numbers(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
+    """The finite numbers among nested metrics, by dotted name; lists by place."""
+    found: dict[str, float] = {}
+    for key, value in metrics.items():
+        if isinstance(value, Mapping):
+            found |= numbers(value, f"{prefix}{key}.")
+        elif isinstance(value, (list, tuple)):
+            found |= numbers({str(place): item for place, item in enumerate(value)}, f"{prefix}{key}.")
+        elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
+            found[f"{prefix}{key}"] = float(value)
+    return found
+
+
+def _strict(value: Any) -> Any:
+    """Nested metrics with None for what JSON has no number for."""
+    if isinstance(value, Mapping):
+        return {key: _strict(item) for key, item in value.items()}
+    return None if isinstance(value, float) and not math.isfinite(value) else value
+
+
+class JsonLog:
+    """A line per record in metrics.jsonl."""
+
+    def __init__(self, run: Run) -> None:
+        self.run = run
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        self.run.log(step=step, **_strict(metrics))
+
+    def close(self, is_done: bool) -> None:
+        """Lines are written as they come."""
+
+
+class TensorBoardTracker:
+    """Event files for `tensorboard --logdir runs`."""
+
+    def __init__(self, folder: Path) -> None:
+        from torch.utils.tensorboard import SummaryWriter
+
+        self.writer = SummaryWriter(str(folder))
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        for name, value in numbers(metrics).items():
+            self.writer.add_scalar(name.replace(".", "/"), value, step)
+
+    def close(self, is_done: bool) -> None:
+        self.writer.close()
+
+
+class MlflowTracker:
+    """A run in an MLflow store, named after the run folder; a resumed run goes on in its own."""
+
+    def __init__(self, uri: str, config: Config, run: Run) -> None:
+        import mlflow
+
+        logging.getLogger("mlflow.store").setLevel(logging.WARNING)  # how it makes its tables is not our user's news
+        self.client = mlflow.MlflowClient(tracking_uri=uri)
+        known = self.client.get_experiment_by_name(config.name)
+        experiment = known.experiment_id if known else self._create(config)
+        found = self.client.search_runs([experiment], f"attributes.run_name = '{run.folder.name}'")
+        if found:
+            self.id = found[0].info.run_id
+            self.client.update_run(self.id, status="RUNNING")
+            return
+        self.id = self.client.create_run(experiment, run_name=run.folder.name).info.run_id
+        for name, value in _flat(config.to_dict()).items():
+            self.client.log_param(self.id, name, str(value)[:500])
+
+    def _create(self, config: Config) -> str:
+        artefacts = (Path(config.runs).resolve() / "mlflow").as_uri()
+        return str(self.client.create_experiment(config.name, artifact_location=artefacts))
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        from mlflow.entities import Metric
+
+        values = [Metric(name, value, 0, step) for name, value in numbers(metrics).items()]
+        self.client.log_batch(self.id, metrics=values)
+
+    def close(self, is_done: bool) -> None:
+        self.client.set_terminated(self.id, "FINISHED" if is_done else "KILLED")
+
+
+def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
+    flat: dict[str, Any] = {}
+    for key, value in tree.items():
+        flat |= _flat(value, f"{prefix}{key}.") if isinstance(value, Mapping) else {f"{prefix}{key}": value}
+    return flat
+
+
+class WandbTracker:
+    """A Weights & Biases run, offline in the run folder or online."""
+
+    def __init__(self, mode: str, config: Config, run: Run) -> None:
+        if find_spec("wandb") is None:
+            raise ConfigError(f"track.wandb={mode} needs wandb: pip install wandb, or track.wandb=off")
+        wandb: ModuleType = importlib.import_module("wandb")
+        name = run.folder.name
+        self.run = wandb.init(
+            project="pacesetter", name=name, id=name, resume="allow", mode=mode, dir=run.folder, config=config.to_dict()
+        )
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        self.run.log(numbers(metrics), step=step)
+
+    def close(self, is_done: bool) -> None:
+        self.run.finish(exit_code=0 if is_done else 1)
+
+
+# ---- logs and resources ---------------------------------------------------------------------------------------------
+
+
+class JsonFormatter(logging.Formatter):
+    """A log record as one line of JSON: time, level, room, message."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"time": record.created, "level": record.levelname, "room": record.name, "message": record.getMessage()}
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return json.dumps(line)
+
+
+def resources() -> dict[str, float]:
+    """Memory in MiB and processor seconds of this process, and the GPU's memory where one is used."""
+    import resource
+
+    use = resource.getrusage(resource.RUSAGE_SELF)
+    found = {"processor_seconds": use.ru_utime + use.ru_stime, "peak_memory_mb": _peak_mb(use.ru_maxrss)}
+    if find_spec("psutil") is not None:
+        psutil = importlib.import_module("psutil")
+        found["memory_mb"] = psutil.Process().memory_info().rss / 2**20
+    torch = sys.modules.get("torch")
+    if torch is not None and torch.cuda.is_available():
+        found["gpu_memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
+    return found
+
+
+def _peak_mb(value: int) -> float:
+    return value / 2**20 if sys.platform == "darwin" else value / 2**10  # bytes there, KiB elsewhere

@@ -1,0 +1,244 @@
+"""A run from a config to an agent: watched, resumable to the bit, repeatable."""
+
+from __future__ import annotations
+
+import logging
+import signal
+import threading
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from pacesetter.build import Config, build_learner, build_panel, build_parts
+from pacesetter.errors import RunError
+from pacesetter.runs import Run
+
+if TYPE_CHECKING:
+    from pacesetter.learning.learner import Seen
+    from pacesetter.training.callbacks import Session, Validator
+
+__all__ = ["Report", "TrainingResult", "train"]
+
+Report = Callable[[int, float], bool]  # hears (step, validation score) after each validation; True stops the run
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a run came to; `run.folder` holds the rest.
+
+    score    best validation score: mean reward per step of the deterministic policy; −inf without a validation
+    stopped  why it ended: steps, patience, report or signal
+    """
+
+    run: Run
+    steps: int
+    score: float
+    weights_hash: str
+    stopped: str
+
+
+def train(
+    config: Config | None = None,
+    *,
+    resume: str | Path | None = None,
+    console: Console | None = None,
+    report: Report | None = None,
+) -> TrainingResult:
+    """Train the configured agent into a new run folder, or go on with the run in `resume`, whose own config it has.
+
+    Refuses in one sentence: a combination that cannot learn, a folder that is no run, a checkpoint of another config,
+    machine, thread count or library version. A fail-safe stop raises `RunError` after its diagnostics are written.
+    """
+    if resume is None:
+        config = config or Config()
+        run = None
+    else:
+        from pacesetter.training.checkpoint import stored_config
+
+        run = Run.open(resume)
+        config = stored_config(run, config)
+        if run.manifest["finished"]:
+            return _stored_result(run)
+    return _train(config, run, console or Console(), report)
+
+
+def _stored_result(run: Run) -> TrainingResult:
+    manifest = run.manifest
+    if "weights_hash" not in manifest:
+        raise RunError(f"{run.folder} is a finished run of another kind; it has no agent to go on with")
+    return TrainingResult(
+        run, manifest["steps"], float(manifest["score"]), manifest["weights_hash"], manifest["stopped"]
+    )
+
+
+def _train(config: Config, run: Run | None, console: Console, report: Report | None) -> TrainingResult:
+    """Build, learn, store: everything that can be refused is, before a run folder is made."""
+    panel = build_panel(config)
+    parts = build_parts(config, panel)
+    learner = build_learner(config, parts)
+
+    from pacesetter.training.callbacks import Session
+    from pacesetter.training.checkpoint import identity
+    from pacesetter.training.tracking import make_trackers
+
+    _transfer(config, learner)
+    run = run or Run.create(config.runs, config.name, config.to_dict())
+    header = identity(config, panel.fingerprint)
+    session = Session(config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year)
+    with _logged(run), _recorded(session):
+        session.trackers = make_trackers(config, run)
+        return _learn(session)
+
+
+def _transfer(config: Config, learner: Any) -> None:
+    """Start from another run's best weights, and keep what is to stay."""
+    if config.train.init_from is not None:
+        source = Run.open(config.train.init_from).folder / "checkpoints" / "best"
+        taken = learner.take_weights(source if source.is_dir() else source.with_name("last"))
+        log.info("took %d tensors from %s", taken, config.train.init_from)
+    learner.freeze(config.train.freeze)
+
+
+class _Watcher:
+    """All callbacks and the progress line as one watcher."""
+
+    def __init__(self, callbacks: list[Any], show: Callable[[], None]) -> None:
+        self.callbacks, self.show = callbacks, show
+
+    def step(self, seen: Seen) -> None:
+        for callback in self.callbacks:
+            callback.step(seen)
+
+    def between(self) -> None:
+        self.show()
+        for callback in self.callbacks:
+            callback.between()
+
+
+def _learn(session: Session) -> TrainingResult:
+    from pacesetter.learning.learner import Stop
+    from pacesetter.training.callbacks import Checkpoints, Guard, Meter, Schedules, Validator
+    from pacesetter.training.progress import progress
+
+    guard, meter, validator = Guard(session), Meter(session), Validator(session)
+    others = [Schedules(session), guard, meter, validator]
+    checkpoints = Checkpoints(session, others)
+    _go_on(session, checkpoints)
+    stopped = "steps"
+    with progress(session, meter, validator) as show, _terminable(session):
+        try:
+            session.learner.learn(session.config.train.steps, _Watcher([*others, checkpoints], show))
+            guard.check()
+            _finish_validation(session, validator)
+            checkpoints.save()
+        except Stop as reason:
+            stopped = str(reason)
+        show()
+    return _store(session, validator, stopped)
+
+
+def _go_on(session: Session, checkpoints: Any) -> None:
+    """Load the last checkpoint where there is one, if it is of this config, data and machine."""
+    from pacesetter.learning.state import read_header
+    from pacesetter.training.checkpoint import check_same, cut_metrics, last_checkpoint
+
+    folder = last_checkpoint(session.run)
+    if folder is None:
+        cut_metrics(session.run, -1)
+        return
+    stored = read_header(folder)
+    check_same(stored, session.header, session.run.folder)
+    checkpoints.load()
+    cut_metrics(session.run, stored["step"])
+    session.console.print(f"going on from step {stored['step']:,}")
+
+
+def _finish_validation(session: Session, validator: Validator) -> None:
+    """The agent at the end is validated too, unless it just was."""
+    scores = validator.state["scores"]
+    if session.config.train.validate_every and (not scores or scores[-1][0] != session.learner.step):
+        validator.validate()
+
+
+def _store(session: Session, validator: Validator, stopped: str) -> TrainingResult:
+    """Complete the manifest; a run stopped by a signal stays open for a resume."""
+    from pacesetter.training.gates import gate_table
+
+    learner, run = session.learner, session.run
+    result = TrainingResult(run, learner.step, validator.state["best"], learner.weights_hash(), stopped)
+    is_done = stopped != "signal"
+    for tracker in session.trackers:
+        tracker.close(is_done)
+    if validator.gates:
+        session.console.print(gate_table(validator.gates))
+    facts = {"steps": result.steps, "score": result.score, "weights_hash": result.weights_hash, "stopped": stopped}
+    if is_done:
+        run.finish(**facts, seed=session.config.seed, identity=session.header, best_step=validator.state["best_step"])
+    else:
+        run.write_json("manifest.json", run.manifest | facts)
+    session.console.print(_verdict(result), soft_wrap=True, highlight=False)
+    return result
+
+
+def _verdict(result: TrainingResult) -> str:
+    if result.stopped == "signal":
+        return f"stopped at step {result.steps:,}; go on with: pacesetter train --resume {result.run.folder}"
+    return (
+        f"{result.steps:,} steps ({result.stopped}), best validation score {result.score:+.6f}, "
+        f"weights {result.weights_hash[:12]} → {result.run.folder}"
+    )
+
+
+# ---- around a run ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _recorded(session: Session) -> Iterator[None]:
+    """What stops a run is written into its manifest before it is raised."""
+    try:
+        yield
+    except Exception as problem:
+        run = session.run
+        run.write_json("manifest.json", run.manifest | {"failed": {"stage": "train", "why": str(problem)}})
+        raise
+
+
+@contextmanager
+def _logged(run: Run) -> Iterator[None]:
+    """Everything that rooms log while the run works, as JSON lines in log.jsonl."""
+    from pacesetter.training.tracking import JsonFormatter
+
+    room = logging.getLogger("pacesetter")
+    handler = logging.FileHandler(run.path("log.jsonl"), encoding="utf-8")
+    handler.setFormatter(JsonFormatter())
+    level = room.level
+    room.addHandler(handler)
+    room.setLevel(min(level, logging.INFO) if level else logging.INFO)
+    try:
+        yield
+    finally:
+        room.removeHandler(handler)
+        room.setLevel(level)
+        handler.close()
+
+
+@contextmanager
+def _terminable(session: Session) -> Iterator[None]:
+    """SIGTERM stores the run between rollouts and ends it there."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+
+    def on_signal(number: int, frame: Any) -> None:
+        session.stop = "signal"
+
+    before = signal.signal(signal.SIGTERM, on_signal)
+    try:
+        yield
+    finally:
+        signal.signal(signal.SIGTERM, before)

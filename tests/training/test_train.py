@@ -1,0 +1,126 @@
+"""A run from config to agent: what it leaves, that it repeats to the bit, transfer, a sentence for every mistake."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import sys
+
+import pytest
+
+from pacesetter.build import build_panel, build_parts
+from pacesetter.errors import ConfigError, PacesetterError, RunError
+from pacesetter.learning.state import read_header, read_state
+from pacesetter.runs import Run
+from pacesetter.training.configuration import compose
+from pacesetter.training.seeds import train_seeds
+from pacesetter.training.train import train
+
+
+@pytest.mark.parametrize("agent", ["ppo", "a2c", "sac", "td3", "maskable_ppo", "recurrent_ppo"])
+def test_every_agent_trains_and_repeats_to_the_bit(small, console, agent):
+    first, second = (train(small(agent, "train.steps=64"), console=console) for _ in range(2))
+    assert first.steps >= 64
+    assert first.weights_hash == second.weights_hash
+    assert first.score == second.score
+
+
+def test_a_run_leaves_config_metrics_checkpoints_and_hashes(small, console):
+    result = train(small(), console=console)
+    manifest = result.run.manifest
+    assert manifest["finished"] is True
+    assert manifest["weights_hash"] == result.weights_hash
+    assert manifest["identity"]["threads"] == 1
+    assert {path.name for path in (result.run.folder / "checkpoints").iterdir()} == {"best", "last"}
+    assert read_header(result.run.folder / "checkpoints" / "best")["score"] == result.score
+    lines = [json.loads(line) for line in (result.run.folder / "metrics.jsonl").read_text().splitlines()]
+    live = next(line for line in lines if "entropy" in line)
+    assert {"reward", "action_mix", "trade_rate", "voluntary_rate", "sharpe", "seconds", "resources"} <= set(live)
+    assert sum(live["action_mix"]) == pytest.approx(1, abs=1e-3)
+    assert set(live["seconds"]) == {"environment", "policy", "update"}
+    scores = [line["validation"]["score"] for line in lines if "validation" in line]
+    assert max(scores) == result.score
+    assert len(scores) == 2
+    assert {"config.yaml", "metrics.jsonl", "log.jsonl"} <= set(manifest["artefacts"])
+    assert "Collapse gates" in console.file.getvalue()
+
+
+WINDOWS = "task.windows.longest=30 task.windows.seen=[5,10,30] task.windows.grid=[10,20,30] task.episodes.bars=20"
+
+
+@pytest.mark.parametrize(("task", "more"), [("lookback", WINDOWS.split()), ("portfolio", ["task.curriculum=adaptive"])])
+def test_the_other_problems_train_and_resume_too(small, console, task, more):
+    kept = [text for text in small.overrides if not text.startswith("task.") or task == "portfolio"]
+    config = compose([f"task={task}", *kept, *more])
+    whole = train(config, console=console)
+    cut = train(config, console=console, report=lambda step, score: bool(os.kill(os.getpid(), signal.SIGTERM)))
+    assert cut.stopped == "signal"
+    assert cut.steps < whole.steps
+    assert train(resume=cut.run.folder, console=console).weights_hash == whole.weights_hash
+
+
+def test_training_never_sees_the_validation_part_nor_that_the_test_part(small):
+    config = small()
+    panel = build_panel(config)
+    parts = build_parts(config, panel)
+    ends = [int(env.batch.bank.lasts.max()) for env in (parts.train, parts.validation)]
+    assert ends == [239, 319]
+    parts.validation.reset(seed=0)
+    assert (parts.validation.batch.cursor[:, 1] == 240).all()
+
+
+def test_best_weights_of_another_run_are_a_start_and_frozen_parts_stay(small, console):
+    teacher = train(small(), console=console)
+    start = f"train.init_from={teacher.run.folder}"
+    pupil = train(small("ppo", start, "train.freeze=[encoder]", "train.steps=64", "seed=7"), console=console)
+    best = read_state(teacher.run.folder / "checkpoints" / "best")["modules"]["policy"]
+    last = read_state(pupil.run.folder / "checkpoints" / "last")["modules"]["policy"]
+    assert all((best[name] == last[name]).all() for name in best if "encoder" in name)
+    assert any((best[name] != last[name]).any() for name in best)
+
+
+def test_several_seeds_make_a_table_with_mean_and_interval(small, console):
+    overrides = [*small.overrides, "train.steps=64", "train.seeds=2"]
+    result = train_seeds(overrides, console)
+    assert list(result.runs["seed"]) == [0, 1]
+    assert result.runs["weights_hash"].nunique() == 2
+    assert "mean" in console.file.getvalue()
+    assert "±" in console.file.getvalue()
+    assert train_seeds(small.overrides, console) is None
+
+
+@pytest.mark.parametrize(
+    ("agent", "overrides", "words"),
+    [
+        ("sac", ["task.action=discrete"], "sac needs continuous actions"),
+        ("maskable_ppo", ["task.action=continuous"], "maskable_ppo needs discrete actions"),
+        ("ppo", ["agent.network=mpl"], "did you mean 'mlp'"),
+        ("ppo", ["+agent.learning_rat=1"], "did you mean 'learning_rate'"),
+        ("ppo", ["train.steps=0"], "train.steps=0 must be 1 or more"),
+        ("ppo", ["train.patience=2", "train.validate_every=0"], "train.patience counts validations"),
+        ("ppo", ["train.shares=[0.9,0.2]"], "add up to 1"),
+        ("ppo", ["train.init_from=nowhere"], "nowhere is no run folder"),
+        ("ppo", ["train.schedules={learning_rat:{kind:linear,points:[[0,1]]}}"], "did you mean 'learning_rate'"),
+        ("ppo", ["task.window_bars=300"], "no bar can start an episode"),
+    ],
+)
+def test_what_cannot_be_trained_gets_one_sentence(small, console, tmp_path, agent, overrides, words):
+    with pytest.raises(PacesetterError, match=words) as refused:
+        train(small(agent, *overrides), console=console)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_missing_library_is_named_with_its_extra(small, monkeypatch):
+    monkeypatch.setitem(sys.modules, "torch", None)
+    with pytest.raises(ConfigError, match=r"pip install 'pacesetter\[rl\]'"):
+        train(small())
+
+
+def test_a_folder_that_is_no_training_run_is_refused(tmp_path, small):
+    with pytest.raises(RunError, match="is no run folder"):
+        train(resume=tmp_path / "nothing")
+    other = Run.create(tmp_path, "job", small().to_dict())
+    other.finish()
+    with pytest.raises(RunError, match="no agent to go on with"):
+        train(resume=other.folder)
