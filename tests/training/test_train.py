@@ -11,6 +11,7 @@ import pytest
 
 from pacesetter.build import build_panel, build_parts
 from pacesetter.errors import ConfigError, PacesetterError, RunError
+from pacesetter.evaluation.episode import Episode
 from pacesetter.learning.state import read_header, read_state
 from pacesetter.runs import Run
 from pacesetter.training.configuration import compose
@@ -44,6 +45,16 @@ def test_a_run_leaves_config_metrics_checkpoints_and_hashes(small, console):
     assert len(scores) == 2
     assert {"config.yaml", "metrics.jsonl", "log.jsonl"} <= set(manifest["artefacts"])
     assert "Collapse gates" in console.file.getvalue()
+
+
+def test_the_best_validation_episode_can_be_inspected(small, console):
+    result = train(small(), console=console)
+    episode = Episode.load(result.run.folder)
+    assert len(episode.symbols) == 1
+    assert {"ledger.parquet", "fills.parquet"} <= set(result.run.manifest["artefacts"])
+    panel = build_panel(small())
+    start = int(build_parts(small(), panel).validation.reset(seed=0)[1]["bar"][0])
+    assert episode.ledger.index[0] == panel.index[start + 1]
 
 
 WINDOWS = "task.windows.longest=30 task.windows.seen=[5,10,30] task.windows.grid=[10,20,30] task.episodes.bars=20"

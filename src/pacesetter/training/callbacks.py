@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from pacesetter.build import Config, Parts
+from pacesetter.envs.journal import Journal
 from pacesetter.errors import RunError
 from pacesetter.learning.learner import Learner, Seen, Stop, undisturbed
 from pacesetter.learning.state import write_state
@@ -203,6 +204,8 @@ class Validator(Callback):
         super().__init__(session)
         self.state = {"best": -math.inf, "best_step": 0, "since_best": 0, "collapsed": 0, "scores": []}
         self.gates: dict[str, list[Gate]] = {}
+        batch: Any = session.parts.validation.batch
+        self.journal = Journal(batch.bank, batch.components) if hasattr(batch, "bank") else None
 
     def between(self) -> None:
         if self.is_due(self.session.config.train.validate_every):
@@ -218,6 +221,8 @@ class Validator(Callback):
         if is_best:
             self.state |= {"best": score, "best_step": step, "since_best": 0}
             session.learner.save(session.run.path("checkpoints/best"), session.header | {"step": step, "score": score})
+            if self.journal is not None:
+                self.journal.save(session.run.folder)  # what `pacesetter inspect` replays
         else:
             self.state["since_best"] += 1
         session.log(validation=metrics)
@@ -233,7 +238,8 @@ class Validator(Callback):
         space = session.learner.algorithm.action_space
         for name, deterministic in (("deterministic", True), ("stochastic", False)):
             with undisturbed():
-                played = play(session.learner.agent, session.parts.validation, deterministic)
+                journal = self.journal if deterministic else None
+                played = play(session.learner.agent, session.parts.validation, deterministic, journal=journal)
                 entropy = None if deterministic else session.learner.entropy()
             self.gates[name] = collapse_gates(played, space, session.config.train.gates, entropy)
             metrics[name] = {

@@ -13,6 +13,7 @@ from rich.table import Table
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build import Gates
+from pacesetter.envs.journal import Journal
 from pacesetter.market.ledger import Column, Flag
 
 __all__ = [
@@ -82,10 +83,15 @@ class Played:
         return float(self.growth.mean()) / deviation * float(np.sqrt(bars_per_year)) if deviation > 0 else 0.0
 
 
-def play(agent: Any, env: Any, deterministic: bool, seed: int = 0) -> Played:
-    """Every environment from its start to its first end, with the agent's masks where it takes them."""
+def play(agent: Any, env: Any, deterministic: bool, seed: int = 0, journal: Journal | None = None) -> Played:
+    """Every environment from its start to its first end, with the agent's masks where it takes them.
+
+    A `journal` is written of the first environment's episode.
+    """
     agent.reset()
-    observation, _ = env.reset(seed=seed)
+    observation, start = env.reset(seed=seed)
+    if journal is not None:
+        journal.begin(int(start["block"][0]), int(start["bar"][0]))
     alive = np.ones(env.num_envs, dtype=bool)
     actions, rewards, growth, trades, voluntary = [], [], [], [], []
     while alive.any():
@@ -93,6 +99,9 @@ def play(agent: Any, env: Any, deterministic: bool, seed: int = 0) -> Played:
         chosen = agent.act(observation | masks, deterministic=deterministic)
         observation, reward, terminated, truncated, infos = env.step(chosen)
         seen = Activity.of(infos)
+        if journal is not None and alive[0]:
+            parts = {name: float(values[0]) for name, values in infos["reward"].items()}
+            journal.add(infos["ledger"][0], env.batch.fills[0], float(reward[0]), parts)
         actions.append(np.reshape(chosen, (env.num_envs, -1))[alive])
         rewards.append(reward[alive])
         growth.append(float(np.mean((reward if seen.growth is None else seen.growth)[alive])))

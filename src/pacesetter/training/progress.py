@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -34,7 +35,7 @@ def status(meter: Meter, validator: Validator) -> str:
         return ""
     mix = shown["action_mix"]
     parts = [
-        f"reward {shown['reward']:+.3f}",
+        "no episode yet" if math.isnan(shown["reward"]) else f"reward {shown['reward']:+.3f}",
         f"entropy {shown['entropy']:.2f}",
         f"mix {max(mix):.0%}@{mix.index(max(mix))}",
         f"trades {shown['trade_rate']:.0%}",
