@@ -7,15 +7,16 @@ is a batch of one; the rows in `rows.py` are the only code there is.
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
 from typing import Any, NamedTuple
 
 import numpy as np
-from numba import get_num_threads
+from numba import get_num_threads, typeof
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.bank import Bank
-from pacesetter.envs.loops import gather_rows, mask_rows, restart_rows, step_parallel, step_serial
+from pacesetter.envs.loops import STEPS, mask_rows, observe_rows, restart_rows
 from pacesetter.envs.observation import ObservationBuilder
 from pacesetter.envs.rows import HYBRID, Cursor, Outcome, Setting
 from pacesetter.envs.starts import Starts
@@ -40,7 +41,9 @@ PARALLEL_FROM = 512  # positions; below it a second thread costs more than it sa
 FOREVER = 2.0**31  # bars of an episode that only the data ends
 LEDGER_SIZE, OUTCOME_SIZE = len(Column), len(Outcome)
 REMEMBERED = ("accounts", "positions", "parameters", "cursor")
-NOTHING = np.empty((0, 0, 0), np.float32)
+BOUND = ("_step_rows", "_alone")  # made on first use for the arrays of the batch and its starts
+REMADE = ("_state", "_sources", *BOUND)  # not pickled
+NUMBERS = (int, float, np.generic)
 
 
 class Step(NamedTuple):
@@ -96,7 +99,8 @@ class Batch:
         self.action, self.market, self.episode_bars = action, market or MarketParameters(), episode_bars
         self.reward = _reward_config(reward)
         self.components = tuple(self.reward.components)
-        self._reward = None if _is_pnl_only(self.reward) else Reward(self.reward, env_count)
+        self.is_pnl_only = _is_pnl_only(self.reward)  # the compiled step writes the reward itself
+        self._reward = None if self.is_pnl_only else Reward(self.reward, env_count)
         positions_each = bank.positions_each
         self.inputs = np.zeros((env_count, _action_width(action, positions_each)))
         self.settings = self._packed_settings(restarts)
@@ -120,6 +124,8 @@ class Batch:
     def use_starts(self, starts: Starts) -> None:
         """Draw from other starts from the next episode on."""
         self.starts = starts
+        for name in BOUND:
+            vars(self).pop(name, None)
         self.settings[Setting.IS_FIXED] = starts.is_fixed
 
     def use_market(self, market: MarketParameters, rows: Any = slice(None)) -> None:
@@ -129,9 +135,9 @@ class Batch:
     def reset(self, is_chosen: Array | None = None) -> dict[str, Array]:
         """Begin an episode in the environments marked by (env,) booleans, in all when None; gives all observations."""
         vectors = self.restart(np.ones(self.env_count, dtype=bool) if is_chosen is None else is_chosen)
-        windows, context = self._outputs()
-        gather_rows(self.cursor[: len(windows)], *self._sources, windows, context)
-        return self._observation(vectors[0], windows, context)
+        *_, index, windows, context = self._outputs()
+        observe_rows(self.cursor, *self._sources, index, windows, context)
+        return self.builder.arrange(vectors[0], index, windows, context)
 
     def restart(self, is_chosen: Array) -> Array:
         """The compiled part of a reset: fresh account vectors (2, env, size), of which the first row is filled."""
@@ -145,35 +151,23 @@ class Batch:
 
     def step(self, actions: ArrayLike) -> Step:
         """Step every environment by one bar; refuses, before any has moved, an action outside the box."""
-        windows, context = self._outputs()
-        ledger, outcome, vectors = self.advance(actions, windows, context)
-        terminated, truncated = outcome[Outcome.TERMINATED] != 0.0, outcome[Outcome.TRUNCATED] != 0.0
+        self._read(actions)
+        ledger, outcome, vectors, index, windows, context = written = self._outputs()
+        self._check(self._step_rows(*self._arguments(*written)))
+        terminated, truncated = outcome[Outcome.TERMINATED :] != 0.0
         rewards, components = self.rewards(ledger, outcome)
-        observation = self._observation(vectors[0], windows, context)
+        observation = self.builder.arrange(vectors[0], index, windows, context)
         return Step(observation, rewards, terminated, truncated, components, ledger, vectors[1])
 
-    def advance(self, actions: Any, windows: Array = NOTHING, context: Array = NOTHING) -> tuple[Array, Array, Array]:
-        """The compiled part of a step: `ledger` (env, Column), `outcome` (Outcome, env), `vectors` (2, env, size)."""
-        self._read(actions)
-        ledger, outcome = np.empty((self.env_count, LEDGER_SIZE)), np.empty((OUTCOME_SIZE, self.env_count))
-        vectors = np.empty((2, self.env_count, self.builder.vector_size), np.float32)
-        starts = self.starts
-        step_rows = step_parallel if self._is_parallel else step_serial
-        refused = step_rows(
-            *self._state,
-            ledger,
-            self.fills,
-            outcome,
-            vectors,
-            starts.pool,
-            starts.offsets,
-            *self._sources,
-            windows,
-            context,
-        )
-        if refused >= 0:
-            raise self._refusal(refused)
-        return ledger, outcome, vectors
+    def step_alone(self, action: Any) -> tuple[Array, Array, list[float]]:
+        """Step a batch of one: copies of its ledger row (Column,) and account vector (size,), and its `Outcome`.
+
+        The arrays that the compiled call writes to are kept from step to step; windows are not gathered.
+        """
+        self._read(action)
+        step_row, ledger, vector, outcome = self._alone
+        self._check(step_row())
+        return ledger.copy(), vector.copy(), outcome.tolist()
 
     def rewards(self, ledger: Array, outcome: Array) -> tuple[Array, Array]:
         """(env,) rewards and (env, component) raw components; what is remembered of ended episodes is forgotten."""
@@ -184,11 +178,6 @@ class Batch:
         if has_ended.any():
             self._reward.reset(has_ended)
         return values.total, values.raw
-
-    @property
-    def is_pnl_only(self) -> bool:
-        """Whether the compiled step writes the reward itself."""
-        return self._reward is None
 
     def action_masks(self) -> Array:
         """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""
@@ -257,39 +246,67 @@ class Batch:
             self.cursor,
         )
         self._sources = (bank.windows.reshape(*bank.windows.shape[:2], -1), bank.context)
-        self._is_scalar = self.inputs.size == 1  # any shape of one number fits, and a step has no time to lose
+        self._is_scalar = self.inputs.size == 1
         self._is_parallel = get_num_threads() > 1 < self.env_count and self.positions[:, :, 0].size >= PARALLEL_FROM
 
     def __getstate__(self) -> dict[str, Any]:
-        return {name: value for name, value in vars(self).items() if name not in ("_state", "_sources")}
+        return {name: value for name, value in vars(self).items() if name not in REMADE}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._make_views()
 
-    def _outputs(self) -> tuple[Array, Array]:
-        """Fresh arrays for windows (env, K, bar · feature) and context (env, K, number); empty where not wanted."""
-        count, (_, width, _), numbers = (
-            self.env_count if self.has_windows else 0,
-            self.positions.shape,
-            self.bank.context.shape[3],
+    def _outputs(self) -> tuple[Array, ...]:
+        """Fresh arrays for what a step writes; windows (env, K, bar · feature) and context are empty if not wanted."""
+        count, size, width = self.env_count, self.builder.vector_size, self.bank.positions_each
+        seen = count if self.has_windows else 0
+        return (
+            np.empty((count, LEDGER_SIZE)),
+            np.empty((OUTCOME_SIZE, count)),
+            np.empty((2, count, size), np.float32),
+            np.empty((count, 2), np.int64),
+            np.empty((seen, width, self.window_bars * self.bank.windows.shape[3]), np.float32),
+            np.empty((seen, width, self.bank.context.shape[3]), np.float32),
         )
-        features = self.window_bars * self.bank.windows.shape[3]
-        return np.empty((count, width, features), np.float32), np.empty((count, width, numbers), np.float32)
 
-    def _observation(self, vectors: Array, windows: Array, context: Array) -> dict[str, Array]:
-        index = self.cursor[:, : Cursor.FINAL_BLOCK].copy()
-        return self.builder.arrange(vectors, index, windows, context)
+    def _arguments(
+        self, ledger: Array, outcome: Array, vectors: Array, index: Array, windows: Array, context: Array
+    ) -> tuple[Array, tuple[Array, ...]]:
+        """What a compiled step takes: the index, and the arrays of `step_row` in its order."""
+        written, starts = (ledger, self.fills, outcome, vectors), (self.starts.pool, self.starts.offsets)
+        return index, (*self._state, *written, *starts, *self._sources, windows, context)
+
+    @cached_property
+    def _step_rows(self) -> Callable[..., int]:
+        """The compiled step for the types of these arrays; called directly, numba does not look at them each time."""
+        step_rows = STEPS[self._is_parallel, self.bank.positions_each == 1]
+        entry: Callable[..., int] = step_rows.compile(tuple(map(typeof, self._arguments(*self._outputs()))))
+        return entry
+
+    @cached_property
+    def _alone(self) -> tuple[Callable[[], int], Array, Array, Array]:
+        """The compiled step of a batch of one with its arguments; ledger row, account vector and outcome it writes."""
+        ledger, outcome, vectors, index, windows, context = self._outputs()
+        arguments = self._arguments(ledger, outcome, vectors, index, windows[:0], context[:0])
+        return partial(self._step_rows, *arguments), ledger[0], vectors[0, 0], outcome[:, 0]
 
     def _read(self, actions: Any) -> None:
         """Take the actions as numbers, one row for each environment."""
         try:
-            self.inputs[...] = actions if self._is_scalar else np.reshape(actions, self.inputs.shape)
+            if self._is_scalar and isinstance(actions, NUMBERS):
+                self.inputs[0, 0] = actions
+            else:
+                self.inputs[...] = np.asarray(actions).reshape(self.inputs.shape)
         except (TypeError, ValueError) as problem:
             raise ConfigError(
                 f"actions of shape {np.shape(actions)} do not fit {self.env_count} environments with "
                 f"{self.inputs.shape[1]} numbers each"
             ) from problem
+
+    def _check(self, refused: int) -> None:
+        """Raise what is wrong with the action in row `refused`; −1 is none."""
+        if refused >= 0:
+            raise self._refusal(refused)
 
     def _refusal(self, row: int) -> ConfigError:
         low, high = self.settings[[Setting.LOWEST, Setting.HIGHEST]]

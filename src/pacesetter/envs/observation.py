@@ -119,11 +119,7 @@ class ObservationBuilder:
 
     def build(self, block: int, t: int, vector: Array) -> dict[str, Array]:
         """What is seen at the close of bar t of a block, with the account in `vector` (size,)."""
-        position = vector[self._position_place]
-        seen = {
-            "position": position.reshape(-1, POSITION_SIZE) if self.bank.is_whole else position,
-            "portfolio": vector[self._portfolio_place],
-        }
+        seen = self._account(vector)
         if not self.has_windows:
             return seen | {"index": np.array((block, t))}
         seen["window"] = self._windows[block, t - self._bars_before]
@@ -133,12 +129,18 @@ class ObservationBuilder:
 
     def arrange(self, vectors: Array, index: Array, windows: Array, context: Array) -> dict[str, Array]:
         """The observations of a batch from what the compiled step wrote, as views of its arrays."""
-        count = len(vectors)
-        entries = {"index": index}
-        if self.has_windows:
-            entries = {entry: context[..., place] for entry, place in self.bank.places.items()} | {"window": windows}
-        entries |= {"position": vectors[:, self._position_place], "portfolio": vectors[:, self._portfolio_place]}
-        return {entry: values.reshape(count, *self.shapes[entry]) for entry, values in entries.items()}
+        if not self.has_windows:
+            return {"index": index} | self._account(vectors)
+        tables = {entry: context[..., place] for entry, place in self.bank.places.items()} | {"window": windows}
+        shaped = {entry: values.reshape(len(vectors), *self.shapes[entry]) for entry, values in tables.items()}
+        return shaped | self._account(vectors)
+
+    def _account(self, vectors: Array) -> dict[str, Array]:
+        """The entries of account vectors (…, size)."""
+        position = vectors[self._position_place]
+        if self.bank.is_whole:
+            position = position.reshape(*vectors.shape[:-1], *self.shapes["position"])
+        return {"position": position, "portfolio": vectors[self._portfolio_place]}
 
     def _make_views(self) -> None:
         """Views whose place [block, bar] is what is seen there; windows begin at their first bar."""
@@ -151,7 +153,7 @@ class ObservationBuilder:
         self._context = [(entry, context[..., place]) for entry, place in self.bank.places.items()]
         self._bars_before = self.window_bars - 1
         end = self.bank.positions_each * POSITION_SIZE
-        self._position_place, self._portfolio_place = slice(0, end), slice(end, None)
+        self._position_place, self._portfolio_place = (..., slice(0, end)), (..., slice(end, None))
 
     def __reduce__(self) -> tuple[Any, ...]:
         """Views are made anew: a pickled view of overlapping windows would be a copy of each."""

@@ -101,20 +101,18 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         """Decide at this close, fill in the next bar, and see its close."""
         if self._is_over:
             raise ConfigError("there is no open episode: call reset() first")
-        batch = self.batch
-        ledger, outcome, vectors = batch.advance(action)
+        row, vector, outcome = self.batch.step_alone(action)
         self._time += 1
-        reward, growth, terminated, truncated = outcome[:, 0].tolist()
+        reward, growth, terminated, truncated = outcome
         components = {"pnl": growth}
-        if not batch.is_pnl_only:
-            rewards, raw = batch.rewards(ledger, outcome)
-            reward, components = rewards.item(), dict(zip(batch.components, raw[0].tolist(), strict=True))
+        if not self.batch.is_pnl_only:
+            rewards, raw = self.batch.rewards(row[None], np.array(outcome)[:, None])
+            reward, components = rewards.item(), dict(zip(self.batch.components, raw[0].tolist(), strict=True))
         self._is_over = terminated + truncated > 0.0
-        row = ledger[0]
         info = {"equity": row.item(EQUITY), "reward": components, "ledger": row}
         if self.journal is not None:
             self._record(reward, info)
-        return self._observe(vectors[0, 0]), reward, terminated > 0.0, truncated > 0.0, info
+        return self._observe(vector), reward, terminated > 0.0, truncated > 0.0, info
 
     def action_masks(self) -> Array:
         """(K · 7,) True where a discrete order would be sent now; MaskablePPO asks for it."""

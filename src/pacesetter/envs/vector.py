@@ -68,9 +68,10 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
         step = self.batch.step(actions)
         infos = self._infos(step)
         has_ended = step.terminated | step.truncated
-        if has_ended.any():
-            final = np.full(self.num_envs, None, dtype=object)
-            for e in np.flatnonzero(has_ended).tolist():
+        ended = has_ended.nonzero()[0].tolist()
+        if ended:
+            final = np.empty(self.num_envs, dtype=object)  # of None
+            for e in ended:
                 final[e] = self._final_observation(e, step.finals)
             infos = infos | {"final_obs": final, "_final_obs": has_ended, "final_info": infos, "_final_info": has_ended}
         return self._complete(step.observation), step.rewards, step.terminated, step.truncated, infos
