@@ -33,8 +33,10 @@ def table(header: Sequence[str], rows: Sequence[Sequence[Any]]) -> str:
     """A Markdown table; floats with three significant digits."""
 
     def cell(value: Any) -> str:
-        return f"{value:,.3g}" if isinstance(value, float) and abs(value) < 1000 else (
-            f"{value:,.0f}" if isinstance(value, float) else str(value)
+        return (
+            f"{value:,.3g}"
+            if isinstance(value, float) and abs(value) < 1000
+            else (f"{value:,.0f}" if isinstance(value, float) else str(value))
         )
 
     lines = ["| " + " | ".join(header) + " |", "|" + "---|" * len(header)]
