@@ -114,3 +114,14 @@ def test_a_files_rows_are_named_after_every_route(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"bars.csv row 3 \(AAA, 2020-01-03 21:00:00\+00:00\)"):
         load("csv", path=path)
     assert load("csv", path=path, fill="forward").close[:, 0].tolist() == [1, 1, 3]
+
+
+@pytest.mark.parametrize("option", [{"fill": "forward"}, {"allow": ("non_positive",)}])
+def test_a_check_knows_what_the_options_repair_or_allow(tmp_path, option):
+    path = tmp_path / "bars.csv"
+    path.write_text("date,A,B\n2020-01-02,10,20\n2020-01-03,0,21\n2020-01-06,11,22\n")
+    assert not check("csv", path=str(path)).ok
+    judged = check("csv", path=str(path), **option)
+    assert judged.ok
+    (finding,) = [finding for finding in judged.findings if finding.rule == "non_positive"]
+    assert finding.remedy.startswith(("repaired by data.fill=forward", "allowed by data.allow=non_positive"))

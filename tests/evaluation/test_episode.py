@@ -58,9 +58,10 @@ def test_trades_by_hand(by_hand: Path) -> None:
     assert (first["quantity"], first["entry_price"], first["exit_price"]) == pytest.approx((150, 100, 110))
     assert (first["bars"], first["pnl"], first["return"]) == pytest.approx((2, 1500, 0.1))
     assert (first["entry"], first["exit"]) == (episode.ledger.index[0], episode.ledger.index[2])
-    assert (second["quantity"], second["reason"], second["pnl"]) == (pytest.approx(15_225 / 110), "open", 0.0)
+    assert (second["quantity"], second["reason"]) == (pytest.approx(15_225 / 110), "open")
+    assert second["pnl"] == second["unrealised"] == pytest.approx(episode.ledger["unrealised"].iloc[-1])
     assert pd.isna(second["exit"])
-    assert trade_rows(episode.trades())[0][-4:] == ("110.0000", "+1,500.00", "+10.00%", "order")
+    assert trade_rows(episode.trades())[0][-4:] == ("110.00", "+1,500.00", "+10.00%", "order")
 
 
 def test_summary_by_hand(by_hand: Path) -> None:
@@ -96,7 +97,9 @@ def test_marks_of_the_chart_stand_at_the_fills(by_hand: Path) -> None:
 def test_trades_of_a_portfolio_realise_what_the_ledger_says(stored: Path) -> None:
     episode = Episode.load(stored)
     table, summary = episode.trades(), episode.summary()
-    assert table["pnl"].sum() == pytest.approx(episode.ledger["realised"].sum())
+    realised, unrealised = episode.ledger["realised"].sum(), episode.ledger["unrealised"].iloc[-1]
+    assert (table["pnl"] - table["unrealised"]).sum() == pytest.approx(realised)
+    assert table["unrealised"].sum() == pytest.approx(unrealised, abs=1e-6)
     assert table["commission"].sum() == pytest.approx(episode.ledger["commission"].sum())
     assert {"stop_loss", "order"} <= set(table["reason"])
     assert summary["cost"] == pytest.approx(episode.ledger["cost"].sum())

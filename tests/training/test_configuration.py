@@ -49,6 +49,7 @@ def test_an_override_beats_the_preset():
         ("+preset=sandbx", "unknown preset 'sandbx'; did you mean 'sandbox'?"),
         ("features.name=[x]", "unknown key 'features.name'; did you mean 'features.names'?"),
         ("rubbish", "'rubbish' is no override; write key=value"),
+        ("=3", "'=3' is no override; write key=value"),
         ("seed=many", "config.seed='many' must be of type int"),
         ("data.fill=backward", "data.fill='backward' is unknown"),
         ("data.allow=[highlow]", "data.allow=highlow names no rule that can be allowed; did you mean 'high_low'?"),

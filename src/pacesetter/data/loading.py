@@ -13,7 +13,7 @@ from pacesetter.data.quality import REPAIRABLE, Quality, Readiness, broken_bars,
 from pacesetter.data.repair import Fill, repair
 from pacesetter.data.source import SOURCES, Source
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.frames import Bars
+from pacesetter.frames import Bars, Finding
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
@@ -58,9 +58,22 @@ def load(source: str, **options: Any) -> Panel:
 
 
 def check(source: str, **options: Any) -> Readiness:
-    """What is right and wrong with a source's bars, without refusing them."""
+    """What is right and wrong with a source's bars, without refusing them; what is allowed or repaired is a warning."""
     origin, loading = source_and_loading(source, options)
-    return readiness(_bars(origin.read(), source), loading.quality)
+    found = readiness(_bars(origin.read(), source), loading.quality)
+    return replace(found, findings=_judged(found.findings, loading))
+
+
+def _judged(findings: tuple[Finding, ...], loading: Loading) -> tuple[Finding, ...]:
+    """The findings, those that the options allow or repair made warnings."""
+    judged = []
+    for finding in findings:
+        if finding.severity == "error" and finding.rule in loading.allow:
+            finding = replace(finding, severity="warning", remedy=f"allowed by data.allow={finding.rule}")
+        elif finding.severity == "error" and loading.fill != "none" and finding.rule in REPAIRABLE:
+            finding = replace(finding, severity="warning", remedy=f"repaired by data.fill={loading.fill}")
+        judged.append(finding)
+    return tuple(judged)
 
 
 def source_and_loading(source: str, options: dict[str, Any]) -> tuple[Source, Loading]:
@@ -82,18 +95,16 @@ def _bars(read: Panel | Bars, source: str) -> Bars:
 
 def _believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
     bars = _bars(read, source)
-    repairing = loading.fill != "none"
-    refused = []
-    for finding in examine(bars, loading.quality):
+    findings = _judged(examine(bars, loading.quality), loading)
+    for finding in findings:
         if finding.severity == "warning":
             log.info(finding.sentence())
-        elif finding.rule not in loading.allow and not (repairing and finding.rule in REPAIRABLE):
-            refused.append(finding)
+    refused = [finding for finding in findings if finding.severity == "error"]
     if refused:
         others = f" ({len(refused) - 1} more findings: pacesetter data check lists them)" if len(refused) > 1 else ""
         raise DataError(refused[0].sentence() + others)
     panel = read if isinstance(read, Panel) else read.panel()
-    if repairing:
+    if loading.fill != "none":
         panel = _without(panel, broken_bars(bars, loading.allow))
     # coarse bars before the cut, so that the first one is whole; repaired after, so that a coarse gap is filled too
     panel = panel.resample(loading.resolution) if loading.resolution else panel

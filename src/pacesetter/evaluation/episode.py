@@ -34,6 +34,7 @@ TRADE_COLUMNS = (
     "exit_price",
     "commission",
     "pnl",
+    "unrealised",
     "return",
     "reason",
 )
@@ -61,8 +62,8 @@ class Episode:
         path = Path(folder)
         if not (path / "ledger.parquet").is_file():
             stored = sorted(str(found.parent) for found in path.rglob("ledger.parquet"))[:5]
-            hint = f"give one of {', '.join(stored)}" if stored else "give a folder that Journal.save wrote"
-            raise RunError(f"{path} has no ledger.parquet; {hint}")
+            hint = f"give one of {', '.join(stored)}" if stored else "validated trading and portfolio runs have one"
+            raise RunError(f"{path} has no ledger.parquet; {hint}" if path.is_dir() else f"there is no folder {path}")
         ledger = _read(path / "ledger.parquet", LEDGER_COLUMNS)
         episode = cls(ledger, _read(path / "fills.parquet", ("close", *FILL_COLUMNS), ("symbol",)))
         episode._check(path)
@@ -124,7 +125,7 @@ class Episode:
         """The verdict with the chart, and the trades, for a report."""
         table = self.trades()
         cut = f" The first {MOST_TRADES} are shown, trades.csv has all." if len(table) > MOST_TRADES else ""
-        text = f"{len(table)} trades, each from flat to flat; P&L is realised, after commission.{cut}"
+        text = f"{len(table)} trades, from flat to flat; P&L after commission, open ones at the last close.{cut}"
         return [
             Section("Episode", self.verdict(), (self.figure(),)),
             Section("Trades", text, (), HEADER, tuple(trade_rows(table[:MOST_TRADES]))),
@@ -147,6 +148,7 @@ class Episode:
         """A row of `trades`."""
         is_open = trade.exit_bar is None
         last = len(self.ledger) - 1 if trade.exit_bar is None else trade.exit_bar
+        unrealised = self._unrealised(trade) if is_open else 0.0
         return {
             "symbol": self.symbols[trade.position],
             "entry": self.ledger.index[trade.entry_bar],
@@ -154,12 +156,21 @@ class Episode:
             "bars": last - trade.entry_bar,
             "quantity": trade.quantity,
             "entry_price": trade.entry_price,
-            "exit_price": trade.exit_price,
+            "exit_price": trade.exit_price or np.nan,
             "commission": trade.commission,
-            "pnl": trade.pnl,
-            "return": trade.pnl / abs(trade.quantity * trade.entry_price),
+            "pnl": trade.pnl + unrealised,
+            "unrealised": unrealised,
+            "return": (trade.pnl + unrealised) / abs(trade.quantity * trade.entry_price),
             "reason": "open" if is_open else trade.reason,
         }
+
+    def _unrealised(self, trade: Trade) -> float:
+        """What an open trade's holding is worth above its mean entry, at the last close."""
+        rows = self.fills[self.fills["symbol"] == self.symbols[trade.position]].iloc[trade.entry_bar :]
+        held = (rows["quantity"] + rows["exit_quantity"]).sum()
+        paid = (rows["quantity"] * rows["price"] + rows["exit_quantity"] * rows["exit_price"]).sum()
+        realised = trade.pnl + trade.commission
+        return float(held * rows["close"].iloc[-1] - paid - realised)
 
     def _unit(self, symbol: Any) -> float:
         """What a price is divided by in the chart: 1 for one symbol, its first close for several."""
@@ -206,12 +217,12 @@ def trade_rows(table: pd.DataFrame) -> list[tuple[str, ...]]:
     return [
         (
             str(row["symbol"]),
-            f"{row['entry']:%Y-%m-%d %H:%M}",
-            "–" if pd.isna(row["exit"]) else f"{row['exit']:%Y-%m-%d %H:%M}",
+            f"{row['entry']:%Y-%m-%d}",
+            "–" if pd.isna(row["exit"]) else f"{row['exit']:%Y-%m-%d}",
             str(row["bars"]),
             f"{row['quantity']:+,.4g}",
-            f"{row['entry_price']:,.4f}",
-            f"{row['exit_price']:,.4f}" if row["exit_price"] else "–",
+            f"{row['entry_price']:,.2f}",
+            "–" if pd.isna(row["exit_price"]) else f"{row['exit_price']:,.2f}",
             f"{row['pnl']:+,.2f}",
             f"{row['return']:+.2%}",
             str(row["reason"]).replace("_", " "),

@@ -20,7 +20,7 @@ HEADER = ("rank", "symbol", "role", "leader score", "interval", "rank interval",
 
 
 def leadlag_rows(result: StudyResult) -> list[tuple[str, ...]]:
-    """One row a symbol, leaders first; a role only where the score's interval lies clear of zero."""
+    """One row a symbol, leaders first; a role only where the interval, for all symbols at once, is clear of zero."""
     level = 1 - result.study.level
     table = result.table()
     rows: list[tuple[str, ...]] = []
@@ -28,14 +28,14 @@ def leadlag_rows(result: StudyResult) -> list[tuple[str, ...]]:
         if np.isnan(row["score"]):
             rows.append(("–", str(symbol), "not scored", "", "", "", ""))
             continue
-        role = "leader" if row["score_low"] > 0 else "follower" if row["score_high"] < 0 else "–"
+        role = "leader" if row["sure_low"] > 0 else "follower" if row["sure_high"] < 0 else "–"
         rows.append(
             (
                 f"{row['rank']:.0f}",
                 str(symbol),
                 role,
                 f"{row['score']:+.3f}",
-                f"{level:.0%} {row['score_low']:+.3f} … {row['score_high']:+.3f}",
+                f"{level:.0%} {row['sure_low']:+.3f} … {row['sure_high']:+.3f}",
                 f"{row['rank_low']:.0f} … {row['rank_high']:.0f}",
                 f"{row['leads']:.0%}",
             )
@@ -90,7 +90,7 @@ def _transparent(picture: Any) -> Any:
 
 
 def leadlag_verdict(result: StudyResult) -> str:
-    """Who leads and follows beyond doubt, or that nobody does; and what following them earned."""
+    """Who leads and follows, at the study's level over all symbols together; and what following them earned."""
     rows = leadlag_rows(result)
     leaders = [row[1] for row in rows if row[2] == "leader"]
     followers = [row[1] for row in rows if row[2] == "follower"]
@@ -101,9 +101,12 @@ def leadlag_verdict(result: StudyResult) -> str:
         f"bps a bar gross (t = {flow['gross_t']:+.1f}) and {flow['net_bps']:+.1f} net of costs of "
         f"{result.study.cost_bps:g} bps a side (t = {flow['net_t']:+.1f})."
     )
+    if not np.isfinite(flow["net_t"]):
+        earned = "What following the leaders earned could not be measured: too few windows were scored."
     if not leaders and not followers:
         return f"No evidence of a leader: over {window} no interval lies clear of zero. {earned}"
-    return f"Over {window}: {_names(leaders)} lead, {_names(followers)} follow. {earned}"
+    found = f"leaders: {_names(leaders)}; followers: {_names(followers)}"
+    return f"Over {window}, all symbols tested together: {found}. {earned}"
 
 
 def _names(names: list[str], most: int = 8) -> str:

@@ -15,7 +15,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.engine import LeadLag
-from pacesetter.leadlag.observed import mean_observed
+from pacesetter.leadlag.observed import mean_observed, ratio
 from pacesetter.leadlag.ranking import ranks, row_mean
 from pacesetter.leadlag.series import Series
 
@@ -185,6 +185,9 @@ def ranking_intervals(
 ) -> pd.DataFrame:
     """Leaders first: `score` and `rank` of each symbol, each with `_low` and `_high` ends of its `level` interval.
 
+    `sure_low` and `sure_high` hold the scores of all symbols at once with probability `level`: on pure noise, some
+    symbol lies clear of zero in no more than 1 − level of all cases.
+
     Circular block bootstrap (Politis, Romano): runs of `block_bars` bars, the same for all assets, so leads of up
     to that length survive the resampling. The draws are centred on the estimate, because the seams between blocks
     weaken every lead a little.
@@ -214,4 +217,8 @@ def _interval_table(symbols: Sequence[str], point: Array, drawn: Array, level: f
         columns[name] = estimate
         frame = pd.DataFrame(draws)
         columns[f"{name}_low"], columns[f"{name}_high"] = frame.quantile([(1 - level) / 2, (1 + level) / 2]).to_numpy()
+    spread = np.nanstd(around, axis=0) if len(around) > 1 else np.full(len(point), np.nan)
+    furthest = np.nanmax(ratio(np.abs(around - point), spread), axis=1, initial=0.0)
+    reach = np.quantile(furthest, level) * spread
+    columns["sure_low"], columns["sure_high"] = point - reach, point + reach
     return pd.DataFrame(columns, index=pd.Index(symbols, name="symbol")).sort_values("rank", kind="stable")

@@ -12,7 +12,6 @@ from typing import Any
 from hydra import compose as hydra_compose
 from hydra import initialize_config_module
 from hydra.core.config_store import ConfigStore
-from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -22,7 +21,7 @@ from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
 from pacesetter.registry import configure
-from pacesetter.training.overrides import find_presets
+from pacesetter.training.overrides import find_presets, parse_override
 
 __all__ = ["compose", "source_defaults", "task_defaults"]
 
@@ -30,6 +29,8 @@ __all__ = ["compose", "source_defaults", "task_defaults"]
 def compose(overrides: Sequence[str] = ()) -> Config:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
     _register_groups()
+    for text in overrides:
+        parse_override(text)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
             resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
@@ -93,10 +94,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _explain(overrides: Sequence[str], problem: HydraException) -> str:
     for text in overrides:
-        try:
-            override = OverridesParser.create().parse_override(text)
-        except HydraException:
-            return f"'{text}' is no override; write key=value, e.g. data.symbols=50"
+        override = parse_override(text)
         sentence = _explain_key(override.key_or_group, str(override.value()), [o for o in overrides if o != text])
         if sentence:
             return sentence

@@ -18,7 +18,7 @@ from pacesetter.runs import Run
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-__all__ = ["choices", "find_presets", "split_varied", "stored_overrides", "take_options"]
+__all__ = ["choices", "find_presets", "parse_override", "split_varied", "stored_overrides", "take_options"]
 
 Options = TypeVar("Options")
 PRESET_FILE = re.compile(r"\+preset=['\"]?(?P<path>.+\.yaml)['\"]?$")
@@ -79,11 +79,15 @@ def stored_overrides(folder: str | Path) -> list[str]:
 
 
 def _parsed(overrides: Iterable[str]) -> list[Override]:
-    return [_parse(text) for text in overrides]
+    return [parse_override(text) for text in overrides]
 
 
-def _parse(text: str) -> Override:
+def parse_override(text: str) -> Override:
+    """One override in Hydra's grammar; refuses what is none."""
     try:
-        return OverridesParser.create().parse_override(text)
+        override = OverridesParser.create().parse_override(text)
+        if not override.key_or_group:
+            raise HydraException("no key")
+        return override
     except HydraException as problem:
         raise ConfigError(f"'{text}' is no override; write key=value, e.g. data.symbols=50") from problem

@@ -63,7 +63,9 @@ def train(
         run = Run.open(resume)
         config = stored_config(run, config)
         if run.manifest["finished"]:
-            return _stored_result(run)
+            result = _stored_result(run)
+            (console or Console()).print(f"nothing to do, the run is finished: {_verdict(result)}", soft_wrap=True)
+            return result
     return _train(config, run, console or Console(), report)
 
 

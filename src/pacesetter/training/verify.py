@@ -29,8 +29,10 @@ def verify(folder: str | Path, console: Console | None = None) -> bool:
     """
     run, console = Run.open(folder), console or Console()
     stored = run.manifest
+    if not (run.folder / "checkpoints").is_dir():
+        raise RunError(f"{run.folder} is no training run; verify repeats what pacesetter train made")
     if not stored["finished"] or "weights_hash" not in stored:
-        raise RunError(f"{run.folder} is no finished training run; finish it with pacesetter train --resume {folder}")
+        raise RunError(f"{run.folder} is not finished; finish it with pacesetter train --resume {folder}")
     config = stored_config(run)
     check_same(stored["identity"] | {"data": None}, identity(config, "") | {"data": None}, run.folder)
     with tempfile.TemporaryDirectory(prefix="verify-") as where:
