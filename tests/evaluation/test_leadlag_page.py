@@ -16,7 +16,7 @@ from pacesetter.runs import Run
 @pytest.fixture(scope="module")
 def results():
     planted = ps.load("synthetic", symbols=6, groups=2, strength=1.0, noise=0.3, max_delay=1, bars=500, seed=2)
-    noise = ps.load("synthetic", symbols=6, groups=0, bars=500, seed=3)
+    noise = ps.load("synthetic", symbols=6, groups=0, bars=500, seed=4)
     study = Study(method="ccf_lag1", lookback=300, step=50, draws=60)
     return study.run(planted), replace(study, level=0.01).run(noise)
 
