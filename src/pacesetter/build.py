@@ -147,6 +147,7 @@ class Train:
     threads            of torch, None its own choice; results repeat for an equal number
     shares             of the bars for training and validation; the rest is the test part, which training never sees
     purge_bars         left out before each boundary
+    folds, fold        expanding walk-forward: of `folds` equal stretches the run sees those up to number `fold`, from 0
     validate_every     steps between validations; 0 is never
     checkpoint_every   steps between checkpoints; 0 is at the end only
     patience           validations without a better score after which the run stops; None never does
@@ -162,6 +163,8 @@ class Train:
     device: str = "cpu"
     shares: tuple[float, float] = (0.6, 0.2)
     purge_bars: int = 0
+    folds: int = 1
+    fold: int = 0
     log_every: int = 1_000
     validate_every: int = 10_000
     checkpoint_every: int = 10_000
@@ -179,6 +182,8 @@ class Train:
         for name in ("validate_every", "checkpoint_every", "purge_bars"):
             if getattr(self, name) < 0:
                 raise ConfigError(f"train.{name}={getattr(self, name)} must be 0 or more")
+        if not 0 <= self.fold < self.folds:
+            raise ConfigError(f"train.fold={self.fold} is none of train.folds={self.folds}; they count from 0")
         if self.patience is not None and (self.patience < 1 or not self.validate_every):
             raise ConfigError("train.patience counts validations: give 1 or more, and train.validate_every above 0")
 
@@ -278,6 +283,7 @@ def build_task(config: Config) -> Any:
 def build_parts(config: Config, panel: Panel) -> Parts:
     """The environments that an agent learns and is validated in; bars of the test part are in neither."""
     task, (first, second) = build_task(config), config.train.shares
+    panel = panel.rows(0, len(panel) * (config.train.fold + 1) // config.train.folds)
     rest = round(1 - first - second, 9)
     (fold,) = chronological(panel, first, second, rest, config.train.purge_bars).folds
     learned = panel.rows(0, int(fold.train[-1]) + 1)

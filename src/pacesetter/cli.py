@@ -63,15 +63,16 @@ def train(
     overrides: Overrides = None,
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder, to the bit.")] = None,
 ) -> None:
-    """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; train.seeds=5 for five of them."""
+    """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; seeds=5 for five of them."""
     from pacesetter.training.seeds import train_seeds
     from pacesetter.training.train import train as train_agent
 
-    if resume is None and train_seeds(overrides or ()):
+    overrides = [f"train.{text}" if text.startswith("seeds=") else text for text in overrides or ()]
+    if resume is None and train_seeds(overrides):
         return
     from pacesetter.training import compose
 
-    config = compose(overrides or ()) if overrides or resume is None else None
+    config = compose(overrides) if overrides or resume is None else None
     if train_agent(config, resume=resume).stopped == "signal":
         raise typer.Exit(143)
 

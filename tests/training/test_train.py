@@ -57,6 +57,25 @@ def test_the_best_validation_episode_can_be_inspected(small, console):
     assert episode.ledger.index[0] == panel.index[start + 1]
 
 
+def test_folds_expand_and_each_is_judged_on_later_bars(small):
+    panel = build_panel(small("ppo", "data.bars=1200"))
+    ends = []
+    for fold in range(3):
+        parts = build_parts(small("ppo", "data.bars=1200", "train.folds=3", f"train.fold={fold}"), panel)
+        ends.append(len(parts.validation.batch.bank.times[0]))
+    assert ends == sorted(set(ends))
+    whole = build_parts(small("ppo", "data.bars=1200"), panel).validation.batch.bank.times[0]
+    assert ends[-1] == len(whole)
+    with pytest.raises(ConfigError, match=r"train\.fold=3 is none of train\.folds=3"):
+        small("ppo", "train.folds=3", "train.fold=3")
+
+
+def test_seeds_may_be_asked_for_by_their_short_name(small, command, tmp_path):
+    shown = command("train", *small.overrides, "train.steps=64", "seeds=2")
+    assert shown.returncode == 0, shown.stderr
+    assert "Best validation score by seed" in shown.stdout
+
+
 WINDOWS = "task.windows.longest=30 task.windows.seen=[5,10,30] task.windows.grid=[10,20,30] task.episodes.bars=20"
 
 
