@@ -164,9 +164,13 @@ class Batch:
 
         The arrays that the compiled call writes to are kept from step to step; windows are not gathered.
         """
-        self._read(action)
+        if self._is_scalar and isinstance(action, NUMBERS):
+            self.inputs[0, 0] = action  # the hot path of one symbol: no further call
+        else:
+            self._read(action)
         step_row, ledger, vector, outcome = self._alone
-        self._check(step_row())
+        if step_row() >= 0:
+            raise self._refusal(0)
         return ledger.copy(), vector.copy(), outcome.tolist()
 
     def rewards(self, ledger: Array, outcome: Array) -> tuple[Array, Array]:
@@ -293,10 +297,7 @@ class Batch:
     def _read(self, actions: Any) -> None:
         """Take the actions as numbers, one row for each environment."""
         try:
-            if self._is_scalar and isinstance(actions, NUMBERS):
-                self.inputs[0, 0] = actions
-            else:
-                self.inputs[...] = np.asarray(actions).reshape(self.inputs.shape)
+            self.inputs[...] = np.asarray(actions).reshape(self.inputs.shape)
         except (TypeError, ValueError) as problem:
             raise ConfigError(
                 f"actions of shape {np.shape(actions)} do not fit {self.env_count} environments with "

@@ -46,8 +46,7 @@ class PortfolioEnv(SingleEnv):
         if propose is not None:
             self.observation_space = _with_proposals(self.observation_space, self.batch.bank.positions_each)
 
-    def _observe(self, vector: Array) -> Observation:
-        seen = super()._observe(vector)
+    def _complete(self, seen: Observation) -> Observation:
         return seen if self.propose is None else _proposed_alone(self.propose, seen)
 
 
