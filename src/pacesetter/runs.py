@@ -109,11 +109,7 @@ class Run:
 
 def config_hash(config: Mapping[str, Any]) -> str:
     """SHA-256 of the configuration as JSON, keys in their own order: a source may read it, e.g. that of regimes."""
-    return hashlib.sha256(_canonical(config).encode()).hexdigest()
-
-
-def _canonical(config: Mapping[str, Any]) -> str:
-    return json.dumps(config, default=str)
+    return hashlib.sha256(json.dumps(config, default=str).encode()).hexdigest()
 
 
 def sha256(path: Path) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 from importlib.util import find_spec
 from typing import Any, ClassVar, Literal, Protocol
@@ -61,15 +62,16 @@ class Scorer(Protocol):
         """Fill `out` (window, symbol, symbol)."""
 
 
-class WindowScorer:
+class WindowScorer(ABC):
     """A scorer that reads one window at a time, by matrix products: no table, no batch."""
 
     batched: ClassVar[bool] = False
     backend = "gemm"
     table_bytes = 0
 
+    @abstractmethod
     def score(self, end: int, lookback: int, out: Array) -> None:
-        raise NotImplementedError
+        """Fill `out` (symbol, symbol) with the score of the window that ends at bar `end`."""
 
     def score_many(self, ends: Array, lookbacks: Array, out: Array) -> None:
         """Fill `out` (window, symbol, symbol), one window after another."""

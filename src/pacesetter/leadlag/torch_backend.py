@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Iterator
 from typing import Any, ClassVar
 
@@ -19,7 +20,7 @@ __all__ = ["TorchArea", "TorchCorrelation", "TorchWindows"]
 Array = NDArray[Any]
 
 
-class TorchWindows:
+class TorchWindows(ABC):
     """A scorer that moves `curve` (time, symbol) to the device once and scores windows in batches."""
 
     batched: ClassVar[bool] = True
@@ -54,9 +55,9 @@ class TorchWindows:
         weights = np.stack([self.series.weights(end, lookback) for end in ends.tolist()])
         return self._scores(windows, torch.as_tensor(weights, device=self.device))
 
+    @abstractmethod
     def _scores(self, windows: torch.Tensor, weights: torch.Tensor) -> torch.Tensor:
         """(window, symbol, symbol) scores of (window, time, symbol) curves with (window, symbol) weights."""
-        raise NotImplementedError
 
 
 class TorchArea(TorchWindows):

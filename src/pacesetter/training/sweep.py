@@ -13,6 +13,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report import Section, write_report
 from pacesetter.runs import Run
 from pacesetter.training.comparison import LEVEL, cells, compare, picture
@@ -95,6 +96,10 @@ def sweep(overrides: Sequence[str], *, resume: str | Path | None = None, console
     launcher, rest = take_options(overrides, "launcher", Launcher)
     design, rest = take_options(rest, "sweep", Sweep)
     plan = Plan.of(rest, design.design)
+    if len(plan.pairs()) < 2:
+        raise ConfigError(
+            "there is nothing to compare; give a key several values, e.g. agent=ppo,a2c or seed=range(0,5)"
+        )
     configs = [compose([*plan.fixed, *variant]) for variant in plan.variants]  # all are checked before one is trained
     run = Run.open(resume) if resume else Run.create(configs[0].runs, "sweep", {"overrides": overrides})
     console.print(f"{len(plan.variants)} variants × {len(plan.seeds)} seeds → {run.folder}", soft_wrap=True)
