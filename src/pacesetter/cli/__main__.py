@@ -1,0 +1,5 @@
+"""`python -m pacesetter.cli`."""
+
+from pacesetter.cli import main
+
+main()

@@ -1,0 +1,123 @@
+"""`pacesetter data`: sources, checks, processing and splits of bars."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from pacesetter.cli.overrides import Overrides
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    group = typer.Typer(help="Sources, checks, processing and splits of bars.", no_args_is_help=True)
+    for command in (data_list, data_check, data_fetch, data_process, data_split):
+        group.command(command.__name__.removeprefix("data_"))(command)
+    app.add_typer(group, name="data")
+
+
+def data_list() -> None:
+    """List the registered sources with their options."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from pacesetter.data import SOURCES
+    from pacesetter.training.configuration import source_defaults
+
+    table = Table("source", "what it is", "options")
+    for name in SOURCES:
+        about = (SOURCES[name].__doc__ or "").strip().splitlines()[0]
+        table.add_row(name, about, ", ".join(key for key in source_defaults(name) if key != "source"))
+    Console().print(table)
+
+
+def data_check(
+    overrides: Overrides = None,
+    out: Annotated[Path | None, typer.Option("--json", help="Write the report as JSON to this file.")] = None,
+) -> None:
+    """Check a source's bars: coverage, gaps, and every broken rule. Exit 0 fine, 1 errors found, 2 not readable."""
+    from pacesetter.build import build_readiness
+    from pacesetter.training import compose
+
+    readiness = build_readiness(compose(overrides or ()))
+    _show_readiness(readiness)
+    if out is not None:
+        out.write_text(json.dumps(readiness.to_json(), indent=2) + "\n", encoding="utf-8")
+        typer.echo(f"JSON: {out}")
+    if not readiness.ok:
+        raise typer.Exit(1)
+
+
+def _show_readiness(readiness: Any) -> None:
+    from rich.console import Console
+    from rich.table import Table
+
+    console = Console()
+    table = Table(title=f"{readiness.bars} bars, {readiness.first} → {readiness.last}, calendar {readiness.calendar}")
+    for name in ("symbol", "first", "last", "bars", "missing", "coverage"):
+        table.add_column(name, justify="right" if name in ("bars", "missing", "coverage") else "left")
+    for row in readiness.coverage:
+        values = {**row, "first": row["first"][:10], "last": row["last"][:10], "coverage": f"{row['coverage']:.1%}"}
+        table.add_row(*map(str, values.values()))
+    console.print(table)
+    for finding in readiness.findings:
+        console.print(f"{finding.severity}: {finding.sentence()}", soft_wrap=True, markup=False, highlight=False)
+    errors = sum(finding.severity == "error" for finding in readiness.findings)
+    verdict = "READY" if readiness.ok else "NOT READY"
+    console.print(f"{verdict}: {errors} errors, {len(readiness.findings) - errors} warnings", highlight=False)
+
+
+def data_fetch(
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")] = Path("data/raw.parquet"),
+) -> None:
+    """Load a source, checked, and store it as one Parquet panel with a manifest of hashes."""
+    from pacesetter.build import build_panel
+    from pacesetter.training import compose
+
+    panel = build_panel(compose(overrides or ()))
+    _store(panel, out)
+
+
+def data_process(
+    source: Annotated[Path, typer.Argument(help="A stored panel.")],
+    out: Annotated[Path, typer.Option(help="Parquet file to write.")] = Path("data/processed.parquet"),
+    fill: Annotated[str, typer.Option(help="Repair of missing bars: none, forward, interpolate or drop.")] = "none",
+    resolution: Annotated[str | None, typer.Option(help="Coarser bars, e.g. 1W.")] = None,
+) -> None:
+    """Repair and resample a stored panel into another one."""
+    from pacesetter.data import load
+
+    _store(load("parquet", path=str(source), fill=fill, resolution=resolution), out)
+
+
+def data_split(
+    source: Annotated[Path, typer.Argument(help="A stored panel.")],
+    out: Annotated[Path, typer.Option(help="JSON file to write.")] = Path("data/splits.json"),
+    train: Annotated[float, typer.Option(help="Share of bars to train on.")] = 0.6,
+    validation: Annotated[float, typer.Option(help="Share of bars to validate on.")] = 0.2,
+    purge_bars: Annotated[int, typer.Option(help="Bars left out before each boundary.")] = 0,
+    embargo_bars: Annotated[int, typer.Option(help="Bars left out behind each boundary.")] = 0,
+) -> None:
+    """Split a stored panel by time into train, validation and test."""
+    from pacesetter.data.splits import chronological
+    from pacesetter.panel import Panel
+
+    test = round(1 - train - validation, 9)
+    splits = chronological(Panel.load(source), train, validation, test, purge_bars, embargo_bars)
+    _store(splits, out)
+
+
+def _store(thing: Any, out: Path) -> None:
+    """Save a panel or splits, and the manifest with its hash beside it."""
+    from pacesetter.data.manifest import write_manifest
+
+    out.parent.mkdir(parents=True, exist_ok=True)
+    thing.save(out)
+    write_manifest([out], out.with_suffix(".manifest.json"))
+    typer.echo(f"{thing!r} → {out}")

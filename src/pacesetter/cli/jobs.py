@@ -1,0 +1,109 @@
+"""Commands that make runs: the main job, lead–lag, training, searches."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacesetter.cli.overrides import Overrides
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    for command in (run, leadlag, train, verify, agents, tune, sweep, profile, config):
+        app.command()(command)
+
+
+def run(overrides: Overrides = None) -> None:
+    """Run the main job: bars → checks → features → lead–lag → report."""
+    from pacesetter.training import compose, run_job
+
+    run_job(compose(overrides or ()))
+
+
+def leadlag(overrides: Overrides = None) -> None:
+    """Find who leads whom: ranking with intervals, links, lags and a time line, e.g. lag.method=levy_path."""
+    from pacesetter.training import compose, run_job
+
+    run_job(compose(["name=leadlag", *(overrides or ())]), stages=("load", "leadlag", "report"))
+
+
+def train(
+    overrides: Overrides = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder, to the bit.")] = None,
+) -> None:
+    """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; seeds=5 for five of them."""
+    from pacesetter.training.seeds import train_seeds
+    from pacesetter.training.train import train as train_agent
+
+    overrides = [f"train.{text}" if text.startswith("seeds=") else text for text in overrides or ()]
+    if resume is None and train_seeds(overrides):
+        return
+    from pacesetter.training import compose
+
+    config = compose(overrides) if overrides or resume is None else None
+    if train_agent(config, resume=resume).stopped == "signal":
+        raise typer.Exit(143)
+
+
+def verify(run: Annotated[Path, typer.Argument(help="A finished run folder.")]) -> None:
+    """Train a run again from its config and compare hashes. Exit 0 equal, 1 different."""
+    from pacesetter.training.verify import verify as verify_run
+
+    if not verify_run(run):
+        raise typer.Exit(1)
+
+
+def agents(overrides: Overrides = None) -> None:
+    """Parameters, latency and memory of each network on the observations of a task, e.g. task=lookback."""
+    from pacesetter.training import compose
+    from pacesetter.training.networks import show_networks
+
+    show_networks(compose(overrides or ()))
+
+
+# ---- many runs, and where the time goes ---------------------------------------------------------------------------
+
+
+def tune(
+    overrides: Overrides = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the search in this folder.")] = None,
+) -> None:
+    """Search settings, e.g. agent=ppo tune.trials=20 'agent.gamma=interval(0.9,0.999)'; the best becomes a preset."""
+    from pacesetter.training.search import tune as search
+
+    search(overrides or (), resume=resume)
+
+
+def sweep(
+    overrides: Overrides = None,
+    resume: Annotated[Path | None, typer.Option(help="Go on with the sweep in this folder.")] = None,
+) -> None:
+    """Train and compare variants, e.g. agent=ppo,a2c seed=range(0,5); sweep.design=ablation changes one at a time."""
+    from pacesetter.training.sweep import sweep as train_variants
+
+    train_variants(overrides or (), resume=resume)
+
+
+def profile(overrides: Overrides = None) -> None:
+    """Train for a moment and show where the time goes: a flame graph, and microseconds per step and component."""
+    from pacesetter.training.profile import profile as profile_training
+
+    profile_training(overrides or ())
+
+
+def config(overrides: Overrides = None) -> None:
+    """Print the resolved configuration and its hash, without running anything."""
+    import yaml
+
+    from pacesetter.runs import config_hash
+    from pacesetter.training import compose
+
+    resolved = compose(overrides or ()).to_dict()
+    plain = json.loads(json.dumps(resolved))
+    typer.echo(f"{yaml.safe_dump(plain, sort_keys=False)}# hash {config_hash(resolved)}")
