@@ -8,7 +8,7 @@ import json
 import pytest
 from rich.console import Console
 
-from pacesetter.errors import DataError
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel
 from pacesetter.training import STAGES, compose, run_job
 from pacesetter.training.pipeline import summary
@@ -23,17 +23,41 @@ def test_job_leaves_panel_checks_report_and_hashes(tmp_path, console):
     job = run_job(compose(["data=sandbox", f"runs={tmp_path}", "name=try"]), console)
     manifest = job.run.manifest
     assert manifest["finished"] is True
-    assert {"panel.parquet", "readiness.json", "report.html", "config.yaml"} <= set(manifest["artefacts"])
-    assert manifest["data_fingerprint"] == Panel.load(job.run.folder / "panel.parquet").fingerprint
+    assert {"load/panel.parquet", "check/readiness.json", "report.html", "config.yaml"} <= set(manifest["artefacts"])
+    assert manifest["data_fingerprint"] == Panel.load(job.folder("load") / "panel.parquet").fingerprint
     printed = console.file.getvalue()
     assert all(f"/{len(STAGES)} {stage}" in printed for stage in STAGES)
     assert "report.html" in printed
 
 
-def test_same_config_gives_the_same_data(tmp_path, console):
-    jobs = [run_job(compose(["data=sandbox", f"runs={tmp_path}"]), console) for _ in range(2)]
+def test_second_job_starts_where_the_first_ended(tmp_path, console):
+    config = compose(["data=sandbox", f"runs={tmp_path}"])
+    jobs = [run_job(config, console, stages="describe") for _ in range(2)]
     assert jobs[0].panel == jobs[1].panel
-    assert jobs[0].table.fingerprint == jobs[1].table.fingerprint
+    assert jobs[0].keys == jobs[1].keys
+    assert console.file.getvalue().count("kept") == 1
+    old, new = (job.found["describe"] for job in jobs)
+    stored, read = (
+        json.dumps([section.to_json() for section in found.sections], sort_keys=True) for found in (old, new)
+    )
+    assert stored == read
+
+
+def test_other_settings_and_damaged_files_make_a_stage_work_again(tmp_path, console):
+    job = run_job(compose(["data=sandbox", f"runs={tmp_path}"]), console, stages="check")
+    (kept,) = (tmp_path / "cache").iterdir()
+    (kept / "readiness.json").write_text("{}")
+    run_job(job.config, console, stages="check")
+    run_job(compose(["data=sandbox", f"runs={tmp_path}", "seed=1"]), console, stages="check")
+    assert "kept" not in console.file.getvalue()
+    assert len(list((tmp_path / "cache").iterdir())) == 2
+
+
+def test_one_stage_runs_with_what_it_needs(tmp_path, console):
+    job = run_job(compose(["data=sandbox", f"runs={tmp_path}"]), console, stages="check")
+    assert list(job.found) == ["load", "check"]
+    with pytest.raises(ConfigError, match="did you mean 'check'"):
+        run_job(job.config, console, stages="chek")
 
 
 def test_a_failing_stage_is_named_in_the_manifest(tmp_path, console):

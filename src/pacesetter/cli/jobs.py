@@ -20,10 +20,12 @@ def register(app: typer.Typer) -> None:
 
 
 def run(overrides: Overrides = None) -> None:
-    """Run the main job: bars → checks → features → lead–lag → report."""
+    """Run the main job: bars → lead–lag → agents → judgement → report; stage=leadlag runs one stage and its needs."""
     from pacesetter.training import compose, run_job
 
-    run_job(compose(overrides or ()))
+    stages = [text.removeprefix("stage=") for text in overrides or () if text.startswith("stage=")]
+    own = [text for text in overrides or () if not text.startswith("stage=")]
+    run_job(compose(own), stages=stages[-1] if stages else "report")
 
 
 def leadlag(overrides: Overrides = None) -> None:

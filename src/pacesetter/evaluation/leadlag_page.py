@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -12,7 +13,6 @@ from pacesetter.evaluation.pictures import styled
 from pacesetter.evaluation.report import Section
 from pacesetter.leadlag import pictures
 from pacesetter.leadlag.study import StudyResult
-from pacesetter.runs import Run
 
 __all__ = ["leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
 
@@ -71,9 +71,8 @@ def leadlag_sections(result: StudyResult) -> list[Section]:
     ]
 
 
-def store_leadlag(result: StudyResult, run: Run) -> None:
-    """Write matrix, ranking, links and pictures (HTML and PNG) below `leadlag/` of the run folder."""
-    folder = run.path("leadlag/matrix.csv").parent
+def store_leadlag(result: StudyResult, folder: Path) -> None:
+    """Write matrix, ranking, links and pictures (HTML and PNG) into a folder."""
     symbols = list(result.panel.symbols)
     pd.DataFrame(result.matrix, index=symbols, columns=symbols).to_csv(folder / "matrix.csv")
     result.table().to_csv(folder / "ranking.csv")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import lru_cache
@@ -26,6 +27,21 @@ class Section:
     @property
     def anchor(self) -> str:
         return "".join(letter if letter.isalnum() else "-" for letter in self.title.lower())
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain content, pictures included, that `from_json` makes the same section of."""
+        from plotly.io import to_json
+
+        figures = [json.loads(to_json(figure)) for figure in self.figures]
+        return {name: getattr(self, name) for name in ("title", "text", "header", "rows")} | {"figures": figures}
+
+    @classmethod
+    def from_json(cls, stored: Mapping[str, Any]) -> Section:
+        from plotly.graph_objects import Figure
+
+        figures = tuple(Figure(figure) for figure in stored["figures"])
+        rows = tuple(tuple(row) for row in stored["rows"])
+        return cls(stored["title"], stored["text"], figures, tuple(stored["header"]), rows)
 
     def pictures(self) -> list[str]:
         """The figures as HTML fragments that share the page's script."""

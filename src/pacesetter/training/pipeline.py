@@ -1,11 +1,10 @@
-"""The main job, stage by stage: each stage takes the job so far, adds to it, and says in one line what it found."""
+"""The main job: its stages, and what is printed at the end."""
 
 from __future__ import annotations
 
-import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, field
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -13,164 +12,133 @@ from rich.console import Console
 from rich.table import Table
 
 from pacesetter.build import Config, build_panel, build_readiness, build_study, build_table
-from pacesetter.data.quality import Readiness
 from pacesetter.evaluation import pictures
-from pacesetter.evaluation.leadlag_page import HEADER, leadlag_rows, leadlag_sections, leadlag_verdict, store_leadlag
+from pacesetter.evaluation.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
 from pacesetter.evaluation.report import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
-from pacesetter.leadlag.study import StudyResult
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
+from pacesetter.training.job import Found, Job, Stage, chosen_stages, run_stage
 
-__all__ = ["STAGES", "Job", "run_job", "summary"]
+__all__ = ["STAGES", "run_job", "summary"]
 
-
-@dataclass
-class Job:
-    """What the stages hand on: configuration, run folder, and what was made so far."""
-
-    config: Config
-    run: Run
-    sections: list[Section] = field(default_factory=list)
-    panel: Panel | None = None
-    readiness: Readiness | None = None
-    table: FeatureTable | None = None
-    labels: Any = None
-    study: StudyResult | None = None
+TEXT_COLUMNS = ("symbol", "role", "regime now", "policy")  # set to the left on the console
 
 
-def load_panel(job: Job) -> str:
+def load_panel(job: Job, folder: Path) -> Found:
     job.panel = build_panel(job.config)
-    job.panel.save(job.run.path("panel.parquet"))
-    return repr(job.panel)
+    job.panel.save(folder / "panel.parquet")
+    return Found(repr(job.panel))
 
 
-def check_panel(job: Job) -> str:
-    job.readiness = build_readiness(job.config)
-    job.run.write_json("readiness.json", job.readiness.to_json())
-    findings = job.readiness.findings
+def check_panel(job: Job, folder: Path) -> Found:
+    readiness = build_readiness(job.config)
+    (folder / "readiness.json").write_text(json.dumps(readiness.to_json(), indent=2, default=str) + "\n")
+    findings = readiness.findings
     rows = [(f.severity, f.rule, f.symbol or "all", f.when or "", f.count, f.what) for f in findings]
-    figure = pictures.coverage(_need(job.panel))
     section = Section(
         "Data quality",
         "Observed share of each symbol's bars, and every rule that was broken. Errors stop a load; warnings do not.",
-        figures=(figure,),
+        figures=(pictures.coverage(job.panel),),
         header=("severity", "rule", "symbol", "first at", "times", "what"),
         rows=tuple(rows),
     )
-    job.sections.append(section)
-    return f"{len(findings)} warnings" if findings else "nothing to report"
+    return Found(f"{len(findings)} warnings" if findings else "nothing to report", (section,))
 
 
-def make_features(job: Job) -> str:
-    panel = _need(job.panel)
-    job.table = build_table(job.config, panel)
-    job.labels = regime_labels(panel)
-    left_out = job.table.left_out
+def describe(job: Job, folder: Path) -> Found:
+    panel, labels = job.panel, regime_labels(job.panel)
+    table = build_table(job.config, panel)
+    sections = (_bars_section(panel, labels), _features_section(table), _regimes_section(panel, labels))
+    line = f"{len(table.names)} features" + (f", left out: {', '.join(table.left_out)}" if table.left_out else "")
+    return Found(line, sections, {"Bars": ("first", "last")})
+
+
+def _bars_section(panel: Panel, labels: Any) -> Section:
+    period = f"{panel.index[0]:%Y-%m-%d} to {panel.index[-1]:%Y-%m-%d}"
+    text = f"{len(panel)} bars of {len(panel.symbols)} symbols, {period}."
+    return Section("Bars", text, (pictures.prices(panel),), *summary(panel, labels))
+
+
+def _features_section(table: FeatureTable) -> Section:
     rows = [
-        (name, f"{low:.3g}", f"{middle:.3g}", f"{high:.3g}", bars)
-        for name, low, middle, high, bars in _spread(job.table)
+        (name, f"{low:.3g}", f"{middle:.3g}", f"{high:.3g}", bars) for name, low, middle, high, bars in _spread(table)
     ]
-    note = f" Left out because the data lacks what they need: {', '.join(left_out)}." if left_out else ""
-    job.sections.append(
-        Section(
-            "Features",
-            f"Raw values over all symbols and bars, warm-up excluded; the network normalises, nothing else does.{note}",
-            header=("feature", "5 %", "median", "95 %", "memory (bars)"),
-            rows=tuple(rows),
-        )
-    )
-    job.sections.append(
-        Section(
-            "Regimes",
-            "Share of symbols in each regime, from closes up to each bar only.",
-            figures=(pictures.regimes(panel, job.labels, REGIMES),),
-        )
-    )
-    return f"{len(job.table.names)} features" + (
-        f", {len(left_out)} left out ({', '.join(left_out)})" if left_out else ""
+    missing = ", ".join(table.left_out)
+    return Section(
+        "Features",
+        "Raw values over all symbols and bars, warm-up excluded; the network normalises, nothing else does."
+        + (f" Left out because the data lacks what they need: {missing}." if missing else ""),
+        header=("feature", "5 %", "median", "95 %", "memory (bars)"),
+        rows=tuple(rows),
     )
 
 
-def find_leaders(job: Job) -> str:
-    job.study = build_study(job.config).run(_need(job.panel))
-    job.sections += leadlag_sections(job.study)
-    store_leadlag(job.study, job.run)
-    rows = leadlag_rows(job.study)
+def _regimes_section(panel: Panel, labels: Any) -> Section:
+    text = "Share of symbols in each regime, from closes up to each bar only."
+    return Section("Regimes", text, figures=(pictures.regimes(panel, labels, REGIMES),))
+
+
+def find_leaders(job: Job, folder: Path) -> Found:
+    study = build_study(job.config).run(job.panel)
+    store_leadlag(study, folder)
+    rows = leadlag_rows(study)
     leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))
-    return f"{leaders} leaders, {followers} followers, {job.study.network.number_of_edges()} significant links"
+    line = f"{leaders} leaders, {followers} followers, {study.network.number_of_edges()} significant links"
+    return Found(line, tuple(leadlag_sections(study)), {"Lead–lag": ("rank interval",)})
 
 
-def write_page(job: Job) -> str:
-    panel = _need(job.panel)
-    job.labels = regime_labels(panel) if job.labels is None else job.labels
-    header, rows = summary(panel, job.labels)
-    first = Section(
-        "Summary",
-        f"{len(panel)} bars of {len(panel.symbols)} symbols, {panel.index[0]:%Y-%m-%d} to {panel.index[-1]:%Y-%m-%d}.",
-        figures=(pictures.prices(panel),),
-        header=header,
-        rows=rows,
-    )
+def write_page(job: Job, folder: Path) -> Found:
+    """The report, its parts in the order of what a reader wants to know first."""
+    sections = [section for name in PAGE if name in job.found for section in job.found[name].sections]
+    manifest = job.run.manifest
     facts = {
-        "config hash": job.run.manifest["config_hash"],
-        "data fingerprint": panel.fingerprint,
-        "commit": job.run.manifest["commit"] or "none",
-        "versions": ", ".join(f"{name} {version}" for name, version in job.run.manifest["versions"].items()),
+        "config hash": manifest["config_hash"],
+        "data fingerprint": job.panel.fingerprint,
+        "seed": str(job.config.seed),
+        "commit": manifest["commit"] or "none",
+        "versions": ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()),
     }
-    path = write_report(job.run.path("report.html"), job.config.name, [first, *job.sections], panel.notes, facts)
-    return str(path)
+    write_report(job.run.path("report.html"), job.config.name, sections, job.panel.notes, facts)
+    return Found(f"{len(sections)} sections")
 
 
-Stage = Callable[[Job], str]
 STAGES: dict[str, Stage] = {
-    "load": load_panel,
-    "check": check_panel,
-    "features": make_features,
-    "leadlag": find_leaders,
-    "report": write_page,
+    stage.name: stage
+    for stage in (
+        Stage("load", load_panel, is_kept=False),
+        Stage("check", check_panel, ("load",), ("data",)),
+        Stage("describe", describe, ("load",), ("features",)),
+        Stage("leadlag", find_leaders, ("load",), ("lag",)),
+        Stage("report", write_page, ("load", "check", "describe", "leadlag"), is_kept=False),
+    )
 }
+PAGE = ("leadlag", "describe", "check")  # stages with sections, in the order of the report
 
 
-def run_job(config: Config, console: Console | None = None, stages: Sequence[str] = tuple(STAGES)) -> Job:
-    """Run the stages into a new run folder, with progress; print what was found and where the report is."""
-    console = console or Console()
-    job = Job(config, Run.create(config.runs, config.name, config.to_dict()))
-    console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
-    for number, name in enumerate(stages, start=1):
-        with _watched(console, f"{number}/{len(stages)} {name}") as say, _recorded(job.run, name):
-            say(STAGES[name](job))
-    panel = _need(job.panel)
-    job.run.finish(data_fingerprint=panel.fingerprint, seed=config.seed)
-    if "features" in stages:
-        console.print(_console_table("What was loaded", *summary(panel, job.labels), hidden=("first", "last")))
-    if job.study is not None:
-        console.print(_console_table("Who leads", HEADER, leadlag_rows(job.study), hidden=("rank interval",)))
-        console.print(leadlag_verdict(job.study), highlight=False)
-    for note in panel.notes:
-        console.print(f"Note: {note}", soft_wrap=True)
-    console.print(f"Report: {job.run.folder / 'report.html'}", soft_wrap=True)
+def run_job(config: Config, console: Console | None = None, stages: Sequence[str] | str = "report") -> Job:
+    """Run the stages named, or one with all it needs, into a new run folder; print what was found and where it is."""
+    chosen = chosen_stages(STAGES, stages) if isinstance(stages, str) else [STAGES[name] for name in stages]
+    job = Job(config, Run.create(config.runs, config.name, config.to_dict()), console or Console())
+    job.console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
+    for number, stage in enumerate(chosen, start=1):
+        run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
+    job.run.finish(data_fingerprint=job.panel.fingerprint, seed=config.seed, stages=job.keys)
+    _show(job)
     return job
 
 
-@contextmanager
-def _watched(console: Console, name: str) -> Iterator[Callable[[str], None]]:
-    """A spinner while a stage works; afterwards its line with the time it took."""
-    start = time.perf_counter()
-    found: list[str] = []
-    with console.status(name):
-        yield found.append
-    console.print(f"  {name:<14}{time.perf_counter() - start:6.1f} s  {found[0]}", soft_wrap=True, highlight=False)
-
-
-@contextmanager
-def _recorded(run: Run, stage: str) -> Iterator[None]:
-    """What stops a stage is written into the run's manifest before it is raised."""
-    try:
-        yield
-    except Exception as problem:
-        run.write_json("manifest.json", run.manifest | {"failed": {"stage": stage, "why": str(problem)}})
-        raise
+def _show(job: Job) -> None:
+    """What a reader wants to know at once: tables and sentences, notes on the data, and where the report is."""
+    for found in job.found.values():
+        for section in found.sections:
+            if section.title in found.shown:
+                job.console.print(_console_table(section, found.shown[section.title]))
+                job.console.print(section.text, highlight=False, markup=False)
+    for note in job.panel.notes:
+        job.console.print(f"Note: {note}", soft_wrap=True, markup=False)
+    if "report" in job.found:
+        job.console.print(f"Report: {job.run.folder / 'report.html'}", soft_wrap=True)
 
 
 def summary(panel: Panel, labels: Any) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
@@ -200,18 +168,14 @@ def _symbol_row(panel: Panel, labels: Any, column: int) -> tuple[Any, ...]:
     )
 
 
-def _console_table(
-    title: str, header: Sequence[str], rows: Sequence[Sequence[Any]], hidden: Sequence[str], most: int = 25
-) -> Table:
+def _console_table(section: Section, hidden: Sequence[str], most: int = 25) -> Table:
     """The first rows as a table that fits 80 columns; the report has all."""
-    shown = [place for place, name in enumerate(header) if name not in hidden]
-    cut = f" (first {most} of {len(rows)}; the report has all)" if len(rows) > most else ""
-    table = Table(title=title + cut, title_justify="left")
+    shown = [place for place, name in enumerate(section.header) if name not in hidden]
+    cut = f" (first {most} of {len(section.rows)}; the report has all)" if len(section.rows) > most else ""
+    table = Table(title=section.title + cut, title_justify="left")
     for place in shown:
-        table.add_column(
-            header[place], justify="left" if header[place] in ("symbol", "role", "regime now") else "right"
-        )
-    for row in rows[:most]:
+        table.add_column(section.header[place], justify="left" if section.header[place] in TEXT_COLUMNS else "right")
+    for row in section.rows[:most]:
         table.add_row(*(str(row[place]) for place in shown))
     return table
 
@@ -223,8 +187,3 @@ def _spread(table: FeatureTable) -> Iterator[tuple[str, float, float, float, int
         finite = values[np.isfinite(values)]
         low, middle, high = np.percentile(finite, (5, 50, 95)) if len(finite) else (np.nan,) * 3
         yield name, float(low), float(middle), float(high), memory
-
-
-def _need(panel: Panel | None) -> Panel:
-    assert panel is not None, "the load stage comes first"
-    return panel
