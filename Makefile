@@ -12,7 +12,7 @@ BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/peers.py bench
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-demo: .venv/core.done  ## install what is needed and run the main job on the embedded sample
+demo: .venv/demo.done  ## install what is needed and run the main job on the embedded sample
 	$(BIN)/pacesetter run
 
 test: .venv/test.done lint types layers  ## style, types, layers, then every test (2 processes)
@@ -49,19 +49,13 @@ clean:  ## remove the environment, caches and runs
 	$(PYTHON) -m venv .venv
 	touch $@
 
-.venv/core.done: locks/core.txt pyproject.toml | .venv/pip.done
-	@echo "Installing the core (about a minute the first time) …"
-	$(PIP) install --no-deps -r locks/core.txt
-	$(PIP) install --no-deps --no-build-isolation -e .
-	touch $@
-
 # torch comes by itself, pinned, with its own dependencies: the build that fits differs from machine to machine
-.venv/test.done: locks/test.txt pyproject.toml | .venv/pip.done
-	@echo "Installing the test tools (a few minutes the first time) …"
-	$(PIP) install --no-deps -r locks/test.txt
-	$(PIP) install torch==2.13.0 -c locks/test.txt
+.venv/%.done: locks/%.txt pyproject.toml | .venv/pip.done
+	@echo "Installing from locks/$*.txt (a few minutes the first time) …"
+	$(PIP) install --no-deps -r locks/$*.txt
+	$(PIP) install torch==2.13.0 -c locks/$*.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
-	touch $@ .venv/core.done
+	touch $@ $(if $(filter test,$*),.venv/demo.done)
 
 # peers to measure beside ours; they pin old versions of libraries that are not used here, hence --no-deps
 .venv/bench.done: .venv/test.done

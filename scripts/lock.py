@@ -21,13 +21,14 @@ from pathlib import Path
 ROOT = Path(__file__).resolve().parents[1]
 LOCKS = ROOT / "locks"
 BUILD_TOOL = "setuptools>=77"  # installs the package itself, without build isolation
-TEST_EXTRAS = "dev,rl,signatures,track,search,ray,online,data"
+TEST_EXTRAS = "dev,rl,signatures,track,search,evaluate,serve,dash,ray,online,data"
+DEMO_EXTRAS = "rl,evaluate,serve"  # what the main job needs
 
 
 def groups() -> dict[str, str]:
     """Lock file name → the requirement that it closes."""
     extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
-    wanted = {"core": ".", "test": f".[{TEST_EXTRAS}]"}
+    wanted = {"core": ".", "demo": f".[{DEMO_EXTRAS}]", "test": f".[{TEST_EXTRAS}]"}
     return wanted | {name: f".[{name}]" for name in extras if name not in ("dev", "signatures")}
 
 
