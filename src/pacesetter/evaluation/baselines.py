@@ -1,0 +1,45 @@
+"""The baselines by name, made for a market and played over the same bars in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from pacesetter.envs.bank import Bank
+from pacesetter.evaluation import allocation as allocation  # registers its baselines
+from pacesetter.evaluation import policies as policies  # and so does this
+from pacesetter.evaluation.backtest import Backtest, backtest, market_bank
+from pacesetter.evaluation.baseline import BASELINES, Baseline
+from pacesetter.features.table import FeatureTable
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
+
+__all__ = ["BASELINES", "evaluate_baselines", "make_baseline", "possible_baselines"]
+
+
+def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None, **options: Any) -> Baseline:
+    """The registered baseline `name` with the options that the market gives it; refuses an unknown name or option."""
+    return BASELINES[name].on(bank, market or MarketParameters(), **options)
+
+
+def possible_baselines(bank: Bank) -> list[str]:
+    """Names of the registered baselines that find in the bank what they read."""
+    return [name for name in BASELINES if BASELINES[name].suits(bank)]
+
+
+def evaluate_baselines(
+    panel: Panel,
+    first: int,
+    names: Sequence[str] | None = None,
+    *,
+    last: int | None = None,
+    market: MarketParameters | None = None,
+    table: FeatureTable | None = None,
+    bank: Bank | None = None,
+    window_bars: int = 24,
+) -> dict[str, Backtest]:
+    """The named baselines, or all that are possible, over the same bars; options are those of `backtest`."""
+    bank = market_bank(panel, table) if bank is None else bank
+    chosen = [make_baseline(name, bank, market) for name in names or possible_baselines(bank)]
+    options: dict[str, Any] = {"first": first, "last": last, "market": market, "bank": bank, "window_bars": window_bars}
+    return {baseline.name: backtest(baseline, panel, **options) for baseline in chosen}

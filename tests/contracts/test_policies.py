@@ -1,0 +1,132 @@
+"""Over every registered baseline: bars after t change no order up to t, bit for bit; and who cheats is caught."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pacesetter.data import load
+from pacesetter.envs.bank import Bank
+from pacesetter.errors import DataError
+from pacesetter.evaluation.backtest import Policy, Seen, backtest, market_bank
+from pacesetter.evaluation.baselines import BASELINES, make_baseline
+from pacesetter.evaluation.leak import altered_after, check_causal
+from pacesetter.evaluation.policies import AgentPolicy
+from pacesetter.features import Normaliser, ZScore, feature_table
+from pacesetter.panel import Panel
+
+FIRST, NOW = 290, 332  # at both the allocations are renewed
+
+
+@cache
+def market() -> Panel:
+    """Seven symbols, some of them listed late or delisted."""
+    return load("synthetic", symbols=7, bars=360, seed=6, late_share=0.3, delisted_share=0.3)
+
+
+def bank_with_odds(panel: Panel) -> Bank:
+    """Class probabilities of the last bar's move: causal."""
+    up = np.full((len(panel.symbols), len(panel)), 0.5)
+    moves = np.nan_to_num(panel.close[1:] / panel.close[:-1] - 1)
+    up[:, 1:] = 0.5 + 0.4 * np.tanh(50 * moves.T)
+    return market_bank(panel, supervised=np.stack([1 - up, up], axis=2))
+
+
+@pytest.mark.parametrize("name", list(BASELINES))
+def test_the_future_changes_no_order_of_a_baseline(name: str) -> None:
+    def make(panel: Panel) -> Policy:
+        return make_baseline(name, bank_with_odds(panel))
+
+    check_causal(make, market(), NOW, first=FIRST, bank_of=bank_with_odds, draws=1)
+    played = backtest(make(market()), market(), first=FIRST, last=NOW + 1, bank=bank_with_odds(market()))
+    assert name == "hold" or np.isfinite(played.orders[-1]).any()  # something was decided at this bar
+
+
+@dataclass
+class Peeks:
+    """Holds what will rise within `ahead` bars, read from a panel that the backtest did not hand to it."""
+
+    panel: Panel
+    ahead: int = 1
+    name: str = "peeks"
+    action: str = "weights"
+
+    def decide(self, seen: Seen) -> Any:
+        later, now = self.panel.close[seen.t + self.ahead], self.panel.close[seen.t]
+        return np.where(later > now, 0.1, 0.0)
+
+
+@pytest.mark.parametrize("ahead", [1, 2])
+@pytest.mark.parametrize("symbols", [1, 5])
+def test_a_policy_that_peeks_is_caught(ahead: int, symbols: int) -> None:
+    panel = load("synthetic", symbols=symbols, bars=300, seed=0)
+    with pytest.raises(DataError, match=r"policy 'peeks' looks ahead: when bars after .* change, its order for 'S"):
+        check_causal(lambda given: Peeks(given, ahead), panel, 280, first=250)
+
+
+def test_features_that_peek_are_caught_through_the_observation() -> None:
+    class Follows:
+        name, action = "follows", "weights"
+
+        def decide(self, seen: Seen) -> Any:
+            return np.where(seen.observation["supervised"][:, -1] > 0.5, 0.1, 0.0)
+
+    def leaking_bank(panel: Panel) -> Bank:
+        up = np.full((len(panel.symbols), len(panel)), 0.5)
+        up[:, :-1] = (panel.close[1:] > panel.close[:-1]).T  # the next bar's move
+        return market_bank(panel, supervised=np.stack([1 - up, up], axis=2))
+
+    panel = load("synthetic", symbols=3, bars=300, seed=0)
+    check_causal(lambda given: Follows(), panel, 280, first=250, bank_of=bank_with_odds)
+    with pytest.raises(DataError, match="policy 'follows' looks ahead"):
+        check_causal(lambda given: Follows(), panel, 280, first=250, bank_of=leaking_bank)
+
+
+@dataclass
+class Scaled:
+    """Acts on the newest bar's features, normalised."""
+
+    scaler: Normaliser
+    name: str = "scaled"
+    action: str = "continuous"
+
+    def decide(self, seen: Seen) -> Any:
+        columns = self.scaler.transform(np.asarray(seen.observation["window"][:, -1]))
+        return np.tanh(np.nan_to_num(columns)[:, 0])
+
+
+def test_a_scaler_fitted_on_the_tested_bars_is_caught() -> None:
+    panel = load("synthetic", symbols=3, bars=300, seed=0)
+    table = feature_table(panel, ["return_1", "rsi_14"])
+    bank = market_bank(panel, table)
+    backtest(Scaled(ZScore().fit(table, until=panel.index[250])), panel, first=250, bank=bank)
+    with pytest.raises(DataError, match="'scaler' of policy 'scaled' was fitted on bars until"):
+        backtest(Scaled(ZScore().fit(table)), panel, first=250, bank=bank)
+
+
+def test_an_agent_trained_on_the_tested_bars_is_caught() -> None:
+    panel = load("synthetic", symbols=3, bars=300, seed=0)
+
+    class Idle:
+        def act(self, observation: Any, deterministic: bool = True) -> Any:
+            return np.zeros(3)
+
+    late = AgentPolicy(Idle(), "late", "continuous", fitted_until=panel.index[-1])
+    with pytest.raises(DataError, match="policy 'late' was fitted"):
+        backtest(late, panel, first=250)
+
+
+def test_altered_bars_leave_the_past_alone_and_change_the_future() -> None:
+    panel = market()
+    up, down = (altered_after(panel, NOW, 0, side) for side in (1.0, -1.0))
+    assert up.rows(0, NOW + 1) == down.rows(0, NOW + 1) == panel.rows(0, NOW + 1)
+    later = slice(NOW + 1, None)
+    seen = up.mask[later]
+    assert seen.mean() < panel.mask[later].mean()
+    product = (up.close * down.close / panel.close**2)[later][seen]
+    np.testing.assert_allclose(product, 1.0)
+    assert (up.close != panel.close)[later][seen].all()

@@ -1,0 +1,63 @@
+"""Policies over many markets: rows, shared banks, baselines made for each market."""
+
+from __future__ import annotations
+
+import pandas as pd
+import pytest
+
+from pacesetter.data import load
+from pacesetter.envs.bank import Bank
+from pacesetter.errors import ConfigError
+from pacesetter.evaluation.allocation import EqualWeight
+from pacesetter.evaluation.backtest import backtest, market_bank
+from pacesetter.evaluation.metrics import metrics
+from pacesetter.evaluation.scenarios import Scenario, evaluate_scenarios, spread
+from pacesetter.market import Limits, MarketParameters
+from pacesetter.panel import Panel
+
+WIDE = MarketParameters(limits=Limits(position_cap_fraction=0.5))
+
+
+def test_each_scenario_and_policy_has_the_row_of_its_own_backtest() -> None:
+    panel, computed = load("synthetic", symbols=3, bars=300), list[Panel]()
+
+    def bank_of(given: Panel) -> Bank:
+        computed.append(given)
+        return market_bank(given)
+
+    scenarios = [
+        Scenario("all", panel, 200),
+        Scenario("wide", panel, 200, 250, WIDE),
+        Scenario("cut", panel.rows(50), 180),
+    ]
+    table = evaluate_scenarios(["cash", EqualWeight(every_bars=1)], scenarios, bank_of=bank_of)
+    assert len(computed) == 2
+    assert list(table.index) == [(label, name) for label in ("all", "wide", "cut") for name in ("cash", "equal_weight")]
+    assert (table.xs("cash", level="policy")["total_return"] == 0).all()
+    own = metrics(backtest(EqualWeight(every_bars=1), panel, first=200))
+    pd.testing.assert_series_equal(table.loc[("all", "equal_weight")], pd.Series(own), check_names=False)
+
+
+def test_a_baseline_is_made_for_the_rules_of_each_scenario() -> None:
+    panel = load("synthetic", symbols=2, bars=300)
+    table = evaluate_scenarios(
+        ["hold"], [Scenario("cap 15 %", panel, 200), Scenario("cap 50 %", panel, 200, None, WIDE)]
+    )
+    narrow, wide = table["exposure"]
+    assert narrow < 0.4 < 0.9 < wide
+
+
+def test_the_spread_over_scenarios() -> None:
+    index = pd.MultiIndex.from_product([["a", "b", "c", "d"], ["one"]], names=["scenario", "policy"])
+    row = spread(pd.DataFrame({"sharpe": [-1.0, 0.0, 1.0, 2.0]}, index=index)).loc["one"]
+    assert row.to_dict() == pytest.approx(
+        {"scenarios": 4, "mean": 0.5, "5%": -0.85, "50%": 0.5, "95%": 1.85, "positive": 0.5}
+    )
+
+
+def test_nothing_to_evaluate_and_two_policies_of_one_name_are_refused() -> None:
+    panel = load("synthetic", symbols=2, bars=300)
+    with pytest.raises(ConfigError, match="policy 'equal_weight' stands twice in 'all'"):
+        evaluate_scenarios(["equal_weight", EqualWeight(every_bars=1)], [Scenario("all", panel, 200)])
+    with pytest.raises(ConfigError, match="nothing to evaluate"):
+        evaluate_scenarios(["cash"], [])
