@@ -1,0 +1,98 @@
+"""`trials.jsonl`, beside the runs: every trial and seed ever run, so that a result is judged among them all."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.errors import RunError
+
+__all__ = ["Trial", "Trials"]
+
+Array = NDArray[Any]
+FILE = "trials.jsonl"
+CACHE = "cache"  # of the main job, below the folder of the runs; its stages work in hidden folders there
+
+
+@dataclass(frozen=True)
+class Trial:
+    """One run of one agent.
+
+    data    fingerprint of the whole panel       task   the problem: lookback, trading, portfolio
+    run     name of the run's folder             seed   the run's
+    sharpe  per bar, on the latest part it was judged on; None before and where it failed
+    """
+
+    data: str
+    task: str
+    run: str
+    seed: int
+    sharpe: float | None = None
+
+
+@dataclass(frozen=True)
+class Trials:
+    """The ledger in the folder that run folders go to. Lines are only ever added; the last one of a run counts."""
+
+    folder: str | Path
+
+    @classmethod
+    def beside(cls, runs: str | Path) -> Trials:
+        """The ledger for run folders in `runs`; those inside another run, as a sweep's, are entered beside that one.
+
+        So are those that a stage of the main job makes in the cache, before they come to lie in the job's own folder.
+        """
+        inner = Path(runs).resolve()
+        if inner.parent.name == CACHE and inner.name.startswith("."):
+            inner = inner.parents[1]
+        outer = [path.parent for path in (inner, *inner.parents) if (path / "manifest.json").is_file()]
+        return cls([inner, *outer][-1])
+
+    @property
+    def path(self) -> Path:
+        return Path(self.folder) / FILE
+
+    def add(self, trial: Trial) -> None:
+        """Append one line; processes that add at the same time do not mix theirs."""
+        line = json.dumps(dataclasses.asdict(trial)) + "\n"
+        self.path.parent.mkdir(parents=True, exist_ok=True)
+        # one write in append mode lands whole at the end of the file, whoever else writes
+        ledger = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
+        try:
+            os.write(ledger, line.encode())
+            os.fsync(ledger)
+        finally:
+            os.close(ledger)
+
+    def of(self, data: str, task: str) -> list[Trial]:
+        """The trials on that data and task, each run once, in the order of their first lines; none without a ledger."""
+        found = {}
+        for trial in self._read():
+            if (trial.data, trial.task) == (data, task):
+                found[trial.run, trial.seed] = trial
+        return list(found.values())
+
+    def sharpes(self, data: str, task: str) -> Array:
+        """(trial,) Sharpe ratio per bar of each of them, NaN where it is not known."""
+        known = [trial.sharpe for trial in self.of(data, task)]
+        return np.array([np.nan if value is None else value for value in known])
+
+    def _read(self) -> list[Trial]:
+        lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []
+        return [self._trial(number, line) for number, line in enumerate(lines, 1)]
+
+    def _trial(self, number: int, line: str) -> Trial:
+        try:
+            return Trial(**json.loads(line))
+        except (ValueError, TypeError) as problem:
+            raise RunError(
+                f"line {number} of {self.path} is no trial ({problem}); mend it or take it out, knowing that "
+                "a trial which is not counted makes every later result look better than it is"
+            ) from problem

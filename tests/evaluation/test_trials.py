@@ -1,0 +1,70 @@
+"""The ledger of trials: every run counts once, whoever writes at the same time."""
+
+from __future__ import annotations
+
+import dataclasses
+import subprocess
+import sys
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pacesetter.errors import RunError
+from pacesetter.evaluation.trials import Trial, Trials
+
+WRITER = """
+import sys
+from pacesetter.evaluation.trials import Trial, Trials
+for number in range(100):
+    Trials(sys.argv[1]).add(Trial("data", "trading", f"{sys.argv[2]}-{number}", 0, 0.01))
+"""
+
+
+def test_each_run_counts_once_with_its_last_result(tmp_path: Path) -> None:
+    ledger, first = Trials(tmp_path / "runs"), Trial("d1", "trading", "run-a", 0)
+    assert ledger.of("d1", "trading") == []
+    for trial in (
+        first,
+        Trial("d1", "trading", "run-b", 1, 0.02),
+        Trial("d2", "trading", "run-c", 0, 0.9),
+        Trial("d1", "lookback", "run-d", 0, 0.9),
+        dataclasses.replace(first, sharpe=-0.01),
+        Trial("d1", "trading", "run-e", 2),
+        Trial("d1", "trading", "run-f", 3, float("nan")),
+    ):
+        ledger.add(trial)
+    np.testing.assert_array_equal(ledger.sharpes("d1", "trading"), [-0.01, 0.02, np.nan, np.nan])
+    assert [trial.seed for trial in ledger.of("d1", "trading")] == [0, 1, 2, 3]
+    assert len(ledger.path.read_text().splitlines()) == 7  # nothing is ever taken out
+
+
+def test_runs_inside_a_sweep_are_entered_beside_the_sweep(tmp_path: Path) -> None:
+    sweep = tmp_path / "runs" / "sweep"
+    inner = sweep / "runs" / "000-001"
+    inner.mkdir(parents=True)
+    assert Trials.beside(inner).path == inner / "trials.jsonl"
+    (sweep / "manifest.json").write_text("{}")
+    assert Trials.beside(inner).path == Trials.beside(tmp_path / "runs").path == tmp_path / "runs" / "trials.jsonl"
+
+
+def test_runs_of_a_stage_at_work_are_entered_beside_the_main_job(tmp_path: Path) -> None:
+    at_work = tmp_path / "runs" / "cache" / ".20260101T000000-run-abc-agents"
+    assert Trials.beside(at_work).path == Trials.beside(tmp_path / "runs").path
+    assert Trials.beside(tmp_path / "cache" / "runs").path == tmp_path / "cache" / "runs" / "trials.jsonl"
+
+
+def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:
+    writers = [subprocess.Popen([sys.executable, "-c", WRITER, str(tmp_path), name]) for name in "abc"]
+    assert [writer.wait(60) for writer in writers] == [0, 0, 0]
+    assert len(Trials(tmp_path).of("data", "trading")) == 300
+
+
+@pytest.mark.parametrize("line", ["{", "[]", '{"run": "x"}', '{"data": 1, "other": 2}'])
+def test_a_damaged_line_is_refused_by_its_number(tmp_path: Path, line: str) -> None:
+    ledger = Trials(tmp_path)
+    ledger.add(Trial("d", "trading", "run", 0))
+    with ledger.path.open("a") as stream:
+        stream.write(line + "\n")
+    with pytest.raises(RunError, match=r"line 2 of .*trials\.jsonl is no trial"):
+        ledger.of("d", "trading")
