@@ -44,7 +44,9 @@ class Tables(nn.Module):
     def shapes(self, compact: Shapes) -> dict[str, tuple[int, ...]]:
         """The shapes of full observations whose compact ones have these."""
         kept = {name: shape for name, shape in compact.items() if name != INDEX}
-        return {name: tuple(entry.shape[1:]) for name, entry in self._at(torch.zeros(1, 2)).items()} | kept
+        return {
+            name: tuple(entry.shape[1:]) for name, entry in self._at(torch.zeros(1, 2, device=self.bars.device)).items()
+        } | kept
 
     def forward(self, observation: Tensors) -> dict[str, torch.Tensor]:
         """(batch, …) entries with the window and context of each place; a full observation stays as it is."""

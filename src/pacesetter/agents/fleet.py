@@ -1,0 +1,204 @@
+"""The fleet: one symbol agent for each symbol, with one encoder for all and their heads stacked.
+
+`Fleet` is what a trainer works on, with the rows of a symbol side by side; `FleetAgent` acts in a whole market; `take`
+gives one symbol's agent as an ordinary `SymbolAgent` that answers alike.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pacesetter.agents.agent import ACTION_MASK, Observation
+from pacesetter.agents.card import count_parameters
+from pacesetter.agents.encoders import Encoder, Network
+from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution
+from pacesetter.agents.layout import Shapes, Tensors
+from pacesetter.agents.stacked import StackedHead
+from pacesetter.agents.symbol_agent import SymbolAgent
+from pacesetter.errors import ConfigError, did_you_mean
+
+__all__ = ["Fleet", "FleetAgent", "FleetCard", "fleet_card"]
+
+
+class Fleet(nn.Module):
+    """Policies and values of many symbols; actions as those of `SymbolAgent`.
+
+    symbols  whose agents these are, in the order of the stacked heads
+    frozen   (symbol,) true where a trainer leaves the heads as they are
+    """
+
+    frozen: torch.Tensor
+
+    def __init__(
+        self, config: Network, shapes: Shapes, symbols: Sequence[str], actions: int | None = 7, hidden: int = 128
+    ) -> None:
+        super().__init__()
+        self.config, self.actions, self.hidden = config, actions, hidden
+        self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
+        self.symbols = _checked((), symbols)
+        self.encoder: Encoder = config.build(shapes)
+        self.actor = StackedHead([self._new_actor().layers for _ in self.symbols])
+        self.critic = StackedHead([self._new_critic().layers for _ in self.symbols])
+        self.policy = self._new_actor()  # only what makes a distribution of the stacked head's outputs
+        self.policy.layers = nn.Identity()  # type: ignore[assignment]
+        self.register_buffer("frozen", torch.zeros(len(self.symbols), dtype=torch.bool))
+
+    def _new_actor(self) -> DiscreteActor | ContinuousActor:
+        if self.actions is None:
+            return ContinuousActor(self.config.width, hidden=self.hidden)
+        return DiscreteActor(self.config.width, self.actions, self.hidden)
+
+    def _new_critic(self) -> Critic:
+        return Critic(self.config.width, self.hidden)
+
+    # ---- thinking -------------------------------------------------------------------------------------------------
+
+    def evaluate(self, observation: Tensors, rows: torch.Tensor | None = None) -> tuple[Distribution, torch.Tensor]:
+        """The distribution of actions and the values (symbol · n,) of observations in the same order.
+
+        They are of all symbols, each with as many observations side by side, or of those at the places `rows`.
+        """
+        return self.decide(self.encoder(observation), observation.get(ACTION_MASK), rows)
+
+    def decide(
+        self, features: torch.Tensor, mask: torch.Tensor | None = None, rows: torch.Tensor | None = None
+    ) -> tuple[Distribution, torch.Tensor]:
+        """The same from the encoder's features (symbol · n, width)."""
+        return self.policy(self.actor(features, rows), mask), self.value(features, rows)
+
+    def value(self, features: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
+        """(symbol · n,) values alone."""
+        return self.critic(features, rows).squeeze(-1)  # type: ignore[no-any-return]
+
+    def places(self, symbols: Iterable[str]) -> list[int]:
+        """Where these symbols stand; refuses one without an agent."""
+        where = {symbol: place for place, symbol in enumerate(self.symbols)}
+        for symbol in (symbols := list(symbols)):
+            if symbol not in where:
+                raise ConfigError(f"the fleet has no agent for '{symbol}'{did_you_mean(symbol, where)}")
+        return [where[symbol] for symbol in symbols]
+
+    # ---- changing -------------------------------------------------------------------------------------------------
+
+    def take(self, symbol: str) -> SymbolAgent:
+        """A copy of one agent that answers as it does here; random numbers are left as they were."""
+        (row,) = self.places([symbol])
+        with torch.random.fork_rng(devices=[]):
+            agent = SymbolAgent(self.config, self.shapes, self.actions, self.hidden)
+        agent.to(self.frozen.device)
+        agent.encoder.load_state_dict(self.encoder.state_dict())
+        self.actor.read(row, agent.actor.layers)
+        self.critic.read(row, agent.critic.layers)
+        return agent
+
+    def add(self, symbols: Sequence[str]) -> None:
+        """Fresh heads for new symbols, behind the others; trainers are to be made anew."""
+        self.symbols = _checked(self.symbols, symbols)
+        self.actor.extend([self._new_actor().layers for _ in symbols])
+        self.critic.extend([self._new_critic().layers for _ in symbols])
+        self.frozen = torch.cat([self.frozen, self.frozen.new_zeros(len(symbols))])
+
+    def reinitialise(self, symbols: Iterable[str]) -> None:
+        """Fresh heads in place of those of the named symbols."""
+        for row in self.places(symbols):
+            self.actor.write(row, self._new_actor().layers)
+            self.critic.write(row, self._new_critic().layers)
+
+    def freeze(self, symbols: Iterable[str], frozen: bool = True) -> None:
+        """Keep the heads of the named symbols as they are, or with `frozen=False` let them learn again."""
+        self.frozen[self.places(symbols)] = frozen
+
+    def freeze_encoder(self, frozen: bool = True) -> None:
+        """Keep the encoder and its normaliser as they are, or let them learn again."""
+        self.encoder.requires_grad_(not frozen)
+
+    def use_encoder(self, encoder: Encoder) -> None:
+        """Begin with the weights and normaliser of another encoder, e.g. a supervised one; refuses other sizes."""
+        own, given = self.encoder.state_dict(), encoder.state_dict()
+        wrong = [name for name in own.keys() | given.keys() if name not in own or name not in given]
+        wrong += [name for name in own.keys() & given.keys() if own[name].shape != given[name].shape]
+        if wrong:
+            raise ConfigError(
+                f"the encoder does not fit the fleet's: {min(wrong)} differs; build both from one network and features"
+            )
+        self.encoder.load_state_dict(given)
+
+
+def _checked(symbols: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
+    """All symbols; refuses none at all, and one twice."""
+    found = (*symbols, *more)
+    if not more or len(set(found)) < len(found):
+        raise ConfigError(f"a fleet needs one symbol or more and each once, not {', '.join(found) or 'none'}")
+    return found
+
+
+class FleetAgent:
+    """A fleet in a whole market: observations (symbol, …) to orders (symbol,).
+
+    symbols  the market's, in its order; all of the fleet's when None
+    """
+
+    def __init__(self, fleet: Fleet, symbols: Sequence[str] | None = None) -> None:
+        self.fleet = fleet
+        places = fleet.places(fleet.symbols if symbols is None else symbols)
+        self.rows = torch.tensor(places, device=fleet.frozen.device)
+
+    def take(self, symbol: str) -> SymbolAgent:
+        """The agent of one symbol."""
+        return self.fleet.take(symbol)
+
+    @torch.no_grad()
+    def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
+        """Orders (symbol,), int64 or float32; an entry without an axis of symbols, as `portfolio`, is shown to all."""
+        wanted = {name: shape for name, shape in self.fleet.shapes.items() if name in observation}
+        seen = {name: self._for_each(observation[name], shape) for name, shape in wanted.items()}
+        if ACTION_MASK in observation:
+            seen[ACTION_MASK] = self._for_each(observation[ACTION_MASK], (self.fleet.actions or 0,))
+        policy, _ = self.fleet.evaluate(seen, self.rows)
+        actions = (policy.mode() if deterministic else policy.sample()).cpu().numpy()
+        return np.asarray(actions.reshape(len(self.rows)))
+
+    def _for_each(self, entry: Any, shape: tuple[int, ...]) -> torch.Tensor:
+        tensor = torch.as_tensor(entry, device=self.rows.device)
+        return tensor.expand(len(self.rows), *shape)
+
+
+@dataclass(frozen=True)
+class FleetCard:
+    """Trainable parameters of a fleet, and of as many agents with an encoder each; printed as one line."""
+
+    symbols: int
+    encoder: int
+    heads: int  # of all symbols together
+
+    @property
+    def fleet(self) -> int:
+        return self.encoder + self.heads
+
+    @property
+    def separate(self) -> int:
+        return self.symbols * self.encoder + self.heads
+
+    @property
+    def saved(self) -> float:
+        """Share of the parameters that one encoder for all saves."""
+        return 1 - self.fleet / self.separate
+
+    def __str__(self) -> str:
+        return (
+            f"{self.symbols} agents with one encoder: {self.fleet:,} parameters; "
+            f"with an encoder each: {self.separate:,}; {self.saved:.1%} fewer"
+        )
+
+
+def fleet_card(fleet: Fleet) -> FleetCard:
+    """What the fleet's parameters come to; a frozen encoder counts too."""
+    encoder = sum(parameter.numel() for parameter in fleet.encoder.parameters())
+    return FleetCard(len(fleet.symbols), encoder, count_parameters(fleet.actor) + count_parameters(fleet.critic))

@@ -1,0 +1,57 @@
+"""Replay on the device: the latest steps of all environments, observations as indices, drawn symbol by symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+
+from pacesetter.errors import ConfigError
+
+__all__ = ["Replay"]
+
+
+class Replay:
+    """The latest `capacity` steps of `symbols` × `envs_each` environments, entries by name."""
+
+    def __init__(self, capacity: int, symbols: int, envs_each: int) -> None:
+        if capacity < 1:
+            raise ConfigError(f"a replay of {capacity} steps holds nothing; give 1 or more")
+        self.capacity, self.symbols, self.envs_each = capacity, symbols, envs_each
+        self.entries: dict[str, torch.Tensor] = {}
+        self.added = 0
+
+    def __len__(self) -> int:
+        """Steps of each environment that it holds."""
+        return min(self.added, self.capacity)
+
+    def add(self, step: Mapping[str, torch.Tensor]) -> None:
+        """Keep one step, entries (env, …), in place of the oldest when full."""
+        if not self.entries:
+            self.entries = {name: entry.new_zeros(self.capacity, *entry.shape) for name, entry in step.items()}
+        for name, entry in step.items():
+            self.entries[name][self.added % self.capacity] = entry
+        self.added += 1
+
+    def sample(self, batch_size: int) -> dict[str, torch.Tensor]:
+        """Entries (symbol · batch_size, …), those of a symbol side by side; refuses to draw from nothing."""
+        if not self.added:
+            raise ConfigError("the replay is empty; add steps first")
+        device = next(iter(self.entries.values())).device
+        shape = (self.symbols, batch_size)
+        steps = torch.randint(len(self), shape, device=device)
+        envs = torch.randint(self.envs_each, shape, device=device)
+        envs += self.envs_each * torch.arange(self.symbols, device=device)[:, None]
+        return {name: entry[steps, envs].flatten(0, 1) for name, entry in self.entries.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """The filled part."""
+        return {"added": self.added, "entries": {name: entry[: len(self)] for name, entry in self.entries.items()}}
+
+    def load_state_dict(self, stored: Mapping[str, Any], device: torch.device) -> None:
+        """Go on from what `state_dict` gave."""
+        self.added, self.entries = stored["added"], {}
+        for name, entry in stored["entries"].items():
+            self.entries[name] = torch.zeros(self.capacity, *entry.shape[1:], dtype=entry.dtype, device=device)
+            self.entries[name][: len(entry)] = entry

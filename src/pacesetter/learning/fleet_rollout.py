@@ -1,0 +1,178 @@
+"""What a fleet collected in one rollout, and what is computed from it: advantages, scaled rewards, statistics."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, NamedTuple
+
+import torch
+from torch import nn
+
+from pacesetter.agents.layout import Tensors
+
+__all__ = [
+    "ReturnScale",
+    "Rollout",
+    "SacStatistics",
+    "Statistics",
+    "action_mix",
+    "advantages",
+    "by_symbol",
+    "explained",
+    "select",
+    "sharpe",
+]
+
+HOLD_ZONE = 0.1  # a continuous order within it trades nothing
+LARGEST_REWARD = 10.0  # deviations of a return
+
+
+@dataclass(frozen=True, eq=False)
+class Rollout:
+    """Steps of all environments, each tensor (step, env, …), environments of one symbol side by side.
+
+    seen      compact observations that were acted on      finals   those at ends of episodes; other rows hold nothing
+    rewards   as the market gave them                      returns  of equity
+    features  of the encoder; without columns where nobody asks for them
+    """
+
+    seen: dict[str, torch.Tensor]
+    actions: torch.Tensor
+    log_probs: torch.Tensor
+    values: torch.Tensor
+    entropies: torch.Tensor
+    features: torch.Tensor
+    rewards: torch.Tensor
+    returns: torch.Tensor
+    terminated: torch.Tensor
+    truncated: torch.Tensor
+    finals: dict[str, torch.Tensor]
+
+    @classmethod
+    def stack(cls, steps: list[Rollout]) -> Rollout:
+        """Single steps (env, …) one after another."""
+        joined: dict[str, Any] = {}
+        for name, first in vars(steps[0]).items():
+            parts = [getattr(step, name) for step in steps]
+            joined[name] = (
+                {entry: torch.stack([part[entry] for part in parts]) for entry in first}
+                if isinstance(first, dict)
+                else torch.stack(parts)
+            )
+        return cls(**joined)
+
+
+def by_symbol(entry: torch.Tensor, symbols: int) -> torch.Tensor:
+    """(step, symbol · n, …) as (symbol, step · n, …)."""
+    return entry.view(len(entry), symbols, -1, *entry.shape[2:]).transpose(0, 1).flatten(1, 2)
+
+
+def advantages(
+    rewards: torch.Tensor, values: torch.Tensor, next_values: torch.Tensor, ended: torch.Tensor, decay: float
+) -> torch.Tensor:
+    """(step, env) generalised advantages (Schulman et al. 2016): A_t = δ_t + decay·A_tp1 within an episode.
+
+    δ_t = r_t + v'_t − v_t, where `next_values` v' are discounted already, 0 after a termination and the value of the
+    final observation after a truncation; decay = γλ.
+    """
+    deltas = rewards + next_values - values
+    found = torch.empty_like(deltas)
+    a_tp1 = torch.zeros_like(deltas[0])
+    for t in reversed(range(len(deltas))):
+        a_tp1 = deltas[t] + decay * torch.where(ended[t], 0.0, a_tp1)
+        found[t] = a_tp1
+    return found
+
+
+class ReturnScale(nn.Module):
+    """Rewards in deviations of each symbol's discounted return, so that all values are of one size."""
+
+    count: torch.Tensor
+    mean: torch.Tensor
+    variance: torch.Tensor
+    running: torch.Tensor
+
+    def __init__(self, symbols: int, env_count: int, discount: float) -> None:
+        super().__init__()
+        self.discount = discount
+        for name in ("count", "mean", "variance"):
+            self.register_buffer(name, torch.zeros(symbols, dtype=torch.float64))
+        self.register_buffer("running", torch.zeros(env_count))
+
+    def forward(self, rewards: torch.Tensor) -> torch.Tensor:
+        """Rewards (…, symbol, n) in these deviations, cut to ±10."""
+        deviation = self.variance.sqrt().clamp(min=1e-8).to(rewards.dtype)
+        return (rewards / deviation[:, None]).clamp(-LARGEST_REWARD, LARGEST_REWARD)
+
+    def observe(self, rewards: torch.Tensor, ended: torch.Tensor) -> None:
+        """Count (step, env) rewards and where an episode ended."""
+        discounted = torch.empty_like(rewards)
+        for t in range(len(rewards)):
+            discounted[t] = self.running.mul_(self.discount).add_(rewards[t])
+            self.running.masked_fill_(ended[t], 0.0)
+        self._merge(by_symbol(discounted, len(self.count)).double())
+
+    def _merge(self, rows: torch.Tensor) -> None:
+        """Merge the moments of (symbol, row) into the running ones (Chan, Golub, LeVeque 1979)."""
+        self.count.add_(rows.shape[1])
+        share, shift = rows.shape[1] / self.count, rows.mean(1) - self.mean
+        within = share * (rows.var(1, unbiased=False) - self.variance)
+        self.variance.add_(within + share * (1 - share) * shift**2)
+        self.mean.add_(share * shift)
+
+
+class Statistics(NamedTuple):
+    """What the latest round came to, by symbol: (symbol,), `action_mix` (symbol, action).
+
+    returns     mean return of equity per bar           sharpe      of the same, annualised
+    entropy     of the policy, in nats                  explained   share of the variance of returns that values explain
+    action_mix  share of each discrete action, or of sell, hold and buy
+    divergence  approximate KL of the last update       value_loss, policy_loss  means over the updates
+    """
+
+    returns: torch.Tensor
+    sharpe: torch.Tensor
+    entropy: torch.Tensor
+    action_mix: torch.Tensor
+    explained: torch.Tensor
+    divergence: torch.Tensor
+    value_loss: torch.Tensor
+    policy_loss: torch.Tensor
+
+
+class SacStatistics(NamedTuple):
+    """The same of fleet SAC; `temperature` weighs the entropy against rewards."""
+
+    returns: torch.Tensor
+    sharpe: torch.Tensor
+    action_mix: torch.Tensor
+    temperature: torch.Tensor
+    critic_loss: torch.Tensor
+    actor_loss: torch.Tensor
+    entropy: torch.Tensor
+
+
+def sharpe(returns: torch.Tensor, bars_per_year: float) -> torch.Tensor:
+    """(symbol,) annualised Sharpe ratios of (symbol, bar) returns; 0 where they never vary."""
+    deviation = returns.std(1)
+    return torch.where(deviation > 0, returns.mean(1) / deviation, 0.0) * float(bars_per_year**0.5)
+
+
+def explained(values: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
+    """(symbol,) 1 − var(target − value) / var(target) of (symbol, row); 0 where targets never vary."""
+    variance = targets.var(1)
+    return torch.where(variance > 0, 1 - (targets - values).var(1) / variance, 0.0)
+
+
+def action_mix(actions: torch.Tensor, count: int | None) -> torch.Tensor:
+    """(symbol, action) shares of (symbol, row) discrete actions, or of sell, hold and buy among continuous orders."""
+    if count is None:
+        order = actions.flatten(1)
+        actions, count = (order > -HOLD_ZONE).long() + (order >= HOLD_ZONE).long(), 3
+    return torch.stack([(actions == action).float().mean(1) for action in range(count)], dim=1)
+
+
+def select(seen: Tensors, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+    """Flat observations (symbol · n, …) at the places `rows` (symbol, n) of (symbol, row, …) entries."""
+    symbols = torch.arange(len(rows), device=rows.device)[:, None]
+    return {name: entry[symbols, rows].flatten(0, 1) for name, entry in seen.items()}

@@ -1,0 +1,95 @@
+"""A fleet on disk in parts that stay small: the encoder, and the heads of so many symbols a file.
+
+```
+fleet.json                     network, shapes, symbols, and name and SHA-256 of each part
+encoder-<hash>.safetensors     heads-000-<hash>.safetensors …
+```
+The JSON is replaced last, so that a reader finds the old fleet or the new one, whole.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import hashlib
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save
+
+from pacesetter.agents.encoders import NETWORKS, network
+from pacesetter.agents.fleet import Fleet
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.runs import write_atomic
+
+__all__ = ["load_fleet", "save_fleet"]
+
+INDEX = "fleet.json"
+ENCODER = "encoder."
+
+
+def save_fleet(fleet: Fleet, folder: str | Path, symbols_each: int = 48) -> Path:
+    """Store a fleet in `folder`, the heads of `symbols_each` symbols in a file, in place of what was there."""
+    if symbols_each < 1:
+        raise ConfigError(f"symbols_each={symbols_each} must be 1 or more")
+    folder = Path(folder)
+    folder.mkdir(parents=True, exist_ok=True)
+    tensors = {name: tensor.detach().cpu() for name, tensor in fleet.state_dict().items()}
+    encoder = {name: tensor for name, tensor in tensors.items() if name.startswith(ENCODER)}
+    parts = {"encoder": _write(folder, "encoder", encoder)}
+    for first in range(0, len(fleet.symbols), symbols_each):
+        rows = slice(first, first + symbols_each)
+        heads = {name: tensor[rows].clone() for name, tensor in tensors.items() if name not in encoder}
+        parts[f"heads-{first:03d}"] = _write(folder, f"heads-{first:03d}", heads)
+    write_atomic(folder / INDEX, json.dumps(_describe(fleet) | {"parts": parts}, indent=1) + "\n")
+    for old in folder.glob("*.safetensors"):
+        if old.name not in {part["file"] for part in parts.values()}:
+            old.unlink()
+    return folder
+
+
+def load_fleet(folder: str | Path) -> Fleet:
+    """The stored fleet; refuses a part that is missing or whose hash is not the one written beside it."""
+    folder = Path(folder)
+    if not (folder / INDEX).is_file():
+        raise RunError(f"{folder} holds no fleet: it has no {INDEX}; give the folder that save_fleet wrote")
+    try:
+        index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
+        config = network(index["network"], **index["options"])
+        shapes = {name: tuple(shape) for name, shape in index["shapes"].items()}
+        with torch.random.fork_rng(devices=[]):
+            fleet = Fleet(config, shapes, index["symbols"], index["actions"], index["hidden"])
+        parts = [_read(folder, part) for part in index["parts"].values()]
+        heads = {name: torch.cat([part[name] for part in parts[1:]]) for name in parts[1]}
+        fleet.load_state_dict(parts[0] | heads)
+    except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as problem:
+        raise RunError(f"{folder} cannot be read ({problem}); the fleet is damaged, take another") from problem
+    return fleet
+
+
+def _describe(fleet: Fleet) -> dict[str, Any]:
+    kind = next(name for name in NETWORKS if type(NETWORKS[name]) is type(fleet.config))
+    return {
+        "network": kind,
+        "options": dataclasses.asdict(fleet.config),
+        "shapes": fleet.shapes,
+        "symbols": fleet.symbols,
+        "actions": fleet.actions,
+        "hidden": fleet.hidden,
+    }
+
+
+def _write(folder: Path, part: str, tensors: dict[str, torch.Tensor]) -> dict[str, str]:
+    data = save(tensors)
+    digest = hashlib.sha256(data).hexdigest()
+    return {"file": write_atomic(folder / f"{part}-{digest[:12]}.safetensors", data).name, "sha256": digest}
+
+
+def _read(folder: Path, part: dict[str, str]) -> dict[str, torch.Tensor]:
+    path = folder / Path(part["file"]).name
+    data = path.read_bytes()
+    if hashlib.sha256(data).hexdigest() != part["sha256"]:
+        raise RunError(f"{path} does not match its hash; the fleet is damaged, take another")
+    return dict(load(data))

@@ -1,0 +1,38 @@
+"""A small market of four symbols, and a fleet that trades it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import pytest
+
+from pacesetter.data.synthetic import Synthetic
+from pacesetter.envs.bank import Bank
+from pacesetter.features import feature_table
+
+
+@pytest.fixture(scope="session")
+def bank() -> Bank:
+    """Four symbols of 300 bars with two window features and one of the regime."""
+    panel = Synthetic(symbols=4, bars=300, seed=1).read()
+    return Bank.from_panels(panel, feature_table(panel, ["return_1", "return_5", "regime_downside_share"]))
+
+
+@pytest.fixture
+def make_learner(bank: Bank) -> Callable[..., Any]:
+    """A fleet PPO learner of 3 environments a symbol; options are those of the market, the fleet and PPO."""
+    import torch
+
+    from pacesetter.agents.encoders import network
+    from pacesetter.agents.fleet import Fleet
+    from pacesetter.learning.fleet_market import FleetMarket
+    from pacesetter.learning.fleet_ppo import FleetPPO, FleetPPOLearner
+
+    def make(action: str = "discrete", symbols: tuple[str, ...] | None = None, **options: Any) -> FleetPPOLearner:
+        torch.manual_seed(3)
+        market = FleetMarket(bank, 3, action=action, window_bars=6, episode_bars=10)
+        fleet = Fleet(network("mlp", width=16), market.shapes, symbols or market.symbols, market.actions, hidden=8)
+        return FleetPPOLearner(fleet, market, FleetPPO(**({"rollout_steps": 16, "batch_size": 24} | options)))
+
+    return make
