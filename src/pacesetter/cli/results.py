@@ -1,19 +1,148 @@
-"""Commands that look at what runs left: episodes, evaluations, comparisons."""
+"""Commands that look at what runs left: judgements, comparisons, baselines, episodes."""
 
 from __future__ import annotations
 
+import time
+from collections.abc import Iterable, Sequence
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
+from pacesetter.cli.overrides import Overrides
+
+if TYPE_CHECKING:
+    from pacesetter.evaluation.evaluate import StoredRun
+    from pacesetter.evaluation.report import Section
+
 __all__ = ["register"]
+
+RunFolder = Annotated[Path, typer.Argument(help="A run folder, e.g. runs/<time>-<name>-<hash>.")]
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (inspect,):
+    for command in (evaluate, compare, baseline, inspect):
         app.command()(command)
+
+
+def evaluate(
+    run: RunFolder,
+    overrides: Overrides = None,
+    draws: Annotated[int, typer.Option(help="Bootstrap draws behind each interval.")] = 1000,
+    gate: Annotated[Path | None, typer.Option(help="A stored evaluation.json that must be repeated.")] = None,
+    tolerance: Annotated[float, typer.Option(help="Largest relative difference to --gate.")] = 1e-6,
+    pdf: Annotated[bool, typer.Option(help="Print the page to report.pdf, too (needs chromium).")] = False,
+) -> None:
+    """Judge a run's agent on the bars it never saw; data=montecarlo|adversarial|universes or data=<source> elsewhere.
+
+    Exit 1 where --gate is given and a figure differs from the stored one.
+    """
+    from pacesetter.evaluation.compare import FOLDER
+    from pacesetter.evaluation.evaluate import StoredRun
+    from pacesetter.evaluation.judgement_page import BRIEF, judgement_sections, store_judgement
+    from pacesetter.evaluation.report import write_pdf, write_report
+    from pacesetter.runs import Run
+
+    stored = StoredRun(Run.open(run).folder)
+    if overrides:
+        _evaluate_elsewhere(stored, overrides)
+        return
+    found = stored.judge(draws)
+    folder = run / FOLDER
+    folder.mkdir(exist_ok=True)
+    store_judgement(found, folder, {"run": run.name, "config hash": Run.open(run).manifest["config_hash"]})
+    sections = judgement_sections(found)
+    page = write_report(folder / "report.html", run.name, sections, stored.panel.notes)
+    _show(sections[:2], BRIEF)
+    typer.echo(f"Report: {write_pdf(page) if pdf else page}")
+    if gate is not None and not _repeats(gate, found.to_json(), tolerance):
+        raise typer.Exit(1)
+
+
+def _repeats(gate: Path, found: dict[str, Any], tolerance: float) -> bool:
+    """Whether the stored result is repeated; says what differs."""
+    from pacesetter.evaluation.regression import read_result, regression_gates
+
+    gates = regression_gates(read_result(gate), found, tolerance)
+    failed = [each for each in gates if not each.passed]
+    for each in failed:
+        typer.echo(f"differs: {each.name} by {each.value:.3g} (at most {tolerance:g})")
+    typer.echo(f"{len(gates) - len(failed)} of {len(gates)} figures repeat {gate}")
+    return not failed
+
+
+def _evaluate_elsewhere(stored: StoredRun, overrides: list[str]) -> None:
+    """A table of the agent and simple baselines on other markets, printed and stored."""
+    from pacesetter.build import build_panel
+    from pacesetter.evaluation.compare import FOLDER
+    from pacesetter.evaluation.evaluate import MARKETS
+    from pacesetter.evaluation.scenarios import Scenario, spread
+    from pacesetter.training import compose
+
+    name = overrides[0].removeprefix("data=")
+    if len(overrides) == 1 and name in MARKETS:
+        table = stored.on(name)
+    else:
+        panel = build_panel(compose(overrides))
+        start = max(len(panel) // 5, stored.task.window_bars)
+        table = stored.over([Scenario(name, panel, start, market=stored.task.market, is_unseen=True)])
+    folder = stored.folder / FOLDER
+    folder.mkdir(exist_ok=True)
+    table.to_csv(folder / f"{name}.csv")
+    shown = table[["annual_return", "sharpe", "max_drawdown", "turnover", "trades"]]
+    typer.echo(shown.to_string(float_format=lambda value: f"{value:+.3f}"))
+    typer.echo(f"\nSharpe ratio over all scenarios:\n{spread(table).to_string(float_format=lambda v: f'{v:+.3f}')}")
+    typer.echo(f"→ {folder / f'{name}.csv'}")
+
+
+def compare(
+    runs: Annotated[list[Path], typer.Argument(help="Judged run folders.")],
+    out: Annotated[Path, typer.Option(help="Page to write; comparison.md lies beside it.")] = Path("comparison.html"),
+) -> None:
+    """Put judged runs side by side: table, equity curves, Markdown."""
+    from pacesetter.evaluation.compare import compare_section, find_judged
+    from pacesetter.evaluation.judgement_page import markdown
+    from pacesetter.evaluation.report import write_report
+
+    section = compare_section([find_judged(run) for run in runs])
+    _show([section])
+    out.parent.mkdir(parents=True, exist_ok=True)
+    write_report(out, "Comparison", [section])
+    out.with_suffix(".md").write_text(markdown([section]), encoding="utf-8")
+    typer.echo(f"→ {out}, {out.with_suffix('.md')}")
+
+
+def baseline(
+    words: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="[NAME]... [KEY=VALUE]...", help="e.g. equal_weight momentum data=sample; sl; all"),
+    ] = None,
+) -> None:
+    """Play baselines over the test bars with all costs; `sl` trains the supervised ones (MLP, LSTM, GRU) first."""
+    from pacesetter.build import build_fold, build_panel, build_table, build_task
+    from pacesetter.training import compose
+
+    names = [word for word in words or () if "=" not in word]
+    config = compose([word for word in words or () if "=" in word])
+    panel = build_panel(config)
+    fold, table, market = build_fold(config, panel), build_table(config, panel), build_task(config).market
+    if names == ["sl"]:
+        from pacesetter.evaluation.supervised import run_supervised
+
+        found = run_supervised(panel, table, fold, market=market, cache=Path(config.runs) / "supervised")
+        _show([finding.section() for finding in found.findings()])
+        return
+    from pacesetter.evaluation.baselines import evaluate_baselines
+    from pacesetter.evaluation.judgement_page import BRIEF, results_section
+
+    start = time.perf_counter()
+    results = evaluate_baselines(
+        panel, int(fold.test[0]), [] if names == ["all"] else names, market=market, table=table
+    )
+    spent = time.perf_counter() - start
+    _show([results_section(results)], BRIEF)
+    typer.echo(f"{len(results)} baselines × {len(fold.test)} bars × {len(panel.symbols)} symbols in {spent:.1f} s")
 
 
 def inspect(
@@ -34,3 +163,14 @@ def inspect(
     typer.echo(episode.verdict())
     for path in episode.save(run):
         typer.echo(f"→ {path}")
+
+
+def _show(sections: Iterable[Section], hidden: Sequence[str] = ()) -> None:
+    from rich.console import Console
+
+    from pacesetter.training.show import section_table
+
+    console = Console()
+    for section in sections:
+        console.print(section_table(section, hidden))
+        console.print(section.text, highlight=False, markup=False)

@@ -2,21 +2,23 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from pacesetter.panel import Panel
 
-__all__ = ["coverage", "prices", "regimes", "styled"]
+__all__ = ["coverage", "lookbacks", "prices", "regimes", "styled", "thinned"]
 
 Array = NDArray[Any]
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
 MOST_POINTS = 1500
 MOST_LINES = 20
+SMOOTHED_BARS = 21  # a month of days
 
 
 def styled(figure: go.Figure, title: str, height: int = 380) -> go.Figure:
@@ -38,7 +40,7 @@ def styled(figure: go.Figure, title: str, height: int = 380) -> go.Figure:
 
 def prices(panel: Panel) -> go.Figure:
     """Closes from 100 at each symbol's first bar, on a log axis; the first symbols only where there are many."""
-    rows = _thin(len(panel))
+    rows = thinned(len(panel))
     figure = go.Figure()
     for column, symbol in enumerate(panel.symbols[:MOST_LINES]):
         close = np.where(panel.mask[:, column], panel.close[:, column], np.nan)
@@ -63,7 +65,7 @@ def coverage(panel: Panel, buckets: int = 80) -> go.Figure:
 
 def regimes(panel: Panel, labels: Array, names: Sequence[str]) -> go.Figure:
     """Share of symbols in each regime over time, stacked."""
-    rows = _thin(len(panel))
+    rows = thinned(len(panel))
     known = np.maximum((labels >= 0).sum(axis=1), 1)
     figure = go.Figure()
     for code, name in enumerate(names):
@@ -79,6 +81,16 @@ def regimes(panel: Panel, labels: Array, names: Sequence[str]) -> go.Figure:
     return styled(figure, "Share of symbols in each regime").update_yaxes(range=[0, 1], tickformat=".0%")
 
 
-def _thin(bars: int) -> Array:
+def lookbacks(days: Any, chosen: Mapping[str, Array]) -> go.Figure:
+    """The window in force of each policy over time, on a log axis; the median of a month, because choices jump."""
+    rows = thinned(len(days))
+    figure = go.Figure()
+    for name, windows in chosen.items():
+        course = pd.Series(windows).rolling(SMOOTHED_BARS, min_periods=1).median().to_numpy()
+        figure.add_scatter(x=days[rows], y=course[rows], name=name, mode="lines", line={"width": 1.4, "shape": "hv"})
+    return styled(figure, f"Window in force (bars, median of {SMOOTHED_BARS})").update_yaxes(type="log")
+
+
+def thinned(bars: int) -> Array:
     """Positions of at most MOST_POINTS bars, the last one included."""
     return np.unique(np.linspace(0, bars - 1, min(bars, MOST_POINTS)).astype(int))

@@ -1,6 +1,12 @@
 """Lead–lag features for the feature table: who leads now, what the leaders' last moves promise, is the structure firm.
 
-Causal: the value at bar t uses the window that ends at t, whose length a `LookbackPolicy` chose at t.
+Causal: the value at bar t uses the window that ends at t, whose length a `LookbackPolicy` chose at t. What the moves
+promise is told twice: by the estimator's matrix, which knows leaders but neither their delay nor their sign, and by
+
+    expected_j = σ_j · Σ_l Σ_i C_l[i, j] · x_i(t + 1 − l) / σ_i        C_l[i, j] = corr(x_i(u − l), x_j(u)), u ≤ t
+
+over the links |C| > √(2·log(lags·(N − 1)) / n) alone, about the largest of so many correlations of pure noise in n
+observations (Donoho and Johnstone's universal threshold): most pairs are noise, and their sum would drown the rest.
 """
 
 from __future__ import annotations
@@ -22,7 +28,7 @@ from pacesetter.leadlag.ranking import row_mean
 from pacesetter.leadlag.strategy import last_moves
 from pacesetter.panel import Panel
 
-__all__ = ["expected_follow_through", "leadlag_features"]
+__all__ = ["expected_follow_through", "expected_returns", "leadlag_features"]
 
 Array = NDArray[Any]
 SIXTY_BARS = ConstantLookback(60)
@@ -34,20 +40,26 @@ def leadlag_features(
     policy: LookbackPolicy = SIXTY_BARS,
     *,
     gap_bars: int = 20,
+    expected_lags: int = 5,
     **options: Any,
 ) -> tuple[Feature, ...]:
-    """Three features by the estimator `method` with its `options`; the policy is rolled once per panel for all three.
+    """Four features by the estimator `method` with its `options`; the policy is rolled once per panel for all four.
 
     leader_score     row mean of the matrix: above 0 leads more than it follows
     follow_through   mean last move of the assets that lead the symbol, weighted by how much they lead it; a return
     instability      ½(1 − cosine) with the matrix `gap_bars` before, the same for all symbols
+    expected         log return of the next bar by the moves of others up to `expected_lags` bars before it
     """
-    if gap_bars < 1:
-        raise ConfigError(f"gap_bars={gap_bars} must be 1 or more")
+    for name, value in (("gap_bars", gap_bars), ("expected_lags", expected_lags)):
+        if value < 1:
+            raise ConfigError(f"{name}={value} must be 1 or more")
 
-    @lru_cache(maxsize=1)  # a table asks for the three one after another on one panel
+    @lru_cache(maxsize=1)  # a table asks for the four one after another on one panel
     def measured(panel: Panel) -> dict[str, Array]:
-        return _measure(panel, method, policy, gap_bars, options)
+        schedule = roll(policy, panel)
+        bars = np.arange(policy.longest, len(panel))  # a shorter window would depend on the first bar
+        signals = _by_matrix(panel, LeadLag(method, **options), bars, schedule, gap_bars)
+        return signals | {"expected": expected_returns(panel, bars, schedule[bars], expected_lags)}
 
     def feature(name: str, memory_bars: int) -> Feature:
         return Feature(
@@ -59,7 +71,12 @@ def leadlag_features(
         )
 
     window = policy.longest + 1
-    memory = {"leader_score": window, "follow_through": window, "instability": window + gap_bars}
+    memory = {
+        "leader_score": window,
+        "follow_through": window,
+        "instability": window + gap_bars,
+        "expected": window,
+    }
     return tuple(feature(name, bars) for name, bars in memory.items())
 
 
@@ -70,19 +87,38 @@ def expected_follow_through(matrices: Array, moves: Array) -> Array:
     return ratio(push, lead.sum(axis=-2))
 
 
-def _measure(
-    panel: Panel, method: str, policy: LookbackPolicy, gap_bars: int, options: dict[str, Any]
-) -> dict[str, Array]:
-    """Each signal as (time, symbol), NaN until the longest window fits: a shorter one would depend on the first bar."""
-    schedule, moves = roll(policy, panel), last_moves(panel)
-    engine = LeadLag(method, **options).fit(panel)
+def expected_returns(panel: Panel, bars: Array, lookbacks: Array, lags: int = 5) -> Array:
+    """(time, symbol) expected log return of bar t+1 at each t of `bars`; 0 without a link, NaN where not scored."""
+    engine = LeadLag("ccf_peak", max_lag=lags, backend="gemm").fit(panel)  # a table would take memory and not be read
+    expected = np.full(panel.mask.shape, np.nan)
+    for t, lookback in zip(bars.tolist(), lookbacks.tolist(), strict=True):
+        weights = engine.series_.weights(t, lookback)
+        links = _firm_links(engine.correlations(t, lookback), lookback)
+        latest = engine.series_.x[t - np.arange(len(links))] * np.nan_to_num(weights)
+        expected[t] = np.einsum("lij,li->j", links, latest) / weights
+    return expected
+
+
+def _firm_links(correlations: Array, lookback: int) -> Array:
+    """(lag, i, j) the correlations of different assets above what noise alone reaches; 0 elsewhere."""
+    lags, assets, _ = correlations.shape
+    level = np.sqrt(2 * np.log(max(lags * (assets - 1), 1)) / lookback)
+    is_firm = (np.abs(correlations) > level) & ~np.eye(assets, dtype=bool)
+    return np.where(is_firm, correlations, 0.0)
+
+
+def _by_matrix(panel: Panel, engine: LeadLag, bars: Array, schedule: Array, gap_bars: int) -> dict[str, Array]:
+    """The signals that read the estimator's matrix, each (time, symbol); NaN outside `bars` and where not scored."""
+    moves = last_moves(panel)
+    engine.fit(panel)
     signals = {name: np.full(moves.shape, np.nan) for name in ("leader_score", "follow_through", "instability")}
-    for bars, fresh in _blocks(np.arange(policy.longest, len(panel)), len(panel.symbols), gap_bars):
-        matrices = engine.many(bars, schedule[bars])
-        now = bars[fresh:]
-        signals["leader_score"][now] = row_mean(matrices[fresh:])
-        signals["follow_through"][now] = expected_follow_through(matrices[fresh:], moves[now])
-        if len(bars) > gap_bars:
+    for run, fresh in _blocks(bars, len(panel.symbols), gap_bars):
+        matrices = engine.many(run, schedule[run])
+        now, scores = run[fresh:], row_mean(matrices[fresh:])
+        promised = expected_follow_through(matrices[fresh:], moves[now])
+        signals["leader_score"][now] = scores
+        signals["follow_through"][now] = np.where(np.isfinite(scores), np.nan_to_num(promised), np.nan)
+        if len(run) > gap_bars:
             signals["instability"][now] = instability(matrices, gap_bars)[fresh:, None]
     return signals
 

@@ -12,6 +12,7 @@ import math
 import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -22,10 +23,11 @@ from rich.console import Console
 from pacesetter.build import Config, Parts
 from pacesetter.envs.journal import Journal
 from pacesetter.errors import RunError
+from pacesetter.evaluation.gates import Gate
 from pacesetter.learning.learner import Learner, Seen, Stop, undisturbed
 from pacesetter.learning.state import write_state
 from pacesetter.runs import Run
-from pacesetter.training.gates import BINS, Activity, Gate, action_sizes, collapse_gates, gate_table, histogram, play
+from pacesetter.training.gates import BINS, Activity, action_sizes, collapse_gates, gate_table, histogram, play
 from pacesetter.training.tracking import Tracker, resources
 
 __all__ = ["Callback", "Checkpoints", "Guard", "Meter", "Schedules", "Session", "Validator"]
@@ -121,15 +123,15 @@ class Guard(Callback):
 
     def _largest(self) -> list[tuple[str, float]]:
         """Name and largest size of every trained tensor."""
-        parameters = self.session.learner.algorithm.policy.named_parameters()
+        parameters = self.session.learner.parameters()
         return [(name, float(tensor.detach().abs().max())) for name, tensor in parameters if tensor.numel()]
 
     def fail(self, why: str, more: dict[str, Any] | None = None) -> None:
         """Write diagnostics and raise `RunError`."""
         session, learner = self.session, self.session.learner
         folder = session.run.folder / "diagnostics"
-        seen = dict(learner.algorithm._last_obs or {})
-        write_state(folder, {"why": why, "step": learner.step}, {"observation": seen, **(more or {})})
+        state = {"observation": learner.seen, **(more or {})}
+        write_state(folder, {"why": why, "step": learner.step}, state)
         facts = {"why": why, "step": learner.step, "losses": learner.losses(), "largest_weights": dict(self._largest())}
         session.run.write_json("diagnostics/report.json", facts)
         raise RunError(
@@ -189,6 +191,20 @@ class Meter(Callback):
             "losses": learner.losses(),
         }
 
+    def told(self) -> list[str]:
+        """What the progress line says: reward, entropy, most used action, trade rate, rolling Sharpe ratio."""
+        shown = self.shown
+        if not shown:
+            return []
+        mix = shown["action_mix"]
+        return [
+            "no episode yet" if math.isnan(shown["reward"]) else f"reward {shown['reward']:+.3f}",
+            f"entropy {shown['entropy']:.2f}",
+            f"mix {max(mix):.0%}@{mix.index(max(mix))}",
+            f"trades {shown['trade_rate']:.0%}",
+            f"sharpe {shown['sharpe']:+.2f}",
+        ]
+
     def costs(self) -> dict[str, Any]:
         """What it took: steps per second, seconds per component, memory."""
         learner = self.session.learner
@@ -202,7 +218,7 @@ class Validator(Callback):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.state = {"best": -math.inf, "best_step": 0, "since_best": 0, "collapsed": 0, "scores": []}
+        self.state = {"best": -math.inf, "best_step": 0, "sharpe": None, "since_best": 0, "collapsed": 0, "scores": []}
         self.gates: dict[str, list[Gate]] = {}
         batch: Any = session.parts.validation.batch
         self.journal = Journal(batch.bank, batch.components) if hasattr(batch, "bank") else None
@@ -219,10 +235,9 @@ class Validator(Callback):
         self.state["scores"] = [*self.state["scores"], [step, score]]
         is_best = score > self.state["best"]
         if is_best:
-            self.state |= {"best": score, "best_step": step, "since_best": 0}
-            session.learner.save(session.run.path("checkpoints/best"), session.header | {"step": step, "score": score})
-            if self.journal is not None:
-                self.journal.save(session.run.folder)  # what `pacesetter inspect` replays
+            sharpe = metrics["deterministic"]["sharpe"]
+            self.state |= {"best": score, "best_step": step, "sharpe": sharpe, "since_best": 0}
+            self.keep(session.run.path("checkpoints/best"), {"step": step, "score": score})
         else:
             self.state["since_best"] += 1
         session.log(validation=metrics)
@@ -231,6 +246,15 @@ class Validator(Callback):
         if session.report is not None and session.report(step, score):
             session.stop = "report"
         self._watch_collapse()
+
+    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+        """Store the agent as the best so far."""
+        self.session.learner.save(folder, self.session.header | facts)
+        if self.journal is not None:
+            self.journal.save(self.session.run.folder)  # what `pacesetter inspect` replays
+
+    def finish(self) -> None:
+        """Do what is left when learning has ended."""
 
     def _play(self) -> dict[str, Any]:
         """Both ways of acting, without touching any generator that training draws from."""

@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from pacesetter.build import TASKS, Config, Track, Train
+from pacesetter.build import TASKS, Config, MainJob, Track, Train
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
@@ -76,8 +76,8 @@ def _register_groups() -> None:
     for name in TASKS:
         ConfigStore.instance().store(group="task", name=name, node=task_defaults(name))
     ConfigStore.instance().store(group="lag", name="study", node=study_defaults())
-    ConfigStore.instance().store(group="train", name="default", node=_plain(Train()))
-    ConfigStore.instance().store(group="track", name="default", node=_plain(Track()))
+    for name, kind in {"train": Train, "track": Track, "job": MainJob}.items():
+        ConfigStore.instance().store(group=name, name="default", node=_plain(kind()))
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from gymnasium import spaces
@@ -14,11 +14,11 @@ from rich.table import Table
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build import Gates
 from pacesetter.envs.journal import Journal
+from pacesetter.evaluation.gates import Gate
 from pacesetter.market.ledger import Column, Flag
 
 __all__ = [
     "Activity",
-    "Gate",
     "Played",
     "action_sizes",
     "collapse_gates",
@@ -114,20 +114,6 @@ def play(agent: Any, env: Any, deterministic: bool, seed: int = 0, journal: Jour
 
 
 # ---- gates ----------------------------------------------------------------------------------------------------------
-
-
-@dataclass(frozen=True)
-class Gate:
-    """One number beside its limit: `value` must be at least (`>=`) or at most (`<=`) `limit`."""
-
-    name: str
-    value: float
-    sense: Literal["<=", ">="]
-    limit: float
-
-    @property
-    def passed(self) -> bool:
-        return self.value <= self.limit if self.sense == "<=" else self.value >= self.limit  # NaN fails both
 
 
 def collapse_gates(played: Played, space: spaces.Space[Any], limits: Gates, entropy: float | None = None) -> list[Gate]:

@@ -23,7 +23,7 @@ from pacesetter.market.jit import source_digest
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, sha256, write_atomic
 
-__all__ = ["Found", "Job", "Stage", "chosen_stages", "run_stage"]
+__all__ = ["Found", "Job", "Stage", "chosen_stages", "only_run", "run_stage"]
 
 CACHE = "cache"  # below the folder of the runs
 RECORD = "found.json"
@@ -74,6 +74,11 @@ class Stage:
     needs: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     is_kept: bool = True
+
+
+def only_run(folder: Path) -> Path:
+    """The run folder that a stage left in its own."""
+    return next(path.parent for path in sorted(folder.glob("*/manifest.json")))
 
 
 def chosen_stages(stages: Mapping[str, Stage], wanted: str) -> list[Stage]:

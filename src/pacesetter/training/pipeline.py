@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 from rich.console import Console
-from rich.table import Table
 
 from pacesetter.build import Config, build_panel, build_readiness, build_study, build_table
 from pacesetter.evaluation import pictures
@@ -19,10 +18,10 @@ from pacesetter.features import REGIMES, FeatureTable, regime_labels
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 from pacesetter.training.job import Found, Job, Stage, chosen_stages, run_stage
+from pacesetter.training.lookback_stage import learn_lookback
+from pacesetter.training.show import section_table
 
 __all__ = ["STAGES", "run_job", "summary"]
-
-TEXT_COLUMNS = ("symbol", "role", "regime now", "policy")  # set to the left on the console
 
 
 def load_panel(job: Job, folder: Path) -> Found:
@@ -110,10 +109,11 @@ STAGES: dict[str, Stage] = {
         Stage("check", check_panel, ("load",), ("data",)),
         Stage("describe", describe, ("load",), ("features",)),
         Stage("leadlag", find_leaders, ("load",), ("lag",)),
-        Stage("report", write_page, ("load", "check", "describe", "leadlag"), is_kept=False),
+        Stage("lookback", learn_lookback, ("load",), ("data", "train", "job")),
+        Stage("report", write_page, ("load", "check", "describe", "leadlag", "lookback"), is_kept=False),
     )
 }
-PAGE = ("leadlag", "describe", "check")  # stages with sections, in the order of the report
+PAGE = ("leadlag", "lookback", "describe", "check")  # stages with sections, in the order of the report
 
 
 def run_job(config: Config, console: Console | None = None, stages: Sequence[str] | str = "report") -> Job:
@@ -133,7 +133,7 @@ def _show(job: Job) -> None:
     for found in job.found.values():
         for section in found.sections:
             if section.title in found.shown:
-                job.console.print(_console_table(section, found.shown[section.title]))
+                job.console.print(section_table(section, found.shown[section.title]))
                 job.console.print(section.text, highlight=False, markup=False)
     for note in job.panel.notes:
         job.console.print(f"Note: {note}", soft_wrap=True, markup=False)
@@ -166,18 +166,6 @@ def _symbol_row(panel: Panel, labels: Any, column: int) -> tuple[Any, ...]:
         f"{drawdown:.1%}",
         REGIMES[label].replace("_", " ") if label >= 0 else "–",
     )
-
-
-def _console_table(section: Section, hidden: Sequence[str], most: int = 25) -> Table:
-    """The first rows as a table that fits 80 columns; the report has all."""
-    shown = [place for place, name in enumerate(section.header) if name not in hidden]
-    cut = f" (first {most} of {len(section.rows)}; the report has all)" if len(section.rows) > most else ""
-    table = Table(title=section.title + cut, title_justify="left")
-    for place in shown:
-        table.add_column(section.header[place], justify="left" if section.header[place] in TEXT_COLUMNS else "right")
-    for row in section.rows[:most]:
-        table.add_row(*(str(row[place]) for place in shown))
-    return table
 
 
 def _spread(table: FeatureTable) -> Iterator[tuple[str, float, float, float, int]]:

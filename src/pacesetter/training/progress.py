@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 
@@ -29,17 +28,6 @@ def progress(session: Session, meter: Meter, validator: Validator) -> Iterator[C
 
 
 def status(meter: Meter, validator: Validator) -> str:
-    """Reward, entropy, most used action, trade rate, rolling Sharpe ratio and best validation score, in one line."""
-    shown = meter.shown
-    if not shown:
-        return ""
-    mix = shown["action_mix"]
-    parts = [
-        "no episode yet" if math.isnan(shown["reward"]) else f"reward {shown['reward']:+.3f}",
-        f"entropy {shown['entropy']:.2f}",
-        f"mix {max(mix):.0%}@{mix.index(max(mix))}",
-        f"trades {shown['trade_rate']:.0%}",
-        f"sharpe {shown['sharpe']:+.2f}",
-    ]
-    scores = validator.state["scores"]
-    return " ".join([*parts, f"best {validator.state['best']:+.4f}"] if scores else parts)
+    """What the meter tells and the best validation score, in one line."""
+    parts = meter.told()
+    return " ".join([*parts, f"best {validator.state['best']:+.4f}"] if parts and validator.state["scores"] else parts)

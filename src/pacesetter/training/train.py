@@ -15,6 +15,7 @@ from rich.console import Console
 
 from pacesetter.build import Config, build_learner, build_panel, build_parts
 from pacesetter.errors import RunError
+from pacesetter.evaluation.trials import Trial, Trials
 from pacesetter.runs import Run
 
 if TYPE_CHECKING:
@@ -82,7 +83,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     """Build, learn, store: everything that can be refused is, before a run folder is made."""
     panel = build_panel(config)
     parts = build_parts(config, panel)
-    learner = build_learner(config, parts)
+    learner: Any = build_learner(config, parts)
 
     from pacesetter.training.callbacks import Session
     from pacesetter.training.checkpoint import identity
@@ -92,18 +93,34 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     run = run or Run.create(config.runs, config.name, config.to_dict())
     header = identity(config, panel.fingerprint)
     session = Session(config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year)
+    _count(session)
     with _logged(run), _recorded(session):
         session.trackers = make_trackers(config, run)
         return _learn(session)
 
 
 def _transfer(config: Config, learner: Any) -> None:
-    """Start from another run's best weights, and keep what is to stay."""
+    """Start from another run's best weights, or a classifier's encoder, and keep what is to stay."""
     if config.train.init_from is not None:
-        source = Run.open(config.train.init_from).folder / "checkpoints" / "best"
-        taken = learner.take_weights(source if source.is_dir() else source.with_name("last"))
+        taken = learner.take_weights(_weights(Path(config.train.init_from)))
         log.info("took %d tensors from %s", taken, config.train.init_from)
     learner.freeze(config.train.freeze)
+
+
+def _weights(teacher: Path) -> Path:
+    """Where the weights lie of a stored classifier, or of a run's best agent."""
+    if (teacher / "state.json").is_file():
+        return teacher
+    best = Run.open(teacher).folder / "checkpoints" / "best"
+    return best if best.is_dir() else best.with_name("last")
+
+
+def _count(session: Session, sharpe: float | None = None) -> None:
+    """Enter the run among all trials on its data, whatever becomes of it; `sharpe` is yearly."""
+    config, folder = session.config, session.run.folder
+    per_bar = None if sharpe is None else sharpe / session.bars_per_year**0.5
+    trial = Trial(session.header["data"], str(config.task["problem"]), folder.name, config.seed, per_bar)
+    Trials.beside(folder.parent).add(trial)
 
 
 class _Watcher:
@@ -121,13 +138,16 @@ class _Watcher:
         for callback in self.callbacks:
             callback.between()
 
+    __call__ = between  # all that a fleet tells: its steps are many at a time
+
 
 def _learn(session: Session) -> TrainingResult:
     from pacesetter.learning.learner import Stop
-    from pacesetter.training.callbacks import Checkpoints, Guard, Meter, Schedules, Validator
+    from pacesetter.training.callbacks import Checkpoints, Guard, Schedules
     from pacesetter.training.progress import progress
 
-    guard, meter, validator = Guard(session), Meter(session), Validator(session)
+    guard = Guard(session)
+    meter, validator = _observers(session)
     others = [Schedules(session), guard, meter, validator]
     checkpoints = Checkpoints(session, others)
     _go_on(session, checkpoints)
@@ -141,7 +161,19 @@ def _learn(session: Session) -> TrainingResult:
         except Stop as reason:
             stopped = str(reason)
         show()
+        if stopped != "signal":
+            validator.finish()
+            stopped = session.stop or stopped  # a signal may have come meanwhile
     return _store(session, validator, stopped)
+
+
+def _observers(session: Session) -> tuple[Any, Any]:
+    """What meters and validates this kind of learner."""
+    from pacesetter.training.callbacks import Meter, Validator
+    from pacesetter.training.fleet import FleetMeter, FleetValidator
+
+    is_fleet = session.config.task["problem"] == "fleet"
+    return (FleetMeter(session), FleetValidator(session)) if is_fleet else (Meter(session), Validator(session))
 
 
 def _go_on(session: Session, checkpoints: Any) -> None:
@@ -183,6 +215,7 @@ def _store(session: Session, validator: Validator, stopped: str) -> TrainingResu
         run.finish(**facts, seed=session.config.seed, identity=session.header, best_step=validator.state["best_step"])
     else:
         run.write_json("manifest.json", run.manifest | facts)
+    _count(session, validator.state["sharpe"])
     session.console.print(_verdict(result), soft_wrap=True, highlight=False)
     return result
 

@@ -1,0 +1,67 @@
+"""The frozen configuration of a job, and what it builds: panel, table, environments, agent. Knows no Hydra.
+
+torch and Stable-Baselines3 are imported when an agent is built or loaded, and not before.
+"""
+
+from pacesetter.build.environments import (
+    Parts,
+    build_environment,
+    build_fold,
+    build_panel,
+    build_parts,
+    build_readiness,
+    build_table,
+    fitted_until,
+)
+from pacesetter.build.fleet import best_fleet, load_fleet
+from pacesetter.build.job import (
+    TASKS,
+    Config,
+    FailSafe,
+    Features,
+    FleetTrading,
+    Gates,
+    LeadLagFeatures,
+    MainJob,
+    Portfolio,
+    Track,
+    Trading,
+    Train,
+    build_study,
+    build_task,
+    read_config,
+)
+from pacesetter.build.learner import build_learner
+from pacesetter.build.stored import load_agent, load_lookback, stored_config
+
+__all__ = [
+    "TASKS",
+    "Config",
+    "FailSafe",
+    "Features",
+    "FleetTrading",
+    "Gates",
+    "LeadLagFeatures",
+    "MainJob",
+    "Parts",
+    "Portfolio",
+    "Track",
+    "Trading",
+    "Train",
+    "best_fleet",
+    "build_environment",
+    "build_fold",
+    "build_learner",
+    "build_panel",
+    "build_parts",
+    "build_readiness",
+    "build_study",
+    "build_table",
+    "build_task",
+    "fitted_until",
+    "load_agent",
+    "load_fleet",
+    "load_lookback",
+    "read_config",
+    "stored_config",
+]

@@ -1,0 +1,92 @@
+"""The fleet of a configuration: its markets, its learner untrained, and the stored one to act again."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pacesetter.build.job import Config, build_task, read_config
+from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.panel import Panel
+from pacesetter.registry import configure
+from pacesetter.runs import Run
+
+if TYPE_CHECKING:
+    from pacesetter.agents.fleet import FleetAgent
+    from pacesetter.build.environments import Parts
+    from pacesetter.learning.fleet_learner import FleetLearner
+    from pacesetter.learning.fleet_market import FleetMarket
+
+__all__ = ["best_fleet", "build_fleet_learner", "build_market", "load_fleet"]
+
+ALGORITHMS = ("fleet_ppo", "fleet_sac")
+
+
+def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -> FleetMarket:
+    """A market of the task's symbols on all of the panel; `options` beside those of the task."""
+    from pacesetter.build.environments import build_table
+    from pacesetter.envs.bank import Bank
+
+    task = build_task(config)
+    try:
+        from pacesetter.learning.fleet_market import FleetMarket
+    except ModuleNotFoundError as problem:
+        raise ConfigError(f"a fleet needs {problem.name}: pip install 'pacesetter[rl]'") from problem
+    bank = Bank.from_panels(panel, build_table(config, panel), symbols=task.symbols or None)
+    told = {
+        "action": task.action,
+        "window_bars": task.window_bars,
+        "market": replace(task.market, bars_per_year=panel.bars_per_year),
+        "reward": task.reward,
+    }
+    return FleetMarket(bank, envs_each, config.train.device, **told | options)
+
+
+def build_fleet_learner(config: Config, parts: Parts) -> FleetLearner:
+    """The configured fleet and its algorithm on the training part; refuses an algorithm that is for single agents.
+
+    It sets the number of threads of this process, which the first weights depend on already.
+    """
+    import torch
+
+    from pacesetter.agents.encoders import network
+    from pacesetter.agents.fleet import Fleet
+    from pacesetter.learning.fleet_ppo import FleetPPO, FleetPPOLearner
+    from pacesetter.learning.fleet_sac import FleetSAC, FleetSACLearner
+
+    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    options: dict[str, Any] = dict(config.agent)
+    name = str(options.pop("algorithm", ""))
+    if name not in ALGORITHMS:
+        raise ConfigError(f"task=fleet does not learn by agent={name}{did_you_mean(name, ALGORITHMS)}")
+    encoder = network(options.pop("network", "mlp"), **dict(options.pop("network_options", None) or {}))
+    (hidden,) = options.pop("heads", (128,))
+    torch.manual_seed(config.seed)
+    market = parts.train
+    fleet = Fleet(encoder, market.shapes, market.symbols, market.actions, hidden)
+    told = options | {"seed": config.seed}
+    if name == "fleet_ppo":
+        return FleetPPOLearner(fleet, market, configure(FleetPPO, told, "agent"))
+    return FleetSACLearner(fleet, market, configure(FleetSAC, told, "agent"))
+
+
+def load_fleet(folder: str | Path, panel: Panel) -> FleetAgent:
+    """The best fleet of a run, to act for the symbols of `panel`; refuses a symbol that it has no agent for."""
+    from pacesetter.agents.fleet import FleetAgent
+
+    return FleetAgent(best_fleet(folder), panel.symbols)
+
+
+def best_fleet(folder: str | Path) -> Any:
+    """The best `Fleet` of a run; sets this process to the run's number of threads."""
+    import torch
+
+    from pacesetter.learning.fleet_shards import load_fleet as read_fleet
+
+    config = read_config(Run.open(folder))
+    problem = config.task["problem"]
+    if problem != "fleet":
+        raise RunError(f"{folder} is a run of task={problem}, which has no fleet; take one of task=fleet")
+    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    return read_fleet(Path(folder) / "checkpoints" / "best")

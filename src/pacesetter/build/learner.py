@@ -1,0 +1,58 @@
+"""The agent of a configuration, untrained. torch and Stable-Baselines3 are imported here and not before."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+from pacesetter.build.environments import Parts
+from pacesetter.build.job import Config
+from pacesetter.errors import ConfigError
+
+if TYPE_CHECKING:
+    from pacesetter.learning.fleet_learner import FleetLearner
+    from pacesetter.learning.learner import Learner
+
+__all__ = ["build_learner"]
+
+LOOKBACK_ENTRIES = ("short", "middle", "long", "chosen")
+PORTFOLIO_ENTRIES = ("window", "regime", "leadlag", "supervised", "position", "proposals")
+
+
+def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner:
+    """The configured algorithm on the training part; refuses a combination that cannot learn, and a missing torch.
+
+    It sets the number of threads of this process, which the first weights depend on already. A fleet has a learner of
+    its own kind, see `build_fleet_learner`.
+    """
+    if config.task["problem"] == "fleet":
+        from pacesetter.build.fleet import build_fleet_learner
+
+        return build_fleet_learner(config, parts)
+    try:
+        import torch
+
+        from pacesetter.learning.gather import Tables
+        from pacesetter.learning.learner import Learner
+        from pacesetter.learning.sb3 import make_algorithm
+    except ModuleNotFoundError as problem:
+        raise ConfigError(f"training needs {problem.name}: pip install 'pacesetter[rl]'") from problem
+    torch.set_num_threads(config.train.threads or torch.get_num_threads())  # said aloud, or numba's number becomes it
+    options: dict[str, Any] = dict(config.agent)
+    name = options.pop("algorithm", "ppo")
+    network_options = _entries(config, parts) | dict(options.pop("network_options", None) or {})
+    batch = parts.validation.batch
+    if config.task["problem"] != "lookback":
+        bank = batch.bank
+        options["tables"] = Tables(bank.windows, bank.context, bank.places, batch.window_bars, bank.is_whole)
+    options |= {"network_options": network_options, "seed": config.seed, "device": config.train.device}
+    return Learner(make_algorithm(name, parts.train, **options))
+
+
+def _entries(config: Config, parts: Parts) -> dict[str, Any]:
+    """Which entries of the observation are assets that attend to each other, and whether there is one window."""
+    if config.task["problem"] == "portfolio":
+        return {"window": "", "assets": PORTFOLIO_ENTRIES}
+    shapes = {name: entry.shape for name, entry in parts.train.single_observation_space.items()}
+    if "universe_mask" in shapes and all(shapes[name] == shapes["universe_mask"] for name in LOOKBACK_ENTRIES):
+        return {"assets": LOOKBACK_ENTRIES}
+    return {}

@@ -1,0 +1,59 @@
+"""The best agent of a run, to act again."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from pacesetter.build.job import Config, build_task, read_config
+from pacesetter.envs.lookback_batch import LookbackConfig
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.panel import Panel
+from pacesetter.runs import Run
+
+if TYPE_CHECKING:
+    from pacesetter.envs.lookback_evaluation import AgentLookback
+    from pacesetter.learning.sb3 import AlgorithmAgent
+
+__all__ = ["load_agent", "load_lookback", "stored_config"]
+
+
+def stored_config(folder: str | Path) -> Config:
+    """The configuration of the run in `folder`; refuses a folder that is none."""
+    return read_config(Run.open(folder))
+
+
+def load_agent(folder: str | Path, env: Any) -> AlgorithmAgent:
+    """The best agent of a run for the observations of `env`, e.g. `build_environment(stored_config(folder), panel)`.
+
+    It sets this process to the run's number of threads. Refuses a run without an agent, a missing torch, and an
+    environment whose observations or actions differ.
+    """
+    try:
+        import torch
+
+        from pacesetter.learning.sb3 import AlgorithmAgent, load_algorithm
+    except ModuleNotFoundError as problem:
+        raise ConfigError(f"an agent needs {problem.name} to act: pip install 'pacesetter[rl]'") from problem
+    torch.set_num_threads(stored_config(folder).train.threads or torch.get_num_threads())
+    checkpoints = Path(folder) / "checkpoints"
+    found = [checkpoints / name for name in ("best", "last") if (checkpoints / name / "state.json").is_file()]
+    if not found:
+        raise RunError(f"{folder} has no checkpoint of an agent; train one with pacesetter train")
+    return AlgorithmAgent(load_algorithm(found[0], env))
+
+
+def load_lookback(folder: str | Path, panel: Panel) -> AgentLookback:
+    """The best lookback agent of a run as a policy for `panel`; refuses a run of another problem."""
+    from pacesetter.envs.lookback_evaluation import BLOCK_BARS, AgentLookback
+    from pacesetter.envs.lookback_vector import LookbackVectorEnv
+
+    config = stored_config(folder)
+    task = build_task(config)
+    if not isinstance(task, LookbackConfig):
+        raise ConfigError(
+            f"{folder} is a run of task={config.task['problem']}, which chooses no window; take one of task=lookback"
+        )
+    agent = load_agent(folder, LookbackVectorEnv(panel, 1, task))
+    has_memory = config.agent["algorithm"] == "recurrent_ppo"
+    return AgentLookback(agent.act, task, block_bars=1 if has_memory else BLOCK_BARS)

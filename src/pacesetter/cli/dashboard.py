@@ -1,0 +1,85 @@
+"""The command that shows it all: `dashboard`."""
+
+from __future__ import annotations
+
+import ipaddress
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["register"]
+
+JOURNAL = Path("paper") / "journal.db"  # where `pacesetter paper` leaves it
+
+
+def register(app: typer.Typer) -> None:
+    """Add the command to the application."""
+    app.command()(dashboard)
+
+
+def dashboard(
+    runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
+    journal: Annotated[
+        str, typer.Option(help="Of a paper trader: sqlite:///FILE or postgresql://…; paper/journal.db where it exists.")
+    ] = "",
+    mlflow: Annotated[str, typer.Option(help="Tracking store; the one beside the runs where empty.")] = "",
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; loopback only unless another is given.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port.")] = 8501,
+    halt_file: Annotated[Path, typer.Option(help="Kill switch of the trader.")] = Path("HALT"),
+    keys: Annotated[Path, typer.Option(help="File of hashed API keys; an admin's may halt from the page.")] = Path(
+        "keys.json"
+    ),
+    language: Annotated[str, typer.Option(help="Of the texts.")] = "en",
+    open: Annotated[bool, typer.Option("--open", help="Show it in the browser of this machine.")] = False,
+) -> None:
+    """Show runs, lead–lag, training as it goes on, agents and the paper trader's book in a web page, read-only."""
+    from pacesetter.dashboard.server import serve
+    from pacesetter.dashboard.settings import Settings
+    from pacesetter.dashboard.texts import check_language
+
+    if not _is_loopback(host):
+        typer.echo(f"note: {host} can be reached by others, and the page asks nobody who they are", err=True)
+    settings = Settings(
+        runs,
+        journal or (f"sqlite:///{JOURNAL}" if JOURNAL.is_file() else ""),
+        mlflow,
+        _switch(halt_file),
+        _admin(keys),
+        check_language(language),
+    )
+    serve(settings, host, port, open)
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return host == "localhost" or ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def _switch(path: Path):  # type: ignore[no-untyped-def]
+    from pacesetter.serving.halt import KillSwitch
+
+    return KillSwitch(path)
+
+
+def _admin(path: Path) -> Callable[[str], str | None] | None:
+    """Token -> name of the admin whose key it is; None where the file has no admin's key."""
+    from datetime import UTC, datetime
+
+    from pacesetter.serving.keys import Keys
+
+    keys = Keys(path)
+    if not any("admin" in key.scopes for key in keys.keys):
+        return None
+
+    def name_of(token: str) -> str | None:
+        key = keys.find(token)
+        is_good = key is not None and "admin" in key.scopes and not key.is_expired(datetime.now(UTC))
+        return key.name if key is not None and is_good else None
+
+    return name_of

@@ -1,0 +1,113 @@
+"""Commands of a trader at work: `paper`, `halt`, `resume`, `drill`, `journal`."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+__all__ = ["register"]
+
+HaltFile = Annotated[Path, typer.Option("--file", help="The kill switch of the trader or server.")]
+Options = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="e.g. feed=replay first=400")]
+JournalUrl = Annotated[str, typer.Argument(help="sqlite:///FILE or postgresql://USER@HOST/NAME")]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    journal = typer.Typer(help="The journal's tables, up and down; every row is kept.", no_args_is_help=True)
+    journal.command("upgrade")(upgrade)
+    journal.command("downgrade")(downgrade)
+    app.add_typer(journal, name="journal")
+    for command in (paper, halt, resume, drill):
+        app.command()(command)
+
+
+def paper(
+    policy: Annotated[str, typer.Argument(metavar="BUNDLE", help="A bundle, a store of them, or a baseline's name.")],
+    options: Options = None,
+) -> None:
+    """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… risk.order_fraction=0.1."""
+    from pacesetter.registry import configure
+    from pacesetter.serving.session import PaperConfig, open_session
+
+    config = configure(PaperConfig, _nested(options or []), "paper")
+    trader = open_session(policy, config)
+    result = trader.run(config.bars)
+    trader.watch.alerts.close()
+    refused = ", ".join(f"{name} {count}" for name, count in sorted(result.denials.items())) or "none"
+    typer.echo(
+        f"{result.bars} bars decided on; equity {result.equity:,.2f}; {result.state.value}"
+        f"{f' ({result.reason})' if result.reason else ''}; orders refused: {refused}"
+    )
+
+
+def halt(
+    reason: Annotated[str, typer.Argument(help="Why, in a few words.")] = "halted from the command line",
+    file: HaltFile = Path("HALT"),
+) -> None:
+    """Stop all trading now, until a person resumes; needs no database and no server."""
+    from pacesetter.serving.halt import KillSwitch
+
+    switch = KillSwitch(file)
+    switch.engage(reason)
+    typer.echo(f"{file} is engaged: {switch.reason()}")
+
+
+def resume(
+    by: Annotated[str, typer.Option(help="Your name; it is kept in the journal.")], file: HaltFile = Path("HALT")
+) -> None:
+    """Allow trading again, by name."""
+    from pacesetter.serving.halt import KillSwitch
+
+    KillSwitch(file).release(by)
+    typer.echo(f"{file} is released by {by}")
+
+
+def drill(options: Options = None) -> None:
+    """Make every control, alert and the kill switch act, e.g. alerts.webhook=https://…; exit 1 if one does not."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from pacesetter.registry import configure
+    from pacesetter.serving.alerts import make_sinks
+    from pacesetter.serving.drill import drill as drill_all
+    from pacesetter.serving.watch import Thresholds
+
+    given = _nested(options or [])
+    thresholds = configure(Thresholds, given.get("watch", {}), "watch")
+    table, results = Table("drilled", "must", "did"), drill_all(make_sinks(given.get("alerts", {})), thresholds)
+    for result in results:
+        table.add_row(result.name, result.expected, "yes" if result.acted else "NO")
+    Console().print(table)
+    if not all(result.acted for result in results):
+        raise typer.Exit(1)
+
+
+def upgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where to.")] = "head") -> None:
+    """Bring the journal's tables up to a revision."""
+    _migrate(url, revision)
+
+
+def downgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where to, e.g. 0001.")] = "-1") -> None:
+    """Take the journal's tables back; what an older revision has no place for is put aside and kept."""
+    _migrate(url, revision)
+
+
+def _migrate(url: str, revision: str) -> None:
+    from pacesetter.serving.journal import migrate
+
+    typer.echo(f"the journal stands at revision {migrate(url, revision)}")
+
+
+def _nested(options: list[str]) -> dict[str, Any]:
+    """KEY=VALUE words as a nested dictionary, values read as YAML; refuses a word without '='."""
+    from omegaconf import OmegaConf
+
+    from pacesetter.errors import ConfigError
+
+    for word in options:
+        if "=" not in word:
+            raise ConfigError(f"'{word}' is no KEY=VALUE; write it like feed=replay")
+    return dict(OmegaConf.to_container(OmegaConf.from_dotlist(options)))  # type: ignore[arg-type]

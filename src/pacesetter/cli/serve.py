@@ -1,0 +1,181 @@
+"""Commands that take a policy out of the lab: `bundle`, `serve`, `keys`."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+from typer.core import TyperGroup
+
+__all__ = ["register"]
+
+SHOWN = ("pacesetter", "torch", "onnx", "onnxruntime", "numpy")  # of the version matrix; versions.json has all
+SigningKey = Annotated[
+    Path | None, typer.Option("--key", help="File of a signing key: a secret, or an Ed25519 PEM key.")
+]
+StoreFolder = Annotated[Path, typer.Option("--store", help="Folder of bundles.")]
+KeyFile = Annotated[Path, typer.Option("--keys", help="File of hashed API keys.")]
+
+
+class _RunFirst(TyperGroup):
+    """`bundle RUN` is short for `bundle make RUN`."""
+
+    def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
+        if args and not args[0].startswith("-") and args[0] not in self.commands:
+            args = ["make", *args]
+        return super().parse_args(ctx, args)
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    bundles = typer.Typer(cls=_RunFirst, help="Make, check and roll back bundles: bundle RUN.", no_args_is_help=True)
+    keys = typer.Typer(help="API keys with scopes and an end.", no_args_is_help=True)
+    commands: dict[typer.Typer, list[Callable[..., None]]] = {
+        bundles: [bundle_make, bundle_check, bundle_list, bundle_rollback],
+        keys: [keys_add, keys_list, keys_revoke],
+    }
+    for group, members in commands.items():
+        for command in members:
+            group.command(command.__name__.partition("_")[2])(command)
+    app.add_typer(bundles, name="bundle")
+    app.add_typer(keys, name="keys")
+    app.command()(serve)
+
+
+# ---- bundles --------------------------------------------------------------------------------------------------------
+
+
+def bundle_make(
+    run: Annotated[Path, typer.Argument(help="A finished training run.")],
+    store: StoreFolder = Path("bundles"),
+    key: SigningKey = None,
+    zip: Annotated[bool, typer.Option(help="Write a zip beside the folder.")] = False,
+    torchscript: Annotated[bool, typer.Option(help="Add the policy as TorchScript.")] = False,
+    observations: Annotated[int, typer.Option(help="To compare graph and policy on.")] = 10_000,
+) -> None:
+    """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the one that serves."""
+    from pacesetter.serving.bundle import pack
+    from pacesetter.serving.packaging import bundle_run
+    from pacesetter.serving.signature import SigningKey as Signer
+
+    signer = Signer.find(key)
+    folder, bundle = bundle_run(run, store, key=signer, has_torchscript=torchscript, observations=observations)
+    parity = bundle.manifest["parity"]
+    typer.echo(
+        f"graph equals policy within {parity['max_difference']:.1e} on {parity['count']:,} observations; "
+        f"model {bundle.model.sha256[:12]} → {folder}"
+    )
+    if zip:
+        typer.echo(f"→ {pack(folder)}")
+
+
+def bundle_check(
+    bundle: Annotated[Path, typer.Argument(help="A bundle's folder or zip, or a store.")], key: SigningKey = None
+) -> None:
+    """Check hashes, signature and graph, and run one inference. Exit 0 whole, 2 refused."""
+    from pacesetter.serving.signature import SigningKey as Signer
+    from pacesetter.serving.store import find_bundle
+
+    signer = Signer.find(key)
+    found = find_bundle(bundle, signer)
+    found.model.probe()
+    signed = "signed by this key" if signer else "signed, not checked: give --key" if found.is_signed else "not signed"
+    typer.echo(f"{found.name} is whole: {len(found.files)} files, model {found.model.sha256[:12]}, {signed}")
+
+
+def bundle_list(store: Annotated[Path, typer.Argument(help="Folder of bundles.")] = Path("bundles")) -> None:
+    """Show the version matrix: every bundle with the versions it was made and checked with."""
+    from rich.console import Console
+    from rich.table import Column, Table
+
+    from pacesetter.serving.store import Store
+
+    shelf = Store(store)
+    table = Table("", Column("bundle", no_wrap=True), "run", "model", "made", "signed", "versions")
+    for row in shelf.versions:
+        mark = "→" if row["bundle"] == shelf.current.name else ""
+        versions = ", ".join(f"{name} {row['versions'][name]}" for name in SHOWN if name in row["versions"])
+        told = (row["bundle"], row["run"], row["model"][:12], row["made"], "yes" if row["signed"] else "no", versions)
+        table.add_row(mark, *told)
+    Console().print(table)
+
+
+def bundle_rollback(
+    store: Annotated[Path, typer.Argument(help="Folder of bundles.")] = Path("bundles"), key: SigningKey = None
+) -> None:
+    """Let the bundle before the current one serve again, once it is found whole."""
+    from pacesetter.serving.signature import SigningKey as Signer
+    from pacesetter.serving.store import Store
+
+    left, taken = Store(store).rollback(Signer.find(key))
+    typer.echo(f"{taken.name} serves now, in place of {left.name}; restart: pacesetter serve {store}")
+
+
+# ---- serving --------------------------------------------------------------------------------------------------------
+
+
+def serve(
+    bundle: Annotated[Path, typer.Argument(help="A bundle's folder or zip, or a store.")],
+    host: Annotated[
+        str, typer.Option(help="Address to listen on; loopback only unless another is given.")
+    ] = "127.0.0.1",
+    port: Annotated[int, typer.Option(help="Port.")] = 8000,
+    keys: KeyFile = Path("keys.json"),
+    halt_file: Annotated[Path, typer.Option(help="Kill switch: while it exists, nothing is traded.")] = Path("HALT"),
+    history: Annotated[Path | None, typer.Option(help="Stored panel whose latest bars the server begins with.")] = None,
+    symbols: Annotated[str, typer.Option(help="Symbols to serve, by commas; those of the training if empty.")] = "",
+    max_body_bytes: Annotated[int, typer.Option(help="Longest request.")] = 65_536,
+    rate: Annotated[float, typer.Option(help="Requests a second for each key.")] = 50.0,
+    key: SigningKey = None,
+) -> None:
+    """Serve a bundle over HTTP: POST /v1/decide, /v1/state, /v1/halt, /v1/resume, /livez, /readyz, /metrics."""
+    from pacesetter.serving.gate import Settings
+    from pacesetter.serving.halt import KillSwitch
+    from pacesetter.serving.keys import Keys
+    from pacesetter.serving.service import serve as serve_bundle
+    from pacesetter.serving.signature import SigningKey as Signer
+    from pacesetter.serving.store import find_bundle
+
+    serve_bundle(
+        find_bundle(bundle, Signer.find(key)),
+        Keys(keys),
+        KillSwitch(halt_file),
+        Settings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate, burst=max(1, round(2 * rate))),
+        symbols=tuple(symbol for symbol in symbols.split(",") if symbol) or None,
+        history=history,
+    )
+
+
+# ---- keys -----------------------------------------------------------------------------------------------------------
+
+
+def keys_add(
+    name: Annotated[str, typer.Argument(help="Whose key it is.")],
+    scopes: Annotated[str, typer.Option(help="read, trade, admin, by commas.")] = "read",
+    days: Annotated[float, typer.Option(help="Until it ends.")] = 90.0,
+    keys: KeyFile = Path("keys.json"),
+) -> None:
+    """Make a key; its token is shown once and only its hash is kept."""
+    from pacesetter.serving.keys import Keys
+
+    typer.echo(Keys(keys).add(name, scopes.split(","), days))
+
+
+def keys_list(keys: KeyFile = Path("keys.json")) -> None:
+    """Names, scopes and ends of all keys."""
+    from pacesetter.serving.keys import Keys
+
+    for key in Keys(keys).keys:
+        typer.echo(f"{key.name}  {','.join(key.scopes)}  until {key.expires}")
+
+
+def keys_revoke(
+    name: Annotated[str, typer.Argument(help="Whose key goes.")], keys: KeyFile = Path("keys.json")
+) -> None:
+    """Forget a key."""
+    from pacesetter.serving.keys import Keys
+
+    Keys(keys).revoke(name)
+    typer.echo(f"'{name}' is revoked; restart servers that read {keys}")

@@ -1,0 +1,170 @@
+"""All that is asked of a policy before it is believed: baselines, intervals, costs, regimes, stress, and gates."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from functools import cache, partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import ArrayLike, NDArray
+
+from pacesetter.envs.bank import Bank
+from pacesetter.evaluation.backtest import Backtest, Policy, backtest, market_bank
+from pacesetter.evaluation.baselines import evaluate_baselines
+from pacesetter.evaluation.contribution import Contribution, contribution
+from pacesetter.evaluation.gates import Gate, acceptance_gates
+from pacesetter.evaluation.metrics import metrics, sharpe, total_return
+from pacesetter.evaluation.regimes import benchmark_table, index_returns, regime_table
+from pacesetter.evaluation.scenarios import evaluate_scenarios
+from pacesetter.evaluation.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
+from pacesetter.evaluation.statistics import Interval, interval
+from pacesetter.evaluation.stress import stress_scenarios
+from pacesetter.evaluation.verdict import Verdict, judge
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
+
+__all__ = ["Judgement", "judge_policy"]
+
+Array = NDArray[Any]
+WINDOWS = 10  # equal parts of the judged bars, in how many of which a gain is asked for
+AS_IT_WAS = "as it was"
+HISTORY_BARS = 500  # kept before the judged bars in stressed markets, for features and allocations
+
+
+@dataclass(frozen=True, eq=False)
+class Judgement:
+    """One policy beside others over the same bars, none of which it was fitted on.
+
+    results     the policy's own backtest first, then those of the baselines, by name
+    verdict     what the returns are evidence for
+    intervals   name -> yearly Sharpe ratio with its interval
+    figures     (policy, metric)            benchmark   (policy, figure) against all symbols in equal parts
+    regimes     (regime, figure)            stress      (scenario, figure) of the policy alone
+    rules       (scenario, figure) under other costs and limits
+    windows     (window,) total return of equal parts of the bars
+    """
+
+    results: dict[str, Backtest]
+    verdict: Verdict
+    intervals: dict[str, Interval]
+    figures: pd.DataFrame
+    benchmark: pd.DataFrame
+    regimes: pd.DataFrame
+    stress: pd.DataFrame
+    rules: pd.DataFrame
+    windows: Array
+    contribution: Contribution
+    gates: tuple[Gate, ...]
+
+    @property
+    def result(self) -> Backtest:
+        """The judged policy's own."""
+        return self.results[self.verdict.name]
+
+    def to_json(self) -> dict[str, Any]:
+        """Every figure by name, as a regression gate reads it."""
+        tables = {"figures": self.figures, "regimes": self.regimes, "stress": self.stress, "rules": self.rules}
+        return {
+            "policy": self.verdict.name,
+            "sentence": self.verdict.sentence,
+            "is_evidence": self.verdict.is_evidence,
+            "verdict": _plain(asdict(self.verdict)),
+            "intervals": {name: list(found) for name, found in self.intervals.items()},
+            "gates": [asdict(gate) | {"passed": gate.passed} for gate in self.gates],
+            "windows": self.windows.tolist(),
+        } | {name: table.to_dict("index") for name, table in tables.items()}
+
+
+def judge_policy(
+    policy: Policy,
+    panel: Panel,
+    first: int,
+    *,
+    market: MarketParameters | None = None,
+    bank_of: Callable[[Panel], Bank] = market_bank,
+    window_bars: int = 24,
+    others: Sequence[Policy] = (),
+    baselines: Sequence[str] | None = None,
+    trial_sharpes: ArrayLike = (),
+    draws: int = 1000,
+    seed: int = 0,
+) -> Judgement:
+    """Judge a policy from the close of bar `first` to the end of the panel.
+
+    bank_of         gives the features that the policies read, also of stressed markets
+    others          policies to be shown beside it, which it need not beat; `baselines` None is all that are possible
+    trial_sharpes   see `verdict.judge`
+    """
+    rules, bank = market or MarketParameters(), bank_of(panel)
+    options: dict[str, Any] = {"first": first, "bank": bank, "window_bars": window_bars}
+    played = cache(lambda rules: backtest(policy, panel, market=rules, **options))  # many tables ask for the same rules
+    own, shown = played(rules), [backtest(each, panel, market=rules, **options) for each in others]
+    simple = evaluate_baselines(panel, names=baselines, market=rules, **options)
+    dear = {each: played(scaled_costs(rules, each)) for each in FACTORS}
+    verdict = judge(own, list(simple.values()), trial_sharpes=trial_sharpes, costs=dear, draws=draws, seed=seed)
+    results = {each.name: each for each in (own, *shown)} | simple
+    regimes, windows = regime_table(own, panel), _windows(own)
+    varied = {each.label: played(each.market) for each in sensitivity_scenarios(panel, first, market=rules)}
+    return Judgement(
+        results=results,
+        verdict=verdict,
+        intervals=_intervals(results, draws, seed),
+        figures=_figures(results, panel),
+        benchmark=benchmark_table(results, panel),
+        regimes=regimes,
+        stress=pd.concat([_table({AS_IT_WAS: own}), _stressed(policy, panel, first, rules, bank_of, window_bars)]),
+        rules=_table(varied),
+        windows=windows,
+        contribution=contribution(own),
+        gates=tuple(acceptance_gates(verdict, own.returns, windows=windows, regimes=_gains(regimes))),
+    )
+
+
+def _windows(result: Backtest) -> Array:
+    return np.array([total_return(part) for part in np.array_split(result.returns, WINDOWS)])
+
+
+def _gains(regimes: pd.DataFrame) -> dict[str, float]:
+    return {str(name): float(value) for name, value in regimes["total_return"].items()}
+
+
+def _table(results: Mapping[str, Backtest]) -> pd.DataFrame:
+    """(scenario, figure) of the same policy."""
+    return pd.DataFrame({name: metrics(each) for name, each in results.items()}).T.rename_axis("scenario")
+
+
+def _stressed(
+    policy: Policy,
+    panel: Panel,
+    first: int,
+    market: MarketParameters,
+    bank_of: Callable[[Panel], Bank],
+    window_bars: int,
+) -> pd.DataFrame:
+    """(scenario, figure) under each stress; features are computed anew of as many bars as they need."""
+    recent, start = panel.rows(max(first - HISTORY_BARS, 0), len(panel)), min(first, HISTORY_BARS)
+    scenarios = stress_scenarios(recent, start, market=market)[1:]  # behind the market as it was
+    return evaluate_scenarios([policy], scenarios, bank_of=bank_of, window_bars=window_bars).droplevel("policy")
+
+
+def _intervals(results: Mapping[str, Backtest], draws: int, seed: int) -> dict[str, Interval]:
+    return {
+        name: interval(each.returns, partial(sharpe, bars_per_year=each.bars_per_year), draws=draws, seed=seed)
+        for name, each in results.items()
+    }
+
+
+def _figures(results: Mapping[str, Backtest], panel: Panel) -> pd.DataFrame:
+    index = index_returns(panel)
+    places = panel.index.get_indexer(next(iter(results.values())).times)
+    return pd.DataFrame({name: metrics(each, index[places]) for name, each in results.items()}).T.rename_axis("policy")
+
+
+def _plain(content: Any) -> Any:
+    """With texts for keys, as JSON has them."""
+    if isinstance(content, dict):
+        return {str(key): _plain(value) for key, value in content.items()}
+    return list(content) if isinstance(content, tuple) else content

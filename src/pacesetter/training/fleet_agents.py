@@ -1,0 +1,85 @@
+"""The agents of a fleet one by one: what each did on the validation part, why it struggles, and a second try for it."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pandas as pd
+import torch
+
+from pacesetter.learning.fleet_learner import FleetLearner
+from pacesetter.learning.fleet_market import FleetMarket
+from pacesetter.learning.fleet_validation import FleetPlay, play
+
+__all__ = ["agent_table", "fleet_sentence", "retrain", "strugglers"]
+
+OK, STRUGGLER = "ok", "struggler"
+COLLAPSE, COST, NO_SIGNAL = "collapse", "cost", "no signal"
+BETTER, NOT_BETTER = "better", "not better"
+
+
+def agent_table(found: FleetPlay, bar_sharpe: float, max_share: float) -> pd.DataFrame:
+    """A row for each agent in the order of the fleet, as in `fleet.csv`.
+
+    score        mean reward per bar            sharpe       yearly, after costs
+    drawdown     largest, as a share            trades       bars with a fill
+    entropy      mean, in nats                  main_share   of the most used action
+    state        ok, or struggler: not above `bar_sharpe`
+    reason       cost: above the bar before costs; collapse: one action takes more than `max_share`; no signal
+    """
+    columns = {
+        "score": found.rewards.nanmean(1),
+        "sharpe": found.sharpe,
+        "drawdown": found.drawdown,
+        "trades": found.trades.nansum(1).int(),
+        "entropy": found.entropy.nanmean(1),
+        "main_share": found.mix.amax(1),
+    }
+    table = pd.DataFrame({"symbol": found.symbols} | {name: values.numpy() for name, values in columns.items()})
+    is_weak = table["sharpe"] <= bar_sharpe
+    reason = pd.Series(NO_SIGNAL, table.index)
+    reason[table["main_share"] > max_share] = COLLAPSE
+    reason[found.gross_sharpe.numpy() > bar_sharpe] = COST
+    state = is_weak.map({True: STRUGGLER, False: OK})
+    return table.assign(state=state, reason=reason.where(is_weak, ""), retrained="")
+
+
+def strugglers(table: pd.DataFrame) -> list[str]:
+    """The symbols whose agents struggle."""
+    return list(table.loc[table["state"] == STRUGGLER, "symbol"])
+
+
+def fleet_sentence(table: pd.DataFrame) -> str:
+    """How many agents are above the bar, why the others are not, and what a second try brought."""
+    weak = table[table["state"] == STRUGGLER]
+    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(weak["reason"]).most_common())
+    told = f"{len(table) - len(weak)} of {len(table)} agents above the bar, {len(weak)} struggle"
+    told += f" ({reasons})" if reasons else ""
+    tried = table["retrained"][table["retrained"] != ""]
+    return told + (f"; {len(tried)} retrained, {(tried == BETTER).sum()} of them better" if len(tried) else "")
+
+
+def retrain(
+    learner: FleetLearner, validation: FleetMarket, weak: Sequence[str], steps: int, between: Callable[[], None]
+) -> dict[str, str]:
+    """Let the heads of `weak` learn again from the start behind the encoder as it is; says of each if it is better.
+
+    One that is not, by its Sharpe ratio on the validation part, has its old head back.
+    """
+    fleet, config = learner.fleet, replace(learner.config, seed=learner.config.seed + 1)
+    rows, before = fleet.places(weak), play(fleet, validation).sharpe
+    old = [fleet.take(symbol) for symbol in weak]
+    was_learning = fleet.encoder.start.requires_grad
+    torch.manual_seed(config.seed)
+    fleet.reinitialise(weak)
+    fleet.freeze_encoder()
+    type(learner)(fleet, learner.market.select(weak), config).learn(steps, between)
+    fleet.freeze_encoder(not was_learning)
+    is_better = (play(fleet, validation).sharpe > before).tolist()
+    for row, agent in zip(rows, old, strict=True):
+        if not is_better[row]:
+            fleet.actor.write(row, agent.actor.layers)
+            fleet.critic.write(row, agent.critic.layers)
+    return {symbol: BETTER if is_better[row] else NOT_BETTER for symbol, row in zip(weak, rows, strict=True)}
