@@ -18,6 +18,7 @@ from gymnasium.wrappers import FlattenObservation
 import pacesetter.envs  # noqa: F401 - registers the environments
 from pacesetter.envs import TradingEnv
 from pacesetter.envs.observation import PortfolioEntry, PositionEntry
+from pacesetter.envs.starts import Starts
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import feature_table
 from pacesetter.leadlag.signals import leadlag_features
@@ -55,6 +56,17 @@ def test_what_is_seen_is_the_table_up_to_now_and_the_account(market: Panel) -> N
         seen, *_ = env.step(Discrete.BUY_LARGE)
     assert set(env.names["regime"]) == {name for name in table.names if name.startswith("regime_")}
     assert not seen["window"].flags.writeable
+
+
+def test_other_starts_are_drawn_from_the_next_episode_on_also_after_a_step(market: Panel) -> None:
+    env = TradingEnv(market, "S1", starts="fixed")
+    _, info = env.reset(seed=0)
+    env.step(Discrete.BUY_LARGE)  # from here on the compiled step has its arguments bound
+    env.batch.use_starts(Starts(np.array([[0, 301, 303]]), np.array([0, 1]), is_fixed=True))
+    assert env.step(Discrete.HOLD)[3] is False
+    assert env.batch.cursor[0, 1] == info["bar"] + 2  # the open episode goes on
+    assert env.reset()[1]["bar"] == 301
+    assert [env.step(Discrete.HOLD)[3] for _ in range(2)] == [False, True]
 
 
 def test_account_entries_after_a_purchase_computed_by_hand(by_hand: ByHand) -> None:
@@ -104,7 +116,7 @@ def test_supervised_and_leadlag_are_seen_when_given(market: Panel) -> None:
     env = TradingEnv(market, "S3", table=table, supervised=odds, starts="fixed")
     seen, info = env.reset()
     assert np.array_equal(seen["supervised"], odds[3, info["bar"]])
-    assert env.names["leadlag"] == ("leadlag_leader_score", "leadlag_follow_through", "leadlag_instability")
+    assert env.names["leadlag"] == tuple(name for name in table.names if name.startswith("leadlag_")) != ()
     assert not any(name.startswith(("leadlag_", "regime_")) for name in env.names["window"])
 
 

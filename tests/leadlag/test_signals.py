@@ -10,7 +10,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.leadlag import LeadLag, signals
 from pacesetter.leadlag.policy import ConstantLookback, roll
 from pacesetter.leadlag.ranking import row_mean
-from pacesetter.leadlag.signals import expected_follow_through, leadlag_features
+from pacesetter.leadlag.signals import expected_follow_through, expected_returns, leadlag_features
 from pacesetter.panel import Panel
 
 BREAK = 200
@@ -58,6 +58,60 @@ def test_follow_through_by_hand() -> None:
     np.testing.assert_allclose(expected_follow_through(matrix, np.array([np.nan, -0.02, 9.0])), [np.nan, np.nan, -0.02])
 
 
+def delayed(bars: int = 600, seed: int = 3) -> Panel:
+    """B follows A after three bars with the opposite sign; C and D follow nobody."""
+    moves = np.random.default_rng(seed).standard_normal((bars, 4))
+    moves[3:, 1] -= moves[:-3, 0]
+    close = 100 * np.exp(0.01 * np.cumsum(moves, axis=0))
+    return Panel.from_fields(pd.date_range("2023", periods=bars, tz="UTC"), list("ABCD"), {"close": close})
+
+
+def test_expected_knows_delay_and_sign_and_keeps_silent_where_nothing_leads() -> None:
+    panel = delayed()
+    expected = expected_returns(panel, np.arange(250, len(panel)), np.full(len(panel) - 250, 250))
+    following = np.diff(np.log(panel.close), axis=0)[300:]
+    said = expected[300:-1]
+    assert np.corrcoef(said[:, 1], following[:, 1])[0, 1] > 0.6
+    assert (said[:, 1] != 0).all()
+    assert np.abs(said[:, [0, 2, 3]]).mean() < 0.25 * np.abs(said[:, 1]).mean()
+
+
+def test_expected_by_hand() -> None:
+    panel, lookback, t = delayed(), 100, 400
+    x = np.diff(np.log(panel.close), axis=0, prepend=np.log(panel.close[:1]))
+    window = x[t - lookback + 1 : t + 1]
+    sure = np.sqrt(2 * np.log(3 * 3) / lookback)
+    expected = np.zeros(4)
+    for lag in (1, 2, 3):
+        for i, j in np.argwhere(~np.eye(4, dtype=bool)):
+            correlation = np.corrcoef(window[:-lag, i], window[lag:, j])[0, 1]
+            if abs(correlation) > sure:
+                expected[j] += correlation * x[t + 1 - lag, i] / window[:, i].std() * window[:, j].std()
+    found = expected_returns(panel, np.array([t]), np.array([lookback]), lags=3)
+    np.testing.assert_allclose(found[t], expected, rtol=1e-9, atol=1e-15)
+    assert np.isnan(found[:t]).all()
+
+
+def test_an_asset_that_is_not_there_yet_is_unknown_and_pushes_nobody() -> None:
+    panel = delayed()
+    close = panel.close.copy()
+    close[:500, 2] = np.nan
+    late = Panel.from_fields(panel.index, panel.symbols, {"close": close})
+    for feature in leadlag_features("ccf_lag1", POLICY):
+        values = feature.compute(late)
+        assert np.isnan(values[100:400, 2]).all() or feature.name == "leadlag_instability"
+        assert np.isfinite(values[100:400, [0, 1, 3]]).all()
+
+
+def test_where_nobody_leads_nothing_is_promised() -> None:
+    """Two assets: one leads the other, and nobody leads it, which is no reason to know nothing of it."""
+    panel = delayed()
+    pair = Panel.from_fields(panel.index, ("A", "B"), {"close": panel.close[:, :2]})
+    follow_through = {f.name: f.compute(pair) for f in leadlag_features("ccf_auc", POLICY)}["leadlag_follow_through"]
+    assert ((follow_through[POLICY.bars :] == 0).sum(axis=1) == 1).mean() > 0.9
+    assert np.isfinite(follow_through[POLICY.bars :]).all()
+
+
 def test_instability_peaks_after_the_break() -> None:
     unstable = computed(market())["instability"]
     assert BREAK < np.nanargmax(unstable[:, 0]) < BREAK + 60
@@ -88,7 +142,7 @@ def test_a_panel_shorter_than_the_window_has_no_values() -> None:
     assert all(np.isnan(values).all() for values in computed(market().rows(0, 30)).values())
 
 
-def test_the_policy_is_rolled_once_for_the_three_features() -> None:
+def test_the_policy_is_rolled_once_for_the_four_features() -> None:
     class Counting:
         longest = 60
         asked = 0
@@ -105,6 +159,8 @@ def test_the_policy_is_rolled_once_for_the_three_features() -> None:
 
 def test_names_and_refusals() -> None:
     names = [feature.name for feature in leadlag_features()]
-    assert names == ["leadlag_leader_score", "leadlag_follow_through", "leadlag_instability"]
+    assert names == ["leadlag_leader_score", "leadlag_follow_through", "leadlag_instability", "leadlag_expected"]
     with pytest.raises(ConfigError, match="gap_bars=0"):
         leadlag_features(gap_bars=0)
+    with pytest.raises(ConfigError, match="expected_lags=0"):
+        leadlag_features(expected_lags=0)

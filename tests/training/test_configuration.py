@@ -31,7 +31,7 @@ def test_configuration_is_frozen():
         compose().seed = 3  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("preset", ["sandbox", "equities_daily", "equities_hourly", "crypto_daily"])
+@pytest.mark.parametrize("preset", ["sandbox", "equities_daily", "equities_hourly", "crypto_daily", "planted"])
 def test_presets_compose(preset):
     assert compose([f"+preset={preset}"]).name == preset.replace("_", "-")
 

@@ -32,7 +32,7 @@ from pacesetter.build.job import (
     read_config,
 )
 from pacesetter.build.learner import build_learner
-from pacesetter.build.stored import load_agent, load_lookback, stored_config
+from pacesetter.build.stored import load_agent, load_lookback, stored_config, stored_end
 
 __all__ = [
     "TASKS",
@@ -64,4 +64,5 @@ __all__ = [
     "load_lookback",
     "read_config",
     "stored_config",
+    "stored_end",
 ]

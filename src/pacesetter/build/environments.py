@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pacesetter.build.job import Config, FleetTrading, Portfolio, Trading, build_task
-from pacesetter.build.stored import load_lookback, stored_config
+from pacesetter.build.stored import load_lookback, stored_end
 from pacesetter.data import check, load
 from pacesetter.data.quality import Readiness
 from pacesetter.data.splits import Fold, chronological
@@ -133,8 +133,7 @@ def _check_lookback_agent(config: Config, seen: Panel) -> None:
     folder = config.features.leadlag.lookback
     if not isinstance(folder, str):
         return
-    theirs = stored_config(folder)
-    until = fitted_until(theirs, build_panel(theirs))
+    until = stored_end(folder)
     if until > seen.index[-1]:
         raise DataError(
             f"the lookback agent of {folder} saw bars until {until:%Y-%m-%d %H:%M}, but the test part begins after "

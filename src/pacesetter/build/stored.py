@@ -5,17 +5,19 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import pandas as pd
+
 from pacesetter.build.job import Config, build_task, read_config
 from pacesetter.envs.lookback_batch import LookbackConfig
 from pacesetter.errors import ConfigError, RunError
+from pacesetter.leadlag.policy import ConstantLookback, FittedLookback
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 
 if TYPE_CHECKING:
-    from pacesetter.envs.lookback_evaluation import AgentLookback
     from pacesetter.learning.sb3 import AlgorithmAgent
 
-__all__ = ["load_agent", "load_lookback", "stored_config"]
+__all__ = ["load_agent", "load_lookback", "stored_config", "stored_end"]
 
 
 def stored_config(folder: str | Path) -> Config:
@@ -43,8 +45,11 @@ def load_agent(folder: str | Path, env: Any) -> AlgorithmAgent:
     return AlgorithmAgent(load_algorithm(found[0], env))
 
 
-def load_lookback(folder: str | Path, panel: Panel) -> AgentLookback:
-    """The best lookback agent of a run as a policy for `panel`; refuses a run of another problem."""
+def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
+    """The best lookback agent of a run as a policy for `panel`; refuses a run of another problem.
+
+    On bars that it learned from or was chosen by the window is the one that episodes begin with.
+    """
     from pacesetter.envs.lookback_evaluation import BLOCK_BARS, AgentLookback
     from pacesetter.envs.lookback_vector import LookbackVectorEnv
 
@@ -56,4 +61,10 @@ def load_lookback(folder: str | Path, panel: Panel) -> AgentLookback:
         )
     agent = load_agent(folder, LookbackVectorEnv(panel, 1, task))
     has_memory = config.agent["algorithm"] == "recurrent_ppo"
-    return AgentLookback(agent.act, task, block_bars=1 if has_memory else BLOCK_BARS)
+    policy = AgentLookback(agent.act, task, block_bars=1 if has_memory else BLOCK_BARS)
+    return FittedLookback(policy, stored_end(folder), ConstantLookback(task.windows.start))
+
+
+def stored_end(folder: str | Path) -> pd.Timestamp:
+    """The last moment that the agent of a run has seen or was chosen by."""
+    return pd.Timestamp(Run.open(folder).manifest["fitted_until"])

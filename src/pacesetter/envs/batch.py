@@ -42,7 +42,7 @@ FOREVER = 2.0**31  # bars of an episode that only the data ends
 LEDGER_SIZE, OUTCOME_SIZE = len(Column), len(Outcome)
 REMEMBERED = ("accounts", "positions", "parameters", "cursor")
 BOUND = ("_step_rows", "_alone")  # made on first use for the arrays of the batch and its starts
-REMADE = ("_state", "_sources", *BOUND)  # not pickled
+REMADE = ("_state", "_sources", "_input", *BOUND)  # not pickled
 NUMBERS = (int, float, np.generic)
 
 
@@ -165,7 +165,7 @@ class Batch:
         The arrays that the compiled call writes to are kept from step to step; windows are not gathered.
         """
         if self._is_scalar and isinstance(action, NUMBERS):
-            self.inputs[0, 0] = action  # the hot path of one symbol: no further call
+            self._input[0] = action  # the hot path of one symbol: no further call
         else:
             self._read(action)
         step_row, ledger, vector, outcome = self._alone
@@ -250,7 +250,7 @@ class Batch:
             self.cursor,
         )
         self._sources = (bank.windows.reshape(*bank.windows.shape[:2], -1), bank.context)
-        self._is_scalar = self.inputs.size == 1
+        self._is_scalar, self._input = self.inputs.size == 1, self.inputs[0]
         self._is_parallel = get_num_threads() > 1 < self.env_count and self.positions[:, :, 0].size >= PARALLEL_FROM
 
     def __getstate__(self) -> dict[str, Any]:

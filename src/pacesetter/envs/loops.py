@@ -9,12 +9,13 @@ from numba import prange
 
 from pacesetter.envs.masks import mask_row
 from pacesetter.envs.rows import Cursor, first_refused, gather_row, restart_row, see_row, step_row
-from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu, jitable, source_digest
+from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu, jitable, prefetch, source_digest
 
 __all__ = ["STEPS", "mask_rows", "observe_rows", "restart_rows"]
 
 INLINED = ("rows.py", "observation.py", "starts.py", "masks.py", "../rewards/trading.py", "../rewards/elementwise.py")
-POSITIONS, CURSOR, FILLS = 5, 6, 8  # places in the arguments of `step_row` after e
+AHEAD = 8  # environments between asking for a bar and reading it
+BARS, POSITIONS, CURSOR, FILLS = 2, 5, 6, 8  # places in the arguments of `step_row` after e
 
 
 @jitable
@@ -22,6 +23,15 @@ def locate_row(e: int, cursor: Any, index: Any) -> None:
     """Write the block and the bar that environment e sees."""
     index[e, 0] = cursor[e, Cursor.BLOCK]
     index[e, 1] = cursor[e, Cursor.TIME]
+
+
+@jitable
+def fetch_bar(e: int, bars: Any, cursor: Any) -> None:
+    """Have the bar that environment e fills in brought near: each stands at its own place in a table of many MB."""
+    if e < cursor.shape[0]:
+        block, t = cursor[e, Cursor.BLOCK], cursor[e, Cursor.TIME]
+        prefetch(bars[block, t + 1])
+        prefetch(bars[block, t + 2])  # where that bar ends: it may lie across two lines of the cache
 
 
 def _compiled_step(digest: int, parallel: bool, has_one: bool) -> Any:
@@ -37,6 +47,7 @@ def _compiled_step(digest: int, parallel: bool, has_one: bool) -> Any:
         for e in prange(arrays[0].shape[0]):
             # Always true, and inside the loop: this is where the compiler learns how often the inner loops run.
             if not has_one or (arrays[POSITIONS].shape[1] == 1 and arrays[FILLS].shape[1] == 1):
+                fetch_bar(e + AHEAD, arrays[BARS], arrays[CURSOR])
                 step_row(e, *arrays)
                 locate_row(e, arrays[CURSOR], index)
         return min(-1, digest)

@@ -122,9 +122,9 @@ class ObservationBuilder:
         seen = self._account(vector)
         if not self.has_windows:
             return seen | {"index": np.array((block, t))}
-        seen["window"] = self._windows[block, t - self._bars_before]
-        for entry, view in self._context:
-            seen[entry] = view[block, t]
+        seen["window"] = self._windows[block][t - self._bars_before]
+        for entry, views in self._context:
+            seen[entry] = views[block][t]
         return seen
 
     def arrange(self, vectors: Array, index: Array, windows: Array, context: Array) -> dict[str, Array]:
@@ -143,14 +143,14 @@ class ObservationBuilder:
         return {"position": position, "portfolio": vectors[self._portfolio_place]}
 
     def _make_views(self) -> None:
-        """Views whose place [block, bar] is what is seen there; windows begin at their first bar."""
+        """Views of each block whose place [bar] is what is seen there; windows begin at their first bar."""
         windows = np.lib.stride_tricks.sliding_window_view(self.bank.windows, self.window_bars, axis=2)
         windows, context = windows.transpose(0, 2, 1, 4, 3), self.bank.context.view()
         context.flags.writeable = False
         if not self.bank.is_whole:
             windows, context = windows[:, :, 0], context[:, :, 0]
-        self._windows = windows
-        self._context = [(entry, context[..., place]) for entry, place in self.bank.places.items()]
+        self._windows = list(windows)
+        self._context = [(entry, list(context[..., place])) for entry, place in self.bank.places.items()]
         self._bars_before = self.window_bars - 1
         end = self.bank.positions_each * POSITION_SIZE
         self._position_place, self._portfolio_place = (..., slice(0, end)), (..., slice(end, None))

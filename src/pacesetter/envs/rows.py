@@ -104,7 +104,7 @@ def step_row(
     cursor[e, Cursor.TIME] = t + 1
     is_terminated, is_time_up = (flags & Flag.TERMINATED) != 0, t + 1 >= cursor[e, Cursor.END]
     write_outcome(e, outcome, ledger[e], is_terminated, is_time_up, settings)
-    see_row(e, bars, parameters, accounts, positions, cursor, vectors)
+    write_account(vectors[0, e], accounts[e], positions[e], bar, rules)
     if (is_terminated or is_time_up) and settings[Setting.RESTARTS] != 0.0:
         for place in range(vectors.shape[2]):
             vectors[1, e, place] = vectors[0, e, place]

@@ -13,9 +13,8 @@ from numpy.typing import NDArray
 from pacesetter.envs.bank import Bank
 from pacesetter.envs.batch import Batch, Step
 from pacesetter.envs.rows import Cursor
-from pacesetter.envs.single import Observation, action_space, observation_space
+from pacesetter.envs.single import EQUITY, Observation, action_space, observation_space
 from pacesetter.errors import ConfigError
-from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import MarketParameters
 
 __all__ = ["BatchVectorEnv"]
@@ -86,7 +85,7 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
 
     def _infos(self, step: Step) -> dict[str, Any]:
         components = dict(zip(self.batch.components, step.components.T, strict=True))
-        return {"equity": step.ledger[:, Column.EQUITY], "reward": components, "ledger": step.ledger}
+        return {"equity": step.ledger[:, EQUITY], "reward": components, "ledger": step.ledger}
 
     def _complete(self, observation: Observation) -> Observation:
         """What the learner sees of a batch's observation (env, …)."""

@@ -8,12 +8,21 @@ from typing import Any, Protocol, runtime_checkable
 from zipfile import BadZipFile
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel
 
-__all__ = ["ConstantLookback", "LookbackPolicy", "StoredLookback", "load_schedule", "roll", "save_schedule"]
+__all__ = [
+    "ConstantLookback",
+    "FittedLookback",
+    "LookbackPolicy",
+    "StoredLookback",
+    "load_schedule",
+    "roll",
+    "save_schedule",
+]
 
 Array = NDArray[Any]
 SHORTEST = 2  # increments: the least that has a lead and a lag
@@ -47,6 +56,23 @@ class ConstantLookback:
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         return self.bars
+
+
+@dataclass(frozen=True, eq=False)
+class FittedLookback:
+    """What a trained `policy` chooses after `fitted_until`; on the bars that it learned from `before` chooses."""
+
+    policy: LookbackPolicy
+    fitted_until: pd.Timestamp
+    before: ConstantLookback
+
+    @property
+    def longest(self) -> int:
+        return max(self.policy.longest, self.before.longest)
+
+    def choose(self, panel: Panel, t: int, previous: int) -> int:
+        chosen = self.policy if panel.index[t] > self.fitted_until else self.before
+        return chosen.choose(panel, t, previous)
 
 
 @dataclass(frozen=True, eq=False)

@@ -39,16 +39,21 @@ class Status(IntEnum):
     DELISTED = 2
 
 
+TRADING, DELISTED = float(Status.TRADING), float(Status.DELISTED)  # as bars hold them
+
+
 @jitable
 def is_trading(bar: Any, k: int) -> bool:
     """Whether symbol k of a (symbol, column) bar can be traded."""
-    return int(bar[k, Bar.STATUS]) == Status.TRADING
+    trading: bool = bar[k, Bar.STATUS] == TRADING
+    return trading
 
 
 @jitable
 def is_delisted(bar: Any, k: int) -> bool:
     """Whether symbol k of a (symbol, column) bar is gone."""
-    return int(bar[k, Bar.STATUS]) == Status.DELISTED
+    delisted: bool = bar[k, Bar.STATUS] == DELISTED
+    return delisted
 
 
 @dataclass(frozen=True, eq=False)

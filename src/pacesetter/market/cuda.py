@@ -17,6 +17,7 @@ __all__ = ["SIMULATED", "THREADS", "DeviceAccounts", "cuda", "current_stream", "
 THREADS = 128
 
 cuda: Any = import_module("numba.cuda")  # by name, since its type hints do not know `grid`
+import_module("numba.core.typing.arraydecl")  # its rules index an array by an IntEnum; those of numba-cuda do not
 SIMULATED: bool = import_module("numba.core.config").ENABLE_CUDASIM
 
 

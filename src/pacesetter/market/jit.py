@@ -7,14 +7,15 @@ inlined: without these three options a step takes tens of times longer.
 from __future__ import annotations
 
 import hashlib
+from importlib import import_module
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from numba import njit
-from numba.extending import register_jitable
+from numba import njit, types
+from numba.extending import intrinsic, register_jitable
 
-__all__ = ["SOURCE_DIGEST", "compile_for_cpu", "jitable", "source_digest"]
+__all__ = ["SOURCE_DIGEST", "compile_for_cpu", "jitable", "prefetch", "source_digest"]
 
 # numba.cuda, imported by `cuda.py` after this module, asks for a name that NumPy 2.5 has dropped.
 vars(np).setdefault("row_stack", np.vstack)
@@ -27,6 +28,24 @@ jitable = register_jitable(forceinline=True, **_OPTIONS)
 def compile_for_cpu(function: Any, *, parallel: bool = False) -> Any:
     """`function` compiled by numba and cached on disk; a loop over `prange` uses all threads with `parallel`."""
     return njit(cache=True, parallel=parallel, **_OPTIONS)(function)
+
+
+def _prefetch(typing: Any, row: Any) -> Any:
+    """Ask the processor for the memory where an array begins; for loops that are compiled for the CPU."""
+
+    def emit(context: Any, builder: Any, signature: Any, arguments: Any) -> Any:
+        cgutils, ir = import_module("numba.core.cgutils"), import_module("llvmlite.ir")  # neither has type hints
+        start = builder.bitcast(context.make_array(row)(context, builder, arguments[0]).data, cgutils.voidptr_t)
+        whole = ir.IntType(32)
+        of_llvm = ir.FunctionType(ir.VoidType(), (start.type, whole, whole, whole))
+        call = cgutils.get_or_insert_function(builder.module, of_llvm, "llvm.prefetch.p0")
+        builder.call(call, (start, whole(0), whole(3), whole(1)))  # to read, into every level, of data
+        return context.get_dummy_value()
+
+    return types.none(row), emit
+
+
+prefetch: Any = intrinsic(_prefetch)
 
 
 def source_digest(*paths: Path) -> int:

@@ -9,9 +9,8 @@ from typing import Any
 
 import torch
 
-from pacesetter.build import Config
+from pacesetter.build import Config, read_config
 from pacesetter.errors import RunError
-from pacesetter.registry import configure
 from pacesetter.runs import Run, config_hash, provenance, write_atomic
 
 __all__ = ["check_same", "cut_metrics", "identity", "last_checkpoint", "stored_config"]
@@ -51,13 +50,7 @@ def last_checkpoint(run: Run) -> Path | None:
 
 def stored_config(run: Run, given: Config | None = None) -> Config:
     """The run's own config; refuses a folder without one, and a given config that differs, naming the first key."""
-    import yaml
-
-    try:
-        plain = yaml.safe_load((run.folder / "config.yaml").read_text(encoding="utf-8"))
-    except (OSError, yaml.YAMLError) as problem:
-        raise RunError(f"{run.folder}/config.yaml cannot be read ({problem}); the run is damaged") from problem
-    config = configure(Config, plain, "config")
+    config = read_config(run)
     for key, there, here in _differences(config.to_dict(), given.to_dict() if given else config.to_dict()):
         raise RunError(
             f"{run.folder} was made with {key}={there}, not {here}; leave the overrides out to go on with it, or start "

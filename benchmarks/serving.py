@@ -1,0 +1,212 @@
+"""Load test of a served policy: latency of `POST /v1/decide` over HTTP on loopback, where it goes, and ONNX variants.
+
+python benchmarks/serving.py [--record]
+"""
+
+from __future__ import annotations
+
+import json
+import multiprocessing
+import socket
+import sys
+import tempfile
+import time
+from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from record import publish, table
+
+from pacesetter.agents.encoders import network
+from pacesetter.agents.symbol_agent import SymbolAgent
+from pacesetter.build import Config
+from pacesetter.data import load
+from pacesetter.envs.bank import Bank
+from pacesetter.features import feature_table
+from pacesetter.panel import Panel
+from pacesetter.serving import model as model_module
+from pacesetter.serving.api import make_app
+from pacesetter.serving.bundle import Bundle, FeatureSpec
+from pacesetter.serving.export import export_onnx, quantise, serve_agent
+from pacesetter.serving.gate import Settings
+from pacesetter.serving.halt import KillSwitch
+from pacesetter.serving.keys import Keys
+from pacesetter.serving.limits import RiskLimits
+from pacesetter.serving.model import Model
+from pacesetter.serving.packaging import bundle_files, random_observations
+from pacesetter.serving.runtime import ReportedAccount, Runtime
+from pacesetter.serving.service import _listen
+
+WINDOW_BARS, WARM_BARS, REQUESTS = 24, 420, 100
+SERVED = (("transformer", 1, 10.0), ("transformer_small", 143, 25.0), ("transformer", 143, None))  # and the target, ms
+ABOUT = (
+    f"`POST /v1/decide` with one new bar of every symbol, {REQUESTS} requests one after another on one connection, the "
+    "server a process of its own on the same machine, ONNX Runtime on 1 thread. Untrained weights; windows of "
+    f"{WINDOW_BARS} bars. A request goes through key, body and schema checks, features, policy, sizing and the guard."
+)
+
+
+def market(symbols: int) -> Panel:
+    return load("synthetic", symbols=symbols, bars=WARM_BARS + 2 * REQUESTS + 20, seed=0)
+
+
+def policy_bundle(name: str, panel: Panel) -> Bundle:
+    """An untrained policy of the named network as a bundle."""
+    torch.manual_seed(0)
+    torch.set_num_threads(1)
+    feature_values = feature_table(panel.rows(0, WARM_BARS))
+    names = Bank.from_panels(panel.rows(0, WARM_BARS), feature_values).names
+    shapes: dict[str, tuple[int, ...]] = {entry: (len(found),) for entry, found in names.items()}
+    shapes["window"] = (WINDOW_BARS, len(names["window"]))
+    module, spec = serve_agent(SymbolAgent(network(name), shapes), names)
+    features = FeatureSpec(
+        feature_values.names,
+        dict(feature_values.memory),
+        panel.fields,
+        panel.symbols,
+        dict(names),
+        WINDOW_BARS,
+        panel.bars_per_year,
+    )
+    parity = {"max_difference": 0.0, "count": 0}  # not compared here: the weights are of no use
+    manifest = {"run": name, "fitted_until": str(panel.index[0]), "parity": parity, "training": {}}
+    config = Config(name=name, data={"source": "synthetic"}, agent={"network": name})
+    limits = RiskLimits(stale_bars=1e9)  # the bars are of years ago
+    return Bundle(bundle_files(export_onnx(module, spec), features, config, manifest, limits=limits), name)
+
+
+def runtime_of(name: str, panel: Panel) -> Runtime:
+    runtime = Runtime(policy_bundle(name, panel), clock=lambda: panel.index[-1].timestamp())
+    runtime.feed(panel.rows(0, WARM_BARS))
+    return runtime
+
+
+# ---- over HTTP ------------------------------------------------------------------------------------------------------
+
+
+def run_server(name: str, symbols: int, port: int, keys: str) -> None:
+    settings = Settings(port=port, rate=1e9, burst=10**9)
+    switch = KillSwitch(Path(keys).with_name("HALT"))
+    _listen(make_app(runtime_of(name, market(symbols)), switch, Keys(keys), settings), settings)
+
+
+def over_http(name: str, symbols: int) -> tuple[list[float], list[float]]:
+    """Milliseconds of each request with new bars, and of each that asks again at a known bar."""
+    panel = market(symbols)
+    with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
+        keys = Path(folder) / "keys.json"
+        token = Keys(keys).add("load", ["trade"])
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+        free.close()
+        server = multiprocessing.get_context("spawn").Process(target=run_server, args=(name, symbols, port, str(keys)))
+        server.start()
+        try:
+            connection = connected(port)
+            bodies = [request(panel, WARM_BARS + step) for step in range(REQUESTS + 5)]
+            fresh = [ask(connection, token, body) for body in bodies]
+            known = [ask(connection, token, b"{}") for _ in range(REQUESTS // 4)]
+        finally:
+            server.terminate()
+            server.join()
+    return fresh[5:], known
+
+
+def connected(port: int) -> HTTPConnection:
+    for _ in range(1200):
+        try:
+            connection = HTTPConnection("127.0.0.1", port, timeout=30)
+            connection.connect()
+            connection.sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            return connection
+        except OSError:
+            time.sleep(0.1)
+    sys.exit("the server did not start")
+
+
+def request(panel: Panel, t: int) -> bytes:
+    moment = panel.index[t].isoformat()
+    bars = [
+        {"symbol": symbol, "time": moment} | {name: round(float(panel[name][t, k]), 4) for name in panel.fields}
+        for k, symbol in enumerate(panel.symbols)
+    ]
+    return json.dumps({"bars": bars, "account": {"cash": 100_000}}).encode()
+
+
+def ask(connection: HTTPConnection, token: str, body: bytes) -> float:
+    headers = {"Authorization": f"Bearer {token}", "Content-Type": "application/json"}
+    start = time.perf_counter()
+    connection.request("POST", "/v1/decide", body, headers)
+    answer = connection.getresponse()
+    answer.read()
+    if answer.status != 200:
+        sys.exit(f"the server answered {answer.status}")
+    return 1000 * (time.perf_counter() - start)
+
+
+# ---- inside ---------------------------------------------------------------------------------------------------------
+
+
+def inside(name: str, symbols: int, rounds: int = 30) -> list[Any]:
+    """Median milliseconds of features, model and desk (sizing and guard) of a decision."""
+    panel = market(symbols)
+    runtime = runtime_of(name, panel)
+    spent: dict[str, list[float]] = {"features": [], "model": [], "all": []}
+    runtime.history.append = timed(runtime.history.append, spent["features"])  # type: ignore[method-assign]
+    runtime.policy.decide = timed(runtime.policy.decide, spent["model"])  # type: ignore[method-assign]
+    decide = timed(runtime.decide, spent["all"])
+    for step in range(rounds):
+        decide(ReportedAccount(1e5), panel.rows(WARM_BARS + step, WARM_BARS + step + 1))
+    features, model, whole = (float(np.median(times[3:])) for times in spent.values())
+    return [name, symbols, features, model, whole - features - model]
+
+
+def timed(work: Callable[..., Any], times: list[float]) -> Callable[..., Any]:
+    def measured(*arguments: Any) -> Any:
+        start = time.perf_counter()
+        result = work(*arguments)
+        times.append(1000 * (time.perf_counter() - start))
+        return result
+
+    return measured
+
+
+def variants(rounds: int = 15) -> list[list[Any]]:
+    """The full encoder for 143 symbols: rows at once, and int8; best and median milliseconds, least difference."""
+    panel = market(143)
+    data = policy_bundle("transformer", panel).files["model.onnx"]
+    plain, small = Model(data), Model(quantise(data))
+    (batch,) = random_observations(plain.spec, 143)
+    exact = plain(batch)["probabilities"]
+    rows = []
+    for kind, model in (("float32", plain), ("int8", small)):
+        for at_once in (1, 8, 36, 143):
+            model_module.ROWS_AT_ONCE = at_once
+            times: list[float] = []
+            for _ in range(rounds):
+                timed(model, times)(batch)
+            difference = float(np.abs(model(batch)["probabilities"] - exact).max())
+            rows.append([kind, at_once, min(times), float(np.median(times)), difference])
+    model_module.ROWS_AT_ONCE = 36
+    return rows
+
+
+def main() -> None:
+    rows = []
+    for name, symbols, target in SERVED:
+        fresh, known = over_http(name, symbols)
+        middle, high = np.percentile(fresh, [50, 95])
+        rows.append([name, symbols, middle, high, "–" if target is None else target, np.percentile(known, 95)])
+    header = ["network", "symbols", "p50 ms", "p95 ms", "target p95 ms", "p95 ms at a known bar"]
+    parts = [inside(name, symbols) for name, symbols, _ in SERVED]
+    part_header = ["network", "symbols", "features ms", "model ms", "sizing and guard ms"]
+    variant_header = ["full encoder, 143 symbols", "rows at once", "least ms", "median ms", "largest difference"]
+    tables = (table(header, rows), table(part_header, parts), table(variant_header, variants()))
+    publish("serving", "\n\n".join((ABOUT, *tables)), "Latency of a served policy")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,178 @@
+"""From a configuration to what it builds: lead–lag features by a number or by a trained agent, parts, stored agents."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from pacesetter.build import (
+    Config,
+    Features,
+    LeadLagFeatures,
+    build_environment,
+    build_fold,
+    build_panel,
+    build_parts,
+    build_table,
+    fitted_until,
+    load_agent,
+    load_lookback,
+    stored_config,
+)
+from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
+from pacesetter.leadlag.policy import ConstantLookback, roll
+from pacesetter.leadlag.signals import leadlag_features
+from pacesetter.runs import Run, config_hash
+from pacesetter.training import compose
+from pacesetter.training.train import train
+
+WINDOWS = "task.windows.longest=30 task.windows.seen=[5,10,30] task.windows.grid=[10,20,30] task.episodes.bars=20"
+LEADLAG = ("leadlag_leader_score", "leadlag_follow_through", "leadlag_instability", "leadlag_expected")
+
+
+@pytest.fixture(scope="module")
+def lookback_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a lookback agent that was trained for a moment."""
+    folder = tmp_path_factory.mktemp("runs")
+    common = ["data=synthetic", "data.symbols=3", "data.bars=400", "train.envs=4", "train.steps=64", f"runs={folder}"]
+    agent = ["agent.network=mlp", "agent.network_options={width:16}", "agent.n_steps=16", "agent.batch_size=16"]
+    quiet = ["track.mlflow=off", "track.tensorboard=off", "track.progress=false"]
+    config = compose(["task=lookback", *WINDOWS.split(), *common, *agent, *quiet])
+    return train(config, console=Console(quiet=True)).run.folder
+
+
+# ---- lead–lag features ----------------------------------------------------------------------------------------------
+
+
+def test_a_lookback_puts_leadlag_features_into_the_table(small):
+    without, config = small(), small("ppo", "features.leadlag.lookback=30", "features.leadlag.expected_lags=3")
+    panel = build_panel(config)
+    table = build_table(config, panel)
+    assert table.names == (*build_table(without, panel).names, *LEADLAG)
+    expected = leadlag_features(policy=ConstantLookback(30), expected_lags=3)[-1].compute(panel)
+    np.testing.assert_array_equal(table.values[:, :, -1], expected.T.astype(np.float32))
+    assert table.memory["leadlag_expected"] == 31
+
+
+def test_agents_learn_from_them(small):
+    result = train(small("ppo", "features.leadlag.lookback=30"), console=Console(quiet=True))
+    panel = build_panel(stored_config(result.run.folder))
+    env = build_environment(stored_config(result.run.folder), panel, 2)
+    seen, _ = env.reset(seed=0)
+    assert seen["leadlag"].shape == (2, len(LEADLAG))
+    agent = load_agent(result.run.folder, env)
+    assert agent.act(seen).shape == (2,)
+    assert agent.algorithm.num_timesteps == result.run.manifest["best_step"]
+
+
+def test_a_trained_agent_chooses_the_windows(small, lookback_run):
+    config = small("ppo", f"features.leadlag.lookback={lookback_run}")
+    panel = build_panel(config)
+    schedule = roll(load_lookback(lookback_run, panel), panel)
+    assert set(schedule[30:]) <= {10, 20, 30}
+    by_agent, most = build_table(config, panel), int(np.median(schedule))
+    by_number = build_table(small("ppo", f"features.leadlag.lookback={most}"), panel)
+    same = np.flatnonzero(schedule == most)[30:]
+    assert len(same) > 100
+    np.testing.assert_array_equal(by_agent.values[:, same, -1], by_number.values[:, same, -1])
+    assert "leadlag" in build_parts(config, panel).validation.batch.bank.names
+
+
+def test_a_lookback_agent_that_saw_the_test_part_is_refused(small, lookback_run):
+    config = small("ppo", f"features.leadlag.lookback={lookback_run}", "train.shares=[0.5,0.1]")
+    with pytest.raises(DataError, match=r"saw bars until .* but the test part begins after"):
+        build_parts(config, build_panel(config))
+
+
+def test_perturbing_the_future_leaves_the_agents_features_alone(small, lookback_run):
+    config = small("ppo", f"features.leadlag.lookback={lookback_run}")
+    panel = build_panel(config)
+    later = 1 + 0.5 * np.random.default_rng(0).random(panel.mask.shape) * (np.arange(len(panel)) > 300)[:, None]
+    altered = panel
+    for name in ("open", "high", "low", "close"):
+        altered = altered.with_field(name, panel[name] * later)
+    first, second = build_table(config, panel).values, build_table(config, altered).values
+    np.testing.assert_array_equal(first[:, :301], second[:, :301])
+    assert not np.array_equal(first[:, 301:, -1], second[:, 301:, -1])
+
+
+# ---- mistakes -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("features.leadlag.lookbck=60", "did you mean 'features.leadlag.lookback'"),
+        ("+features.leadlag.methd=x", "unknown option 'config.features.leadlag.methd'; did you mean 'method'"),
+        ("features.leadlag.method=ccf_auk", "did you mean 'ccf_auc'"),
+        ("features.leadlag.lookback=1", "lookback 1 is too short"),
+        ("features.leadlag.gap_bars=0", "features.leadlag.gap_bars=0 must be 1 or more"),
+        ("features.leadlag.expected_lags=0", "features.leadlag.expected_lags=0 must be 1 or more"),
+    ],
+)
+def test_a_mistake_gets_one_sentence(override, sentence):
+    with pytest.raises(ConfigError) as refused:
+        compose([override])
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_folder_that_is_no_lookback_run_is_refused(small, tmp_path):
+    panel = build_panel(small())
+    with pytest.raises(RunError, match="is no run folder"):
+        build_table(small("ppo", f"features.leadlag.lookback={tmp_path}"), panel)
+    trading = train(small("ppo", "train.steps=64"), console=Console(quiet=True)).run.folder
+    with pytest.raises(ConfigError, match="is a run of task=trading, which chooses no window"):
+        build_table(small("ppo", f"features.leadlag.lookback={trading}"), panel)
+
+
+def test_a_run_without_an_agent_is_refused(small):
+    empty = Run.create(small().runs, "empty", small().to_dict()).folder
+    with pytest.raises(PacesetterError, match="has no checkpoint of an agent"):
+        load_agent(empty, build_environment(small(), build_panel(small())))
+
+
+# ---- the configuration ----------------------------------------------------------------------------------------------
+
+
+def test_the_files_hold_the_defaults_of_the_dataclasses():
+    assert compose().features == Features() == Features(leadlag=LeadLagFeatures())
+
+
+def test_the_hash_is_that_of_the_settings(small):
+    def digest(config: Config) -> str:
+        return config_hash(config.to_dict())
+
+    assert digest(small("ppo", "features.leadlag.lookback=30")) == digest(small("ppo", "features.leadlag.lookback=30"))
+    assert digest(small("ppo", "features.leadlag.lookback=30")) != digest(small("ppo", "features.leadlag.lookback=31"))
+
+
+def test_the_planted_preset_states_its_costs_and_suits_both_algorithms():
+    for more in ([], ["agent=sac_small", "task.action=continuous"]):
+        config = compose(["+preset=planted", *more])
+        costs = config.task["market"]["costs"]
+        assert [costs[name] for name in ("commission_bps", "spread_bps", "slippage_bps")] == [1.0, 1.0, 1.0]
+
+
+def test_in_the_planted_market_nothing_is_expected_to_rise():
+    """E[exp(r)] = exp(drift + σ²/2) = 1 in every regime, before responses."""
+    data = compose(["+preset=planted"]).data
+    for drift, multiple in data["regimes"].values():
+        assert drift + (data["volatility"] * multiple) ** 2 / 2 == pytest.approx(0, abs=5e-4)
+
+
+def test_the_parts_of_a_fold_and_what_an_agent_has_seen(small):
+    config = small()
+    panel = build_panel(config)
+    fold = build_fold(config, panel)
+    assert [(part[0], part[-1]) for part in (fold.train, fold.validation, fold.test)] == [
+        (0, 239),
+        (240, 319),
+        (320, 399),
+    ]
+    assert fitted_until(config, panel) == panel.index[319]
+    assert isinstance(fitted_until(config, panel), pd.Timestamp)
