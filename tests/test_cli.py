@@ -31,7 +31,7 @@ def test_version(command):
 
 
 def test_run_prints_where_the_report_is(command, tmp_path):
-    shown = command("run", "data=sandbox", "name=try")
+    shown = command("leadlag", "data=sandbox", "name=try")
     assert shown.returncode == 0, shown.stderr
     assert "Report: runs/" in shown.stdout
     assert list(tmp_path.glob("runs/*-try-*/report.html"))

@@ -11,7 +11,7 @@ from rich.console import Console
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel
 from pacesetter.training import STAGES, compose, run_job
-from pacesetter.training.pipeline import summary
+from pacesetter.training.pipeline import PAGE, summary
 
 
 @pytest.fixture
@@ -19,15 +19,24 @@ def console():
     return Console(file=io.StringIO(), width=120)
 
 
-def test_job_leaves_panel_checks_report_and_hashes(tmp_path, console):
-    job = run_job(compose(["data=sandbox", f"runs={tmp_path}", "name=try"]), console)
+def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
+    short = ["job.lookback_steps=256", "job.fleet_steps=256", "job.draws=50"]
+    job = run_job(compose(["data=sandbox", f"runs={tmp_path}", "name=try", *short]), console)
     manifest = job.run.manifest
     assert manifest["finished"] is True
-    assert {"load/panel.parquet", "check/readiness.json", "report.html", "config.yaml"} <= set(manifest["artefacts"])
+    left = {"load/panel.parquet", "check/readiness.json", "judge/evaluation.json", "judge/memo.md", "report.html"}
+    assert left <= set(manifest["artefacts"])
     assert manifest["data_fingerprint"] == Panel.load(job.folder("load") / "panel.parquet").fingerprint
     printed = console.file.getvalue()
     assert all(f"/{len(STAGES)} {stage}" in printed for stage in STAGES)
-    assert "report.html" in printed
+    assert "evidence that fleet beats cash" in printed
+    titles = [section.title for name in PAGE for section in job.found[name].sections]
+    assert titles[0] == "Verdict"
+    page = (job.run.folder / "report.html").read_text()
+    assert all(title.split(" (")[0] in page for title in titles)
+    again = run_job(job.config, console, stages="report")
+    assert list(again.keys.values()) == list(job.keys.values())
+    assert console.file.getvalue().count(" kept") == len(job.keys)
 
 
 def test_second_job_starts_where_the_first_ended(tmp_path, console):

@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pacesetter.cli import data, jobs, results
+from pacesetter.cli import dashboard, data, fleet, jobs, paper, results, serve
 from pacesetter.errors import PacesetterError
 
 __all__ = ["app", "main"]
@@ -20,7 +20,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for room in (jobs, results, data):
+for room in (jobs, fleet, results, data, serve, paper, dashboard):
     room.register(app)
 
 

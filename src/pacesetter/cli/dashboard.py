@@ -40,6 +40,7 @@ def dashboard(
     from pacesetter.dashboard.server import serve
     from pacesetter.dashboard.settings import Settings
     from pacesetter.dashboard.texts import check_language
+    from pacesetter.serving.halt import KillSwitch
 
     if not _is_loopback(host):
         typer.echo(f"note: {host} can be reached by others, and the page asks nobody who they are", err=True)
@@ -47,7 +48,7 @@ def dashboard(
         runs,
         journal or (f"sqlite:///{JOURNAL}" if JOURNAL.is_file() else ""),
         mlflow,
-        _switch(halt_file),
+        KillSwitch(halt_file),
         _admin(keys),
         check_language(language),
     )
@@ -59,12 +60,6 @@ def _is_loopback(host: str) -> bool:
         return host == "localhost" or ipaddress.ip_address(host).is_loopback
     except ValueError:
         return False
-
-
-def _switch(path: Path):  # type: ignore[no-untyped-def]
-    from pacesetter.serving.halt import KillSwitch
-
-    return KillSwitch(path)
 
 
 def _admin(path: Path) -> Callable[[str], str | None] | None:
@@ -79,7 +74,8 @@ def _admin(path: Path) -> Callable[[str], str | None] | None:
 
     def name_of(token: str) -> str | None:
         key = keys.find(token)
-        is_good = key is not None and "admin" in key.scopes and not key.is_expired(datetime.now(UTC))
-        return key.name if key is not None and is_good else None
+        if key is None or "admin" not in key.scopes or key.is_expired(datetime.now(UTC)):
+            return None
+        return key.name
 
     return name_of

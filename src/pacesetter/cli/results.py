@@ -30,34 +30,89 @@ def evaluate(
     run: RunFolder,
     overrides: Overrides = None,
     draws: Annotated[int, typer.Option(help="Bootstrap draws behind each interval.")] = 1000,
+    explain: Annotated[bool, typer.Option(help="Add what the agent looks at, its rewards, and anomalies.")] = False,
     gate: Annotated[Path | None, typer.Option(help="A stored evaluation.json that must be repeated.")] = None,
     tolerance: Annotated[float, typer.Option(help="Largest relative difference to --gate.")] = 1e-6,
     pdf: Annotated[bool, typer.Option(help="Print the page to report.pdf, too (needs chromium).")] = False,
+    folds: Annotated[int | None, typer.Option(help="Train anew for so many tests in a row instead.")] = None,
+    rolling: Annotated[bool, typer.Option(help="With --folds: train on a rolling window.")] = False,
+    refit_every: Annotated[int, typer.Option(help="With --folds: train anew every so many of them.")] = 1,
+    combinatorial: Annotated[bool, typer.Option(help="With --folds: purged blocks, two tested at a time.")] = False,
 ) -> None:
     """Judge a run's agent on the bars it never saw; data=montecarlo|adversarial|universes or data=<source> elsewhere.
 
-    Exit 1 where --gate is given and a figure differs from the stored one.
+    With --folds the agent is trained anew, by overrides such as train.steps=20000 for a shorter time. Exit 1 where
+    --gate is given and a figure differs from the stored one.
     """
-    from pacesetter.evaluation.compare import FOLDER
     from pacesetter.evaluation.evaluate import StoredRun
+    from pacesetter.runs import Run
+
+    stored = StoredRun(Run.open(run).folder)
+    if folds is not None:
+        _evaluate_folds(stored, overrides or [], folds, rolling, refit_every, combinatorial)
+    elif overrides:
+        _evaluate_elsewhere(stored, overrides)
+    elif not _judge(stored, draws, explain, pdf, gate, tolerance):
+        raise typer.Exit(1)
+
+
+def _judge(
+    stored: StoredRun, draws: int, is_explained: bool, has_pdf: bool, gate: Path | None, tolerance: float
+) -> bool:
+    """Judge, store and show; whether the stored result is repeated, where one was given."""
     from pacesetter.evaluation.judgement_page import BRIEF, judgement_sections, store_judgement
     from pacesetter.evaluation.report import write_pdf, write_report
     from pacesetter.runs import Run
 
-    stored = StoredRun(Run.open(run).folder)
-    if overrides:
-        _evaluate_elsewhere(stored, overrides)
-        return
-    found = stored.judge(draws)
-    folder = run / FOLDER
-    folder.mkdir(exist_ok=True)
-    store_judgement(found, folder, {"run": run.name, "config hash": Run.open(run).manifest["config_hash"]})
-    sections = judgement_sections(found)
-    page = write_report(folder / "report.html", run.name, sections, stored.panel.notes)
+    found, manifest = stored.judge(draws), Run.open(stored.folder).manifest
+    sections, folder = judgement_sections(found), _results(stored)
+    facts = {"run": stored.folder.name, "config hash": manifest["config_hash"]}
+    store_judgement(found, folder, facts)
+    if is_explained:
+        from pacesetter.evaluation.insight import insight_sections
+
+        sections += insight_sections(stored, found)
+    facts |= {"data fingerprint": stored.panel.fingerprint, "seed": str(stored.config.seed)}
+    page = write_report(folder / "report.html", stored.folder.name, sections, stored.panel.notes, facts)
     _show(sections[:2], BRIEF)
-    typer.echo(f"Report: {write_pdf(page) if pdf else page}")
-    if gate is not None and not _repeats(gate, found.to_json(), tolerance):
-        raise typer.Exit(1)
+    typer.echo(f"Report: {write_pdf(page) if has_pdf else page}")
+    return gate is None or _repeats(gate, found.to_json(), tolerance)
+
+
+def _results(stored: StoredRun) -> Path:
+    """The folder of a run that evaluations go to."""
+    from pacesetter.evaluation.compare import FOLDER
+
+    folder = stored.folder / FOLDER
+    folder.mkdir(exist_ok=True)
+    return folder
+
+
+def _evaluate_folds(
+    stored: StoredRun, overrides: list[str], folds: int, rolling: bool, refit_every: int, combinatorial: bool
+) -> None:
+    """Train anew fold by fold; the table is printed and stored."""
+    from pacesetter.evaluation.judgement_page import markdown
+    from pacesetter.training.folds import (
+        changed,
+        paths_section,
+        run_combinatorial,
+        run_walk_forward,
+        walk_forward_section,
+    )
+
+    config = changed(stored.config, overrides)
+    if combinatorial:
+        paths = run_combinatorial(config, stored.panel, folds)
+        name, section, table = "combinatorial", paths_section(paths), paths.table()
+    else:
+        walks = run_walk_forward(config, stored.panel, folds, expanding=not rolling, refit_every=refit_every)
+        name, section, table = "walk_forward", walk_forward_section(*walks), walks[0].table()
+    target = _results(stored) / f"{name}.csv"
+    table.to_csv(target)
+    target.with_suffix(".md").write_text(markdown([section]), encoding="utf-8")
+    _show([section])
+    typer.echo(f"→ {target}, {target.with_suffix('.md')}")
 
 
 def _repeats(gate: Path, found: dict[str, Any], tolerance: float) -> bool:
@@ -75,25 +130,26 @@ def _repeats(gate: Path, found: dict[str, Any], tolerance: float) -> bool:
 def _evaluate_elsewhere(stored: StoredRun, overrides: list[str]) -> None:
     """A table of the agent and simple baselines on other markets, printed and stored."""
     from pacesetter.build import build_panel
-    from pacesetter.evaluation.compare import FOLDER
+    from pacesetter.errors import ConfigError
     from pacesetter.evaluation.evaluate import MARKETS
     from pacesetter.evaluation.scenarios import Scenario, spread
     from pacesetter.training import compose
 
-    name = overrides[0].removeprefix("data=")
-    if len(overrides) == 1 and name in MARKETS:
+    name = next((text.removeprefix("data=") for text in overrides if text.startswith("data=")), "")
+    if not name:
+        raise ConfigError(f"{overrides[0]} names no market to evaluate on; give data=…, or --folds to train anew")
+    if name in MARKETS:
         table = stored.on(name)
     else:
         panel = build_panel(compose(overrides))
         start = max(len(panel) // 5, stored.task.window_bars)
         table = stored.over([Scenario(name, panel, start, market=stored.task.market, is_unseen=True)])
-    folder = stored.folder / FOLDER
-    folder.mkdir(exist_ok=True)
-    table.to_csv(folder / f"{name}.csv")
+    target = _results(stored) / f"{name}.csv"
+    table.to_csv(target)
     shown = table[["annual_return", "sharpe", "max_drawdown", "turnover", "trades"]]
     typer.echo(shown.to_string(float_format=lambda value: f"{value:+.3f}"))
     typer.echo(f"\nSharpe ratio over all scenarios:\n{spread(table).to_string(float_format=lambda v: f'{v:+.3f}')}")
-    typer.echo(f"→ {folder / f'{name}.csv'}")
+    typer.echo(f"→ {target}")
 
 
 def compare(

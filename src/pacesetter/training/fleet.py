@@ -12,6 +12,8 @@ from typing import Any, cast
 import pandas as pd
 
 from pacesetter.build import FleetTrading, build_task
+from pacesetter.evaluation.ensemble import returns_frame
+from pacesetter.evaluation.fleet_page import AGENTS, RETURNS, fleet_sentence
 from pacesetter.evaluation.gates import Gate
 from pacesetter.learning.fleet_learner import FleetLearner
 from pacesetter.learning.fleet_market import FleetMarket
@@ -19,12 +21,11 @@ from pacesetter.learning.fleet_shards import load_fleet, save_fleet
 from pacesetter.learning.fleet_validation import FleetPlay, play
 from pacesetter.learning.learner import Stop
 from pacesetter.training.callbacks import Callback, Session, Validator
-from pacesetter.training.fleet_agents import agent_table, fleet_sentence, retrain, strugglers
+from pacesetter.training.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.training.tracking import resources
 
-__all__ = ["AGENTS", "RETURNS", "FleetMeter", "FleetValidator"]
+__all__ = ["FleetMeter", "FleetValidator"]
 
-AGENTS, RETURNS = "fleet.csv", "fleet_returns.parquet"
 LEAST_AT_WORK = 0.5  # share of the agents; with fewer the fleet as a whole has collapsed
 DIGITS = 6  # of the statistics of each agent
 
@@ -140,9 +141,7 @@ class FleetValidator(Validator):
         table, run = self._table(found), self.session.run
         table["retrained"] = table["symbol"].map(tried).fillna("")
         table.to_csv(run.path(AGENTS), index=False)
-        times = pd.DatetimeIndex(self.market.batch.bank.times[0], tz="UTC", name="time")
-        returns = pd.DataFrame(found.aligned(len(times)).numpy(), times, found.symbols).dropna(how="all")
-        returns.to_parquet(run.path(RETURNS))
+        returns_frame(found, self.market).to_parquet(run.path(RETURNS))
         save_fleet(self.learner.fleet, best)
         self.state["best"] = float(found.sharpe.mean())
         self.session.console.print(f"{fleet_sentence(table)} → {run.folder / AGENTS}", soft_wrap=True, highlight=False)

@@ -2,22 +2,23 @@
 
 from __future__ import annotations
 
-from collections import Counter
 from collections.abc import Callable, Sequence
 from dataclasses import replace
 
 import pandas as pd
 import torch
 
+from pacesetter.evaluation.fleet_page import BETTER, STRUGGLER
 from pacesetter.learning.fleet_learner import FleetLearner
 from pacesetter.learning.fleet_market import FleetMarket
 from pacesetter.learning.fleet_validation import FleetPlay, play
+from pacesetter.market.orders import Discrete
 
-__all__ = ["agent_table", "fleet_sentence", "retrain", "strugglers"]
+__all__ = ["agent_table", "retrain", "strugglers"]
 
-OK, STRUGGLER = "ok", "struggler"
+OK, NOT_BETTER = "ok", "not better"
 COLLAPSE, COST, NO_SIGNAL = "collapse", "cost", "no signal"
-BETTER, NOT_BETTER = "better", "not better"
+SELLS = (Discrete.SELL_PART, Discrete.SELL_ALL)
 
 
 def agent_table(found: FleetPlay, bar_sharpe: float, max_share: float) -> pd.DataFrame:
@@ -26,6 +27,7 @@ def agent_table(found: FleetPlay, bar_sharpe: float, max_share: float) -> pd.Dat
     score        mean reward per bar            sharpe       yearly, after costs
     drawdown     largest, as a share            trades       bars with a fill
     entropy      mean, in nats                  main_share   of the most used action
+    sell, hold, buy   shares of the orders
     state        ok, or struggler: not above `bar_sharpe`
     reason       cost: above the bar before costs; collapse: one action takes more than `max_share`; no signal
     """
@@ -37,6 +39,7 @@ def agent_table(found: FleetPlay, bar_sharpe: float, max_share: float) -> pd.Dat
         "entropy": found.entropy.nanmean(1),
         "main_share": found.mix.amax(1),
     }
+    columns |= dict(zip(("sell", "hold", "buy"), _orders(found.mix).T, strict=True))
     table = pd.DataFrame({"symbol": found.symbols} | {name: values.numpy() for name, values in columns.items()})
     is_weak = table["sharpe"] <= bar_sharpe
     reason = pd.Series(NO_SIGNAL, table.index)
@@ -46,19 +49,17 @@ def agent_table(found: FleetPlay, bar_sharpe: float, max_share: float) -> pd.Dat
     return table.assign(state=state, reason=reason.where(is_weak, ""), retrained="")
 
 
+def _orders(mix: torch.Tensor) -> torch.Tensor:
+    """(symbol, 3) shares of sell, hold and buy of (symbol, action) shares."""
+    if mix.shape[1] != len(Discrete):
+        return mix  # of continuous orders they are these three
+    sell, hold = mix[:, SELLS].sum(1), mix[:, Discrete.HOLD]
+    return torch.stack([sell, hold, 1 - sell - hold], dim=1)
+
+
 def strugglers(table: pd.DataFrame) -> list[str]:
     """The symbols whose agents struggle."""
     return list(table.loc[table["state"] == STRUGGLER, "symbol"])
-
-
-def fleet_sentence(table: pd.DataFrame) -> str:
-    """How many agents are above the bar, why the others are not, and what a second try brought."""
-    weak = table[table["state"] == STRUGGLER]
-    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(weak["reason"]).most_common())
-    told = f"{len(table) - len(weak)} of {len(table)} agents above the bar, {len(weak)} struggle"
-    told += f" ({reasons})" if reasons else ""
-    tried = table["retrained"][table["retrained"] != ""]
-    return told + (f"; {len(tried)} retrained, {(tried == BETTER).sum()} of them better" if len(tried) else "")
 
 
 def retrain(
@@ -71,7 +72,7 @@ def retrain(
     fleet, config = learner.fleet, replace(learner.config, seed=learner.config.seed + 1)
     rows, before = fleet.places(weak), play(fleet, validation).sharpe
     old = [fleet.take(symbol) for symbol in weak]
-    was_learning = fleet.encoder.start.requires_grad
+    was_learning = learner.is_encoder_learning
     torch.manual_seed(config.seed)
     fleet.reinitialise(weak)
     fleet.freeze_encoder()

@@ -55,8 +55,10 @@ class Job:
     keys: dict[str, str] = field(default_factory=dict)
 
     def folder(self, stage: str) -> Path:
-        """Where the artefacts of an earlier stage lie."""
-        return self.run.folder / stage
+        """Where the artefacts of a stage are kept; what the run folder has of them is a copy."""
+        if stage not in self.keys:
+            return self.run.folder / stage
+        return Path(self.config.runs) / CACHE / f"{stage}-{self.keys[stage][:16]}"
 
 
 @dataclass(frozen=True)
@@ -103,16 +105,15 @@ def run_stage(job: Job, stage: Stage, label: str) -> None:
 
 
 def _found(job: Job, stage: Stage) -> tuple[Found, bool]:
-    folder = job.folder(stage.name)
     if not stage.is_kept:
-        return stage.work(job, folder), False
-    key = job.keys[stage.name] = _key(job, stage)
-    kept = Path(job.config.runs) / CACHE / f"{stage.name}-{key[:16]}"
+        return stage.work(job, job.folder(stage.name)), False
+    job.keys[stage.name] = _key(job, stage)
+    kept = job.folder(stage.name)
     found = _read(kept)
     is_old = found is not None
     if found is None:
         found = _make(job, stage, kept)
-    shutil.copytree(kept, folder, ignore=shutil.ignore_patterns(RECORD))
+    shutil.copytree(kept, job.run.folder / stage.name, ignore=shutil.ignore_patterns(RECORD))
     return found, is_old
 
 

@@ -39,27 +39,31 @@ ENVS = 32
 
 
 def lookback_config(config: Config, folder: Path) -> Config:
-    """The run of the lookback agent inside the main job, on the same bars."""
-    steps = config.job.lookback_steps
+    """The run of the lookback agent inside the main job, on the first half of the bars that traders learn from.
+
+    What it chooses on bars that it learned from is not shown to anybody: traders see its windows from there on.
+    """
+    steps, (first, second) = config.job.lookback_steps, config.train.shares
+    learned = replace(config.train, shares=(first / 2, second / 2), steps=steps, envs=ENVS)
     return replace(
         config,
         name="lookback",
         runs=str(folder),
         task=TASK,
         agent=LEARNER,
-        train=replace(config.train, steps=steps, envs=ENVS, validate_every=steps // 4, checkpoint_every=0),
+        train=replace(learned, validate_every=max(steps // 4, 1), checkpoint_every=0),
         track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
     )
 
 
 def learn_lookback(job: Job, folder: Path) -> Found:
-    """Train on the training years, choose by the validation years, judge on the test years."""
+    """Train an agent, and judge it on the test years beside other policies."""
     config = lookback_config(job.config, folder)
     run = train(config, console=Console(quiet=True)).run.folder
     agent = load_lookback(run, job.panel)
     scores = WindowScores(build_task(config).windows.grid, options={"variant": "difference"})
     policies: dict[str, Any] = {AGENT: agent} | baseline_policies(scores)
-    start = int(build_fold(config, job.panel).test[0])
+    start = int(build_fold(job.config, job.panel).test[0])
     found = evaluate_lookback(policies, job.panel, build_task(config), start=start)
     found.table().to_csv(folder / "table.csv")
     return Found(_line(found), (_section(job, found),), {"How far back to look": ("switches",)})
@@ -85,7 +89,7 @@ def _section(job: Job, found: LookbackEvaluation) -> Section:
     text = (
         f"Mean reward (how well the leaders of the window foretold the next bar, less the price of switching) over the "
         f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, ± one standard error of block means. The agent less "
-        f"'{best}', the best of the others in hindsight: {gap:+.4f} ± {error:.4f}. {_line(found).capitalize()}. "
+        f"'{best}', the best of the others in hindsight: {_pair(gap, error)}. {_line(found).capitalize()}. "
         "'hindsight' knows the future and is a limit that nobody can reach."
     )
     chosen = {name: found.lookbacks[:, found.names.index(name)] for name in SHOWN}

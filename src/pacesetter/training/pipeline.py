@@ -17,11 +17,13 @@ from pacesetter.evaluation.report import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
+from pacesetter.training.fleet_stage import train_fleet
 from pacesetter.training.job import Found, Job, Stage, chosen_stages, run_stage
+from pacesetter.training.judge_stage import judge_agents
 from pacesetter.training.lookback_stage import learn_lookback
 from pacesetter.training.show import section_table
 
-__all__ = ["STAGES", "run_job", "summary"]
+__all__ = ["PAGE", "STAGES", "run_job", "summary"]
 
 
 def load_panel(job: Job, folder: Path) -> Found:
@@ -102,6 +104,7 @@ def write_page(job: Job, folder: Path) -> Found:
     return Found(f"{len(sections)} sections")
 
 
+REPORTED = ("load", "check", "describe", "leadlag", "lookback", "agents", "judge")
 STAGES: dict[str, Stage] = {
     stage.name: stage
     for stage in (
@@ -110,10 +113,13 @@ STAGES: dict[str, Stage] = {
         Stage("describe", describe, ("load",), ("features",)),
         Stage("leadlag", find_leaders, ("load",), ("lag",)),
         Stage("lookback", learn_lookback, ("load",), ("data", "train", "job")),
-        Stage("report", write_page, ("load", "check", "describe", "leadlag", "lookback"), is_kept=False),
+        Stage("agents", train_fleet, ("load", "lookback"), ("data", "features", "task", "agent", "train", "job")),
+        Stage("judge", judge_agents, ("load", "lookback", "agents"), ("job",)),
+        Stage("report", write_page, REPORTED, is_kept=False),
     )
 }
-PAGE = ("leadlag", "lookback", "describe", "check")  # stages with sections, in the order of the report
+# stages with sections, in the order of the report
+PAGE = ("judge", "leadlag", "lookback", "agents", "describe", "check")
 
 
 def run_job(config: Config, console: Console | None = None, stages: Sequence[str] | str = "report") -> Job:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from pacesetter.build import Config, build_learner, build_panel, build_parts
+from pacesetter.build import Config, build_learner, build_panel, build_parts, fitted_until
 from pacesetter.errors import RunError
 from pacesetter.evaluation.trials import Trial, Trials
 from pacesetter.runs import Run
@@ -91,6 +91,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
 
     _transfer(config, learner)
     run = run or Run.create(config.runs, config.name, config.to_dict())
+    run.write_json("manifest.json", run.manifest | {"fitted_until": str(fitted_until(config, panel))})
     header = identity(config, panel.fingerprint)
     session = Session(config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year)
     _count(session)

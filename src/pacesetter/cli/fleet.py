@@ -1,0 +1,48 @@
+"""Commands about fleets: what their agents came to, one by one and together."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+__all__ = ["register"]
+
+PAGE = "fleet.html"
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    room = typer.Typer(help="What the agents of a fleet came to.", no_args_is_help=True)
+    room.command()(report)
+    app.add_typer(room, name="fleet")
+
+
+def report(
+    run: Annotated[Path, typer.Argument(help="A finished run of task=fleet.")],
+    draws: Annotated[int, typer.Option(help="Bootstrap draws behind each interval.")] = 1000,
+) -> None:
+    """Show the agents on the validation part, on unseen bars, and together; the page fleet.html has all of it."""
+    from rich.console import Console
+
+    from pacesetter.evaluation.ensemble import Ensemble, evidence, unseen_returns
+    from pacesetter.evaluation.ensemble_page import ensemble_section, evidence_section
+    from pacesetter.evaluation.evaluate import StoredRun
+    from pacesetter.evaluation.fleet_page import agents_section
+    from pacesetter.evaluation.report import write_report
+    from pacesetter.runs import Run
+    from pacesetter.training.show import section_table
+
+    stored = StoredRun(Run.open(run).folder)
+    first = agents_section(stored.folder)  # refuses a run without agents before anything is played
+    returns, per_year = unseen_returns(stored), stored.panel.bars_per_year
+    period = f"{returns.index[0]:%Y-%m-%d} to {returns.index[-1]:%Y-%m-%d}"
+    shown = [first, evidence_section(evidence(returns, per_year, draws), period)]
+    shown.append(ensemble_section(Ensemble(returns, per_year)))
+    console = Console()
+    for section in shown:
+        console.print(section_table(section))
+        console.print(section.text, highlight=False, markup=False)
+    page = write_report(stored.folder / PAGE, stored.folder.name, shown, stored.panel.notes)
+    typer.echo(f"Report: {page}")

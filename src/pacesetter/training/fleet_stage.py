@@ -1,0 +1,51 @@
+"""The stage of the main job that trains the traders: a fleet on the job's bars, which sees lead–lag features."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+from rich.console import Console
+
+from pacesetter.build import Config
+from pacesetter.evaluation.fleet_page import agents_section, fleet_sentence, read_agents
+from pacesetter.training.job import Found, Job, only_run
+from pacesetter.training.train import train
+
+__all__ = ["fleet_config", "train_fleet"]
+
+AGENT = {
+    "algorithm": "fleet_ppo",
+    "network": "mlp",
+    "network_options": {"width": 64, "layers": 1},
+    "heads": [64],
+}
+ENVS, VALIDATIONS = 16, 5
+KEPT = ("window_bars", "episode_bars", "symbols", "market", "reward")  # of a task that trades
+
+
+def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
+    """The run of the fleet inside the main job, on the same bars and under the same rules of the market."""
+    steps = config.job.fleet_steps
+    task, agent = config.task, config.agent
+    if task["problem"] != "fleet":
+        task = {name: task[name] for name in KEPT if name in task} | {"problem": "fleet"}
+        agent = AGENT
+    leadlag = config.features.leadlag
+    return replace(
+        config,
+        name="fleet",
+        runs=str(folder),
+        features=replace(config.features, leadlag=replace(leadlag, lookback=leadlag.lookback or lookback)),
+        task=task,
+        agent=agent,
+        train=replace(config.train, steps=steps, envs=ENVS, validate_every=steps // VALIDATIONS, checkpoint_every=0),
+        track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
+    )
+
+
+def train_fleet(job: Job, folder: Path) -> Found:
+    """Train on the training years, and choose and describe by the validation years; the run lies in `folder`."""
+    config = fleet_config(job.config, folder, str(only_run(job.folder("lookback"))))
+    run = train(config, console=Console(quiet=True)).run.folder
+    return Found(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})
