@@ -21,7 +21,7 @@ def register(app: typer.Typer) -> None:
 
 def report(
     run: Annotated[Path, typer.Argument(help="A finished run of task=fleet.")],
-    draws: Annotated[int, typer.Option(help="Bootstrap draws behind each interval.")] = 1000,
+    draws: Annotated[int | None, typer.Option(help="Bootstrap draws; by default enough for so many agents.")] = None,
 ) -> None:
     """Show the agents on the validation part, on unseen bars, and together; the page fleet.html has all of it."""
     from rich.console import Console
@@ -34,7 +34,8 @@ def report(
     from pacesetter.runs import Run
     from pacesetter.training.show import section_table
 
-    stored = StoredRun(Run.open(run).folder)
+    opened = Run.open(run)
+    stored = StoredRun(opened.folder)
     first = agents_section(stored.folder)  # refuses a run without agents before anything is played
     returns, per_year = unseen_returns(stored), stored.panel.bars_per_year
     period = f"{returns.index[0]:%Y-%m-%d} to {returns.index[-1]:%Y-%m-%d}"
@@ -42,7 +43,8 @@ def report(
     shown.append(ensemble_section(Ensemble(returns, per_year)))
     console = Console()
     for section in shown:
-        console.print(section_table(section))
+        console.print(section_table(section, ("entropy", "main action")))
         console.print(section.text, highlight=False, markup=False)
-    page = write_report(stored.folder / PAGE, stored.folder.name, shown, stored.panel.notes)
+    facts = {"config hash": opened.manifest["config_hash"], "data fingerprint": stored.panel.fingerprint}
+    page = write_report(stored.folder / PAGE, stored.folder.name, shown, stored.panel.notes, facts)
     typer.echo(f"Report: {page}")

@@ -94,6 +94,7 @@ def _evaluate_folds(
     """Train anew fold by fold; the table is printed and stored."""
     from pacesetter.evaluation.judgement_page import markdown
     from pacesetter.training.folds import (
+        BRIEF,
         changed,
         paths_section,
         run_combinatorial,
@@ -111,7 +112,7 @@ def _evaluate_folds(
     target = _results(stored) / f"{name}.csv"
     table.to_csv(target)
     target.with_suffix(".md").write_text(markdown([section]), encoding="utf-8")
-    _show([section])
+    _show([section], BRIEF)
     typer.echo(f"→ {target}, {target.with_suffix('.md')}")
 
 
@@ -177,17 +178,24 @@ def baseline(
 ) -> None:
     """Play baselines over the test bars with all costs; `sl` trains the supervised ones (MLP, LSTM, GRU) first."""
     from pacesetter.build import build_fold, build_panel, build_table, build_task
+    from pacesetter.envs.lookback_batch import LookbackConfig
+    from pacesetter.errors import ConfigError
     from pacesetter.training import compose
 
     names = [word for word in words or () if "=" not in word]
     config = compose([word for word in words or () if "=" in word])
+    task = build_task(config)
+    if isinstance(task, LookbackConfig):
+        raise ConfigError("the baselines of task=lookback trade nothing; `pacesetter run` prints their table")
     panel = build_panel(config)
-    fold, table, market = build_fold(config, panel), build_table(config, panel), build_task(config).market
+    fold, table, market = build_fold(config, panel), build_table(config, panel), task.market
     if names == ["sl"]:
-        from pacesetter.evaluation.supervised import run_supervised
+        from pacesetter.evaluation.supervised import HIDDEN, run_supervised
 
-        found = run_supervised(panel, table, fold, market=market, cache=Path(config.runs) / "supervised")
-        _show([finding.section() for finding in found.findings()])
+        folder, options = Path(config.runs) / "supervised", {"window_bars": task.window_bars}
+        found = run_supervised(panel, table, fold, market=market, cache=folder, options=options)
+        _show([finding.section() for finding in found.findings()], HIDDEN)
+        typer.echo(f"→ {folder}")
         return
     from pacesetter.evaluation.baselines import evaluate_baselines
     from pacesetter.evaluation.judgement_page import BRIEF, results_section

@@ -52,7 +52,7 @@ def describe(job: Job, folder: Path) -> Found:
     table = build_table(job.config, panel)
     sections = (_bars_section(panel, labels), _features_section(table), _regimes_section(panel, labels))
     line = f"{len(table.names)} features" + (f", left out: {', '.join(table.left_out)}" if table.left_out else "")
-    return Found(line, sections, {"Bars": ("first", "last")})
+    return Found(line, sections)
 
 
 def _bars_section(panel: Panel, labels: Any) -> Section:

@@ -1,0 +1,23 @@
+"""The script that Streamlit runs for each reader: the five pages, and the banner that no page may hide."""
+
+from __future__ import annotations
+
+import streamlit as st
+
+from pacesetter.dashboard.texts import say
+from pacesetter.dashboard.views import agent, book, leadlag, live, parts, runs
+
+__all__: list[str] = []
+
+st.set_page_config(page_title=say("app.title"), layout="wide")
+PAGES = {"runs": runs, "leadlag": leadlag, "live": live, "agent": agent, "book": book}
+page = st.navigation(
+    [
+        st.Page(module.show, title=say(f"{name}.title"), url_path=name, default=name == "runs")
+        for name, module in PAGES.items()
+    ],
+    position="top",
+)
+st.html("<style>.stMainBlockContainer {padding-top: 4rem}</style>")  # a laptop's screen is low
+parts.halted_banner()
+page.run()

@@ -1,0 +1,235 @@
+"""The paper trader's book, read from its journal by the names of the tables: this room does not know the trader."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+from sqlalchemy import Connection, Engine, MetaData, Table, create_engine, func, make_url, select
+from sqlalchemy.exc import ArgumentError, NoSuchTableError, SQLAlchemyError
+
+from pacesetter.dashboard.texts import say
+from pacesetter.errors import RunError
+from pacesetter.evaluation.pictures import PALETTE, styled, thinned
+
+__all__ = ["Book", "JournalReader", "equity_figure", "pnl_figure"]
+
+HALTED = "halted"
+MOST_EVENTS = 500
+
+
+@dataclass(frozen=True, eq=False)
+class Book:
+    """How a paper trader stands at its newest bar.
+
+    equity      by time: equity, cash, exposure, drawdown, state, vitals
+    positions   open at that bar: symbol, quantity, entry_price, price
+    fills, orders, events   as the journal has them, in order of time
+    guard       what the risk guard remembers; its `limits` where the journal keeps them
+    """
+
+    run: str
+    equity: pd.DataFrame
+    positions: pd.DataFrame
+    fills: pd.DataFrame
+    orders: pd.DataFrame
+    events: pd.DataFrame
+    guard: Mapping[str, Any]
+
+    @property
+    def last(self) -> pd.Series:
+        """The newest row of the equity."""
+        return self.equity.iloc[-1]
+
+    @property
+    def state(self) -> str:
+        """active, reducing or halted; an event after the newest bar counts, as a halt between bars does."""
+        told = self.events[self.events["kind"].isin(["halt", "resume"])]
+        if len(told) and told["time"].iloc[-1] >= self.equity.index[-1]:
+            return HALTED if told["kind"].iloc[-1] == "halt" else "active"
+        return str(self.last["state"])
+
+    @property
+    def reason(self) -> str:
+        """Why it is not active; empty while it is."""
+        halts = self.events[self.events["kind"] == "halt"]
+        if self.state == HALTED and len(halts):
+            return str(halts["message"].iloc[-1])
+        return str(self.guard.get("reason", "")) if self.state != "active" else ""
+
+    def holdings(self) -> pd.DataFrame:
+        """The open positions with their value, share of equity and unrealised P&L, the largest first."""
+        table = self.positions.drop(columns=["run", "time"], errors="ignore").copy()
+        table["value"] = table["quantity"] * table["price"]
+        table["share"] = table["value"] / self.last["equity"]
+        table["unrealised"] = table["quantity"] * (table["price"] - table["entry_price"])
+        return table.sort_values("value", key=np.abs, ascending=False, ignore_index=True)
+
+    def trades(self) -> pd.DataFrame:
+        """Every fill, the newest first, with its value and what it realised against the mean entry price."""
+        table = self.fills[["time", "symbol", "quantity", "price", "commission", "reason"]].copy()
+        table["value"] = table["quantity"] * table["price"]
+        table["realised"] = _realised(table)
+        return table.iloc[::-1].reset_index(drop=True)
+
+    def pnl(self) -> pd.Series:
+        """(symbol,) money earned after commission: what was received less what was paid, and what is held now."""
+        flows = -(self.fills["quantity"] * self.fills["price"] + self.fills["commission"])
+        held = self.positions["quantity"] * self.positions["price"]
+        parts = [flows.groupby(self.fills["symbol"]).sum(), held.groupby(self.positions["symbol"]).sum()]
+        total = parts[0].add(parts[1], fill_value=0.0)
+        return total.sort_values(ascending=False).rename("pnl")
+
+    def limits(self) -> pd.DataFrame:
+        """What is used of each limit: `limit`, `used` and `share` of it; empty where the journal has no limits."""
+        limits = self.guard.get("limits")
+        if not limits:
+            return pd.DataFrame(columns=["name", "used", "limit", "share"])
+        equity, shares = float(self.last["equity"]), self.holdings()["share"].abs()
+        day_equity = (self.guard.get("day") or [0, None])[1] or equity
+        loss = max(1 - equity / day_equity, 0.0)
+        used = {
+            "reduce_fraction": loss,
+            "halt_fraction": loss,
+            "drawdown_fraction": float(self.last["drawdown"]),
+            "gross_fraction": float(self.last["exposure"]),
+            "symbol_fraction": float(shares.max()) if len(shares) else 0.0,
+            "day_count": float(max(self.guard.get("day_orders", {}).values(), default=0)),
+            "stale_bars": float((self.last["vitals"] or {}).get("data_age_bars", np.nan)),
+        }
+        rows = [(name, value, float(limits[name]), value / limits[name]) for name, value in used.items()]
+        return pd.DataFrame(rows, columns=["name", "used", "limit", "share"])
+
+    def age_seconds(self, now: datetime | None = None) -> float:
+        """From the newest bar until now."""
+        return float(((now or datetime.now(UTC)) - self.equity.index[-1]).total_seconds())
+
+
+def _realised(fills: pd.DataFrame) -> list[float]:
+    """What each fill, in order of time, realised against the mean entry price, after its commission."""
+    held: dict[str, tuple[float, float]] = {}  # symbol -> quantity, mean entry price
+    realised = []
+    rows: Any = fills.itertuples()
+    for row in rows:
+        before, entry = held.get(row.symbol, (0.0, 0.0))
+        after = before + row.quantity
+        is_adding = before * row.quantity >= 0.0
+        closed = 0.0 if is_adding else float(np.clip(-row.quantity, -abs(before), abs(before)))
+        realised.append(closed * (row.price - entry) - row.commission)
+        if is_adding:
+            entry = (before * entry + row.quantity * row.price) / after
+        elif before * after < 0.0:  # turned round: what is held now was opened here
+            entry = row.price
+        held[row.symbol] = (after, entry)
+    return realised
+
+
+# ---- reading --------------------------------------------------------------------------------------------------------
+
+
+class JournalReader:
+    """A journal in SQLite or PostgreSQL, opened so that nothing can be written."""
+
+    def __init__(self, url: str) -> None:
+        self.engine = _read_only(url)
+
+    def runs(self) -> list[str]:
+        """Names of the trading runs in it, the one with the newest bar first; none before a first bar."""
+        with self._reading() as connection:
+            equity = _table(connection, "equity")
+            newest = func.max(equity.c.time)
+            rows = connection.execute(select(equity.c.run, newest).group_by(equity.c.run).order_by(newest.desc()))
+            return [str(run) for run, _ in rows]
+
+    def book(self, run: str) -> Book:
+        """All that the page shows of a run, as of its newest bar; refuses a run without one."""
+        with self._reading() as connection:
+            equity = _rows(connection, "equity", run)
+            if equity.empty:
+                raise RunError(say("book.no_bar", run=run))
+            positions = _rows(connection, "positions", run, at=equity["time"].iloc[-1])
+            states = _rows(connection, "checkpoints", run)["state"]
+            return Book(
+                run=run,
+                equity=equity.set_index("time"),
+                positions=positions,
+                fills=_rows(connection, "fills", run),
+                orders=_rows(connection, "orders", run),
+                events=_rows(connection, "events", run)[-MOST_EVENTS:],
+                guard=states.iloc[-1]["desk"]["guard"] if len(states) else {},
+            )
+
+    @contextmanager
+    def _reading(self) -> Iterator[Connection]:
+        try:
+            with self.engine.connect().execution_options(postgresql_readonly=True) as connection:
+                yield connection
+        except NoSuchTableError as problem:
+            raise RunError(say("book.no_journal", url=_shown(self.engine))) from problem
+        except SQLAlchemyError as problem:
+            reason = str(getattr(problem, "orig", None) or problem).splitlines()[0]
+            raise RunError(say("book.unreadable", url=_shown(self.engine), reason=reason)) from problem
+
+
+def _read_only(url: str) -> Engine:
+    """An engine that cannot write; refuses an address that is none."""
+    try:
+        parsed = make_url(url)
+        if parsed.drivername == "postgresql":
+            parsed = parsed.set(drivername="postgresql+psycopg")
+        if parsed.get_backend_name() == "sqlite":
+            parsed = parsed.set(database=f"file:{parsed.database}", query={"mode": "ro", "uri": "true"})
+        return create_engine(parsed)
+    except (ArgumentError, SQLAlchemyError, ImportError) as problem:
+        raise RunError(say("book.address", kind=type(problem).__name__)) from problem
+
+
+def _shown(engine: Engine) -> str:
+    return engine.url.render_as_string(hide_password=True)
+
+
+def _table(connection: Connection, name: str) -> Table:
+    return Table(name, MetaData(), autoload_with=connection)
+
+
+def _rows(connection: Connection, name: str, run: str, at: Any = None) -> pd.DataFrame:
+    """The run's rows of a table in order of time, or those of one moment; times are UTC."""
+    table = _table(connection, name)
+    asked = select(table).where(table.c.run == run)
+    if at is not None:
+        at = at.to_pydatetime()
+        asked = asked.where(table.c.time == (at.replace(tzinfo=None) if connection.dialect.name == "sqlite" else at))
+    rows = connection.execute(asked.order_by(table.c.time, *table.primary_key.columns)).mappings().all()
+    frame = pd.DataFrame([dict(row) for row in rows], columns=[column.name for column in table.columns])
+    return frame.assign(time=pd.to_datetime(frame["time"], utc=True))
+
+
+# ---- figures --------------------------------------------------------------------------------------------------------
+
+
+def equity_figure(book: Book) -> go.Figure:
+    """Equity above drawdown above exposure, over time."""
+    rows, table = thinned(len(book.equity)), book.equity
+    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, row_heights=[0.5, 0.25, 0.25], vertical_spacing=0.05)
+    lines = (("equity", 1.0, ",.0f"), ("drawdown", -1.0, ".1%"), ("exposure", 1.0, ".0%"))
+    for place, (name, sign, form) in enumerate(lines, start=1):
+        line = {"color": PALETTE[place - 1], "width": 1.6}
+        figure.add_scatter(x=table.index[rows], y=sign * table[name].iloc[rows], line=line, row=place, col=1)
+        figure.update_yaxes(title=say(f"book.{name}"), tickformat=form, row=place, col=1)
+    return styled(figure, say("book.course"), 480).update_layout(
+        showlegend=False, uirevision="equity", margin={"l": 95}
+    )
+
+
+def pnl_figure(pnl: pd.Series) -> go.Figure:
+    """Profit and loss by symbol."""
+    colours = [PALETTE[0] if gain > 0 else PALETTE[5] for gain in pnl]
+    figure = styled(go.Figure(go.Bar(x=pnl.index, y=pnl, marker_color=colours)), say("book.pnl"), 320)
+    return figure.update_xaxes(type="category").update_layout(uirevision="pnl")

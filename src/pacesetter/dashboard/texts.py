@@ -1,0 +1,234 @@
+"""Every word that the pages say, by key. A second language is a second dictionary in LANGUAGES; gaps are English.
+
+Texts of the rooms below, such as an error's sentence or a finding's title, are theirs and come as they are.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pacesetter.dashboard.settings import current
+from pacesetter.errors import ConfigError, did_you_mean
+
+__all__ = ["ENGLISH", "LANGUAGES", "check_language", "column", "say"]
+
+ENGLISH: dict[str, str] = {
+    "app.title": "Pacesetter",
+    "app.failed": "This part could not be drawn ({kind}: {problem}). The rest of the page is not touched by it.",
+    "app.save": "Save {file}",
+    "choose.run": "Run",
+    "choose.runs": "Runs to compare",
+    "choose.all": "all",
+    "choose.some": "choose one or more",
+    # ---- runs
+    "runs.title": "Runs",
+    "runs.empty": "There is no run under `{folder}` yet. Make one with `make demo` or `pacesetter run`, or give "
+    "another folder: `pacesetter dashboard FOLDER`.",
+    "runs.count": "{shown} of {count} runs. Sharpe ratio with its 95 % interval, on bars that the policy never saw; "
+    "with a regime chosen, ratio and total return are those in it.",
+    "runs.since": "from",
+    "runs.until": "to",
+    "runs.compare": "Compare",
+    "runs.baselines": "show the baselines of the first run",
+    "runs.equity": "Equity on the judged bars, start = 100",
+    "runs.not_judged": "None of these runs was judged yet: `pacesetter evaluate RUN`.",
+    "runs.report": "Report",
+    "runs.no_report": "None of these runs has a report: `pacesetter run` and `pacesetter evaluate RUN` write one.",
+    "runs.open": "Open the report",
+    "runs.save_report": "Save the report",
+    "runs.damaged": "the folder is damaged or no run ({kind})",
+    "runs.no_returns": "{path} cannot be read ({kind}); evaluate the run again",
+    "verdict.evidence": "evidence",
+    "verdict.none": "no evidence",
+    "mlflow.show": "Show what MLflow tracked",
+    "mlflow.missing": "MLflow is not installed; install it with: pip install 'pacesetter[track]'",
+    "mlflow.unreadable": "the MLflow store cannot be read ({problem}); give another by --mlflow",
+    # ---- lead–lag
+    "leadlag.title": "Lead–lag",
+    "leadlag.empty": "There are no bars to look at under `{folder}`. Run `pacesetter leadlag data=sample`.",
+    "leadlag.method": "Score",
+    "leadlag.date": "Window ends on",
+    "leadlag.lookback": "Lookback (bars)",
+    "leadlag.now": "Who leads now",
+    "leadlag.over_time": "Leadership over time",
+    "leadlag.agent_tab": "How far back the agent looks",
+    "leadlag.matrix": "{method}, {lookback} bars to {day}",
+    "leadlag.network": "Links by a quick test",
+    "leadlag.ranking": "Leader score",
+    "leadlag.no_link": "no link passes",
+    "leadlag.sentence": "**{leaders}** rank first over {lookback} bars to {day}. {links} links pass a quick test "
+    "(normal approximation, false-discovery rate 10 %); intervals and the permutation test are in the run's report. "
+    "Orange leads, purple follows.",
+    "leadlag.timeline": "Leader scores of windows of {lookback} bars",
+    "leadlag.concentration": "{windows} windows, one every {step} bars. Concentration of leading in the newest: "
+    "Herfindahl {herfindahl:.3f}, Gini {gini:.2f}.",
+    "leadlag.anomalies": "Anomaly of the structure (robust standard deviations)",
+    "leadlag.score": "score",
+    "leadlag.warning": "warning",
+    "leadlag.alarm": "alarm",
+    "leadlag.no_lookback": "This run has no agent that learned how far back to look. `pacesetter run` trains one, and "
+    "so does `pacesetter train task=lookback`.",
+    "leadlag.ask": "Ask the agent for its windows",
+    "leadlag.agent": "agent",
+    "leadlag.fixed": "fixed {bars}",
+    "leadlag.histogram": "How often the agent chose each window",
+    "leadlag.bars": "bars",
+    # ---- training live
+    "live.title": "Training live",
+    "live.empty": "No run under `{folder}` has metrics yet. Start one: `pacesetter train data=sandbox`.",
+    "live.no_training": "{folder} trains nothing; choose a run of pacesetter train",
+    "live.step": "step",
+    "live.steps": "{step:,} of {steps:,} steps",
+    "live.status": "State",
+    "live.left": "Time left",
+    "live.rate": "Steps a second",
+    "live.best": "Best validation score",
+    "live.stage": "Curriculum stage {stage}",
+    "live.mix": "Action mix",
+    "live.quiet": "Nothing new for {seconds:,.0f} s; the process may be gone. Go on with `pacesetter train --resume`.",
+    "live.no_gates": "No gates were measured yet.",
+    "live.gates_failed": "Gates failed: {names}.",
+    "metric.reward": "Reward of an episode",
+    "metric.returns": "Mean return of a bar, all agents",
+    "metric.entropy": "Policy entropy (nats)",
+    "metric.sharpe": "Rolling Sharpe ratio in training",
+    "metric.trade_rate": "Share of steps with a trade",
+    "status.finished": "finished",
+    "status.running": "running",
+    "status.failed": "failed",
+    "status.stopped": "stopped",
+    "resource.memory_mb": "Memory (MiB)",
+    "resource.peak_memory_mb": "Peak memory (MiB)",
+    "resource.gpu_memory_mb": "GPU memory (MiB)",
+    "resource.processor_seconds": "Processor (s)",
+    "resource.environment": "In environments (s)",
+    "resource.rollout": "In rollouts (s)",
+    "resource.policy": "In the policy (s)",
+    "resource.update": "In updates (s)",
+    # ---- agent
+    "agent.title": "Agent",
+    "agent.empty": "No run under `{folder}` has a stored episode yet. Train one with `pacesetter train data=sandbox`, "
+    "then judge it with `pacesetter evaluate RUN`.",
+    "agent.no_episode": "This run has no stored episode: `pacesetter evaluate RUN` makes one.",
+    "agent.episode": "Episode",
+    "episode..": "validation",
+    "episode.evaluation": "judged",
+    "episode.judge": "judged by the main job",
+    "agent.does_tab": "What it does",
+    "agent.replay_tab": "Replay",
+    "agent.why_tab": "Why",
+    "agent.fleet_tab": "Fleet",
+    "agent.orders": "Bars with an order to buy or to sell",
+    "agent.by_hour": "Buys less sells, by hour (UTC)",
+    "agent.by_weekday": "Buys less sells, by day: these bars have one hour",
+    "agent.rewards": "Reward components, summed over the episode",
+    "agent.total": "reward",
+    "agent.no_reward": "A judged episode has no reward; that of a validation has.",
+    "agent.bars": "Bars played",
+    "agent.explain": "Explain this agent",
+    "agent.explain_hint": "Plays the agent on its first test bars and attributes its actions to features, assets and "
+    "lags. It needs torch and captum and takes a while.",
+    "side.buy": "buy",
+    "side.hold": "hold",
+    "side.sell": "sell",
+    "weekday.0": "Mon",
+    "weekday.1": "Tue",
+    "weekday.2": "Wed",
+    "weekday.3": "Thu",
+    "weekday.4": "Fri",
+    "weekday.5": "Sat",
+    "weekday.6": "Sun",
+    "fleet.empty": "This run has no fleet. `pacesetter run` trains one, and so does `pacesetter train task=fleet`.",
+    "fleet.by": "Colour and order by",
+    "fleet.worst": "worst first",
+    "fleet.tiles": "{count} agents by {by}; ✕ struggles",
+    "fleet.well": "does well",
+    # ---- book
+    "book.title": "Book",
+    "book.empty": "No paper trader's journal is open, or it has no bar yet. Trade with `pacesetter paper BUNDLE`, then "
+    "`pacesetter dashboard --journal sqlite:///paper/journal.db`.",
+    "book.halted": "## HALTED\nNothing is traded until a person resumes. {reason}",
+    "book.reducing": "Reducing only: {reason}",
+    "book.run": "Trading run",
+    "book.course": "Equity, drawdown, exposure",
+    "book.equity": "Equity",
+    "book.cash": "Cash",
+    "book.exposure": "Exposure",
+    "book.drawdown": "Drawdown",
+    "book.state": "Risk state",
+    "book.data_age": "Data age at the newest bar",
+    "book.bars_old": "{bars:.1f} bars",
+    "book.newest": "Newest bar {time} UTC, {age} ago; {bars:,} bars in the journal.",
+    "book.positions": "Positions",
+    "book.pnl": "Profit and loss by symbol",
+    "book.limits": "Limits used",
+    "book.no_limits": "This journal does not say which limits were set.",
+    "book.denied": "Orders refused so far: {what}.",
+    "book.alerts": "Alerts and events",
+    "book.no_alerts": "Nothing to report.",
+    "book.trades": "Trades",
+    "book.no_bar": "the journal has no bar of run '{run}' yet; wait for one",
+    "book.no_journal": "{url} is no paper trader's journal; give the one that pacesetter paper writes",
+    "book.unreadable": "the journal at {url} cannot be read ({reason}); check the address",
+    "book.address": "no journal can be opened there ({kind}); give sqlite:///FILE or postgresql://USER@HOST/NAME",
+    "state.active": "active",
+    "state.reducing": "reducing",
+    "state.halted": "HALTED",
+    "limit.reduce_fraction": "loss of the day: reduce only",
+    "limit.halt_fraction": "loss of the day: halt",
+    "limit.drawdown_fraction": "drawdown: halt",
+    "limit.gross_fraction": "exposure of all symbols",
+    "limit.symbol_fraction": "exposure of one symbol",
+    "limit.day_count": "orders of a symbol today",
+    "limit.stale_bars": "data age (bars): no entries",
+    "kill.title": "Stop all trading",
+    "kill.no_key": "There is no admin key, so there is no button here: `pacesetter keys add NAME --scopes admin`, or "
+    "stop trading with `pacesetter halt`.",
+    "kill.token": "Admin key",
+    "kill.locked": "The button appears when an admin key is given.",
+    "kill.wrong": "This is no admin key.",
+    "kill.button": "HALT NOW",
+    "kill.reason": "halted on the dashboard by {name}",
+    # ---- columns of tables; a column that is not here is shown by its own name
+    "column.name": "run",
+    "column.started": "started (UTC)",
+    "column.task": "task",
+    "column.regime": "regime",
+    "column.sharpe": "Sharpe ratio",
+    "column.return": "yearly return",
+    "column.interval": "95 % interval",
+    "column.gates": "gates passed",
+    "column.leads": "led in windows",
+    "column.mean_rank": "mean rank",
+    "column.contribution": "share of leading",
+    "column.reward_se": "± (one standard error)",
+    "column.mean_lookback": "mean window (bars)",
+    "column.way": "acting",
+    "column.pnl": "P&L",
+    "column.unrealised": "unrealised P&L",
+    "column.realised": "realised P&L",
+    "column.share": "share",
+    "column.reason": "reason",
+    "column.symbol": "symbol",
+    "column.data": "data",
+    "column.preset": "preset",
+}
+LANGUAGES: dict[str, dict[str, str]] = {"en": ENGLISH}
+
+
+def say(key: str, **values: Any) -> str:
+    """The text of a key in the language of the settings, with its values set in."""
+    return LANGUAGES[current().language].get(key, ENGLISH[key]).format(**values)
+
+
+def column(name: str) -> str:
+    """The heading of a table's column; its own name where none is given."""
+    key = f"column.{name}"
+    return say(key) if key in ENGLISH else name.replace("_", " ")
+
+
+def check_language(language: str) -> str:
+    """The language, if it is known."""
+    if language not in LANGUAGES:
+        raise ConfigError(f"no texts are there in '{language}'{did_you_mean(language, LANGUAGES)}")
+    return language

@@ -1,0 +1,7 @@
+"""The pages as Streamlit draws them: each module has `show`. What they show is gathered in the room above."""
+
+from __future__ import annotations
+
+from pacesetter.dashboard.views import agent, book, leadlag, live, parts, runs
+
+__all__ = ["agent", "book", "leadlag", "live", "parts", "runs"]

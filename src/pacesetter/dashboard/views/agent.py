@@ -1,0 +1,144 @@
+"""Agent: what it does, when, for what reward and why; an episode replayed; and the fleet at a glance."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import streamlit as st
+
+from pacesetter.dashboard import behaviour
+from pacesetter.dashboard.fleet import figures_of, fleet_folder, sorted_fleet, tiles_figure
+from pacesetter.dashboard.folders import RunFacts
+from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.texts import say
+from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
+from pacesetter.evaluation.episode import Episode
+from pacesetter.evaluation.explain import Finding
+from pacesetter.evaluation.fleet_page import (
+    AGENTS,
+    action_figure,
+    curves_figure,
+    fleet_sentence,
+    read_agents,
+    validation_curves,
+)
+
+__all__ = ["show"]
+
+MONEY = {"pnl": "%+.2f", "return": "percent", "entry_price": "%.2f", "exit_price": "%.2f", "quantity": "%+.4g"}
+
+
+def show() -> None:
+    """The page."""
+    runs = [run for run in all_runs() if _has_agent(run)]
+    if not runs:
+        st.info(say("agent.empty", folder=current().runs))
+        return
+    run = choose_run(sorted(runs, key=lambda run: not behaviour.episode_folders(run.folder)), "agent.run")
+    names = [say(f"agent.{name}_tab") for name in ("does", "replay", "why", "fleet")]
+    tabs = st.tabs(names, key="agent.tab", on_change="rerun")
+    for tab, draw in zip(tabs, (_does, _replay, _why, _fleet), strict=True):
+        if tab.open:
+            with tab, contained():
+                draw(run)
+
+
+def _has_agent(run: RunFacts) -> bool:
+    return bool(behaviour.episode_folders(run.folder)) or fleet_folder(run.folder) is not None
+
+
+def _episode(run: RunFacts) -> Path | None:
+    """The stored episode that the reader picks; None, with a word on what to run, where there is none."""
+    found = behaviour.episode_folders(run.folder)
+    if not found:
+        st.info(say("agent.no_episode"))
+        return None
+    name = st.radio(say("agent.episode"), list(found), horizontal=True, format_func=lambda name: say(f"episode.{name}"))
+    return found[name]
+
+
+def _does(run: RunFacts) -> None:
+    """Orders by symbol, by hour, and the parts of the reward."""
+    folder = _episode(run)
+    if folder is None:
+        return
+    fills = _loaded(str(folder), (folder / "ledger.parquet").stat().st_mtime).fills
+    left, right = st.columns(2)
+    with left:
+        chart(behaviour.orders_figure(behaviour.order_shares(fills)), "agent.orders")
+    with right:
+        chart(behaviour.when_figure(behaviour.orders_by_hour(fills)), "agent.when")
+    parts = behaviour.reward_parts(folder)
+    if len(parts.columns):
+        chart(behaviour.reward_figure(parts), "agent.rewards")
+    else:
+        st.caption(say("agent.no_reward"))
+
+
+def _replay(run: RunFacts) -> None:
+    folder = _episode(run)
+    if folder is not None:
+        _replayed(str(folder))
+
+
+@st.fragment
+def _replayed(folder: str) -> None:
+    """The episode up to a bar that slides, with entries and exits on the chart."""
+    episode = _loaded(folder, (Path(folder) / "ledger.parquet").stat().st_mtime)
+    left, right = st.columns(2)
+    with left:
+        symbol = st.selectbox(
+            say("column.symbol"), ["", *episode.symbols], key=f"agent.symbol.{folder}", format_func=_symbol
+        )
+    with right:
+        most = len(episode.ledger)
+        bars = st.slider(say("agent.bars"), 1, most, most, key=f"agent.bars.{folder}") if most > 1 else 1
+    shown = behaviour.replayed(episode, [symbol] if symbol else [], bars)
+    st.markdown(behaviour.replayed(episode, [], bars).verdict())
+    chart(shown.figure(), "agent.episode")
+    table(shown.trades(), "agent.trades", file_name="trades.csv", formats=MONEY)
+
+
+def _symbol(name: str) -> str:
+    return name or say("choose.all")
+
+
+def _why(run: RunFacts) -> None:
+    """Attributions and the rest of what the networks say, on demand."""
+    folder = str(run.folder)
+    if st.button(say("agent.explain"), key="agent.explain") or st.session_state.get("agent.explained") == folder:
+        st.session_state["agent.explained"] = folder
+        for place, finding in enumerate(_explained(folder)):
+            st.subheader(finding.title)
+            st.markdown(finding.text)
+            chart(finding.figure, f"agent.finding.{place}")
+    else:
+        st.caption(say("agent.explain_hint"))
+
+
+def _fleet(run: RunFacts) -> None:
+    """A tile for each agent, how they came to it, what they order, and the strugglers with their reasons."""
+    folder = fleet_folder(run.folder)
+    if folder is None:
+        st.info(say("fleet.empty"))
+        return
+    fleet = read_agents(folder)
+    st.markdown(fleet_sentence(fleet))
+    left, right = st.columns([2, 1])
+    figures = figures_of(fleet)
+    by = left.selectbox(say("fleet.by"), figures, figures.index("sharpe"), key="agent.by")
+    ordered = sorted_fleet(fleet, by, right.toggle(say("fleet.worst"), key="agent.worst"))
+    chart(tiles_figure(ordered, by), "agent.tiles")
+    chart(curves_figure(validation_curves(folder), ordered), "agent.learned")
+    chart(action_figure(ordered), "agent.ordered")
+    table(ordered, "agent.fleet", file_name=AGENTS)
+
+
+@st.cache_resource(show_spinner=False, max_entries=8)
+def _loaded(folder: str, changed: float) -> Episode:
+    return Episode.load(folder)
+
+
+@st.cache_resource(max_entries=4)
+def _explained(folder: str) -> list[Finding]:
+    return behaviour.explain(Path(folder))

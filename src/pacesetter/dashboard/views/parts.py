@@ -1,0 +1,113 @@
+"""What the pages share: the runs they choose from, charts, tables to take along, and errors that break nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import streamlit as st
+
+from pacesetter.dashboard.book import HALTED, Book, JournalReader
+from pacesetter.dashboard.folders import RunFacts, find_runs, read_run, stamp
+from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.texts import column, say
+from pacesetter.errors import PacesetterError
+
+__all__ = ["all_runs", "chart", "choose_run", "contained", "halted_banner", "open_book", "table"]
+
+Predicate = Callable[[RunFacts], bool]
+
+
+@st.cache_resource(show_spinner=False, max_entries=5000)
+def _facts(folder: str, root: str, stamp: tuple[float, ...]) -> RunFacts:
+    return read_run(Path(folder), Path(root))
+
+
+def all_runs() -> list[RunFacts]:
+    """Every run, the newest first; a folder that has not changed is not read again."""
+    root = current().runs
+    return [_facts(str(folder), str(root), stamp(folder)) for folder in find_runs(root)]
+
+
+def choose_run(runs: Sequence[RunFacts], key: str) -> RunFacts:
+    """The run that the reader picks, the first one until then."""
+    names = {run.name: run for run in runs}
+    return names[st.selectbox(say("choose.run"), list(names), key=key)]
+
+
+@contextmanager
+def contained() -> Iterator[None]:
+    """Whatever goes wrong inside is told in one sentence, and the rest of the page stands."""
+    try:
+        yield
+    except PacesetterError as problem:
+        st.warning(str(problem))
+    except Exception as problem:  # a page must outlive any damaged file
+        st.error(say("app.failed", kind=type(problem).__name__, problem=str(problem)))
+
+
+def chart(figure: Any, key: str) -> None:
+    """A figure in the house style, which a theme would paint over."""
+    st.plotly_chart(figure, key=key, theme=None, config={"displaylogo": False})
+
+
+def table(frame: pd.DataFrame, key: str, *, file_name: str = "", formats: dict[str, str] | None = None) -> None:
+    """A sortable table with its columns named in the reader's language, and a button that saves it as CSV."""
+    columns = {str(name): _column(frame[name], (formats or {}).get(str(name))) for name in frame.columns}
+    st.dataframe(frame, hide_index=True, column_config=columns, key=key, placeholder="–")
+    if file_name:
+        content = frame.to_csv(index=False)
+        st.download_button(
+            say("app.save", file=file_name), content, file_name, "text/csv", key=f"{key}.csv", on_click="ignore"
+        )
+
+
+def _column(values: pd.Series, form: str | None) -> Any:
+    """How a column is headed and written: moments to the minute, numbers in their form."""
+    heading = column(str(values.name))
+    if pd.api.types.is_datetime64_any_dtype(values):
+        return st.column_config.DatetimeColumn(heading, format="YYYY-MM-DD HH:mm", timezone="UTC")
+    if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
+        return st.column_config.NumberColumn(heading, format=form)
+    return heading
+
+
+# ---- the trader -----------------------------------------------------------------------------------------------------
+
+
+@st.cache_resource(show_spinner=False)
+def _reader(url: str) -> JournalReader:
+    return JournalReader(url)
+
+
+def open_book(run: str | None = None) -> Book | None:
+    """The book of a trading run, that with the newest bar unless it is named; None without a journal or a bar."""
+    url = current().journal
+    runs = _reader(url).runs() if url else []
+    return _reader(url).book(run or runs[0]) if runs else None
+
+
+def trading_runs() -> list[str]:
+    """Names of the trading runs in the journal."""
+    return _reader(current().journal).runs() if current().journal else []
+
+
+def halted_banner() -> None:
+    """On every page: trading stands still, and why, by the kill switch or by the newest book."""
+    switch = current().switch
+    if switch is not None and switch.engaged():
+        _tell_halt(switch.reason())
+        return
+    try:
+        book = open_book()
+    except PacesetterError:  # the page of the book tells it
+        return
+    if book is not None and book.state == HALTED:
+        _tell_halt(book.reason)
+
+
+def _tell_halt(reason: str) -> None:
+    st.error(say("book.halted", reason=reason), icon=":material/front_hand:")

@@ -1,0 +1,119 @@
+"""Runs: filter, compare verdicts, lay curves over each other, open a report."""
+
+from __future__ import annotations
+
+import html
+from collections.abc import Sequence
+from pathlib import Path
+
+import streamlit as st
+
+from pacesetter.dashboard.folders import Filters, RunFacts, curves, equity_figure, run_table
+from pacesetter.dashboard.live import curve_figure
+from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.texts import column, say
+from pacesetter.dashboard.tracked import tracked_runs, tracking_uri
+from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
+
+__all__ = ["embedded", "show"]
+
+FORMATS = {"sharpe": "%+.2f", "return": "percent", "drawdown": "percent"}
+REPORTS = ("report.html", "evaluation/report.html")
+FIRST_CHOSEN = 3  # judged runs that are compared until the reader chooses
+REPORT_PIXELS = 900
+MOST_PROBLEMS = 3  # told below the table, which has all
+
+
+def show() -> None:
+    """The page."""
+    runs = all_runs()
+    if not runs:
+        st.info(say("runs.empty", folder=current().runs))
+        return
+    filters = _filters(runs)
+    kept = [run for run in runs if filters.keep(run)]
+    st.caption(say("runs.count", shown=len(kept), count=len(runs)))
+    table(run_table(kept, filters), "runs.table", file_name="runs.csv", formats=FORMATS)
+    for run in [run for run in kept if run.problem][:MOST_PROBLEMS]:
+        st.warning(f"{run.name}: {run.problem}")
+    with contained():
+        _compare(kept)
+    with contained():
+        _report(kept)
+    with contained():
+        _tracked()
+
+
+def _filters(runs: Sequence[RunFacts]) -> Filters:
+    """One line of choices, each from what the runs have."""
+    tasks, data, presets, regimes, since, until = st.columns(6)
+    known = sorted({regime for run in runs for regime, row in run.regimes.items() if row["bars"] > 1})
+    return Filters(
+        tasks=_several(tasks, "task", {run.task for run in runs}),
+        data=_several(data, "data", {run.data for run in runs}),
+        presets=_several(presets, "preset", {run.preset for run in runs}),
+        regime=regimes.selectbox(say("column.regime"), [None, *known], format_func=_regime, key="runs.regime"),
+        since=since.date_input(say("runs.since"), None, key="runs.since"),
+        until=until.date_input(say("runs.until"), None, key="runs.until"),
+    )
+
+
+def _several(place: st.delta_generator.DeltaGenerator, name: str, found: set[str]) -> list[str]:
+    return place.multiselect(column(name), sorted(found - {""}), key=f"runs.{name}", placeholder=say("choose.all"))
+
+
+def _regime(name: str | None) -> str:
+    return say("choose.all") if name is None else name.replace("_", " ")
+
+
+def _compare(runs: Sequence[RunFacts]) -> None:
+    """Equity and live metrics of the chosen runs over each other."""
+    st.subheader(say("runs.compare"))
+    by_name = {run.name: run for run in runs if not run.problem}
+    judged = [name for name, run in by_name.items() if run.result is not None]
+    chosen = st.multiselect(
+        say("choose.runs"), list(by_name), judged[:FIRST_CHOSEN], key="runs.chosen", placeholder=say("choose.some")
+    )
+    found = curves(by_name[name] for name in chosen if name in by_name)
+    for name, problem in found.problems.items():
+        st.warning(f"{name}: {problem}")
+    if found.judged:
+        with_baselines = st.checkbox(say("runs.baselines"), len(found.judged) == 1, key="runs.baselines")
+        chart(equity_figure(found.judged, with_baselines), "runs.equity")
+    elif chosen:
+        st.info(say("runs.not_judged"))
+    metrics = found.measured()
+    for metric, place in zip(metrics, st.columns(max(len(metrics), 1)), strict=False):
+        with place:
+            chart(curve_figure(found.metrics, metric), f"runs.{metric}")
+
+
+def _report(runs: Sequence[RunFacts]) -> None:
+    """The report of one run, inside the page and to take along."""
+    st.subheader(say("runs.report"))
+    having = [run for run in runs if _reports(run.folder)]
+    if not having:
+        st.info(say("runs.no_report"))
+        return
+    page = _reports(choose_run(having, "runs.reported").folder)[0]
+    if st.toggle(say("runs.open"), key="runs.open"):
+        content = page.read_text(encoding="utf-8")
+        st.iframe(embedded(content), height=REPORT_PIXELS)
+        st.download_button(say("runs.save_report"), content, "report.html", "text/html", on_click="ignore")
+
+
+def _reports(folder: Path) -> list[Path]:
+    return [folder / name for name in REPORTS if (folder / name).is_file()]
+
+
+def embedded(page: str) -> str:
+    """A page inside a frame of its own origin: a report from elsewhere cannot reach what is typed here."""
+    style = "position:fixed;inset:0;width:100%;height:100%;border:0;background:white"
+    return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{html.escape(page)}"></iframe>'
+
+
+def _tracked() -> None:
+    """What MLflow tracked, on demand: it takes seconds to import."""
+    uri = tracking_uri(current().runs, current().mlflow)
+    if uri is not None and st.toggle(say("mlflow.show"), key="runs.mlflow"):
+        table(tracked_runs(uri), "runs.tracked", file_name="tracked.csv")

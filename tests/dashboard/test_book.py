@@ -1,0 +1,109 @@
+"""The paper trader's book, from the journal that a real trader wrote."""
+
+from __future__ import annotations
+
+import sqlite3
+from datetime import timedelta
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from sqlalchemy import text
+
+from pacesetter.dashboard.book import Book, JournalReader, equity_figure, pnl_figure
+from pacesetter.errors import RunError
+from pacesetter.serving import tables
+
+
+@pytest.fixture(scope="module")
+def book(journal: str) -> Book:
+    reader = JournalReader(journal)
+    assert reader.runs() == ["paper"]
+    return reader.book("paper")
+
+
+def test_money_adds_up(book):
+    """Cash and positions are the equity, and the symbols' profits are what it gained, but for interest."""
+    assert book.last["cash"] + book.holdings()["value"].sum() == pytest.approx(book.last["equity"])
+    gained = book.last["equity"] - book.equity["equity"].iloc[0]
+    assert book.pnl().sum() == pytest.approx(gained, abs=1e-6 * book.last["equity"])
+
+
+def test_realised_and_unrealised_are_the_profit_by_symbol(book):
+    parts = (
+        book.trades()
+        .groupby("symbol")["realised"]
+        .sum()
+        .add(book.holdings().set_index("symbol")["unrealised"], fill_value=0.0)
+    )
+    for symbol, pnl in book.pnl().items():
+        assert parts[symbol] == pytest.approx(pnl)
+
+
+def test_a_halt_after_the_newest_bar_counts(book):
+    assert book.last["state"] == "active"
+    assert book.state == "halted"
+    assert book.reason == "drilled by the test"
+
+
+def test_trades_are_newest_first_with_times_in_utc(book):
+    times = book.trades()["time"]
+    assert times.is_monotonic_decreasing
+    assert str(times.dt.tz) == "UTC"
+    assert len(book.trades()) == len(book.fills)
+
+
+def test_limits_used_where_the_journal_has_them(book):
+    limits = {"reduce_fraction": 0.02, "halt_fraction": 0.03, "drawdown_fraction": 0.1, "gross_fraction": 1.0}
+    limits |= {"symbol_fraction": 0.2, "day_count": 50, "stale_bars": 2.0}
+    told = Book(book.run, book.equity, book.positions, book.fills, book.orders, book.events, {"limits": limits})
+    used = told.limits().set_index("name")
+    assert used.loc["gross_fraction", "used"] == pytest.approx(book.last["exposure"])
+    assert used.loc["drawdown_fraction", "share"] == pytest.approx(book.last["drawdown"] / 0.1)
+    assert Book(book.run, book.equity, book.positions, book.fills, book.orders, book.events, {}).limits().empty
+
+
+def test_age_of_the_data(book):
+    assert book.age_seconds(book.equity.index[-1] + timedelta(hours=2)) == 7200
+
+
+def test_figures(book):
+    assert [len(line.x) for line in equity_figure(book).data] == [40, 40, 40]
+    assert list(pnl_figure(book.pnl()).data[0].x) == list(book.pnl().index)
+
+
+def test_nothing_can_be_written(journal):
+    with JournalReader(journal).engine.connect() as connection, pytest.raises(Exception, match="readonly"):
+        connection.execute(text("DELETE FROM equity"))
+
+
+def test_the_names_it_reads_by_are_the_journals(journal):
+    known = {table.name for table in tables.METADATA.sorted_tables}
+    assert {"equity", "positions", "fills", "orders", "events", "checkpoints"} <= known
+
+
+@pytest.mark.parametrize("url", ["nonsense", "sqlite:////no/such/file.db", "oracle://x"])
+def test_what_is_no_journal_is_refused_in_one_sentence(url):
+    with pytest.raises(RunError, match="journal"):
+        JournalReader(url).runs()
+
+
+def test_another_database_is_refused(tmp_path):
+    sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE x (y)").connection.close()
+    with pytest.raises(RunError, match="no paper trader's journal"):
+        JournalReader(f"sqlite:///{tmp_path / 'other.db'}").runs()
+
+
+@settings(max_examples=60, deadline=None, derandomize=True)
+@given(st.lists(st.tuples(st.integers(-5, 5).filter(bool), st.floats(1, 100)), min_size=1, max_size=12))
+def test_a_book_that_ends_flat_realised_what_its_cash_gained(trades):
+    quantity, price = np.array([*trades, (0, 50.0)], dtype=float).T
+    quantity[-1] = -quantity.sum()
+    fills = pd.DataFrame({"time": pd.date_range("2020-01-01", periods=len(price), tz="UTC"), "symbol": "A"})
+    fills = fills.assign(quantity=quantity, price=price, commission=0.5, reason="order")[quantity != 0]
+    none = pd.DataFrame(columns=["symbol", "quantity", "price", "entry_price"])
+    book = Book("x", pd.DataFrame(), none, fills, none, none, {})
+    gained = -(fills["quantity"] * fills["price"] + fills["commission"]).sum()
+    assert book.trades()["realised"].sum() == pytest.approx(gained, abs=1e-6)

@@ -1,0 +1,205 @@
+"""The whole page in a real browser, as a reader uses it; screenshots and times are printed with -s."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import socket
+import subprocess
+import sys
+import time
+import urllib.request
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
+PAGES = {"Runs": "", "Lead–lag": "leadlag", "Training live": "live", "Agent": "agent", "Book": "book"}
+COMMAND = "import typer; from pacesetter.cli.dashboard import register; app = typer.Typer(); register(app); app()"
+IDLE = "document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'"
+DRAWN = "[...document.querySelectorAll('[data-testid=stPlotlyChart]')].every(chart => chart.querySelector('.main-svg'))"
+LAPTOP = {"width": 1366, "height": 768}
+
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="NO BROWSER: the dashboard is NOT tested; install chromium")
+
+
+@pytest.fixture(scope="module")
+def served(runs: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy of the runs, to which a test may add."""
+    return Path(shutil.copytree(runs, tmp_path_factory.mktemp("served") / "runs"))
+
+
+@pytest.fixture(scope="module")
+def address(served: Path, journal: str) -> Iterator[str]:
+    """The dashboard as its command serves it, on a free port of the loopback address."""
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    line = [sys.executable, "-c", COMMAND, str(served), "--journal", journal, "--port", str(port)]
+    log = served.with_name("log")
+    with log.open("wb") as stream:
+        server = subprocess.Popen(line, cwd=served.parent, stdout=stream, stderr=stream)
+        try:
+            _wait(f"http://127.0.0.1:{port}/_stcore/health", server, log)
+            yield f"http://127.0.0.1:{port}"
+        finally:
+            server.terminate()
+            server.wait(30)
+
+
+def _wait(url: str, server: subprocess.Popen[bytes], log: Path) -> None:
+    for _ in range(240):
+        assert server.poll() is None, log.read_text()
+        try:
+            urllib.request.urlopen(url, timeout=5).close()
+            return
+        except OSError:
+            time.sleep(0.25)
+    pytest.fail(f"the server does not answer: {log.read_text()}")
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    from playwright.sync_api import sync_playwright
+
+    with sync_playwright() as playwright:
+        chromium = playwright.chromium.launch(executable_path=CHROMIUM, args=["--no-sandbox"])
+        yield chromium
+        chromium.close()
+
+
+@pytest.fixture(scope="module")
+def complaints() -> list[str]:
+    """What the browser's console complained of."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def asked() -> list[float]:
+    """When the browser asked the server for something; a slider waits 0.2 s for the next key before it asks."""
+    return []
+
+
+@pytest.fixture(scope="module")
+def page(browser: Any, address: str, complaints: list[str], asked: list[float]) -> Any:
+    """The dashboard at a laptop's width; how long its first page takes is printed, cold and warm."""
+    opened = browser.new_page(viewport=LAPTOP, accept_downloads=True)
+    opened.on("console", lambda message: complaints.append(message.text) if message.type == "error" else None)
+    opened.on("pageerror", lambda error: complaints.append(str(error)))
+    opened.on("websocket", lambda link: link.on("framesent", lambda frame: asked.append(time.perf_counter())))
+    for name in ("cold", "warm"):
+        start = time.perf_counter()
+        opened.goto(address)
+        opened.get_by_test_id("stDataFrame").first.wait_for(timeout=60_000)
+        print(f"\nfirst paint of the runs, {name}: {time.perf_counter() - start:.2f} s")
+        settled(opened)
+    return opened
+
+
+@pytest.fixture(autouse=True)
+def quiet(complaints: list[str]) -> Iterator[None]:
+    """No test may make the console complain."""
+    yield
+    assert complaints == []
+
+
+def settled(page: Any) -> None:
+    """Wait until the script has run and every chart is drawn."""
+    page.wait_for_function(IDLE, timeout=60_000)
+    page.wait_for_timeout(300)
+    page.wait_for_function(DRAWN, timeout=60_000)
+
+
+def go(page: Any, name: str) -> None:
+    page.get_by_role("link", name=name, exact=True).click()
+    page.wait_for_url(f"**/{PAGES[name]}", timeout=30_000)
+    settled(page)
+
+
+def keep(page: Any, name: str, tmp_path: Path) -> None:
+    """A screenshot as a test artefact."""
+    folder = Path(os.environ.get("PACESETTER_SCREENSHOTS", tmp_path))
+    folder.mkdir(parents=True, exist_ok=True)
+    page.screenshot(path=folder / f"dashboard_{name}.png")
+
+
+def test_every_page_opens_without_complaint(page, tmp_path):
+    for name in PAGES:
+        go(page, name)
+        assert page.get_by_test_id("stException").count() == 0
+        assert "HALTED" in page.get_by_test_id("stAlert").first.inner_text()
+        width = page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth")
+        assert width <= LAPTOP["width"]
+        keep(page, name.replace("–", "").replace(" ", "_").lower(), tmp_path)
+
+
+def test_a_filter_narrows_the_runs(page):
+    go(page, "Runs")
+    assert "5 of 5 runs" in page.get_by_test_id("stCaptionContainer").first.inner_text()
+    page.get_by_role("combobox", name="task").first.click()
+    page.get_by_role("option", name="job", exact=True).click()
+    page.keyboard.press("Escape")
+    page.get_by_text("1 of 5 runs").wait_for(timeout=30_000)
+
+
+def test_a_slider_redraws_the_window(page, asked, tmp_path):
+    go(page, "Lead–lag")
+    slider = page.get_by_role("slider", name="Lookback")
+    title = page.locator(".gtitle").first
+    title.wait_for(timeout=30_000)
+    times = []
+    for _ in range(6):
+        before, sent = title.inner_html(), len(asked)
+        slider.press("ArrowLeft")
+        page.wait_for_function("old => document.querySelector('.gtitle')?.innerHTML !== old", arg=before, polling=10)
+        times.append(time.perf_counter() - asked[sent])
+        settled(page)
+    print(f"slider: {1000 * sorted(times)[3]:.0f} ms from the browser's question to the new picture (median of 6)")
+    assert "244 bars" in title.inner_html()
+    keep(page, "slider", tmp_path)
+
+
+def test_a_new_line_of_metrics_appears_by_itself(page, served):
+    go(page, "Training live")
+    page.get_by_text("300 of 1,000 steps").wait_for(timeout=30_000)
+    path = next(served.glob("*-live-*")) / "metrics.jsonl"
+    start = time.perf_counter()
+    with path.open("a") as stream:
+        stream.write('\n{"step": 500, "reward": 5.0, "entropy": 1.5}\n')
+    page.get_by_text("500 of 1,000 steps").wait_for(timeout=30_000)
+    print(f"a new line of metrics is on the page after {time.perf_counter() - start:.1f} s")
+
+
+def test_the_trades_are_downloaded(page):
+    go(page, "Book")
+    with page.expect_download() as download:
+        page.get_by_role("button", name="Save trades.csv").click()
+    lines = Path(download.value.path()).read_text().splitlines()
+    assert download.value.suggested_filename == "trades.csv"
+    assert lines[0].startswith("time,symbol,quantity,price")
+    assert len(lines) > 3
+
+
+def test_the_keyboard_reaches_the_pages(page):
+    go(page, "Runs")
+    page.get_by_role("link", name="Book", exact=True).focus()
+    page.keyboard.press("Enter")
+    page.get_by_text("Risk state").first.wait_for(timeout=30_000)
+
+
+def test_other_tabs_and_the_fleet(page, tmp_path):
+    go(page, "Lead–lag")
+    page.get_by_role("tab", name="Leadership over time").click()
+    page.get_by_text("Concentration of leading").wait_for(timeout=30_000)
+    keep(page, "leadership", tmp_path)
+    go(page, "Agent")
+    page.get_by_role("tab", name="Replay").click()
+    page.get_by_text("trades closed").wait_for(timeout=30_000)
+    keep(page, "replay", tmp_path)
+    page.get_by_test_id("stSelectbox").first.get_by_role("combobox").click()
+    page.get_by_role("option", name="fleet").click()
+    page.get_by_role("tab", name="Fleet").click()
+    page.get_by_text("agents above the bar").wait_for(timeout=30_000)
+    keep(page, "fleet", tmp_path)

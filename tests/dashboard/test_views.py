@@ -1,0 +1,153 @@
+"""The pages, drawn by Streamlit's own test runner: full, empty, and with something broken."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from streamlit.testing.v1 import AppTest
+
+from pacesetter import dashboard
+from pacesetter.dashboard import settings
+from pacesetter.dashboard.views.runs import embedded
+
+PAGES = ("runs", "leadlag", "live", "agent", "book")
+
+
+def draw(page: str) -> AppTest:
+    script = f"from pacesetter.dashboard.views import {page}, parts\nparts.halted_banner()\n{page}.show()"
+    return AppTest.from_string(script, default_timeout=60).run()
+
+
+class Switch:
+    """A kill switch that remembers why."""
+
+    def __init__(self) -> None:
+        self.told = ""
+
+    def engaged(self) -> bool:
+        return bool(self.told)
+
+    def reason(self) -> str:
+        return self.told
+
+    def engage(self, reason: str) -> None:
+        self.told = reason
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_an_empty_page_says_what_to_run(page, nothing):
+    app = draw(page)
+    assert not app.exception
+    assert "`pacesetter " in app.info[0].value
+
+
+@pytest.mark.parametrize("page", PAGES)
+def test_a_full_page_shows_no_error_and_changes_nothing(page, looking):
+    before = contents(looking.runs)
+    app = draw(page)
+    assert not app.exception
+    assert not app.info
+    assert [error.value for error in app.error if "HALTED" not in error.value] == []
+    assert contents(looking.runs) == before
+
+
+def contents(root: Path) -> dict[str, bytes]:
+    return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_filters_choose_what_the_table_shows(looking, judgement):
+    app = draw("runs")
+    assert len(app.dataframe[0].value) == 5
+    app.multiselect(key="runs.task").set_value(["trading"]).run()
+    assert len(app.dataframe[0].value) == 3
+    app.selectbox(key="runs.regime").set_value(judgement.regimes["bars"].idxmax()).run()
+    assert list(app.dataframe[0].value["policy"]) == ["equal_weight"]
+
+
+def test_the_damaged_run_tells_its_problem_in_the_table(looking):
+    app = draw("runs")
+    assert "cannot be read" in app.dataframe[0].value.set_index("status").loc["damaged", "problem"]
+    assert "cannot be read" in app.warning[0].value
+
+
+def test_the_report_opens_in_a_frame_of_its_own(looking):
+    app = draw("runs")
+    app.toggle(key="runs.open").set_value(True).run()
+    assert not app.exception
+    frame = embedded('<script>"x"</script>')
+    assert 'sandbox="allow-scripts"' in frame
+    assert "allow-same-origin" not in frame
+    assert "<script>" not in frame
+
+
+def test_the_sliders_move_the_window(looking):
+    app = draw("leadlag")
+    (length,) = [slider for slider in app.slider if "lookback" in slider.key]
+    before = app.markdown[0].value
+    length.set_value(60).run()
+    assert not app.exception
+    assert "over 60 bars" in app.markdown[0].value != before
+
+
+def test_a_run_that_goes_on_shows_its_gates_and_the_time_left(looking):
+    app = draw("live")
+    shown = {metric.label: metric.value for metric in app.metric}
+    assert shown["State"] == "running"
+    assert shown["Time left"] == "0:00:14"
+    assert "2: clear trends, half costs" in app.caption[0].value
+    assert "most used action" in app.warning[0].value
+
+
+def test_the_book_is_halted_on_every_page(looking):
+    for page in ("runs", "book"):
+        assert "HALTED" in draw(page).error[0].value
+    shown = {metric.label: metric.value for metric in draw("book").metric}
+    assert shown["Risk state"] == "HALTED"
+
+
+def test_a_broken_journal_leaves_the_other_pages_alone(looking, tmp_path):
+    settings.use(replace(looking, journal=f"sqlite:///{tmp_path / 'absent.db'}"))
+    assert "cannot be read" in draw("book").warning[0].value
+    assert not draw("runs").exception
+
+
+def test_a_broken_episode_is_told_and_the_page_stands(looking, tmp_path):
+    source = next(looking.runs.glob("*-trader-*"))
+    run = tmp_path / "runs" / source.name
+    run.mkdir(parents=True)
+    for name in ("manifest.json", "config.yaml"):
+        (run / name).write_bytes((source / name).read_bytes())
+    for name in ("ledger.parquet", "fills.parquet"):
+        (run / name).write_bytes(b"no parquet")
+    settings.use(replace(looking, runs=tmp_path / "runs"))
+    app = draw("agent")
+    assert not app.exception
+    assert "damaged" in app.warning[0].value
+
+
+def test_there_is_no_kill_button_without_an_admin_key(looking):
+    switch = Switch()
+    settings.use(replace(looking, switch=switch))
+    app = draw("book")
+    assert not [button for button in app.button if button.key == "kill.button"]
+    assert any("There is no admin key" in caption.value for caption in app.caption)
+
+
+def test_the_kill_button_needs_the_right_key_and_stops_trading(looking):
+    switch = Switch()
+    settings.use(replace(looking, journal="", switch=switch, admin={"secret": "Ada"}.get))
+    app = draw("book")
+    app.text_input(key="kill.token").input("guess").run()
+    assert not [button for button in app.button if button.key == "kill.button"]
+    app.text_input(key="kill.token").input("secret").run()
+    app.button(key="kill.button").click().run()
+    assert switch.told == "halted on the dashboard by Ada"
+    assert "HALTED" in app.error[0].value
+
+
+def test_the_application_runs(looking):
+    app = AppTest.from_file(str(Path(dashboard.__file__).with_name("app.py")), default_timeout=60).run()
+    assert not app.exception
+    assert len(app.dataframe) == 1

@@ -1,0 +1,116 @@
+"""Who leads whom, at any date and over any window."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from pacesetter.build import Config
+from pacesetter.dashboard import windows
+from pacesetter.dashboard.windows import (
+    Lens,
+    chosen_windows,
+    lookback_run,
+    lookback_table,
+    open_panel,
+    windows_figures,
+)
+from pacesetter.data.loading import load
+from pacesetter.leadlag import LeadLag
+from pacesetter.panel import Panel
+from pacesetter.runs import Run
+
+
+@pytest.fixture(scope="module")
+def lens(panel):
+    return Lens(panel, "ccf_auc")
+
+
+@pytest.fixture(scope="module")
+def engine(panel):
+    return LeadLag("ccf_auc").fit(panel)
+
+
+@settings(max_examples=25, deadline=None, derandomize=True)
+@given(end=st.integers(0, 319), lookback=st.integers(5, 1000))
+def test_any_pair_of_sliders_draws_the_engines_window(lens, engine, panel, end, lookback):
+    view = lens.view(end, lookback)
+    last = max(end, 2)
+    expected = engine.matrix(last, min(lookback, last))
+    drawn, names = np.array(view.matrix.data[0].z), list(view.matrix.data[0].y)
+    order = [panel.symbols.index(name) for name in names]
+    np.testing.assert_allclose(drawn, expected[np.ix_(order, order)])
+
+
+def test_a_moment_is_the_last_bar_known_then(lens, panel):
+    assert lens.bar(panel.index[100]) == 100
+    assert lens.bar(panel.index[100] + pd.Timedelta("1h")) == 100
+    assert lens.bar(panel.index[0] - pd.Timedelta("1D")) == 0
+    assert lens.bar(panel.index[100].tz_localize(None).to_pydatetime()) == 100
+
+
+def test_a_planted_leader_is_linked_and_noise_is_not():
+    rng = np.random.default_rng(0)
+    moves = rng.normal(0, 0.01, (400, 4))
+    moves[1:, 1] = 0.8 * moves[:-1, 0] + 0.2 * moves[1:, 1]  # B follows A by a bar; C and D are noise
+    index = pd.date_range("2020-01-01 21:00", periods=400, freq="D", tz="UTC", unit="ns")
+    closes = 100 * np.exp(moves.cumsum(axis=0))
+    panel = Panel(index, tuple("ABCD"), ("close",), closes[None], np.ones(closes.shape, dtype=bool))
+    view = Lens(panel, "ccf_lag1").view(399, 300)
+    assert view.ranking.data[0].y[0] == "A"
+    assert "1 of 1 drawn" in view.network.layout.title.text
+
+
+def test_leadership_over_time_and_who_led_how_often(lens, panel):
+    found = lens.leadership(60)
+    assert found.table["contribution"].sum() == pytest.approx(1.0)
+    assert len(found.timeline.data[0].x) == 260
+    assert set(found.table["symbol"]) == set(panel.symbols)
+
+
+def test_an_anomaly_is_marked_where_the_structure_breaks():
+    panel = load("synthetic", symbols=4, bars=600)
+    figure = Lens(panel, "ccf_auc").leadership(20).anomalies
+    levels = [shape.y0 for shape in figure.layout.shapes]
+    assert levels == [4.0, 8.0]
+    assert all(value >= 4.0 for line in figure.data[1:] for value in line.y)
+
+
+def test_stored_bars_are_opened_and_others_are_loaded(runs, panel, tmp_path):
+    assert open_panel(next(runs.glob("*-job-*"))).fingerprint == panel.fingerprint
+    run = Run.create(tmp_path, "x", Config(data={"source": "synthetic", "symbols": 2, "bars": 50}).to_dict())
+    assert len(open_panel(run.folder)) == 50
+
+
+def test_lookback_policies_best_first(runs):
+    job = next(runs.glob("*-job-*"))
+    assert list(lookback_table(job)["policy"]) == ["constant 20", "agent"]
+    assert lookback_table(next(runs.glob("*-live-*"))) is None
+    assert lookback_run(job) is None
+
+
+def test_the_run_of_the_agent_is_found_inside_a_main_job(tmp_path):
+    run = Run.create(tmp_path / "lookback", "lookback", Config(task={"problem": "lookback"}).to_dict())
+    assert lookback_run(tmp_path) == run.folder
+
+
+def test_the_agent_is_asked_at_each_test_bar_and_told_its_last_answer(tmp_path, panel, monkeypatch):
+    class Growing:
+        def choose(self, panel, t, previous):
+            return previous + 1
+
+    run = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
+    monkeypatch.setattr(windows, "load_lookback", lambda folder, panel: Growing())
+    chosen = chosen_windows(run.folder, panel)
+    assert chosen.tolist() == list(range(1, 65))  # a fifth of 320 bars is left for the test
+    assert chosen.index[-1] == panel.index[-1]
+
+
+def test_the_agents_windows_stand_beside_fixed_ones(panel):
+    chosen = pd.Series([20, 20, 60, 250], panel.index[:4])
+    course, shares = windows_figures(chosen)
+    assert [line.name for line in course.data] == ["agent", *(f"fixed {bars}" for bars in (10, 20, 60, 120, 250))]
+    assert dict(zip(shares.data[0].x, shares.data[0].y, strict=True)) == {"20": 0.5, "60": 0.25, "250": 0.25}
