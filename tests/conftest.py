@@ -75,6 +75,15 @@ def small(tmp_path: Path) -> Small:
     return Small(tmp_path / "runs")
 
 
+@pytest.fixture(scope="session")
+def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of `Small`, trained once; whoever writes into it takes a copy."""
+    from pacesetter.training.train import train
+
+    config = Small(tmp_path_factory.mktemp("runs"))("ppo")
+    return Path(train(config, console=Console(quiet=True)).run.folder)
+
+
 @pytest.fixture
 def console() -> Console:
     """One that keeps what is printed: `console.file.getvalue()`."""

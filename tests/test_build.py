@@ -23,9 +23,12 @@ from pacesetter.build import (
     load_lookback,
     stored_config,
 )
+from pacesetter.envs.starts import Start
 from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
 from pacesetter.leadlag.policy import ConstantLookback, roll
 from pacesetter.leadlag.signals import leadlag_features
+from pacesetter.learning.direction import Direction
+from pacesetter.learning.supervised import fit_supervised
 from pacesetter.runs import Run, config_hash
 from pacesetter.training import compose
 from pacesetter.training.train import train
@@ -176,3 +179,19 @@ def test_the_parts_of_a_fold_and_what_an_agent_has_seen(small):
     ]
     assert fitted_until(config, panel) == panel.index[319]
     assert isinstance(fitted_until(config, panel), pd.Timestamp)
+
+
+def test_agents_see_what_a_stored_classifier_said_out_of_fold(small, tmp_path):
+    features = "features.names=[return_1]"
+    config = small("ppo", features)
+    panel = build_panel(config)
+    direction = Direction(network="mlp", width=8, window_bars=6, epochs=1)
+    found = fit_supervised(panel, build_table(config, panel), direction, train_bars=200, folds=2)
+    told = small("ppo", features, f"features.supervised={found.save(tmp_path / 'sl')}")
+    parts = build_parts(told, panel)
+    bank = parts.validation.batch.bank
+    seen = bank.context[:, :, 0, bank.places["supervised"]]
+    np.testing.assert_array_equal(seen[:, 100:], found.probabilities[:, 100 : seen.shape[1]])
+    assert parts.train.batch.starts.pool[:, Start.TIME].min() >= 66  # nothing is said of the first of three parts
+    with pytest.raises(RunError, match="nowhere"):
+        build_parts(small("ppo", "features.supervised=nowhere"), panel)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import subprocess
 import sys
+from typing import Any
 
 import numpy as np
 import pytest
@@ -119,3 +120,22 @@ print("runs")
 def test_a_bare_machine_can_import_it() -> None:
     done = subprocess.run([sys.executable, "-c", BARE], capture_output=True, text=True)
     assert done.stdout.strip() == "runs", done.stderr
+
+
+def test_a_part_of_a_market_goes_on_as_it_does_in_the_whole(bank: Bank) -> None:
+    options: dict[str, Any] = {"starts": "fixed", "first_bar": 100, "window_bars": 6}
+    whole = FleetMarket(bank, 2, **options)
+    part = whole.select({whole.symbols[3], whole.symbols[1]})
+    assert part.symbols == (whole.symbols[1], whole.symbols[3])
+    rows = torch.tensor([2, 3, 6, 7])
+    seen, some = whole.reset(), part.reset()
+    for _ in range(3):
+        torch.testing.assert_close(whole.tables(seen)["window"][rows], part.tables(some)["window"])
+        orders = torch.arange(8) % 7
+        step, other = whole.step(orders), part.step(orders[rows])
+        torch.testing.assert_close(step.returns[rows], other.returns)
+        torch.testing.assert_close(step.costs[rows], other.costs)
+        assert torch.equal(step.trades[rows], other.trades)
+        seen, some = step.observation, other.observation
+    assert step.trades.any()
+    assert (step.costs[step.trades] > 0).all()

@@ -114,13 +114,13 @@ def test_a_frozen_encoder_keeps_weights_and_normaliser(make_learner: Make) -> No
 
 def test_a_symbol_that_moved_too_far_stops_alone(make_learner: Make, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = make_learner(target_kl=0.01)
-    genuine = type(learner).losses
+    genuine = type(learner).symbol_losses
 
     def far(self: Any, batch: Any) -> Any:
         total, parts = genuine(self, batch)
         return total, parts | {"divergence": torch.tensor([0.0, 1.0, 0.0, 0.0])}
 
-    monkeypatch.setattr(type(learner), "losses", far)
+    monkeypatch.setattr(type(learner), "symbol_losses", far)
     before = weights(learner)["actor.first.weight"]
     learner.learn(48)
     moved = (learner.fleet.actor.first.weight != before).flatten(1).any(1)

@@ -21,6 +21,18 @@ def test_measures_by_hand() -> None:
     torch.testing.assert_close(found.growth, torch.tensor([-0.25, 1.1**4 - 1]))
     torch.testing.assert_close(found.drawdown, torch.tensor([0.5, 0.0]))
     assert found.sharpe[0] == 0
+    torch.testing.assert_close(
+        found.aligned(6)[:, 1], torch.tensor([torch.nan, torch.nan, 0.1, 0.1, 0.1, 0.1]), equal_nan=True
+    )
+    assert found.aligned(6)[4:, 0].tolist() == [0.5, -0.5]
+
+
+def test_costs_are_what_parts_the_sharpe_ratios() -> None:
+    returns, costs = torch.tensor([[0.01, -0.02, 0.0]]), torch.tensor([[0.01, 0.02, 0.01]])
+    nothing = torch.zeros_like(returns)
+    found = FleetPlay(("A",), torch.tensor([0]), returns, costs, *[nothing] * 3, torch.zeros(1, 7), 252.0)
+    assert found.sharpe[0] < 0 < found.gross_sharpe[0]
+    assert found.sharpe_together == pytest.approx(float(found.sharpe[0]))
 
 
 def test_every_symbol_is_played_once_to_the_end(bank: Bank, make_learner: Callable[..., Any]) -> None:

@@ -7,8 +7,9 @@ import pytest
 from gymnasium import spaces
 
 from pacesetter.build import Gates
+from pacesetter.evaluation.gates import Gate
 from pacesetter.market.ledger import Column, Flag
-from pacesetter.training.gates import Activity, Gate, Played, collapse_gates, evenness, gate_table, play, spread
+from pacesetter.training.gates import Activity, Played, collapse_gates, evenness, gate_table, play, spread
 
 BOX, ORDERS = spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(7)
 

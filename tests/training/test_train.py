@@ -9,10 +9,13 @@ import sys
 
 import pytest
 
-from pacesetter.build import build_panel, build_parts
+from pacesetter.build import build_panel, build_parts, build_table
 from pacesetter.errors import ConfigError, PacesetterError, RunError
 from pacesetter.evaluation.episode import Episode
+from pacesetter.evaluation.trials import Trials
+from pacesetter.learning.direction import Direction
 from pacesetter.learning.state import read_header, read_state
+from pacesetter.learning.supervised import fit_supervised
 from pacesetter.runs import Run
 from pacesetter.training.configuration import compose
 from pacesetter.training.seeds import train_seeds
@@ -154,3 +157,28 @@ def test_a_folder_that_is_no_training_run_is_refused(tmp_path, small):
     other.finish()
     with pytest.raises(RunError, match="no agent to go on with"):
         train(resume=other.folder)
+
+
+def test_every_run_is_counted_among_the_trials_with_its_validation_result(small, console):
+    result = train(small(), console=console)
+    train(small("ppo", "train.validate_every=0"), console=console)
+    (first, second) = Trials(small.runs).of(result.run.manifest["identity"]["data"], "trading")
+    lines = [json.loads(line) for line in (result.run.folder / "metrics.jsonl").read_text().splitlines()]
+    best = max((line["validation"] for line in lines if "validation" in line), key=lambda found: found["score"])
+    assert first.run == result.run.folder.name
+    assert first.sharpe * build_panel(small()).bars_per_year ** 0.5 == pytest.approx(best["deterministic"]["sharpe"])
+    assert second.sharpe is None
+
+
+def test_an_encoder_may_begin_with_what_a_classifier_learned(small, console, tmp_path):
+    short = ("train.steps=64", "features.names=[return_1]")
+    config = small("ppo", *short)
+    panel = build_panel(config)
+    direction = Direction(network="mlp", width=16, window_bars=6, epochs=1)
+    stored = fit_supervised(panel, build_table(config, panel), direction, train_bars=240, folds=1).save(tmp_path / "sl")
+    pupil = train(small("ppo", *short, f"train.init_from={stored}", "train.freeze=[encoder]"), console=console)
+    last = read_state(pupil.run.folder / "checkpoints" / "last")["modules"]["policy"]
+    taught = read_state(stored)["weights"]["encoder.embed.weight"]
+    found = [tensor for name, tensor in last.items() if name.endswith("encoder.embed.weight")]
+    assert found
+    assert all((tensor == taught).all() for tensor in found)

@@ -10,6 +10,7 @@ from pacesetter.build.environments import (
     build_panel,
     build_parts,
     build_readiness,
+    build_supervised,
     build_table,
     fitted_until,
 )
@@ -56,6 +57,7 @@ __all__ = [
     "build_parts",
     "build_readiness",
     "build_study",
+    "build_supervised",
     "build_table",
     "build_task",
     "fitted_until",

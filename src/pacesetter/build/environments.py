@@ -7,6 +7,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
+from numpy.typing import NDArray
 
 from pacesetter.build.job import Config, FleetTrading, Portfolio, Trading, build_task
 from pacesetter.build.stored import load_lookback, stored_end
@@ -30,6 +31,7 @@ __all__ = [
     "build_panel",
     "build_parts",
     "build_readiness",
+    "build_supervised",
     "build_table",
     "fitted_until",
 ]
@@ -80,6 +82,15 @@ def _leadlag_features(config: Config, panel: Panel) -> tuple[Feature, ...]:
     return leadlag_features(asked.method, policy, gap_bars=asked.gap_bars, expected_lags=asked.expected_lags)
 
 
+def build_supervised(config: Config, panel: Panel) -> NDArray[Any] | None:
+    """(symbol, time, class) what the stored classifier said of the panel's bars, out-of-fold; None without one."""
+    if config.features.supervised is None:
+        return None
+    from pacesetter.learning.supervised import Forecasts
+
+    return Forecasts.load(config.features.supervised).on(panel)
+
+
 # ---- environments ---------------------------------------------------------------------------------------------------
 
 
@@ -95,6 +106,7 @@ def build_environment(config: Config, panel: Panel, envs: int = 1, **options: An
     kind: Any = PortfolioVectorEnv if isinstance(task, Portfolio) else TradingVectorEnv
     told = {
         "table": build_table(config, panel),
+        "supervised": build_supervised(config, panel),
         "action": task.action,
         "window_bars": task.window_bars,
         "market": replace(task.market, bars_per_year=panel.bars_per_year),

@@ -25,7 +25,7 @@ ALGORITHMS = ("fleet_ppo", "fleet_sac")
 
 def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -> FleetMarket:
     """A market of the task's symbols on all of the panel; `options` beside those of the task."""
-    from pacesetter.build.environments import build_table
+    from pacesetter.build.environments import build_supervised, build_table
     from pacesetter.envs.bank import Bank
 
     task = build_task(config)
@@ -33,7 +33,8 @@ def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -
         from pacesetter.learning.fleet_market import FleetMarket
     except ModuleNotFoundError as problem:
         raise ConfigError(f"a fleet needs {problem.name}: pip install 'pacesetter[rl]'") from problem
-    bank = Bank.from_panels(panel, build_table(config, panel), symbols=task.symbols or None)
+    table, odds = build_table(config, panel), build_supervised(config, panel)
+    bank = Bank.from_panels(panel, table, odds, symbols=task.symbols or None)
     told = {
         "action": task.action,
         "window_bars": task.window_bars,

@@ -66,10 +66,14 @@ class LeadLagFeatures:
 
 @dataclass(frozen=True)
 class Features:
-    """Which features the table holds; none named means every registered one the panel can carry."""
+    """Which features the table holds; none named means every registered one the panel can carry.
+
+    supervised   folder of a direction classifier, as `pacesetter baseline sl` stores it, whose probabilities agents see
+    """
 
     names: tuple[str, ...] = ()
     leadlag: LeadLagFeatures = field(default_factory=LeadLagFeatures)
+    supervised: str | None = None
 
 
 @dataclass(frozen=True)
@@ -184,7 +188,7 @@ class Train:
     checkpoint_every   steps between checkpoints; 0 is at the end only
     patience           validations without a better score after which the run stops; None never does
     schedules          hyperparameter -> schedule over steps, e.g. learning_rate
-    init_from          run folder whose best weights are taken where they fit
+    init_from          run folder whose best weights are taken where they fit, or a stored direction classifier
     freeze             parts of the policy that stay as they are: encoder, or a module of it
     """
 

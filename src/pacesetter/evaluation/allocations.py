@@ -18,7 +18,7 @@ from pacesetter.agents.master import PROPOSALS, Master
 from pacesetter.envs.bank import Bank
 from pacesetter.envs.observation import PositionEntry
 from pacesetter.evaluation.allocation import EqualWeight, InverseVolatility, RiskParity
-from pacesetter.evaluation.backtest import Backtest, Seen, backtest
+from pacesetter.evaluation.backtest import Backtest, Policy, Seen, backtest
 from pacesetter.evaluation.baseline import Allocation, capped, recent_returns
 from pacesetter.evaluation.gates import Gate
 from pacesetter.evaluation.metrics import sharpe
@@ -136,12 +136,12 @@ def compare_allocations(
 ) -> AllocationComparison:
     """Play the master and fixed allocations over its advisers' proposals; options are those of `backtest`."""
     rules = market or MarketParameters()
+
+    def play(policy: Policy) -> Backtest:
+        return backtest(policy, panel, first=first, last=last, market=rules, bank=bank, window_bars=window_bars)
+
     policies = [ProposedAllocation(kind.on(bank, rules), master.advisers, master.fitted_until) for kind in fixed]
-    results = [
-        backtest(policy, panel, first=first, last=last, market=rules, bank=bank, window_bars=window_bars)
-        for policy in (master, *policies)
-    ]
-    return AllocationComparison(results[0], tuple(results[1:]))
+    return AllocationComparison(play(master), tuple(play(policy) for policy in policies))
 
 
 def allocation_gates(result: Backtest) -> list[Gate]:

@@ -11,6 +11,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import DataError
+from pacesetter.evaluation.report import number
 from pacesetter.leadlag.observed import ratio
 
 __all__ = ["RewardAudit", "audit", "audit_ledger"]
@@ -113,7 +114,8 @@ def _signs(table: pd.DataFrame, alike: Array, with_equity: float, opposed: float
     for i, j in np.argwhere(np.triu(np.abs(alike) > ALIKE, 1)):
         yield f"{names[i]} and {names[j]} say the same (correlation {alike[i, j]:+.2f}); one will do."
     if not with_equity > WEAK:
-        yield f"The reward hardly follows the equity (correlation {with_equity:+.2f}); learning it may earn nothing."
+        known = number(with_equity, "+.2f")
+        yield f"The reward hardly follows the equity (correlation {known}); learning it may earn nothing."
     if opposed > OFTEN:
         yield f"The reward is positive while equity falls in {opposed:.0%} of the time; losing money earns it."
     if idle > IDLE:

@@ -7,10 +7,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 
 from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.evaluation.overfitting import overfitting_probability
 from pacesetter.evaluation.pictures import styled, thinned
 from pacesetter.evaluation.regression import read_result
 from pacesetter.evaluation.report import Section, number
@@ -19,6 +21,7 @@ from pacesetter.evaluation.statistics import Interval
 __all__ = ["FOLDER", "Judged", "compare_section", "find_judged"]
 
 FOLDER = "evaluation"  # of a run, where its judgement lies
+FEWEST_BARS = 100  # below which halves of the time say nothing of a choice
 HEADER = ("run", "policy", "Sharpe ratio", "annual return", "drawdown", "gates passed", "verdict")
 
 
@@ -67,8 +70,20 @@ def compare_section(runs: Sequence[Judged]) -> Section:
     if len(common) < 2:
         raise DataError("these runs were judged on different bars and cannot be compared; evaluate them on the same")
     rows = sorted((run.row() for run in runs), key=lambda row: row[0])
-    text = f"{len(runs)} runs over {len(common)} bars, {common[0]:%Y-%m-%d} to {common[-1]:%Y-%m-%d}, that all share."
+    text = (
+        f"{len(runs)} runs over {len(common)} bars, {common[0]:%Y-%m-%d} to {common[-1]:%Y-%m-%d}, that all share."
+        f"{_choice(runs, common)}"
+    )
     return Section("Comparison", text, (_picture(runs, common),), HEADER, tuple(rows))
+
+
+def _choice(runs: Sequence[Judged], common: Any) -> str:
+    """What it is worth to choose the best of the runs, where there are bars enough to say."""
+    if len(common) < FEWEST_BARS:
+        return ""
+    returns = np.column_stack([run.returns.loc[common, run.policy] for run in runs])
+    chance = overfitting_probability(returns)
+    return f" The best in one half of the time is at or below the median in the other with probability {chance:.2f}."
 
 
 def _picture(runs: Sequence[Judged], common: Any) -> go.Figure:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from pacesetter.market.ledger import Column, Fill, Flag
 if TYPE_CHECKING:
     from pacesetter.evaluation.backtest import Backtest
 
-__all__ = ["Contribution", "asset_pnl", "contribution"]
+__all__ = ["Contribution", "asset_pnl", "contribution", "contribution_of"]
 
 Array = NDArray[Any]
 
@@ -51,9 +52,13 @@ def asset_pnl(result: Backtest) -> Array:
 
 def contribution(result: Backtest) -> Contribution:
     """What each symbol of a backtest contributed."""
-    pnl = asset_pnl(result).sum(axis=0)
+    return contribution_of(asset_pnl(result).sum(axis=0), result.symbols)
+
+
+def contribution_of(pnl: Array, symbols: Sequence[str]) -> Contribution:
+    """The same from what each symbol earned, (symbol,)."""
     size = np.abs(pnl)
     shares = ratio(size, size.sum())
-    table = pd.DataFrame({"pnl": pnl, "share": np.sign(pnl) * shares}, index=pd.Index(result.symbols, name="symbol"))
+    table = pd.DataFrame({"pnl": pnl, "share": np.sign(pnl) * shares}, index=pd.Index(symbols, name="symbol"))
     order = np.argsort(-size, kind="stable")
     return Contribution(table.iloc[order], float(herfindahl(shares)), float(gini(shares)))

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,6 +18,7 @@ from pacesetter.build import (
     build_environment,
     build_fold,
     build_panel,
+    build_supervised,
     build_table,
     build_task,
     fitted_until,
@@ -26,8 +27,8 @@ from pacesetter.build import (
 )
 from pacesetter.envs.bank import Bank
 from pacesetter.envs.lookback_batch import LookbackConfig
-from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.evaluation.backtest import Policy, market_bank
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.evaluation.backtest import Backtest, Policy, backtest, market_bank
 from pacesetter.evaluation.fleet_policy import FleetPolicy
 from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.evaluation.markets import (
@@ -39,6 +40,7 @@ from pacesetter.evaluation.markets import (
 from pacesetter.evaluation.policies import AgentPolicy
 from pacesetter.evaluation.scenarios import Scenario, evaluate_scenarios
 from pacesetter.evaluation.trials import Trial, Trials
+from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
 
 __all__ = ["MARKETS", "StoredRun"]
@@ -75,14 +77,22 @@ class StoredRun:
     @cached_property
     def first(self) -> int:
         """The first bar that the agent neither learned from nor was chosen by."""
-        test = build_fold(self.config, self.panel).test
-        if len(test) == 0:
-            raise DataError(f"{self.folder} left no test bars; train with train.shares that add up to less than 1")
-        return int(test[0])
+        return int(build_fold(self.config, self.panel).test[0])
 
     def bank(self, panel: Panel) -> Bank:
         """The features that the agent reads, of this or another panel."""
-        return market_bank(panel, build_table(self.config, panel))
+        table = build_table(self.config, panel)
+        return market_bank(panel, table, self._supervised(panel, table))
+
+    def _supervised(self, panel: Panel, table: FeatureTable) -> Any:
+        """What the run's classifier said of its own bars, or says of another market; None without one."""
+        if panel is self.panel or self.config.features.supervised is None:
+            return build_supervised(self.config, panel)
+        from pacesetter.learning.direction import Examples
+        from pacesetter.learning.supervised import Forecasts
+
+        model = Forecasts.load(self.config.features.supervised).model
+        return Examples.of(panel, table, model.config.window_bars).predict(model, 0, len(panel))
 
     @cached_property
     def policy(self) -> Policy:
@@ -95,12 +105,19 @@ class StoredRun:
         name = str(self.config.agent["algorithm"])
         return AgentPolicy(load_agent(self.folder, env), name, self.task.action, is_whole, until)
 
+    def play(self) -> Backtest:
+        """The policy alone on the test bars."""
+        market, window_bars = self.task.market, self.task.window_bars
+        bank = self.bank(self.panel)
+        return backtest(self.policy, self.panel, first=self.first, market=market, bank=bank, window_bars=window_bars)
+
     def judge(self, draws: int = 1000) -> Judgement:
         """The judgement on the test bars; the run is counted among the trials on this data and task."""
-        trials = Trials(self.folder.parent)
+        trials = Trials.beside(self.folder.parent)
         task, seed = str(self.config.task["problem"]), self.config.seed
         trial = Trial(self.panel.fingerprint, task, self.folder.name, seed)
-        trials.add(trial)
+        if all(each.run != trial.run for each in trials.of(trial.data, task)):
+            trials.add(trial)  # trained elsewhere: it counts here, too
         found = judge_policy(
             self.policy,
             self.panel,
@@ -112,7 +129,7 @@ class StoredRun:
             draws=draws,
             seed=seed,
         )
-        trials.add(Trial(trial.data, task, trial.run, seed, sharpe=_per_bar(found)))
+        trials.add(replace(trial, sharpe=_per_bar(found)))
         return found
 
     def on(self, market: str) -> pd.DataFrame:
@@ -121,11 +138,20 @@ class StoredRun:
             raise ConfigError(f"no other market '{market}' is known{did_you_mean(market, MARKETS)}")
         return self.over(MARKETS[market](self))
 
-    def over(self, scenarios: Any) -> pd.DataFrame:
-        """The same over given scenarios."""
+    def over(self, scenarios: Iterable[Scenario]) -> pd.DataFrame:
+        """The same over given scenarios; refuses a market of more or fewer symbols for an agent of all at once."""
         return evaluate_scenarios(
-            [self.policy, *BESIDE], scenarios, bank_of=self.bank, window_bars=self.task.window_bars
+            [self.policy, *BESIDE], map(self._fitting, scenarios), bank_of=self.bank, window_bars=self.task.window_bars
         )
+
+    def _fitting(self, scenario: Scenario) -> Scenario:
+        own, there = len(self.panel.symbols), len(scenario.panel.symbols)
+        if isinstance(self.task, Portfolio) and own != there:
+            raise ConfigError(
+                f"the agent of {self.folder} trades {own} symbols at once and '{scenario.label}' has {there}; give a "
+                "market of as many, or train with task=trading"
+            )
+        return scenario
 
 
 def _per_bar(found: Judgement) -> float:

@@ -78,14 +78,14 @@ def explain_agent(
     watched = replace(policy, agent=witness)
     backtest(watched, panel, first=first, last=last, market=market, bank=bank, window_bars=window_bars)
     seen, actions, agent = witness.observations(policy.is_whole), np.stack(witness.actions), policy.agent
-    symbols = panel.symbols if policy.is_whole else panel.symbols * len(actions)
+    symbols: tuple[str, ...] = panel.symbols if policy.is_whole else panel.symbols * len(actions)
     if isinstance(agent, Fleet):
         place = panel.symbols.index(symbol or panel.symbols[0])
         seen = {name: entry[place :: len(panel.symbols)] for name, entry in seen.items()}
-        symbols, actions, agent = (panel.symbols[place],) * len(actions), actions[:, place], agent.take(symbols[place])
+        symbols, actions, agent = (), actions[:, place], agent.take(panel.symbols[place])
     chosen = np.unique(np.linspace(0, len(seen["position"]) - 1, most).astype(int))
     few = {name: entry[chosen] for name, entry in seen.items()}
-    named = symbols if policy.is_whole else [symbols[row] for row in chosen]
+    named = symbols if policy.is_whole or not symbols else [symbols[row] for row in chosen]
     attributions = integrated_gradients(agent, few, bank.names, named)
     found = [*attributions.findings(), action_distribution(actions)]
     orders = as_continuous(actions) if policy.action == "discrete" else actions

@@ -26,8 +26,8 @@ __all__ = ["BRIEF", "VERDICT", "judgement_sections", "markdown", "results_sectio
 
 VERDICT = "Verdict"
 SCORES = ("policy", "annual return", "volatility", "Sharpe ratio", "drawdown", "turnover", "costs", "trades")
-BRIEF = ("volatility", "turnover", "trades")  # columns left out on a console of 80 letters
-MOST_LINES = 7
+BRIEF = ("volatility", "turnover", "costs", "trades")  # columns left out on a console of 80 letters
+MOST_LINES = 6
 
 
 def judgement_sections(found: Judgement) -> list[Section]:

@@ -99,8 +99,14 @@ class FleetLearner(ABC):
         while self.steps < steps:
             if between is not None:
                 between()
-            self.fleet.encoder.normaliser.commit()
+            if self.is_encoder_learning:
+                self.fleet.encoder.normaliser.commit()
             self.round()
+
+    @property
+    def is_encoder_learning(self) -> bool:
+        """False where the encoder is frozen, its normaliser included."""
+        return self.fleet.encoder.start.requires_grad
 
     @abstractmethod
     def heads(self) -> list[nn.Parameter]:
@@ -124,7 +130,7 @@ class FleetLearner(ABC):
 
     def count(self, seen: Tensors) -> None:
         """Let the normaliser count some of these observations (row, …); a frozen encoder keeps what it has."""
-        if self.fleet.encoder.start.requires_grad:
+        if self.is_encoder_learning:
             rows = len(next(iter(seen.values())))
             chosen = torch.linspace(0, rows - 1, min(rows, MOST_COUNTED), device=self.device).long()
             some = {name: entry[chosen] for name, entry in seen.items() if name != ACTION_MASK}
@@ -159,6 +165,10 @@ class FleetLearner(ABC):
         """Means over the symbols of what the latest round logged; nothing before the first."""
         logged = self.statistics._asdict() if hasattr(self, "statistics") else {}
         return {name: float(values.mean()) for name, values in logged.items() if name.endswith("loss")}
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of what the encoder takes."""
+        return {name: tuple(shape) for name, shape in self.market.shapes.items()}
 
     def parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Name and tensor of everything that acts."""

@@ -94,5 +94,6 @@ def play(fleet: Fleet, market: FleetMarket, deterministic: bool = True) -> Fleet
         is_over = is_over | step.terminated | step.truncated
         seen = step.observation
     mix = action_mix(torch.stack(actions, dim=1), market.actions).cpu()
-    parts = torch.stack(told, dim=1).cpu().unbind(2)
-    return FleetPlay(market.symbols, starts, *parts, mix, market.batch.market.bars_per_year)
+    returns, costs, rewards, entropy, trades = torch.stack(told, dim=1).cpu().unbind(2)
+    per_year = market.batch.market.bars_per_year
+    return FleetPlay(market.symbols, starts, returns, costs, rewards, entropy, trades, mix, per_year)

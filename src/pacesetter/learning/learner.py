@@ -6,7 +6,6 @@ everything may be looked at, stored or ended by raising `Stop`.
 
 from __future__ import annotations
 
-import hashlib
 import time
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -25,7 +24,9 @@ from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.adapter import VectorAdapter
 from pacesetter.learning.resume import capture, check_resumable, random_state, restore, set_random_state
 from pacesetter.learning.sb3 import AlgorithmAgent, EncoderExtractor, learn, load_weights, save_algorithm
-from pacesetter.learning.state import read_state
+from pacesetter.learning.state import read_header, read_state, tensors_hash
+from pacesetter.learning.supervised import KIND, Forecasts
+from pacesetter.learning.transfer import transfer_encoder
 
 __all__ = ["Learner", "Seen", "Stop", "Watcher", "undisturbed"]
 
@@ -121,6 +122,15 @@ class Learner:
             "update": self._seconds["update"],
         }
 
+    @property
+    def seen(self) -> dict[str, Any]:
+        """The latest observations, entries (env, …)."""
+        return dict(self.algorithm._last_obs or {})
+
+    def parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """Name and tensor of everything that is trained."""
+        return self.algorithm.policy.named_parameters()
+
     def losses(self) -> dict[str, float]:
         """What the latest update logged, e.g. `value_loss`."""
         values = getattr(self.algorithm, "_logger", None)
@@ -163,11 +173,7 @@ class Learner:
 
     def weights_hash(self) -> str:
         """SHA-256 over names and bytes of all weights."""
-        digest = hashlib.sha256()
-        for name, tensor in sorted(self.weights().items()):
-            digest.update(name.encode())
-            digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-        return digest.hexdigest()
+        return tensors_hash(self.weights())
 
     # ---- changing -------------------------------------------------------------------------------------------------
 
@@ -195,7 +201,12 @@ class Learner:
                 module.requires_grad_(False)
 
     def take_weights(self, folder: str | Path) -> int:
-        """Take every stored tensor of the policy that fits by name and shape; gives how many, and refuses none."""
+        """Take every stored tensor of the policy that fits by name and shape; gives how many, and refuses none.
+
+        Of a stored direction classifier the encoder is taken, see `transfer_encoder`.
+        """
+        if read_header(folder).get("kind") == KIND:
+            return transfer_encoder(Forecasts.load(folder).model, self.algorithm)
         stored, own = read_state(folder)["modules"]["policy"], self.weights()
         fitting = {name: tensor for name, tensor in stored.items() if name in own and own[name].shape == tensor.shape}
         if not fitting:

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import inspect
 import json
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -336,7 +337,9 @@ def load_algorithm(
     header = read_header(folder)
     if "recipe" not in header:
         raise RunError(f"{folder} holds no algorithm of {', '.join(ALGORITHMS)}; load it with what wrote it")
-    algorithm = _build(configure(Recipe, header["recipe"], "recipe"), env, device, tables)
+    with warnings.catch_warnings():  # to act, it need not have as many environments as it learned in
+        warnings.filterwarnings("ignore", message="You have specified a mini-batch size")
+        algorithm = _build(configure(Recipe, header["recipe"], "recipe"), env, device, tables)
     if header["spaces"] != _spaces(algorithm):
         raise RunError(
             f"{folder} was trained on {header['spaces']}, but this environment has {_spaces(algorithm)}; "

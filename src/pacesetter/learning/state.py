@@ -23,7 +23,7 @@ from safetensors.torch import load, save
 from pacesetter.errors import RunError
 from pacesetter.runs import write_atomic
 
-__all__ = ["pack", "read_header", "read_state", "unpack", "write_state"]
+__all__ = ["pack", "read_header", "read_state", "tensors_hash", "unpack", "write_state"]
 
 INDEX = "state.json"
 
@@ -80,6 +80,15 @@ def unpack(plain: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
         return {key: unpack(item, tensors) for key, item in content}
     items = [unpack(item, tensors) for item in content]
     return tuple(items) if kind == "tuple" else items
+
+
+def tensors_hash(tensors: Mapping[str, torch.Tensor]) -> str:
+    """SHA-256 over names and bytes of tensors."""
+    found = hashlib.sha256()
+    for name, tensor in sorted(tensors.items()):
+        found.update(name.encode())
+        found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return found.hexdigest()
 
 
 def write_state(folder: str | Path, header: Mapping[str, Any], state: Mapping[str, Any]) -> Path:

@@ -27,6 +27,7 @@ KEPT = ("window_bars", "episode_bars", "symbols", "market", "reward")  # of a ta
 def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
     """The run of the fleet inside the main job, on the same bars and under the same rules of the market."""
     steps = config.job.fleet_steps
+    between = max(steps // VALIDATIONS, 1)
     task, agent = config.task, config.agent
     if task["problem"] != "fleet":
         task = {name: task[name] for name in KEPT if name in task} | {"problem": "fleet"}
@@ -39,7 +40,7 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
         features=replace(config.features, leadlag=replace(leadlag, lookback=leadlag.lookback or lookback)),
         task=task,
         agent=agent,
-        train=replace(config.train, steps=steps, envs=ENVS, validate_every=steps // VALIDATIONS, checkpoint_every=0),
+        train=replace(config.train, steps=steps, envs=ENVS, validate_every=between, checkpoint_every=0),
         track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
     )
 

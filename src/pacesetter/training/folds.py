@@ -35,10 +35,20 @@ from pacesetter.evaluation.walk_forward import Fit, Paths, WalkForward, combinat
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
-__all__ = ["changed", "paths_section", "refit", "run_combinatorial", "run_walk_forward", "walk_forward_section"]
+__all__ = [
+    "BRIEF",
+    "changed",
+    "paths_section",
+    "refit",
+    "run_combinatorial",
+    "run_walk_forward",
+    "walk_forward_section",
+]
 
 Array = NDArray[Any]
 BESIDE = "equal_weight"
+HEADER = ("test from", "to", "trained on", "trained", "return", "Sharpe ratio", "drawdown", "trades", "equal weight")
+BRIEF = ("to", "trained", "trades")  # columns left out on a console of 80 letters
 SHOWN = {"total_return": "+.1%", "sharpe": "+.2f", "max_drawdown": ".1%", "trades": ".0f"}
 
 
@@ -154,7 +164,8 @@ def walk_forward_section(own: WalkForward, beside: WalkForward) -> Section:
     table, others = own.table(), beside.table()["total_return"]
     rows = tuple(
         (
-            f"{row['from']:%Y-%m-%d} → {row['to']:%Y-%m-%d}",
+            f"{row['from']:%Y-%m-%d}",
+            f"{row['to']:%Y-%m-%d}",
             row["train_bars"],
             "yes" if row["fitted"] else "kept",
             *(number(row[name], form) for name, form in SHOWN.items()),
@@ -167,8 +178,7 @@ def walk_forward_section(own: WalkForward, beside: WalkForward) -> Section:
         f"Trained anew before each test and never chosen by one; a gain in {own.positive_share:.0%} of the tests, more "
         f"than {BESIDE.replace('_', ' ')} in {better:.0%}."
     )
-    header = ("test", "bars trained on", "trained", *(name.replace("_", " ") for name in SHOWN), "equal weight return")
-    return Section("Walk-forward", text, (), header, rows)
+    return Section("Walk-forward", text, (), HEADER, rows)
 
 
 def paths_section(paths: Paths) -> Section:

@@ -1,0 +1,81 @@
+"""A whole judgement: its parts agree with each other, and noise is never called evidence."""
+
+from __future__ import annotations
+
+import json
+
+import numpy as np
+import pytest
+
+from pacesetter.data import load
+from pacesetter.errors import DataError
+from pacesetter.evaluation import judgement
+from pacesetter.evaluation.backtest import backtest, market_bank
+from pacesetter.evaluation.baselines import make_baseline
+from pacesetter.evaluation.judgement import Judgement, judge_policy
+from pacesetter.features import feature_table
+
+FIRST = 320
+BESIDE = ("cash", "hold", "equal_weight")
+
+
+def bank_of(panel):
+    return market_bank(panel, feature_table(panel, ["return_1"]))
+
+
+@pytest.fixture(scope="module")
+def panel():
+    return load("synthetic", symbols=3, bars=420, seed=5)
+
+
+@pytest.fixture(scope="module")
+def found(panel) -> Judgement:
+    policy, other = (make_baseline(name, bank_of(panel)) for name in ("momentum", "random"))
+    return judge_policy(policy, panel, FIRST, bank_of=bank_of, others=[other], baselines=BESIDE, draws=100)
+
+
+def test_the_policy_stands_first_and_everybody_played_the_same_bars(found, panel):
+    assert list(found.results) == ["momentum", "random", *BESIDE]
+    assert found.result.name == "momentum"
+    assert all(each.times.equals(panel.index[FIRST + 1 :]) for each in found.results.values())
+    assert list(found.figures.index) == list(found.intervals) == list(found.benchmark.index) == list(found.results)
+    assert found.verdict.baselines == 2  # cash is what each must exceed, `others` need not be beaten
+    assert not found.verdict.is_evidence
+    assert found.verdict.sentence.startswith("No evidence")
+
+
+def test_the_same_rules_give_the_same_figures_in_every_table(found):
+    own = found.figures.loc["momentum", "sharpe"]
+    assert found.stress.loc["as it was", "sharpe"] == pytest.approx(own, abs=1e-12)
+    assert found.rules.loc["costs ×1", "sharpe"] == pytest.approx(own, abs=1e-12)
+    assert found.rules.loc["position cap 15%", "sharpe"] == pytest.approx(own, abs=1e-12)
+    assert found.rules.loc["costs ×3", "cost"] > found.rules.loc["costs ×1", "cost"]
+    assert set(found.verdict.costs) == {1.0, 2.0, 3.0}
+    assert found.stress.loc["crash", "total_return"] < found.stress.loc["as it was", "total_return"]
+    assert np.prod(1 + found.windows) - 1 == pytest.approx(found.figures.loc["momentum", "total_return"])
+
+
+def test_each_set_of_rules_is_played_once(panel, monkeypatch):
+    played = []
+
+    def counted(*given, market, **more):
+        played.append(market)
+        return backtest(*given, market=market, **more)
+
+    monkeypatch.setattr(judgement, "backtest", counted)
+    judge_policy(make_baseline("hold", bank_of(panel)), panel, FIRST, bank_of=bank_of, baselines=("cash",), draws=50)
+    assert len(played) == len(set(played)) == 11
+
+
+def test_it_is_plain_json_with_every_figure(found):
+    stored = json.loads(json.dumps(found.to_json()))
+    assert stored["policy"] == "momentum"
+    assert stored["is_evidence"] is False
+    assert stored["figures"]["momentum"]["sharpe"] == found.figures.loc["momentum", "sharpe"]
+    assert stored["verdict"]["costs"]["2.0"] == found.verdict.costs[2.0]
+    assert [gate["passed"] for gate in stored["gates"]] == [gate.passed for gate in found.gates]
+
+
+def test_a_period_without_bars_is_refused(panel):
+    with pytest.raises(DataError, match="is empty or outside"):
+        judge_policy(make_baseline("cash", bank_of(panel)), panel, len(panel) - 1, bank_of=bank_of)
