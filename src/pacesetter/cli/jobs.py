@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from pacesetter.cli.overrides import Overrides
+
+if TYPE_CHECKING:
+    from pacesetter.training.job import Job
 
 __all__ = ["register"]
 
@@ -25,7 +28,20 @@ def run(overrides: Overrides = None) -> None:
 
     stages = [text.removeprefix("stage=") for text in overrides or () if text.startswith("stage=")]
     own = [text for text in overrides or () if not text.startswith("stage=")]
-    run_job(compose(own), stages=stages[-1] if stages else "report")
+    job = run_job(compose(own), stages=stages[-1] if stages else "report")
+    if "judge" in job.found:
+        typer.echo(f"Bundle: {_bundled(job)}")
+
+
+def _bundled(job: Job) -> str:
+    """The judged policy as a bundle, and one decision that it served; or why there is none."""
+    try:
+        from pacesetter.serving.demo import bundle_and_ask
+    except ModuleNotFoundError as problem:
+        return f"not made, it needs {problem.name}: pip install 'pacesetter[serve]'"
+    from pacesetter.training.job import only_run
+
+    return bundle_and_ask(only_run(job.folder("agents")), Path(job.config.runs) / "bundles")
 
 
 def leadlag(overrides: Overrides = None) -> None:
