@@ -36,7 +36,8 @@ from pacesetter.serving.halt import KillSwitch
 from pacesetter.serving.keys import Keys
 from pacesetter.serving.limits import RiskLimits
 from pacesetter.serving.model import Model
-from pacesetter.serving.packaging import bundle_files, random_observations
+from pacesetter.serving.packaging import bundle_files
+from pacesetter.serving.parity import random_observations
 from pacesetter.serving.runtime import ReportedAccount, Runtime
 from pacesetter.serving.service import _listen
 

@@ -19,7 +19,7 @@ __all__ = ["FEATURES", "Feature", "on_observed", "symbolwise"]
 
 Array = NDArray[Any]
 Kind = Literal["technical", "regime", "sentiment", "leadlag", "custom"]
-_SYMBOLS_AT_ONCE = 8  # a few thousand bars of these stay in the processor's cache; 143 at once took 1.5 times as long
+_BARS_AT_ONCE = 24_000  # of all symbols together: what stays in the processor's cache; 143 × 3,000 took half as long again
 
 
 @dataclass(frozen=True)
@@ -61,14 +61,18 @@ def on_observed(indicator: Callable[..., Array], needs: tuple[str, ...], panel: 
     blocks = [panel[field].T for field in needs]
     seen = np.logical_and.reduce([panel.mask.T, *map(np.isfinite, blocks)])
     values = np.empty(seen.shape)
-    for first in range(0, len(seen), _SYMBOLS_AT_ONCE):
-        rows = slice(first, first + _SYMBOLS_AT_ONCE)
+    step = max(_BARS_AT_ONCE // max(seen.shape[1], 1), 1)
+    for first in range(0, len(seen), step):
+        rows = slice(first, first + step)
         values[rows] = _on_packed(indicator, [block[rows] for block in blocks], seen[rows])
     return values.T
 
 
 def _on_packed(indicator: Callable[..., Array], blocks: list[Array], seen: Array) -> Array:
     """`indicator` of the seen bars packed to the left, its values put back where the bars were seen."""
+    if seen.all():  # nothing to pack
+        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+            return indicator(*map(np.ascontiguousarray, blocks))
     counts = seen.sum(axis=1)
     packed = np.arange(counts.max(initial=0)) < counts[:, None]
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):

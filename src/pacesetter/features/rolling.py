@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 def lagged(x: Array, bars: int = 1) -> Array:
     """x(t−bars)."""
-    return _behind_warmup(_lags(x, bars + 1)[-1], x)
+    return _behind_warmup(x[..., : max(x.shape[-1] - bars, 0)], x)
 
 
 def change(x: Array, bars: int = 1) -> Array:
@@ -85,8 +85,8 @@ def ratio(numerator: Array, denominator: Array, flat: float = 0.0) -> Array:
 
 def _lags(x: Array, bars: int) -> list[Array]:
     """Views x(t), x(t−1) … x(t−bars+1) over every t that has a whole window behind it."""
-    length = x.shape[-1]
-    return [x[..., bars - 1 - lag : max(length - lag, 0)] for lag in range(bars)]
+    length = max(x.shape[-1], bars - 1)  # a shorter one has no whole window, and its views are empty
+    return [x[..., bars - 1 - lag : length - lag] for lag in range(bars)]
 
 
 def _distances(x: Array, bars: int) -> Iterator[Array]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
@@ -50,13 +51,16 @@ def ema(x: Array, bars: int) -> Array:
 
 def _by_row(function: Callable[..., Array], *inputs: Array, **options: int) -> Array:
     """A TA-Lib function on each row; NaN padding behind a row's last bar stays behind it."""
-    rows = [function(*row, **options) for row in zip(*inputs, strict=True)]
+    bare = inspect.unwrap(function)  # TA-Lib's wrapper looks for pandas and polars at every call
+    rows = [bare(*row, **options) for row in zip(*inputs, strict=True)]
     return np.stack(rows) if rows else np.empty(inputs[0].shape)
 
 
 def _still(x: Array) -> Array:
     """True where x has not moved over the Wilder bars: a recursion then compares rounding with rounding."""
-    still: Array = rolling_max(x, WILDER + 1) == rolling_min(x, WILDER + 1)
+    bars = np.arange(x.shape[-1])
+    moved = np.maximum.accumulate(np.where(change(x) == 0, 0, bars), axis=-1)  # the latest bar that did, or is NaN
+    still: Array = bars - moved >= WILDER
     return still
 
 
