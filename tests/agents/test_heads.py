@@ -84,3 +84,12 @@ def test_a_fresh_policy_is_nearly_uniform() -> None:
     )
     assert ContinuousActor(256)(features).mode().abs().max() < 0.1
     assert Critic(256)(features).shape == (200,)
+
+
+def test_the_entropy_of_masked_actions_has_a_finite_gradient_whatever_it_is_multiplied_by() -> None:
+    logits = torch.zeros(1, 3, requires_grad=True)
+    policy = MaskedCategorical(logits, torch.tensor([[1.0, 1.0, 0.0]]))
+    (1e3 * policy.entropy()).sum().backward()
+    assert logits.grad is not None
+    assert torch.isfinite(logits.grad).all()
+    torch.testing.assert_close(policy.entropy(), torch.tensor([2.0]).log())

@@ -57,7 +57,8 @@ class MaskedCategorical:
         return self.log_probabilities.gather(-1, action.unsqueeze(-1)).squeeze(-1)
 
     def entropy(self) -> torch.Tensor:
-        return -(self.probabilities * self.log_probabilities).sum(-1)
+        # clamped, so that a masked action's lowest number never meets a large gradient: inf · 0 would be NaN
+        return -(self.probabilities * self.log_probabilities.clamp(min=-1e4)).sum(-1)
 
 
 class TanhGaussian:

@@ -1,0 +1,19 @@
+# The API or the paper trader in a container: pacesetter serve | paper. Build: docker build -t pacesetter .
+FROM python:3.11-slim AS build
+WORKDIR /app
+COPY locks/serve.txt locks/serve.txt
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps -r locks/serve.txt \
+    && /venv/bin/pip install --no-cache-dir torch==2.13.0 -c locks/serve.txt
+COPY pyproject.toml README.md LICENSE ./
+COPY src src
+RUN /venv/bin/pip install --no-cache-dir --no-deps .
+
+FROM python:3.11-slim
+RUN useradd --system --uid 10001 --create-home pacesetter && install -d -o pacesetter /data
+COPY --from=build /venv /venv
+ENV PATH=/venv/bin:$PATH PYTHONUNBUFFERED=1 OMP_NUM_THREADS=1 NUMBA_NUM_THREADS=1 NUMBA_CACHE_DIR=/tmp/numba
+USER pacesetter
+WORKDIR /data
+EXPOSE 8000
+ENTRYPOINT ["pacesetter"]
+CMD ["serve", "bundles", "--host", "0.0.0.0", "--keys", "/run/secrets/api_keys"]

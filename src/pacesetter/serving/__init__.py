@@ -1,0 +1,21 @@
+"""A policy at work: bundle, API, risk guard, journal, paper trader, watch."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from pacesetter.serving.bundle import Bundle
+    from pacesetter.serving.runtime import BundlePolicy, Runtime
+
+__all__ = ["Bundle", "BundlePolicy", "Runtime"]
+
+
+def __getattr__(name: str) -> Any:
+    """The three that a program begins with; imported on demand, so that the kill switch needs nothing of theirs."""
+    from importlib import import_module
+
+    rooms = {"Bundle": "bundle", "BundlePolicy": "runtime", "Runtime": "runtime"}
+    if name not in rooms:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    return getattr(import_module(f"{__name__}.{rooms[name]}"), name)

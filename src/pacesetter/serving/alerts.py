@@ -1,0 +1,128 @@
+"""Alerts: what a person must look at, sent to a log, a file, a web hook or by e-mail, and not again for a while."""
+
+from __future__ import annotations
+
+import json
+import logging
+import smtplib
+import urllib.request
+from collections.abc import Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from dataclasses import asdict, dataclass
+from email.message import EmailMessage
+from pathlib import Path
+from typing import Protocol
+
+from pacesetter.errors import ConfigError
+
+__all__ = ["Alert", "Alerts", "EmailSink", "FileSink", "LogSink", "Sink", "WebhookSink", "make_sinks"]
+
+log = logging.getLogger("pacesetter.alerts")
+SECONDS = 5.0  # that a sink on the network may take
+
+
+@dataclass(frozen=True)
+class Alert:
+    """One thing that went beyond its threshold at `at`, UTC seconds."""
+
+    kind: str
+    message: str
+    value: float
+    at: float
+
+
+class Sink(Protocol):
+    """Where alerts go; it may fail, and trading goes on."""
+
+    def send(self, alert: Alert) -> None: ...
+
+
+class LogSink:
+    """The program's own log, as a warning."""
+
+    def send(self, alert: Alert) -> None:
+        log.warning("%s: %s", alert.kind, alert.message)
+
+
+@dataclass(frozen=True)
+class FileSink:
+    """A line of JSON each."""
+
+    path: Path
+
+    def send(self, alert: Alert) -> None:
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(json.dumps(asdict(alert)) + "\n")
+
+
+@dataclass(frozen=True)
+class WebhookSink:
+    """A POST of JSON to a URL."""
+
+    url: str
+
+    def __post_init__(self) -> None:
+        if not self.url.startswith(("http://", "https://")):
+            raise ConfigError(f"alerts.webhook='{self.url}' is no web address; give http://… or https://…")
+
+    def send(self, alert: Alert) -> None:
+        body = json.dumps(asdict(alert)).encode()
+        request = urllib.request.Request(self.url, body, {"Content-Type": "application/json"})
+        urllib.request.urlopen(request, timeout=SECONDS).close()
+
+
+@dataclass(frozen=True)
+class EmailSink:
+    """A mail through an SMTP server, HOST or HOST:PORT."""
+
+    server: str
+    to: str
+
+    def send(self, alert: Alert) -> None:
+        mail = EmailMessage()
+        mail["Subject"], mail["From"], mail["To"] = f"pacesetter: {alert.kind}", self.to, self.to
+        mail.set_content(alert.message)
+        host, _, port = self.server.partition(":")
+        with smtplib.SMTP(host, int(port or 25), timeout=SECONDS) as server:
+            server.send_message(mail)
+
+
+def make_sinks(options: Mapping[str, str]) -> list[Sink]:
+    """The log, and what is named of `file`, `webhook`, and `email` with `smtp`."""
+    sinks: list[Sink] = [LogSink()]
+    if options.get("file"):
+        sinks.append(FileSink(Path(options["file"])))
+    if options.get("webhook"):
+        sinks.append(WebhookSink(options["webhook"]))
+    if options.get("email"):
+        sinks.append(EmailSink(options.get("smtp") or "localhost", options["email"]))
+    return sinks
+
+
+class Alerts:
+    """Sends each kind of alert to every sink, at most once in `cooldown_seconds`, without holding up who calls."""
+
+    def __init__(self, sinks: Sequence[Sink], cooldown_seconds: float) -> None:
+        self._sinks, self._cooldown = tuple(sinks), cooldown_seconds
+        self.latest: dict[str, float] = {}  # kind -> when it was last sent
+        self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="alerts")
+
+    def send(self, alert: Alert) -> bool:
+        """Whether it was sent; False while its kind is cooling down."""
+        if alert.at - self.latest.get(alert.kind, float("-inf")) < self._cooldown:
+            return False
+        self.latest[alert.kind] = alert.at
+        for sink in self._sinks:
+            self._thread.submit(_send, sink, alert)
+        return True
+
+    def close(self) -> None:
+        """Wait until everything is out."""
+        self._thread.shutdown()
+
+
+def _send(sink: Sink, alert: Alert) -> None:
+    try:
+        sink.send(alert)
+    except Exception as problem:  # a sink that fails must not stop a trader; the log knows
+        log.error("%s did not take the alert '%s' (%s)", type(sink).__name__, alert.kind, type(problem).__name__)

@@ -1,0 +1,145 @@
+"""Alpaca's paper account as a broker, through alpaca-py."""
+
+from __future__ import annotations
+
+import logging
+import os
+from collections.abc import Iterable, Sequence
+from importlib import import_module
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError
+from pacesetter.market.state import Account, Position
+from pacesetter.serving.brokers import FINAL_STATUSES, Execution, Settlement, Status
+from pacesetter.serving.order import Order
+
+__all__ = ["AlpacaBroker"]
+
+Array = NDArray[Any]
+KEYS = ("ALPACA_API_KEY", "ALPACA_SECRET_KEY")
+WORDS = {  # the service's for ours
+    "filled": Status.FILLED,
+    "canceled": Status.CANCELLED,
+    "expired": Status.CANCELLED,
+    "done_for_day": Status.CANCELLED,
+    "rejected": Status.REJECTED,
+}
+
+log = logging.getLogger("pacesetter.brokers")
+
+
+class AlpacaBroker:
+    """Market orders for the day; keys come from the environment and are stored nowhere."""
+
+    def __init__(self, symbols: Sequence[str], client: Any = None) -> None:
+        self._symbols, self._client = tuple(symbols), client or _alpaca_client()
+        self.account, self.positions = np.zeros(len(Account)), np.zeros((len(symbols), len(Position)))
+        self._read_account()
+
+    def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
+        try:
+            found = [(order, self._look(order.client_id)) for order in orders]
+            self._read_account()
+        except ConfigError:
+            raise
+        except Exception as problem:  # whatever the network does; the orders stay in flight
+            log.warning("Alpaca does not answer (%s); nothing is entered until it does", type(problem).__name__)
+            return Settlement(is_known=False)
+        closed = {order.client_id: status for order, at in found if (status := self._status(at)) in FINAL_STATUSES}
+        fills = (_new_fill(order, at) for order, at in found if at is not None)
+        return Settlement(tuple(filter(None, fills)), closed)
+
+    def submit(self, order: Order) -> Status:
+        requests, enums = import_module("alpaca.trading.requests"), import_module("alpaca.trading.enums")
+        request = requests.MarketOrderRequest(
+            symbol=order.symbol,
+            qty=abs(order.quantity),
+            side=enums.OrderSide.BUY if order.quantity > 0 else enums.OrderSide.SELL,
+            time_in_force=enums.TimeInForce.DAY,
+            client_order_id=order.client_id,
+        )
+        try:
+            self._client.submit_order(request)
+        except Exception as problem:  # only an answer of the service is a rejection; all else may have arrived
+            return Status.REJECTED if _is_refusal(problem) else Status.UNKNOWN
+        return Status.SENT
+
+    def find(self, client_id: str) -> Status:
+        try:
+            found = self._look(client_id)
+        except Exception:  # as above
+            return Status.UNKNOWN
+        return Status.PENDING if found is None else self._status(found)
+
+    def cancel_all(self) -> None:
+        self._client.cancel_orders()
+
+    def restore(self, account: Array, positions: Array) -> None:
+        self.account[Account.PEAK_EQUITY] = max(self.account[Account.PEAK_EQUITY], account[Account.PEAK_EQUITY])
+        for column in (Position.BEST_PRICE, Position.SIGNAL, Position.BARS_HELD):
+            self.positions[:, column] = positions[:, column]
+
+    def _look(self, client_id: str) -> Any:
+        """The service's order of that id; None where it never arrived."""
+        try:
+            return self._client.get_order_by_client_id(client_id)
+        except Exception as problem:
+            if getattr(problem, "status_code", None) == 404:
+                return None
+            raise
+
+    def _status(self, found: Any) -> Status:
+        """Ours for the service's word; what never arrived counts as cancelled."""
+        return Status.CANCELLED if found is None else WORDS.get(_word(found.status), Status.SENT)
+
+    def _read_account(self) -> None:
+        """Take over cash, equity and positions as the service has them."""
+        found = self._client.get_account()
+        equity = float(found.equity)
+        self.account[Account.CASH], self.account[Account.EQUITY] = float(found.cash), equity
+        self.account[Account.PEAK_EQUITY] = max(self.account[Account.PEAK_EQUITY], equity)
+        held = {position.symbol: position for position in self._client.get_all_positions()}
+        unknown = sorted(set(held) - set(self._symbols))
+        if unknown:
+            raise ConfigError(f"the account at Alpaca holds {unknown[0]}, which is not traded here; close it first")
+        for k, symbol in enumerate(self._symbols):
+            row = self.positions[k]
+            if symbol not in held:
+                row[:] = 0.0
+                continue
+            row[Position.QUANTITY], entry = float(held[symbol].qty), float(held[symbol].avg_entry_price)
+            row[Position.ENTRY_PRICE] = entry
+            row[Position.BEST_PRICE] = row[Position.BEST_PRICE] or entry
+            row[Position.BARS_HELD] += 1.0
+
+
+def _new_fill(order: Order, found: Any) -> Execution | None:
+    """What was traded of an order since `order.quantity` was left of it."""
+    left = float(found.qty) - float(found.filled_qty or 0.0)
+    new = order.quantity - (left if order.quantity > 0 else -left)
+    if not new:
+        return None
+    return Execution(order.client_id, order.symbol, new, float(found.filled_avg_price), 0.0, "order")
+
+
+def _alpaca_client() -> Any:
+    keys = [os.environ.get(variable, "") for variable in KEYS]
+    if not all(keys):
+        raise ConfigError(f"broker=alpaca needs its keys in the environment: set {' and '.join(KEYS)}")
+    try:
+        return import_module("alpaca.trading.client").TradingClient(*keys, paper=True)
+    except ImportError as problem:
+        raise ConfigError("alpaca-py is not installed: pip install 'pacesetter[online]'") from problem
+
+
+def _word(status: Any) -> str:
+    return str(getattr(status, "value", status))
+
+
+def _is_refusal(problem: Exception) -> bool:
+    """Whether the service itself answered that it will not take the order (4xx, but neither time-out nor rate)."""
+    code = getattr(problem, "status_code", None)
+    return isinstance(code, int) and 400 <= code < 500 and code not in (408, 429)

@@ -1,0 +1,292 @@
+"""The API: decide, state, halt, resume, and what operators look at. The checks in front of it are in `gate`.
+
+Every route but `/livez` takes a key. Errors are fixed words: what a caller sent is never repeated.
+"""
+
+from __future__ import annotations
+
+import logging
+import threading
+from collections.abc import Callable, Iterable, Sequence
+from datetime import datetime
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
+from fastapi.responses import JSONResponse
+from numpy.typing import NDArray
+from starlette.concurrency import run_in_threadpool
+from starlette.exceptions import HTTPException
+
+from pacesetter.errors import PacesetterError
+from pacesetter.panel import Panel
+from pacesetter.serving.gate import Access, Gate, Settings
+from pacesetter.serving.guard import State
+from pacesetter.serving.halt import KillSwitch
+from pacesetter.serving.keys import Keys
+from pacesetter.serving.logs import REQUEST
+from pacesetter.serving.metrics import Metrics
+from pacesetter.serving.runtime import Answer, Holding, ReportedAccount, Runtime
+from pacesetter.serving.schemas import (
+    ACCOUNT_ENTRIES,
+    AccountIn,
+    DecideOut,
+    HaltIn,
+    Problem,
+    ResumeIn,
+    StateOut,
+    decision_models,
+)
+
+__all__ = ["API_VERSION", "ROUTES", "Service", "make_app"]
+
+API_VERSION = "1.0.0"
+ROUTES = {
+    "/livez": Access(),
+    "/readyz": Access(("read",)),
+    "/metrics": Access(("read",)),
+    "/v1/openapi.json": Access(("read",)),
+    "/v1/state": Access(("read",)),
+    "/v1/decide": Access(("trade",)),
+    "/v1/halt": Access(("trade", "admin"), is_urgent=True),
+    "/v1/resume": Access(("admin",)),
+}
+MOST_PROBLEMS = 5  # of a request that are told
+Array = NDArray[Any]
+log = logging.getLogger(__name__)
+
+
+def make_app(runtime: Runtime, switch: KillSwitch, keys: Keys, settings: Settings | None = None) -> Gate:
+    """The ASGI application of one runtime; refuses to be made without a key, or with a known one."""
+    keys.check_startable()
+    service, metrics = Service(runtime, switch), Metrics(runtime)
+    app = FastAPI(
+        title="Pacesetter", version=API_VERSION, openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None
+    )
+    _add_operation(app, service, metrics)
+    _add_trading(app, service, metrics)
+    app.add_exception_handler(RequestValidationError, _invalid)
+    app.add_exception_handler(HTTPException, _refused)
+    return Gate(app, keys, settings or Settings(), ROUTES, metrics)
+
+
+def _add_operation(app: FastAPI, service: Service, metrics: Metrics) -> None:
+    """Routes that look: alive, ready, metrics, state."""
+
+    @app.get("/livez")
+    async def livez() -> dict[str, str]:
+        """The process answers."""
+        return {"status": "alive"}
+
+    @app.get("/readyz", responses={503: {"model": Problem}})
+    async def readyz() -> dict[str, Any]:
+        """The model answers: one inference is run."""
+        await service.run(service.runtime.bundle.model.probe, status=503)
+        return {"status": "ready", "missing_bars": service.runtime.history.missing_bars()}
+
+    @app.get("/metrics", response_class=Response)
+    async def read_metrics() -> Response:
+        """Prometheus' text format."""
+        service.look()
+        return Response(metrics.text(), media_type="text/plain; version=0.0.4; charset=utf-8")
+
+    @app.get("/v1/state")
+    async def state() -> StateOut:
+        """The guard, its denials, and the data."""
+        return service.state()
+
+
+def _add_trading(app: FastAPI, service: Service, metrics: Metrics) -> None:
+    """Routes that act: decide, halt, resume."""
+    runtime = service.runtime
+
+    async def decide(ask: Any) -> Any:
+        """Orders for every symbol, from new bars or given features and the account."""
+        answer = await service.run(service.decide, ask)
+        metrics.decided(answer)
+        return JSONResponse(service.told(answer))
+
+    decide.__annotations__["ask"] = decision_models(runtime.bundle.features, runtime.bundle.model.spec)
+    problems: Any = {status: {"model": Problem} for status in (400, 409, 413, 422)}
+    app.post("/v1/decide", response_model=DecideOut, responses=problems)(decide)
+
+    @app.post("/v1/halt", responses={422: {"model": Problem}})
+    async def halt(ask: HaltIn) -> StateOut:
+        """Stop trading, latched across restarts."""
+        service.halt(ask.reason)
+        return service.state()
+
+    @app.post("/v1/resume", responses={422: {"model": Problem}})
+    async def resume(ask: ResumeIn) -> StateOut:
+        """A named person allows trading again."""
+        service.resume(ask.by)
+        return service.state()
+
+
+class Service:
+    """A runtime for many callers: one at a time inside, the kill switch looked at before each decision."""
+
+    def __init__(self, runtime: Runtime, switch: KillSwitch) -> None:
+        self.runtime, self.switch = runtime, switch
+        self._lock = threading.Lock()
+        self._columns = {symbol: column for column, symbol in enumerate(runtime.symbols)}
+
+    async def run(self, work: Callable[..., Any], *arguments: Any, status: int = 409) -> Any:
+        """Do what takes time on another thread, so that no halt waits for it; our own errors become `status`."""
+        try:
+            return await run_in_threadpool(self._alone, work, *arguments)
+        except PacesetterError as problem:
+            log.warning("refused: %s", problem)
+            raise HTTPException(status) from problem
+
+    def _alone(self, work: Callable[..., Any], *arguments: Any) -> Any:
+        with self._lock:
+            return work(*arguments)
+
+    def look(self) -> None:
+        """Let an engaged kill switch halt the guard, and a halted guard engage the switch: both are latched."""
+        guard = self.runtime.guard
+        if self.switch.engaged():
+            guard.halt(self.switch.reason())
+        elif guard.state is State.HALTED:
+            self.switch.engage(guard.reason)
+
+    def decide(self, ask: Any) -> Answer:
+        """The answer to a /v1/decide; refuses symbols that are not served, and bars out of time."""
+        self.look()
+        account = self._account(ask.account)
+        if ask.features is None:
+            answer = self.runtime.decide(account, self._panel(ask.bars))
+        else:
+            answer = self.runtime.decide_features(*self._entries(ask.features), account)
+        self.look()
+        return answer
+
+    def halt(self, reason: str) -> None:
+        self.switch.engage(reason)
+        self.runtime.guard.halt(reason)
+        log.warning("halted", extra={"reason": reason})
+
+    def resume(self, by: str) -> None:
+        self.switch.release(by)
+        self.runtime.guard.resume(by)
+        log.warning("resumed", extra={"by": by})
+
+    def state(self) -> StateOut:
+        self.look()
+        guard, history, bundle = self.runtime.guard, self.runtime.history, self.runtime.bundle
+        return StateOut(
+            state=guard.state.value,
+            reason=guard.reason,
+            denials=dict(guard.denials),
+            disabled=sorted(guard.disabled),
+            run=bundle.manifest["run"],
+            bundle=bundle.name,
+            model=bundle.model.sha256,
+            last_bar=None if history.panel is None else history.panel.index[-1].isoformat(),
+            missing_bars=max(history.missing_bars(), 0),
+        )
+
+    def told(self, answer: Answer) -> dict[str, Any]:
+        """An answer as JSON."""
+        bundle = self.runtime.bundle
+        return {
+            "request": REQUEST.get(),
+            "time": answer.time.isoformat(),
+            "run": bundle.manifest["run"],
+            "bundle": bundle.name,
+            "model": bundle.model.sha256,
+            "state": answer.state,
+            "value": answer.value,
+            "decisions": [vars(line) for line in answer.lines],
+        }
+
+    # ---- requests as arrays ---------------------------------------------------------------------------------------
+
+    def _account(self, told: AccountIn) -> ReportedAccount:
+        _check_once(self._served(row.symbol for row in told.positions))
+        holdings = {
+            row.symbol: Holding(row.quantity, row.entry_price, row.best_price, row.bars_held) for row in told.positions
+        }
+        return ReportedAccount(told.cash, holdings, told.peak_equity, told.stop_outs)
+
+    def _panel(self, bars: list[Any]) -> Panel | None:
+        """The bars as a panel of all symbols, those without a bar not observed."""
+        if not bars:
+            return None
+        times = self._times([bar.time for bar in bars])
+        place = {moment: row for row, moment in enumerate(times)}
+        rows, columns = [place[pd.Timestamp(bar.time).value] for bar in bars], self._served(bar.symbol for bar in bars)
+        _check_once(list(zip(rows, columns, strict=True)))
+        fields: dict[str, Any] = {}
+        for name in self.runtime.bundle.features.fields:
+            fields[name] = np.full((len(times), len(self.runtime.symbols)), np.nan)
+            fields[name][rows, columns] = [getattr(bar, name) for bar in bars]
+        return Panel.from_fields(pd.DatetimeIndex(times, tz="UTC"), self.runtime.symbols, fields)
+
+    def _entries(self, given: Any) -> tuple[Panel, dict[str, Array]]:
+        """A panel of one bar with closes, and entries (symbol, …) that are 0 for symbols without a row."""
+        columns = self._served(row.symbol for row in given.rows)
+        _check_once(columns)
+        closes = np.full((1, len(self.runtime.symbols)), np.nan)
+        closes[0, columns] = [row.close for row in given.rows]
+        inputs = self.runtime.bundle.model.spec.inputs
+        entries = {}
+        for name in (entry for entry in inputs if entry not in ACCOUNT_ENTRIES):
+            values = np.array([getattr(row, name) for row in given.rows], dtype=np.float32)
+            entries[name] = np.zeros((len(self.runtime.symbols), *values.shape[1:]), np.float32)
+            entries[name][columns] = values
+        times = pd.DatetimeIndex(self._times([given.time]), tz="UTC")
+        return Panel.from_fields(times, self.runtime.symbols, {"close": closes}), entries
+
+    def _times(self, moments: list[datetime]) -> list[int]:
+        """Nanoseconds since 1970, in order; refuses moments before 1970, in the future, or not after the last bar."""
+        latest = self.runtime.clock() + self.runtime.bar_seconds
+        if not all(0 < moment.timestamp() <= latest for moment in moments):
+            raise HTTPException(422)
+        times = sorted({pd.Timestamp(moment).value for moment in moments})
+        panel = self.runtime.history.panel
+        if panel is not None and times[0] <= panel.index[-1].value:
+            raise HTTPException(409)
+        return times
+
+    def _served(self, symbols: Iterable[str]) -> list[int]:
+        """Columns of symbols; refuses one that is not served."""
+        columns = [self._columns.get(symbol, -1) for symbol in symbols]
+        if -1 in columns:
+            raise HTTPException(422)
+        return columns
+
+
+def _check_once(cells: Sequence[Any]) -> None:
+    if len(set(cells)) < len(cells):
+        raise HTTPException(422)
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+WORDS = {
+    400: "the request cannot be read",
+    404: "there is no such route",
+    405: "the route has no such method",
+    409: "not possible now: history is too short, or a bar is not newer than the last; look at /v1/state",
+    503: "the model does not answer; look into the log by the request's id",
+    422: "a field is missing, unknown or out of range, a symbol twice or not served, or a time not possible",
+}
+
+
+async def _refused(request: Request, problem: Exception) -> JSONResponse:
+    assert isinstance(problem, HTTPException)
+    return JSONResponse({"error": WORDS.get(problem.status_code, "refused")}, problem.status_code, problem.headers)
+
+
+async def _invalid(request: Request, problem: Exception) -> JSONResponse:
+    """Places and kinds of mistakes; names that the caller made up, and values, are left out."""
+    assert isinstance(problem, RequestValidationError)
+    found = []
+    for mistake in problem.errors()[:MOST_PROBLEMS]:
+        place, kind = mistake["loc"], mistake["type"]
+        found.append({"where": list(place[:-1] if kind == "extra_forbidden" else place), "what": kind})
+    return JSONResponse({"error": WORDS[422], "problems": found}, 422)

@@ -1,0 +1,1 @@
+"""Revisions, in order of their names."""

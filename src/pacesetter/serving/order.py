@@ -1,0 +1,55 @@
+"""What passes between policy, guard and broker: an order, the account it is held against, and the answer."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import NamedTuple
+
+__all__ = ["AccountView", "Decision", "Order", "Quote", "State"]
+
+
+class State(StrEnum):
+    """What the guard lets through: everything within limits, exits only, nothing."""
+
+    ACTIVE = "active"
+    REDUCING = "reducing"
+    HALTED = "halted"
+
+
+class Quote(NamedTuple):
+    """The last price of a symbol and how many bars ago it was seen."""
+
+    price: float
+    age_bars: float = 0.0
+
+
+@dataclass(frozen=True)
+class Order:
+    """A signed quantity of a symbol, to be sent at `price`, under a client id that is used once."""
+
+    client_id: str
+    symbol: str
+    quantity: float
+    price: float
+
+
+@dataclass(frozen=True)
+class AccountView:
+    """What the guard is told of an account; symbols in no cluster stand alone."""
+
+    equity: float
+    quantities: Mapping[str, float]
+    quotes: Mapping[str, Quote]
+    clusters: Mapping[str, int] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Decision:
+    """Whether an order may be sent; `reason` names the control that refused it."""
+
+    order: Order
+    allowed: bool
+    reason: str | None
+    state: State

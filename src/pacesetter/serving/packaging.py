@@ -1,0 +1,264 @@
+"""A finished training run as a bundle: policy exported and compared, features described, results told as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import torch
+import yaml
+from numpy.typing import NDArray
+from torch import nn
+
+from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.build import (
+    Config,
+    Parts,
+    build_learner,
+    build_panel,
+    build_parts,
+    build_table,
+    build_task,
+    fitted_until,
+    stored_config,
+)
+from pacesetter.envs.bank import Bank
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.features import FeatureTable
+from pacesetter.learning.fleet_market import FleetMarket
+from pacesetter.learning.fleet_shards import load_fleet
+from pacesetter.learning.sb3 import EncoderExtractor, load_weights
+from pacesetter.learning.state import read_state
+from pacesetter.market.orders import Discrete
+from pacesetter.panel import Panel
+from pacesetter.runs import Run, provenance
+from pacesetter.serving.bundle import Bundle, FeatureSpec
+from pacesetter.serving.card import model_card, readme
+from pacesetter.serving.export import export_onnx, export_torchscript, serve_agent, serve_algorithm
+from pacesetter.serving.limits import RiskLimits
+from pacesetter.serving.lookback import lookback_memory
+from pacesetter.serving.lookback_export import lookback_files
+from pacesetter.serving.model import Model, PolicySpec
+from pacesetter.serving.parity import Parity, check_parity, random_observations
+from pacesetter.serving.signature import SigningKey
+from pacesetter.serving.store import Store
+from pacesetter.serving.watch import feature_moments
+
+__all__ = ["bundle_files", "bundle_policy", "bundle_run"]
+
+Array = NDArray[Any]
+EVALUATION = "evaluation.json"
+TRAINING_KEYS = ("config_hash", "weights_hash", "seed", "steps", "score", "best_step", "stopped", "identity", "commit")
+
+
+def bundle_run(
+    folder: str | Path,
+    store: str | Path,
+    *,
+    limits: RiskLimits | None = None,
+    key: SigningKey | None = None,
+    has_torchscript: bool = False,
+    observations: int = 10_000,
+) -> tuple[Path, Bundle]:
+    """Bundle a run's best policy into a store, where it then serves; gives its folder and the opened bundle.
+
+    Refuses an unfinished run, one whose policy does not trade, and one that reads what no bundle holds.
+    """
+    module: nn.Module
+    run, config = Run.open(folder), stored_config(folder)
+    checkpoint = _checkpoint(run, config)
+    panel = build_panel(config)
+    _check_universe(config, panel)
+    table = build_table(config, panel)
+    if config.task.get("problem") == "fleet":
+        bank = Bank.from_panels(panel, table, symbols=build_task(config).symbols or None)
+        module, spec = serve_agent(load_fleet(checkpoint), bank.names)
+        symbols: tuple[str, ...] = spec.symbols
+        real = _real_of_fleet(bank, config, spec, observations // 2)
+    else:
+        parts = build_parts(config, panel)
+        algorithm = build_learner(config, parts).algorithm  # type: ignore[union-attr]
+        load_weights(algorithm, read_state(checkpoint))
+        bank = parts.validation.batch.bank
+        module, spec = serve_algorithm(algorithm, bank.names, config.task["action"], bank.symbols[0])
+        symbols = tuple(name for block in bank.symbols for name in block)
+        real = _real(algorithm, parts, spec, observations // 2)
+    return bundle_policy(
+        module,
+        spec,
+        config,
+        panel.select(list(symbols)),
+        store,
+        table=table,
+        training={key: run.manifest[key] for key in TRAINING_KEYS if key in run.manifest} | {"run": run.folder.name},
+        results=_results(run),
+        real=real,
+        limits=limits,
+        key=key,
+        has_torchscript=has_torchscript,
+        observations=observations,
+    )
+
+
+def bundle_policy(
+    module: nn.Module,
+    spec: PolicySpec,
+    config: Config,
+    panel: Panel,
+    store: str | Path,
+    *,
+    table: FeatureTable,
+    training: Mapping[str, Any],
+    results: Mapping[str, Any] | None = None,
+    real: Iterable[Mapping[str, Array]] = (),
+    limits: RiskLimits | None = None,
+    key: SigningKey | None = None,
+    has_torchscript: bool = False,
+    observations: int = 10_000,
+) -> tuple[Path, Bundle]:
+    """Bundle any policy with a spec, e.g. a fleet by `serve_agent`, that was trained as `config` says on `panel`.
+
+    table      its features       training   facts of its training, `run` among them       results   of its test
+    Refuses a graph that is not the policy's equal on so many observations, half of them random; `real` are the others.
+    """
+    _check_held(spec)
+    graph = export_onnx(module, spec)
+    parity = check_parity(module, Model(graph), chain(random_observations(spec, observations // 2), real))
+    memory, lookback = _lookback(config, panel, table, observations)
+    features = FeatureSpec(
+        names=table.names,
+        memory=memory,
+        fields=panel.fields,
+        symbols=panel.symbols,
+        entries=dict(spec.names),
+        window_bars=build_task(config).window_bars,
+        bars_per_year=panel.bars_per_year,
+    )
+    until = fitted_until(config, panel)
+    manifest = _manifest(training, until, parity) | {"feature_moments": feature_moments(table, until)}
+    files = bundle_files(graph, features, config, manifest, results, limits) | lookback
+    if has_torchscript:
+        files["model.pt"] = export_torchscript(module, spec)
+    return Store(store).add(config.name, files, key)
+
+
+def _lookback(
+    config: Config, panel: Panel, table: FeatureTable, observations: int
+) -> tuple[dict[str, int], dict[str, bytes]]:
+    """Bars of history that each feature needs, and the files of the lookback agent, where one shapes the features."""
+    folder, memory = config.features.leadlag.lookback, dict(table.memory)
+    if not isinstance(folder, str):
+        return memory, {}
+    needed = lookback_memory(build_task(stored_config(folder)))
+    learned = {name: max(bars, needed) for name, bars in memory.items() if name.startswith("leadlag_")}
+    return memory | learned, lookback_files(folder, panel, observations)
+
+
+def bundle_files(
+    graph: bytes,
+    features: FeatureSpec,
+    config: Config,
+    manifest: Mapping[str, Any],
+    results: Mapping[str, Any] | None = None,
+    limits: RiskLimits | None = None,
+) -> dict[str, bytes]:
+    """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
+    plain = json.loads(json.dumps(config.to_dict(), default=str))
+    leadlag = plain["features"]["leadlag"]
+    if isinstance(leadlag["lookback"], str):
+        leadlag["lookback"] = Path(leadlag["lookback"]).name  # its run, wherever it lay
+    texts = {
+        "features.json": _json(asdict(features)),
+        "limits.json": _json(asdict(limits or RiskLimits())),
+        "manifest.json": _json(manifest),
+        "config.yaml": yaml.safe_dump(plain, sort_keys=False),
+        "CARD.md": model_card(config, features, manifest, results),
+        "README.md": readme(config, features),
+    }
+    return {"model.onnx": graph} | {name: text.encode() for name, text in texts.items()}
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=2, default=str) + "\n"
+
+
+def _checkpoint(run: Run, config: Config) -> Path:
+    """The best policy of a finished run."""
+    if config.task.get("problem") == "lookback":
+        raise RunError(f"{run.folder} chooses lookbacks; a bundle holds a trading or portfolio policy")
+    manifest = run.manifest
+    if not manifest.get("finished") or "weights_hash" not in manifest:
+        raise RunError(f"{run.folder} is no finished training run; finish it: pacesetter train --resume {run.folder}")
+    best = run.folder / "checkpoints" / "best"
+    return best if best.is_dir() else best.with_name("last")
+
+
+def _check_universe(config: Config, panel: Panel) -> None:
+    """Refuse a policy of some symbols whose features read others, which nobody would send to a server."""
+    traded = build_task(config).symbols or panel.symbols
+    if config.features.leadlag.lookback is not None and set(traded) != set(panel.symbols):
+        raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features read others too")
+
+
+def _check_held(spec: PolicySpec) -> None:
+    """Refuse a policy that reads another model, which would have to be in the bundle too."""
+    if "supervised" in spec.inputs:
+        raise ConfigError("the policy reads a supervised model's probabilities, which a bundle does not hold")
+
+
+def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) -> dict[str, Any]:
+    """How the bundle was made, and what it was made of."""
+    return {
+        "run": training["run"],
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "fitted_until": until.isoformat(),
+        "parity": asdict(parity),
+        "versions": provenance()["versions"] | {name: version(name) for name in ("onnx", "onnxruntime")},
+        "training": dict(training),
+    }
+
+
+def _results(run: Run) -> dict[str, Any] | None:
+    """The run's evaluation on the test part, where it has one."""
+    path = run.folder / EVALUATION
+    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+
+
+# ---- observations to compare on -------------------------------------------------------------------------------------
+
+
+def _real_of_fleet(bank: Bank, config: Config, spec: PolicySpec, count: int) -> Iterator[dict[str, Array]]:
+    """What the fleet's market shows, a row for each symbol, while random actions are played in it."""
+    task = build_task(config)
+    market = FleetMarket(bank, 1, action=task.action, window_bars=task.window_bars, market=task.market)
+    generator, seen = torch.Generator().manual_seed(0), market.reset()
+    for _ in range(0, count, len(spec.symbols)):
+        yield {name: entry.numpy() for name, entry in market.tables(seen).items()}
+        drawn = torch.rand(len(spec.symbols), generator=generator)
+        is_continuous = market.actions is None
+        seen = market.step(2 * drawn[:, None] - 1 if is_continuous else (drawn * len(Discrete)).long()).observation
+
+
+def _real(algorithm: Any, parts: Parts, spec: PolicySpec, count: int) -> Iterator[dict[str, Array]]:
+    """What the training environments show while random actions are played in them."""
+    extractor = next(module for module in algorithm.policy.modules() if isinstance(module, EncoderExtractor))
+    env, found = parts.train, 0
+    observation, _ = env.reset(seed=0)
+    env.action_space.seed(0)
+    while found < count:
+        compact = {name: torch.as_tensor(np.asarray(entry)) for name, entry in observation.items()}
+        full = compact if extractor.tables is None else extractor.tables(compact)
+        batch = {name: entry.numpy() for name, entry in full.items()}
+        if ACTION_MASK in spec.inputs:
+            batch[ACTION_MASK] = env.action_masks().astype(np.float32)
+        found += env.num_envs
+        yield batch
+        observation, *_ = env.step(env.action_space.sample())

@@ -1,0 +1,273 @@
+"""The paper trader: new bar → fills → features → decision → guard → journal → orders → vitals, bar after bar.
+
+A bar is journalled whole before its orders are sent, so a process that is killed at any moment goes on where it was:
+nothing lost, nothing doubled. Whatever goes wrong ends in a clean halt: the guard and the kill switch stay latched
+until a person resumes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.envs.observation import ObservationBuilder
+from pacesetter.errors import DataError, PacesetterError, RunError
+from pacesetter.evaluation.backtest import Seen, market_bank
+from pacesetter.features.table import FeatureTable, feature_table
+from pacesetter.market.state import Account, Position
+from pacesetter.panel import Panel
+from pacesetter.serving import tables
+from pacesetter.serving.alerts import Alert
+from pacesetter.serving.brokers import Status
+from pacesetter.serving.desk import Desk, Ticket, last_bars
+from pacesetter.serving.feeds import Feed
+from pacesetter.serving.halt import KillSwitch
+from pacesetter.serving.journal import Journal
+from pacesetter.serving.order import Order, State
+from pacesetter.serving.page import make_page
+from pacesetter.serving.watch import Vitals, Watch
+
+__all__ = ["Observe", "PaperResult", "PaperTrader", "portfolio_observer"]
+
+Array = NDArray[Any]
+Observe = Callable[[Panel], Mapping[str, Array]]  # at the last bar; the desk writes the account into it
+SWITCH_SECONDS = 0.25  # between two looks at the kill switch while waiting
+POLL_SECONDS = 10.0  # between two questions for new bars
+SAME_QUANTITY = 1e-9
+
+log = logging.getLogger("pacesetter.paper")
+
+
+class PaperResult(NamedTuple):
+    """What a run came to so far."""
+
+    bars: int
+    equity: float
+    state: State
+    reason: str
+    denials: Mapping[str, int]
+
+
+def portfolio_observer(window_bars: int, tabulate: Callable[[Panel], FeatureTable] = feature_table) -> Observe:
+    """The training's own observation of a whole market at the last bar of a panel."""
+
+    def observe(panel: Panel) -> Mapping[str, Array]:
+        builder = ObservationBuilder(market_bank(panel, tabulate(panel)), window_bars)
+        return builder.build(0, len(panel) - 1, np.zeros(builder.vector_size, np.float32))
+
+    return observe
+
+
+class PaperTrader:
+    """One desk on one feed, with its journal, kill switch and watch."""
+
+    def __init__(
+        self, desk: Desk, feed: Feed, journal: Journal, switch: KillSwitch, watch: Watch, observe: Observe
+    ) -> None:
+        self.desk, self.feed, self.journal, self.switch, self.watch = desk, feed, journal, switch, watch
+        self.observe = observe
+        self.bars = 0  # decided on so far
+        self._panel: Panel | None = None
+
+    def run(self, most_bars: int | None = None) -> PaperResult:
+        """Trade until the feed ends, or for `most_bars`; what goes wrong halts cleanly and is raised again."""
+        try:
+            self._resume()
+            for count, bar in enumerate(self._new_bars()):
+                self._trade(bar)
+                if count + 1 == most_bars:
+                    break
+        except Exception as problem:
+            self._halt(problem)
+            raise
+        guard = self.desk.guard
+        return PaperResult(self.bars, self.desk.equity, guard.state, guard.reason, dict(guard.denials))
+
+    # ---- one bar --------------------------------------------------------------------------------------------------
+
+    def _trade(self, panel: Panel) -> None:
+        """Fills of the last bar of `panel`, the decision at its close, the page in the journal, and then the orders."""
+        started, desk, at = time.perf_counter(), self.desk, panel.index[-1]
+        now, bars = self.feed.clock.now(at), last_bars(panel)
+        settlement = desk.settle(bars, now)
+        late = max(now - at.timestamp(), 0.0) / _bar_seconds(panel)
+        if settlement.is_over:
+            desk.guard.halt("the account was ruined or liquidated")
+        self._heed_switch()
+        observation = self.observe(panel)
+        seen = Seen(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
+        ticket = desk.decide(seen, bars, now, late if settlement.is_known else math.inf)
+        self.watch.served(ticket.actions, [not decision.allowed for decision in ticket.decisions], observation)
+        self.bars, self._panel = self.bars + 1, panel
+        vitals = self._vitals(late, time.perf_counter() - started)
+        alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
+        state = {"desk": desk.to_dict(), "watch": self.watch.to_dict(), "bars": self.bars, "last": at.value}
+        if not self.journal.record(make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, state)):
+            raise RunError(f"another process trades run '{self.journal.run}'; end one of the two, then resume")
+        self._send(ticket)
+
+    def _send(self, ticket: Ticket) -> None:
+        """Send what was allowed, the switch looked at before each order; log what was refused."""
+        for decision in ticket.decisions:
+            if not decision.allowed:
+                log.info("%s is refused: %s", decision.order.client_id, decision.reason)
+        statuses = {}
+        for order in ticket.orders:
+            self._heed_switch()
+            is_halted = self.desk.guard.state is State.HALTED
+            statuses[order.client_id] = Status.CANCELLED if is_halted else self.desk.broker.submit(order)
+        self._set_statuses(statuses)
+
+    def _set_statuses(self, statuses: Mapping[str, Status]) -> None:
+        for client_id, status in statuses.items():
+            if status in (Status.CANCELLED, Status.REJECTED):
+                self.desk.drop(client_id)
+        if statuses:
+            self.journal.set_statuses(statuses)
+
+    # ---- waiting and halting ----------------------------------------------------------------------------------------
+
+    def _new_bars(self) -> Iterator[Panel]:
+        """The panel with each new bar behind it, one bar at a time, as they come."""
+        if self._panel is None:
+            yield self.feed.history(None)
+        while (bars := self._next()) is not None:
+            for row in range(len(bars)):
+                joined = self._joined(bars.rows(row, row + 1))
+                if joined is not None:
+                    yield joined
+            if len(bars) == 0:
+                self._wait(POLL_SECONDS)
+
+    def _next(self) -> Panel | None:
+        """What the feed has; a feed that fails has nothing now, and the data grows old."""
+        try:
+            return self.feed.after(self._last)
+        except DataError as problem:
+            log.warning("no new bars: %s", problem)
+            self.journal.note("feed", str(problem))
+            assert self._panel is not None
+            return self._panel.rows(0, 0)
+
+    def _joined(self, bar: Panel) -> Panel | None:
+        """The history with a bar behind it; one out of order or of other symbols is noted and left out."""
+        assert self._panel is not None
+        try:
+            return self._panel.append(bar)
+        except DataError as problem:
+            self.journal.note("out_of_order", str(problem))
+            return None
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for new bars, looking at the kill switch and the age of the data meanwhile."""
+        clock = self.feed.clock
+        for _ in range(math.ceil(seconds / SWITCH_SECONDS)):
+            self._heed_switch()
+            clock.sleep(SWITCH_SECONDS)
+        assert self._panel is not None
+        now = clock.now(self._last)
+        age = (now - self._last.timestamp()) / _bar_seconds(self._panel)
+        for alert in self.watch.check(Vitals(data_age_bars=age), now):
+            self.journal.note("alert", alert.message)
+
+    def _heed_switch(self) -> None:
+        """Halt while the kill switch is engaged, engage it for a halt of the guard, go on when a person released it."""
+        guard = self.desk.guard
+        if guard.state is not State.HALTED:
+            if self.switch.engaged():
+                guard.halt(self.switch.reason())
+                self._announce_halt()
+        elif not self.switch.engaged():
+            by = self.switch.take_release()
+            if by:
+                guard.resume(by)
+                self.journal.note("resume", f"by {by}")
+            else:
+                self.switch.engage(guard.reason)
+                self._announce_halt()
+
+    def _announce_halt(self) -> None:
+        """Cancel first; then tell people and the journal, which may be gone."""
+        reason = self.desk.guard.reason
+        self.desk.broker.cancel_all()
+        self.watch.alerts.send(Alert("halt", reason, 1.0, time.time()))
+        self.journal.note("halt", reason)
+
+    def _halt(self, problem: Exception) -> None:
+        """Stop for good: latch the switch first, then tell the journal if it still listens."""
+        reason = str(problem) if isinstance(problem, PacesetterError) else f"{type(problem).__name__}: {problem}"
+        self.desk.guard.halt(reason)
+        self.switch.engage(reason)
+        try:
+            self._announce_halt()
+        except Exception as second:  # the journal or the broker may be what failed
+            log.error("halted, but not everywhere noted: %s", second)
+
+    # ---- starting -------------------------------------------------------------------------------------------------
+
+    def _resume(self) -> None:
+        """Go on from the journal: books, guard, orders under way; refuses books that do not add up."""
+        stored = self.journal.checkpoint()
+        if stored is None:
+            self._heed_switch()
+            return
+        self.journal.verify()
+        _, state = stored
+        self.bars, last = state["bars"], pd.Timestamp(state["last"], tz="UTC")
+        self.desk.restore(state["desk"])
+        self.watch.restore(state["watch"])
+        self._panel = self.feed.history(last)
+        if len(self._panel) == 0 or self._last != last:
+            raise RunError(f"the feed no longer has the bar {last}, where the journal stands; give the same feed")
+        self._heed_switch()
+        self._reconcile()
+
+    def _reconcile(self) -> None:
+        """Compare the broker's positions with the fills, and ask it about orders whose fate is not known."""
+        held = dict(zip(self.desk.symbols, self.desk.broker.positions[:, Position.QUANTITY].tolist(), strict=True))
+        booked = self.journal.holdings()
+        for symbol, quantity in held.items():
+            if abs(quantity - booked.get(symbol, 0.0)) > SAME_QUANTITY * max(abs(quantity), 1.0):
+                raise RunError(
+                    f"the broker holds {quantity:g} of '{symbol}', the journal's fills come to "
+                    f"{booked.get(symbol, 0.0):g}; put it right, then resume"
+                )
+        known = {}
+        for order in self.desk.guard.in_flight.values():
+            (stored,) = self.journal.rows(tables.orders, client_id=order.client_id)
+            if stored["status"] in (Status.CANCELLED, Status.REJECTED):
+                self.desk.drop(order.client_id)
+            elif stored["status"] in (Status.PENDING, Status.UNKNOWN):
+                known[order.client_id] = self._fate(order)
+        self._set_statuses(known)
+
+    def _fate(self, order: Order) -> Status:
+        """Where an order stands whose sending was interrupted: sent now, if it never arrived and still may be."""
+        found = self.desk.broker.find(order.client_id)
+        if found is not Status.PENDING:
+            return found
+        return Status.CANCELLED if self.desk.guard.state is State.HALTED else self.desk.broker.submit(order)
+
+    # ---- what is written ------------------------------------------------------------------------------------------
+
+    @property
+    def _last(self) -> pd.Timestamp:
+        assert self._panel is not None
+        return self._panel.index[-1]
+
+    def _vitals(self, late_bars: float, seconds: float) -> Vitals:
+        account = self.desk.broker.account
+        drawdown = 1.0 - account[Account.EQUITY] / account[Account.PEAK_EQUITY]
+        return self.watch.vitals(self.desk.policy.action, float(drawdown), late_bars, seconds)
+
+
+def _bar_seconds(panel: Panel) -> float:
+    """The usual time between two bars."""
+    return float(np.median(np.diff(panel.index[-100:].asi8))) / 1e9 if len(panel) > 1 else math.inf

@@ -1,0 +1,65 @@
+"""The server process: a bundle, its keys and the kill switch, on loopback unless told otherwise."""
+
+from __future__ import annotations
+
+import sys
+from pathlib import Path
+
+from pacesetter.errors import DataError
+from pacesetter.panel import Panel
+from pacesetter.serving.api import make_app
+from pacesetter.serving.bundle import Bundle
+from pacesetter.serving.gate import Gate, Settings
+from pacesetter.serving.halt import KillSwitch
+from pacesetter.serving.keys import Keys
+from pacesetter.serving.logs import log_to
+from pacesetter.serving.runtime import Runtime
+
+__all__ = ["load_history", "serve"]
+
+KEEP_ALIVE_SECONDS = 5
+DRAIN_SECONDS = 5
+
+
+def serve(
+    bundle: Bundle,
+    keys: Keys,
+    switch: KillSwitch,
+    settings: Settings,
+    symbols: tuple[str, ...] | None = None,
+    history: Path | None = None,
+) -> None:
+    """Serve until a signal; refuses to start without a key, with a known one, and with a model that does not answer."""
+    keys.check_startable()
+    bundle.model.probe()
+    runtime = Runtime(bundle, symbols)
+    if history is not None:
+        load_history(runtime, history)
+    log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})
+    _listen(make_app(runtime, switch, keys, settings), settings)
+
+
+def _listen(app: Gate, settings: Settings) -> None:
+    import uvicorn
+
+    uvicorn.run(
+        app,
+        host=settings.host,
+        port=settings.port,
+        log_config=None,
+        access_log=False,  # its lines hold whole addresses; the gate writes our own
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        lifespan="off",
+        ws="none",
+    )
+
+
+def load_history(runtime: Runtime, path: Path) -> None:
+    """Feed the latest bars of a stored panel; refuses one without a served symbol or a needed field."""
+    panel, fields = Panel.load(path).select(list(runtime.symbols)), runtime.bundle.features.fields
+    if not set(fields) <= set(panel.fields):
+        raise DataError(f"{path} has not all of the fields {', '.join(fields)}; store it with them")
+    blocks = panel.blocks[[panel.fields.index(name) for name in fields]]
+    runtime.feed(Panel(panel.index, panel.symbols, fields, blocks, panel.mask, calendar=panel.calendar))

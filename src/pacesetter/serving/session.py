@@ -1,0 +1,131 @@
+"""A paper-trading session from its configuration: policy, feed, broker, guard, journal, watch put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pacesetter.data.loading import load
+from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.evaluation.backtest import Policy, market_bank
+from pacesetter.evaluation.baselines import BASELINES, make_baseline
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
+from pacesetter.registry import configure
+from pacesetter.serving.alerts import Alerts, make_sinks
+from pacesetter.serving.alpaca import AlpacaBroker
+from pacesetter.serving.bundle import Bundle
+from pacesetter.serving.desk import Desk
+from pacesetter.serving.feeds import Feed, OnlineFeed, ReplayFeed
+from pacesetter.serving.guard import Guard
+from pacesetter.serving.halt import KillSwitch
+from pacesetter.serving.history import History
+from pacesetter.serving.journal import Journal, journal_url
+from pacesetter.serving.limits import RiskLimits
+from pacesetter.serving.paper import Observe, PaperTrader, portfolio_observer
+from pacesetter.serving.runtime import BundlePolicy, serving_market
+from pacesetter.serving.store import find_bundle
+from pacesetter.serving.watch import FeatureReference, Thresholds, Watch
+
+__all__ = ["PaperConfig", "open_session"]
+
+WINDOW_BARS = 24  # of a baseline, which looks at none
+
+
+@dataclass(frozen=True)
+class PaperConfig:
+    """How to trade on paper.
+
+    run         names the rows in the journal and begins every client id; the same run goes on where it stood
+    journal     sqlite:///FILE or postgresql://…; a file in `folder` where empty
+    halt_file   the kill switch
+    first       bar of a replay's first decision; None is the first after the policy's training, or the middle
+    bars        stop after so many; None goes on until the feed ends
+    data        of a replay: `source` and its options. Of a network feed: symbols, start, freq …
+    risk        limits that replace the bundle's
+    alerts      file, webhook, email and smtp beside the log
+    """
+
+    feed: Literal["replay", "yahoo", "alpaca", "ccxt"] = "replay"
+    broker: Literal["paper", "alpaca"] = "paper"
+    run: str = "paper"
+    folder: str = "paper"
+    journal: str = ""
+    halt_file: str = "HALT"
+    first: int | None = None
+    bars: int | None = None
+    data: dict[str, Any] = field(default_factory=lambda: {"source": "sample"})
+    risk: dict[str, Any] = field(default_factory=dict)
+    watch: Thresholds = field(default_factory=Thresholds)
+    alerts: dict[str, str] = field(default_factory=dict)
+
+
+def open_session(policy: str, config: PaperConfig) -> PaperTrader:
+    """The trader of a bundle, or of a baseline by name; refuses what does not fit together."""
+    bundle = find_bundle(policy) if Path(policy).exists() else None
+    if bundle is None and policy not in BASELINES:
+        known = did_you_mean(policy, BASELINES)
+        raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
+    panel = _history(config)
+    feed = _feed(config, panel, bundle)
+    market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
+    decider: Policy = BundlePolicy(bundle) if bundle else make_baseline(policy, market_bank(panel), market)
+    guard = Guard(_limits(bundle, config.risk))
+    broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
+    return PaperTrader(
+        Desk(decider, guard, panel.symbols, market, broker, run=config.run),
+        feed,
+        Journal(config.journal or journal_url(Path(config.folder)), config.run),
+        KillSwitch(config.halt_file),
+        Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle)),
+        _bundle_observer(bundle, panel.symbols) if bundle else portfolio_observer(WINDOW_BARS),
+    )
+
+
+def _history(config: PaperConfig) -> Panel:
+    if config.feed == "replay":
+        return load(**config.data)
+    options = {key: value for key, value in config.data.items() if key != "source"}
+    return load(config.feed, **options)
+
+
+def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None) -> Feed:
+    if config.feed != "replay":
+        return OnlineFeed(config.feed, {key: value for key, value in config.data.items() if key != "source"})
+    unseen = int(panel.index.searchsorted(BundlePolicy(bundle).fitted_until, side="right")) if bundle else 0
+    first = config.first if config.first is not None else unseen or len(panel) // 2
+    if first < unseen:
+        raise ConfigError(f"first={first} lies within the policy's training; give {unseen} or more")
+    return ReplayFeed(panel, first)
+
+
+def _limits(bundle: Bundle | None, changed: Mapping[str, Any]) -> RiskLimits:
+    limits = bundle.limits if bundle else RiskLimits()
+    return replace(limits, **_known(changed))
+
+
+def _known(changed: Mapping[str, Any]) -> dict[str, Any]:
+    """`changed` as the limits take it; refuses an unknown limit by name."""
+    checked = configure(RiskLimits, changed, "risk")
+    return {name: getattr(checked, name) for name in changed}
+
+
+def _reference(bundle: Bundle | None) -> FeatureReference | None:
+    """Mean and spread of the window's features in training, where the bundle knows them."""
+    moments = bundle.manifest.get("feature_moments") if bundle else None
+    return FeatureReference.of(moments, bundle.features.entries["window"]) if bundle and moments else None
+
+
+def _bundle_observer(bundle: Bundle, symbols: tuple[str, ...]) -> Observe:
+    """The served history as an observer: the same builder, told one bar at a time."""
+    history = History.of(bundle, symbols)
+
+    def observe(panel: Panel) -> Mapping[str, Any]:
+        history.append(panel if history.panel is None else panel.rows(len(panel) - 1, None))
+        if history.missing_bars() > 0:
+            raise DataError(f"history is too short: {history.missing_bars()} more bars are needed before a decision")
+        return history.observation()
+
+    return observe

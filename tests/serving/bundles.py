@@ -1,0 +1,81 @@
+"""Small bundles that serving tests share: policies of a few synthetic symbols, trained for a moment."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+from typing import NamedTuple
+
+from rich.console import Console
+
+from pacesetter.build import Config, build_panel, stored_config
+from pacesetter.panel import Panel
+from pacesetter.runs import Run
+from pacesetter.serving.bundle import Bundle
+from pacesetter.serving.packaging import bundle_run
+from pacesetter.training.configuration import compose
+from pacesetter.training.train import train
+
+TRAINING = [
+    *("data=synthetic", "data.symbols=3", "data.bars=480", "task.window_bars=6", "task.episode_bars=20"),
+    *("agent=maskable_ppo", "agent.network=mlp", "agent.network_options={width:16,layers:1}", "agent.heads=[16]"),
+    *("agent.n_steps=16", "agent.batch_size=16", "agent.n_epochs=1", "train.envs=4", "train.steps=64"),
+    *("seed=4", "train.shares=[0.85,0.05]", "track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
+]
+
+
+QUIET = ["track.mlflow=off", "track.tensorboard=off", "track.progress=false"]
+LOOKBACK = [
+    *("data=synthetic", "data.symbols=4", "data.bars=300", "seed=1", "train.shares=[0.4,0.2]", "task=lookback"),
+    *("task.windows.longest=24", "task.windows.seen=[6,12,30]", "task.windows.grid=[10,16,24]", *QUIET),
+    *(
+        "task.view.context=[volatility_20]",
+        "agent=ppo",
+        "agent.network=mlp",
+        "agent.network_options={width:8,layers:1}",
+    ),
+    *(
+        "agent.heads=[8]",
+        "agent.n_steps=8",
+        "agent.batch_size=16",
+        "agent.n_epochs=1",
+        "train.envs=4",
+        "train.steps=32",
+    ),
+]
+FLEET = [
+    *("data=synthetic", "data.symbols=4", "data.bars=300", "seed=1", "train.shares=[0.7,0.1]", "task=fleet"),
+    *("features.names=[return_1,volatility_10]", "task.window_bars=4", "task.episode_bars=20", "task.bar_sharpe=-1000"),
+    *("agent=fleet_ppo", "agent.network_options={width:8,layers:1}", "agent.heads=[8]", "agent.rollout_steps=16"),
+    *("agent.batch_size=32", "train.envs=4", "train.steps=64", *QUIET),
+]
+
+
+class Made(NamedTuple):
+    """A trained run, its bundle in a store, and the bars it was trained on."""
+
+    run: Run
+    config: Config
+    panel: Panel
+    folder: Path
+    bundle: Bundle
+
+
+def trained(overrides: list[str], where: Path) -> Run:
+    """A run with these overrides, told to nobody."""
+    return train(compose([*overrides, f"runs={where / 'runs'}"]), console=Console(file=io.StringIO())).run
+
+
+def make(where: Path, overrides: list[str] = TRAINING) -> Made:
+    """Train, bundle and read back."""
+    run = trained(overrides, where)
+    run.write_json("evaluation.json", {"verdict": "no evidence of skill", "test": {"sharpe": -0.31}})
+    folder, bundle = bundle_run(run.folder, where / "bundles", observations=400)
+    config = stored_config(run.folder)
+    return Made(run, config, build_panel(config), folder, bundle)
+
+
+def make_fleet(where: Path) -> Made:
+    """A fleet that sees lead–lag features whose windows a lookback agent chose."""
+    lookback = trained(LOOKBACK, where).folder
+    return make(where, [*FLEET, f"features.leadlag.lookback={lookback}", "features.leadlag.gap_bars=5"])

@@ -1,0 +1,380 @@
+"""The API: keys and scopes on every route, sizes, rates and times, hostile requests, and what a decision says."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+import os
+import random
+import socket
+import subprocess
+import sys
+import time
+from contextlib import suppress
+from pathlib import Path
+from typing import Any
+
+import httpx2
+import numpy as np
+import psutil
+import pytest
+from starlette.testclient import TestClient
+
+from pacesetter.errors import ConfigError
+from pacesetter.serving.api import API_VERSION, ROUTES, make_app
+from pacesetter.serving.gate import Gate, Settings
+from pacesetter.serving.halt import KillSwitch
+from pacesetter.serving.keys import Keys
+from pacesetter.serving.runtime import Runtime
+
+POSTS = {"/v1/decide", "/v1/halt", "/v1/resume"}
+CLOSED = [route for route, access in ROUTES.items() if access.scopes]
+NO_LIMITS = Settings(rate=1e9, burst=10**9, concurrency=10**6)
+FEEDS_UNTIL = 420
+
+
+class Served:
+    """An application with a key for each scope, one of them ended."""
+
+    def __init__(self, made: Any, folder: Path, settings: Settings = NO_LIMITS) -> None:
+        keys = Keys(folder / "keys.json")
+        self.tokens = {scope: keys.add(scope, [scope]) for scope in ("read", "trade", "admin")}
+        self.tokens["ended"] = keys.add("ended", ["read", "trade", "admin"], days=1e-9)
+        self.switch, self.panel = KillSwitch(folder / "HALT"), made.panel
+        self.runtime = Runtime(made.bundle)
+        self.runtime.feed(made.panel.rows(0, FEEDS_UNTIL))
+        self.runtime.clock = lambda: self.panel.index[FEEDS_UNTIL + 5].timestamp()
+        self.app: Gate = make_app(self.runtime, self.switch, keys, settings)
+        self.client = TestClient(self.app, raise_server_exceptions=False)
+
+    def call(self, route: str, token: str | None = None, **options: Any) -> Any:
+        headers = {} if token is None else {"Authorization": f"Bearer {self.tokens.get(token, token)}"}
+        return self.client.request("POST" if route in POSTS else "GET", route, headers=headers, **options)
+
+    def bars(self, t: int) -> list[dict[str, Any]]:
+        """The bars at row t as a request has them."""
+        moment = self.panel.index[t].isoformat()
+        return [
+            {"symbol": symbol, "time": moment} | {name: float(self.panel[name][t, k]) for name in self.panel.fields}
+            for k, symbol in enumerate(self.panel.symbols)
+        ]
+
+
+@pytest.fixture
+def served(made, tmp_path) -> Served:
+    return Served(made, tmp_path)
+
+
+# ---- keys -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("route", CLOSED)
+def test_every_route_takes_a_key_of_its_scope(served, route):
+    for token in (None, "pace_wrong", "ended", ""):
+        assert served.call(route, token).status_code == 401
+    for scope in ("read", "trade", "admin"):
+        status = served.call(route, scope).status_code
+        assert (status == 403) == (scope not in ROUTES[route].scopes)
+    odd = {"Authorization": f"Basic {served.tokens['admin']}"}
+    assert served.client.request("POST" if route in POSTS else "GET", route, headers=odd).status_code == 401
+
+
+def test_alive_needs_no_key_and_an_unknown_route_does(served):
+    assert served.call("/livez").json() == {"status": "alive"}
+    assert served.call("/docs").status_code == 401
+    assert served.call("/docs", "read").status_code == 404
+    assert (
+        served.client.get("/v1/decide", headers={"Authorization": f"Bearer {served.tokens['trade']}"}).status_code
+        == 405
+    )
+
+
+def test_it_does_not_start_without_a_key(made, tmp_path):
+    with pytest.raises(ConfigError, match="has no key"):
+        make_app(Runtime(made.bundle), KillSwitch(tmp_path / "HALT"), Keys(tmp_path / "none.json"))
+    assert Settings().host == "127.0.0.1"
+
+
+# ---- what it says ---------------------------------------------------------------------------------------------------
+
+
+def test_a_decision_names_its_orders_sizes_limits_and_model(served):
+    answer = served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL), "account": {"cash": 50_000}})
+    assert answer.status_code == 200
+    told = answer.json()
+    assert told["model"] == served.runtime.bundle.model.sha256
+    assert told["request"] == answer.headers["x-request-id"]
+    assert told["time"] == served.panel.index[FEEDS_UNTIL].isoformat()
+    assert [line["symbol"] for line in told["decisions"]] == list(served.panel.symbols)
+    for line in told["decisions"]:
+        assert 0 < line["confidence"] <= 1
+        assert line["allowed"] == (line["quantity"] if line["limit"] is None else 0)
+    again = served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL)})
+    assert again.status_code == 409
+    assert served.call("/v1/decide", "trade", json={}).status_code == 200
+
+
+def test_features_in_place_of_bars_decide_alike(served, made, tmp_path):
+    by_bars = served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL)}).json()
+    entries = served.runtime.history.observation()
+    rows = [
+        {"symbol": symbol, "close": float(served.panel.close[FEEDS_UNTIL, k])}
+        | {name: values[k].tolist() for name, values in entries.items()}
+        for k, symbol in enumerate(served.panel.symbols)
+    ]
+    (tmp_path / "other").mkdir()
+    other = Served(made, tmp_path / "other")
+    features = {"time": served.panel.index[FEEDS_UNTIL].isoformat(), "rows": rows}
+    by_features = other.call("/v1/decide", "trade", json={"features": features})
+    assert by_features.status_code == 200
+    assert by_features.json()["decisions"] == by_bars["decisions"]
+
+
+def test_halt_is_latched_and_a_named_person_resumes(served, made, tmp_path):
+    assert served.call("/v1/halt", "trade", json={"reason": "fire drill"}).json()["state"] == "halted"
+    assert served.switch.engaged()
+    told = served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL)}).json()
+    assert told["state"] == "halted"
+    assert not any(line["allowed"] for line in told["decisions"])
+    (tmp_path / "restarted").mkdir()
+    again = Served(made, tmp_path / "restarted")
+    again.switch.path = served.switch.path
+    assert again.call("/v1/state", "read").json()["reason"] == "fire drill"
+    assert again.call("/v1/resume", "admin", json={"by": "ada"}).json()["state"] == "active"
+    assert not served.switch.engaged()
+
+
+def test_a_touched_file_halts_and_a_drawdown_latches(served):
+    served.switch.path.touch()
+    assert served.call("/v1/state", "read").json()["state"] == "halted"
+    served.call("/v1/resume", "admin", json={"by": "ada"})
+    account = {"cash": 80_000, "peak_equity": 100_000}
+    served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL), "account": {"cash": 100_000}})
+    told = served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL + 1), "account": account}).json()
+    assert told["state"] == "halted"
+    assert served.switch.engaged()
+
+
+def test_ready_runs_an_inference_and_metrics_count(served, monkeypatch):
+    assert served.call("/readyz", "read").json() == {"status": "ready", "missing_bars": 0}
+    served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL)})
+    text = served.call("/metrics", "read").text
+    assert 'pacesetter_requests_total{route="/v1/decide",status="200"} 1.0' in text
+    assert 'pacesetter_guard_state{state="active"} 1.0' in text
+    assert "pacesetter_decisions_total" in text
+    model = served.runtime.bundle.model
+    monkeypatch.setattr(type(model), "__call__", lambda self, observation: {"value": np.array([np.nan])})
+    assert served.call("/readyz", "read").status_code == 503
+
+
+def test_the_schema_is_versioned_and_knows_the_bundle(served):
+    schema = served.call("/v1/openapi.json", "read").json()
+    assert schema["info"]["version"] == API_VERSION
+    assert set(schema["components"]["schemas"]["BarIn"]["required"]) == {"symbol", "time", *served.panel.fields}
+    assert schema["components"]["schemas"]["DecideIn"]["additionalProperties"] is False
+
+
+# ---- refusals -------------------------------------------------------------------------------------------------------
+
+SECRET_WORD = "hunter2hunter2"
+HOSTILE = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff\xfe\x00",
+    b'{"account": {"cash": NaN}}',
+    b'{"account": {"cash": 1e999}}',
+    b'{"account": {"cash": -Infinity}}',
+    b'{"account": {"cash": ' + b"9" * 400 + b"}}",
+    b'{"account": {"cash": ' + b"9" * 5000 + b"}}",
+    b'{"account": {"cash": "' + SECRET_WORD.encode() + b'"}}',
+    b'{"' + SECRET_WORD.encode() + b'": 1}',
+    b'{"account": {"positions": [{"symbol": "\\ud800", "quantity": 1, "entry_price": 1}]}}',
+    b'{"account": {"positions": [{"symbol": "' + SECRET_WORD.encode() + b'", "quantity": 1, "entry_price": 1}]}}',
+    b'{"bars": [{"symbol": "S0", "time": "9999-12-31T23:59:59Z", "close": 1}]}',
+    b'{"bars": [{"symbol": "S0", "time": -1e300, "close": 1}]}',
+    b'{"features": {"time": "0001-01-01T00:00:00+23:59", "rows": []}}',
+    b"[" * 30_000,
+    b'{"account":' * 5_000,
+    b'{"account": {"cash": true}}',
+    b'{"bars": {"0": 1}, "bars": 2}',
+]
+
+
+@pytest.mark.parametrize("body", HOSTILE, ids=range(len(HOSTILE)))
+def test_hostile_bodies_get_a_4xx_that_repeats_nothing(served, body):
+    for route in POSTS:
+        answer = served.call(route, "admin" if route == "/v1/resume" else "trade", content=body)
+        assert 400 <= answer.status_code < 500, answer.text
+        assert SECRET_WORD not in answer.text
+        assert answer.json()["error"]
+
+
+def test_bars_and_positions_that_make_no_sense_are_refused(served):
+    good = served.bars(FEEDS_UNTIL)
+    future = [bar | {"time": served.panel.index[FEEDS_UNTIL + 40].isoformat()} for bar in good]
+    for bars in ([good[0], good[0]], [good[0] | {"symbol": "nobody"}], [good[0] | {"close": -1.0}], future):
+        assert served.call("/v1/decide", "trade", json={"bars": bars}).status_code == 422
+    assert served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL - 1)}).status_code == 409
+    held = {"symbol": served.panel.symbols[0], "quantity": 1.0, "entry_price": 1.0}
+    for positions in ([held, held], [held | {"symbol": "nobody"}], [held | {"more": 1}]):
+        asked = {"account": {"positions": positions}}
+        assert served.call("/v1/decide", "trade", json=asked).status_code == 422
+
+
+def test_long_bodies_and_odd_lengths_are_refused(served):
+    assert served.call("/v1/decide", "trade", content=b" " * 65_537).status_code == 413
+    assert served.call("/v1/halt", "trade", content=b"1" * 10**6).status_code == 413
+    headers = {"Authorization": f"Bearer {served.tokens['trade']}", "Content-Length": "many"}
+    assert served.client.post("/v1/decide", headers=headers, content=b"{}").status_code == 400
+
+
+def test_too_many_requests_wait_but_a_halt_never_does(made, tmp_path):
+    served = Served(made, tmp_path, Settings(rate=0.001, burst=2, concurrency=1))
+    assert [served.call("/v1/state", "read").status_code for _ in range(3)] == [200, 200, 429]
+    served.app.active = 1
+    busy = served.call("/v1/decide", "trade", json={})
+    assert (busy.status_code, busy.headers["retry-after"]) == (429, "1")
+    assert all(served.call("/v1/halt", "trade", json={"reason": "now"}).status_code == 200 for _ in range(5))
+
+
+def test_slow_bodies_and_slow_answers_end(made, tmp_path, monkeypatch):
+    served = Served(made, tmp_path, Settings(seconds=0.05))
+
+    async def slow_body() -> Any:
+        yield b"{"
+        await asyncio.sleep(1)
+
+    async def ask(**options: Any) -> int:
+        transport = httpx2.ASGITransport(app=served.app)
+        async with httpx2.AsyncClient(transport=transport, base_url="http://test") as client:
+            headers = {"Authorization": f"Bearer {served.tokens['trade']}"}
+            return (await client.post("/v1/decide", headers=headers, **options)).status_code
+
+    assert asyncio.run(ask(content=slow_body())) == 408
+    monkeypatch.setattr(served.runtime, "decide", lambda *given: time.sleep(0.2))
+    assert asyncio.run(ask(json={})) == 504
+
+
+# ---- many requests --------------------------------------------------------------------------------------------------
+
+
+def hostile(draw: random.Random, served: Served) -> dict[str, Any]:
+    """A request as an attacker or a broken client may send it."""
+    route = draw.choice([*ROUTES, "/v1/%00", "/v1/../x", "/v2/decide"])
+    body = bytearray(draw.choice([*HOSTILE, json.dumps({"bars": served.bars(FEEDS_UNTIL)}).encode()]))
+    for _ in range(draw.choice([0, 0, 1, 5])):
+        if body:
+            body[draw.randrange(len(body))] = draw.randrange(256)
+    kinds = ["application/json", "text/plain", "multipart/form-data", "application/x-www-form-urlencoded", "\x7f"]
+    headers = {"Content-Type": draw.choice(kinds), "Accept": draw.choice(["*/*", "text/html", "\x01"])}
+    if draw.random() < 0.9:
+        headers["Authorization"] = f"Bearer {draw.choice(list(served.tokens.values()))}"
+    method = draw.choice(["GET", "POST", "POST", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW"])
+    return {"method": method, "url": route, "headers": headers, "content": bytes(body)}
+
+
+def fuzzed(served: Served, count: int, seed: int) -> int:
+    """How many of `count` hostile requests were answered with 500 or above."""
+    draw, failed = random.Random(seed), 0
+    for _ in range(count):
+        request = hostile(draw, served)
+        answer = served.client.request(**request)
+        failed += answer.status_code >= 500
+    return failed
+
+
+def test_2_000_hostile_requests_end_in_no_5xx(served):
+    assert fuzzed(served, 2_000, seed=1) == 0
+
+
+@pytest.mark.proof
+def test_200_000_hostile_requests_end_in_no_5xx(served):
+    assert fuzzed(served, 200_000, seed=2) == 0
+
+
+def conformance(served: Served, examples: int) -> int:
+    """Let schemathesis draw requests from our own schema; gives how many were sent. A 5xx fails."""
+    import schemathesis
+    from hypothesis import HealthCheck, given, settings
+    from schemathesis import checks
+
+    headers = {"Authorization": f"Bearer {served.tokens['everything']}"}
+    schema = schemathesis.openapi.from_asgi("/v1/openapi.json", served.app, headers=headers)
+    sent = 0
+    for operation in (found.ok() for found in schema.get_all_operations()):
+
+        @given(case=operation.as_strategy())
+        @settings(max_examples=examples, deadline=None, derandomize=True, suppress_health_check=list(HealthCheck))
+        def ask(case: Any) -> None:
+            nonlocal sent
+            sent += 1
+            case.call_and_validate(headers=headers, checks=[checks.not_a_server_error])
+
+        ask()
+    return sent
+
+
+@pytest.mark.parametrize("examples", [20, pytest.param(3_000, marks=pytest.mark.proof)])
+def test_requests_drawn_from_the_schema_end_in_no_5xx(served, examples):
+    served.tokens["everything"] = served.app.keys.add("everything", ["read", "trade", "admin"])
+    assert conformance(served, examples) > examples
+
+
+# ---- a server -------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def server(made, tmp_path) -> Any:
+    """`pacesetter serve` as a process on a free port: address, token, process."""
+    token = Keys(tmp_path / "keys.json").add("ops", ["read", "trade"])
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    code = "import typer; from pacesetter.cli.serve import register; app = typer.Typer(); register(app); app()"
+    words = ["serve", str(made.folder.parent), "--port", str(port), "--keys", "keys.json"]
+    line = [sys.executable, "-c", code, *words]
+    with (tmp_path / "log").open("w") as log:
+        process = subprocess.Popen(
+            line, cwd=tmp_path, stdout=log, stderr=log, env=os.environ | {"OMP_NUM_THREADS": "1"}
+        )
+    try:
+        _wait_for(port, process)
+        yield ("127.0.0.1", port), token, process, tmp_path / "log"
+    finally:
+        process.terminate()
+        process.wait(10)
+
+
+def _wait_for(port: int, process: Any) -> None:
+    for _ in range(600):
+        assert process.poll() is None, "the server ended"
+        try:
+            socket.create_connection(("127.0.0.1", port), 1).close()
+            return
+        except OSError:
+            time.sleep(0.1)
+    raise AssertionError("the server did not start")
+
+
+def test_100_mb_in_chunks_are_refused_with_flat_memory(server):
+    address, token, process, log = server
+    before = psutil.Process(process.pid).memory_info().rss
+    most, status, chunk = before, b"", b"10000\r\n" + b"x" * 0x10000 + b"\r\n"
+    with socket.create_connection(address, 10) as link:
+        head = ["POST /v1/decide HTTP/1.1", "Host: x", f"Authorization: Bearer {token}", "Transfer-Encoding: chunked"]
+        link.sendall("\r\n".join([*head, "", ""]).encode())
+        with suppress(OSError):  # the server answers and closes
+            for _ in range(1_600):
+                link.sendall(chunk)
+                most = max(most, psutil.Process(process.pid).memory_info().rss)
+        with suppress(OSError):  # where the answer was lost with the reset, the log has it
+            status = link.recv(4096)
+    assert most - before < 5 * 2**20
+    lines = [json.loads(line) for line in log.read_text().splitlines() if '"route"' in line]
+    assert lines[-1]["status"] == 413
+    assert not status or b" 413 " in status
+    assert token not in log.read_text()
+    assert lines[-1]["run"]
+    assert lines[-1]["request"]

@@ -1,0 +1,260 @@
+"""Bundles: whole or refused by name, signed or not, numbered on a shelf with a way back."""
+
+from __future__ import annotations
+
+import json
+import random
+import shutil
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+import typer
+from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
+from hypothesis import HealthCheck, given, settings
+from hypothesis import strategies as st
+from torch import nn
+from typer.testing import CliRunner
+
+from pacesetter.agents.encoders import network
+from pacesetter.agents.fleet import Fleet
+from pacesetter.build import Config, build_table
+from pacesetter.cli.serve import register
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.runs import Run
+from pacesetter.serving.bundle import NEEDED, Bundle, pack
+from pacesetter.serving.card import model_card
+from pacesetter.serving.export import serve_agent
+from pacesetter.serving.limits import RiskLimits
+from pacesetter.serving.packaging import bundle_policy, bundle_run
+from pacesetter.serving.runtime import ReportedAccount, Runtime
+from pacesetter.serving.signature import SIGNING_KEY, SigningKey, check_secret
+from pacesetter.serving.store import Store, find_bundle
+
+SECRET = "0f" * 32
+
+
+@pytest.fixture
+def copy(made, tmp_path) -> Path:
+    """A bundle that a test may spoil."""
+    return Path(shutil.copytree(made.folder, tmp_path / "bundle"))
+
+
+def test_a_bundle_tells_how_it_was_made(made):
+    bundle = made.bundle
+    assert set(bundle.files) == set(NEEDED)
+    assert bundle.config == made.config
+    assert bundle.limits == RiskLimits()
+    assert bundle.features.names[0] == "return_1"
+    assert bundle.features.memory_bars == 379
+    assert bundle.manifest["training"]["weights_hash"] == made.run.manifest["weights_hash"]
+    assert bundle.manifest["parity"]["count"] >= 400
+    assert bundle.manifest["parity"]["max_difference"] <= 1e-5
+    assert "regime_trend_fit" in bundle.files["README.md"].decode()
+
+
+def test_no_path_of_this_machine_is_inside(made):
+    here = str(Path(__file__).resolve().parents[2]).encode()
+    inside = {name for name, data in made.bundle.files.items() if here in data and name != "config.yaml"}
+    assert not inside
+
+
+def test_a_card_shows_the_test_results_or_that_there_are_none(made):
+    card = made.bundle.files["CARD.md"].decode()
+    assert "| verdict | no evidence of skill |" in card
+    assert "| test sharpe | -0.31 |" in card
+    bare = model_card(made.config, made.bundle.features, made.bundle.manifest, None)
+    assert "was not evaluated on its test part" in bare
+
+
+def test_a_run_without_a_policy_is_refused(made, tmp_path):
+    cut = Run.create(tmp_path, "cut", made.config.to_dict())
+    with pytest.raises(RunError, match="no finished training run"):
+        bundle_run(cut.folder, tmp_path / "bundles")
+    lookback = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
+    with pytest.raises(RunError, match="chooses lookbacks"):
+        bundle_run(lookback.folder, tmp_path / "bundles")
+
+
+def test_a_policy_that_reads_another_model_is_refused(made, tmp_path):
+    spec = replace(made.bundle.model.spec, inputs={**made.bundle.model.spec.inputs, "supervised": (3,)})
+    given = {"table": build_table(made.config, made.panel), "training": {"run": "x"}}
+    with pytest.raises(ConfigError, match="a supervised model's probabilities"):
+        bundle_policy(nn.Identity(), spec, made.config, made.panel, tmp_path, **given)
+
+
+def test_a_fleet_is_bundled_like_a_run(made, tmp_path):
+    shapes = {name: shape for name, shape in made.bundle.model.spec.inputs.items() if name != "action_mask"}
+    fleet = Fleet(network("mlp", width=16, layers=1), shapes, made.panel.symbols)
+    policy = serve_agent(fleet, made.bundle.features.entries)
+    given = {"table": build_table(made.config, made.panel), "training": {"run": "fleet"}, "observations": 300}
+    _, bundle = bundle_policy(*policy, made.config, made.panel, tmp_path, has_torchscript=True, **given)
+    assert bundle.model.spec.symbols == made.panel.symbols
+    assert bundle.files["model.pt"][:2] == b"PK"
+    runtime = Runtime(bundle, clock=lambda: made.panel.index[-1].timestamp())
+    runtime.feed(made.panel)
+    assert len(runtime.decide(ReportedAccount(1e5)).lines) == 3
+    with pytest.raises(ConfigError, match="exactly its 3 symbols"):
+        Runtime(bundle, symbols=("S0",))
+
+
+# ---- whole or refused -----------------------------------------------------------------------------------------------
+
+
+@settings(max_examples=60, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture])
+@given(seed=st.integers(0, 2**32 - 1))
+def test_any_flipped_bit_is_refused_by_name(copy, seed):
+    draw = random.Random(seed)
+    path = draw.choice(sorted(copy.iterdir()))
+    data = bytearray(whole := path.read_bytes())
+    data[draw.randrange(len(data))] ^= 1 << draw.randrange(8)
+    path.write_bytes(data)
+    try:
+        with pytest.raises(RunError, match="bundle" if path.name == "hashes.json" else path.name):
+            Bundle.open(copy)
+    finally:
+        path.write_bytes(whole)
+
+
+@pytest.mark.parametrize("name", [*NEEDED, "hashes.json"])
+def test_a_missing_file_is_refused_by_name(copy, name):
+    (copy / name).unlink()
+    with pytest.raises(RunError, match=name):
+        Bundle.open(copy)
+
+
+def test_extra_files_links_and_folders_are_refused(copy):
+    (copy / "weights.pkl").write_bytes(b"\x80\x04.")
+    with pytest.raises(RunError, match=r"weights\.pkl does not belong"):
+        Bundle.open(copy)
+    (copy / "weights.pkl").unlink()
+    (copy / "inner").mkdir()
+    with pytest.raises(RunError, match="inner is no plain file"):
+        Bundle.open(copy)
+    (copy / "inner").rmdir()
+    (copy / "link").symlink_to("/etc/passwd")
+    with pytest.raises(RunError, match="link is no plain file"):
+        Bundle.open(copy)
+
+
+def test_a_file_left_out_of_the_hashes_is_refused(copy):
+    told = json.loads((copy / "hashes.json").read_text())
+    del told["files"]["limits.json"]
+    (copy / "hashes.json").write_text(json.dumps(told))
+    with pytest.raises(RunError, match=r"limits\.json is missing"):
+        Bundle.open(copy)
+
+
+def test_a_zip_is_the_same_bundle_and_checked_alike(made, copy, tmp_path):
+    archive = pack(copy)
+    assert dict(Bundle.open(archive).files) == dict(made.bundle.files)
+    with zipfile.ZipFile(tmp_path / "evil.zip", "w") as evil:
+        evil.writestr("../outside", b"")
+    with pytest.raises(RunError, match="outside"):
+        Bundle.open(tmp_path / "evil.zip")
+    archive.write_bytes(archive.read_bytes()[:-30])
+    with pytest.raises(RunError, match="no bundle"):
+        Bundle.open(archive)
+    with pytest.raises(RunError, match="there is no bundle"):
+        Bundle.open(tmp_path / "absent")
+
+
+# ---- signatures -----------------------------------------------------------------------------------------------------
+
+
+def pem_pair() -> tuple[str, str]:
+    private = Ed25519PrivateKey.generate()
+    secret = private.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    return secret.decode(), private.public_key().public_bytes(Encoding.PEM, PublicFormat.SubjectPublicKeyInfo).decode()
+
+
+@pytest.mark.parametrize("kind", ["hmac", "ed25519"])
+def test_a_signature_is_checked_by_its_key_alone(made, tmp_path, kind):
+    secret, public = (SECRET, SECRET) if kind == "hmac" else pem_pair()
+    Bundle.write(tmp_path / "signed", made.bundle.files, SigningKey(secret))
+    assert Bundle.open(tmp_path / "signed", SigningKey(public)).is_signed
+    for other in (SigningKey("e" * 64), SigningKey(pem_pair()[1])):
+        with pytest.raises(RunError, match="not by this key"):
+            Bundle.open(tmp_path / "signed", other)
+    (tmp_path / "signed" / "signature.txt").unlink()
+    with pytest.raises(RunError, match="is not signed"):
+        Bundle.open(tmp_path / "signed", SigningKey(public))
+
+
+def test_signing_keys_come_from_a_file_or_the_environment(tmp_path, monkeypatch):
+    assert SigningKey.find() is None
+    (tmp_path / "key").write_text(SECRET)
+    monkeypatch.setenv(SIGNING_KEY, SECRET)
+    by_environment = SigningKey.find()
+    assert by_environment is not None
+    found = SigningKey.find(tmp_path / "key")
+    assert found is not None
+    assert found.sign(b"x") == by_environment.sign(b"x")
+    with pytest.raises(ConfigError, match="cannot be read"):
+        SigningKey.find(tmp_path / "absent")
+    with pytest.raises(ConfigError, match="public key cannot sign"):
+        SigningKey(pem_pair()[1]).sign(b"x")
+    with pytest.raises(ConfigError, match="no readable PEM"):
+        SigningKey("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
+
+
+@pytest.mark.parametrize("secret", ["", "short", "changeme-changeme-changeme", "secret_secret_secret_secret"])
+def test_default_secrets_are_refused(secret):
+    with pytest.raises(ConfigError, match="default or shorter"):
+        check_secret(secret, "the secret")
+
+
+# ---- the shelf ------------------------------------------------------------------------------------------------------
+
+
+def test_a_store_numbers_bundles_and_rolls_back(made, tmp_path):
+    store = Store(tmp_path / "bundles")
+    with pytest.raises(RunError, match="has no bundle yet"):
+        _ = store.current
+    first, _ = store.add("policy", made.bundle.files)
+    second, _ = store.add("policy", made.bundle.files)
+    assert [row["bundle"] for row in store.versions] == ["0001-policy", "0002-policy"]
+    assert store.versions[0]["versions"]["onnxruntime"]
+    assert find_bundle(tmp_path / "bundles").name == "0002-policy"
+    assert store.rollback() == (second, first)
+    assert find_bundle(tmp_path / "bundles").name == "0001-policy"
+    with pytest.raises(RunError, match="the first bundle"):
+        store.rollback()
+
+
+def test_a_rollback_to_a_damaged_bundle_is_refused(made, tmp_path):
+    store = Store(tmp_path / "bundles")
+    first, _ = store.add("policy", made.bundle.files)
+    store.add("policy", made.bundle.files)
+    (first / "model.onnx").write_bytes(b"")
+    with pytest.raises(RunError, match=r"model\.onnx was changed"):
+        store.rollback()
+    assert store.current.name == "0002-policy"
+
+
+# ---- the command line -----------------------------------------------------------------------------------------------
+
+
+def called(*words: str) -> tuple[int, str]:
+    app = typer.Typer()
+    register(app)
+    result = CliRunner().invoke(app, list(words))
+    return result.exit_code, str(result.exception or result.output)
+
+
+def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
+    store = Store(tmp_path / "bundles")
+    for _ in range(2):
+        store.add("policy", made.bundle.files, SigningKey(SECRET))
+    (tmp_path / "key").write_text(SECRET)
+    code, said = called("bundle", "check", str(tmp_path / "bundles"), "--key", str(tmp_path / "key"))
+    assert (code, "is whole" in said, "signed by this key" in said) == (0, True, True)
+    assert "0002-policy" in called("bundle", "list", str(tmp_path / "bundles"))[1]
+    assert "0001-policy serves now" in called("bundle", "rollback", str(tmp_path / "bundles"))[1]
+    (tmp_path / "bundles" / "0001-policy" / "CARD.md").write_text("better results")
+    code, said = called("bundle", "check", str(tmp_path / "bundles"))
+    assert code == 1
+    assert "CARD.md was changed" in said
+    assert "is no run folder" in called("bundle", str(tmp_path))[1]

@@ -1,0 +1,488 @@
+"""The paper trader: the backtest to the cent, restarts that lose and double nothing, and clean halts."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+import time
+from collections.abc import Callable
+from pathlib import Path
+from threading import Thread
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+from trading import FIRST, RULES, Rule, make_trader, small_market, small_panel
+
+from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.evaluation.backtest import Seen, backtest
+from pacesetter.panel import Panel
+from pacesetter.serving import tables
+from pacesetter.serving.alpaca import AlpacaBroker
+from pacesetter.serving.brokers import Status
+from pacesetter.serving.desk import Desk, GuardedPolicy
+from pacesetter.serving.feeds import LiveClock, OnlineFeed, ReplayFeed
+from pacesetter.serving.guard import Guard, Order, State
+from pacesetter.serving.halt import KillSwitch
+from pacesetter.serving.journal import Journal, journal_url
+from pacesetter.serving.limits import RiskLimits
+from pacesetter.serving.paper import PaperTrader, portfolio_observer
+
+LOOSE = RiskLimits(
+    order_fraction=9.0,
+    symbol_fraction=9.0,
+    gross_fraction=9.0,
+    cluster_correlation=1.0,
+    reduce_fraction=0.9,
+    halt_fraction=0.9,
+    drawdown_fraction=0.9,
+    stop_count=999,
+)
+
+
+@pytest.fixture(scope="module")
+def panel() -> Panel:
+    return small_panel()
+
+
+def equity(trader: PaperTrader) -> list[float]:
+    return [row["equity"] for row in trader.journal.rows(tables.equity)]
+
+
+def rows(folder: Path, table: str, **equal: Any) -> list[Any]:
+    journal = Journal(journal_url(folder), "run")
+    found = journal.rows(getattr(tables, table), **equal)
+    journal.close()
+    return found
+
+
+def finish(trader: PaperTrader) -> list[float]:
+    """Play to the end; gives the equity at each close."""
+    trader.run()
+    found = equity(trader)
+    trader.journal.close()
+    return found
+
+
+# ---- one path -------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("action", RULES)
+def test_the_replay_is_the_backtest_behind_the_same_guard(action: str, panel: Panel, tmp_path: Path) -> None:
+    guarded = GuardedPolicy(Rule(action), Guard(), panel, small_market(panel))
+    expected = backtest(guarded, panel, first=FIRST, market=guarded.market)
+    trader = make_trader(tmp_path, action, panel)
+    assert finish(trader) == expected.equity.tolist()
+    refused = [decision for ticket in guarded.tickets for decision in ticket.decisions if not decision.allowed]
+    stored = {row["client_id"]: row["reason"] for row in rows(tmp_path, "orders", status="denied")}
+    assert {decision.order.client_id: decision.reason for decision in refused}.items() <= stored.items()
+    assert (expected.fills[..., 1] != 0).sum() > 10
+
+
+@pytest.mark.parametrize("action", RULES)
+def test_a_guard_that_refuses_nothing_changes_nothing(action: str, panel: Panel) -> None:
+    guarded = GuardedPolicy(Rule(action), Guard(LOOSE), panel, small_market(panel))
+    alone = backtest(Rule(action), panel, first=FIRST, market=small_market(panel))
+    behind = backtest(guarded, panel, first=FIRST, market=guarded.market)
+    np.testing.assert_allclose(behind.equity, alone.equity, rtol=1e-12)
+    assert not guarded.desk.guard.denials
+
+
+class Watcher:
+    """Acts on all that is observed, so that any difference in what it sees shows in its orders."""
+
+    name, action = "watcher", "discrete"
+
+    def decide(self, seen: Seen) -> Any:
+        assert seen.masks is not None
+        numbers = [np.nan_to_num(seen.observation[entry]).ravel() for entry in ("window", "position", "portfolio")]
+        seed = int(np.concatenate(numbers).astype(np.float32).view(np.uint32).sum(dtype=np.uint64))
+        wanted = np.random.default_rng(seed).random(seen.masks.shape)
+        return np.argmax(np.where(seen.masks, wanted, -1.0), axis=1)
+
+
+def test_a_policy_sees_the_same_to_the_bit_in_backtest_and_replay(panel: Panel, tmp_path: Path) -> None:
+    market = small_market(panel)
+    guarded = GuardedPolicy(Watcher(), Guard(), panel, market)
+    behind = backtest(guarded, panel, first=FIRST, market=guarded.market)
+    trader = make_trader(tmp_path, panel=panel, policy=Watcher(), observe=portfolio_observer(24))
+    assert finish(trader) == behind.equity.tolist()
+
+
+def test_a_backtest_in_another_market_is_refused(panel: Panel) -> None:
+    guarded = GuardedPolicy(Rule("weights"), Guard(), panel)
+    with pytest.raises(ConfigError, match=r"give it market=guarded\.market"):
+        backtest(guarded, panel, first=FIRST, market=small_market(panel))
+
+
+def test_the_journal_tells_decisions_orders_fills_and_refusals(panel: Panel, tmp_path: Path) -> None:
+    trader = make_trader(tmp_path, panel=panel)
+    trader.run()
+    trader.journal.close()
+    told = {name: rows(tmp_path, name) for name in ("decisions", "orders", "fills", "equity", "positions")}
+    assert len(told["decisions"]) == 4 * len(told["equity"]) == 4 * (len(panel) - FIRST)
+    denied = [row for row in told["orders"] if row["status"] == "denied"]
+    assert len(denied) == sum(trader.desk.guard.denials.values()) > 0
+    assert {row["reason"] for row in denied} == set(trader.desk.guard.denials)
+    ids = {row["client_id"] for row in told["orders"] if row["status"] == "filled"}
+    assert {row["client_id"] for row in told["fills"] if row["reason"] == "order"} == ids
+    assert "trailing stop" in {row["reason"] for row in told["fills"]}
+    last = told["equity"][-1]["time"]
+    held = {row["symbol"]: row["quantity"] for row in told["positions"] if row["time"] == last}
+    journal = Journal(journal_url(tmp_path), "run")
+    assert journal.holdings() == held
+    journal.close()
+
+
+# ---- restarts -------------------------------------------------------------------------------------------------------
+
+
+def killed(folder: Path, kills: int, seed: int) -> str:
+    line = [sys.executable, str(Path(__file__).with_name("kills.py")), str(folder), str(kills), str(seed)]
+    done = subprocess.run(line, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def test_five_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+    assert killed(tmp_path, 5, seed=1).startswith("5 kills")
+
+
+@pytest.mark.proof
+def test_two_hundred_kills_lose_and_double_nothing(tmp_path: Path) -> None:
+    assert killed(tmp_path, 200, seed=2).startswith("200 kills")
+
+
+def test_books_that_do_not_add_up_are_refused_at_the_start(panel: Panel, tmp_path: Path) -> None:
+    trader = make_trader(tmp_path, panel=panel)
+    trader.run(8)
+    with trader.journal.engine.begin() as connection:
+        connection.execute(tables.fills.update().values(quantity=tables.fills.c.quantity * 1.01))
+    trader.journal.close()
+    with pytest.raises(RunError, match="put it right, then resume"):
+        make_trader(tmp_path, panel=panel).run()
+    assert KillSwitch(tmp_path / "HALT").engaged()
+
+
+# ---- halts ----------------------------------------------------------------------------------------------------------
+
+
+def test_the_kill_switch_stops_orders_across_restarts_until_a_person_resumes(panel: Panel, tmp_path: Path) -> None:
+    trader = make_trader(tmp_path, panel=panel)
+    trader.run(10)
+    trader.journal.close()
+    switch = KillSwitch(tmp_path / "HALT")
+    switch.engage("a person said so")
+    trader = make_trader(tmp_path, panel=panel)
+    trader.run(10)
+    orders = trader.journal.rows(tables.orders)
+    halted_from = trader.journal.rows(tables.equity)[10]["time"]
+    assert {row["reason"] for row in orders if row["time"] >= halted_from} <= {"halted"}
+    switch.path.unlink()  # not by a person's name: it latches again
+    assert trader.run(1).state is State.HALTED
+    assert switch.engaged()
+    switch.release("Ada")
+    assert trader.run(20).state is State.ACTIVE
+    events = [(row["kind"], row["message"]) for row in trader.journal.rows(tables.events) if row["kind"] != "alert"]
+    assert ("halt", "a person said so") in events
+    assert ("resume", "by Ada") in events
+    trader.journal.close()
+
+
+class Silent:
+    """A journal whose database is gone."""
+
+    def __getattr__(self, name: str) -> Any:
+        raise RunError("the journal is gone")
+
+
+def test_the_kill_switch_acts_with_the_database_gone(panel: Panel, tmp_path: Path) -> None:
+    trader = make_trader(tmp_path, panel=panel)
+    trader.run(5)
+    trader.journal.close()
+    cancelled: list[bool] = []
+    trader.desk.broker.cancel_all = lambda: cancelled.append(True)  # type: ignore[method-assign]
+    trader.journal = Silent()  # type: ignore[assignment]
+    trader.switch.engage("stop")
+    with pytest.raises(RunError, match="gone"):
+        trader._heed_switch()
+    assert trader.desk.guard.state is State.HALTED
+    assert cancelled == [True]
+
+
+def test_while_waiting_the_switch_is_heeded_within_a_second(panel: Panel, tmp_path: Path) -> None:
+    trader = make_trader(tmp_path, panel=panel)
+    trader.run(3)
+    slept: list[float] = []
+
+    def sleep(seconds: float) -> None:
+        slept.append(seconds)
+        if len(slept) == 2:
+            trader.switch.engage("stop")
+        elif len(slept) > 2 and trader.desk.guard.state is State.HALTED:
+            raise InterruptedError
+
+    trader.feed.clock.sleep = sleep  # type: ignore[method-assign]
+    with pytest.raises(InterruptedError):
+        trader._wait(60.0)
+    assert sum(slept[2:]) <= 1.0
+    trader.journal.close()
+
+
+@pytest.mark.proof
+def test_a_trader_that_waits_is_halted_within_a_second_of_the_clock(panel: Panel, tmp_path: Path) -> None:
+    trader = make_trader(tmp_path, panel=panel)
+    trader.run(3)
+    trader.feed.clock.sleep = time.sleep  # type: ignore[method-assign]
+    waiting = Thread(target=trader._wait, args=(3.0,))
+    waiting.start()
+    time.sleep(0.6)
+    trader.switch.engage("stop")
+    engaged = time.monotonic()
+    while trader.desk.guard.state is not State.HALTED and time.monotonic() < engaged + 2.0:
+        time.sleep(0.01)
+    seconds = time.monotonic() - engaged
+    waiting.join()
+    trader.journal.close()
+    assert seconds < 1.0
+
+
+def test_a_full_disk_halts_cleanly_and_the_run_goes_on_where_it_was(panel: Panel, tmp_path: Path) -> None:
+    expected = finish(make_trader(tmp_path / "whole", panel=panel))
+    trader = make_trader(tmp_path / "cut", panel=panel)
+    trader.run(10)
+    with trader.journal.engine.connect() as connection:
+        pages = connection.exec_driver_sql("PRAGMA page_count").scalar()
+        connection.exec_driver_sql(f"PRAGMA max_page_count={pages}")
+    with pytest.raises(RunError, match="database or disk is full"):
+        trader.run()
+    assert trader.desk.guard.state is State.HALTED
+    trader.journal.close()
+    switch = KillSwitch(tmp_path / "cut" / "HALT")
+    assert "disk is full" in switch.reason()
+    written = equity(make_trader(tmp_path / "cut", panel=panel))
+    assert written == expected[: len(written)]
+    switch.release("Ada")
+    assert finish(make_trader(tmp_path / "cut", panel=panel)) == expected
+
+
+@pytest.mark.parametrize(("jump", "message"), [(7200.0, "jumped by"), (-3600.0, "jumped by"), (-1e9, "jumped|future")])
+def test_a_clock_that_jumps_halts_cleanly(panel: Panel, tmp_path: Path, jump: float, message: str) -> None:
+    clock = {"wall": panel.index[-1].timestamp() + 60.0, "monotonic": 0.0}
+    feed = ReplayFeed(panel, FIRST)
+    feed.clock = LiveClock(lambda: clock["wall"], lambda: clock["monotonic"], lambda seconds: None)  # type: ignore[assignment]
+    trader = make_trader(tmp_path, panel=panel, feed=feed)
+    trader.run(2)
+    clock["wall"] += jump
+    with pytest.raises(RunError, match=message):
+        trader.run(2)
+    assert trader.desk.guard.state is State.HALTED
+    assert trader.switch.engaged()
+    trader.journal.close()
+
+
+def test_a_policy_that_fails_halts_cleanly(panel: Panel, tmp_path: Path) -> None:
+    broken = SimpleNamespace(name="broken", action="weights", decide=lambda seen: 1 / 0)
+    trader = make_trader(tmp_path, panel=panel, policy=broken)
+    with pytest.raises(ZeroDivisionError):
+        trader.run()
+    assert "ZeroDivisionError" in trader.switch.reason()
+    trader.journal.close()
+
+
+# ---- bad data -------------------------------------------------------------------------------------------------------
+
+
+def test_old_data_blocks_entries_and_allows_exits(panel: Panel, tmp_path: Path) -> None:
+    now = {"wall": panel.index[FIRST + 10].timestamp()}
+    feed = ReplayFeed(panel, FIRST)
+    feed.clock = SimpleNamespace(now=lambda bar: max(now["wall"], bar.timestamp()), sleep=None)  # type: ignore[assignment]
+    trader = make_trader(tmp_path, panel=panel, feed=feed)
+    trader.run(7)
+    orders = trader.journal.rows(tables.orders)
+    late = [row for row in orders if row["time"] < panel.index[FIRST + 7]]
+    assert late
+    assert {row["reason"] for row in late} == {"stale"}
+    trader.journal.close()
+
+
+class Disorderly(ReplayFeed):
+    """Gives every bar twice, and now and then nothing but trouble."""
+
+    calls = 0
+
+    def after(self, last: pd.Timestamp) -> Panel | None:
+        self.calls += 1
+        if self.calls % 3 == 0:
+            raise DataError("the network is down")
+        row = int(self.panel.index.searchsorted(last, side="right"))
+        return self.panel.rows(row - 1, row + 1) if row < len(self.panel) else None
+
+
+def test_bars_out_of_order_and_a_feed_that_fails_change_nothing_but_the_events(panel: Panel, tmp_path: Path) -> None:
+    expected = finish(make_trader(tmp_path / "plain", panel=panel))
+    trader = make_trader(tmp_path / "disorderly", panel=panel, feed=Disorderly(panel, FIRST))
+    trader.run()
+    assert equity(trader) == expected
+    assert {"out_of_order", "feed"} <= {row["kind"] for row in trader.journal.rows(tables.events)}
+    trader.journal.close()
+
+
+def test_a_live_feed_is_waited_for_and_every_bar_traded_once(
+    panel: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moment = {"now": panel.index[FIRST].timestamp() + 60.0}
+
+    def sleep(seconds: float) -> None:
+        moment["now"] += 3600.0 * seconds
+
+    def asked(source: str, **options: Any) -> Panel:
+        assert (source, options["refresh"]) == ("yahoo", True)
+        return panel.between(options["start"], pd.Timestamp(moment["now"], unit="s", tz="UTC"))
+
+    monkeypatch.setattr("pacesetter.serving.feeds.load", asked)
+    clock = LiveClock(lambda: moment["now"], lambda: moment["now"], sleep)
+    feed = OnlineFeed("yahoo", {"start": f"{panel.index[0]:%Y-%m-%d}"}, clock)
+    trader = make_trader(tmp_path, panel=panel, feed=feed)
+    trader.run(8)
+    assert equity(trader) == finish(make_trader(tmp_path / "replay", panel=panel))[:8]
+    trader.journal.close()
+
+
+def test_two_processes_on_one_run_are_one_too_many(panel: Panel, tmp_path: Path) -> None:
+    first, second = make_trader(tmp_path, panel=panel), make_trader(tmp_path, panel=panel)
+    first.run(3)
+    second._resume()
+    bars = panel.rows(0, FIRST + 4)
+    second._trade(bars)
+    with pytest.raises(RunError, match="another process trades run 'run'"):
+        first._trade(bars)
+    for trader in (first, second):
+        trader.journal.close()
+
+
+# ---- a broker on the network --------------------------------------------------------------------------------------
+
+
+class RefusalError(Exception):
+    def __init__(self, code: int) -> None:
+        super().__init__(str(code))
+        self.status_code = code
+
+
+class Service:
+    """Alpaca as far as the broker asks it; `trouble` is raised instead of an answer."""
+
+    def __init__(self) -> None:
+        self.orders: dict[str, Any] = {}
+        self.trouble: Exception | None = None
+        self.held: list[Any] = []
+
+    def _answer(self) -> None:
+        if self.trouble:
+            raise self.trouble
+
+    def submit_order(self, request: Any) -> None:
+        self.orders[request.client_order_id] = SimpleNamespace(
+            qty=request.qty, filled_qty=0.0, filled_avg_price=None, status="new"
+        )
+        self._answer()
+
+    def get_order_by_client_id(self, client_id: str) -> Any:
+        self._answer()
+        if client_id not in self.orders:
+            raise RefusalError(404)
+        return self.orders[client_id]
+
+    def get_account(self) -> Any:
+        self._answer()
+        return SimpleNamespace(equity="100000", cash="100000")
+
+    def get_all_positions(self) -> list[Any]:
+        return self.held
+
+    def cancel_orders(self) -> None:
+        self._answer()
+
+
+@pytest.mark.parametrize(
+    ("trouble", "expected"),
+    [
+        (None, Status.SENT),
+        (ConnectionError(), Status.UNKNOWN),
+        (TimeoutError(), Status.UNKNOWN),
+        (RefusalError(500), Status.UNKNOWN),
+        (RefusalError(429), Status.UNKNOWN),
+        (RefusalError(422), Status.REJECTED),
+    ],
+)
+def test_only_an_answer_is_a_rejection(trouble: Exception | None, expected: Status) -> None:
+    service = Service()
+    broker = AlpacaBroker(("A",), service)
+    service.trouble = trouble
+    assert broker.submit(Order("run-1-A", "A", 5.0, 100.0)) is expected
+    service.trouble = None
+    assert broker.find("run-1-A") is Status.SENT
+    assert broker.find("never sent") is Status.PENDING
+    service.trouble = ConnectionError()
+    assert broker.find("run-1-A") is Status.UNKNOWN
+
+
+def test_fills_are_told_once_and_a_silent_broker_is_not_known() -> None:
+    service = Service()
+    broker = AlpacaBroker(("A",), service)
+    order = Order("run-1-A", "A", -5.0, 100.0)
+    broker.submit(order)
+    nothing = np.zeros(0)
+    settle: Callable[[float], Any] = lambda left: broker.settle(  # noqa: E731
+        nothing, nothing, nothing, [Order("run-1-A", "A", left, 100.0)]
+    )
+    service.orders["run-1-A"].filled_qty, service.orders["run-1-A"].filled_avg_price = 2.0, "99.5"
+    assert [(fill.quantity, fill.price) for fill in settle(-5.0).executions] == [(-2.0, 99.5)]
+    assert settle(-3.0) == ((), {}, 0, False, True)
+    service.orders["run-1-A"].filled_qty, service.orders["run-1-A"].status = 5.0, "filled"
+    assert settle(-3.0).closed == {"run-1-A": Status.FILLED}
+    service.trouble = ConnectionError()
+    assert not settle(-3.0).is_known
+
+
+def test_an_account_that_holds_something_else_is_refused() -> None:
+    service = Service()
+    service.held = [SimpleNamespace(symbol="ZZZ", qty="1", avg_entry_price="1")]
+    with pytest.raises(ConfigError, match="holds ZZZ"):
+        AlpacaBroker(("A",), service)
+
+
+def test_an_order_whose_sending_was_cut_short_is_sent_once(panel: Panel, tmp_path: Path) -> None:
+    service = Service()
+    trader = make_trader(tmp_path, panel=panel, broker=AlpacaBroker(panel.symbols, service))
+    service.trouble = ConnectionError()
+    trader.desk.broker.settle = lambda *parts: SimpleNamespace(  # type: ignore[method-assign]
+        executions=(), closed={}, stop_outs=0, is_over=False, is_known=True
+    )
+    trader.run(1)
+    statuses = {row["client_id"]: row["status"] for row in trader.journal.rows(tables.orders) if not row["reason"]}
+    assert set(statuses.values()) == {"unknown"}
+    trader.journal.close()
+    service.trouble, lost = None, next(iter(statuses))
+    del service.orders[lost]  # that one never arrived
+    again = make_trader(tmp_path, panel=panel, broker=AlpacaBroker(panel.symbols, service))
+    again._resume()
+    assert {row["status"] for row in again.journal.rows(tables.orders) if not row["reason"]} == {"sent"}
+    assert set(service.orders) == set(statuses)
+    again.journal.close()
+
+
+def test_on_a_real_postgresql_the_trade_is_the_same(panel: Panel, tmp_path: Path, url: str) -> None:
+    expected = finish(make_trader(tmp_path / "plain", panel=panel))
+    trader = make_trader(tmp_path / "other", panel=panel, journal=Journal(url, "run"))
+    trader.run(20)
+    trader.journal.close()
+    assert finish(make_trader(tmp_path / "other", panel=panel, journal=Journal(url, "run"))) == expected
+
+
+def test_a_policy_of_an_unknown_action_space_is_refused(panel: Panel) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'weights'"):
+        Desk(Rule("weight"), Guard(), panel.symbols, small_market(panel))

@@ -1,0 +1,104 @@
+"""`pacesetter paper` from its words: what fits together runs and goes on, what does not is refused in one sentence."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pacesetter.cli.paper import register
+from pacesetter.errors import ConfigError, PacesetterError
+from pacesetter.evaluation.backtest import backtest
+from pacesetter.registry import configure
+from pacesetter.serving import tables
+from pacesetter.serving.desk import GuardedPolicy
+from pacesetter.serving.guard import Guard
+from pacesetter.serving.journal import Journal, journal_url
+from pacesetter.serving.runtime import BundlePolicy, serving_market
+from pacesetter.serving.session import PaperConfig, open_session
+
+DATA = ["data.source=synthetic", "data.symbols=8", "data.bars=260", "first=220"]
+
+
+@pytest.fixture
+def app() -> typer.Typer:
+    made = typer.Typer()
+    register(made)
+    return made
+
+
+def test_a_baseline_trades_on_paper_and_goes_on_where_it_stood(app: typer.Typer, tmp_path: Path) -> None:
+    words = ["paper", "equal_weight", *DATA, f"folder={tmp_path}", f"halt_file={tmp_path / 'HALT'}"]
+    first = CliRunner().invoke(app, [*words, "bars=10"])
+    assert first.output.startswith("10 bars decided on; equity ")
+    second = CliRunner().invoke(app, words)
+    assert second.output.startswith("40 bars decided on; equity ")
+    journal = Journal(journal_url(tmp_path), "paper")
+    assert len(journal.rows(tables.equity)) == 40
+    journal.close()
+    assert CliRunner().invoke(app, ["journal", "downgrade", journal_url(tmp_path)]).output.endswith("revision 0001\n")
+    assert CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path)]).output.endswith("revision 0002\n")
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["equal_wait"], "did you mean 'equal_weight'"),
+        (["equal_weight", "feed=reply"], "did you mean 'replay'"),
+        (["equal_weight", "risk.order_share=0.1"], r"unknown option 'risk\.order_share'"),
+        (["equal_weight", "risk.order_fraction=0"], "a limit is never off"),
+        (["equal_weight", *DATA[:3], "first=400"], "leaves no bar to replay"),
+        (["equal_weight", "replay"], "is no KEY=VALUE"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(
+    app: typer.Typer, tmp_path: Path, words: list[str], message: str
+) -> None:
+    done = CliRunner().invoke(app, ["paper", *words, f"folder={tmp_path}"])
+    assert isinstance(done.exception, PacesetterError)
+    with pytest.raises(PacesetterError, match=message):
+        raise done.exception
+
+
+def test_a_bundle_trades_on_paper_as_its_backtest_does(made: Any, tmp_path: Path) -> None:
+    data = {"source": "synthetic", "symbols": 3, "bars": 480, "seed": 4}
+    options = {"folder": str(tmp_path), "halt_file": str(tmp_path / "HALT"), "data": data}
+    trader = open_session(str(made.folder), configure(PaperConfig, options, "paper"))
+    trader.run()
+    panel, first = trader.feed.panel, trader.feed.first  # type: ignore[attr-defined]
+    assert panel == made.panel
+    guarded = GuardedPolicy(BundlePolicy(made.bundle), Guard(made.bundle.limits), panel, serving_market(made.bundle))
+    expected = backtest(guarded, panel, first=first, market=guarded.market, window_bars=6)
+    rows = trader.journal.rows(tables.equity)
+    assert [row["equity"] for row in rows] == expected.equity.tolist()
+    assert len({row["equity"] for row in rows}) > 10
+    trader.journal.close()
+    with pytest.raises(ConfigError, match="within the policy's training"):
+        open_session(str(made.folder), configure(PaperConfig, options | {"first": first - 1}, "paper"))
+
+
+def test_features_that_leave_those_of_training_raise_the_drift_alarm(made: Any, tmp_path: Path) -> None:
+    data = {"source": "synthetic", "symbols": 3, "bars": 480, "seed": 4}
+    options = {"folder": str(tmp_path), "halt_file": str(tmp_path / "HALT"), "data": data}
+    trader = open_session(str(made.folder), configure(PaperConfig, options, "paper"))
+    watch, panel = trader.watch, made.panel
+    shown = [trader.observe(panel.rows(0, t)) for t in range(430, 450)]
+    for moved, kinds in ((0.0, []), (5.0, ["drift"])):
+        watch._rows.clear()
+        for seen in shown:
+            window = seen["window"] + moved * watch.reference.spread  # type: ignore[union-attr]
+            watch.served(np.zeros(3), [], {"window": window})
+        vitals = watch.vitals("discrete", 0.0, 0.0, 0.0)
+        assert [alert.kind for alert in watch.check(vitals, 0.0) if alert.kind == "drift"] == kinds
+    trader.journal.close()
+
+
+def test_alpaca_without_keys_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ALPACA_API_KEY", raising=False)
+    options = {"broker": "alpaca", "folder": str(tmp_path), "data": {"source": "synthetic", "bars": 260}}
+    with pytest.raises(ConfigError, match="ALPACA_API_KEY and ALPACA_SECRET_KEY"):
+        open_session("cash", configure(PaperConfig, options, "paper"))

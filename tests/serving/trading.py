@@ -1,0 +1,67 @@
+"""A small paper trade that tests repeat: a panel, rule policies of each action space, and a trader on them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pacesetter.data.loading import load
+from pacesetter.evaluation.backtest import Seen
+from pacesetter.market.parameters import Exits, MarketParameters
+from pacesetter.panel import Panel
+from pacesetter.serving.alerts import Alerts
+from pacesetter.serving.desk import Desk
+from pacesetter.serving.feeds import ReplayFeed
+from pacesetter.serving.guard import Guard
+from pacesetter.serving.halt import KillSwitch
+from pacesetter.serving.journal import Journal, journal_url
+from pacesetter.serving.paper import PaperTrader
+from pacesetter.serving.watch import Thresholds, Watch
+
+__all__ = ["FIRST", "RULES", "Rule", "make_trader", "small_market", "small_panel"]
+
+FIRST = 190
+RULES: dict[str, Callable[[Any], Any]] = {  # momentum (symbol,) -> actions
+    "weights": lambda momentum: np.where(momentum > 0.0, 0.15, 0.0),
+    "continuous": lambda momentum: np.tanh(20.0 * momentum),
+    "discrete": lambda momentum: np.where(momentum > 0.02, 3, np.where(momentum < 0.0, 5, 4)),
+}
+
+
+class Rule:
+    """Follows the trend of ten bars."""
+
+    def __init__(self, action: str) -> None:
+        self.name, self.action = f"{action} rule", action
+
+    def decide(self, seen: Seen) -> Any:
+        closes = seen.panel.close[-10:]
+        return RULES[self.action](closes[-1] / closes[0] - 1.0)
+
+
+def small_panel(bars: int = 235) -> Panel:
+    return load("synthetic", symbols=4, bars=bars, seed=3)
+
+
+def small_market(panel: Panel) -> MarketParameters:
+    return replace(MarketParameters(exits=Exits(trailing_stop_fraction=0.03)), bars_per_year=panel.bars_per_year)
+
+
+def make_trader(folder: Path, action: str = "continuous", panel: Panel | None = None, **parts: Any) -> PaperTrader:
+    """A trader that replays the panel into a journal in the folder; `parts` replace its own."""
+    panel = panel or small_panel()
+    desk = Desk(
+        parts.pop("policy", Rule(action)), Guard(), panel.symbols, small_market(panel), parts.pop("broker", None)
+    )
+    own: dict[str, Any] = {
+        "feed": ReplayFeed(panel, FIRST),
+        "journal": Journal(journal_url(folder), "run"),
+        "switch": KillSwitch(folder / "HALT"),
+        "watch": Watch(Thresholds(latency_seconds=1e9), Alerts([], 0.0)),
+        "observe": lambda panel: {"position": np.zeros(0), "portfolio": np.zeros(0)},
+    }
+    return PaperTrader(desk, **(own | parts))
