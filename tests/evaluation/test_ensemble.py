@@ -30,7 +30,8 @@ def four() -> Ensemble:
 
 
 def test_the_weaker_of_two_that_move_alike_and_the_losers_may_go(four: Ensemble) -> None:
-    assert four.suggestion.to_dict() == {"A": "keep", "B": "like A", "C": "keep", "D": "loses", "Z": "loses"}
+    assert four.suggestion.to_dict() == {"A": "keep", "B": "like A", "C": "keep", "D": "loses", "Z": "never trades"}
+    assert four.independent < 4  # of the four that move
     assert four.kept == ["A", "C"]
     assert four.nearest.loc["B", "other"] == "A"
     assert four.nearest.loc["B", "correlation"] == four.correlation.loc["A", "B"] > 0.9

@@ -43,7 +43,7 @@ def test_a_policy_that_shows_all_of_it_passes() -> None:
     assert all(gate.passed for gate in gates)
     assert len(gates) == 8
     assert gates[:2] == [
-        Gate("walk-forward windows with a gain, share", 0.7, ">=", 0.7),  # a window without a loss is no gain
+        Gate("windows of the judged bars with a gain, share", 0.7, ">=", 0.7),  # a window without a loss is no gain
         Gate("regimes with a gain", 3, ">=", 3),
     ]
 
@@ -51,7 +51,7 @@ def test_a_policy_that_shows_all_of_it_passes() -> None:
 @pytest.mark.parametrize(
     ("changes", "name"),
     [
-        ({"windows": [*WINDOWS, -0.1]}, "walk-forward windows with a gain, share"),
+        ({"windows": [*WINDOWS, -0.1]}, "windows of the judged bars with a gain, share"),
         ({"regimes": {"bull": 0.1, "bear": 0.0, "sideways": 0.2}}, "regimes with a gain"),
         ({"returns": np.array([0.1, -0.11, 0.2])}, "largest drawdown"),
         ({"limits": Acceptance(cost_multiple=3.0)}, "Sharpe ratio at 3× costs"),
@@ -88,5 +88,5 @@ def test_unknown_values_fail_in_every_sense() -> None:
 def test_limits_and_inputs_that_make_no_sense_are_refused() -> None:
     with pytest.raises(ConfigError, match="min_windows=70 is a share"):
         Acceptance(min_windows=70)
-    with pytest.raises(DataError, match="no walk-forward window"):
+    with pytest.raises(DataError, match="there is no window"):
         failed(windows=[])

@@ -68,3 +68,17 @@ def test_a_damaged_line_is_refused_by_its_number(tmp_path: Path, line: str) -> N
         stream.write(line + "\n")
     with pytest.raises(RunError, match=r"line 2 of .*trials\.jsonl is no trial"):
         ledger.of("d", "trading")
+
+
+def test_all_that_trade_the_same_bars_are_counted_together(tmp_path: Path) -> None:
+    ledger = Trials(tmp_path)
+    for task in ("trading", "fleet", "portfolio", "lookback"):
+        ledger.add(Trial("d", task, f"of-{task}", 0))
+    assert [trial.task for trial in ledger.of("d", "fleet")] == ["trading", "fleet", "portfolio"]
+    assert [trial.task for trial in ledger.of("d", "lookback")] == ["lookback"]
+
+
+def test_a_run_in_the_cache_of_the_main_job_counts_beside_the_runs(tmp_path: Path) -> None:
+    kept = tmp_path / "runs" / "cache" / "agents-0123456789abcdef"
+    kept.mkdir(parents=True)
+    assert Trials.beside(kept).path == tmp_path / "runs" / "trials.jsonl"

@@ -67,6 +67,7 @@ def test_every_baseline_must_be_beaten() -> None:
     worse = judge(HOLD, [SKILLED])
     assert worse.difference is not None
     assert worse.difference.p_value == 1.0  # below a baseline is no sign of being above it
+    assert "it was worse than" in worse.sentence
 
 
 def test_cash_that_earns_interest_must_be_exceeded() -> None:

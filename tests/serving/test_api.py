@@ -36,13 +36,13 @@ FEEDS_UNTIL = 420
 class Served:
     """An application with a key for each scope, one of them ended."""
 
-    def __init__(self, made: Any, folder: Path, settings: Settings = NO_LIMITS) -> None:
+    def __init__(self, made: Any, folder: Path, settings: Settings = NO_LIMITS, until: int = FEEDS_UNTIL) -> None:
         keys = Keys(folder / "keys.json")
         self.tokens = {scope: keys.add(scope, [scope]) for scope in ("read", "trade", "admin")}
         self.tokens["ended"] = keys.add("ended", ["read", "trade", "admin"], days=1e-9)
         self.switch, self.panel = KillSwitch(folder / "HALT"), made.panel
         self.runtime = Runtime(made.bundle)
-        self.runtime.feed(made.panel.rows(0, FEEDS_UNTIL))
+        self.runtime.feed(made.panel.rows(0, until))
         self.runtime.clock = lambda: self.panel.index[FEEDS_UNTIL + 5].timestamp()
         self.app: Gate = make_app(self.runtime, self.switch, keys, settings)
         self.client = TestClient(self.app, raise_server_exceptions=False)
@@ -112,6 +112,23 @@ def test_a_decision_names_its_orders_sizes_limits_and_model(served):
     again = served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL)})
     assert again.status_code == 409
     assert served.call("/v1/decide", "trade", json={}).status_code == 200
+
+
+def test_bars_before_the_first_decision_are_stored_and_the_missing_ones_counted(made, tmp_path):
+    served = Served(made, tmp_path, until=10)
+    first, second = (served.call("/v1/decide", "trade", json={"bars": served.bars(t)}) for t in (10, 11))
+    assert (first.status_code, second.status_code) == (202, 202)
+    assert second.json() == {"stored": True, "missing_bars": first.json()["missing_bars"] - 1}
+    assert served.call("/v1/state", "read").json()["last_bar"] == served.panel.index[11].isoformat()
+
+
+def test_a_bar_that_breaks_a_rule_is_refused_and_not_kept(served):
+    bars = served.bars(FEEDS_UNTIL)
+    broken = [bars[0] | {"high": 0.5 * bars[0]["low"]}, *bars[1:]]
+    before = served.runtime.history.panel
+    assert served.call("/v1/decide", "trade", json={"bars": broken}).status_code == 422
+    assert served.runtime.history.panel is before
+    assert served.call("/v1/decide", "trade", json={"bars": bars}).status_code == 200
 
 
 def test_features_in_place_of_bars_decide_alike(served, made, tmp_path):

@@ -32,7 +32,7 @@ def paper(
     from pacesetter.registry import configure
     from pacesetter.serving.session import PaperConfig, open_session
 
-    config = configure(PaperConfig, _nested(options or []), "paper")
+    config = configure(PaperConfig, _with_data(options or []), "paper")
     trader = open_session(policy, config)
     result = trader.run(config.bars)
     trader.watch.alerts.close()
@@ -41,6 +41,17 @@ def paper(
         f"{result.bars} bars decided on; equity {result.equity:,.2f}; {result.state.value}"
         f"{f' ({result.reason})' if result.reason else ''}; orders refused: {refused}"
     )
+
+
+def _with_data(options: list[str]) -> dict[str, Any]:
+    """The options nested; `data=NAME` and its options as every command reads them."""
+    if not any(text.startswith("data=") for text in options):
+        return _nested(options)
+    from pacesetter.training import compose
+
+    chosen = [text for text in options if text.startswith("data")]
+    data = {key: value for key, value in compose(chosen).data.items() if value is not None}
+    return _nested([text for text in options if text not in chosen]) | {"data": data}
 
 
 def halt(

@@ -47,7 +47,7 @@ def evaluate(
     from pacesetter.evaluation.evaluate import StoredRun
     from pacesetter.runs import Run
 
-    stored = StoredRun(Run.open(run).folder)
+    stored = StoredRun(_agents_of(Run.open(run).folder))
     if folds is not None:
         _evaluate_folds(stored, overrides or [], folds, rolling, refit_every, combinatorial)
     elif overrides:
@@ -114,6 +114,12 @@ def _evaluate_folds(
     target.with_suffix(".md").write_text(markdown([section]), encoding="utf-8")
     _show([section], BRIEF)
     typer.echo(f"→ {target}, {target.with_suffix('.md')}")
+
+
+def _agents_of(folder: Path) -> Path:
+    """The run itself, or the agents' run inside one of the main job."""
+    inner = sorted(folder.glob("agents/*/manifest.json"))
+    return inner[0].parent if inner else folder
 
 
 def _repeats(gate: Path, found: dict[str, Any], tolerance: float) -> bool:

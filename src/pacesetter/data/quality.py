@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pacesetter.data.calendars import sessions
 from pacesetter.errors import ConfigError
 from pacesetter.frames import Bars, Finding
-from pacesetter.panel import PRICE_FIELDS, utc_index
+from pacesetter.panel import PRICE_FIELDS, Panel, utc_index
 
 __all__ = ["REPAIRABLE", "Quality", "Readiness", "broken_bars", "examine", "readiness"]
 
@@ -136,7 +136,7 @@ VALUE_RULES = (
 REPAIRABLE = frozenset(rule.name for rule in VALUE_RULES)
 
 
-def broken_bars(bars: Bars, allow: tuple[str, ...] = ()) -> Array:
+def broken_bars(bars: Bars | Panel, allow: tuple[str, ...] = ()) -> Array:
     """(time, symbol) bars that break any value rule not in `allow`."""
     fields = dict(zip(bars.fields, bars.blocks, strict=True))
     bad = np.zeros(bars.mask.shape, bool)

@@ -68,16 +68,23 @@ class Ensemble:
         return pd.DataFrame(found, self.returns.columns, self.returns.columns)
 
     @property
+    def _of_movers(self) -> NDArray[Any]:
+        """Correlations of the agents that ever move."""
+        moves = self.returns.std(ddof=0).to_numpy() > 0
+        matrix: NDArray[Any] = self.correlation.to_numpy()[np.ix_(moves, moves)]
+        return matrix
+
+    @property
     def mean_correlation(self) -> float:
-        """Over all pairs; NaN with one agent."""
-        apart = ~np.eye(len(self.correlation), dtype=bool)
-        return float(self.correlation.to_numpy()[apart].mean()) if apart.any() else float("nan")
+        """Over all pairs of agents that ever move; NaN with fewer than two."""
+        apart = ~np.eye(len(self._of_movers), dtype=bool)
+        return float(self._of_movers[apart].mean()) if apart.any() else float("nan")
 
     @property
     def independent(self) -> float:
-        """How many independent agents would vary as these: (Σλ)² / Σλ² over the eigenvalues of the correlations."""
-        values = np.linalg.eigvalsh(self.correlation.to_numpy())
-        return float(values.sum() ** 2 / (values**2).sum())
+        """How many independent agents would vary as those that move: (Σλ)² / Σλ² over the correlations' eigenvalues."""
+        values = np.linalg.eigvalsh(self._of_movers)
+        return float(values.sum() ** 2 / (values**2).sum()) if len(values) else 0.0
 
     @property
     def diversification(self) -> float:
@@ -109,12 +116,14 @@ class Ensemble:
 
     @cached_property
     def suggestion(self) -> pd.Series[str]:
-        """For each agent `keep`, `loses`, or `like` a better one that is kept."""
+        """For each agent `keep`, `never trades`, `loses`, or `like` a better one that is kept."""
         said: dict[str, str] = {}
         kept: list[str] = []
         for agent in self.sharpe.sort_values(ascending=False, kind="stable").index:
             like = self.correlation.loc[agent, kept]
-            if self.sharpe[agent] <= 0:
+            if self.returns[agent].fillna(0.0).eq(0.0).all():
+                said[agent] = "never trades"
+            elif self.sharpe[agent] <= 0:
                 said[agent] = "loses"
             elif len(like) and like.max() >= self.redundant:
                 said[agent] = f"like {like.idxmax()}"

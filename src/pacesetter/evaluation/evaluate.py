@@ -113,13 +113,13 @@ class StoredRun:
 
     def judge(self, draws: int = 1000) -> Judgement:
         """The judgement on the test bars; the run is counted among the trials on this data and task."""
-        trials = Trials.beside(self.folder.parent)
+        policy, trials = self.policy, Trials.beside(self.folder.parent)  # a run that cannot be judged is no trial
         task, seed = str(self.config.task["problem"]), self.config.seed
         trial = Trial(self.panel.fingerprint, task, self.folder.name, seed)
         if all(each.run != trial.run for each in trials.of(trial.data, task)):
             trials.add(trial)  # trained elsewhere: it counts here, too
         found = judge_policy(
-            self.policy,
+            policy,
             self.panel,
             self.first,
             market=self.task.market,

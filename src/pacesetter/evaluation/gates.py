@@ -35,7 +35,7 @@ class Gate:
 class Acceptance:
     """What a policy must show.
 
-    min_windows       least share of walk-forward windows with a gain
+    min_windows       least share of windows, parts of the judged bars or walk-forward folds, with a gain
     min_regimes       least number of regimes with a gain
     max_drawdown      largest loss from a high; beyond the default the risk guard would have halted it
     max_overfitting   largest probability that choosing it among its variants was chance
@@ -62,12 +62,12 @@ def acceptance_gates(
     regimes: Mapping[str, float],
     limits: Acceptance | None = None,
 ) -> list[Gate]:
-    """The gates of a judged policy with returns (time,), total returns of its walk-forward windows and its regimes."""
+    """The gates of a judged policy with returns (time,), total returns of its windows and its regimes."""
     limits, gains = limits or Acceptance(), np.asarray(windows, dtype=np.float64)
     if gains.size == 0:
-        raise DataError("there is no walk-forward window to pass a gate with; evaluate over one or more")
+        raise DataError("there is no window to pass a gate with; evaluate over one or more")
     return [
-        Gate("walk-forward windows with a gain, share", float((gains > 0).mean()), ">=", limits.min_windows),
+        Gate("windows of the judged bars with a gain, share", float((gains > 0).mean()), ">=", limits.min_windows),
         Gate("regimes with a gain", sum(value > 0 for value in regimes.values()), ">=", limits.min_regimes),
         Gate("largest drawdown", float(max_drawdown(np.asarray(returns))), "<=", limits.max_drawdown),
         *_evidence_gates(verdict, limits),

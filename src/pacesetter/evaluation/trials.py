@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 import json
 import os
+import re
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,8 @@ __all__ = ["Trial", "Trials"]
 
 Array = NDArray[Any]
 FILE = "trials.jsonl"
+TRADING = ("trading", "portfolio", "fleet")
+STAGE = re.compile(r"\..+|[a-z]+-[0-9a-f]{16}")  # a folder of the main job's cache, while its stage works and after
 CACHE = "cache"  # of the main job, below the folder of the runs; its stages work in hidden folders there
 
 
@@ -47,10 +50,10 @@ class Trials:
     def beside(cls, runs: str | Path) -> Trials:
         """The ledger for run folders in `runs`; those inside another run, as a sweep's, are entered beside that one.
 
-        So are those that a stage of the main job makes in the cache, before they come to lie in the job's own folder.
+        So are those that a stage of the main job keeps in the cache.
         """
         inner = Path(runs).resolve()
-        if inner.parent.name == CACHE and inner.name.startswith("."):
+        if inner.parent.name == CACHE and STAGE.fullmatch(inner.name):
             inner = inner.parents[1]
         outer = [path.parent for path in (inner, *inner.parents) if (path / "manifest.json").is_file()]
         return cls([inner, *outer][-1])
@@ -72,10 +75,14 @@ class Trials:
             os.close(ledger)
 
     def of(self, data: str, task: str) -> list[Trial]:
-        """The trials on that data and task, each run once, in the order of their first lines; none without a ledger."""
+        """The trials on that data and task, each run once, in the order of their first lines; none without a ledger.
+
+        All tasks that trade count together: a fleet, a portfolio and single agents are tried on the same test bars.
+        """
+        alike = TRADING if task in TRADING else (task,)
         found = {}
         for trial in self._read():
-            if (trial.data, trial.task) == (data, task):
+            if trial.data == data and trial.task in alike:
                 found[trial.run, trial.seed] = trial
         return list(found.values())
 

@@ -97,6 +97,8 @@ class Verdict:
             f"{f'Evidence at {self.level:.0%}' if claim.holds else 'No evidence'} that {claim.what}: {claim.figures}."
             for claim in self.claims()
         ]
+        if self.difference is not None and self.difference.high < 0:
+            said.append(f"The interval says that it was worse than {self.baseline}.")
         return " ".join([*said, *self._under_costs()])
 
     def _over_cash(self) -> Claim:

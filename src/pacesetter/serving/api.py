@@ -20,6 +20,7 @@ from numpy.typing import NDArray
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
+from pacesetter.data.quality import broken_bars
 from pacesetter.errors import PacesetterError
 from pacesetter.panel import Panel
 from pacesetter.serving.gate import Access, Gate, Settings
@@ -37,6 +38,7 @@ from pacesetter.serving.schemas import (
     Problem,
     ResumeIn,
     StateOut,
+    StoredOut,
     decision_models,
 )
 
@@ -105,11 +107,13 @@ def _add_trading(app: FastAPI, service: Service, metrics: Metrics) -> None:
     async def decide(ask: Any) -> Any:
         """Orders for every symbol, from new bars or given features and the account."""
         answer = await service.run(service.decide, ask)
+        if answer is None:
+            return JSONResponse({"stored": True, "missing_bars": runtime.history.missing_bars()}, 202)
         metrics.decided(answer)
         return JSONResponse(service.told(answer))
 
     decide.__annotations__["ask"] = decision_models(runtime.bundle.features, runtime.bundle.model.spec)
-    problems: Any = {status: {"model": Problem} for status in (400, 409, 413, 422)}
+    problems: Any = {status: {"model": Problem} for status in (400, 409, 413, 422)} | {202: {"model": StoredOut}}
     app.post("/v1/decide", response_model=DecideOut, responses=problems)(decide)
 
     @app.post("/v1/halt", responses={422: {"model": Problem}})
@@ -153,12 +157,20 @@ class Service:
         elif guard.state is State.HALTED:
             self.switch.engage(guard.reason)
 
-    def decide(self, ask: Any) -> Answer:
-        """The answer to a /v1/decide; refuses symbols that are not served, and bars out of time."""
+    def decide(self, ask: Any) -> Answer | None:
+        """The answer to a /v1/decide, None while its bars only fill the history.
+
+        Refuses symbols that are not served, and bars that are out of time or break a rule.
+        """
         self.look()
         account = self._account(ask.account)
         if ask.features is None:
-            answer = self.runtime.decide(account, self._panel(ask.bars))
+            bars = self._panel(ask.bars)
+            if bars is not None:
+                self.runtime.feed(bars)
+            if bars is not None and self.runtime.history.missing_bars() > 0:
+                return None
+            answer = self.runtime.decide(account)
         else:
             answer = self.runtime.decide_features(*self._entries(ask.features), account)
         self.look()
@@ -224,7 +236,10 @@ class Service:
         for name in self.runtime.bundle.features.fields:
             fields[name] = np.full((len(times), len(self.runtime.symbols)), np.nan)
             fields[name][rows, columns] = [getattr(bar, name) for bar in bars]
-        return Panel.from_fields(pd.DatetimeIndex(times, tz="UTC"), self.runtime.symbols, fields)
+        panel = Panel.from_fields(pd.DatetimeIndex(times, tz="UTC"), self.runtime.symbols, fields)
+        if broken_bars(panel).any():
+            raise HTTPException(422)
+        return panel
 
     def _entries(self, given: Any) -> tuple[Panel, dict[str, Array]]:
         """A panel of one bar with closes, and entries (symbol, …) that are 0 for symbols without a row."""
@@ -273,7 +288,7 @@ WORDS = {
     405: "the route has no such method",
     409: "not possible now: history is too short, or a bar is not newer than the last; look at /v1/state",
     503: "the model does not answer; look into the log by the request's id",
-    422: "a field is missing, unknown or out of range, a symbol twice or not served, or a time not possible",
+    422: "a field is missing, unknown or out of range, a symbol twice or not served, or a time or bar not possible",
 }
 
 

@@ -16,11 +16,13 @@ from pacesetter.build import build_panel
 from pacesetter.errors import RunError
 from pacesetter.panel import Panel
 from pacesetter.serving.api import make_app
+from pacesetter.serving.bundle import Bundle
 from pacesetter.serving.gate import Gate, Settings
 from pacesetter.serving.halt import KillSwitch
 from pacesetter.serving.keys import Keys
 from pacesetter.serving.packaging import bundle_run
 from pacesetter.serving.runtime import Runtime
+from pacesetter.serving.store import Store
 
 __all__ = ["bundle_and_ask"]
 
@@ -30,7 +32,7 @@ def bundle_and_ask(run_folder: Path, store: Path) -> str:
 
     What `bundle_run` refuses is refused here, and so is an answer other than 200.
     """
-    folder, bundle = bundle_run(run_folder, store)
+    folder, bundle = _current(run_folder, store) or bundle_run(run_folder, store)
     runtime = Runtime(bundle)
     panel = build_panel(bundle.config).select(list(runtime.symbols))
     runtime.clock = panel.index[-1].timestamp  # stored bars are served as they came, not as years old
@@ -43,6 +45,14 @@ def bundle_and_ask(run_folder: Path, store: Path) -> str:
         app = make_app(runtime, KillSwitch(Path(place) / "HALT"), keys, settings)
         answer = asyncio.run(_post(app, "/v1/decide", token, body))
     return f"{folder.name} (model {answer['model'][:12]}) at {answer['time'][:10]}: {_told(answer['decisions'])}"
+
+
+def _current(run_folder: Path, store: Path) -> tuple[Path, Bundle] | None:
+    """The bundle that serves, where it is of this very run already."""
+    kept = Store(store)
+    if not kept.versions or kept.versions[-1]["run"] != run_folder.name:
+        return None
+    return kept.current, Bundle.open(kept.current)
 
 
 def _request(bar: Panel) -> bytes:

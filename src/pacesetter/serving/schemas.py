@@ -102,6 +102,13 @@ class StateOut(BaseModel):
     missing_bars: int
 
 
+class StoredOut(BaseModel):
+    """Bars were taken, and so many more are needed before the first decision."""
+
+    stored: bool
+    missing_bars: int
+
+
 class Problem(BaseModel):
     """Why a request was refused, in fixed words; `problems` are places in the request and kinds of mistakes."""
 

@@ -31,6 +31,8 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     _register_groups()
     for text in overrides:
         parse_override(text)
+    if "task=fleet" in overrides and not any(text.startswith("agent=") for text in overrides):
+        overrides = [*overrides, "agent=fleet_ppo"]  # the agents of the other tasks cannot learn it
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
             resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
