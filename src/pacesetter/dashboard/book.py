@@ -93,7 +93,7 @@ class Book:
         if not limits:
             return pd.DataFrame(columns=["name", "used", "limit", "share"])
         equity, shares = float(self.last["equity"]), self.holdings()["share"].abs()
-        day_equity = (self.guard.get("day") or [0, None])[1] or equity
+        day_equity = (self.guard.get("equities") or [None])[0] or equity
         loss = max(1 - equity / day_equity, 0.0)
         used = {
             "reduce_fraction": loss,
