@@ -179,11 +179,10 @@ def test_mistakes_are_refused_in_a_sentence(wrong, sentence, small, console):
 
 
 def test_an_algorithm_of_single_agents_is_refused(console):
+    assert compose(["task=fleet"]).agent["algorithm"] == "fleet_ppo"
+    config = compose(["task=fleet", "agent=ppo", "data=synthetic", "data.symbols=3", "features.names=[return_1]"])
     with pytest.raises(ConfigError, match="task=fleet does not learn by agent=ppo; known: fleet_ppo, fleet_sac"):
-        train(
-            compose(["task=fleet", "data=synthetic", "task.episode_bars=20", "features.names=[return_1]"]),
-            console=console,
-        )
+        train(config, console=console)
 
 
 def test_a_learning_rate_follows_its_schedule(small):
