@@ -27,7 +27,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.rewards import Reward, RewardConfig, Schedule, Term
 
-__all__ = ["ACTIONS", "Batch", "Step"]
+__all__ = ["ACTIONS", "Batch", "Step", "load_reward", "stored_reward"]
 
 Array = NDArray[Any]
 
@@ -41,6 +41,7 @@ PARALLEL_FROM = 512  # positions; below it a second thread costs more than it sa
 FOREVER = 2.0**31  # bars of an episode that only the data ends
 LEDGER_SIZE, OUTCOME_SIZE = len(Column), len(Outcome)
 REMEMBERED = ("accounts", "positions", "parameters", "cursor")
+PREFIX = "reward."  # of what the reward remembers, in a stored state
 BOUND = ("_step_rows", "_alone")  # made on first use for the arrays of the batch and its starts
 REMADE = ("_state", "_sources", "_input", *BOUND)  # not pickled
 NUMBERS = (int, float, np.generic)
@@ -185,11 +186,16 @@ class Batch:
 
     def action_masks(self) -> Array:
         """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""
-        if self.action != "discrete":
-            raise ConfigError(f"action='{self.action}' has no masks; make the environment with action='discrete'")
-        masks = np.empty((self.env_count, self.bank.positions_each * len(Discrete)), dtype=bool)
+        masks = np.empty(self.mask_shape, dtype=bool)
         mask_rows(masks, *self._state[2:])
         return masks
+
+    @property
+    def mask_shape(self) -> tuple[int, int]:
+        """(env, K · 7) of the action masks; refuses actions that have none."""
+        if self.action != "discrete":
+            raise ConfigError(f"action='{self.action}' has no masks; make the environment with action='discrete'")
+        return self.env_count, self.bank.positions_each * len(Discrete)
 
     # ---- looking --------------------------------------------------------------------------------------------------
 
@@ -200,9 +206,7 @@ class Batch:
 
     def state_dict(self) -> dict[str, Array]:
         """Copies of all that changes: accounts, positions, parameters, cursor, and what the reward remembers."""
-        own = {name: getattr(self, name).copy() for name in REMEMBERED}
-        reward = {} if self._reward is None else self._reward.state_dict()
-        return own | {f"reward.{name}": values for name, values in reward.items()}
+        return {name: getattr(self, name).copy() for name in REMEMBERED} | stored_reward(self._reward)
 
     def load_state_dict(self, stored: Mapping[str, Array]) -> None:
         """Go on from what `state_dict` gave; refuses arrays of another shape."""
@@ -212,9 +216,7 @@ class Batch:
                     f"stored '{name}' does not fit this batch of {self.env_count}; use the options it was stored with"
                 )
             getattr(self, name)[...] = stored[name]
-        if self._reward is not None:
-            prefix = "reward."
-            self._reward.load_state_dict({n.removeprefix(prefix): v for n, v in stored.items() if n.startswith(prefix)})
+        load_reward(self._reward, stored)
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
@@ -347,3 +349,15 @@ def _is_pnl_only(config: RewardConfig) -> bool:
     term = config.components.get("pnl")
     is_plain = term is not None and term == Term(weight=term.weight) and not isinstance(term.weight, Schedule)
     return is_plain and len(config.components) == 1 and config.scalarisation == "weighted_sum"
+
+
+def stored_reward(reward: Reward | None) -> dict[str, Any]:
+    """What a reward remembers, by names that begin with `reward.`; nothing where the compiled step writes it."""
+    return {} if reward is None else {f"{PREFIX}{name}": values for name, values in reward.state_dict().items()}
+
+
+def load_reward(reward: Reward | None, stored: Mapping[str, Any]) -> None:
+    """Let a reward go on from what `stored_reward` gave."""
+    if reward is not None:
+        own = {name: values for name, values in stored.items() if name.startswith(PREFIX)}
+        reward.load_state_dict({name.removeprefix(PREFIX): values for name, values in own.items()})

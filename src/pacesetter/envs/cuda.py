@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 
-from pacesetter.envs.batch import LEDGER_SIZE, OUTCOME_SIZE, Batch, Step
+from pacesetter.envs.batch import LEDGER_SIZE, OUTCOME_SIZE, REMEMBERED, Batch, Step, load_reward, stored_reward
+from pacesetter.envs.masks import mask_row
 from pacesetter.envs.rows import Cursor, Outcome, Setting, restart_row, see_row, step_row
 from pacesetter.errors import ConfigError
 from pacesetter.market.cuda import SIMULATED, THREADS, cuda, current_stream, device_view, to_device
@@ -79,14 +81,35 @@ def restart_rows(
         see_row(e, bars, parameters, accounts, positions, cursor, vectors)
 
 
-step_on_device, restart_on_device = cuda.jit(step_rows), cuda.jit(restart_rows)
+def mask_rows(
+    inputs: Any,
+    settings: Any,
+    bars: Any,
+    parameters: Any,
+    accounts: Any,
+    positions: Any,
+    cursor: Any,
+    fills: Any,
+    pool: Any,
+    offsets: Any,
+    context_from: Any,
+    nothing: Any,
+    masks: Any,
+) -> None:
+    """The thread that writes the action mask of one environment."""
+    e = cuda.grid(1)
+    if e < inputs.shape[0]:
+        mask_row(e, masks, bars, parameters, accounts, positions, cursor)
+
+
+step_on_device, restart_on_device, mask_on_device = map(cuda.jit, (step_rows, restart_rows, mask_rows))
 
 
 class DeviceBatch:
     """`batch` with all its arrays on the GPU; what a step gives are torch tensors (NumPy arrays in the simulator).
 
     Takes over where the batch stands. The arrays of accounts, and only those, are laid out with neighbouring
-    environments side by side, as neighbouring threads read them.
+    environments side by side, as neighbouring threads read them. `pool` (start, 3) is the memory of its starts.
     """
 
     def __init__(self, batch: Batch) -> None:
@@ -99,9 +122,9 @@ class DeviceBatch:
         if not batch.is_pnl_only:
             self._reward = Reward(batch.reward, batch.env_count, device=None if SIMULATED else "cuda")
         shared = (batch.settings, bank.bars, batch.starts.pool, batch.starts.offsets, np.zeros((0, 1, 1), np.float32))
-        settings, bars, pool, offsets, nothing = map(to_device, shared)
+        settings, bars, self.pool, offsets, nothing = map(to_device, shared)
         rows = (self.inputs, settings, bars, self.parameters, self.accounts, self.positions, self.cursor, self.fills)
-        self._arguments = [device_view(array) for array in (*rows, pool, offsets, self.context, nothing)]
+        self._arguments = [device_view(array) for array in (*rows, self.pool, offsets, self.context, nothing)]
 
     def reset(self) -> dict[str, Any]:
         """Begin an episode in every environment."""
@@ -126,6 +149,22 @@ class DeviceBatch:
             self._reward.reset(terminated | truncated)
             rewards, components = values.total, values.raw
         return Step(self._observation(vectors[0]), rewards, terminated, truncated, components, ledger, vectors[1])
+
+    def action_masks(self) -> Any:
+        """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""
+        masks = _fresh(self.batch.mask_shape, axis=1, dtype="bool")
+        self._launch(mask_on_device, masks)
+        return masks
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of all that changes, as `Batch.state_dict`."""
+        return {name: getattr(self, name) + 0 for name in REMEMBERED} | stored_reward(self._reward)
+
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        for name in REMEMBERED:
+            getattr(self, name)[...] = stored[name]
+        load_reward(self._reward, stored)
 
     def _check(self) -> None:
         settings = self.batch.settings

@@ -86,10 +86,10 @@ class FleetMarket:
         """The batch or its twin on the GPU, and the memory of the starts that it reads."""
         if self.device.type != "cuda":
             return self.batch, self.batch.starts.pool
-        from pacesetter.learning.fleet_device import FleetDeviceBatch
+        from pacesetter.envs.cuda import DeviceBatch
         from pacesetter.market.cuda import SIMULATED
 
-        engine = FleetDeviceBatch(self.batch)
+        engine = DeviceBatch(self.batch)
         if SIMULATED:
             self.device = torch.device("cpu")
         return engine, engine.pool
