@@ -37,6 +37,16 @@ def test_a_bar_whose_needed_field_is_missing_is_passed_over(bars: Panel) -> None
     assert np.isfinite(table.values[1, 100, 1:]).all()
 
 
+@pytest.mark.parametrize("name", ["rsi_14", "obv_20", "by_panel"])
+def test_values_since_a_bar_are_those_of_the_bars_alone(name: str, bars: Panel) -> None:
+    mask = np.random.default_rng(0).random(bars.mask.shape) > 0.2
+    gappy = Panel(bars.index, bars.symbols, bars.fields, bars.blocks, mask)
+    by_panel = Feature("by_panel", ("close",), 1, lambda panel: np.cumsum(panel.close, axis=0))
+    feature = by_panel if name == "by_panel" else FEATURES[name]
+    for panel in (bars, gappy):
+        np.testing.assert_array_equal(feature.since(panel, 300), feature.compute(panel.rows(300, None)))
+
+
 def test_a_feature_without_memory_is_refused() -> None:
     with pytest.raises(ConfigError, match="'empty' has memory_bars=0"):
         Feature("empty", (), 0, lambda panel: panel.close)

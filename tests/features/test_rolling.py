@@ -17,6 +17,7 @@ from pacesetter.features.rolling import (
     rolling_rank,
     rolling_std,
     rolling_sum,
+    smoothed,
 )
 
 PANDAS = {
@@ -71,3 +72,16 @@ def test_lagged_and_change() -> None:
 
 def test_ratio_is_flat_only_where_both_are_zero() -> None:
     np.testing.assert_array_equal(ratio(np.array([0.0, 1.0, 0.0]), np.array([0.0, 0.0, 2.0]), flat=7), [7, np.inf, 0])
+
+
+def test_smoothing_begins_with_the_mean_of_the_first_known_values() -> None:
+    x = np.array([[np.nan, 1.0, 3.0, 6.0, np.nan], [2.0, 4.0, 7.0, 5.0, 5.0], [np.nan, np.nan, np.nan, np.nan, 9.0]])
+    expected = [[np.nan, np.nan, 2, 4, np.nan], [np.nan, 3, 5, 5, 5], [np.nan] * 5]
+    np.testing.assert_array_equal(smoothed(x, 2, 0.5), expected)
+
+
+def test_what_is_missing_makes_its_windows_missing_and_no_other() -> None:
+    x = np.arange(12.0)
+    x[4] = np.nan
+    for function in PANDAS:
+        assert np.flatnonzero(np.isnan(function(x, 3))).tolist() == [0, 1, 4, 5, 6]

@@ -3,6 +3,7 @@ from __future__ import annotations
 import numpy as np
 import pandas as pd
 import pytest
+import talib
 
 from pacesetter.features import FEATURES, feature_table
 from pacesetter.features.technical import SEED_WEIGHT, smoothing_memory
@@ -87,6 +88,23 @@ def test_values_agree_with_an_independent_pandas_formula(name: str, bars: Panel)
     for column, symbol in enumerate(bars.symbols):
         frame = pd.DataFrame({field: bars[field][:, column] for field in bars.fields})
         np.testing.assert_allclose(values[column], FORMULAS[name](frame), rtol=1e-5, atol=1e-7, err_msg=symbol)
+
+
+TALIB = {
+    "close_to_ema_26": lambda high, low, close: close / talib.EMA(close, 26) - 1,
+    "rsi_14": lambda high, low, close: talib.RSI(close, 14) / 100,
+    "atr_14": lambda high, low, close: talib.ATR(high, low, close, 14) / close,
+    "adx_14": lambda high, low, close: talib.EMA(talib.DX(high, low, close, 14) / 100, 27),
+    "macd_signal": lambda high, low, close: talib.EMA(talib.EMA(close, 12) - talib.EMA(close, 26), 9) / close,
+}
+
+
+@pytest.mark.parametrize("name", TALIB)
+def test_recursions_are_those_of_ta_lib_from_their_first_value_on(name: str, bars: Panel) -> None:
+    values = feature_table(bars, [name]).values[:, :, 0]
+    for column, symbol in enumerate(bars.symbols):
+        expected = TALIB[name](*(np.ascontiguousarray(bars[field][:, column]) for field in ("high", "low", "close")))
+        np.testing.assert_allclose(values[column], expected, rtol=1e-7, atol=1e-12, err_msg=symbol)
 
 
 def test_adx_knows_a_trend_from_a_seesaw(make_bars) -> None:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import inspect
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
+from functools import partial, reduce
 from typing import Any, Literal
 
 import numpy as np
@@ -19,7 +19,6 @@ __all__ = ["FEATURES", "Feature", "on_observed", "symbolwise"]
 
 Array = NDArray[Any]
 Kind = Literal["technical", "regime", "sentiment", "leadlag", "custom"]
-_BARS_AT_ONCE = 24_000  # of all symbols together: these stay in the cache; 143 × 3,000 took 1.5 times as long
 
 
 @dataclass(frozen=True)
@@ -29,6 +28,7 @@ class Feature:
     needs        panel fields it reads; on a panel without one of them the feature is left out
     memory_bars  latest observed bars of a symbol that fix its value: a server that keeps these gives the same number
     compute      panel -> (time, symbol), NaN while warming up; row t reads bars ≤ t only
+    indicator    of a feature of each symbol's own bars, what `compute` maps their fields by
     """
 
     name: str
@@ -36,10 +36,17 @@ class Feature:
     memory_bars: int
     compute: Callable[[Panel], Array]
     kind: Kind = "custom"
+    indicator: Callable[..., Array] | None = None
 
     def __post_init__(self) -> None:
         if self.memory_bars < 1:
             raise ConfigError(f"feature '{self.name}' has memory_bars={self.memory_bars}; it needs one bar or more")
+
+    def since(self, panel: Panel, first: int) -> Array:
+        """(time − first, symbol) values that the panel's bars from `first` on give alone."""
+        if self.indicator is None:
+            return self.compute(panel.rows(first, None))
+        return on_observed(self.indicator, self.needs, panel, first)
 
 
 FEATURES: Registry[Feature] = Registry("feature")
@@ -53,31 +60,23 @@ def symbolwise(name: str, indicator: Callable[..., Array], memory_bars: int, kin
     """
     parameters = inspect.signature(indicator).parameters.values()
     needs = tuple(parameter.name for parameter in parameters if parameter.default is parameter.empty)
-    return Feature(name, needs, memory_bars, partial(on_observed, indicator, needs), kind)
+    return Feature(name, needs, memory_bars, partial(on_observed, indicator, needs), kind, indicator)
 
 
-def on_observed(indicator: Callable[..., Array], needs: tuple[str, ...], panel: Panel) -> Array:
-    """(time, symbol) values of `indicator` over the bars that were observed with every needed field; NaN elsewhere."""
-    blocks = [panel[field].T for field in needs]
-    seen = np.logical_and.reduce([panel.mask.T, *map(np.isfinite, blocks)])
-    values = np.empty(seen.shape)
-    step = max(_BARS_AT_ONCE // max(seen.shape[1], 1), 1)
-    for first in range(0, len(seen), step):
-        rows = slice(first, first + step)
-        values[rows] = _on_packed(indicator, [block[rows] for block in blocks], seen[rows])
-    return values.T
+def on_observed(indicator: Callable[..., Array], needs: tuple[str, ...], panel: Panel, first: int = 0) -> Array:
+    """(time, symbol) values of `indicator` over the bars from `first` on that were observed with every needed field.
 
-
-def _on_packed(indicator: Callable[..., Array], blocks: list[Array], seen: Array) -> Array:
-    """`indicator` of the seen bars packed to the left, its values put back where the bars were seen."""
-    if seen.all():  # nothing to pack
-        with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-            return indicator(*map(np.ascontiguousarray, blocks))
-    counts = seen.sum(axis=1)
-    packed = np.arange(counts.max(initial=0)) < counts[:, None]
+    NaN elsewhere.
+    """
+    blocks = [panel[field][first:].T for field in needs]
+    seen = reduce(np.logical_and, map(np.isfinite, blocks), panel.mask[first:].T)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
+        if seen.all():  # nothing to pack
+            return indicator(*blocks).T
+        counts = seen.sum(axis=1)
+        packed = np.arange(counts.max(initial=0)) < counts[:, None]
         result = indicator(*(_move(block, seen, packed) for block in blocks))
-    return _move(result, packed, seen)
+    return _move(result, packed, seen).T
 
 
 def _move(values: Array, source: Array, target: Array) -> Array:

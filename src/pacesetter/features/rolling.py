@@ -1,16 +1,18 @@
-"""Trailing-window statistics along the last axis, each from its own window only.
+"""Trailing-window statistics and smoothing along the last axis, compiled.
 
 A running sum would be shorter, but carries the rounding of every bar before: a window is folded lag by lag instead, so
-that a server which knows just this window gets the same number. Results are NaN until the first whole window.
+that a server which knows just this window gets the same number. Results are NaN until the first whole window. Kernels
+see (bar, symbol), as panels hold them: the innermost loop runs over symbols, side by side in memory.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
-from functools import reduce
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numba import njit
+from numba.extending import register_jitable
 from numpy.typing import NDArray
 
 __all__ = [
@@ -24,6 +26,8 @@ __all__ = [
     "rolling_rank",
     "rolling_std",
     "rolling_sum",
+    "run_kernel",
+    "smoothed",
 ]
 
 Array = NDArray[Any]
@@ -31,95 +35,132 @@ Array = NDArray[Any]
 
 def lagged(x: Array, bars: int = 1) -> Array:
     """x(t−bars)."""
-    return _behind_warmup(x[..., : max(x.shape[-1] - bars, 0)], x)
+    values = np.full_like(x, np.nan)
+    values[..., bars:] = x[..., : max(x.shape[-1] - bars, 0)]
+    return values
 
 
 def change(x: Array, bars: int = 1) -> Array:
     """x(t) − x(t−bars)."""
-    return x - lagged(x, bars)
+    values = np.full_like(x, np.nan)
+    values[..., bars:] = x[..., bars:] - x[..., : max(x.shape[-1] - bars, 0)]
+    return values
 
 
 def rolling_sum(x: Array, bars: int) -> Array:
     """Sum over the latest `bars` bars."""
-    return _fold(np.add, x, bars)
+    return run_kernel(_sum, (x,), bars)
 
 
 def rolling_max(x: Array, bars: int) -> Array:
     """Largest of the latest `bars` bars."""
-    return _fold(np.maximum, x, bars)
+    return run_kernel(_largest, (x,), bars)
 
 
 def rolling_min(x: Array, bars: int) -> Array:
     """Smallest of the latest `bars` bars."""
-    return _fold(np.minimum, x, bars)
+    return -rolling_max(-x, bars)
 
 
 def rolling_mean(x: Array, bars: int) -> Array:
     """Mean of the latest `bars` bars; exactly x where x stands still."""
-    return x + _behind_warmup(_sum(_distances(x, bars)) / bars, x)
+    return x + run_kernel(_distances, (x,), bars) / bars
 
 
 def rolling_std(x: Array, bars: int, ddof: int = 0) -> Array:
     """Standard deviation over the latest `bars` bars; exactly 0 where x stands still."""
-    return np.sqrt(_squares(x, x, bars) / (bars - ddof))
+    return np.sqrt(_squares(x, bars) / (bars - ddof))
 
 
 def rolling_correlation(x: Array, y: Array, bars: int) -> Array:
     """Pearson correlation of x and y over the latest `bars` bars; 0 where one of them stands still."""
-    scale = np.sqrt(_squares(x, x, bars)) * np.sqrt(_squares(y, y, bars))
-    return np.clip(ratio(_squares(x, y, bars), scale), -1.0, 1.0)
+    scale = np.sqrt(_squares(x, bars)) * np.sqrt(_squares(y, bars))
+    return np.clip(ratio(run_kernel(_products, (x, y), bars), scale), -1.0, 1.0)
 
 
 def rolling_rank(x: Array, bars: int) -> Array:
     """Share of the latest `bars` bars that lie below x(t), a tie counting half; in [0, 1]."""
-    above = _behind_warmup(_sum(map(np.sign, _distances(x, bars))), x)  # bars above less bars below
-    return (1 - above / (bars - 1)) / 2
+    return (1 - run_kernel(_signs, (x,), bars) / (bars - 1)) / 2
+
+
+def smoothed(x: Array, bars: int, weight: float) -> Array:
+    """Exponential smoothing that gives the newest bar `weight`, begun by the mean of the first `bars` known values."""
+    return run_kernel(_smooth, (x,), bars, weight)
 
 
 def ratio(numerator: Array, denominator: Array, flat: float = 0.0) -> Array:
     """numerator / denominator, with `flat` where both are 0: nothing moved or traded, so nothing can be compared."""
-    still = (numerator == 0) & (denominator == 0)
     with np.errstate(divide="ignore", invalid="ignore"):
-        return np.where(still, flat, numerator / denominator)
+        values = np.asarray(numerator / denominator)
+    np.copyto(values, flat, where=(numerator == 0) & (denominator == 0))
+    return values
 
 
-def _lags(x: Array, bars: int) -> list[Array]:
-    """Views x(t), x(t−1) … x(t−bars+1) over every t that has a whole window behind it."""
-    length = max(x.shape[-1], bars - 1)  # a shorter one has no whole window, and its views are empty
-    return [x[..., bars - 1 - lag : length - lag] for lag in range(bars)]
+def _squares(x: Array, bars: int) -> Array:
+    """Σ(x − x̄)² over each window."""
+    return np.maximum(run_kernel(_products, (x, x), bars), 0.0)
 
 
-def _distances(x: Array, bars: int) -> Iterator[Array]:
-    """x(t−lag) − x(t) for lags 1 … bars−1: exact zeros where x stands still."""
-    latest, *earlier = _lags(x, bars)
-    return (past - latest for past in earlier)
+def run_kernel(kernel: Callable[..., None], inputs: tuple[Array, ...], *options: float) -> Array:
+    """What `kernel` writes for (…, bar) inputs, NaN where it writes nothing."""
+    columns = [np.require(np.atleast_2d(x).T, np.float64, ("C", "W")) for x in inputs]  # one type, compiled once
+    out = np.full_like(columns[0], np.nan)
+    kernel(*columns, *options, out)
+    return out.T.reshape(inputs[0].shape)
 
 
-def _squares(x: Array, y: Array, bars: int) -> Array:
+# ---- kernels: (bar, symbol) in, (bar, symbol) out --------------------------------------------------------------------
+
+
+def _folded(fold: Callable[[float, float, float], float], start: float = 0.0) -> Callable[..., None]:
+    """A kernel that folds each whole window from its latest bar back: result so far, a bar, the latest bar."""
+    fold = register_jitable(fold)
+
+    @njit(cache=True)
+    def kernel(x: Array, bars: int, out: Array) -> None:
+        for t in range(bars - 1, len(x)):
+            out[t] = start
+            for lag in range(bars):
+                for k in range(x.shape[1]):
+                    out[t, k] = fold(out[t, k], x[t - lag, k], x[t, k])
+
+    return kernel
+
+
+_sum = _folded(lambda total, past, latest: total + past)
+_distances = _folded(lambda total, past, latest: total + (past - latest))  # exact zeros where x stands still
+_signs = _folded(lambda total, past, latest: total + np.sign(past - latest))  # bars above less bars below
+_largest = _folded(lambda best, past, latest: past if past > best or np.isnan(past) else best, -np.inf)
+
+
+@njit(cache=True)
+def _products(x: Array, y: Array, bars: int, out: Array) -> None:
     """Σ(x − x̄)(y − ȳ) over each window, as Σab − ΣaΣb/n of the distances from the latest bar.
 
     The latest bar is at most √n deviations from the mean, so this cancels no more than a factor n, unlike Σxy − ΣxΣy/n.
     """
-    total_x, total_y, products = (np.zeros_like(_lags(x, bars)[0]) for _ in range(3))
-    twice = ((a, a) for a in _distances(x, bars))
-    for a, b in twice if x is y else zip(_distances(x, bars), _distances(y, bars), strict=True):
-        total_x += a
-        total_y += b
-        products += a * b
-    centred = products - total_x * total_y / bars
-    return _behind_warmup(np.maximum(centred, 0.0) if x is y else centred, x)
+    sums = np.empty((3, x.shape[1]))
+    for t in range(bars - 1, len(x)):
+        sums[:] = 0.0
+        for lag in range(1, bars):
+            for k in range(x.shape[1]):
+                a, b = x[t - lag, k] - x[t, k], y[t - lag, k] - y[t, k]
+                sums[0, k] += a
+                sums[1, k] += b
+                sums[2, k] += a * b
+        out[t] = sums[2] - sums[0] * sums[1] / bars
 
 
-def _sum(terms: Iterable[Array]) -> Array:
-    return reduce(np.add, terms)
-
-
-def _fold(operation: Callable[[Array, Array], Array], x: Array, bars: int) -> Array:
-    return _behind_warmup(reduce(operation, _lags(x, bars)), x)
-
-
-def _behind_warmup(values: Array, x: Array) -> Array:
-    """`values` of the whole windows, with NaN for the bars before them, in the shape of `x`."""
-    full = np.full(x.shape, np.nan)
-    full[..., x.shape[-1] - values.shape[-1] :] = values
-    return full
+@njit(cache=True)
+def _smooth(x: Array, bars: int, weight: float, out: Array) -> None:
+    """level ← level + weight·(x − level), from the mean of a symbol's first `bars` known values on; NaN before."""
+    for k in range(x.shape[1]):
+        first = 0
+        while first < len(x) and np.isnan(x[first, k]):
+            first += 1
+        if first + bars <= len(x):
+            out[first + bars - 1, k] = x[first : first + bars, k].sum() / bars
+    for t in range(1, len(x)):
+        for k in range(x.shape[1]):
+            level = out[t - 1, k] + weight * (x[t, k] - out[t - 1, k])
+            out[t, k] = out[t, k] if np.isnan(level) else level

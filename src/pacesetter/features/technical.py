@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import inspect
 from collections.abc import Callable
 from functools import partial
 from typing import Any
 
 import numpy as np
-import talib
+from numba import njit
 from numpy.typing import NDArray
 
 from pacesetter.features.feature import FEATURES, Feature, symbolwise
@@ -21,6 +20,8 @@ from pacesetter.features.rolling import (
     rolling_min,
     rolling_std,
     rolling_sum,
+    run_kernel,
+    smoothed,
 )
 
 __all__ = ["SEED_WEIGHT", "ema", "log_return", "smoothing_memory"]
@@ -45,23 +46,13 @@ def smoothing_memory(bars: int, weight: float, stages: int = 1) -> int:
 
 
 def ema(x: Array, bars: int) -> Array:
-    """TA-Lib's exponential moving average of every (symbol, bar) row: weight 2/(bars+1), seeded by a simple mean."""
-    return _by_row(talib.EMA, x, timeperiod=bars)
+    """Exponential moving average of every (symbol, bar) row: weight 2/(bars+1), begun by a simple mean."""
+    return smoothed(x, bars, 2 / (bars + 1))
 
 
-def _by_row(function: Callable[..., Array], *inputs: Array, **options: int) -> Array:
-    """A TA-Lib function on each row; NaN padding behind a row's last bar stays behind it."""
-    bare = inspect.unwrap(function)  # TA-Lib's wrapper looks for pandas and polars at every call
-    rows = [bare(*row, **options) for row in zip(*inputs, strict=True)]
-    return np.stack(rows) if rows else np.empty(inputs[0].shape)
-
-
-def _still(x: Array) -> Array:
-    """True where x has not moved over the Wilder bars: a recursion then compares rounding with rounding."""
-    bars = np.arange(x.shape[-1])
-    moved = np.maximum.accumulate(np.where(change(x) == 0, 0, bars), axis=-1)  # the latest bar that did, or is NaN
-    still: Array = bars - moved >= WILDER
-    return still
+def _wilder(x: Array) -> Array:
+    """Wilder's smoothing: weight 1/14, begun by a simple mean."""
+    return smoothed(x, WILDER, 1 / WILDER)
 
 
 def log_return(close: Array, bars: int) -> Array:
@@ -81,7 +72,10 @@ def close_to_ema(close: Array, bars: int) -> Array:
 
 def rsi(close: Array) -> Array:
     """Wilder's relative strength index in [0, 1]; 0.5 where the close stands still."""
-    return np.where(_still(close), 0.5, _by_row(talib.RSI, close, timeperiod=WILDER) / 100)
+    step = change(close)
+    gains, losses = _wilder(np.maximum(step, 0.0)), _wilder(np.maximum(-step, 0.0))
+    is_still = rolling_max(np.abs(step), WILDER) == 0  # what is left to compare there is rounding
+    return np.where(is_still, 0.5, gains / (gains + losses))
 
 
 def macd(close: Array) -> Array:
@@ -110,7 +104,8 @@ def bollinger_width(close: Array) -> Array:
 
 def average_true_range(high: Array, low: Array, close: Array) -> Array:
     """Wilder's average true range as a share of the close."""
-    return _by_row(talib.ATR, high, low, close, timeperiod=WILDER) / close
+    before = lagged(close)
+    return _wilder(np.maximum(high, before) - np.minimum(low, before)) / close
 
 
 def adx(high: Array, low: Array, close: Array) -> Array:
@@ -118,8 +113,26 @@ def adx(high: Array, low: Array, close: Array) -> Array:
 
     The last smoothing is an EMA of Wilder's weight: 2/(bars+1) = 1/14 at 27 bars.
     """
-    directional = _by_row(talib.DX, high, low, close, timeperiod=WILDER) / 100
-    return ema(np.where(_still(high) & _still(low), 0.0, directional), 2 * WILDER - 1)
+    return ema(run_kernel(_directional, (high, low)), 2 * WILDER - 1)
+
+
+@njit(cache=True)
+def _directional(high: Array, low: Array, out: Array) -> None:
+    """|rise − fall| / (rise + fall) of smoothed directional moves (bar, symbol), from which the true range cancels.
+
+    As TA-Lib begins it, the mean that the smoothing starts from counts the first bar as one that went nowhere.
+    """
+    rise, fall, still_bars = np.zeros(high.shape[1]), np.zeros(high.shape[1]), np.zeros(high.shape[1])
+    for t in range(1, len(high)):
+        keep = 1.0 - 1 / WILDER if t >= WILDER else 1.0
+        for k in range(high.shape[1]):
+            up, down = high[t, k] - high[t - 1, k], low[t - 1, k] - low[t, k]
+            rise[k] = rise[k] * keep + (up if up > down and up > 0.0 else 0.0)
+            fall[k] = fall[k] * keep + (down if down > up and down > 0.0 else 0.0)
+            still_bars[k] = still_bars[k] + 1.0 if up == 0.0 and down == 0.0 else 0.0
+            total = rise[k] + fall[k]
+            if t >= WILDER:
+                out[t, k] = abs(rise[k] - fall[k]) / total if total > 0.0 and still_bars[k] < WILDER else 0.0
 
 
 def stochastic_k(high: Array, low: Array, close: Array) -> Array:
