@@ -96,13 +96,15 @@ def test_bounds_widen_with_episodes(panel: Panel) -> None:
     assert seen == [(8, 16)] * 3 + [(8, 32)] * 3 + [(8, 64)] * 3
 
 
-def test_bounds_widen_with_the_score_and_only_then(panel: Panel) -> None:
+def test_bounds_widen_with_the_score_and_only_then(panel: Panel, caplog: pytest.LogCaptureFixture) -> None:
+    caplog.set_level("INFO")
     deals = dealer(panel, curriculum=Curriculum(((8, 16), (8, 64)), advance="score", episodes=2, score=0.5))
     for score in (0.9, 0.0, 0.6):
         deals.finished(score)
         assert deals.bounds == (8, 16)
     deals.finished(0.4)
     assert deals.bounds == (8, 64)
+    assert caplog.messages == ["level 1, stage 8 to 64 bars"]
 
 
 def test_the_environment_keeps_to_the_stage_and_says_so(panel: Panel) -> None:

@@ -215,8 +215,9 @@ def test_a_weighted_pnl_is_the_compiled_path_and_equals_the_general_one(market: 
         assert one[4]["reward"]["pnl"] == other[4]["reward"]["pnl"]
 
 
-def test_masks_allow_exactly_the_orders_that_would_be_sent(market: Panel) -> None:
-    env = TradingEnv(market, "S2", episode_bars=60)
+@pytest.mark.parametrize("shorting", [False, True])
+def test_masks_allow_exactly_the_orders_that_would_be_sent(market: Panel, shorting: bool) -> None:
+    env = TradingEnv(market, "S2", episode_bars=60, market=MarketParameters(limits=Limits(shorting=shorting)))
     env.reset(seed=3)
     rng, seen = np.random.default_rng(1), set()
     for _ in range(60):

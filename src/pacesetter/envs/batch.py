@@ -43,7 +43,7 @@ LEDGER_SIZE, OUTCOME_SIZE = len(Column), len(Outcome)
 REMEMBERED = ("accounts", "positions", "parameters", "cursor")
 PREFIX = "reward."  # of what the reward remembers, in a stored state
 BOUND = ("_step_rows", "_alone")  # made on first use for the arrays of the batch and its starts
-REMADE = ("_state", "_sources", "_input", *BOUND)  # not pickled
+REMADE = ("_state", "_sources", "_unseen", "_input", *BOUND)  # not pickled
 NUMBERS = (int, float, np.generic)
 
 
@@ -136,7 +136,7 @@ class Batch:
     def reset(self, is_chosen: Array | None = None) -> dict[str, Array]:
         """Begin an episode in the environments marked by (env,) booleans, in all when None; gives all observations."""
         vectors = self.restart(np.ones(self.env_count, dtype=bool) if is_chosen is None else is_chosen)
-        *_, index, windows, context = self._outputs()
+        index, *_, windows, context = self._outputs()
         observe_rows(self.cursor, *self._sources, index, windows, context)
         return self.builder.arrange(vectors[0], index, windows, context)
 
@@ -153,12 +153,13 @@ class Batch:
     def step(self, actions: ArrayLike) -> Step:
         """Step every environment by one bar; refuses, before any has moved, an action outside the box."""
         self._read(actions)
-        ledger, outcome, vectors, index, windows, context = written = self._outputs()
-        self._check(self._step_rows(*self._arguments(*written)))
-        terminated, truncated = outcome[Outcome.TERMINATED :] != 0.0
+        index, (terminated, truncated), ledger, outcome, (vectors, finals), *tables = written = self._outputs()
+        refused = self._step_rows(*self._arguments(*written))
+        if refused >= 0:
+            raise self._refusal(refused)
         rewards, components = self.rewards(ledger, outcome)
-        observation = self.builder.arrange(vectors[0], index, windows, context)
-        return Step(observation, rewards, terminated, truncated, components, ledger, vectors[1])
+        observation = self.builder.arrange(vectors, index, *tables)
+        return Step(observation, rewards, terminated, truncated, components, ledger, finals)
 
     def step_alone(self, action: Any) -> tuple[Array, Array, list[float]]:
         """Step a batch of one: copies of its ledger row (Column,) and account vector (size,), and its `Outcome`.
@@ -176,10 +177,11 @@ class Batch:
 
     def rewards(self, ledger: Array, outcome: Array) -> tuple[Array, Array]:
         """(env,) rewards and (env, component) raw components; what is remembered of ended episodes is forgotten."""
+        reward, growth, terminated, truncated = outcome
         if self._reward is None:
-            return outcome[Outcome.REWARD], outcome[Outcome.GROWTH, :, None]
+            return reward, growth[:, None]
         values = self._reward(ledger)
-        has_ended = outcome[Outcome.TERMINATED] + outcome[Outcome.TRUNCATED] > 0.0
+        has_ended = terminated + truncated > 0.0
         if has_ended.any():
             self._reward.reset(has_ended)
         return values.total, values.raw
@@ -252,6 +254,7 @@ class Batch:
             self.cursor,
         )
         self._sources = (bank.windows.reshape(*bank.windows.shape[:2], -1), bank.context)
+        self._unseen = self._tables(0)
         self._is_scalar, self._input = self.inputs.size == 1, self.inputs[0]
         self._is_parallel = get_num_threads() > 1 < self.env_count and self.positions[:, :, 0].size >= PARALLEL_FROM
 
@@ -263,24 +266,29 @@ class Batch:
         self._make_views()
 
     def _outputs(self) -> tuple[Array, ...]:
-        """Fresh arrays for what a step writes; windows (env, K, bar · feature) and context are empty if not wanted."""
-        count, size, width = self.env_count, self.builder.vector_size, self.bank.positions_each
-        seen = count if self.has_windows else 0
+        """Fresh arrays for what a step writes: index, ends, ledger, outcome, vectors, and the tables if wanted."""
+        count = self.env_count
         return (
+            np.empty((count, 2), np.int64),
+            np.empty((2, count), np.bool_),
             np.empty((count, LEDGER_SIZE)),
             np.empty((OUTCOME_SIZE, count)),
-            np.empty((2, count, size), np.float32),
-            np.empty((count, 2), np.int64),
-            np.empty((seen, width, self.window_bars * self.bank.windows.shape[3]), np.float32),
-            np.empty((seen, width, self.bank.context.shape[3]), np.float32),
+            np.empty((2, count, self.builder.vector_size), np.float32),
+            *(self._tables(count) if self.has_windows else self._unseen),
         )
 
+    def _tables(self, count: int) -> tuple[Array, Array]:
+        """Fresh windows (env, K, bar · feature) and context (env, K, number) for so many environments."""
+        width, features = self.bank.positions_each, self.bank.windows.shape[3]
+        windows = np.empty((count, width, self.window_bars * features), np.float32)
+        return windows, np.empty((count, width, self.bank.context.shape[3]), np.float32)
+
     def _arguments(
-        self, ledger: Array, outcome: Array, vectors: Array, index: Array, windows: Array, context: Array
-    ) -> tuple[Array, tuple[Array, ...]]:
-        """What a compiled step takes: the index, and the arrays of `step_row` in its order."""
-        written, starts = (ledger, self.fills, outcome, vectors), (self.starts.pool, self.starts.offsets)
-        return index, (*self._state, *written, *starts, *self._sources, windows, context)
+        self, index: Array, ends: Array, ledger: Array, outcome: Array, vectors: Array, *tables: Array
+    ) -> tuple[Array, Array, tuple[Array, ...]]:
+        """What a compiled step takes: the index, the ends, and the arrays of `step_row` in its order."""
+        fixed = (self.starts.pool, self.starts.offsets, *self._sources)
+        return index, ends, (*self._state, ledger, self.fills, outcome, vectors, *fixed, *tables)
 
     @cached_property
     def _step_rows(self) -> Callable[..., int]:
@@ -292,8 +300,8 @@ class Batch:
     @cached_property
     def _alone(self) -> tuple[Callable[[], int], Array, Array, Array]:
         """The compiled step of a batch of one with its arguments; ledger row, account vector and outcome it writes."""
-        ledger, outcome, vectors, index, windows, context = self._outputs()
-        arguments = self._arguments(ledger, outcome, vectors, index, windows[:0], context[:0])
+        index, ends, ledger, outcome, vectors, *_ = self._outputs()
+        arguments = self._arguments(index, ends, ledger, outcome, vectors, *self._unseen)
         return partial(self._step_rows, *arguments), ledger[0], vectors[0, 0], outcome[:, 0]
 
     def _read(self, actions: Any) -> None:
@@ -305,11 +313,6 @@ class Batch:
                 f"actions of shape {np.shape(actions)} do not fit {self.env_count} environments with "
                 f"{self.inputs.shape[1]} numbers each"
             ) from problem
-
-    def _check(self, refused: int) -> None:
-        """Raise what is wrong with the action in row `refused`; −1 is none."""
-        if refused >= 0:
-            raise self._refusal(refused)
 
     def _refusal(self, row: int) -> ConfigError:
         low, high = self.settings[[Setting.LOWEST, Setting.HIGHEST]]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 from collections import deque
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
@@ -22,6 +23,7 @@ from pacesetter.registry import configure
 __all__ = ["Curriculum", "Dealer", "Episode", "Episodes"]
 
 Array = NDArray[Any]
+logger = logging.getLogger(__name__)
 SWEPT_WINDOWS = 500  # windows among which the least stable ones are sought
 OWN_RESOLUTION = ""
 
@@ -148,6 +150,7 @@ class Dealer:
             is_due = is_due and float(np.mean(self._scores)) >= curriculum.score
         if is_due and self.stage < len(curriculum.stages) - 1:
             self.stage += 1
+            logger.info("level %d, stage %d to %d bars", self.stage, *self.bounds)
             self._scores.clear()
 
     # ---- markets ----------------------------------------------------------------------------------------------------

@@ -8,14 +8,14 @@ from typing import Any
 from numba import prange
 
 from pacesetter.envs.masks import mask_row
-from pacesetter.envs.rows import Cursor, first_refused, gather_row, restart_row, see_row, step_row
+from pacesetter.envs.rows import Cursor, Outcome, first_refused, gather_row, restart_row, see_row, step_row
 from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu, jitable, prefetch, source_digest
 
 __all__ = ["STEPS", "mask_rows", "observe_rows", "restart_rows"]
 
 INLINED = ("rows.py", "observation.py", "starts.py", "masks.py", "../rewards/trading.py", "../rewards/elementwise.py")
 AHEAD = 8  # environments between asking for a bar and reading it
-BARS, POSITIONS, CURSOR, FILLS = 2, 5, 6, 8  # places in the arguments of `step_row` after e
+BARS, POSITIONS, CURSOR, FILLS, OUTCOME = 2, 5, 6, 8, 9  # places in the arguments of `step_row` after e
 
 
 @jitable
@@ -23,6 +23,13 @@ def locate_row(e: int, cursor: Any, index: Any) -> None:
     """Write the block and the bar that environment e sees."""
     index[e, 0] = cursor[e, Cursor.BLOCK]
     index[e, 1] = cursor[e, Cursor.TIME]
+
+
+@jitable
+def end_row(e: int, outcome: Any, ends: Any) -> None:
+    """Write whether environment e terminated and whether it was truncated."""
+    ends[0, e] = outcome[Outcome.TERMINATED, e] != 0.0
+    ends[1, e] = outcome[Outcome.TRUNCATED, e] != 0.0
 
 
 @jitable
@@ -40,7 +47,7 @@ def _compiled_step(digest: int, parallel: bool, has_one: bool) -> Any:
     `has_one`: only for accounts of one position, whose step takes a tenth less time without loops over positions.
     """
 
-    def step_rows(index: Any, arrays: Any) -> int:
+    def step_rows(index: Any, ends: Any, arrays: Any) -> int:
         refused = first_refused(arrays[0], arrays[1])
         if refused >= 0:
             return refused
@@ -50,6 +57,7 @@ def _compiled_step(digest: int, parallel: bool, has_one: bool) -> Any:
                 fetch_bar(e + AHEAD, arrays[BARS], arrays[CURSOR])
                 step_row(e, *arrays)
                 locate_row(e, arrays[CURSOR], index)
+                end_row(e, arrays[OUTCOME], ends)
         return min(-1, digest)
 
     return compile_for_cpu(step_rows, parallel=parallel)

@@ -8,7 +8,7 @@ from pacesetter.envs.rows import DISCRETE_COUNT, Cursor
 from pacesetter.market.bars import Bar, is_trading
 from pacesetter.market.jit import jitable
 from pacesetter.market.kernel import gross_value
-from pacesetter.market.orders import Discrete, OrderKind, order_quantity, signal
+from pacesetter.market.orders import Discrete, OrderKind, order_quantity, signal, winning_side
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
 
@@ -25,11 +25,11 @@ def mask_row(e: int, masks: Any, bars: Any, parameters: Any, accounts: Any, posi
     is_open = accounts[e, Account.LIQUIDATING] == 0.0
     for k in range(positions.shape[1]):
         held, price = positions[e, k, Position.QUANTITY], bar[k, Bar.CLOSE]
-        is_winner = held * (price - positions[e, k, Position.ENTRY_PRICE]) > 0.0
+        winner = winning_side(held, positions[e, k, Position.ENTRY_PRICE], price)
         for order in range(DISCRETE_COUNT):
             quantity = 0.0
             if is_open and price > 0.0:
-                wanted = signal(order, OrderKind.DISCRETE, 0.0, is_winner, rules)
+                wanted = signal(order, OrderKind.DISCRETE, 0.0, winner, rules)
                 quantity = order_quantity(wanted, OrderKind.DISCRETE, held, price, equity, free_cash, rules)
             may_trade = is_trading(bar, k) or quantity * held < 0.0
             masks[e, k * DISCRETE_COUNT + order] = order == Discrete.HOLD or (quantity != 0.0 and may_trade)

@@ -16,13 +16,14 @@ fills (K, Fill), now and bar (K, Bar), actions (K,), parameters (Slot). Every fu
 
 from __future__ import annotations
 
+from math import inf
 from typing import Any
 
 from pacesetter.market.bars import Bar, is_delisted, is_trading
 from pacesetter.market.fill import adverse_move, book, fill_order, raise_flag, trade, within_volume
 from pacesetter.market.jit import jitable
 from pacesetter.market.ledger import Column, Fill, Flag
-from pacesetter.market.orders import order_quantity, signal
+from pacesetter.market.orders import order_quantity, signal, winning_side
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
 
@@ -115,15 +116,15 @@ def decide(
         account[Account.LIQUIDATING] = 1.0
     most = (parameters[Slot.GROSS_LEVERAGE] - parameters[Slot.RESERVE_CASH]) * equity
     free_cash = most - gross
-    count = positions.shape[0]
+    count, sum_of_orders, sum_of_sizes = positions.shape[0], 0.0, 0.0
     for k in range(count):
         held, entry, price = positions[k, Position.QUANTITY], positions[k, Position.ENTRY_PRICE], now[k, Bar.CLOSE]
         gain = held * (price - entry)
-        winning_side = 0.0 if gain <= 0.0 else 1.0 if held > 0.0 else -1.0
-        order = signal(actions[k], kind, positions[k, Position.SIGNAL], winning_side, parameters)
+        winner = winning_side(held, entry, price)
+        order = signal(actions[k], kind, positions[k, Position.SIGNAL], winner, parameters)
         positions[k, Position.SIGNAL] = order
-        ledger[Column.ORDER] += order / count
-        ledger[Column.ORDER_SIZE] += abs(order) / count
+        sum_of_orders += order
+        sum_of_sizes += abs(order)
         if account[Account.LIQUIDATING] != 0.0:
             fills[k, Fill.ORDERED] = -held
             raise_flag(fills, k, Flag.PORTFOLIO_LIMIT)
@@ -135,6 +136,8 @@ def decide(
             # A price that is not fresh may be left, never entered on.
             if is_trading(now, k) or quantity * held < 0.0:
                 fills[k, Fill.ORDERED] = quantity
+    ledger[Column.ORDER] = sum_of_orders / count
+    ledger[Column.ORDER_SIZE] = sum_of_sizes / count
 
 
 # ---- 3. reduce ----------------------------------------------------------------------------------------------------
@@ -214,12 +217,20 @@ def exit_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: A
             last = bar[k, Bar.CLOSE]
             book(account, positions, ledger, fills, k, -held, last, last, 0.0, last)
             record_exit(fills, k, -held, last, 0.0, Flag.DELISTED)
-        elif held != 0.0:
+        elif held != 0.0 and has_exits(parameters):
             level, reason = exit_level(positions, k, bar, parameters)
             quantity = within_volume(-held, fills, k, bar, parameters)
             if level > 0.0 and quantity != 0.0:
                 price, commission = trade(account, positions, ledger, fills, k, quantity, level, bar, parameters)
                 record_exit(fills, k, quantity, price, commission, reason)
+
+
+@jitable
+def has_exits(parameters: Any) -> bool:
+    """Whether a stop, a take-profit or a trailing stop is set."""
+    stop, target, trailing = parameters[Slot.STOP_LOSS], parameters[Slot.TAKE_PROFIT], parameters[Slot.TRAILING_STOP]
+    is_set: bool = stop < inf or target < inf or trailing < inf
+    return is_set
 
 
 @jitable

@@ -66,18 +66,22 @@ def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True)
 
 
 @jitable
-def signal(action: float, kind: int, previous: float, winning_side: float, parameters: Any) -> float:
-    """The order s acted on: smoothed when continuous, looked up when discrete, the weight itself otherwise.
-
-    `winning_side` is 1 for a long in profit, −1 for a short in profit and 0 without a winner to add to.
-    """
+def signal(action: float, kind: int, previous: float, winner: float, parameters: Any) -> float:
+    """The order s acted on: smoothed when continuous, looked up when discrete, the weight itself otherwise."""
     if kind == OrderKind.CONTINUOUS:
         smoothed: float = previous + parameters[Slot.SMOOTHING] * (action - previous)
         return smoothed
     if kind == OrderKind.DISCRETE:
-        side = winning_side if int(action) == Discrete.ADD_TO_WINNER else 1.0
+        side = winner if int(action) == Discrete.ADD_TO_WINNER else 1.0
         return side * DISCRETE_AS_CONTINUOUS[int(action)]
     return action
+
+
+@jitable
+def winning_side(held: float, entry: float, price: float) -> float:
+    """1 for a long in profit, −1 for a short in profit, 0 without a winner to add to."""
+    side = 1.0 if held > 0.0 else -1.0
+    return side if held * (price - entry) > 0.0 else 0.0
 
 
 @jitable
