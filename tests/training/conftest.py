@@ -1,8 +1,11 @@
-"""A stand-in for training whose best settings are known, so that searches and sweeps can be checked in milliseconds."""
+"""A stand-in for training whose best settings are known, tasks that kill their workers, and one Ray for all tests."""
 
 from __future__ import annotations
 
+import importlib
 import math
+from collections.abc import Iterator
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +14,7 @@ import pytest
 from pacesetter.build import Config
 from pacesetter.runs import Run
 from pacesetter.training import task
+from pacesetter.training.launch import Launcher
 from pacesetter.training.train import TrainingResult
 
 BEST_RATE, VALIDATIONS = 1e-3, 4
@@ -47,3 +51,55 @@ def trained(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
 
     monkeypatch.setattr(task, "train", train)
     return seen
+
+
+TASKS = '''
+import os, signal, time
+from pathlib import Path
+from pacesetter.errors import ConfigError
+
+def square(task):
+    """The square; kills its own worker as often as the task says."""
+    number, kills, folder = task
+    marks = len(list(Path(folder).glob(f"{number}-*")))
+    if marks < kills:
+        Path(folder, f"{number}-{marks}").touch()
+        os.kill(os.getpid(), signal.SIGKILL)
+    return number * number, os.getpid()
+
+def refuse(task):
+    raise ConfigError(f"task {task} is wrong")
+
+def devices(folder):
+    """The GPUs that the worker sees, once two workers are there."""
+    Path(folder, f"pid-{os.getpid()}").touch()
+    while len(list(Path(folder).glob("pid-*"))) < 2:
+        time.sleep(0.05)
+    return os.environ["CUDA_VISIBLE_DEVICES"]
+
+def stay(folder):
+    Path(folder, f"pid-{os.getpid()}").touch()
+    time.sleep(600)
+'''
+
+
+@pytest.fixture(scope="session")
+def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """A module that worker processes can import too."""
+    folder = tmp_path_factory.mktemp("tasks")
+    (folder / "launch_tasks.py").write_text(TASKS)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.syspath_prepend(folder)
+        patch.setenv("PYTHONPATH", str(folder))
+        yield importlib.import_module("launch_tasks")
+
+
+@pytest.fixture(scope="session")
+def ray_here(tasks: Any) -> Iterator[None]:
+    """Ray with two cores and, as it believes, a GPU, started once; its start takes seconds."""
+    ray = pytest.importorskip("ray", reason="Ray is not installed (pacesetter[ray]): many machines are not tested")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(ray, "init", partial(ray.init, num_gpus=1))
+        with Launcher("ray", workers=2).session():
+            yield
+    assert not ray.is_initialized()

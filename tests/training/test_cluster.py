@@ -2,17 +2,30 @@
 
 from __future__ import annotations
 
+import json
+import os
+import signal
 import threading
 import time
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pandas as pd
 import pytest
+from rich.console import Console
 
 from pacesetter.errors import ConfigError
-from pacesetter.training.cluster import ClusterPlan, run_cluster
+from pacesetter.training.cluster import ClusterPlan, by_fold, run_cluster
 from pacesetter.training.launch import Launcher
+from pacesetter.training.verify import verify
+
+QUIET = Console(quiet=True)
+
+
+def told(folder: Path) -> list[dict[str, Any]]:
+    """What was kept of all runs while they worked."""
+    return [json.loads(line) for path in folder.rglob("progress.jsonl") for line in path.read_text().splitlines()]
 
 
 def test_a_plan_covers_every_symbol_fold_and_seed_once() -> None:
@@ -23,44 +36,85 @@ def test_a_plan_covers_every_symbol_fold_and_seed_once() -> None:
     assert task.overrides == ("agent=ppo", "task.symbols=['A','B','C/D']", "train.folds=2", "train.fold=1", "seed=4")
     with pytest.raises(ConfigError, match="6 groups of 5 symbols"):
         ClusterPlan.of("ABCDE", 6)
+    with pytest.raises(ConfigError, match="seeds 1, 1: one is there twice"):
+        ClusterPlan.of("AB", 1, seeds=(1, 1))
 
 
-def test_runs_are_gathered_and_a_second_call_trains_nothing(small: Any, tmp_path: Path) -> None:
-    plan = ClusterPlan.of(["S0", "S1", "S2"], 2)
-    found = run_cluster(plan, small.overrides, tmp_path / "cluster")
-    assert found["group"].tolist() == [0, 1]
-    assert found["steps"].tolist() == [256, 256]
-    again = run_cluster(plan, small.overrides, tmp_path / "cluster")
-    pd.testing.assert_frame_equal(again, found)
-    assert len(list((tmp_path / "cluster").glob("*/*/manifest.json"))) == 2
+def test_a_plan_takes_the_symbols_of_the_task_or_of_the_panel(small: Any) -> None:
+    assert ClusterPlan.from_config(small(), 3).groups == (("S0",), ("S1",), ("S2",))
+    assert ClusterPlan.from_config(small("ppo", "task.symbols=[S2]"), 1).groups == (("S2",),)
 
 
-def kill_a_worker(folder: Path, killed: list[int]) -> None:
-    """Kill Ray's worker of a run that has stored a checkpoint, once."""
-    import psutil
+def test_scores_are_means_over_symbols_with_their_spread_over_seeds() -> None:
+    rows = [(0, 0, 1, 1.0), (0, 0, 3, 2.0), (0, 1, 1, 3.0), (0, 1, 3, 3.0), (1, 0, 4, 5.0), (1, 1, 4, np.nan)]
+    table = by_fold(pd.DataFrame(rows, columns=["fold", "seed", "symbols", "score"]))
+    assert table["seed 0"].tolist() == [1.75, 5.0]
+    assert table["mean"][0] == 2.375
+    assert table["half_width"][0] == pytest.approx(12.706 * 1.25 / 2, rel=1e-3)  # Student's t, one degree of freedom
+    assert np.isnan(table["mean"][1])
 
+
+def test_gpus_are_asked_for_where_runs_use_them(small: Any) -> None:
+    overrides = [*small.overrides, "train.device=cuda"]
+    with pytest.raises(ConfigError, match=r"train\.device=cuda on Ray needs launcher\.gpus"):
+        run_cluster(ClusterPlan((("S0",),)), overrides, Launcher("ray"), QUIET)
+
+
+def kill_a_worker(root: Path, killed: list[str]) -> None:
+    """Kill the worker of the first run that has stored a checkpoint, once."""
     until = time.monotonic() + 200
     while time.monotonic() < until and not killed:
-        if list(folder.rglob("checkpoints/last/state.json")):
-            for child in psutil.Process().children(recursive=True):
-                if "ray::run_task" in child.name() + " ".join(child.cmdline()):
-                    child.kill()
-                    killed.append(child.pid)
-                    break
-        time.sleep(0.05)
+        stored = {path.parents[3].name for path in root.rglob("checkpoints/last/state.json")}
+        for row in told(root):
+            if row["state"] == "running" and row["run"] in stored and not killed:
+                os.kill(int(row["worker"].partition(":")[2]), signal.SIGKILL)
+                killed.append(row["run"])
+        time.sleep(0.02)
+
+
+@pytest.mark.usefixtures("ray_here")
+def test_a_killed_actor_changes_neither_steps_nor_weights_nor_metrics(small: Any) -> None:
+    steps = ["train.steps=1024", "train.checkpoint_every=128", "train.validate_every=256"]
+    killed: list[str] = []
+    killer = threading.Thread(target=kill_a_worker, args=(small.runs, killed))
+    killer.start()
+    plan = ClusterPlan((("S0",), ("S1", "S2")))
+    runs = run_cluster(plan, [*small.overrides, *steps], Launcher("ray", workers=2), QUIET).runs
+    killer.join()
+    assert runs["state"].tolist() == ["done", "done"]
+    assert runs["steps"].tolist() == [1024, 1024]
+    lost = runs.set_index("name").loc[killed[0]]
+    assert lost["tries"] == 2
+    assert verify(lost["run"], QUIET)  # trained again without a pause it gives the same weights, score and metrics
+
+    assert told(small.runs)[0]["run"] == "group001-fold00-seed0"  # the longest first
+    rows = [row for row in told(small.runs) if row["run"] == killed[0]]
+    assert len({row["worker"] for row in rows if row["state"] == "running"}) == 2
+    assert any(row["state"] == "running" and 0 < row["step"] < 1024 and row["score"] is not None for row in rows)
 
 
 @pytest.mark.proof
-def test_a_killed_worker_changes_neither_steps_nor_weights(small: Any, tmp_path: Path) -> None:
-    pytest.importorskip("ray")
-    plan = ClusterPlan.of(["S0", "S1", "S2"], 2)
-    overrides = [*small.overrides, "train.steps=20000", "train.checkpoint_every=1024", "train.validate_every=5120"]
-    plain = run_cluster(plan, overrides, tmp_path / "plain")
-    killed: list[int] = []
-    killer = threading.Thread(target=kill_a_worker, args=(tmp_path / "killed", killed))
-    killer.start()
-    disturbed = run_cluster(plan, overrides, tmp_path / "killed", Launcher("ray", workers=2))
-    killer.join()
-    assert killed
-    assert disturbed["steps"].tolist() == plain["steps"].tolist()
-    assert disturbed["weights_hash"].tolist() == plain["weights_hash"].tolist()
+def test_the_runs_of_a_machine_that_dies_end_on_the_others(small: Any) -> None:
+    ray = pytest.importorskip("ray")
+    utilities = pytest.importorskip("ray.cluster_utils")
+    ray.shutdown()
+    cluster = utilities.Cluster(initialize_head=True, head_node_args={"num_cpus": 0, "include_dashboard": False})
+    first, _ = (cluster.add_node(num_cpus=1) for _ in range(2))
+    steps = ["train.steps=4096", "train.checkpoint_every=256", "train.validate_every=512"]
+
+    def lose_a_machine() -> None:
+        while len(list(small.runs.rglob("checkpoints/last/state.json"))) < 2:  # one on each
+            time.sleep(0.05)
+        cluster.remove_node(first, allow_graceful=False)
+
+    loss = threading.Thread(target=lose_a_machine)
+    loss.start()
+    plan, launcher = ClusterPlan.of(["S0", "S1", "S2"], 3), Launcher("ray", address=cluster.address)
+    try:
+        runs = run_cluster(plan, [*small.overrides, *steps], launcher, QUIET).runs
+    finally:
+        loss.join()
+        cluster.shutdown()
+    assert runs["steps"].tolist() == [4096] * 3
+    assert sorted(runs["tries"]) == [1, 1, 2]
+    assert all(verify(folder, QUIET) for folder in runs["run"])

@@ -13,7 +13,7 @@ from pacesetter.training.sweep import sweep
 
 MARKET = ["data=sample", "features.names=[return_1]", "task.symbols=[AAPL]", "task.episode_bars=100"]
 AGENT = ["agent.network=mlp", "+agent.network_options.width=8", "agent.n_steps=16"]
-RUN = ["train.steps=20000", "train.checkpoint_every=1000", "train.validate_every=5000", "seed=0,1"]
+RUN = ["train.steps=8000", "train.checkpoint_every=1000", "train.validate_every=4000", "seed=0,1"]
 QUIET = ["track.mlflow=off", "track.tensorboard=off", "track.progress=false"]
 
 
@@ -35,7 +35,7 @@ def _is_task(process: object) -> bool:
     import psutil
 
     try:
-        return "ray::run_task" in " ".join(process.cmdline())  # type: ignore[attr-defined]
+        return "ray::Hands" in " ".join(process.cmdline())  # type: ignore[attr-defined]
     except psutil.Error:
         return False
 

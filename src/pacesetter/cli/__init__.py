@@ -9,10 +9,12 @@ from typing import Annotated
 
 import typer
 
-from pacesetter.cli import dashboard, data, fleet, jobs, paper, results, serve
+from pacesetter.cli import cluster, dashboard, data, fleet, jobs, paper, results, serve
 from pacesetter.errors import PacesetterError
 
 __all__ = ["app", "main"]
+
+UNBROKEN = "200"  # letters a line of what goes to a file or another program, where no table is to be broken
 
 app = typer.Typer(
     help="Find which assets set the pace of others, and train agents that trade on it.",
@@ -20,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for room in (jobs, fleet, results, data, serve, paper, dashboard):
+for room in (jobs, cluster, fleet, results, data, serve, paper, dashboard):
     room.register(app)
 
 
@@ -39,6 +41,8 @@ def options(
 
 def main() -> None:
     """Run the command line; what the user can put right is one sentence and exit code 2, never a traceback."""
+    if not sys.stdout.isatty():
+        os.environ.setdefault("COLUMNS", UNBROKEN)
     try:
         app()
     except PacesetterError as problem:

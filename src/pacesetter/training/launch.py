@@ -1,96 +1,97 @@
-"""Independent tasks (seeds, folds, trials) here, in processes or on Ray; those of a killed worker run again."""
+"""Where independent tasks run: here, in processes or as Ray actors on many machines."""
 
 from __future__ import annotations
 
-import multiprocessing
 import os
+import sys
 import tempfile
-from collections.abc import Callable, Iterator, Sequence
-from concurrent.futures import Future, ProcessPoolExecutor
-from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager, nullcontext, suppress
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, Literal, TypeVar
 
-from pacesetter.errors import ConfigError, RunError
+from pacesetter.errors import ConfigError
+from pacesetter.training.crew import ActorWorker, Crew, ProcessWorker, ThisProcess
+from pacesetter.training.signals import on_sigterm
 
 __all__ = ["Launcher"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-Work = Callable[[Task], Result]
 
 
 @dataclass(frozen=True)
 class Launcher:
-    """Where tasks run; the function and the tasks must pickle, and on a cluster all machines share the run folder.
+    """Where tasks run; the function and the tasks must pickle, and on a cluster all machines share the folder of work.
 
-    name     local: processes of this machine; ray: Ray, started here unless an address is given
-    workers  tasks at a time; one local worker is this process
+    name     local: this machine; ray: Ray, started here unless an address is given
+    workers  tasks at a time; None is this process itself, or with Ray all that the machines' cores and GPUs hold
     address  of a Ray cluster, e.g. `auto` or `ray://head:10001`
-    retries  how often the tasks of killed workers are repeated
+    retries  how often a task is repeated whose worker died
+    cores    that a worker on Ray holds
+    gpus     that a worker on Ray holds: a share of one, e.g. 0.25, or whole ones
     """
 
     name: Literal["local", "ray"] = "local"
-    workers: int = 1
+    workers: int | None = None
     address: str | None = None
     retries: int = 3
+    cores: int = 1
+    gpus: float = 0.0
 
     def __post_init__(self) -> None:
-        if self.workers < 1 or self.retries < 0:
+        if (self.workers is not None and self.workers < 1) or self.retries < 0 or self.cores < 1:
             raise ConfigError(
-                f"launcher.workers={self.workers} must be at least 1 and launcher.retries={self.retries} at least 0"
+                f"launcher.workers={self.workers} and launcher.cores={self.cores} must be at least 1, and "
+                f"launcher.retries={self.retries} at least 0"
             )
-        if self.address and self.name != "ray":
-            raise ConfigError(f"launcher.address={self.address} is a Ray cluster's; add launcher=ray")
+        if self.gpus < 0 or (self.gpus > 1 and self.gpus % 1):
+            raise ConfigError(f"launcher.gpus={self.gpus} must be a share of one GPU or a whole number of them")
+        for key, value in (("address", self.address), ("gpus", self.gpus)):
+            if value and self.name != "ray":
+                raise ConfigError(f"launcher.{key}={value} is for Ray; add launcher=ray")
 
-    def run(self, function: Work[Task, Result], tasks: Sequence[Task]) -> list[Result]:
+    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
         """`function` of every task, in the order of the tasks; an error that it raises is raised here."""
-        if self.name == "ray":
-            return _on_ray(self, function, tasks)
-        if self.workers == 1:
-            return [function(task) for task in tasks]
-        return _in_processes(self, function, tasks)
+        with self.session() as crew:
+            return crew.run(function, tasks)
 
     @contextmanager
-    def session(self) -> Iterator[None]:
-        """Keep what `run` would start for each call, as Ray takes seconds to start."""
-        with _ray(self) if self.name == "ray" else nullcontext():
-            yield
-
-
-def _in_processes(launcher: Launcher, function: Work[Task, Result], tasks: Sequence[Task]) -> list[Result]:
-    """A dead process breaks its whole pool, so what was not finished goes to a new one."""
-    done: dict[int, Result] = {}
-    for _ in range(launcher.retries + 1):
-        with ProcessPoolExecutor(launcher.workers, multiprocessing.get_context("spawn")) as pool:
-            left = {place: pool.submit(function, task) for place, task in enumerate(tasks) if place not in done}
+    def session(self) -> Iterator[Crew]:
+        """A crew that keeps its workers from call to call; SIGTERM ends them in order, and this process with 143."""
+        with _ray(self) if self.name == "ray" else nullcontext() as ray, on_sigterm(partial(sys.exit, 143)):
+            crew = self._crew(ray)
             try:
-                done |= dict(_finished(left))
-            except BaseException:
-                pool.shutdown(wait=False, cancel_futures=True)  # the first error ends the work
-                raise
-        if len(done) == len(tasks):
-            return [done[place] for place in range(len(tasks))]
-    raise _gave_up(launcher)
+                yield crew
+            finally:
+                crew.dismiss()
 
+    def _crew(self, ray: Any) -> Crew:
+        if self.name == "ray":
+            slots = self.slots([node["Resources"] for node in ray.nodes() if node["Alive"]])
+            return Crew(partial(ActorWorker, ray, self.cores, self.gpus), self.workers or slots, self.retries)
+        if self.workers is None:
+            return Crew(ThisProcess, 1, retries=0)
+        return Crew(ProcessWorker, self.workers, self.retries)
 
-def _finished(futures: dict[int, Future[Result]]) -> Iterator[tuple[int, Result]]:
-    for place, future in futures.items():
-        with suppress(BrokenProcessPool):
-            yield place, future.result()
+    def slots(self, machines: Sequence[Mapping[str, float]]) -> int:
+        """Workers for which machines have `CPU` cores and `GPU`s; refuses none, as one would wait for them for ever."""
+        slots = sum(self._fitting(machine.get("CPU", 0.0), machine.get("GPU", 0.0)) for machine in machines)
+        if not slots:
+            raise ConfigError(
+                f"no machine of the Ray cluster has launcher.cores={self.cores} and launcher.gpus={self.gpus:g}; "
+                "lower them"
+            )
+        return slots
 
-
-def _on_ray(launcher: Launcher, function: Work[Task, Result], tasks: Sequence[Task]) -> list[Result]:
-    with _ray(launcher) as ray:
-        remote = ray.remote(num_cpus=1, max_retries=launcher.retries)(function)
-        try:
-            results: list[Result] = ray.get([remote.remote(task) for task in tasks])
-        except ray.exceptions.RayTaskError as problem:
-            raise problem.cause from problem  # the task's own error: one sentence, not Ray's picture of its stack
-        except ray.exceptions.WorkerCrashedError as problem:
-            raise _gave_up(launcher) from problem
-    return results
+    def _fitting(self, cores: float, gpus: float) -> int:
+        """Those of one machine; a share of a GPU is never made up of two."""
+        by_cores = int(cores / self.cores)
+        if not self.gpus:
+            return by_cores
+        by_gpus = gpus * int(1 / self.gpus) if self.gpus <= 1 else gpus / self.gpus
+        return min(by_cores, int(by_gpus))
 
 
 @contextmanager
@@ -105,7 +106,8 @@ def _ray(launcher: Launcher) -> Iterator[Any]:
         yield ray
         return
     with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
-        here = {"num_cpus": launcher.workers, "include_dashboard": False, "_temp_dir": folder}
+        cores = launcher.workers and launcher.workers * launcher.cores
+        here = {"num_cpus": cores, "include_dashboard": False, "_temp_dir": folder}
         _connect(ray, launcher.address, {} if launcher.address else here)
         try:
             yield ray
@@ -120,10 +122,3 @@ def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
         raise ConfigError(
             f"no Ray answers at launcher.address={address}; start it, or leave the address out"
         ) from problem
-
-
-def _gave_up(launcher: Launcher) -> RunError:
-    return RunError(
-        f"workers were killed {launcher.retries + 1} times, often for want of memory, and their tasks are unfinished; "
-        "lower launcher.workers or raise launcher.retries"
-    )

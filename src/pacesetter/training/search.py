@@ -99,10 +99,10 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     study = _study(storage, search.startup)
     study.sampler = _sampler(config.seed + len(study.trials), search.startup)  # a later part draws on, not again
     distributions = {key: distribution(override) for key, override in space.items()}
-    with launcher.session():
-        while batch := _next_trials(study, distributions, search.trials, launcher.workers):
+    with launcher.session() as crew:
+        while batch := _next_trials(study, distributions, search.trials, crew.size):
             attempts = [Attempt(storage, search.startup, trial._trial_id, _task(run, fixed, trial)) for trial in batch]
-            for trial, outcome in zip(batch, launcher.run(attempt, attempts), strict=True):
+            for trial, outcome in zip(batch, crew.run(attempt, attempts), strict=True):
                 _tell(study, trial, outcome)
                 console.print(_line(study.trials[trial.number]), highlight=False, soft_wrap=True)
     return _finish(run, study, fixed, console)

@@ -7,13 +7,14 @@ from collections.abc import Sequence
 from rich.console import Console
 from rich.table import Table
 
+from pacesetter.build import Config
 from pacesetter.training.comparison import LEVEL, mean_and_half_width
 from pacesetter.training.configuration import compose
 from pacesetter.training.launch import Launcher
 from pacesetter.training.overrides import take_options
 from pacesetter.training.sweep import SweepResult, sweep
 
-__all__ = ["train_seeds"]
+__all__ = ["same_data", "train_seeds"]
 
 
 def train_seeds(overrides: Sequence[str], console: Console | None = None) -> SweepResult | None:
@@ -24,10 +25,14 @@ def train_seeds(overrides: Sequence[str], console: Console | None = None) -> Swe
     if config.train.seeds == 1:
         return None
     seeds = ",".join(str(config.seed + place) for place in range(config.train.seeds))
-    same_data = [f"data.seed={config.data['seed']}"] if "seed" in config.data else []
-    result = sweep([*overrides, "train.seeds=1", *same_data, f"seed={seeds}"], console=console)
+    result = sweep([*overrides, "train.seeds=1", *same_data(config), f"seed={seeds}"], console=console)
     console.print(_table(result))
     return result
+
+
+def same_data(config: Config) -> list[str]:
+    """What keeps made-up data as it is while the seed of the run changes."""
+    return [f"data.seed={config.data['seed']}"] if "seed" in config.data else []
 
 
 def _table(result: SweepResult) -> Table:

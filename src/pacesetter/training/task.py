@@ -8,6 +8,7 @@ from pathlib import Path
 from rich.console import Console
 
 from pacesetter.errors import RunError
+from pacesetter.runs import Run
 from pacesetter.training.configuration import compose
 from pacesetter.training.train import Report, train
 
@@ -20,6 +21,12 @@ class Task:
 
     folder: str
     overrides: tuple[str, ...]
+
+    @property
+    def begun(self) -> Run | None:
+        """The run that an earlier worker left in the folder; None before one was begun."""
+        left = sorted(Path(self.folder).glob("*/manifest.json"))
+        return Run(left[-1].parent) if left else None
 
 
 @dataclass(frozen=True)
@@ -40,9 +47,9 @@ class InterruptedRunError(RunError):
 def run_task(task: Task, report: Report | None = None) -> Outcome:
     """Train, or go on with the run in the task's folder; a finished one is not run again."""
     quiet = Console(quiet=True)  # many at a time would write over each other
-    left = sorted(Path(task.folder).glob("*/manifest.json"))
-    if left:
-        result = train(resume=left[-1].parent, report=report, console=quiet)
+    begun = task.begun
+    if begun:
+        result = train(resume=begun.folder, report=report, console=quiet)
     else:
         result = train(compose([*task.overrides, f"runs='{task.folder}'"]), report=report, console=quiet)
     if result.stopped == "signal":

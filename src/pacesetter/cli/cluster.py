@@ -1,0 +1,58 @@
+"""The command that trains one configuration over symbol groups, folds and seeds, on this machine or many."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+import typer
+
+from pacesetter.cli.overrides import Overrides
+
+__all__ = ["register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add this command to the application."""
+    app.command()(cluster)
+
+
+def cluster(
+    overrides: Overrides = None,
+    groups: Annotated[int, typer.Option(help="Parts of nearly equal size that the symbols are split into.")] = 1,
+    seeds: Annotated[str, typer.Option(help="Seeds of every group and fold, e.g. 0,1,2.")] = "0",
+    folds: Annotated[int, typer.Option(help="Expanding walk-forward folds, each a run of its own.")] = 1,
+) -> None:
+    """Train every group of symbols in every fold with every seed, on all cores of this machine or on Ray actors.
+
+    launcher=ray starts Ray here, launcher.address=auto joins a cluster (examples/cluster.yaml); launcher.workers,
+    launcher.cores and launcher.gpus=0.25 say how many actors there are and what each one holds. The run of a worker
+    that dies goes on with another. Given again, the command goes on with what is not finished.
+    """
+    from rich.console import Console
+
+    from pacesetter.errors import RunError
+    from pacesetter.training import compose
+    from pacesetter.training.cluster import ClusterPlan, run_cluster
+    from pacesetter.training.launch import Launcher
+    from pacesetter.training.overrides import take_options
+    from pacesetter.training.show import section_table
+
+    launcher, own = take_options(overrides or (), "launcher", Launcher)
+    plan = ClusterPlan.from_config(compose(own), groups, _numbers(seeds), folds)
+    console = Console()
+    result = run_cluster(plan, own, launcher, console)
+    for section in result.sections():
+        console.print(section_table(section))
+    console.print(f"Report: {result.run.folder / 'report.html'}", soft_wrap=True)
+    if result.failed:
+        told = "; ".join(f"{name}: {why}" for name, why in result.failed.items())
+        raise RunError(f"{len(result.failed)} of {len(result.runs)} runs failed, the same command tries again; {told}")
+
+
+def _numbers(text: str) -> list[int]:
+    from pacesetter.errors import ConfigError
+
+    try:
+        return [int(part) for part in text.split(",")]
+    except ValueError as problem:
+        raise ConfigError(f"--seeds {text} is no list of whole numbers; give one like 0,1,2") from problem

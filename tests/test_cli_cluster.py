@@ -1,0 +1,48 @@
+"""`pacesetter cluster`: its tables, going on with what is left, and one sentence for every mistake."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pandas as pd
+from typer.testing import CliRunner
+
+from pacesetter.cli import app
+from pacesetter.errors import PacesetterError
+
+
+def refused(*words: str) -> PacesetterError:
+    """What the command raises, which `main` prints."""
+    problem = CliRunner().invoke(app, ["cluster", *words]).exception
+    assert isinstance(problem, PacesetterError)
+    return problem
+
+
+def test_a_run_that_fails_is_named_and_the_others_are_not_trained_again(small: Any) -> None:
+    symbols = "task.symbols=[S0,S1,S2,NONE]"
+    words = ["cluster", *small.overrides, symbols, "--groups", "2", "--seeds", "5", "launcher.workers=1"]
+    first = CliRunner().invoke(app, words)
+    assert "group000-fold00-seed5 done: 256 steps" in first.output
+    assert "Score by fold and seed" in first.output
+    assert "1 of 2 runs failed, the same command tries again; group001-fold00-seed5: " in str(first.exception)
+    assert "NONE" in str(first.exception)
+    (folder,) = small.runs.glob("*-cluster-*")
+    runs = pd.read_csv(folder / "runs.csv")
+    assert runs["state"].tolist() == ["done", "failed"]
+    assert runs["steps"][0] == 256
+
+    again = CliRunner().invoke(app, words)
+    assert "1 of 2 runs to train" in again.output
+    assert str(again.exception) == str(first.exception)
+    kept = pd.read_csv(folder / "runs.csv")
+    assert kept["tries"].tolist() == [0, 1]
+    pd.testing.assert_series_equal(kept["weights_hash"], runs["weights_hash"])
+    assert list(small.runs.glob("*-cluster-*")) == [folder]
+
+
+def test_mistakes_are_one_sentence(small: Any) -> None:
+    assert "--seeds 0,x is no list of whole numbers" in str(refused(*small.overrides, "--seeds", "0,x"))
+    assert "9 groups of 3 symbols" in str(refused(*small.overrides, "--groups", "9"))
+    assert "did you mean 'workers'" in str(refused(*small.overrides, "launcher.worker=2"))
+    assert "task.symbols" in str(refused("task=lookback", "data=sandbox"))
+    assert not small.runs.exists()
