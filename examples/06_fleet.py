@@ -1,7 +1,8 @@
-"""Train a fleet of agents, one for each symbol, look at each and at all: python examples/06_fleet.py"""
+"""Train a fleet of agents, one for each symbol, and a master above them: python examples/06_fleet.py"""
 
 from pacesetter.agents.fleet import fleet_card
 from pacesetter.build import build_panel, load_fleet
+from pacesetter.evaluation.allocations_page import read_allocations
 from pacesetter.evaluation.ensemble import Ensemble, unseen_returns
 from pacesetter.evaluation.evaluate import StoredRun
 from pacesetter.evaluation.fleet_page import read_agents
@@ -27,3 +28,8 @@ stored = StoredRun(run.folder)
 together = Ensemble(unseen_returns(stored), stored.panel.bars_per_year)
 print(f"mean correlation {together.mean_correlation:+.2f}, diversification ratio {together.diversification:.2f}")
 print(together.suggestion.to_string())
+
+# 5. A master shares one account among the symbols, advised by the agents, and fixed allocations do it beside it.
+options = ["train.steps=4096", "train.validate_every=2048", "task.episode_bars=50", "track.mlflow=off"]
+master = train(compose(["task=master", f"task.fleet={run.folder}", *options])).run
+print(read_allocations(master.folder).round(2).to_string())

@@ -59,7 +59,7 @@ print(f"{result.steps:,} steps, best validation score {result.score:+.6f}")
 run = StoredRun(result.run.folder)
 found = run.judge(draws=200)
 print(found.verdict.sentence)
-found.figures[["annual_return", "volatility", "sharpe", "max_drawdown", "turnover", "trades"]].round(3)
+found.figures[["annual_return", "volatility", "sharpe", "max_drawdown", "turnover", "round_trips"]].round(3)
 
 # %%
 equity_picture(found.results)

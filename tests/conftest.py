@@ -17,6 +17,12 @@ ROOT = Path(__file__).resolve().parents[1]
 US143 = ROOT.parent / "shared" / "data" / "us143_daily_2005_2016.parquet"
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _stable_baselines_logs(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where Stable-Baselines3's own classes log, which otherwise leave folders among the temporary files."""
+    os.environ.setdefault("SB3_LOGDIR", str(tmp_path_factory.mktemp("sb3")))
+
+
 @pytest.fixture
 def us143() -> Path:
     """143 US stocks, daily 2005–2016; the file is not shipped."""

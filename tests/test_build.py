@@ -106,24 +106,6 @@ def test_perturbing_the_future_leaves_the_agents_features_alone(small, lookback_
 # ---- mistakes -------------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    ("override", "sentence"),
-    [
-        ("features.leadlag.lookbck=60", "did you mean 'features.leadlag.lookback'"),
-        ("+features.leadlag.methd=x", "unknown option 'config.features.leadlag.methd'; did you mean 'method'"),
-        ("features.leadlag.method=ccf_auk", "did you mean 'ccf_auc'"),
-        ("features.leadlag.lookback=1", "lookback 1 is too short"),
-        ("features.leadlag.gap_bars=0", "features.leadlag.gap_bars=0 must be 1 or more"),
-        ("features.leadlag.expected_lags=0", "features.leadlag.expected_lags=0 must be 1 or more"),
-    ],
-)
-def test_a_mistake_gets_one_sentence(override, sentence):
-    with pytest.raises(ConfigError) as refused:
-        compose([override])
-    assert sentence in str(refused.value)
-    assert "\n" not in str(refused.value)
-
-
 def test_a_folder_that_is_no_lookback_run_is_refused(small, tmp_path):
     panel = build_panel(small())
     with pytest.raises(RunError, match="is no run folder"):

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 from typer.testing import CliRunner
 
-from pacesetter.cli import app
+from pacesetter.cli import app, main
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.supervised import Forecasts
 
@@ -57,8 +59,13 @@ def test_a_changed_figure_fails_the_gate_by_its_name(judged, tmp_path):
 def test_evaluate_elsewhere_prints_and_stores_a_table(judged):
     run, _ = judged
     shown = call("evaluate", run, *MARKET, "data.symbols=3")
-    assert "Sharpe ratio over all scenarios" in shown
+    assert "round trips" in shown
+    assert "scenarios" not in shown  # of one there is no spread
     assert (run / "evaluation" / "synthetic.csv").is_file()
+    shown = call("evaluate", run, "data=universes")
+    assert "Sharpe ratio over 2 scenarios:" in shown
+    assert "lowest" in shown
+    assert "95%" not in shown
 
 
 @pytest.mark.parametrize(("more", "name"), [(["--rolling"], "walk_forward"), (["--combinatorial"], "combinatorial")])
@@ -66,6 +73,7 @@ def test_evaluate_trains_anew_on_folds(judged, more, name):
     run, _ = judged
     shown = call("evaluate", run, "--folds", "3", *more, "train.steps=64", "features.names=[return_1]")
     assert f"{name}.csv" in shown
+    assert all(f"fold {number} of 3: tested " in shown for number in (1, 2, 3))
     assert {f"{name}.csv", f"{name}.md"} <= {path.name for path in (run / "evaluation").iterdir()}
 
 
@@ -79,9 +87,34 @@ def test_compare_writes_a_page_and_markdown(judged, tmp_path):
     assert "| two |" in (tmp_path / "both.md").read_text()
 
 
+def test_a_narrow_terminal_breaks_a_table_and_loses_nothing_of_it(judged, tmp_path):
+    run, _ = judged
+    other = shutil.copytree(run, tmp_path / "20261115T082413-a_run_with_a_long_name-5f6694d4")
+    words = ["compare", str(run), str(other), "--out", str(tmp_path / "both.html")]
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, words).output
+    first_cells = [line.split("│")[1].strip() for line in shown.splitlines() if line.startswith("│")]
+    assert "".join(first_cells) == f"{other.name}one"
+    assert "gates passed" not in shown  # there is no room for all columns
+    assert "…" not in shown
+    assert f"│ {other.name} │" in call(*words)
+
+
+def test_what_goes_to_a_file_has_room(monkeypatch):
+    monkeypatch.setenv("COLUMNS", "")
+    monkeypatch.delenv("COLUMNS")
+    monkeypatch.setattr(sys, "argv", ["pacesetter", "--version"])
+    with pytest.raises(SystemExit):
+        main()
+    assert Console().width == 200
+
+
 def test_baselines_are_played_by_name(tmp_path):
     shown = call("baseline", "equal_weight", "hold", *MARKET, f"runs={tmp_path}")
     assert "2 baselines × 84 bars × 2 symbols in" in shown
+    assert "Left out" not in shown
+    shown = call("baseline", "all", *MARKET, "data.symbols=1", f"runs={tmp_path}")
+    assert "3 baselines × 84 bars × 1 symbol in" in shown
+    assert "Left out: inverse_volatility, " in shown
 
 
 def test_supervised_baselines_are_trained_judged_and_timed(tmp_path):

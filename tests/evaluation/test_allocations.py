@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -17,12 +17,14 @@ from pacesetter.envs.bank import Bank
 from pacesetter.evaluation.allocation import EqualWeight
 from pacesetter.evaluation.allocations import (
     FIXED,
+    Advice,
     AllocationComparison,
     MasterPolicy,
     ProposedAllocation,
-    allocation_gates,
     compare_allocations,
+    measures,
 )
+from pacesetter.evaluation.allocations_page import allocation_gates
 from pacesetter.evaluation.backtest import Seen, backtest, market_bank
 from pacesetter.features import feature_table
 from pacesetter.leadlag.policy import ConstantLookback
@@ -37,16 +39,14 @@ from pacesetter.panel import Panel
 SMALL = MasterNetwork(width=16, heads=2, layers=1, hidden=16)
 
 
-class Fixed(Advisers):
-    """Advisers that always propose the same."""
+@dataclass(frozen=True, eq=False)
+class Fixed(Advice):
+    """Agents that always propose the same."""
 
-    def __init__(self, fleet: Fleet, symbols: tuple[str, ...], proposals: list[float]) -> None:
-        super().__init__(fleet, symbols)
-        self.proposals = torch.tensor(proposals)
+    proposals: tuple[float, ...] = ()
 
-    def forward(self, observation: Any) -> dict[str, torch.Tensor]:
-        found = super().forward(observation)
-        return found | {PROPOSALS: self.proposals.expand_as(found[PROPOSALS])}
+    def __call__(self, seen: Seen) -> dict[str, Any]:
+        return super().__call__(seen) | {PROPOSALS: np.array(self.proposals, dtype=np.float32)}
 
 
 @pytest.fixture(scope="module")
@@ -82,8 +82,8 @@ def seen_in(panel: Panel, bank: Bank, orders: list[float]) -> Seen:
 
 
 def test_a_fixed_allocation_holds_what_agents_want(panel: Panel, bank: Bank, fleet: Fleet) -> None:
-    advisers = Fixed(fleet, panel.symbols, [0.5, -0.5, 0.05, 0.05])  # buy, sell, keep, keep
-    policy = ProposedAllocation(EqualWeight(cap=0.4), advisers)
+    advice = Fixed(fleet, (0.5, -0.5, 0.05, 0.05))  # buy, sell, keep, keep
+    policy = ProposedAllocation(EqualWeight(cap=0.4), advice)
     found = policy.decide(seen_in(panel, bank, [0.0, 0.1, 0.1, 0.0]))
     np.testing.assert_allclose(found, [0.4, 0.0, 0.4, 0.0])
     unchanged = policy.decide(seen_in(panel, bank, [0.1, 0.0, 0.1, 0.0]))
@@ -92,10 +92,10 @@ def test_a_fixed_allocation_holds_what_agents_want(panel: Panel, bank: Bank, fle
 
 
 def test_a_fresh_master_gives_more_to_what_is_proposed(panel: Panel, bank: Bank, fleet: Fleet) -> None:
-    advisers = Fixed(fleet, panel.symbols, [1.0, -1.0, 0.0, 0.0])
-    shapes = MasterMarket(bank, 1, advisers, window_bars=4).shapes
+    shapes = MasterMarket(bank, 1, Advisers(fleet, panel.symbols), window_bars=4).shapes
     torch.manual_seed(0)
-    weights = MasterPolicy(Master(SMALL, shapes), advisers).decide(seen_in(panel, bank, [0.0, 0.0, 0.0, 0.0]))
+    advice = Fixed(fleet, (1.0, -1.0, 0.0, 0.0))
+    weights = MasterPolicy(Master(SMALL, shapes), advice).decide(seen_in(panel, bank, [0.0, 0.0, 0.0, 0.0]))
     assert weights[0] > 0.5 > 10 * weights[2] > 100 * weights[1] > 0
     assert weights.sum() < 1
 
@@ -105,7 +105,7 @@ def test_backtest_and_training_show_the_master_the_same(panel: Panel, bank: Bank
     market = MasterMarket(bank, 1, advisers, starts="fixed", window_bars=4)
     torch.manual_seed(0)
     master = Master(SMALL, market.shapes)
-    policy = MasterPolicy(master, advisers)
+    policy = MasterPolicy(master, Advice(fleet))
     seen, growth = market.reset(), []
     first = int(market.batch.cursor[0, 1])
     for _ in range(20):
@@ -125,7 +125,7 @@ def test_gates_tell_cash_and_one_symbol_from_a_spread(panel: Panel, bank: Bank) 
                 return np.array(weights)
 
         played = backtest(Constant(), panel, first=50, last=80, bank=bank, window_bars=4)
-        return [gate.passed for gate in allocation_gates(played)]
+        return [gate.passed for gate in allocation_gates(measures(played))]
 
     assert gates([0.1, 0.1, 0.1, 0.1]) == [True, True]
     assert gates([0.0, 0.0, 0.0, 0.0]) == [False, False]
@@ -133,14 +133,27 @@ def test_gates_tell_cash_and_one_symbol_from_a_spread(panel: Panel, bank: Bank) 
 
 
 def test_a_comparison_names_the_best_fixed_allocation(panel: Panel, bank: Bank, fleet: Fleet) -> None:
-    advisers = Fixed(fleet, panel.symbols, [1.0, 1.0, 1.0, -1.0])
-    master = MasterPolicy(Master(SMALL, MasterMarket(bank, 1, advisers, window_bars=4).shapes), advisers)
+    shapes = MasterMarket(bank, 1, Advisers(fleet, panel.symbols), window_bars=4).shapes
+    master = MasterPolicy(Master(SMALL, shapes), Fixed(fleet, (1.0, 1.0, 1.0, -1.0)))
     found = compare_allocations(master, panel, first=100, bank=bank, window_bars=4, fixed=FIXED[:2])
-    assert list(found.table().index) == ["master", "equal_weight of proposals", "inverse_volatility of proposals"]
-    assert found.best.name == found.table()["sharpe"].iloc[1:].idxmax()
-    assert found.difference().value == pytest.approx(
-        found.table()["sharpe"].iloc[0] - found.table()["sharpe"][1:].max()
-    )
+    table = found.table()
+    fixed = ["equal_weight of proposals", "inverse_volatility of proposals"]
+    assert list(table.index) == ["master", "fleet", *fixed]
+    assert found.best.name == table["sharpe"][fixed].idxmax()
+    assert found.difference().value == pytest.approx(table["sharpe"]["master"] - table["sharpe"][fixed].max())
+    np.testing.assert_allclose(table["difference"][1:], table["sharpe"].iloc[0] - table["sharpe"][1:])
+    assert (table["low"] <= table["high"])[1:].all()
+
+
+def test_effective_positions_count_what_is_held(panel: Panel, bank: Bank) -> None:
+    class Thirds:
+        name, action = "thirds", "weights"
+
+        def decide(self, seen: Seen) -> Any:
+            return np.array([0.1, 0.1, 0.1, 0.0])
+
+    played = backtest(Thirds(), panel, first=50, last=80, bank=bank, window_bars=4)
+    assert measures(played)["positions"] == pytest.approx(3, abs=0.05)
 
 
 # ---- the planted signal ---------------------------------------------------------------------------------------------
@@ -177,9 +190,9 @@ def compared_on_planted() -> tuple[AllocationComparison, Any]:
     trained, panel = planted()
     leadlag = leadlag_features(policy=ConstantLookback(250))
     table = feature_table(trained, FEATURES, leadlag)
-    advisers = Advisers(trained_fleet(trained, table), panel.symbols)
-    master = trained_master(trained, table, advisers)
-    policy = MasterPolicy(master, advisers, fitted_until=trained.index[-1])
+    fleet = trained_fleet(trained, table)
+    master = trained_master(trained, table, Advisers(fleet, panel.symbols))
+    policy = MasterPolicy(master, Advice(fleet), fitted_until=trained.index[-1])
     bank = market_bank(panel, feature_table(panel, FEATURES, leadlag))
     return compare_allocations(policy, panel, first=len(trained), bank=bank, **WINDOW), policy
 
@@ -190,7 +203,7 @@ def test_the_master_beats_every_fixed_allocation_of_the_same_proposals() -> None
     difference = found.difference()
     print(found.table().round(3).to_string())
     print(f"master above {found.best.name}: {difference}")
-    for gate in allocation_gates(found.master):
+    for gate in allocation_gates(measures(found.master)):
         print(f"{gate.name} {gate.value:.2f} {gate.sense} {gate.limit:g}")
         assert gate.passed
     assert difference.low > 0

@@ -10,14 +10,26 @@ import pytest
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs import TradingEnv
+from pacesetter.envs.rows import Cursor
 from pacesetter.errors import DataError
-from pacesetter.evaluation.audit import RewardAudit, audit, audit_ledger
+from pacesetter.evaluation.audit import RewardAudit, audit, audit_ledger, reward_frame
+from pacesetter.evaluation.backtest import Seen, backtest
+from pacesetter.market.ledger import Column, Flag
 from pacesetter.rewards.reward import RewardConfig
 
 STEPS = 2000
 RNG = np.random.default_rng(0)
 EARNED, OTHER = RNG.standard_normal(STEPS), RNG.standard_normal(STEPS)
 ALWAYS = np.ones(STEPS, dtype=bool)
+
+
+class Churning:
+    """Sends each of the seven discrete orders in turn."""
+
+    name, action = "churning", "discrete"
+
+    def decide(self, seen: Seen) -> Any:
+        return np.array([seen.t % 7])
 
 
 def audited(earned: Any = EARNED, active: Any = ALWAYS, **components: Any) -> RewardAudit:
@@ -89,6 +101,23 @@ def test_a_stored_ledger_is_audited_with_its_weights() -> None:
     assert found.with_equity > 0.9
     sizes = ledger["reward_pnl"].abs().sum(), 0.5 * ledger["reward_cost"].abs().sum()
     assert found.table.loc["cost", "balance"] == pytest.approx(sizes[1] / sum(sizes))
+
+
+def test_a_backtest_is_paid_what_its_environment_pays_and_nothing_once_it_has_ended() -> None:
+    reward = RewardConfig({"pnl": {"kind": "linear", "points": [[0, 0.0], [100, 1.0]]}, "cost": 0.5})
+    panel = Synthetic(symbols=1, bars=400, seed=2).read()
+    env = TradingEnv(panel, starts="fixed", record=True, reward=reward)
+    env.reset(seed=0)
+    result = backtest(Churning(), panel, first=int(env.batch.cursor[0, Cursor.TIME]))
+    for order in result.orders[:150, 0]:
+        env.step(int(order))
+    assert env.journal is not None
+    raw = ["reward_pnl", "reward_cost"]
+    found = reward_frame(result, reward, steps=100)
+    np.testing.assert_allclose(found[raw][:150], env.journal.ledger_frame()[raw], atol=1e-12)
+    np.testing.assert_allclose(found["reward"], found["reward_pnl"] + 0.5 * found["reward_cost"])
+    result.ledger[100, Column.FLAGS] = Flag.TERMINATED
+    np.testing.assert_array_equal(reward_frame(result, reward)[101:], 0.0)
 
 
 def test_what_cannot_be_audited_is_refused() -> None:

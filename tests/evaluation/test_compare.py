@@ -42,7 +42,7 @@ def test_runs_are_compared_over_the_bars_they_share(runs):
     assert [row[1] for row in section.rows] == ["equal_weight", "hold"]
     assert [row[-1] for row in section.rows] == ["evidence"] * 2
     assert section.text.startswith("2 runs over 119 bars")
-    assert "in the other with probability 0." in section.text
+    assert "is at or below the median in the other with probability 0." in section.text
     (figure,) = section.figures
     assert {len(line.x) for line in figure.data} == {119}
 

@@ -7,12 +7,14 @@ from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pacesetter.build import build_fold, build_table
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.evaluate import MARKETS, StoredRun
 from pacesetter.evaluation.insight import explanation_sections, insight_sections, reward_section
+from pacesetter.evaluation.judgement_page import store_judgement
 from pacesetter.evaluation.metrics import metrics
 from pacesetter.evaluation.regression import read_result, regression_gates
 from pacesetter.evaluation.stress import STRESSES
@@ -30,6 +32,7 @@ ARCHIVE = Path(__file__).parent / "archive"
 def run(trained_run, tmp_path_factory) -> StoredRun:
     """A copy of the trained run, in a folder with a ledger that says it was one of three."""
     runs = tmp_path_factory.mktemp("evaluated")
+    Trials(runs).add(Trial("other data", "trading", "elsewhere", 0))
     stored = StoredRun(Path(shutil.copytree(trained_run, runs / trained_run.name)))
     for name in ("other", "failed"):
         Trials(runs).add(Trial(stored.panel.fingerprint, "trading", name, 0, 0.01 if name == "other" else None))
@@ -46,6 +49,7 @@ def test_a_run_is_judged_on_the_bars_it_never_saw(run, judged):
     assert judged.result.times[0] == run.panel.index[fold.test[0] + 1]
     assert judged.result.name == "ppo"
     assert judged.verdict.trials == 3
+    assert judged.sentence.endswith("or on other bars of it, are not counted: 1 known.")
     trials = Trials(run.folder.parent)
     assert len(trials.of(run.panel.fingerprint, "trading")) == 3
     per_bar = judged.verdict.sharpe.value / run.panel.bars_per_year**0.5
@@ -133,21 +137,22 @@ def test_an_explanation_a_reward_audit_and_anomalies_stand_beside_it(run, judged
     titles = [section.title for section in insight_sections(run, judged)]
     assert titles[0] == "Attribution by feature"
     assert titles[-2:] == ["Reward components", "Anomalies over equity"]
-    (audit,) = reward_section(run)
+    audit = reward_section(run, judged)
     assert [row[0] for row in audit.rows] == ["pnl"]
     assert "correlation with the change of equity is +1.00" in audit.text
 
 
-def test_a_run_without_a_stored_episode_has_no_audit(trained_run, tmp_path):
-    bare = shutil.copytree(trained_run, tmp_path / "bare", ignore=shutil.ignore_patterns("ledger.parquet"))
-    assert reward_section(StoredRun(Path(bare))) == []
-
-
-def test_of_a_fleet_the_agent_that_moved_most_money_is_explained(small, console):
+def test_of_a_fleet_the_agent_that_moved_most_money_is_explained_and_the_reward_audited(small, console, tmp_path):
     own = [text for text in small.common if not text.startswith("agent.heads")]
-    config = compose(["task=fleet", "agent=fleet_ppo", *own, "train.steps=64", "features.names=[return_1]"])
+    terms = "+task.reward={components:{pnl:1.0,cost:0.5}}"
+    config = compose(["task=fleet", "agent=fleet_ppo", *own, terms, "train.steps=64", "features.names=[return_1]"])
     run = StoredRun(train(config, console=console).run.folder)
     found = run.judge(draws=20)
     titles = [section.title for section in explanation_sections(run, found)]
     assert found.result.name == "fleet"
     assert titles[:2] == [f"Attribution by {kind} ({found.contribution.table.index[0]})" for kind in ("feature", "lag")]
+    assert [row[0] for row in reward_section(run, found).rows] == ["pnl", "cost"]
+    store_judgement(found, tmp_path)
+    stored = pd.read_parquet(tmp_path / "ledger.parquet")
+    np.testing.assert_allclose(stored["reward"], stored["reward_pnl"] + 0.5 * stored["reward_cost"])
+    np.testing.assert_allclose(stored["reward_pnl"], np.log1p(found.result.returns), atol=1e-12)

@@ -154,7 +154,7 @@ def test_a_backtest_in_figures(result: Backtest) -> None:
     assert found["turnover"] > 1
     assert 0 < found["exposure"] <= 0.4
     closed = [trade.pnl for trade in result.trades() if trade.exit_bar is not None]
-    assert found["trades"] == len(closed)
+    assert found["round_trips"] == len(closed)
     assert (found["alpha"], found["beta"]) == pytest.approx((0, 1))
     assert all(isinstance(value, float) for value in found.values())
 

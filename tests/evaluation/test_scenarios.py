@@ -48,11 +48,14 @@ def test_a_baseline_is_made_for_the_rules_of_each_scenario() -> None:
 
 
 def test_the_spread_over_scenarios() -> None:
-    index = pd.MultiIndex.from_product([["a", "b", "c", "d"], ["one"]], names=["scenario", "policy"])
-    row = spread(pd.DataFrame({"sharpe": [-1.0, 0.0, 1.0, 2.0]}, index=index)).loc["one"]
-    assert row.to_dict() == pytest.approx(
-        {"scenarios": 4, "mean": 0.5, "5%": -0.85, "50%": 0.5, "95%": 1.85, "positive": 0.5}
-    )
+    def over(values: list[float]) -> dict[str, float]:
+        index = pd.MultiIndex.from_product([range(len(values)), ["one"]], names=["scenario", "policy"])
+        return spread(pd.DataFrame({"sharpe": values}, index=index)).loc["one"].to_dict()
+
+    few = {"mean": 0.5, "lowest": -1.0, "median": 0.5, "highest": 2.0, "positive": 0.5}
+    assert over([-1.0, 0.0, 1.0, 2.0]) == pytest.approx(few)
+    many = {"mean": 10.0, "5%": 1.0, "50%": 10.0, "95%": 19.0, "positive": 20 / 21}
+    assert over([float(value) for value in range(21)]) == pytest.approx(many)  # quantiles from twenty scenarios on
 
 
 def test_nothing_to_evaluate_and_two_policies_of_one_name_are_refused() -> None:

@@ -13,9 +13,8 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.scenarios import evaluate_scenarios
 from pacesetter.evaluation.stress import (
     STRESSES,
-    Crash,
-    Gap,
     LiquidityDrought,
+    Move,
     Sideways,
     VolatilityShock,
     stress_scenarios,
@@ -50,13 +49,13 @@ def test_bars_outside_the_stretch_keep_their_returns_and_bars_stay_sound(name: s
 
 
 def test_a_crash_takes_what_it_says() -> None:
-    panel = Crash(size=-0.3, bars=10).apply(market(), START)
+    panel = STRESSES["crash"]().apply(market(), START)
     np.testing.assert_allclose(panel.close[START + 9 :] / market().close[START + 9 :], 0.7)
     assert (panel.close[START] / market().close[START] > 0.96).all()
 
 
 def test_a_gap_happens_before_the_open() -> None:
-    panel = Gap().apply(market(), START)
+    panel = STRESSES["gap"]().apply(market(), START)
     for name in ("open", "high", "low", "close"):
         np.testing.assert_allclose(panel[name][START:] / market()[name][START:], 0.9)
 
@@ -107,6 +106,6 @@ def test_what_cannot_be_stressed_is_refused() -> None:
     with pytest.raises(ConfigError, match="start=100 must lie behind first=250"):
         stress_scenarios(market(), 250, start=100)
     with pytest.raises(ConfigError, match="takes a price to 0"):
-        Crash(size=-1.0)
+        Move(size=-1.0)
     with pytest.raises(ConfigError, match="bars=0"):
         Sideways(bars=0)

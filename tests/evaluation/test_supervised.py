@@ -30,7 +30,7 @@ def test_a_planted_signal_is_found_and_earns_after_costs_at_every_threshold() ->
     table = found.thresholds
     assert len(table) == 3 * len(THRESHOLDS)
     assert (table["total_return"] > 0.1).all()
-    assert (table["trades"] > 20).all()
+    assert (table["round_trips"] > 20).all()
     assert (table["validation_sharpe"] > 2).all()
     for _, rows in table.groupby("network"):
         assert rows["exposure"].is_monotonic_decreasing

@@ -8,10 +8,12 @@ import sys
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pacesetter.errors import RunError
-from pacesetter.evaluation.trials import Trial, Trials
+from pacesetter.evaluation.overfitting import overfitting_probability
+from pacesetter.evaluation.trials import FOLDER, RETURNS, Trial, Trials
 
 WRITER = """
 import sys
@@ -52,6 +54,26 @@ def test_runs_of_a_stage_at_work_are_entered_beside_the_main_job(tmp_path: Path)
     at_work = tmp_path / "runs" / "cache" / ".20260101T000000-run-abc-agents"
     assert Trials.beside(at_work).path == Trials.beside(tmp_path / "runs").path
     assert Trials.beside(tmp_path / "cache" / "runs").path == tmp_path / "cache" / "runs" / "trials.jsonl"
+
+
+def test_the_choice_among_judged_trials_is_told_and_trials_on_other_data_are(tmp_path: Path) -> None:
+    days = pd.bdate_range("2020-01-01", periods=320, tz="UTC")
+    noise = pd.DataFrame(np.random.default_rng(0).normal(0, 0.01, (320, 4)), days)
+    ledger, own = Trials(tmp_path), Trial("d", "trading", "0", 0)
+    for column in noise:
+        ledger.add(dataclasses.replace(own, run=str(column)))
+    assert ledger.about(own, noise[0]) == ""  # no other was judged yet
+    for column in (1, 2, 3):
+        (folder := tmp_path / str(column) / FOLDER).mkdir(parents=True)
+        bars = noise.iloc[100:] if column == 3 else noise  # the third was judged on fewer
+        pd.DataFrame({"ppo": bars[column], "cash": 0.0}).to_parquet(folder / RETURNS)
+    expected = overfitting_probability(noise[[0, 1, 2]].to_numpy())
+    said = ledger.about(own, noise[0])
+    assert said.startswith("Among the 3 of 4 trials judged on these bars, the best in one half")
+    assert said.endswith(f"with probability {expected:.2f}.")
+    ledger.add(Trial("d and one bar more", "fleet", "later", 0))
+    told = f"{said} Trials on other data, or on other bars of it, are not counted: 1 known."
+    assert ledger.about(own, noise[0]) == told
 
 
 def test_writers_at_the_same_time_lose_nothing(tmp_path: Path) -> None:

@@ -94,8 +94,12 @@ def test_a_fit_that_saw_the_test_is_refused() -> None:
 
 
 def test_combinatorial_paths_cover_every_block_once_by_policies_that_had_not_seen_it() -> None:
-    fit = Fitter()
-    paths = combinatorial(fit, market(), folds=5, test_folds=2, purge_bars=1, embargo_bars=2)
+    fit, said = Fitter(), list[str]()
+    paths = combinatorial(fit, market(), folds=5, test_folds=2, purge_bars=1, embargo_bars=2, tell=said.append)
+    assert [line.split(":")[0] for line in said] == [f"fold {number} of 10" for number in range(1, 11)]
+    first, third = f"{market().index[24]:%Y-%m-%d}", f"{market().index[168]:%Y-%m-%d}"
+    assert f"tested {first} → " in said[1]
+    assert f" and {third} → " in said[1]
     assert len(fit.given) == comb(5, 2)
     assert paths.returns.shape == (comb(4, 1), BARS - 24)
     assert paths.times.equals(market().index[24:])

@@ -25,6 +25,7 @@ from pacesetter.learning.fleet_market import FleetMarket
 from pacesetter.learning.fleet_validation import play
 from pacesetter.learning.master import MasterLearner, MasterPPO, load_master, tune
 from pacesetter.learning.master_market import Advisers, MasterMarket
+from pacesetter.learning.state import write_state
 from pacesetter.panel import Panel
 
 SMALL = MasterNetwork(width=16, heads=2, layers=1, hidden=16)
@@ -97,14 +98,18 @@ def test_a_master_comes_back_with_its_agents(make: Make, panel: Panel, tmp_path:
     learner = make(is_joint=True)
     learner.learn(64)
     learner.save(tmp_path)
-    advisers = make_fleet(panel)
-    master = load_master(tmp_path, advisers)
+    drawn = torch.get_rng_state()
+    master, advisers = load_master(tmp_path)
+    assert torch.equal(torch.get_rng_state(), drawn)
     seen = learner.market.tables({name: part for name, part in learner.seen.items() if name != ACTION_MASK})
     found = [owner.evaluate(seen)[0].mode() for owner in (learner.fleet, master)]
     assert torch.equal(*found)
-    assert torch.equal(advisers.encoder.start, learner.advisers.encoder.start)
+    assert advisers.symbols == panel.symbols
+    assert all(torch.equal(there, learner.advisers.state_dict()[name]) for name, there in advisers.state_dict().items())
     with pytest.raises(RunError, match="was stored with config="):
         make(epochs=1).load(tmp_path)
+    with pytest.raises(RunError, match="holds no master; give"):
+        load_master(write_state(tmp_path / "other", {"learner": {"algorithm": "FleetPPO"}}, {}))
 
 
 def test_the_master_learns_whom_to_hold(make: Make) -> None:

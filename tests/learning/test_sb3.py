@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import tempfile
 from pathlib import Path
 from typing import Any
 
@@ -93,6 +94,15 @@ def sample(env: Toy, count: int) -> dict[str, np.ndarray]:
     env.reset(seed=5)
     seen = [dict(env._observe()) for _ in range(count)]
     return {name: np.stack([row[name] for row in seen]) for name in seen[0]}
+
+
+def test_learning_leaves_nothing_among_the_temporary_files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("SB3_LOGDIR", raising=False)
+    monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
+    algorithm = make_tiny("ppo")
+    learn(algorithm, 16)
+    assert algorithm.logger.name_to_value["train/n_updates"] > 0  # what callbacks read is there nevertheless
+    assert not list(tmp_path.glob("SB3-*"))
 
 
 @pytest.mark.parametrize("name", list(ALGORITHMS))

@@ -56,6 +56,12 @@ def test_an_override_beats_the_preset():
         ("data=csv", "data.path is not set: give data.path=…"),
         ("name=a/b", "name='a/b' names a folder"),
         ("+data.symbls=3", "unknown option 'data.symbls'; did you mean 'symbols'?"),
+        ("features.leadlag.lookbck=60", "did you mean 'features.leadlag.lookback'"),
+        ("+features.leadlag.methd=x", "unknown option 'config.features.leadlag.methd'; did you mean 'method'"),
+        ("features.leadlag.method=ccf_auk", "did you mean 'ccf_auc'"),
+        ("features.leadlag.lookback=1", "lookback 1 is too short"),
+        ("features.leadlag.gap_bars=0", "features.leadlag.gap_bars=0 must be 1 or more"),
+        ("features.leadlag.expected_lags=0", "features.leadlag.expected_lags=0 must be 1 or more"),
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(override, sentence):

@@ -44,7 +44,9 @@ def trained_on(monkeypatch) -> list[np.ndarray]:
 
 
 def test_each_test_follows_the_bars_trained_on(run, trained_on):
-    own, beside = run_walk_forward(changed(run.config, SHORT), run.panel, 3, refit_every=2)
+    said = list[str]()
+    own, beside = run_walk_forward(changed(run.config, SHORT), run.panel, 3, refit_every=2, tell=said.append)
+    assert [line.split(":")[0] for line in said] == ["fold 1 of 3", "fold 2 of 3", "fold 3 of 3"]
     assert [fold.was_fitted for fold in own.folds] == [True, False, True]
     assert [len(fold.fold.train) for fold in own.folds] == [200, 267, 334]
     assert [int(pool.max()) for pool in trained_on] == [199, 333]
@@ -78,9 +80,17 @@ def test_paths_test_every_bar_by_agents_that_had_not_seen_it(run, trained_on):
     assert len(paths.times) == 400 - run.task.window_bars
     assert len(trained_on) == 6
     first, second = trained_on[0], trained_on[-1]  # the first two blocks are tested, then the last two
-    assert first[:, 0].min() >= 200 + run.task.window_bars
-    assert second.max() < 200
+    reach = run.task.window_bars + 2 - 2  # return_1 remembers two bars
+    assert first[:, 0].min() == 200 + 1 + reach
+    assert second.max() == 198  # the bar before the test is purged
     assert len(paths_section(paths).rows) == 3
+
+
+def test_no_observation_behind_a_test_reaches_into_it_by_the_memory_of_its_features(run, trained_on):
+    run_combinatorial(changed(run.config, ["train.steps=64", "features.names=[return_20]"]), run.panel, 4)
+    assert trained_on[0][:, 0].min() == 200 + 1 + run.task.window_bars + 21 - 2
+    with pytest.raises(ConfigError, match=r"blocks of 100 bars, but observations reach back 383 .* embargoed"):
+        run_combinatorial(run.config, run.panel, 4)
 
 
 def test_episodes_end_where_their_run_of_training_bars_does(run):
@@ -99,6 +109,6 @@ def test_keys_of_a_run_are_changed_by_name(run):
             changed(run.config, [text])
     with pytest.raises(ConfigError, match="folds=0 must be 1 or more"):
         run_walk_forward(run.config, run.panel, 0)
-    lookback = replace(run.config, task={"problem": "lookback"})
-    with pytest.raises(ConfigError, match="trades nothing that folds could test"):
-        run_combinatorial(lookback, run.panel, 3)
+    for problem, sentence in (("lookback", "trades nothing that folds could test"), ("master", "only with its fleet")):
+        with pytest.raises(ConfigError, match=sentence):
+            run_combinatorial(replace(run.config, task={"problem": problem}), run.panel, 3)

@@ -8,9 +8,11 @@ import json
 import pytest
 from rich.console import Console
 
+from pacesetter.build import stored_config
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel
 from pacesetter.training import STAGES, compose, run_job
+from pacesetter.training.master_stage import judged_run
 from pacesetter.training.pipeline import PAGE, summary
 
 
@@ -20,7 +22,7 @@ def console():
 
 
 def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
-    short = ["job.lookback_steps=256", "job.fleet_steps=256", "job.draws=50"]
+    short = ["job.lookback_steps=256", "job.fleet_steps=256", "job.master_steps=1024", "job.draws=50"]
     job = run_job(compose(["data=sandbox", f"runs={tmp_path}", "name=try", *short]), console)
     manifest = job.run.manifest
     assert manifest["finished"] is True
@@ -29,7 +31,9 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     assert manifest["data_fingerprint"] == Panel.load(job.folder("load") / "panel.parquet").fingerprint
     printed = console.file.getvalue()
     assert all(f"/{len(STAGES)} {stage}" in printed for stage in STAGES)
-    assert "evidence that fleet beats cash" in printed
+    chosen = stored_config(judged_run(job)).task["problem"]
+    assert f"the {chosen} is judged" in printed
+    assert f"evidence that {chosen} beats cash" in " ".join(printed.split())
     titles = [section.title for name in PAGE for section in job.found[name].sections]
     assert titles[0] == "Verdict"
     page = (job.run.folder / "report.html").read_text()

@@ -40,11 +40,15 @@ def has_nan(state: Any) -> bool:
     return bool(np.isnan(np.asarray(state)).any()) if hasattr(state, "dtype") else False
 
 
+def values(found: Any, way: str) -> dict[str, float]:
+    return {name: gate["value"] for name, gate in found[way]["gates"].items()}
+
+
 def test_on_a_planted_signal_sac_earns_and_does_not_collapse(tmp_path: Path) -> None:
     result, found = trained(0.95, tmp_path)
     limits = Gates()
     for way in ("deterministic", "stochastic"):
-        gates = found[way]["gates"]
+        gates = values(found, way)
         assert gates["histogram entropy"] > limits.min_histogram
         assert gates["trade rate"] > limits.min_trades
         assert gates["most used action"] < limits.max_share
@@ -55,7 +59,7 @@ def test_on_a_planted_signal_sac_earns_and_does_not_collapse(tmp_path: Path) -> 
 
 def test_on_noise_holding_is_right_and_the_gates_only_warn(tmp_path: Path) -> None:
     result, found = trained(0.0, tmp_path)
-    gates = found["deterministic"]["gates"]
+    gates = values(found, "deterministic")
     assert gates["trade rate"] < Gates().min_trades
     assert gates["most used action"] > Gates().max_share
     assert found["deterministic"]["score"] > -0.01  # of a bar's 1/300: nothing is lost on it

@@ -10,7 +10,7 @@ import sys
 import pytest
 
 from pacesetter.build import build_panel, build_parts, build_table
-from pacesetter.errors import ConfigError, PacesetterError, RunError
+from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
 from pacesetter.evaluation.episode import Episode
 from pacesetter.evaluation.trials import Trials
 from pacesetter.learning.direction import Direction
@@ -111,6 +111,29 @@ def test_best_weights_of_another_run_are_a_start_and_frozen_parts_stay(small, co
     last = read_state(pupil.run.folder / "checkpoints" / "last")["modules"]["policy"]
     assert all((best[name] == last[name]).all() for name in best if "encoder" in name)
     assert any((best[name] != last[name]).any() for name in best)
+
+
+@pytest.mark.parametrize("kind", ["run", "classifier"])
+def test_a_teacher_that_saw_bars_of_the_test_part_is_refused(small, console, tmp_path, kind):
+    longer = small("ppo", "train.shares=[0.7,0.2]", "train.steps=64", "features.names=[return_1]")
+    if kind == "run":
+        teacher = train(longer, console=console).run.folder
+    else:
+        panel, direction = build_panel(longer), Direction(network="mlp", width=16, window_bars=6, epochs=1)
+        fitted = fit_supervised(panel, build_table(longer, panel), direction, train_bars=360, folds=1)
+        teacher = fitted.save(tmp_path / "sl")
+    with pytest.raises(DataError, match=r"train.init_from: the teacher in .* saw bars until .* test part begins after"):
+        train(small("ppo", f"train.init_from={teacher}"), console=console)
+    assert len(list(small.runs.glob("*/manifest.json"))) == (kind == "run")
+
+
+@pytest.mark.parametrize(("agent", "whole"), [("ppo", 128), ("sac", 100)])
+def test_steps_that_end_within_a_round_are_said_to_become_whole_ones(small, console, agent, whole):
+    result = train(small(agent, "train.steps=98", "train.validate_every=0"), console=console)
+    assert result.steps == whole
+    assert f"train.steps=98 becomes {whole}: the agent learns in whole rounds of" in console.file.getvalue()
+    train(small(agent, f"train.steps={whole}", "train.validate_every=0"), console=console)
+    assert console.file.getvalue().count("becomes") == 1
 
 
 def test_several_seeds_make_a_table_with_mean_and_interval(small, console):

@@ -22,7 +22,7 @@ from pacesetter.agents.heads import ACTOR_GAIN
 from pacesetter.agents.initialise import initialise_encoder, initialise_head
 from pacesetter.agents.layout import Layout, Shapes, Tensors
 from pacesetter.agents.normaliser import ObservationNormaliser
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, did_you_mean
 
 __all__ = ["CONFIDENCE", "PROPOSALS", "UNIVERSE", "Master", "MasterNetwork", "SimplexGaussian", "shares"]
 
@@ -67,8 +67,9 @@ def shares(action: torch.Tensor) -> torch.Tensor:
 
 @dataclass(frozen=True)
 class MasterNetwork:
-    """Sizes of the master, and where it begins.
+    """Sizes of the master, what it sees, and where it begins.
 
+    entries    of each symbol that it sees, where the market has them
     follow     what a proposal of 1 adds to a symbol's score at first: the first master does what its agents want
     deviation  of the scores when it explores, at first
     """
@@ -79,8 +80,14 @@ class MasterNetwork:
     hidden: int = 64
     follow: float = 3.0
     deviation: float = 1.0
+    entries: tuple[str, ...] = PER_SYMBOL
 
     def __post_init__(self) -> None:
+        for name in self.entries:
+            if name not in PER_SYMBOL:
+                raise ConfigError(f"a master sees no '{name}' of a symbol{did_you_mean(name, PER_SYMBOL)}")
+        if PROPOSALS not in self.entries:
+            raise ConfigError("a master begins with what its agents propose; leave proposals among its entries")
         for name in ("width", "heads", "layers", "hidden", "deviation"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"master.{name}={getattr(self, name)} must be above 0")
@@ -94,7 +101,7 @@ class AllocationEncoder(nn.Module):
 
     def __init__(self, config: MasterNetwork, shapes: Shapes) -> None:
         super().__init__()
-        self.layout = Layout.of(shapes, "", PER_SYMBOL, UNIVERSE)
+        self.layout = Layout.of(shapes, "", config.entries, UNIVERSE)
         self.normaliser = ObservationNormaliser(self.layout)
         features = sum(self.layout.assets.values())
         self.start = nn.Parameter(torch.zeros(features))  # what cash shows in place of a symbol's features
@@ -123,7 +130,7 @@ class AllocationEncoder(nn.Module):
     def _attend(self, entries: Tensors, present: torch.Tensor) -> torch.Tensor:
         """(batch, symbol + cash, width)."""
         assets = torch.cat([entries[name] for name in self.layout.assets], dim=-1)
-        cash = self.start.expand(len(assets), 1, -1)
+        cash = self.start.expand(assets.shape[0], 1, -1)  # len() would fix the number of rows in an exported graph
         account = torch.cat([entries[name] for name in self.layout.vectors], dim=-1)
         items = torch.cat([assets, cash], dim=1)
         items = torch.cat([items, account[:, None].expand(-1, items.shape[1], -1)], dim=-1)
@@ -132,7 +139,7 @@ class AllocationEncoder(nn.Module):
 
 def with_cash(present: torch.Tensor) -> torch.Tensor:
     """(batch, symbol + cash): cash is always there."""
-    return torch.cat([present, present.new_ones(len(present), 1)], dim=1)
+    return torch.cat([present, present.new_ones(present.shape[0], 1)], dim=1)
 
 
 class Master(nn.Module):
@@ -148,7 +155,7 @@ class Master(nn.Module):
 
     def __init__(self, config: MasterNetwork, shapes: Shapes) -> None:
         super().__init__()
-        kept = (*PER_SYMBOL, UNIVERSE, PORTFOLIO)
+        kept = (*config.entries, UNIVERSE, PORTFOLIO)
         self.config = config
         self.shapes = {name: tuple(shape) for name, shape in shapes.items() if name in kept}
         self.encoder = AllocationEncoder(config, self.shapes)

@@ -24,6 +24,7 @@ from pacesetter.build.job import (
     Gates,
     LeadLagFeatures,
     MainJob,
+    MasterTrading,
     Portfolio,
     Track,
     Trading,
@@ -33,7 +34,8 @@ from pacesetter.build.job import (
     read_config,
 )
 from pacesetter.build.learner import build_learner
-from pacesetter.build.stored import load_agent, load_lookback, stored_config, stored_end
+from pacesetter.build.master import best_master, with_fleet
+from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stored_config, stored_end
 
 __all__ = [
     "TASKS",
@@ -44,12 +46,14 @@ __all__ = [
     "Gates",
     "LeadLagFeatures",
     "MainJob",
+    "MasterTrading",
     "Parts",
     "Portfolio",
     "Track",
     "Trading",
     "Train",
     "best_fleet",
+    "best_master",
     "build_environment",
     "build_fold",
     "build_learner",
@@ -60,6 +64,7 @@ __all__ = [
     "build_supervised",
     "build_table",
     "build_task",
+    "check_unseen",
     "fitted_until",
     "load_agent",
     "load_fleet",
@@ -67,4 +72,5 @@ __all__ = [
     "read_config",
     "stored_config",
     "stored_end",
+    "with_fleet",
 ]

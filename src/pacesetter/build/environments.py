@@ -9,8 +9,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.build.job import Config, FleetTrading, Portfolio, Trading, build_task
-from pacesetter.build.stored import load_lookback, stored_end
+from pacesetter.build.job import Config, FleetTrading, MasterTrading, Portfolio, Trading, build_task
+from pacesetter.build.stored import check_unseen, load_lookback
 from pacesetter.data import check, load
 from pacesetter.data.quality import Readiness
 from pacesetter.data.splits import Fold, chronological
@@ -137,20 +137,17 @@ def build_parts(config: Config, panel: Panel) -> Parts:
     _check_lookback_agent(config, seen)
     if isinstance(task, FleetTrading):
         return _fleet_parts(config, task, learned, seen, start)
+    if isinstance(task, MasterTrading):
+        from pacesetter.build.master import build_master_parts
+
+        return build_master_parts(config, task, learned, seen, start)
     return _trading_parts(config, task, learned, seen, start)
 
 
 def _check_lookback_agent(config: Config, seen: Panel) -> None:
     """Refuse a lookback agent that has seen bars of this run's test part."""
-    folder = config.features.leadlag.lookback
-    if not isinstance(folder, str):
-        return
-    until = stored_end(folder)
-    if until > seen.index[-1]:
-        raise DataError(
-            f"the lookback agent of {folder} saw bars until {until:%Y-%m-%d %H:%M}, but the test part begins after "
-            f"{seen.index[-1]:%Y-%m-%d %H:%M}; train it with smaller train.shares, or this run with larger ones"
-        )
+    if isinstance(config.features.leadlag.lookback, str):
+        check_unseen("the lookback agent of", config.features.leadlag.lookback, seen.index[-1])
 
 
 def _lookback_parts(config: Config, task: LookbackConfig, learned: Panel, seen: Panel, start: int) -> Parts:

@@ -13,7 +13,7 @@ from pacesetter.registry import configure
 from pacesetter.runs import Run
 
 if TYPE_CHECKING:
-    from pacesetter.agents.fleet import FleetAgent
+    from pacesetter.agents.fleet import Fleet, FleetAgent
     from pacesetter.build.environments import Parts
     from pacesetter.learning.fleet_learner import FleetLearner
     from pacesetter.learning.fleet_market import FleetMarket
@@ -44,7 +44,7 @@ def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -
     return FleetMarket(bank, envs_each, config.train.device, **told | options)
 
 
-def build_fleet_learner(config: Config, parts: Parts) -> FleetLearner:
+def build_fleet_learner(config: Config, parts: Parts) -> FleetLearner[Fleet, FleetMarket]:
     """The configured fleet and its algorithm on the training part; refuses an algorithm that is for single agents.
 
     It sets the number of threads of this process, which the first weights depend on already.
@@ -79,8 +79,8 @@ def load_fleet(folder: str | Path, panel: Panel) -> FleetAgent:
     return FleetAgent(best_fleet(folder), panel.symbols)
 
 
-def best_fleet(folder: str | Path) -> Any:
-    """The best `Fleet` of a run; sets this process to the run's number of threads."""
+def best_fleet(folder: str | Path) -> Fleet:
+    """The best fleet of a run; sets this process to the run's number of threads."""
     import torch
 
     from pacesetter.learning.fleet_shards import load_fleet as read_fleet

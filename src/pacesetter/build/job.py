@@ -27,6 +27,7 @@ __all__ = [
     "Gates",
     "LeadLagFeatures",
     "MainJob",
+    "MasterTrading",
     "Portfolio",
     "Track",
     "Trading",
@@ -120,11 +121,33 @@ class FleetTrading(Trading):
             raise ConfigError(f"task.retrain_share={self.retrain_share} must be 0 or more")
 
 
+@dataclass(frozen=True)
+class MasterTrading(Trading):
+    """Share one account among all symbols, advised by the agents of a fleet; steps are those of all portfolios.
+
+    fleet          its run folder; bars, features, symbols, window_bars, market and the split of the bars are its own
+    tune_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
+    largest_fall   that one's own yearly Sharpe ratio on the validation part may take before tuning is taken back
+    """
+
+    action: Literal["discrete", "continuous", "hybrid", "weights"] = "weights"
+    fleet: str = ""
+    tune_steps: int = 0
+    largest_fall: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.action != "weights" or self.curriculum != "none":
+            raise ConfigError("a master sets weights, all episodes alike: task.action=weights task.curriculum=none")
+        if self.tune_steps < 0:
+            raise ConfigError(f"task.tune_steps={self.tune_steps} must be 0 or more")
+
+
 TASKS: dict[str, type[Any]] = {
     "lookback": LookbackConfig,
     "trading": Trading,
     "portfolio": Portfolio,
     "fleet": FleetTrading,
+    "master": MasterTrading,
 }
 
 
@@ -230,15 +253,17 @@ class MainJob:
 
     lookback_steps   environment steps of the agent that chooses the window
     fleet_steps      of each trading agent
+    master_steps     of all portfolios in which the master learns
     draws            of the bootstrap behind every interval
     """
 
     lookback_steps: int = 20_000
     fleet_steps: int = 10_000
+    master_steps: int = 10_000
     draws: int = 2_000
 
     def __post_init__(self) -> None:
-        for name in ("lookback_steps", "fleet_steps", "draws"):
+        for name in ("lookback_steps", "fleet_steps", "master_steps", "draws"):
             if getattr(self, name) < 1:
                 raise ConfigError(f"job.{name}={getattr(self, name)} must be 1 or more")
 
@@ -252,7 +277,7 @@ class Config:
     seed    of everything random; sources with a seed take this one unless they are given another
     data    `source` and its options
     lag     the lead–lag study: its own keys, and those of the engine and its estimator
-    task    `problem` (lookback, trading, portfolio, fleet) and its options
+    task    `problem` (lookback, trading, portfolio, fleet, master) and its options
     agent   `algorithm`, `network`, `network_options`, `heads`, and the algorithm's hyperparameters
     """
 

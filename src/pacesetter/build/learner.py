@@ -18,16 +18,20 @@ LOOKBACK_ENTRIES = ("short", "middle", "long", "chosen")
 PORTFOLIO_ENTRIES = ("window", "regime", "leadlag", "supervised", "position", "proposals")
 
 
-def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner:
+def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner[Any, Any]:
     """The configured algorithm on the training part; refuses a combination that cannot learn, and a missing torch.
 
     It sets the number of threads of this process, which the first weights depend on already. A fleet has a learner of
-    its own kind, see `build_fleet_learner`.
+    its own kind, see `build_fleet_learner`, and so has a master, see `build_master_learner`.
     """
     if config.task["problem"] == "fleet":
         from pacesetter.build.fleet import build_fleet_learner
 
         return build_fleet_learner(config, parts)
+    if config.task["problem"] == "master":
+        from pacesetter.build.master import build_master_learner
+
+        return build_master_learner(config, parts)
     try:
         import torch
 

@@ -9,7 +9,7 @@ import pandas as pd
 
 from pacesetter.build.job import Config, build_task, read_config
 from pacesetter.envs.lookback_batch import LookbackConfig
-from pacesetter.errors import ConfigError, RunError
+from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.leadlag.policy import ConstantLookback, FittedLookback
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -17,7 +17,7 @@ from pacesetter.runs import Run
 if TYPE_CHECKING:
     from pacesetter.learning.sb3 import AlgorithmAgent
 
-__all__ = ["load_agent", "load_lookback", "stored_config", "stored_end"]
+__all__ = ["check_unseen", "load_agent", "load_lookback", "stored_config", "stored_end"]
 
 
 def stored_config(folder: str | Path) -> Config:
@@ -66,5 +66,27 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
 
 
 def stored_end(folder: str | Path) -> pd.Timestamp:
-    """The last moment that the agent of a run has seen or was chosen by."""
-    return pd.Timestamp(Run.open(folder).manifest["fitted_until"])
+    """The last moment that the agent of a run, or a stored classifier, has seen or was chosen by; refuses others."""
+    facts = _classifier_facts(Path(folder)) or Run.open(folder).manifest
+    if "fitted_until" not in facts:
+        raise RunError(f"{folder} does not say until when it has seen bars; take a run of pacesetter train")
+    return pd.Timestamp(facts["fitted_until"])
+
+
+def _classifier_facts(folder: Path) -> dict[str, Any]:
+    """What is known of the classifier stored there; nothing where there is none."""
+    if not (folder / "state.json").is_file():
+        return {}
+    from pacesetter.learning.state import read_header
+
+    return read_header(folder)
+
+
+def check_unseen(what: str, folder: str | Path, last: pd.Timestamp) -> None:
+    """Refuse something trained that has seen bars of this run's test part, which begins after `last`."""
+    until = stored_end(folder)
+    if until > last:
+        raise DataError(
+            f"{what} {folder} saw bars until {until:%Y-%m-%d %H:%M}, but the test part begins after "
+            f"{last:%Y-%m-%d %H:%M}; train it with smaller train.shares, or this run with larger ones"
+        )

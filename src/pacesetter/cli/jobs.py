@@ -39,9 +39,9 @@ def _bundled(job: Job) -> str:
         from pacesetter.serving.demo import bundle_and_ask
     except ModuleNotFoundError as problem:
         return f"not made, it needs {problem.name}: pip install 'pacesetter[serve]'"
-    from pacesetter.training.job import only_run
+    from pacesetter.training.master_stage import judged_run
 
-    return bundle_and_ask(only_run(job.folder("agents")), Path(job.config.runs) / "bundles")
+    return bundle_and_ask(judged_run(job), Path(job.config.runs) / "bundles")
 
 
 def leadlag(overrides: Overrides = None) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated, Any
 
 import typer
 
-__all__ = ["register"]
+__all__ = ["nested", "register"]
 
 HaltFile = Annotated[Path, typer.Option("--file", help="The kill switch of the trader or server.")]
 Options = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="e.g. feed=replay first=400")]
@@ -46,12 +46,12 @@ def paper(
 def _with_data(options: list[str]) -> dict[str, Any]:
     """The options nested; `data=NAME` and its options as every command reads them."""
     if not any(text.startswith("data=") for text in options):
-        return _nested(options)
+        return nested(options)
     from pacesetter.training import compose
 
     chosen = [text for text in options if text.startswith("data")]
     data = {key: value for key, value in compose(chosen).data.items() if value is not None}
-    return _nested([text for text in options if text not in chosen]) | {"data": data}
+    return nested([text for text in options if text not in chosen]) | {"data": data}
 
 
 def halt(
@@ -62,8 +62,8 @@ def halt(
     from pacesetter.serving.halt import KillSwitch
 
     switch = KillSwitch(file)
-    switch.engage(reason)
-    typer.echo(f"{file} is engaged: {switch.reason()}")
+    is_new = switch.engage(reason)
+    typer.echo(f"{file} {'is engaged' if is_new else f'was engaged already, at {switch.since()}'}: {switch.reason()}")
 
 
 def resume(
@@ -72,8 +72,8 @@ def resume(
     """Allow trading again, by name."""
     from pacesetter.serving.halt import KillSwitch
 
-    KillSwitch(file).release(by)
-    typer.echo(f"{file} is released by {by}")
+    switch = KillSwitch(file)
+    typer.echo(f"{file} is released by {by}" if switch.release(by) else f"{file} was not engaged; nothing to resume")
 
 
 def drill(options: Options = None) -> None:
@@ -83,12 +83,11 @@ def drill(options: Options = None) -> None:
 
     from pacesetter.registry import configure
     from pacesetter.serving.alerts import make_sinks
+    from pacesetter.serving.drill import DrillConfig
     from pacesetter.serving.drill import drill as drill_all
-    from pacesetter.serving.watch import Thresholds
 
-    given = _nested(options or [])
-    thresholds = configure(Thresholds, given.get("watch", {}), "watch")
-    table, results = Table("drilled", "must", "did"), drill_all(make_sinks(given.get("alerts", {})), thresholds)
+    config = configure(DrillConfig, nested(options or []), "drill")
+    table, results = Table("drilled", "must", "did"), drill_all(make_sinks(config.alerts), config.watch)
     for result in results:
         table.add_row(result.name, result.expected, "yes" if result.acted else "NO")
     Console().print(table)
@@ -107,12 +106,13 @@ def downgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where
 
 
 def _migrate(url: str, revision: str) -> None:
-    from pacesetter.serving.journal import migrate
+    from pacesetter.serving.journal import check_there, migrate
 
+    check_there(url)
     typer.echo(f"the journal stands at revision {migrate(url, revision)}")
 
 
-def _nested(options: list[str]) -> dict[str, Any]:
+def nested(options: list[str]) -> dict[str, Any]:
     """KEY=VALUE words as a nested dictionary, values read as YAML; refuses a word without '='."""
     from omegaconf import OmegaConf
 

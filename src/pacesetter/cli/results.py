@@ -12,11 +12,21 @@ import typer
 from pacesetter.cli.overrides import Overrides
 
 if TYPE_CHECKING:
+    from pacesetter.data.splits import Fold
     from pacesetter.evaluation.evaluate import StoredRun
     from pacesetter.evaluation.report import Section
+    from pacesetter.panel import Panel
 
 __all__ = ["register"]
 
+WIDE_LETTERS = 120
+SHOWN = {  # figures of another market, by the names they are shown under
+    "annual_return": "annual return",
+    "sharpe": "Sharpe ratio",
+    "max_drawdown": "drawdown",
+    "turnover": "turnover",
+    "round_trips": "round trips",
+}
 RunFolder = Annotated[Path, typer.Argument(help="A run folder, e.g. runs/<time>-<name>-<hash>.")]
 
 
@@ -65,7 +75,7 @@ def _judge(
     from pacesetter.runs import Run
 
     found, manifest = stored.judge(draws), Run.open(stored.folder).manifest
-    sections, folder = judgement_sections(found), _results(stored)
+    sections, folder = [*judgement_sections(found), *stored.sections()], _results(stored)
     facts = {"run": stored.folder.name, "config hash": manifest["config_hash"]}
     store_judgement(found, folder, facts)
     if is_explained:
@@ -81,7 +91,7 @@ def _judge(
 
 def _results(stored: StoredRun) -> Path:
     """The folder of a run that evaluations go to."""
-    from pacesetter.evaluation.compare import FOLDER
+    from pacesetter.evaluation.trials import FOLDER
 
     folder = stored.folder / FOLDER
     folder.mkdir(exist_ok=True)
@@ -104,10 +114,12 @@ def _evaluate_folds(
 
     config = changed(stored.config, overrides)
     if combinatorial:
-        paths = run_combinatorial(config, stored.panel, folds)
+        paths = run_combinatorial(config, stored.panel, folds, tell=typer.echo)
         name, section, table = "combinatorial", paths_section(paths), paths.table()
     else:
-        walks = run_walk_forward(config, stored.panel, folds, expanding=not rolling, refit_every=refit_every)
+        walks = run_walk_forward(
+            config, stored.panel, folds, expanding=not rolling, refit_every=refit_every, tell=typer.echo
+        )
         name, section, table = "walk_forward", walk_forward_section(*walks), walks[0].table()
     target = _results(stored) / f"{name}.csv"
     table.to_csv(target)
@@ -117,9 +129,13 @@ def _evaluate_folds(
 
 
 def _agents_of(folder: Path) -> Path:
-    """The run itself, or the agents' run inside one of the main job."""
-    inner = sorted(folder.glob("agents/*/manifest.json"))
-    return inner[0].parent if inner else folder
+    """The run itself, or inside one of the main job that of the fleet or of its master, whichever was judged."""
+    from pacesetter.evaluation.allocations_page import better_run
+
+    fleets, masters = (sorted(folder.glob(f"{stage}/*/manifest.json")) for stage in ("agents", "master"))
+    if not fleets:
+        return folder
+    return better_run(fleets[0].parent, masters[0].parent) if masters else fleets[0].parent
 
 
 def _repeats(gate: Path, found: dict[str, Any], tolerance: float) -> bool:
@@ -153,9 +169,11 @@ def _evaluate_elsewhere(stored: StoredRun, overrides: list[str]) -> None:
         table = stored.over([Scenario(name, panel, start, market=stored.task.market, is_unseen=True)])
     target = _results(stored) / f"{name}.csv"
     table.to_csv(target)
-    shown = table[["annual_return", "sharpe", "max_drawdown", "turnover", "trades"]]
+    shown = table[list(SHOWN)].rename(columns=SHOWN)
     typer.echo(shown.to_string(float_format=lambda value: f"{value:+.3f}"))
-    typer.echo(f"\nSharpe ratio over all scenarios:\n{spread(table).to_string(float_format=lambda v: f'{v:+.3f}')}")
+    found, count = spread(table), table.index.unique("scenario").size
+    if count > 1:
+        typer.echo(f"\nSharpe ratio over {count} scenarios:\n{found.to_string(float_format=lambda v: f'{v:+.3f}')}")
     typer.echo(f"→ {target}")
 
 
@@ -164,12 +182,12 @@ def compare(
     out: Annotated[Path, typer.Option(help="Page to write; comparison.md lies beside it.")] = Path("comparison.html"),
 ) -> None:
     """Put judged runs side by side: table, equity curves, Markdown."""
-    from pacesetter.evaluation.compare import compare_section, find_judged
+    from pacesetter.evaluation.compare import BRIEF, compare_section, find_judged
     from pacesetter.evaluation.judgement_page import markdown
     from pacesetter.evaluation.report import write_report
 
     section = compare_section([find_judged(run) for run in runs])
-    _show([section])
+    _show([section], BRIEF)
     out.parent.mkdir(parents=True, exist_ok=True)
     write_report(out, "Comparison", [section])
     out.with_suffix(".md").write_text(markdown([section]), encoding="utf-8")
@@ -194,25 +212,37 @@ def baseline(
     if isinstance(task, LookbackConfig):
         raise ConfigError("the baselines of task=lookback trade nothing; `pacesetter run` prints their table")
     panel = build_panel(config)
-    fold, table, market = build_fold(config, panel), build_table(config, panel), task.market
+    market = panel, build_table(config, panel), build_fold(config, panel), task
     if names == ["sl"]:
-        from pacesetter.evaluation.supervised import HIDDEN, run_supervised
+        _train_classifiers(*market, Path(config.runs) / "supervised")
+    else:
+        _play_baselines(*market, [] if names == ["all"] else names)
 
-        folder, options = Path(config.runs) / "supervised", {"window_bars": task.window_bars}
-        found = run_supervised(panel, table, fold, market=market, cache=folder, options=options)
-        _show([finding.section() for finding in found.findings()], HIDDEN)
-        typer.echo(f"→ {folder}")
-        return
-    from pacesetter.evaluation.baselines import evaluate_baselines
+
+def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: Path) -> None:
+    """The supervised baselines: trained, judged, timed and stored."""
+    from pacesetter.evaluation.supervised import HIDDEN, run_supervised
+
+    options = {"window_bars": task.window_bars}
+    found = run_supervised(panel, table, fold, market=task.market, cache=folder, options=options)
+    _show([finding.section() for finding in found.findings()], HIDDEN)
+    typer.echo(f"→ {folder}")
+
+
+def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list[str]) -> None:
+    """The baselines named, or all that are possible, and which are not."""
+    from pacesetter.evaluation.backtest import market_bank
+    from pacesetter.evaluation.baselines import evaluate_baselines, left_out_sentence
     from pacesetter.evaluation.judgement_page import BRIEF, results_section
 
-    start = time.perf_counter()
-    results = evaluate_baselines(
-        panel, int(fold.test[0]), [] if names == ["all"] else names, market=market, table=table
-    )
+    start, bank = time.perf_counter(), market_bank(panel, table)
+    results = evaluate_baselines(panel, int(fold.test[0]), names, market=task.market, bank=bank)
     spent = time.perf_counter() - start
     _show([results_section(results)], BRIEF)
-    typer.echo(f"{len(results)} baselines × {len(fold.test)} bars × {len(panel.symbols)} symbols in {spent:.1f} s")
+    if not names and (left_out := left_out_sentence(bank)):
+        typer.echo(left_out)
+    symbols = f"{len(panel.symbols)} symbol{'' if len(panel.symbols) == 1 else 's'}"
+    typer.echo(f"{len(results)} baselines × {len(fold.test)} bars × {symbols} in {spent:.1f} s")
 
 
 def inspect(
@@ -236,11 +266,12 @@ def inspect(
 
 
 def _show(sections: Iterable[Section], hidden: Sequence[str] = ()) -> None:
+    """Tables and texts; the `hidden` columns are left out on a narrow console."""
     from rich.console import Console
 
     from pacesetter.training.show import section_table
 
     console = Console()
     for section in sections:
-        console.print(section_table(section, hidden))
+        console.print(section_table(section, hidden if console.width < WIDE_LETTERS else ()))
         console.print(section.text, highlight=False, markup=False)

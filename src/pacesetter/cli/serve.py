@@ -85,7 +85,7 @@ def bundle_check(
     typer.echo(f"{found.name} is whole: {len(found.files)} files, model {found.model.sha256[:12]}, {signed}")
 
 
-def bundle_list(store: Annotated[Path, typer.Argument(help="Folder of bundles.")] = Path("bundles")) -> None:
+def bundle_list(store: StoreFolder = Path("bundles")) -> None:
     """Show the version matrix: every bundle with the versions it was made and checked with."""
     from rich.console import Console
     from rich.table import Column, Table
@@ -102,9 +102,7 @@ def bundle_list(store: Annotated[Path, typer.Argument(help="Folder of bundles.")
     Console().print(table)
 
 
-def bundle_rollback(
-    store: Annotated[Path, typer.Argument(help="Folder of bundles.")] = Path("bundles"), key: SigningKey = None
-) -> None:
+def bundle_rollback(store: StoreFolder = Path("bundles"), key: SigningKey = None) -> None:
     """Let the bundle before the current one serve again, once it is found whole."""
     from pacesetter.serving.signature import SigningKey as Signer
     from pacesetter.serving.store import Store

@@ -10,6 +10,7 @@ from typing import Any, ClassVar
 import numpy as np
 from numpy.typing import NDArray
 
+from pacesetter.envs.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest import Seen
 from pacesetter.evaluation.baseline import BASELINES, Allocation, Baseline
@@ -48,6 +49,10 @@ class EqualWeight(Allocation):
     """As much of each symbol that trades."""
 
     name: ClassVar[str] = "equal_weight"
+
+    @classmethod
+    def lacks(cls, bank: Bank) -> str:
+        return ""
 
     def allocate(self, returns: Array, seen: Seen) -> Array:
         return np.full(returns.shape[1], 1.0 / returns.shape[1])

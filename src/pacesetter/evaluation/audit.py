@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -13,8 +13,13 @@ from numpy.typing import ArrayLike, NDArray
 from pacesetter.errors import DataError
 from pacesetter.evaluation.report import number
 from pacesetter.leadlag.observed import ratio
+from pacesetter.market.ledger import Column, Flag
+from pacesetter.rewards.reward import Reward, RewardConfig
 
-__all__ = ["RewardAudit", "audit", "audit_ledger"]
+if TYPE_CHECKING:
+    from pacesetter.evaluation.backtest import Backtest
+
+__all__ = ["RewardAudit", "audit", "audit_ledger", "reward_frame"]
 
 Array = NDArray[Any]
 STRETCHES = 20  # equal parts of the steps, in which reward and equity are compared
@@ -68,11 +73,29 @@ def audit(components: pd.DataFrame, reward: ArrayLike, equity_change: ArrayLike,
     return RewardAudit(table, alike, *figures, tuple(_signs(table, correlation[:-2, :-2], *figures)))
 
 
+def reward_frame(result: Backtest, config: RewardConfig, steps: int = 0) -> pd.DataFrame:
+    """What a reward pays a backtest's account: `reward` and, as `reward_…`, its raw components, a row for each bar.
+
+    Scheduled weights are those after `steps` steps; an account that has ended is paid nothing.
+    """
+    reward = Reward(config, 1)
+    reward.steps = steps
+    has_ended = (result.ledger[:, Column.FLAGS].astype(np.int64) & Flag.TERMINATED) != 0
+    alive = int(has_ended.argmax()) + 1 if has_ended.any() else len(result)
+    paid = np.zeros((len(result), 1 + len(reward.names)))
+    for row, ledger in zip(paid, result.ledger[:alive], strict=False):
+        values = reward(ledger[None])
+        row[0], row[1:] = values.total[0], values.raw[0]
+    return pd.DataFrame(paid, result.times, ["reward", *(f"{PREFIX}{name}" for name in reward.names)])
+
+
 def audit_ledger(ledger: pd.DataFrame, weights: Mapping[str, float]) -> RewardAudit:
-    """The audit of a stored episode's ledger, whose columns `reward_…` are raw; `weights` are those of the reward."""
+    """The audit of a ledger that has `reward` and its raw components `reward_…`; `weights` are those of the reward."""
     named = [str(name) for name in ledger.columns if str(name).startswith(PREFIX)]
     if not named:
-        raise DataError("the ledger has no reward components; an environment or a validated run stores one that has")
+        raise DataError(
+            "the ledger has no reward components; judged runs and recording environments store one that has"
+        )
     components = pd.DataFrame({name.removeprefix(PREFIX): ledger[name] for name in named})
     weighted = components * [weights.get(str(name), 1.0) for name in components]
     active = (ledger["exposure_before"] > 0) | (ledger["turnover"] > 0)

@@ -132,12 +132,13 @@ class Backtest:
 
         return Episode(*self._frames())
 
-    def save(self, folder: str | Path) -> Path:
-        """Write `ledger.parquet` and `fills.parquet` into a folder, which `pacesetter inspect` reads too."""
+    def save(self, folder: str | Path, beside: Mapping[str, Any] | None = None) -> Path:
+        """Write `ledger.parquet`, with columns `beside` it, and `fills.parquet`; `pacesetter inspect` reads them."""
         target = Path(folder)
         target.mkdir(parents=True, exist_ok=True)
-        for name, frame in zip(("ledger", "fills"), self._frames(), strict=True):
-            frame.to_parquet(target / f"{name}.parquet")
+        ledger, fills = self._frames()
+        ledger.assign(**beside or {}).to_parquet(target / "ledger.parquet")
+        fills.to_parquet(target / "fills.parquet")
         return target
 
     @classmethod

@@ -34,9 +34,9 @@ class Baseline(ABC):
     action: ClassVar[str] = "weights"
 
     @classmethod
-    def suits(cls, bank: Bank) -> bool:
-        """Whether the bank has what the baseline reads."""
-        return True
+    def lacks(cls, bank: Bank) -> str:
+        """What the baseline needs and the bank has not, in words; empty where it has all."""
+        return ""
 
     @classmethod
     def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
@@ -67,6 +67,10 @@ class Allocation(Baseline):
     every_bars: int = 21
     cap: float = 0.15
     history_bars: int = 0
+
+    @classmethod
+    def lacks(cls, bank: Bank) -> str:
+        return "" if bank.positions_each > 1 else "a second symbol, without which they are equal_weight"
 
     def __post_init__(self) -> None:
         if self.every_bars < 1 or self.history_bars < 0 or not 0 < self.cap <= 1:

@@ -14,7 +14,7 @@ from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 
-__all__ = ["BASELINES", "evaluate_baselines", "make_baseline", "possible_baselines"]
+__all__ = ["BASELINES", "evaluate_baselines", "left_out_sentence", "make_baseline", "possible_baselines"]
 
 
 def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None, **options: Any) -> Baseline:
@@ -23,8 +23,18 @@ def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None,
 
 
 def possible_baselines(bank: Bank) -> list[str]:
-    """Names of the registered baselines that find in the bank what they read."""
-    return [name for name in BASELINES if BASELINES[name].suits(bank)]
+    """Names of the registered baselines that find in the bank what they need."""
+    return [name for name in BASELINES if not BASELINES[name].lacks(bank)]
+
+
+def left_out_sentence(bank: Bank) -> str:
+    """Which registered baselines are not possible, and what they need; empty where all are."""
+    by_need: dict[str, list[str]] = {}
+    for name in BASELINES:
+        by_need.setdefault(BASELINES[name].lacks(bank), []).append(name)
+    by_need.pop("", None)
+    parts = [f"{', '.join(names)} for want of {need}" for need, names in by_need.items()]
+    return f"Left out: {'; '.join(parts)}." if parts else ""
 
 
 def evaluate_baselines(

@@ -12,17 +12,17 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from pacesetter.errors import ConfigError, DataError, RunError
-from pacesetter.evaluation.overfitting import overfitting_probability
+from pacesetter.evaluation.overfitting import choice_sentence
 from pacesetter.evaluation.pictures import styled, thinned
 from pacesetter.evaluation.regression import read_result
 from pacesetter.evaluation.report import Section, number
 from pacesetter.evaluation.statistics import Interval
+from pacesetter.evaluation.trials import FOLDER
 
-__all__ = ["FOLDER", "Judged", "compare_section", "find_judged"]
+__all__ = ["BRIEF", "FOLDER", "Judged", "compare_section", "find_judged"]
 
-FOLDER = "evaluation"  # of a run, where its judgement lies
-FEWEST_BARS = 100  # below which halves of the time say nothing of a choice
 HEADER = ("run", "policy", "Sharpe ratio", "annual return", "drawdown", "gates passed", "verdict")
+BRIEF = ("annual return", "gates passed")  # columns left out on a console of 80 letters
 
 
 @dataclass(frozen=True, eq=False)
@@ -79,11 +79,8 @@ def compare_section(runs: Sequence[Judged]) -> Section:
 
 def _choice(runs: Sequence[Judged], common: Any) -> str:
     """What it is worth to choose the best of the runs, where there are bars enough to say."""
-    if len(common) < FEWEST_BARS:
-        return ""
-    returns = np.column_stack([run.returns.loc[common, run.policy] for run in runs])
-    chance = overfitting_probability(returns)
-    return f" The best in one half of the time is at or below the median in the other with probability {chance:.2f}."
+    said = choice_sentence(np.column_stack([run.returns.loc[common, run.policy] for run in runs]))
+    return said and f" Among them, {said}"
 
 
 def _picture(runs: Sequence[Judged], common: Any) -> go.Figure:

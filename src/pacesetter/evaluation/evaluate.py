@@ -13,8 +13,10 @@ import pandas as pd
 from pacesetter.build import (
     Config,
     FleetTrading,
+    MasterTrading,
     Portfolio,
     best_fleet,
+    best_master,
     build_environment,
     build_fold,
     build_panel,
@@ -28,6 +30,8 @@ from pacesetter.build import (
 from pacesetter.envs.bank import Bank
 from pacesetter.envs.lookback_batch import LookbackConfig
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.evaluation.allocations_page import ALLOCATIONS, allocations_section
+from pacesetter.evaluation.audit import reward_frame
 from pacesetter.evaluation.backtest import Backtest, Policy, backtest, market_bank
 from pacesetter.evaluation.fleet_policy import FleetPolicy
 from pacesetter.evaluation.judgement import Judgement, judge_policy
@@ -38,6 +42,7 @@ from pacesetter.evaluation.markets import (
     unstable_windows,
 )
 from pacesetter.evaluation.policies import AgentPolicy
+from pacesetter.evaluation.report import Section
 from pacesetter.evaluation.scenarios import Scenario, evaluate_scenarios
 from pacesetter.evaluation.trials import Trial, Trials
 from pacesetter.features import FeatureTable
@@ -98,12 +103,21 @@ class StoredRun:
     def policy(self) -> Policy:
         """The best agent of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
         until = fitted_until(self.config, self.panel)
+        if isinstance(self.task, MasterTrading):
+            from pacesetter.evaluation.allocations import Advice, MasterPolicy
+
+            master, fleet = best_master(self.folder)
+            return MasterPolicy(master, Advice(fleet), until)
         if isinstance(self.task, FleetTrading):
             return FleetPolicy(best_fleet(self.folder), self.task.action, fitted_until=until)
         env = build_environment(self.config, self.panel, 1)
         is_whole = isinstance(self.task, Portfolio)
         name = str(self.config.agent["algorithm"])
         return AgentPolicy(load_agent(self.folder, env), name, self.task.action, is_whole, until)
+
+    def sections(self) -> list[Section]:
+        """What its training left for a report: of a master that was validated, the table of allocations."""
+        return [allocations_section(self.folder)] if (self.folder / ALLOCATIONS).is_file() else []
 
     def play(self) -> Backtest:
         """The policy alone on the test bars."""
@@ -130,7 +144,9 @@ class StoredRun:
             seed=seed,
         )
         trials.add(replace(trial, sharpe=_per_bar(found)))
-        return found
+        returns = pd.Series(found.result.returns, found.result.times)
+        rewards = reward_frame(found.result, self.task.reward, self.config.train.steps)
+        return replace(found, rewards=rewards, trials=trials.about(trial, returns))
 
     def on(self, market: str) -> pd.DataFrame:
         """Figures of the policy and simple baselines by (scenario, policy) on other markets: see `MARKETS`."""

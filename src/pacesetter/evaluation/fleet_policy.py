@@ -14,7 +14,12 @@ from pacesetter.evaluation.policies import AgentPolicy
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
 
-__all__ = ["FleetPolicy"]
+__all__ = ["FleetPolicy", "fleet_action"]
+
+
+def fleet_action(fleet: Fleet) -> str:
+    """What the orders of its agents are."""
+    return "continuous" if fleet.actions is None else "discrete"
 
 
 @dataclass(frozen=True, eq=False)

@@ -7,11 +7,11 @@ from typing import Any
 
 import pandas as pd
 
-from pacesetter.evaluation.audit import PREFIX, RewardAudit, audit_ledger
+from pacesetter.evaluation.audit import RewardAudit, audit_ledger
 from pacesetter.evaluation.evaluate import StoredRun
 from pacesetter.evaluation.explain import Finding, anomaly_overlay
 from pacesetter.evaluation.explanation import explain_agent
-from pacesetter.evaluation.fleet_policy import FleetPolicy
+from pacesetter.evaluation.fleet_policy import fleet_action
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.policies import AgentPolicy
 from pacesetter.evaluation.report import Section, number
@@ -25,12 +25,15 @@ LOOKBACK, STEP = 60, 5  # of the lead–lag windows whose breaks are shown
 
 
 def insight_sections(run: StoredRun, found: Judgement) -> list[Section]:
-    """Explanations, the reward audit where the run stored what it needs, and anomalies over equity."""
-    return [*explanation_sections(run, found), *reward_section(run), anomaly_section(run, found)]
+    """Explanations, the reward audit, and anomalies over equity."""
+    return [*explanation_sections(run, found), reward_section(run, found), anomaly_section(run, found)]
 
 
 def explanation_sections(run: StoredRun, found: Judgement) -> list[Section]:
-    """What the agent looked at and did in the latest bars; of a fleet, that of the symbol that moved most money."""
+    """What the agent looked at and did in the latest bars; of a fleet, that of the symbol that moved most money.
+
+    Of a master the agents are explained that advise it, as they trade by themselves.
+    """
     symbol = str(found.contribution.table.index[0])
     findings = explain_agent(
         _as_agent(run),
@@ -41,18 +44,17 @@ def explanation_sections(run: StoredRun, found: Judgement) -> list[Section]:
         bank=run.bank(run.panel),
         window_bars=run.task.window_bars,
     )
-    return [_titled(finding, symbol if isinstance(run.policy, FleetPolicy) else "") for finding in findings]
+    return [_titled(finding, "" if isinstance(run.policy, AgentPolicy) else symbol) for finding in findings]
 
 
 def _as_agent(run: StoredRun) -> AgentPolicy:
     policy: Any = run.policy
-    if not isinstance(policy, FleetPolicy):
-        assert isinstance(policy, AgentPolicy)
+    if isinstance(policy, AgentPolicy):
         return policy
     from pacesetter.agents.fleet import FleetAgent
 
     agent = FleetAgent(policy.fleet, run.panel.symbols)
-    return AgentPolicy(agent, policy.name, policy.action, fitted_until=policy.fitted_until)
+    return AgentPolicy(agent, policy.name, fleet_action(policy.fleet), fitted_until=policy.fitted_until)
 
 
 def _titled(finding: Finding, symbol: str) -> Section:
@@ -60,21 +62,18 @@ def _titled(finding: Finding, symbol: str) -> Section:
     return replace(section, title=f"{section.title} ({symbol})") if symbol else section
 
 
-def reward_section(run: StoredRun) -> list[Section]:
-    """The audit of the reward over the best validation episode; none where the run stored no such episode."""
-    stored = run.folder / "ledger.parquet"
-    ledger = pd.read_parquet(stored) if stored.is_file() else pd.DataFrame()
-    if not any(str(name).startswith(PREFIX) for name in ledger.columns):
-        return []
+def reward_section(run: StoredRun, found: Judgement) -> Section:
+    """The audit of the run's reward over the judged account: what it would have paid for what was earned."""
+    ledger = found.result.episode().ledger.join(found.rewards)
     weights = {name: term.weight_at(run.config.train.steps) for name, term in run.task.reward.components.items()}
-    return [_audit_section(audit_ledger(ledger, weights), len(ledger))]
+    return _audit_section(audit_ledger(ledger, weights), len(found.result))
 
 
 def _audit_section(found: RewardAudit, steps: int) -> Section:
     signs = " ".join(found.signs) or "No sign of trouble."
     text = (
-        f"Over {steps:,} steps of the best validation episode the reward's correlation with the change of equity is "
-        f"{number(found.with_equity, '+.2f')}. {signs}"
+        f"What the reward of the training pays the judged account: over {steps:,} bars its correlation with the change "
+        f"of equity is {number(found.with_equity, '+.2f')}. {signs}"
     )
     rows = tuple(
         (str(name), *map(number, values, (".0%", ".3f", "+.2f"))) for name, *values in found.table.itertuples()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from functools import cache, partial
 from typing import Any
 
@@ -45,6 +45,8 @@ class Judgement:
     regimes     (regime, figure)            stress      (scenario, figure) of the policy alone
     rules       (scenario, figure) under other costs and limits
     windows     (window,) total return of equal parts of the bars
+    rewards     (time, `reward` and `reward_…`) that the training's reward pays for it; empty where none is known
+    trials      what else is to be said of the other trials, in words; see `Trials.about`
     """
 
     results: dict[str, Backtest]
@@ -58,18 +60,25 @@ class Judgement:
     windows: Array
     contribution: Contribution
     gates: tuple[Gate, ...]
+    rewards: pd.DataFrame = field(default_factory=pd.DataFrame)
+    trials: str = ""
 
     @property
     def result(self) -> Backtest:
         """The judged policy's own."""
         return self.results[self.verdict.name]
 
+    @property
+    def sentence(self) -> str:
+        """The verdict in words, and what is to be said of the other trials."""
+        return f"{self.verdict.sentence} {self.trials}".strip()
+
     def to_json(self) -> dict[str, Any]:
         """Every figure by name, as a regression gate reads it."""
         tables = {"figures": self.figures, "regimes": self.regimes, "stress": self.stress, "rules": self.rules}
         return {
             "policy": self.verdict.name,
-            "sentence": self.verdict.sentence,
+            "sentence": self.sentence,
             "is_evidence": self.verdict.is_evidence,
             "verdict": _plain(asdict(self.verdict)),
             "intervals": {name: list(found) for name, found in self.intervals.items()},

@@ -20,13 +20,14 @@ from pacesetter.evaluation.metrics import metrics
 from pacesetter.evaluation.pictures import PALETTE, styled, thinned
 from pacesetter.evaluation.report import Section, number
 from pacesetter.evaluation.statistics import Interval
+from pacesetter.evaluation.trials import RETURNS
 from pacesetter.runs import write_atomic
 
 __all__ = ["BRIEF", "VERDICT", "judgement_sections", "markdown", "results_section", "store_judgement"]
 
 VERDICT = "Verdict"
-SCORES = ("policy", "annual return", "volatility", "Sharpe ratio", "drawdown", "turnover", "costs", "trades")
-BRIEF = ("volatility", "turnover", "costs", "trades")  # columns left out on a console of 80 letters
+SCORES = ("policy", "annual return", "volatility", "Sharpe ratio", "drawdown", "turnover", "costs", "round trips")
+BRIEF = ("volatility", "turnover", "costs", "round trips")  # columns left out on a console of 80 letters
 MOST_LINES = 6
 
 
@@ -48,10 +49,9 @@ def store_judgement(found: Judgement, folder: Path, facts: Mapping[str, str] | N
     write_atomic(folder / "evaluation.json", json.dumps(found.to_json(), indent=2, default=str) + "\n")
     write_atomic(folder / "evaluation.md", markdown(judgement_sections(found)))
     write_atomic(folder / "memo.md", memo(found.verdict, found.gates, facts))
-    found.result.save(folder)
-    pd.DataFrame({name: each.returns for name, each in found.results.items()}, found.result.times).to_parquet(
-        folder / "returns.parquet"
-    )
+    found.result.save(folder, dict(found.rewards))
+    returns = {name: each.returns for name, each in found.results.items()}
+    pd.DataFrame(returns, found.result.times).to_parquet(folder / RETURNS)
 
 
 def markdown(sections: list[Section]) -> str:
@@ -71,7 +71,7 @@ def _line(cells: Any) -> str:
 
 def _verdict_section(found: Judgement) -> Section:
     table = results_section(found.results, found.intervals)
-    return replace(table, title=VERDICT, text=found.verdict.sentence, is_evidence=found.verdict.is_evidence)
+    return replace(table, title=VERDICT, text=found.sentence, is_evidence=found.verdict.is_evidence)
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
@@ -103,7 +103,7 @@ def _score(name: str, row: Mapping[str, float], intervals: Mapping[str, Interval
         number(row["max_drawdown"], ".1%"),
         f"{row['turnover']:.1f}×",
         number(row["cost_share"], ".1%"),
-        number(row["trades"], ".0f"),
+        number(row["round_trips"], ".0f"),
     )
 
 

@@ -167,7 +167,7 @@ def metrics(result: Backtest, benchmark: ArrayLike | None = None) -> dict[str, f
     """Every figure of a backtest by name; `alpha` and `beta` too where a benchmark's returns (time,) are given.
 
     Rates are shares, `cost` is money, `cost_share` is of the first equity, `turnover` is yearly, `exposure` the mean
-    over the bars. `win_rate` and `profit_factor` are of bars, with `trade_` in front of closed trades.
+    over the bars. `win_rate` and `profit_factor` are of bars, with `trade_` in front of round trips from flat to flat.
     """
     returns, year = checked(result.returns, f"the returns of {result.name}"), result.bars_per_year
     figures: dict[str, Any] = {
@@ -201,7 +201,7 @@ def _aligned(benchmark: ArrayLike, returns: Array) -> Array:
 
 
 def _trading(result: Backtest) -> dict[str, Any]:
-    """Costs, turnover and exposure by the ledger, and what closed trades came to."""
+    """Costs, turnover and exposure by the ledger, and what round trips came to; a position that is open is none yet."""
     ledger = result.ledger
     cost = ledger[:, Column.COST].sum()
     closed = np.array([trade.pnl for trade in result.trades() if trade.exit_bar is not None])
@@ -210,7 +210,7 @@ def _trading(result: Backtest) -> dict[str, Any]:
         "cost_share": cost / ledger[0, Column.EQUITY_BEFORE],
         "turnover": ledger[:, Column.TURNOVER].mean() * result.bars_per_year,
         "exposure": ledger[:, Column.EXPOSURE].mean(),
-        "trades": len(closed),
+        "round_trips": len(closed),
         "trade_win_rate": win_rate(closed),
         "trade_profit_factor": profit_factor(closed),
     }

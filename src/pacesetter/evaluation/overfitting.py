@@ -17,6 +17,7 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.metrics import SAME, checked, sharpe
 
 __all__ = [
+    "choice_sentence",
     "deflated_sharpe",
     "expected_best_sharpe",
     "minimum_track_record",
@@ -25,6 +26,7 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
+FEWEST_BARS = 100  # below which halves of the time say nothing of a choice
 
 
 def probabilistic_sharpe(
@@ -107,6 +109,14 @@ def overfitting_probability(returns: ArrayLike, blocks: int = 16) -> float:
     # mean rank of the winner among all trials, ties shared: at the middle or below it the choice was worth nothing
     rank = (left < mark).sum(axis=1) + ((left == mark).sum(axis=1) + 1) / 2
     return float(np.mean(rank <= (matrix.shape[1] + 1) / 2))
+
+
+def choice_sentence(returns: Array) -> str:
+    """What it is worth to choose the best of returns (time, trial); empty below two trials or a hundred bars."""
+    if len(returns) < FEWEST_BARS or returns.shape[1] < 2:
+        return ""
+    chance = overfitting_probability(returns)
+    return f"the best in one half of the time is at or below the median in the other with probability {chance:.2f}."
 
 
 def _halves(matrix: Array, blocks: int) -> tuple[Array, Array]:

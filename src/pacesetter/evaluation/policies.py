@@ -75,8 +75,9 @@ class Rule(Baseline):
         self._agent()  # refuses an unknown rule, and features it cannot act on
 
     @classmethod
-    def suits(cls, bank: Bank) -> bool:
-        return set(RULES[cls.rule].needs) <= set(bank.names["window"])
+    def lacks(cls, bank: Bank) -> str:
+        missing = [name for name in RULES[cls.rule].needs if name not in bank.names["window"]]
+        return f"features {', '.join(missing)}" if missing else ""
 
     @classmethod
     def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
@@ -107,8 +108,8 @@ class Supervised(Baseline):
             raise ConfigError(f"supervised: threshold={self.threshold} must be 0.5 … 1, size={self.size} above 0, ≤ 1")
 
     @classmethod
-    def suits(cls, bank: Bank) -> bool:
-        return "supervised" in bank.places
+    def lacks(cls, bank: Bank) -> str:
+        return "" if "supervised" in bank.places else "probabilities of a classifier, as of `pacesetter baseline sl`"
 
     @classmethod
     def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:

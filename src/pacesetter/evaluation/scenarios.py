@@ -21,6 +21,8 @@ from pacesetter.panel import Panel
 
 __all__ = ["Scenario", "evaluate_scenarios", "spread"]
 
+FEWEST_FOR_TAILS = 20  # scenarios; with fewer, one in twenty is none of them
+
 
 class Scenario(NamedTuple):
     """A market to be judged on: decisions from bar `first` on, bars up to `last` (the panel's), under `market`.
@@ -70,8 +72,13 @@ def _options(scenario: Scenario) -> dict[str, Any]:
 
 
 def spread(table: pd.DataFrame, figure: str = "sharpe") -> pd.DataFrame:
-    """For each policy: mean, 5 %, 50 % and 95 % quantile of one figure over the scenarios, and the share above 0."""
+    """For each policy: mean and spread of one figure over the scenarios, and the share above 0.
+
+    The spread is the 5 %, 50 % and 95 % quantile, or the lowest, median and highest of fewer than twenty scenarios.
+    """
     by_policy = table[figure].groupby("policy", sort=False)
-    quantiles = {f"{share:.0%}": by_policy.quantile(share) for share in (0.05, 0.5, 0.95)}
+    has_tails = by_policy.size().min() >= FEWEST_FOR_TAILS
+    shares = {"5%": 0.05, "50%": 0.5, "95%": 0.95} if has_tails else {"lowest": 0.0, "median": 0.5, "highest": 1.0}
+    quantiles = {name: by_policy.quantile(share) for name, share in shares.items()}
     positive = by_policy.agg(lambda values: float(np.mean(values > 0)))
-    return pd.DataFrame({"scenarios": by_policy.size(), "mean": by_policy.mean(), **quantiles, "positive": positive})
+    return pd.DataFrame({"mean": by_policy.mean(), **quantiles, "positive": positive})

@@ -7,8 +7,9 @@ package adds one by an entry point of the group `pacesetter.stress`.
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -46,7 +47,7 @@ class Stress(ABC):
         return market
 
 
-STRESSES: Registry[type[Stress]] = Registry("stress")
+STRESSES: Registry[Callable[..., Stress]] = Registry("stress")
 
 
 @dataclass(frozen=True)
@@ -65,31 +66,9 @@ class Move(Stress):
         return _scaled(panel, np.log1p(self.size) * steps[:, None])
 
 
-@STRESSES.register("crash")
-@dataclass(frozen=True)
-class Crash(Move):
-    """Everything loses 30 % within ten bars."""
-
-    bars: int = 10
-    size: float = -0.3
-
-
-@STRESSES.register("rally")
-@dataclass(frozen=True)
-class Rally(Move):
-    """Everything gains 30 % within sixty bars."""
-
-    bars: int = 60
-    size: float = 0.3
-
-
-@STRESSES.register("gap")
-@dataclass(frozen=True)
-class Gap(Move):
-    """Everything opens 10 % lower, between two bars: no order can be filled on the way."""
-
-    bars: int = 1
-    size: float = -0.1
+STRESSES.add("crash", partial(Move, bars=10, size=-0.3))
+STRESSES.add("rally", partial(Move, bars=60, size=0.3))
+STRESSES.add("gap", partial(Move, bars=1, size=-0.1))  # between two bars: no order can be filled on the way
 
 
 @STRESSES.register("sideways")

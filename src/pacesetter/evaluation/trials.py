@@ -6,20 +6,25 @@ import dataclasses
 import json
 import os
 import re
+from collections.abc import Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.errors import RunError
+from pacesetter.evaluation.overfitting import choice_sentence
 
-__all__ = ["Trial", "Trials"]
+__all__ = ["FOLDER", "RETURNS", "Trial", "Trials"]
 
 Array = NDArray[Any]
 FILE = "trials.jsonl"
-TRADING = ("trading", "portfolio", "fleet")
+FOLDER = "evaluation"  # of a run, where its judgement lies
+RETURNS = "returns.parquet"  # of a judgement: (time, policy), the judged one first
+TRADING = ("trading", "portfolio", "fleet", "master")
 STAGE = re.compile(r"\..+|[a-z]+-[0-9a-f]{16}")  # a folder of the main job's cache, while its stage works and after
 CACHE = "cache"  # of the main job, below the folder of the runs; its stages work in hidden folders there
 
@@ -79,17 +84,41 @@ class Trials:
 
         All tasks that trade count together: a fleet, a portfolio and single agents are tried on the same test bars.
         """
-        alike = TRADING if task in TRADING else (task,)
-        found = {}
-        for trial in self._read():
-            if trial.data == data and trial.task in alike:
-                found[trial.run, trial.seed] = trial
-        return list(found.values())
+        return [trial for trial in self._alike(task) if trial.data == data]
 
     def sharpes(self, data: str, task: str) -> Array:
         """(trial,) Sharpe ratio per bar of each of them, NaN where it is not known."""
         known = [trial.sharpe for trial in self.of(data, task)]
         return np.array([np.nan if value is None else value for value in known])
+
+    def about(self, own: Trial, returns: pd.Series) -> str:
+        """What the other trials say of choosing `own`, whose judged returns (time,) are given; empty where nothing.
+
+        Only trials beside it count that were judged on all of its bars. Trials on other data are counted by number: a
+        market with one more bar is other data, too.
+        """
+        others = [trial.run for trial in self.of(own.data, own.task) if trial.run != own.run]
+        judged = self._judged(others, returns.index)
+        choice = choice_sentence(np.column_stack([returns, *judged]))
+        elsewhere = len(self._alike(own.task)) - len(others) - 1
+        said = []
+        if choice:
+            said.append(f"Among the {len(judged) + 1} of {len(others) + 1} trials judged on these bars, {choice}")
+        if elsewhere:
+            said.append(f"Trials on other data, or on other bars of it, are not counted: {elsewhere} known.")
+        return " ".join(said)
+
+    def _judged(self, runs: Iterable[str], times: pd.Index[Any]) -> list[pd.Series]:
+        """The judged returns of those runs whose judgement is stored and has all these times."""
+        paths = (Path(self.folder) / run / FOLDER / RETURNS for run in runs)
+        stored = (pd.read_parquet(path).iloc[:, 0].reindex(times) for path in paths if path.is_file())
+        return [returns for returns in stored if returns.notna().all()]
+
+    def _alike(self, task: str) -> list[Trial]:
+        """The trials of tasks that count together with `task`, each run once, by its last line."""
+        alike = TRADING if task in TRADING else (task,)
+        found = {(trial.data, trial.run, trial.seed): trial for trial in self._read() if trial.task in alike}
+        return list(found.values())
 
     def _read(self) -> list[Trial]:
         lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []

@@ -27,6 +27,7 @@ __all__ = ["Fit", "FoldResult", "Paths", "WalkForward", "combinatorial", "walk_f
 
 Array = NDArray[Any]
 Fit = Callable[[tuple[Panel, ...], Fold], Policy]
+Tell = Callable[[str], object]  # hears a line after each fold
 
 
 class FoldResult(NamedTuple):
@@ -85,6 +86,7 @@ def walk_forward(
     market: MarketParameters | None = None,
     bank: Bank | None = None,
     window_bars: int = 24,
+    tell: Tell | None = None,
 ) -> WalkForward:
     """Fit on a rolling or expanding window, test on the `test_bars` behind it; fit anew every `refit_every` folds."""
     if refit_every < 1:
@@ -93,12 +95,13 @@ def walk_forward(
     bank = market_bank(panel) if bank is None else bank
     options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars}
     results: list[FoldResult] = []
-    for number, fold in enumerate(folds):
-        is_due = number % refit_every == 0
+    for number, fold in enumerate(folds, start=1):
+        is_due = (number - 1) % refit_every == 0
         if is_due:
             policy = fit(fold.panels(panel).train, fold)
         first, last = int(fold.test[0]) - 1, int(fold.test[-1])
         results.append(FoldResult(fold, is_due, backtest(policy, panel, first=first, last=last, **options)))
+        _report(tell, number, len(folds), [results[-1].result])
     return WalkForward(tuple(results))
 
 
@@ -132,6 +135,7 @@ def combinatorial(
     market: MarketParameters | None = None,
     bank: Bank | None = None,
     window_bars: int = 24,
+    tell: Tell | None = None,
 ) -> Paths:
     """Fit once for each choice of `test_folds` blocks out of `folds`, and put the tested blocks together to paths.
 
@@ -142,14 +146,24 @@ def combinatorial(
     bank = market_bank(panel) if bank is None else bank
     options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars, "is_unseen": True}
     tested: dict[int, list[Backtest]] = {}
-    for fold in splits.folds:
-        policy = fit(fold.panels(panel).train, fold)
+    for number, fold in enumerate(splits.folds, start=1):
+        policy, played = fit(fold.panels(panel).train, fold), []
         for start, stop in _blocks(fold, len(panel), folds):
             first = max(start - 1, window_bars - 1)
-            tested.setdefault(start, []).append(backtest(policy, panel, first=first, last=stop - 1, **options))
+            played.append(backtest(policy, panel, first=first, last=stop - 1, **options))
+            tested.setdefault(start, []).append(played[-1])
+        _report(tell, number, len(splits.folds), played)
     blocks = [tested[start] for start in sorted(tested)]
     returns = [np.concatenate([result.returns for result in path]) for path in zip(*blocks, strict=True)]
     return Paths(_joined([block[0] for block in blocks]), np.stack(returns), panel.bars_per_year)
+
+
+def _report(tell: Tell | None, number: int, folds: int, tests: Sequence[Backtest]) -> None:
+    """One line on a fold that has been tested."""
+    if tell is not None:
+        spans = " and ".join(f"{test.times[0]:%Y-%m-%d} → {test.times[-1]:%Y-%m-%d}" for test in tests)
+        growth = float(np.prod([test.equity[-1] / test.equity[0] for test in tests])) - 1
+        tell(f"fold {number} of {folds}: tested {spans}, return {growth:+.1%}")
 
 
 def _joined(results: Sequence[Backtest]) -> pd.DatetimeIndex:

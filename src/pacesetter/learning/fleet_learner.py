@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Generic, Literal, Protocol, TypeVar
 
 import torch
 from torch import nn
@@ -15,16 +15,18 @@ from torch import nn
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import Distribution
-from pacesetter.agents.layout import Tensors
+from pacesetter.agents.layout import Shapes, Tensors
+from pacesetter.agents.normaliser import ObservationNormaliser
+from pacesetter.envs.batch import Batch
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.curiosity import Curiosity, CuriosityConfig
 from pacesetter.learning.fleet_clock import Clock
-from pacesetter.learning.fleet_market import FleetMarket
+from pacesetter.learning.fleet_market import FleetMarket, FleetStep
 from pacesetter.learning.fleet_optimiser import StackedAdam, clip_each
 from pacesetter.learning.fleet_shards import load_fleet
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
 
-__all__ = ["FleetConfig", "FleetLearner"]
+__all__ = ["Agents", "AgentsT", "FleetConfig", "FleetLearner", "Market", "MarketT"]
 
 MOST_COUNTED = 4_096  # observations that the normaliser counts of one round
 EPSILON = 1e-5  # Adam's, as is the custom in PPO
@@ -59,7 +61,82 @@ class FleetConfig:
             raise ConfigError(f"discount={self.discount} must lie in 0 … 1")
 
 
-class FleetLearner(ABC):
+# ---- what it asks for -----------------------------------------------------------------------------------------------
+
+
+class Coder(Protocol):
+    """Observations to features, by way of a normaliser; `start` learns while the encoder does."""
+
+    @property
+    def start(self) -> torch.Tensor: ...
+    @property
+    def normaliser(self) -> ObservationNormaliser: ...
+    def parameters(self) -> Iterator[nn.Parameter]: ...
+    def __call__(self, observation: Tensors, /) -> torch.Tensor: ...
+
+
+class Sized(Protocol):
+    """Has features of a width."""
+
+    @property
+    def width(self) -> int: ...
+
+
+class Agents(Protocol):
+    """A fleet, or a master, which is a fleet of one; parameters outside its `encoder` are stacked by symbol."""
+
+    frozen: torch.Tensor
+
+    @property
+    def symbols(self) -> tuple[str, ...]: ...
+    @property
+    def actions(self) -> int | None: ...
+    @property
+    def config(self) -> Sized: ...
+    @property
+    def encoder(self) -> Coder: ...
+    def places(self, symbols: Iterable[str]) -> list[int]: ...
+    def decide(
+        self, features: torch.Tensor, mask: torch.Tensor | None = None, rows: torch.Tensor | None = None
+    ) -> tuple[Distribution, torch.Tensor]: ...
+    def value(self, features: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor: ...
+    def to(self, device: torch.device, /) -> object: ...
+    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, state_dict: Mapping[str, Any], /) -> object: ...
+
+
+class Market(Protocol):
+    """As many environments of each symbol, side by side; `tables` makes full observations of compact ones."""
+
+    envs_each: int
+    device: torch.device
+    batch: Batch
+
+    @property
+    def symbols(self) -> tuple[str, ...]: ...
+    @property
+    def actions(self) -> int | None: ...
+    @property
+    def env_count(self) -> int: ...
+    @property
+    def shapes(self) -> Shapes: ...
+    @property
+    def tables(self) -> Callable[[Tensors], Tensors]: ...
+    def reset(self) -> dict[str, torch.Tensor]: ...
+    def step(self, actions: torch.Tensor) -> FleetStep: ...
+    def state_dict(self) -> dict[str, Any]: ...
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None: ...
+
+
+AgentsT = TypeVar("AgentsT", bound=Agents)
+MarketT = TypeVar("MarketT", bound=Market)
+
+
+# ---- the learner ----------------------------------------------------------------------------------------------------
+
+
+class FleetLearner(ABC, Generic[AgentsT, MarketT]):
     """A fleet that learns in a market of its symbols, or of some of them; it moves the fleet to the market's device.
 
     steps        environment steps so far of each symbol
@@ -69,11 +146,12 @@ class FleetLearner(ABC):
 
     statistics: Any
 
-    def __init__(self, fleet: Fleet, market: FleetMarket, config: FleetConfig) -> None:
+    def __init__(self, fleet: AgentsT, market: MarketT, config: FleetConfig) -> None:
         if fleet.actions != market.actions:
             raise ConfigError(f"the fleet's actions ({fleet.actions}) are not the market's ({market.actions})")
         torch.manual_seed(config.seed)
-        self.fleet, self.market, self.config = fleet.to(market.device), market, config
+        fleet.to(market.device)
+        self.fleet, self.market, self.config = fleet, market, config
         self.device, self.clock, self.steps = market.device, Clock(market.device), 0
         self.symbols = len(market.symbols)
         places = fleet.places(market.symbols)
@@ -126,7 +204,7 @@ class FleetLearner(ABC):
 
     def _encode(self, seen: Tensors) -> torch.Tensor:
         with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
-            return self.fleet.encoder(self.market.tables(seen)).float()  # type: ignore[no-any-return]
+            return self.fleet.encoder(self.market.tables(seen)).float()
 
     def count(self, seen: Tensors) -> None:
         """Let the normaliser count some of these observations (row, …); a frozen encoder keeps what it has."""
@@ -161,6 +239,12 @@ class FleetLearner(ABC):
         """The same as `steps`, by the name that a run knows."""
         return self.steps
 
+    @property
+    def round_steps(self) -> int:
+        """Environment steps of each symbol in a round; learning ends with a whole one."""
+        config: Any = self.config
+        return int(config.rollout_steps * self.market.envs_each)
+
     def losses(self) -> dict[str, float]:
         """Means over the symbols of what the latest round logged; nothing before the first."""
         logged = self.statistics._asdict() if hasattr(self, "statistics") else {}
@@ -187,13 +271,13 @@ class FleetLearner(ABC):
         for group in rates[name].param_groups:
             group["lr"] = value
 
-    def freeze(self, parts: tuple[str, ...]) -> None:
+    def freeze(self: FleetLearner[Fleet, FleetMarket], parts: tuple[str, ...]) -> None:
         """Keep the encoder as it is; a fleet freezes no other part."""
         if set(parts) - {"encoder"}:
             raise ConfigError(f"train.freeze={list(parts)}: of a fleet the encoder can be frozen; give [encoder]")
         self.fleet.freeze_encoder("encoder" in parts)
 
-    def take_weights(self, folder: str | Path) -> int:
+    def take_weights(self: FleetLearner[Fleet, FleetMarket], folder: str | Path) -> int:
         """Begin with the encoder of a stored fleet or direction classifier, and the heads of symbols that both know.
 
         Gives how many tensors were taken; refuses an encoder of another size.

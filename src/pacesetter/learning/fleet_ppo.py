@@ -14,10 +14,8 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.agents.fleet import Fleet
 from pacesetter.errors import ConfigError
-from pacesetter.learning.fleet_learner import FleetConfig, FleetLearner
-from pacesetter.learning.fleet_market import FleetMarket
+from pacesetter.learning.fleet_learner import AgentsT, FleetConfig, FleetLearner, MarketT
 from pacesetter.learning.fleet_rollout import (
     ReturnScale,
     Rollout,
@@ -54,13 +52,13 @@ class FleetPPO(FleetConfig):
     target_kl: float | None = 0.03
 
 
-class FleetPPOLearner(FleetLearner):
+class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
     """PPO for all symbols of a market at once; `statistics` are those of the latest round."""
 
     config: FleetPPO
     statistics: Statistics
 
-    def __init__(self, fleet: Fleet, market: FleetMarket, config: FleetPPO) -> None:
+    def __init__(self, fleet: AgentsT, market: MarketT, config: FleetPPO) -> None:
         rows = config.rollout_steps * market.envs_each
         if rows % config.batch_size:
             raise ConfigError(f"batch_size={config.batch_size} does not divide the {rows} rows of a symbol's rollout")
@@ -68,7 +66,7 @@ class FleetPPOLearner(FleetLearner):
         self.scale = ReturnScale(self.symbols, market.env_count, config.discount).to(self.device)
 
     def heads(self) -> list[nn.Parameter]:
-        return [*self.fleet.actor.parameters(), *self.fleet.critic.parameters()]
+        return [parameter for name, parameter in self.fleet.named_parameters() if not name.startswith("encoder.")]
 
     def round(self) -> None:
         """One rollout of all environments, and the epochs that learn from it."""
@@ -79,7 +77,7 @@ class FleetPPOLearner(FleetLearner):
             losses = self.update(data)
             self.count({name: entry.flatten(0, 1) for name, entry in data["seen"].items()})
         self.statistics = self.describe(rollout, data, losses)
-        self.steps += self.config.rollout_steps * self.market.envs_each
+        self.steps += self.round_steps
 
     # ---- experience -----------------------------------------------------------------------------------------------
 

@@ -64,7 +64,7 @@ class TwinCritics(nn.Module):
         return torch.stack([head(joined, rows).squeeze(-1) for head in self.heads])
 
 
-class FleetSACLearner(FleetLearner):
+class FleetSACLearner(FleetLearner[Fleet, FleetMarket]):
     """SAC for all symbols of a market at once; `statistics` are those of the latest round."""
 
     config: FleetSAC
@@ -89,7 +89,7 @@ class FleetSACLearner(FleetLearner):
         """Some steps of all environments into the replay, and updates from it."""
         with self.clock("rollout"):
             steps = [self.collect() for _ in range(self.config.rollout_steps)]
-        self.steps += self.config.rollout_steps * self.market.envs_each
+        self.steps += self.round_steps
         if self.steps >= self.config.warmup_steps:
             with self.clock("update"):
                 logged = [self.update(self.replay.sample(self.config.batch_size)) for _ in range(self.config.updates)]

@@ -12,6 +12,7 @@ from __future__ import annotations
 import dataclasses
 import hashlib
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -24,7 +25,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.runs import write_atomic
 
-__all__ = ["load_fleet", "save_fleet"]
+__all__ = ["blank_fleet", "describe_fleet", "load_fleet", "save_fleet"]
 
 INDEX = "fleet.json"
 ENCODER = "encoder."
@@ -43,7 +44,7 @@ def save_fleet(fleet: Fleet, folder: str | Path, symbols_each: int = 48) -> Path
         rows = slice(first, first + symbols_each)
         heads = {name: tensor[rows].clone() for name, tensor in tensors.items() if name not in encoder}
         parts[f"heads-{first:03d}"] = _write(folder, f"heads-{first:03d}", heads)
-    write_atomic(folder / INDEX, json.dumps(_describe(fleet) | {"parts": parts}, indent=1) + "\n")
+    write_atomic(folder / INDEX, json.dumps(describe_fleet(fleet) | {"parts": parts}, indent=1) + "\n")
     for old in folder.glob("*.safetensors"):
         if old.name not in {part["file"] for part in parts.values()}:
             old.unlink()
@@ -57,10 +58,7 @@ def load_fleet(folder: str | Path) -> Fleet:
         raise RunError(f"{folder} holds no fleet: it has no {INDEX}; give the folder that save_fleet wrote")
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
-        config = network(index["network"], **index["options"])
-        shapes = {name: tuple(shape) for name, shape in index["shapes"].items()}
-        with torch.random.fork_rng(devices=[]):
-            fleet = Fleet(config, shapes, index["symbols"], index["actions"], index["hidden"])
+        fleet = blank_fleet(index)
         parts = [_read(folder, part) for part in index["parts"].values()]
         heads = {name: torch.cat([part[name] for part in parts[1:]]) for name in parts[1]}
         fleet.load_state_dict(parts[0] | heads)
@@ -69,16 +67,25 @@ def load_fleet(folder: str | Path) -> Fleet:
     return fleet
 
 
-def _describe(fleet: Fleet) -> dict[str, Any]:
-    kind = next(name for name in NETWORKS if type(NETWORKS[name]) is type(fleet.config))
-    return {
-        "network": kind,
+def describe_fleet(fleet: Fleet) -> dict[str, Any]:
+    """All but the weights, as JSON reads it back."""
+    told = {
+        "network": next(name for name in NETWORKS if type(NETWORKS[name]) is type(fleet.config)),
         "options": dataclasses.asdict(fleet.config),
         "shapes": fleet.shapes,
         "symbols": fleet.symbols,
         "actions": fleet.actions,
         "hidden": fleet.hidden,
     }
+    return dict(json.loads(json.dumps(told)))
+
+
+def blank_fleet(told: Mapping[str, Any]) -> Fleet:
+    """An untrained fleet as `describe_fleet` told; random numbers are left as they were."""
+    config = network(told["network"], **told["options"])
+    shapes = {name: tuple(shape) for name, shape in told["shapes"].items()}
+    with torch.random.fork_rng(devices=[]):
+        return Fleet(config, shapes, told["symbols"], told["actions"], told["hidden"])
 
 
 def _write(folder: Path, part: str, tensors: dict[str, torch.Tensor]) -> dict[str, str]:

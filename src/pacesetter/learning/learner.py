@@ -107,6 +107,13 @@ class Learner:
         return int(self.algorithm.num_timesteps)
 
     @property
+    def round_steps(self) -> int:
+        """Environment steps between two updates; learning ends with a whole such round."""
+        algorithm: Any = self.algorithm
+        each = algorithm.n_steps if hasattr(algorithm, "n_steps") else algorithm.train_freq.frequency
+        return int(each * algorithm.n_envs)
+
+    @property
     def agent(self) -> AlgorithmAgent:
         """The policy as it is now, to act."""
         return AlgorithmAgent(self.algorithm)

@@ -7,10 +7,11 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 from torch import nn
@@ -19,11 +20,12 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.layout import Tensors
 from pacesetter.agents.master import Master, MasterNetwork
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.learning.fleet_market import FleetMarket
 from pacesetter.learning.fleet_ppo import FleetPPO, FleetPPOLearner
 from pacesetter.learning.fleet_rollout import Rollout, Statistics
+from pacesetter.learning.fleet_shards import blank_fleet, describe_fleet
 from pacesetter.learning.master_market import MasterMarket
-from pacesetter.learning.state import read_header, read_state
+from pacesetter.learning.state import read_header, read_state, tensors_hash
+from pacesetter.registry import configure
 
 __all__ = ["MasterLearner", "MasterPPO", "Tuning", "load_master", "tune"]
 
@@ -52,23 +54,20 @@ class MasterPPO(FleetPPO):
             raise ConfigError("a master has no curiosity; leave curiosity out")
 
 
-class MasterLearner(FleetPPOLearner):
-    """PPO of a master in its market; `statistics.action_mix` are the mean shares (1, symbol + cash) of a round."""
+class MasterLearner(FleetPPOLearner[Master, MasterMarket]):
+    """PPO of a master in its market; `statistics.action_mix` are the mean shares (1, symbol + cash) of a round.
+
+    What it saves is whole: `load_master` needs nothing else.
+    """
 
     config: MasterPPO
-    fleet: Any  # the master, of which a fleet's learner asks only what a fleet of one has
-    market: Any
 
     def __init__(self, master: Master, market: MasterMarket, config: MasterPPO) -> None:
-        super().__init__(cast(Fleet, master), cast(FleetMarket, market), config)
+        super().__init__(master, market, config)
         self.advisers = market.advisers.fleet.requires_grad_(market.is_joint)
         if market.is_joint:  # Adam's steps are as long as its rate says, whatever the gradient: nothing to clip
             tuned = {"params": list(self.advisers.parameters()), "lr": config.adviser_learning_rate}
             self.encoder_optimiser.add_param_group(tuned)
-
-    def heads(self) -> list[nn.Parameter]:
-        """What is stacked by symbol, here one: the deviation of exploring scores."""
-        return [self.fleet.log_deviation]
 
     @torch.no_grad()
     def count(self, seen: Tensors) -> None:
@@ -85,20 +84,41 @@ class MasterLearner(FleetPPOLearner):
         super().load_state_dict(stored)
         self.advisers.load_state_dict(stored["advisers"])
 
+    def weights_hash(self) -> str:
+        """SHA-256 over names and bytes of the weights of the master and its agents."""
+        return tensors_hash(nn.ModuleList([self.fleet, self.advisers]).state_dict())
+
+    def freeze(self, parts: tuple[str, ...]) -> None:
+        """Nothing of a master can be kept as it is."""
+        if parts:
+            raise ConfigError(f"train.freeze={list(parts)}: a master learns as a whole; leave it out")
+
+    def take_weights(self, folder: str | Path) -> int:
+        """Begin with a stored master; gives how many tensors were taken, and refuses one of another size."""
+        taken = load_master(folder)[0].state_dict()
+        try:
+            self.fleet.load_state_dict(taken)
+        except RuntimeError as problem:
+            raise ConfigError(f"the master in {folder} is of another size; take its network_options") from problem
+        return len(taken)
+
     def _described(self) -> dict[str, Any]:
-        shapes = {name: list(shape) for name, shape in self.fleet.shapes.items()}
-        return super()._described() | {"network": dataclasses.asdict(self.fleet.config), "shapes": shapes}
+        own = {"network": dataclasses.asdict(self.fleet.config), "shapes": self.fleet.shapes}
+        plain = json.loads(json.dumps(own | {"advisers": describe_fleet(self.advisers)}))
+        return super()._described() | dict(plain)
 
 
-def load_master(folder: str | Path, advisers: Fleet) -> Master:
-    """The master that `MasterLearner.save` stored; its agents' weights go into `advisers`, which must fit them."""
-    told, state = read_header(folder).get("learner", {}), read_state(folder)
+def load_master(folder: str | Path) -> tuple[Master, Fleet]:
+    """The master that `MasterLearner.save` stored, and the agents that advise it; refuses what holds no master."""
+    told = read_header(folder).get("learner", {})
     if told.get("algorithm") != MasterPPO.__name__:
-        raise RunError(f"{folder} holds no master but {told.get('algorithm')}; give a master's checkpoint")
-    master = Master(MasterNetwork(**told["network"]), told["shapes"])
+        raise RunError(f"{folder} holds no master; give checkpoints/best of a run of task=master")
+    state, fleet = read_state(folder), blank_fleet(told["advisers"])
+    with torch.random.fork_rng(devices=[]):
+        master = Master(configure(MasterNetwork, told["network"], "network"), told["shapes"])
     master.load_state_dict(state["fleet"])
-    advisers.load_state_dict(state["advisers"])
-    return master
+    fleet.load_state_dict(state["advisers"])
+    return master, fleet
 
 
 # ---- learning together ----------------------------------------------------------------------------------------------
@@ -136,11 +156,13 @@ def tune(
     *,
     checks: int = 4,
     largest_fall: float = 0.1,
+    between: Callable[[], None] | None = None,
 ) -> Tuning:
     """Learn `steps` more with the agents tuned along; `score` gives what each agent (symbol,) is worth by itself.
 
     After each of `checks` equal parts every agent is scored. Where one has fallen by more than `largest_fall` from the
-    start, master and agents go back to the check before, and learning ends. Refuses a market that is not joint.
+    start, master and agents go back to the check before, and learning ends; `between` is called as by `learn`. Refuses
+    a market that is not joint.
     """
     if not learner.market.is_joint:
         raise ConfigError("agents are tuned in a market that is joint; make it with is_joint=True")
@@ -148,7 +170,7 @@ def tune(
     after, is_kept = before, True
     for part in range(1, checks + 1):
         kept = copy.deepcopy(learner.state_dict())
-        learner.learn(first + steps * part // checks)
+        learner.learn(first + steps * part // checks, between)
         after = score()
         if bool((before - after > largest_fall).any()):
             learner.load_state_dict(kept)

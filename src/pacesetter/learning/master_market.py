@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -109,6 +110,12 @@ class MasterMarket:
         self.batch.seed(range(seed, seed + envs))
         self.envs_each = self.env_count = envs
         self.lookup = Tables(bank.windows, bank.context, bank.places, self.batch.window_bars, True).to(self.device)
+
+    def joint(self) -> MasterMarket:
+        """The same market, in which gradients reach the advisers."""
+        twin = copy.copy(self)
+        twin.is_joint = True
+        return twin
 
     @property
     def shapes(self) -> Shapes:

@@ -24,6 +24,7 @@ from sb3_contrib.common.maskable.utils import is_masking_supported
 from stable_baselines3 import A2C, PPO, SAC, TD3
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback, CallbackList
+from stable_baselines3.common.logger import Logger
 from stable_baselines3.common.noise import NormalActionNoise
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
@@ -159,6 +160,7 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
         for extractor in _extractors(algorithm):
             initialise_encoder(extractor.encoder)
     algorithm.recipe = recipe  # type: ignore[attr-defined]
+    algorithm.set_logger(Logger(None, []))  # its own would leave a folder among the temporary files
     return algorithm
 
 

@@ -11,7 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -52,6 +52,11 @@ class Session:
     report: Report | None = None
     bars_per_year: float = 252.0
     stop: str | None = None
+
+    def listen(self) -> None:
+        """End what follows learning where a signal has come meanwhile."""
+        if self.stop == "signal":
+            raise Stop
 
     def log(self, **metrics: Any) -> None:
         """Metrics of this step to every tracker."""
@@ -220,16 +225,22 @@ class Validator(Callback):
         super().__init__(session)
         self.state = {"best": -math.inf, "best_step": 0, "sharpe": None, "since_best": 0, "collapsed": 0, "scores": []}
         self.gates: dict[str, list[Gate]] = {}
-        batch: Any = session.parts.validation.batch
+        batch: Any = getattr(session.parts.validation, "batch", None)
         self.journal = Journal(batch.bank, batch.components) if hasattr(batch, "bank") else None
 
     def between(self) -> None:
         if self.is_due(self.session.config.train.validate_every):
             self.validate()
+        self._be_patient()  # also when resumed in what follows learning
+
+    def _be_patient(self) -> None:
+        patience = self.session.config.train.patience
+        if patience is not None and self.state["since_best"] >= patience:
+            self.session.stop = "patience"
 
     def validate(self) -> None:
         """One validation, and what follows from it."""
-        session, train = self.session, self.session.config.train
+        session = self.session
         metrics = self._play()
         score, step = metrics["score"], session.learner.step
         self.state["scores"] = [*self.state["scores"], [step, score]]
@@ -240,9 +251,8 @@ class Validator(Callback):
             self.keep(session.run.path("checkpoints/best"), {"step": step, "score": score})
         else:
             self.state["since_best"] += 1
-        session.log(validation=metrics)
-        if train.patience is not None and self.state["since_best"] >= train.patience:
-            session.stop = "patience"
+        session.log(validation=metrics | {way: metrics.get(way, {}) | self._told(way) for way in self.gates})
+        self._be_patient()
         if session.report is not None and session.report(step, score):
             session.stop = "report"
         self._watch_collapse()
@@ -252,6 +262,10 @@ class Validator(Callback):
         self.session.learner.save(folder, self.session.header | facts)
         if self.journal is not None:
             self.journal.save(self.session.run.folder)  # what `pacesetter inspect` replays
+
+    def _told(self, way: str) -> dict[str, Any]:
+        """The gates of one way of acting: value, sense and limit of each."""
+        return {"gates": {gate.name: asdict(gate) for gate in self.gates[way]}}
 
     def finish(self) -> None:
         """Do what is left when learning has ended."""
@@ -270,12 +284,12 @@ class Validator(Callback):
                 "score": played.score,
                 "sharpe": played.sharpe(session.bars_per_year),
                 "growth": float(np.prod(1 + played.growth) - 1),
-                "gates": {gate.name: gate.value for gate in self.gates[name]},
             }
         return {"score": metrics["deterministic"]["score"], **metrics}
 
     def _watch_collapse(self) -> None:
-        failed = [gate.name for gate in self.gates["stochastic"] if not gate.passed]
+        *_, watched = self.gates.values()  # of the stochastic policy, where it is played
+        failed = [gate.name for gate in watched if not gate.passed]
         self.state["collapsed"] = self.state["collapsed"] + 1 if failed else 0
         limits = self.session.config.train.fail_safe
         if failed:

@@ -16,7 +16,7 @@ from hydra.errors import HydraException
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from pacesetter.build import TASKS, Config, MainJob, Track, Train
+from pacesetter.build import TASKS, Config, MainJob, Track, Train, with_fleet
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
@@ -25,14 +25,18 @@ from pacesetter.training.overrides import find_presets, parse_override
 
 __all__ = ["compose", "source_defaults", "task_defaults"]
 
+AGENTS = {"fleet": "fleet_ppo", "master": "master_ppo"}  # of tasks that those of others cannot learn
+FLEETS = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bars|symbols|market))\b"  # of a master
+
 
 def compose(overrides: Sequence[str] = ()) -> Config:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
     _register_groups()
     for text in overrides:
         parse_override(text)
-    if "task=fleet" in overrides and not any(text.startswith("agent=") for text in overrides):
-        overrides = [*overrides, "agent=fleet_ppo"]  # the agents of the other tasks cannot learn it
+    chosen = [agent for task, agent in AGENTS.items() if f"task={task}" in overrides]
+    if chosen and not any(text.startswith("agent=") for text in overrides):
+        overrides = [*overrides, f"agent={chosen[0]}"]
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
             resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
@@ -44,7 +48,16 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     missing = [key for key, value in _flatten(resolved) if value == MISSING]
     if missing:
         raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
-    return configure(Config, resolved, "config")  # type: ignore[arg-type]
+    config = configure(Config, resolved, "config")  # type: ignore[arg-type]
+    return _with_fleet(config, overrides) if config.task["problem"] == "master" else config
+
+
+def _with_fleet(config: Config, overrides: Sequence[str]) -> Config:
+    """A master has what its fleet has; refuses to be told otherwise."""
+    for text in overrides:
+        if re.match(FLEETS, text):
+            raise ConfigError(f"{text}: a master has that of its fleet; leave it out, or train the fleet with it")
+    return with_fleet(config)
 
 
 def source_defaults(name: str) -> dict[str, Any]:

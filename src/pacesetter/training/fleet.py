@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pandas as pd
 
+from pacesetter.agents.fleet import Fleet
 from pacesetter.build import FleetTrading, build_task
 from pacesetter.evaluation.ensemble import returns_frame
 from pacesetter.evaluation.fleet_page import AGENTS, RETURNS, fleet_sentence
@@ -35,7 +36,7 @@ class FleetMeter(Callback):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.learner: FleetLearner = cast(Any, session.learner)
+        self.learner: FleetLearner[Any, Any] = cast(Any, session.learner)
         self.started, self.first = time.perf_counter(), self.learner.steps
         self.shown: dict[str, Any] = {}
 
@@ -46,8 +47,12 @@ class FleetMeter(Callback):
         logged = found._asdict()
         mix = logged.pop("action_mix").mean(0).tolist()
         self.shown = {name: float(values.mean()) for name, values in logged.items()}
-        self.session.log(**self.shown, action_mix=[round(share, 4) for share in mix], **self.costs())
+        self.session.log(**self.shown, **self._mixed([round(share, 4) for share in mix]), **self.costs())
         self.session.run.log(step=self.learner.steps, agents=self._by_agent(logged))
+
+    def _mixed(self, shares: list[float]) -> dict[str, Any]:
+        """The mean action mix as it is logged."""
+        return {"action_mix": shares}
 
     def _by_agent(self, logged: dict[str, Any]) -> dict[str, dict[str, float]]:
         rows = zip(*(values.tolist() for values in logged.values()), strict=True)
@@ -75,14 +80,8 @@ class FleetValidator(Validator):
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
-        self.learner: FleetLearner = cast(Any, session.learner)
+        self.learner: FleetLearner[Fleet, FleetMarket] = cast(Any, session.learner)
         self.task: FleetTrading = build_task(session.config)
-
-    def between(self) -> None:
-        super().between()
-        patience = self.session.config.train.patience
-        if patience is not None and self.state["since_best"] >= patience:  # also when resumed in the second try
-            self.session.stop = "patience"
 
     def keep(self, folder: Path, facts: dict[str, Any]) -> None:
         save_fleet(self.learner.fleet, folder)
@@ -125,14 +124,10 @@ class FleetValidator(Validator):
             told = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and learn again"
             self.session.console.print(told, highlight=False)
             try:
-                tried = retrain(self.learner, self.market, weak, steps, self._listen)
+                tried = retrain(self.learner, self.market, weak, steps, self.session.listen)
             except Stop:
                 return
         self._store(play(self.learner.fleet, self.market), tried, best)
-
-    def _listen(self) -> None:
-        if self.session.stop == "signal":
-            raise Stop
 
     def _table(self, found: FleetPlay) -> pd.DataFrame:
         return agent_table(found, self.task.bar_sharpe, self.session.config.train.gates.max_share)

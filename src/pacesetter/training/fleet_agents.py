@@ -8,6 +8,7 @@ from dataclasses import replace
 import pandas as pd
 import torch
 
+from pacesetter.agents.fleet import Fleet
 from pacesetter.evaluation.fleet_page import BETTER, STRUGGLER
 from pacesetter.learning.fleet_learner import FleetLearner
 from pacesetter.learning.fleet_market import FleetMarket
@@ -63,7 +64,11 @@ def strugglers(table: pd.DataFrame) -> list[str]:
 
 
 def retrain(
-    learner: FleetLearner, validation: FleetMarket, weak: Sequence[str], steps: int, between: Callable[[], None]
+    learner: FleetLearner[Fleet, FleetMarket],
+    validation: FleetMarket,
+    weak: Sequence[str],
+    steps: int,
+    between: Callable[[], None],
 ) -> dict[str, str]:
     """Let the heads of `weak` learn again from the start behind the encoder as it is; says of each if it is better.
 

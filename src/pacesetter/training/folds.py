@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 from pacesetter.build import (
     Config,
     FleetTrading,
+    MasterTrading,
     Parts,
     Portfolio,
     build_environment,
@@ -31,7 +32,7 @@ from pacesetter.evaluation.baselines import make_baseline
 from pacesetter.evaluation.fleet_policy import FleetPolicy
 from pacesetter.evaluation.policies import AgentPolicy
 from pacesetter.evaluation.report import Section, number
-from pacesetter.evaluation.walk_forward import Fit, Paths, WalkForward, combinatorial, walk_forward
+from pacesetter.evaluation.walk_forward import Fit, Paths, Tell, WalkForward, combinatorial, walk_forward
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
@@ -47,9 +48,19 @@ __all__ = [
 
 Array = NDArray[Any]
 BESIDE = "equal_weight"
-HEADER = ("test from", "to", "trained on", "trained", "return", "Sharpe ratio", "drawdown", "trades", "equal weight")
-BRIEF = ("to", "trained", "trades")  # columns left out on a console of 80 letters
-SHOWN = {"total_return": "+.1%", "sharpe": "+.2f", "max_drawdown": ".1%", "trades": ".0f"}
+HEADER = (
+    "test from",
+    "to",
+    "trained on",
+    "trained",
+    "return",
+    "Sharpe ratio",
+    "drawdown",
+    "round trips",
+    "equal weight",
+)
+BRIEF = ("to", "trained", "round trips")  # columns left out on a console of 80 letters
+SHOWN = {"total_return": "+.1%", "sharpe": "+.2f", "max_drawdown": ".1%", "round_trips": ".0f"}
 
 
 def changed(config: Config, overrides: Sequence[str]) -> Config:
@@ -68,7 +79,13 @@ def changed(config: Config, overrides: Sequence[str]) -> Config:
 
 
 def run_walk_forward(
-    config: Config, panel: Panel, folds: int, *, expanding: bool = True, refit_every: int = 1
+    config: Config,
+    panel: Panel,
+    folds: int,
+    *,
+    expanding: bool = True,
+    refit_every: int = 1,
+    tell: Tell | None = None,
 ) -> tuple[WalkForward, WalkForward]:
     """The agent of `config` and equal weights on `folds` tests in a row, which share the second half of the bars."""
     if folds < 1:
@@ -77,25 +94,37 @@ def run_walk_forward(
     test_bars = -(-(len(panel) - train_bars - purge_bars) // folds)
     common = _market(config, panel) | {"train_bars": train_bars, "test_bars": test_bars, "purge_bars": purge_bars}
     beside = make_baseline(BESIDE, common["bank"], common["market"])
-    own = walk_forward(refit(config, panel), panel, expanding=expanding, refit_every=refit_every, **common)
+    own = walk_forward(refit(config, panel), panel, expanding=expanding, refit_every=refit_every, tell=tell, **common)
     return own, walk_forward(lambda train, fold: beside, panel, expanding=expanding, **common)
 
 
-def run_combinatorial(config: Config, panel: Panel, folds: int) -> Paths:
+def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | None = None) -> Paths:
     """The paths of the agent of `config` through all bars, two of `folds` blocks tested at a time.
 
-    Training bars keep away from a test by the window that they show, so that no window reaches into one.
+    A decision is paid by the next bar, so one bar on each side of a test is purged; episodes end with their training
+    bars. Behind a test as many are embargoed as an observation reaches back, by its window and its features' memory,
+    so that no agent learns from an observation of a test. Refuses blocks that are too short for it.
     """
-    common = _market(config, panel)
-    gap = common["window_bars"]
-    return combinatorial(refit(config, panel), panel, folds=folds, purge_bars=1, embargo_bars=gap, **common)
+    common, memory_bars = _market(config, panel), build_table(config, panel).memory_bars
+    reach, block = common["window_bars"] + memory_bars - 2, len(panel) // max(folds, 1)
+    if reach + 1 >= block - 1:
+        raise ConfigError(
+            f"folds={folds} leaves blocks of {block} bars, but observations reach back {reach} bars (a window of "
+            f"{common['window_bars']} and features of {memory_bars}), which are embargoed behind each test; take fewer "
+            "folds, or features.names that remember less"
+        )
+    return combinatorial(
+        refit(config, panel), panel, folds=folds, purge_bars=1, embargo_bars=reach, tell=tell, **common
+    )
 
 
 def _market(config: Config, panel: Panel) -> dict[str, Any]:
-    """Rules, features and window of every test; refuses a problem that trades nothing."""
+    """Rules, features and window of every test; refuses one that trades nothing, and a master."""
     task = build_task(config)
     if isinstance(task, LookbackConfig):
         raise ConfigError("a run of task=lookback trades nothing that folds could test; take one that trades")
+    if isinstance(task, MasterTrading):
+        raise ConfigError("a master is trained anew only with its fleet; give --folds the fleet's run")
     bank = market_bank(panel, build_table(config, panel), build_supervised(config, panel))
     return {"market": task.market, "bank": bank, "window_bars": task.window_bars}
 

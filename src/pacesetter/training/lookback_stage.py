@@ -78,6 +78,8 @@ def _best_fixed(found: LookbackEvaluation) -> str:
 def _line(found: LookbackEvaluation) -> str:
     best = _best_fixed(found)
     gap, error = found.gap(AGENT, best)
+    if np.isnan(error):
+        return f"too few bars to tell the agent from '{best}', the best of the others"
     if not abs(gap) > 2 * error:
         return f"no evidence that the agent differs from '{best}', the best of the others"
     return f"the agent is {'better' if gap > 0 else 'worse'} than '{best}', the best of the others"
@@ -88,13 +90,18 @@ def _section(job: Job, found: LookbackEvaluation) -> Section:
     days = job.panel.index[found.bars]
     text = (
         f"Mean reward (how well the leaders of the window foretold the next bar, less the price of switching) over the "
-        f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, ± one standard error of block means. The agent less "
+        f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, {_errors(error)}. The agent less "
         f"'{best}', the best of the others in hindsight: {_pair(gap, error)}. {_line(found).capitalize()}. "
         "'hindsight' knows the future and is a limit that nobody can reach."
     )
     chosen = {name: found.lookbacks[:, found.names.index(name)] for name in SHOWN}
     figure = pictures.lookbacks(days, chosen)
     return Section("How far back to look", text, (figure,), *_table(found))
+
+
+def _errors(error: float) -> str:
+    """What stands beside a mean reward."""
+    return "± one standard error of block means" if np.isfinite(error) else "too few for a standard error"
 
 
 def _table(found: LookbackEvaluation) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:

@@ -21,6 +21,7 @@ from pacesetter.training.fleet_stage import train_fleet
 from pacesetter.training.job import Found, Job, Stage, chosen_stages, run_stage
 from pacesetter.training.judge_stage import judge_agents
 from pacesetter.training.lookback_stage import learn_lookback
+from pacesetter.training.master_stage import train_master
 from pacesetter.training.show import section_table
 
 __all__ = ["PAGE", "STAGES", "run_job", "summary"]
@@ -104,7 +105,7 @@ def write_page(job: Job, folder: Path) -> Found:
     return Found(f"{len(sections)} sections")
 
 
-REPORTED = ("load", "check", "describe", "leadlag", "lookback", "agents", "judge")
+REPORTED = ("load", "check", "describe", "leadlag", "lookback", "agents", "master", "judge")
 STAGES: dict[str, Stage] = {
     stage.name: stage
     for stage in (
@@ -114,12 +115,13 @@ STAGES: dict[str, Stage] = {
         Stage("leadlag", find_leaders, ("load",), ("lag",)),
         Stage("lookback", learn_lookback, ("load",), ("data", "train", "job")),
         Stage("agents", train_fleet, ("load", "lookback"), ("data", "features", "task", "agent", "train", "job")),
-        Stage("judge", judge_agents, ("load", "lookback", "agents"), ("job",)),
+        Stage("master", train_master, ("load", "lookback", "agents"), ("agent", "train", "job")),
+        Stage("judge", judge_agents, ("load", "lookback", "agents", "master"), ("job",)),
         Stage("report", write_page, REPORTED, is_kept=False),
     )
 }
 # stages with sections, in the order of the report
-PAGE = ("judge", "leadlag", "lookback", "agents", "describe", "check")
+PAGE = ("judge", "leadlag", "lookback", "master", "agents", "describe", "check")
 
 
 def run_job(config: Config, console: Console | None = None, stages: Sequence[str] | str = "report") -> Job:

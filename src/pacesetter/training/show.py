@@ -12,17 +12,16 @@ from pacesetter.evaluation.report import Section
 __all__ = ["section_table"]
 
 TEXT_COLUMNS = ("symbol", "role", "regime now", "policy", "run", "verdict", "gate", "scenario")  # set to the left
-MOST_COLUMNS = 7  # of a table that fits 80 letters without breaking its cells
 
 
 def section_table(section: Section, hidden: Sequence[str] = (), most: int = 25) -> Table:
-    """The first rows without the `hidden` columns; the report has all."""
+    """The first rows without the `hidden` columns, cells broken where the console is too narrow; the report has all."""
     shown = [place for place, name in enumerate(section.header) if name not in hidden]
     cut = f" (first {most} of {len(section.rows)}; the report has all)" if len(section.rows) > most else ""
     table = Table(title=section.title + cut, title_justify="left")
     for place in shown:
         justify: Any = "left" if section.header[place] in TEXT_COLUMNS else "right"
-        table.add_column(section.header[place], justify=justify, no_wrap=len(shown) <= MOST_COLUMNS)
+        table.add_column(section.header[place], justify=justify, overflow="fold")
     for row in section.rows[:most]:
         table.add_row(*(str(row[place]) for place in shown))
     return table

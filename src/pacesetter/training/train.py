@@ -3,22 +3,23 @@
 from __future__ import annotations
 
 import logging
-import signal
-import threading
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from pacesetter.build import Config, build_learner, build_panel, build_parts, fitted_until
+from pacesetter.build import Config, build_learner, build_panel, build_parts, check_unseen, fitted_until
 from pacesetter.errors import RunError
 from pacesetter.evaluation.trials import Trial, Trials
 from pacesetter.runs import Run
+from pacesetter.training.signals import on_sigterm
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pacesetter.learning.learner import Seen
     from pacesetter.training.callbacks import Session, Validator
 
@@ -89,9 +90,10 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     from pacesetter.training.checkpoint import identity
     from pacesetter.training.tracking import make_trackers
 
-    _transfer(config, learner)
+    until = fitted_until(config, panel)
+    _transfer(config, learner, until)
     run = run or Run.create(config.runs, config.name, config.to_dict())
-    run.write_json("manifest.json", run.manifest | {"fitted_until": str(fitted_until(config, panel))})
+    run.write_json("manifest.json", run.manifest | {"fitted_until": str(until)})
     header = identity(config, panel.fingerprint)
     session = Session(config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year)
     _count(session)
@@ -100,9 +102,13 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
         return _learn(session)
 
 
-def _transfer(config: Config, learner: Any) -> None:
-    """Start from another run's best weights, or a classifier's encoder, and keep what is to stay."""
+def _transfer(config: Config, learner: Any, until: pd.Timestamp) -> None:
+    """Start from another run's best weights, or a classifier's encoder, and keep what is to stay.
+
+    A teacher that has seen bars after `until`, on which this run is judged, is refused.
+    """
     if config.train.init_from is not None:
+        check_unseen("train.init_from: the teacher in", config.train.init_from, until)
         taken = learner.take_weights(_weights(Path(config.train.init_from)))
         log.info("took %d tensors from %s", taken, config.train.init_from)
     learner.freeze(config.train.freeze)
@@ -152,6 +158,7 @@ def _learn(session: Session) -> TrainingResult:
     others = [Schedules(session), guard, meter, validator]
     checkpoints = Checkpoints(session, others)
     _go_on(session, checkpoints)
+    _tell_steps(session)
     stopped = "steps"
     with progress(session, meter, validator) as show, _terminable(session):
         try:
@@ -168,13 +175,24 @@ def _learn(session: Session) -> TrainingResult:
     return _store(session, validator, stopped)
 
 
+def _tell_steps(session: Session) -> None:
+    """Say so where learning will end behind `train.steps`, with its last round."""
+    asked, each = session.config.train.steps, session.learner.round_steps
+    whole = -(-asked // each) * each
+    if whole != asked:
+        told = f"train.steps={asked} becomes {whole}: the agent learns in whole rounds of {each} steps"
+        session.console.print(told, soft_wrap=True, highlight=False)
+
+
 def _observers(session: Session) -> tuple[Any, Any]:
     """What meters and validates this kind of learner."""
     from pacesetter.training.callbacks import Meter, Validator
     from pacesetter.training.fleet import FleetMeter, FleetValidator
+    from pacesetter.training.master import MasterMeter, MasterValidator
 
-    is_fleet = session.config.task["problem"] == "fleet"
-    return (FleetMeter(session), FleetValidator(session)) if is_fleet else (Meter(session), Validator(session))
+    own: dict[str, Any] = {"fleet": (FleetMeter, FleetValidator), "master": (MasterMeter, MasterValidator)}
+    meter, validator = own.get(str(session.config.task["problem"]), (Meter, Validator))
+    return meter(session), validator(session)
 
 
 def _go_on(session: Session, checkpoints: Any) -> None:
@@ -263,18 +281,10 @@ def _logged(run: Run) -> Iterator[None]:
         handler.close()
 
 
-@contextmanager
-def _terminable(session: Session) -> Iterator[None]:
+def _terminable(session: Session) -> AbstractContextManager[None]:
     """SIGTERM stores the run between rollouts and ends it there."""
-    if threading.current_thread() is not threading.main_thread():
-        yield
-        return
 
-    def on_signal(number: int, frame: Any) -> None:
+    def stop() -> None:
         session.stop = "signal"
 
-    before = signal.signal(signal.SIGTERM, on_signal)
-    try:
-        yield
-    finally:
-        signal.signal(signal.SIGTERM, before)
+    return on_sigterm(stop)

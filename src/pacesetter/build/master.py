@@ -1,0 +1,118 @@
+"""The master of a configuration: what it has of its fleet's run, its markets, its learner untrained, the stored one."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from pacesetter.build.environments import Parts, build_supervised, build_table
+from pacesetter.build.fleet import best_fleet
+from pacesetter.build.job import Config, MasterTrading, build_task
+from pacesetter.build.stored import stored_config
+from pacesetter.envs.bank import Bank
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
+from pacesetter.registry import configure
+
+if TYPE_CHECKING:
+    from pacesetter.agents.fleet import Fleet
+    from pacesetter.agents.master import Master
+    from pacesetter.learning.master import MasterLearner
+    from pacesetter.learning.master_market import MasterMarket
+
+__all__ = ["Stretch", "best_master", "build_master_learner", "build_master_parts", "with_fleet"]
+
+ALGORITHM = "master_ppo"
+TASK, SPLIT = ("window_bars", "symbols", "market"), ("shares", "purge_bars", "folds", "fold")
+
+
+def with_fleet(config: Config) -> Config:
+    """A master's configuration with the bars, features, symbols, windows, market and split of its fleet's run.
+
+    Refuses a run that is no fleet, or has none yet.
+    """
+    folder = build_task(config).fleet
+    if not folder:
+        raise ConfigError("task=master needs the run of a fleet: give task.fleet=runs/<time>-<name>-<hash>")
+    there = stored_config(folder)
+    problem = there.task["problem"]
+    if problem != "fleet":
+        raise RunError(f"task.fleet={folder} is a run of task={problem}, no fleet; give one of task=fleet")
+    if not (Path(folder) / "checkpoints" / "best" / "fleet.json").is_file():
+        raise RunError(f"task.fleet={folder} has no fleet yet; finish it with pacesetter train --resume {folder}")
+    task = {name: there.task[name] for name in TASK if name in there.task}
+    split = {name: getattr(there.train, name) for name in SPLIT}
+    train = replace(config.train, **split)
+    return replace(config, data=there.data, features=there.features, task=config.task | task, train=train)
+
+
+class Stretch(NamedTuple):
+    """Bars over which a portfolio is played once, from bar `first` to the last: the options of `backtest`."""
+
+    panel: Panel
+    bank: Bank
+    first: int
+    market: MarketParameters
+    window_bars: int
+
+
+def build_master_parts(config: Config, task: MasterTrading, learned: Panel, seen: Panel, start: int) -> Parts:
+    """A `MasterMarket` to learn in, and the `Stretch` of the validation part; features, which are causal, of both."""
+    table, odds = build_table(config, seen), build_supervised(config, seen)
+
+    def bank(panel: Panel) -> Bank:
+        known = replace(table, index=panel.index, values=table.values[:, : len(panel)])
+        said = None if odds is None else odds[:, : len(panel)]
+        return Bank.from_panels(panel, known, said, symbols=task.symbols or None, is_whole=True)
+
+    first = max(start, task.window_bars - 1)
+    validation = Stretch(seen, bank(seen), first, task.market, task.window_bars)
+    return Parts(_market(config, task, learned, bank(learned)), validation)
+
+
+def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank) -> MasterMarket:
+    from pacesetter.learning.master_market import Advisers, MasterMarket
+
+    options: dict[str, Any] = {
+        "seed": config.seed,
+        "window_bars": task.window_bars,
+        "episode_bars": task.episode_bars,
+        "starts": task.starts,
+        "market": replace(task.market, bars_per_year=panel.bars_per_year),
+        "reward": task.reward,
+    }
+    advisers = Advisers(best_fleet(task.fleet), task.symbols or panel.symbols).to(config.train.device)
+    return MasterMarket(bank, config.train.envs, advisers, **options)
+
+
+def build_master_learner(config: Config, parts: Parts) -> MasterLearner:
+    """The configured master and its PPO on the training part; refuses an algorithm that is for other agents.
+
+    It sets the number of threads of this process, which the first weights depend on already.
+    """
+    import torch
+
+    from pacesetter.agents.master import Master, MasterNetwork
+    from pacesetter.learning.master import MasterLearner, MasterPPO
+
+    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    options: dict[str, Any] = dict(config.agent)
+    name = options.pop("algorithm", "")
+    if name != ALGORITHM:
+        raise ConfigError(f"task=master does not learn by agent={name}; take agent={ALGORITHM}")
+    network = configure(MasterNetwork, options.pop("network_options", None) or {}, "agent.network_options")
+    torch.manual_seed(config.seed)
+    master = Master(network, parts.train.shapes)
+    return MasterLearner(master, parts.train, configure(MasterPPO, options | {"seed": config.seed}, "agent"))
+
+
+def best_master(folder: str | Path) -> tuple[Master, Fleet]:
+    """The best master of a run and its advisers; sets this process to the run's number of threads."""
+    import torch
+
+    from pacesetter.learning.master import load_master
+
+    torch.set_num_threads(stored_config(folder).train.threads or torch.get_num_threads())
+    return load_master(Path(folder) / "checkpoints" / "best")
