@@ -2,8 +2,8 @@
 FROM python:3.11-slim AS build
 WORKDIR /app
 COPY locks/serve.txt locks/serve.txt
-RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps -r locks/serve.txt \
-    && /venv/bin/pip install --no-cache-dir torch==2.13.0 -c locks/serve.txt
+# Without torch, which only making a bundle needs: what is served is ONNX.
+RUN python -m venv /venv && /venv/bin/pip install --no-cache-dir --no-deps -r locks/serve.txt
 COPY pyproject.toml README.md LICENSE ./
 COPY src src
 RUN /venv/bin/pip install --no-cache-dir --no-deps .

@@ -16,38 +16,29 @@ from pacesetter.serving.packaging import bundle_run
 from pacesetter.training.configuration import compose
 from pacesetter.training.train import train
 
+QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 TRAINING = [
-    *("data=synthetic", "data.symbols=3", "data.bars=480", "task.window_bars=6", "task.episode_bars=20"),
+    *("data=synthetic", "data.symbols=3", "data.bars=480", "task.window_bars=6", "task.episode_bars=20", *QUIET),
     *("agent=maskable_ppo", "agent.network=mlp", "agent.network_options={width:16,layers:1}", "agent.heads=[16]"),
     *("agent.n_steps=16", "agent.batch_size=16", "agent.n_epochs=1", "train.envs=4", "train.steps=64"),
-    *("seed=4", "train.shares=[0.85,0.05]", "track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
+    *("seed=4", "train.shares=[0.85,0.05]"),
 ]
-
-
-QUIET = ["track.mlflow=off", "track.tensorboard=off", "track.progress=false"]
 LOOKBACK = [
     *("data=synthetic", "data.symbols=4", "data.bars=300", "seed=1", "train.shares=[0.4,0.2]", "task=lookback"),
     *("task.windows.longest=24", "task.windows.seen=[6,12,30]", "task.windows.grid=[10,16,24]", *QUIET),
-    *(
-        "task.view.context=[volatility_20]",
-        "agent=ppo",
-        "agent.network=mlp",
-        "agent.network_options={width:8,layers:1}",
-    ),
-    *(
-        "agent.heads=[8]",
-        "agent.n_steps=8",
-        "agent.batch_size=16",
-        "agent.n_epochs=1",
-        "train.envs=4",
-        "train.steps=32",
-    ),
+    *("task.view.context=[volatility_20]", "agent=ppo", "agent.network=mlp", "agent.heads=[8]"),
+    *("agent.network_options={width:8,layers:1}", "agent.n_steps=8", "agent.batch_size=16", "agent.n_epochs=1"),
+    *("train.envs=4", "train.steps=32"),
 ]
 FLEET = [
-    *("data=synthetic", "data.symbols=4", "data.bars=300", "seed=1", "train.shares=[0.7,0.1]", "task=fleet"),
+    *("data=synthetic", "data.symbols=4", "data.bars=300", "seed=1", "train.shares=[0.7,0.1]", "task=fleet", *QUIET),
     *("features.names=[return_1,volatility_10]", "task.window_bars=4", "task.episode_bars=20", "task.bar_sharpe=-1000"),
     *("agent=fleet_ppo", "agent.network_options={width:8,layers:1}", "agent.heads=[8]", "agent.rollout_steps=16"),
-    *("agent.batch_size=32", "train.envs=4", "train.steps=64", *QUIET),
+    *("agent.batch_size=32", "train.envs=4", "train.steps=64"),
+]
+MASTER = [
+    *("task=master", "agent=master_ppo", "agent.network_options={width:8,heads:2,layers:1,hidden:8}", "seed=1", *QUIET),
+    *("agent.rollout_steps=8", "agent.batch_size=32", "train.envs=8", "train.steps=256", "task.episode_bars=20"),
 ]
 
 
@@ -79,3 +70,8 @@ def make_fleet(where: Path) -> Made:
     """A fleet that sees lead–lag features whose windows a lookback agent chose."""
     lookback = trained(LOOKBACK, where).folder
     return make(where, [*FLEET, f"features.leadlag.lookback={lookback}", "features.leadlag.gap_bars=5"])
+
+
+def make_master(where: Path, fleet: Made) -> Made:
+    """A master whose advisers are that fleet's agents."""
+    return make(where, [*MASTER, f"task.fleet={fleet.run.folder}"])

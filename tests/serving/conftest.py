@@ -52,3 +52,11 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Any:
     from bundles import make_fleet
 
     return make_fleet(tmp_path_factory.mktemp("fleet"))
+
+
+@pytest.fixture(scope="session")
+def master(fleet: Any, tmp_path_factory: pytest.TempPathFactory) -> Any:
+    """A master of that fleet, likewise."""
+    from bundles import make_master
+
+    return make_master(tmp_path_factory.mktemp("master"), fleet)

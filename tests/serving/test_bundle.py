@@ -251,8 +251,8 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
     (tmp_path / "key").write_text(SECRET)
     code, said = called("bundle", "check", str(tmp_path / "bundles"), "--key", str(tmp_path / "key"))
     assert (code, "is whole" in said, "signed by this key" in said) == (0, True, True)
-    assert "0002-policy" in called("bundle", "list", str(tmp_path / "bundles"))[1]
-    assert "0001-policy serves now" in called("bundle", "rollback", str(tmp_path / "bundles"))[1]
+    assert "0002-policy" in called("bundle", "list", "--store", str(tmp_path / "bundles"))[1]
+    assert "0001-policy serves now" in called("bundle", "rollback", "--store", str(tmp_path / "bundles"))[1]
     (tmp_path / "bundles" / "0001-policy" / "CARD.md").write_text("better results")
     code, said = called("bundle", "check", str(tmp_path / "bundles"))
     assert code == 1

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from datetime import UTC, datetime, timedelta
 from pathlib import Path
 
 import pytest
@@ -11,19 +12,22 @@ from typer.testing import CliRunner
 
 from pacesetter.cli.paper import register
 from pacesetter.errors import ConfigError
+from pacesetter.serving.guard import Guard
 from pacesetter.serving.halt import KillSwitch
+from pacesetter.serving.order import State
 
 
 def test_it_is_latched_in_the_file_until_a_named_person_releases_it(tmp_path: Path) -> None:
     switch = KillSwitch(tmp_path / "deep" / "HALT")
     assert (switch.engaged(), switch.reason(), switch.take_release()) == (False, "", "")
-    switch.engage("the desk\nburns")
-    switch.engage("a later reason")
+    assert switch.engage("the desk\nburns")
+    assert not switch.engage("a later reason")
     again = KillSwitch(switch.path)
     assert (again.engaged(), again.reason()) == (True, "the desk burns")
     with pytest.raises(ConfigError, match="name of the person"):
         again.release(" ")
-    again.release("Ada")
+    assert again.release("Ada")
+    assert not again.release("Ada")
     assert not switch.engaged()
     assert (switch.take_release(), switch.take_release()) == ("Ada", "")
 
@@ -37,10 +41,32 @@ def test_engaging_forgets_an_old_release(tmp_path: Path) -> None:
     assert switch.take_release() == ""
 
 
+def test_one_release_is_for_all_that_share_the_file(tmp_path: Path) -> None:
+    switches, guards = [KillSwitch(tmp_path / "HALT") for _ in range(2)], [Guard(), Guard()]
+    KillSwitch(tmp_path / "HALT").engage("fire")
+    pairs = list(zip(switches, guards, strict=True))
+    assert [switch.heed(guard) for switch, guard in pairs] == [("halt", "fire")] * 2
+    assert [switch.heed(guard) for switch, guard in pairs] == [None] * 2
+    KillSwitch(tmp_path / "HALT").release("Ada")
+    assert [switch.heed(guard) for switch, guard in pairs] == [("resume", "by Ada")] * 2
+    assert [guard.state for guard in guards] == [State.ACTIVE] * 2
+
+
+def test_an_old_release_does_not_resume_a_guard_that_halts_later(tmp_path: Path) -> None:
+    switch, guard = KillSwitch(tmp_path / "HALT"), Guard()
+    switch.engage("fire")
+    switch.release("Ada")
+    assert switch.heed(guard) is None
+    guard.halt("loss of the day")
+    assert switch.heed(guard) == ("halt", "loss of the day")
+    assert (switch.engaged(), switch.reason()) == (True, "loss of the day")
+
+
 def test_any_file_counts_and_so_does_a_path_that_cannot_be_looked_at(tmp_path: Path) -> None:
     (tmp_path / "HALT").touch()
     assert KillSwitch(tmp_path / "HALT").engaged()
     assert KillSwitch(tmp_path / "HALT").reason().endswith("HALT exists")
+    assert datetime.now(UTC) - datetime.fromisoformat(KillSwitch(tmp_path / "HALT").since()) < timedelta(minutes=1)
     assert KillSwitch(tmp_path / "HALT" / "below a file").engaged()
 
 
@@ -60,7 +86,12 @@ def test_the_command_line_halts_and_resumes(tmp_path: Path) -> None:
     file = tmp_path / "HALT"
     halted = CliRunner().invoke(app, ["halt", "markets closed", "--file", str(file)])
     assert halted.exit_code == 0
-    assert json.loads(file.read_text())["reason"] == "markets closed"
+    told = json.loads(file.read_text())
+    assert told["reason"] == "markets closed"
+    again = CliRunner().invoke(app, ["halt", "another reason", "--file", str(file)])
+    assert again.output == f"{file} was engaged already, at {told['at']}: markets closed\n"
     assert CliRunner().invoke(app, ["resume", "--file", str(file)]).exit_code == 2
     assert CliRunner().invoke(app, ["resume", "--by", "Ada", "--file", str(file)]).exit_code == 0
     assert KillSwitch(file).take_release() == "Ada"
+    nothing = CliRunner().invoke(app, ["resume", "--by", "Ada", "--file", str(file)])
+    assert nothing.output.endswith("was not engaged; nothing to resume\n")

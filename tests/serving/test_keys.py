@@ -76,6 +76,7 @@ def test_nothing_starts_without_a_key_or_with_a_default(tmp_path):
 def test_a_log_line_has_its_ids_and_no_secret(tmp_path):
     token = Keys(tmp_path / "keys.json").add("ops", ["read"])
     stream, logger = io.StringIO(), logging.getLogger("pacesetter")
+    extra = {"key": token, "color_message": "in colours"}
     before = logger.handlers, logger.propagate, logger.level
     try:
         log_to(stream, {"run": "r1", "model": "m1"})
@@ -83,7 +84,7 @@ def test_a_log_line_has_its_ids_and_no_secret(tmp_path):
         try:
             raise ValueError(f"Authorization: Bearer abc.def {token}")
         except ValueError:
-            logging.getLogger("pacesetter.serving").exception("failed with %s", token, extra={"key": token})
+            logging.getLogger("pacesetter.serving").exception("failed with %s", token, extra=extra)
     finally:
         logger.handlers, logger.propagate, logger.level = before
         REQUEST.set("")
@@ -92,6 +93,7 @@ def test_a_log_line_has_its_ids_and_no_secret(tmp_path):
     assert token not in stream.getvalue()
     assert "abc.def" not in stream.getvalue()
     assert line["message"] == "failed with [secret]"
+    assert "color_message" not in line  # of uvicorn
 
 
 def test_the_command_line_makes_lists_and_revokes(tmp_path):

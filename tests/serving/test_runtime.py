@@ -11,6 +11,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pacesetter.build import LeadLagFeatures, build_table, build_task
+from pacesetter.envs.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest import Seen, backtest
 from pacesetter.features import feature_table
@@ -80,16 +81,16 @@ def _reported(shown: dict[str, Any], symbols: tuple[str, ...], closes: Any) -> R
 @given(seed=st.integers(0, 1000), share=st.sampled_from([0.0, 0.1, 0.4]))
 def test_history_with_gaps_gives_the_numbers_of_the_whole_table(made, seed, share):
     panel = _with_gaps(made.panel, seed, share)
-    table = feature_table(panel)
     history = History(made.bundle.features, panel.symbols)
     history.append(panel.rows(0, 420))
     for t in range(420, 440):
         history.append(panel.rows(t, t + 1))
-    latest = history._values
-    expected = np.array(table.values[:, :440])
-    for t in range(1, 440):
-        expected[:, t] = np.where(np.isnan(expected[:, t]), expected[:, t - 1], expected[:, t])
-    np.testing.assert_allclose(latest, expected[:, 440 - latest.shape[1] :], rtol=2e-6, atol=1e-9)
+    trained = ObservationTables.from_table(feature_table(panel.rows(0, 440)))
+    observed, window_bars = history.observation(), made.bundle.features.window_bars
+    expected = {entry: trained.context[:, -1, place] for entry, place in trained.places.items()}
+    assert observed.keys() == {"window"} | expected.keys()
+    for entry, values in ({"window": trained.windows[:, -window_bars:]} | expected).items():
+        np.testing.assert_allclose(observed[entry], values, rtol=2e-6, atol=1e-9)
     assert len(history.panel) < 440 or share > 0
 
 

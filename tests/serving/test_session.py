@@ -10,6 +10,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
+from pacesetter.build import build_table
 from pacesetter.cli.paper import register
 from pacesetter.errors import ConfigError, PacesetterError
 from pacesetter.evaluation.backtest import backtest
@@ -18,6 +19,7 @@ from pacesetter.serving import tables
 from pacesetter.serving.desk import GuardedPolicy
 from pacesetter.serving.guard import Guard
 from pacesetter.serving.journal import Journal, journal_url
+from pacesetter.serving.paper import PaperTrader
 from pacesetter.serving.runtime import BundlePolicy, serving_market
 from pacesetter.serving.session import PaperConfig, open_session
 
@@ -44,10 +46,18 @@ def test_a_baseline_trades_on_paper_and_goes_on_where_it_stood(app: typer.Typer,
     assert CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path)]).output.endswith("revision 0002\n")
 
 
+def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path / "ppaer")])
+    assert "there is no journal" in str(done.exception)
+    assert not list(tmp_path.iterdir())
+
+
 @pytest.mark.parametrize(
     ("words", "message"),
     [
         (["equal_wait"], "did you mean 'equal_weight'"),
+        (["equal_weight", "alerts.webhok=https://x"], "did you mean 'webhook'"),
+        (["equal_weight", "hlat_file=HALT"], "did you mean 'halt_file'"),
         (["equal_weight", "feed=reply"], "did you mean 'replay'"),
         (["equal_weight", "risk.order_share=0.1"], r"unknown option 'risk\.order_share'"),
         (["equal_weight", "risk.order_fraction=0"], "a limit is never off"),
@@ -64,27 +74,45 @@ def test_what_does_not_fit_is_refused_in_one_sentence(
         raise done.exception
 
 
-def test_a_bundle_trades_on_paper_as_its_backtest_does(made: Any, tmp_path: Path) -> None:
-    data = {"source": "synthetic", "symbols": 3, "bars": 480, "seed": 4}
-    options = {"folder": str(tmp_path), "halt_file": str(tmp_path / "HALT"), "data": data}
-    trader = open_session(str(made.folder), configure(PaperConfig, options, "paper"))
+def opened(made: Any, folder: Path, **more: Any) -> PaperTrader:
+    """A bundle's session that replays the bars of its training's source."""
+    options = {"folder": str(folder), "halt_file": str(folder / "HALT"), "data": dict(made.config.data)}
+    return open_session(str(made.folder), configure(PaperConfig, options | more, "paper"))
+
+
+@pytest.mark.parametrize("kind", ["made", "fleet", "master"])
+def test_a_bundle_trades_on_paper_as_its_backtest_does(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    made = request.getfixturevalue(kind)
+    trader = opened(made, tmp_path)
     trader.run()
     panel, first = trader.feed.panel, trader.feed.first  # type: ignore[attr-defined]
     assert panel == made.panel
-    guarded = GuardedPolicy(BundlePolicy(made.bundle), Guard(made.bundle.limits), panel, serving_market(made.bundle))
-    expected = backtest(guarded, panel, first=first, market=guarded.market, window_bars=6)
+    bundle, table = made.bundle, build_table(made.config, panel)
+    guarded = GuardedPolicy(BundlePolicy(bundle), Guard(bundle.limits), panel, serving_market(bundle))
+    bars = bundle.features.window_bars
+    expected = backtest(guarded, panel, first=first, market=guarded.market, table=table, window_bars=bars)
     rows = trader.journal.rows(tables.equity)
     assert [row["equity"] for row in rows] == expected.equity.tolist()
     assert len({row["equity"] for row in rows}) > 10
     trader.journal.close()
     with pytest.raises(ConfigError, match="within the policy's training"):
-        open_session(str(made.folder), configure(PaperConfig, options | {"first": first - 1}, "paper"))
+        opened(made, tmp_path, first=first - 1)
+
+
+def test_a_fleet_trades_its_own_symbols_and_no_others(fleet: Any, tmp_path: Path) -> None:
+    more = dict(fleet.config.data) | {"symbols": 6}
+    trader = opened(fleet, tmp_path, data=more)
+    assert trader.desk.symbols == trader.feed.panel.symbols == fleet.panel.symbols  # type: ignore[attr-defined]
+    trader.journal.close()
+    turned = fleet.panel.select(list(fleet.panel.symbols[::-1]))
+    with pytest.raises(ConfigError, match="the 4 symbols of its training, in order"):
+        backtest(BundlePolicy(fleet.bundle), turned, first=290, table=build_table(fleet.config, turned), window_bars=4)
 
 
 def test_features_that_leave_those_of_training_raise_the_drift_alarm(made: Any, tmp_path: Path) -> None:
-    data = {"source": "synthetic", "symbols": 3, "bars": 480, "seed": 4}
-    options = {"folder": str(tmp_path), "halt_file": str(tmp_path / "HALT"), "data": data}
-    trader = open_session(str(made.folder), configure(PaperConfig, options, "paper"))
+    trader = opened(made, tmp_path)
     watch, panel = trader.watch, made.panel
     shown = [trader.observe(panel.rows(0, t)) for t in range(430, 450)]
     for moved, kinds in ((0.0, []), (5.0, ["drift"])):

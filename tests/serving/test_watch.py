@@ -20,7 +20,7 @@ from pacesetter.cli.paper import register
 from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features.table import feature_table
-from pacesetter.serving.alerts import Alert, Alerts, EmailSink, FileSink, LogSink, WebhookSink, make_sinks
+from pacesetter.serving.alerts import Alert, AlertOptions, Alerts, EmailSink, FileSink, LogSink, WebhookSink, make_sinks
 from pacesetter.serving.drill import BEYOND, drill
 from pacesetter.serving.guard import CONTROLS
 from pacesetter.serving.watch import FeatureReference, Thresholds, Vitals, Watch, action_entropy, feature_moments
@@ -99,8 +99,8 @@ def test_log_file_webhook_and_mail_carry_the_alert(
     server = HTTPServer(("127.0.0.1", 0), Hook)
     thread = Thread(target=server.serve_forever)
     thread.start()
-    options = {"webhook": f"http://127.0.0.1:{server.server_port}", "file": str(tmp_path / "alerts.jsonl")}
-    sinks = make_sinks(options | {"email": "desk@example.org", "smtp": "mail.example.org:587"})
+    hook, file = f"http://127.0.0.1:{server.server_port}", str(tmp_path / "alerts.jsonl")
+    sinks = make_sinks(AlertOptions(file, hook, "desk@example.org", "mail.example.org:587"))
     assert [type(sink) for sink in sinks] == [LogSink, FileSink, WebhookSink, EmailSink]
     with caplog.at_level(logging.WARNING):
         for sink in sinks:
@@ -117,12 +117,15 @@ def test_log_file_webhook_and_mail_carry_the_alert(
 
 def test_a_web_address_that_is_none_is_refused() -> None:
     with pytest.raises(ConfigError, match="no web address"):
-        make_sinks({"webhook": "file:///etc/passwd"})
+        make_sinks(AlertOptions(webhook="file:///etc/passwd"))
 
 
 def test_entropy_tells_a_collapsed_policy_from_a_lively_one() -> None:
     assert action_entropy([0] * 200, "discrete") == 0.0
     assert action_entropy(list(range(7)) * 20, "discrete") == pytest.approx(1.0)
+    shares = np.random.default_rng(0).dirichlet(np.full(143, 5.0), size=4).ravel()  # of a master's many symbols
+    assert action_entropy(shares, "weights") > 0.5
+    assert action_entropy(np.full(500, 1 / 143), "weights") == action_entropy(np.zeros(500), "weights") == 0.0
     assert action_entropy(np.linspace(-1, 1, 2000), "continuous") == pytest.approx(1.0, abs=1e-3)
     assert action_entropy([0.3] * 100, "continuous") == 0.0
     assert math.isnan(action_entropy([1] * 10, "discrete"))
@@ -168,7 +171,13 @@ def test_the_drill_makes_every_control_and_every_alert_act(tmp_path: Path) -> No
     results = drill([kept])
     assert [result.name for result in results if not result.acted] == []
     assert {result.name for result in results} >= {f"control {name}" for name in CONTROLS} | {"kill switch"}
-    assert [alert.kind for alert in kept.alerts] == list(BEYOND._fields)
+    assert [alert.kind for alert in kept.alerts] == [*BEYOND._fields, "drill"]
+
+
+def test_a_drill_sees_a_sink_that_fails(tmp_path: Path) -> None:
+    results = drill([FileSink(tmp_path / "nowhere" / "alerts.jsonl")])
+    (failed,) = (result for result in results if not result.acted)
+    assert failed == ("FileSink", "takes an alert, not FileNotFoundError", False)
 
 
 def test_the_command_line_drills_into_a_file(tmp_path: Path) -> None:
@@ -178,4 +187,6 @@ def test_the_command_line_drills_into_a_file(tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["drill", f"alerts.file={file}"])
     assert done.exit_code == 0
     assert "NO" not in done.output
-    assert len(file.read_text().splitlines()) == len(BEYOND)
+    assert len(file.read_text().splitlines()) == len(BEYOND) + 1
+    typed_wrong = CliRunner().invoke(app, ["drill", f"alerts.fil={file}"])
+    assert "did you mean 'file'" in str(typed_wrong.exception)

@@ -6,7 +6,7 @@ import json
 import logging
 import smtplib
 import urllib.request
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from email.message import EmailMessage
@@ -15,7 +15,7 @@ from typing import Protocol
 
 from pacesetter.errors import ConfigError
 
-__all__ = ["Alert", "Alerts", "EmailSink", "FileSink", "LogSink", "Sink", "WebhookSink", "make_sinks"]
+__all__ = ["Alert", "AlertOptions", "Alerts", "EmailSink", "FileSink", "LogSink", "Sink", "WebhookSink", "make_sinks"]
 
 log = logging.getLogger("pacesetter.alerts")
 SECONDS = 5.0  # that a sink on the network may take
@@ -87,15 +87,25 @@ class EmailSink:
             server.send_message(mail)
 
 
-def make_sinks(options: Mapping[str, str]) -> list[Sink]:
-    """The log, and what is named of `file`, `webhook`, and `email` with `smtp`."""
+@dataclass(frozen=True)
+class AlertOptions:
+    """Where alerts go beside the log: a file, a web address, a mail address by the server `smtp`; empty is nowhere."""
+
+    file: str = ""
+    webhook: str = ""
+    email: str = ""
+    smtp: str = "localhost"
+
+
+def make_sinks(options: AlertOptions) -> list[Sink]:
+    """The log, and what the options name."""
     sinks: list[Sink] = [LogSink()]
-    if options.get("file"):
-        sinks.append(FileSink(Path(options["file"])))
-    if options.get("webhook"):
-        sinks.append(WebhookSink(options["webhook"]))
-    if options.get("email"):
-        sinks.append(EmailSink(options.get("smtp") or "localhost", options["email"]))
+    if options.file:
+        sinks.append(FileSink(Path(options.file)))
+    if options.webhook:
+        sinks.append(WebhookSink(options.webhook))
+    if options.email:
+        sinks.append(EmailSink(options.smtp, options.email))
     return sinks
 
 

@@ -17,6 +17,7 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from numpy.typing import NDArray
+from pydantic_core import to_json
 from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
@@ -24,7 +25,6 @@ from pacesetter.data.quality import broken_bars
 from pacesetter.errors import PacesetterError
 from pacesetter.panel import Panel
 from pacesetter.serving.gate import Access, Gate, Settings
-from pacesetter.serving.guard import State
 from pacesetter.serving.halt import KillSwitch
 from pacesetter.serving.keys import Keys
 from pacesetter.serving.logs import REQUEST
@@ -83,10 +83,12 @@ def _add_operation(app: FastAPI, service: Service, metrics: Metrics) -> None:
         return {"status": "alive"}
 
     @app.get("/readyz", responses={503: {"model": Problem}})
-    async def readyz() -> dict[str, Any]:
-        """The model answers: one inference is run."""
+    async def readyz() -> Any:
+        """The model answers, one inference is run; and every symbol has the bars that a decision needs."""
         await service.run(service.runtime.bundle.model.probe, status=503)
-        return {"status": "ready", "missing_bars": service.runtime.history.missing_bars()}
+        waiting = service.runtime.history.waiting()
+        told = {"error": "bars are missing; send them to /v1/decide, or start with --history", "symbols": waiting}
+        return JSONResponse(told, 503) if waiting else {"status": "ready"}
 
     @app.get("/metrics", response_class=Response)
     async def read_metrics() -> Response:
@@ -110,7 +112,7 @@ def _add_trading(app: FastAPI, service: Service, metrics: Metrics) -> None:
         if answer is None:
             return JSONResponse({"stored": True, "missing_bars": runtime.history.missing_bars()}, 202)
         metrics.decided(answer)
-        return JSONResponse(service.told(answer))
+        return Response(service.told(answer), media_type="application/json")
 
     decide.__annotations__["ask"] = decision_models(runtime.bundle.features, runtime.bundle.model.spec)
     problems: Any = {status: {"model": Problem} for status in (400, 409, 413, 422)} | {202: {"model": StoredOut}}
@@ -150,12 +152,10 @@ class Service:
             return work(*arguments)
 
     def look(self) -> None:
-        """Let an engaged kill switch halt the guard, and a halted guard engage the switch: both are latched."""
-        guard = self.runtime.guard
-        if self.switch.engaged():
-            guard.halt(self.switch.reason())
-        elif guard.state is State.HALTED:
-            self.switch.engage(guard.reason)
+        """Bring kill switch and guard together: both are latched, and a person's release is for both."""
+        change = self.switch.heed(self.runtime.guard)
+        if change is not None:
+            log.warning("%s: %s", *change)
 
     def decide(self, ask: Any) -> Answer | None:
         """The answer to a /v1/decide, None while its bars only fill the history.
@@ -201,10 +201,10 @@ class Service:
             missing_bars=max(history.missing_bars(), 0),
         )
 
-    def told(self, answer: Answer) -> dict[str, Any]:
-        """An answer as JSON."""
+    def told(self, answer: Answer) -> bytes:
+        """An answer as JSON, in the shape of `DecideOut`."""
         bundle = self.runtime.bundle
-        return {
+        whole = {
             "request": REQUEST.get(),
             "time": answer.time.isoformat(),
             "run": bundle.manifest["run"],
@@ -212,8 +212,9 @@ class Service:
             "model": bundle.model.sha256,
             "state": answer.state,
             "value": answer.value,
-            "decisions": [vars(line) for line in answer.lines],
+            "decisions": answer.lines,
         }
+        return to_json(whole, inf_nan_mode="null")
 
     # ---- requests as arrays ---------------------------------------------------------------------------------------
 
@@ -228,15 +229,15 @@ class Service:
         """The bars as a panel of all symbols, those without a bar not observed."""
         if not bars:
             return None
-        times = self._times([bar.time for bar in bars])
+        times = self._times(bar.time for bar in bars)
         place = {moment: row for row, moment in enumerate(times)}
-        rows, columns = [place[pd.Timestamp(bar.time).value] for bar in bars], self._served(bar.symbol for bar in bars)
+        rows, columns = [place[bar.time] for bar in bars], self._served(bar.symbol for bar in bars)
         _check_once(list(zip(rows, columns, strict=True)))
         fields: dict[str, Any] = {}
         for name in self.runtime.bundle.features.fields:
             fields[name] = np.full((len(times), len(self.runtime.symbols)), np.nan)
             fields[name][rows, columns] = [getattr(bar, name) for bar in bars]
-        panel = Panel.from_fields(pd.DatetimeIndex(times, tz="UTC"), self.runtime.symbols, fields)
+        panel = Panel.from_fields(_index(times), self.runtime.symbols, fields)
         if broken_bars(panel).any():
             raise HTTPException(422)
         return panel
@@ -253,17 +254,16 @@ class Service:
             values = np.array([getattr(row, name) for row in given.rows], dtype=np.float32)
             entries[name] = np.zeros((len(self.runtime.symbols), *values.shape[1:]), np.float32)
             entries[name][columns] = values
-        times = pd.DatetimeIndex(self._times([given.time]), tz="UTC")
-        return Panel.from_fields(times, self.runtime.symbols, {"close": closes}), entries
+        index = _index(self._times([given.time]))
+        return Panel.from_fields(index, self.runtime.symbols, {"close": closes}), entries
 
-    def _times(self, moments: list[datetime]) -> list[int]:
-        """Nanoseconds since 1970, in order; refuses moments before 1970, in the future, or not after the last bar."""
+    def _times(self, moments: Iterable[datetime]) -> list[datetime]:
+        """The distinct ones, in order; refuses moments before 1970, in the future, or not after the last bar."""
+        times, panel = sorted(set(moments)), self.runtime.history.panel
         latest = self.runtime.clock() + self.runtime.bar_seconds
-        if not all(0 < moment.timestamp() <= latest for moment in moments):
+        if not 0 < times[0].timestamp() <= times[-1].timestamp() <= latest:
             raise HTTPException(422)
-        times = sorted({pd.Timestamp(moment).value for moment in moments})
-        panel = self.runtime.history.panel
-        if panel is not None and times[0] <= panel.index[-1].value:
+        if panel is not None and times[0] <= panel.index[-1]:
             raise HTTPException(409)
         return times
 
@@ -273,6 +273,10 @@ class Service:
         if -1 in columns:
             raise HTTPException(422)
         return columns
+
+
+def _index(times: Iterable[datetime]) -> pd.DatetimeIndex:
+    return pd.DatetimeIndex([pd.Timestamp(moment).value for moment in times], tz="UTC")
 
 
 def _check_once(cells: Sequence[Any]) -> None:
@@ -286,7 +290,7 @@ WORDS = {
     400: "the request cannot be read",
     404: "there is no such route",
     405: "the route has no such method",
-    409: "not possible now: history is too short, or a bar is not newer than the last; look at /v1/state",
+    409: "not possible now: history is too short, a bar is not newer than the last, or the policy has no finite answer",
     503: "the model does not answer; look into the log by the request's id",
     422: "a field is missing, unknown or out of range, a symbol twice or not served, or a time or bar not possible",
 }

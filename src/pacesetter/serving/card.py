@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import Any
 
-from pacesetter.build import Config
+from pacesetter.build import Config, build_task
 from pacesetter.serving.bundle import FeatureSpec
 
 __all__ = ["model_card", "readme"]
@@ -65,10 +65,10 @@ def model_card(
     training = manifest["training"]
     return CARD.format(
         name=config.name,
-        network=config.agent.get("network", "transformer_small"),
+        network=config.agent.get("network", config.task["problem"]),
         algorithm=config.agent.get("algorithm", "ppo"),
-        problem=config.task.get("problem"),
-        action=config.task.get("action", "discrete"),
+        problem=config.task["problem"],
+        action=build_task(config).action,
         run=manifest["run"],
         source=config.data["source"],
         symbols=len(features.symbols),

@@ -24,6 +24,7 @@ def clusters(closes: NDArray[Any], symbols: tuple[str, ...], correlation: float)
     if len(moving) < 2:
         return {}
     linked = np.corrcoef(returns[:, moving].T) > correlation
-    _, labels = connected_components(linked, directed=False)
-    sizes = np.bincount(labels)
-    return {symbols[k]: int(label) for k, label in zip(moving, labels, strict=True) if sizes[label] > 1}
+    np.fill_diagonal(linked, False)
+    joined = np.flatnonzero(linked.any(axis=0))
+    _, labels = connected_components(linked[np.ix_(joined, joined)], directed=False)
+    return {symbols[k]: int(label) for k, label in zip(moving[joined], labels, strict=True)}

@@ -193,8 +193,9 @@ class Desk:
         assert self._bar is not None
         after = self.broker.positions[:, Position.QUANTITY] + quantities
         lowest = -1.0 if self.market.limits.shorting else 0.0
-        weights: Array = np.clip(after * self._bar[:, Bar.CLOSE] / self.equity * NUDGE, lowest, 1.0)
-        return weights
+        if self.equity <= 0.0:  # a ruined account holds no share of anything
+            return np.zeros(len(after))
+        return np.asarray(np.clip(after * self._bar[:, Bar.CLOSE] / self.equity * NUDGE, lowest, 1.0))
 
     def _order(self, k: int, quantity: float, begin: str) -> Order:
         assert self._bar is not None

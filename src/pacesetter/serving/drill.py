@@ -4,18 +4,18 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
-from pacesetter.serving.alerts import Alerts, Sink
+from pacesetter.serving.alerts import Alert, AlertOptions, Alerts, Sink
 from pacesetter.serving.guard import CONTROLS, Guard
 from pacesetter.serving.halt import KillSwitch
 from pacesetter.serving.order import AccountView, Order, Quote
 from pacesetter.serving.watch import Thresholds, Vitals, Watch
 
-__all__ = ["Drilled", "drill"]
+__all__ = ["DrillConfig", "Drilled", "drill"]
 
 NOON = 43_200.0
 PLAIN = Order("drill", "A", 1.0, 100.0)
@@ -31,9 +31,17 @@ class Drilled(NamedTuple):
     acted: bool
 
 
+@dataclass(frozen=True)
+class DrillConfig:
+    """Thresholds and sinks of the trader that the drill is for."""
+
+    watch: Thresholds = field(default_factory=Thresholds)
+    alerts: AlertOptions = field(default_factory=AlertOptions)
+
+
 def drill(sinks: list[Sink], thresholds: Thresholds | None = None) -> list[Drilled]:
     """Make each of them act once; alerts go to the sinks for real."""
-    return [*_controls(), *_alerts(sinks, thresholds or Thresholds()), _switch()]
+    return [*_controls(), *_alerts(sinks, thresholds or Thresholds()), *map(_sink, sinks), _switch()]
 
 
 def _controls() -> Iterator[Drilled]:
@@ -122,6 +130,15 @@ def _alerts(sinks: list[Sink], thresholds: Thresholds) -> Iterator[Drilled]:
         yield Drilled(f"alert {name}", "is sent", [alert.kind for alert in watch.check(vitals, NOON)] == [name])
         yield Drilled(f"alert {name} again", "is silent", not watch.check(vitals, NOON))
     alerts.close()
+
+
+def _sink(sink: Sink) -> Drilled:
+    """One alert sent while we wait, so that a sink that fails is seen."""
+    try:
+        sink.send(Alert("drill", "a drill, nothing is wrong", 0.0, NOON))
+    except Exception as problem:  # of files, networks and mail servers alike
+        return Drilled(f"{type(sink).__name__}", f"takes an alert, not {type(problem).__name__}", False)
+    return Drilled(f"{type(sink).__name__}", "takes an alert", True)
 
 
 def _switch() -> Drilled:

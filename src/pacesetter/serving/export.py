@@ -26,8 +26,10 @@ from pacesetter.agents.encoders import Encoder, TransformerEncoder
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import DiscreteActor, MaskedCategorical, TanhGaussian
 from pacesetter.agents.layout import Tensors
+from pacesetter.agents.master import CONFIDENCE, PORTFOLIO, Master, shares
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError
+from pacesetter.learning.master_market import Advisers
 from pacesetter.market.orders import Discrete
 from pacesetter.serving.model import SPEC, PolicySpec
 
@@ -36,12 +38,14 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ServedAgent",
+    "ServedMaster",
     "ServedPolicy",
     "export_onnx",
     "export_torchscript",
     "quantise",
     "serve_agent",
     "serve_algorithm",
+    "serve_master",
 ]
 
 MOST_ROWS = 65_536
@@ -179,6 +183,39 @@ def serve_agent(agent: SymbolAgent | Fleet, names: Mapping[str, Iterable[str]]) 
         outputs=("probabilities" if is_discrete else "orders", "confidence", "value"),
     )
     return ServedAgent(agent).eval(), spec
+
+
+class ServedMaster(nn.Module):
+    """A master with the agents that advise it: a market's observation (row, symbol, …) to shares of equity.
+
+    The confidence of a symbol is that of its agent.
+    """
+
+    def __init__(self, master: Master, advisers: Advisers) -> None:
+        super().__init__()
+        self.master, self.advisers = master, advisers
+
+    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
+        seen = self.advisers(observation)
+        policy, value = self.master.evaluate(seen)
+        return shares(policy.mode()), seen[CONFIDENCE], value
+
+
+def serve_master(
+    master: Master, fleet: Fleet, symbols: tuple[str, ...], names: Mapping[str, Iterable[str]]
+) -> tuple[ServedMaster, PolicySpec]:
+    """A master of a market with these symbols as a module with its spec; refuses a symbol without an agent."""
+    alone = {name: shape for name, shape in fleet.shapes.items() if name not in (PORTFOLIO, ACTION_MASK)}
+    inputs = {name: (len(symbols), *shape) for name, shape in alone.items()} | {PORTFOLIO: master.shapes[PORTFOLIO]}
+    spec = PolicySpec(
+        inputs=inputs,
+        names={entry: tuple(names[entry]) for entry in inputs},
+        action="weights",
+        rows="market",
+        symbols=symbols,
+        outputs=("orders", "confidence", "value"),
+    )
+    return ServedMaster(master, Advisers(fleet, symbols)).eval(), spec
 
 
 def _surety(distance: torch.Tensor, log_deviation: torch.Tensor) -> torch.Tensor:

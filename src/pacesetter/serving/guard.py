@@ -1,7 +1,8 @@
 """The risk guard: every order passes here between policy and broker. Pure: no clock, no file, no network of its own.
 
-Read `Guard.check` first; `CONTROLS` below the class lists what it asks, in order, and each control is one short
-function that says whether it refuses. Times are UTC seconds since 1970; the caller passes them in.
+Read `Guard.check` first; `CONTROLS` below the class lists what it asks, in order, of an entry, `EXIT_CONTROLS` of an
+exit, and each control is one short function that says whether it refuses. Times are UTC seconds since 1970; the caller
+passes them in.
 """
 
 from __future__ import annotations
@@ -74,7 +75,8 @@ class Guard:
     def check(self, order: Order, account: AccountView, now: float) -> Decision:
         """Allow the order and count it as in flight, or refuse it with a reason; every refusal is counted."""
         self.mark(account.equity, now)
-        reason = next((name for name, refuses in CONTROLS.items() if refuses(self, order, account, now)), None)
+        asked = EXIT_CONTROLS if self.is_exit(order, account) else CONTROLS
+        reason = next((name for name, refuses in asked.items() if refuses(self, order, account, now)), None)
         if reason is None:
             self._note(order, now)
             self.book(account).add(order)
@@ -304,44 +306,40 @@ def _identical(guard: Guard, order: Order, account: AccountView, now: float) -> 
     return guard._recent["copies"].count(_copy_key(order), now) >= guard.limits.copy_count
 
 
-def _entry(refuses: Callable[[Guard, Order, AccountView], bool]) -> Callable[[Guard, Order, AccountView, float], bool]:
-    """A control of entries only: exits pass it."""
-    return lambda guard, order, account, now: not guard.is_exit(order, account) and refuses(guard, order, account)
-
-
-def _reducing(guard: Guard, order: Order, account: AccountView) -> bool:
+def _reducing(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
     return guard.state is State.REDUCING
 
 
-def _paused(guard: Guard, order: Order, account: AccountView) -> bool:
+def _paused(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
     return guard._bar < guard._paused_until
 
 
-def _stale(guard: Guard, order: Order, account: AccountView) -> bool:
+def _stale(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
     return not account.quotes[order.symbol].age_bars <= guard.limits.stale_bars
 
 
-def _order_value(guard: Guard, order: Order, account: AccountView) -> bool:
+def _order_value(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
     price = max(order.price, account.quotes[order.symbol].price)
     return not abs(order.quantity) * price <= guard.limits.order_fraction * account.equity * ROUNDING
 
 
-def _symbol_exposure(guard: Guard, order: Order, account: AccountView) -> bool:
+def _symbol_exposure(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
     value = guard.book(account).value(order.symbol, order)
     return not value <= guard.limits.symbol_fraction * account.equity * ROUNDING
 
 
-def _cluster_exposure(guard: Guard, order: Order, account: AccountView) -> bool:
+def _cluster_exposure(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
     if order.symbol not in account.clusters:
         return False
     return not guard.book(account).cluster(order) <= guard.limits.symbol_fraction * account.equity * ROUNDING
 
 
-def _gross_exposure(guard: Guard, order: Order, account: AccountView) -> bool:
+def _gross_exposure(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
     return not guard.book(account).gross(order) <= guard.limits.gross_fraction * account.equity * ROUNDING
 
 
-CONTROLS: Mapping[str, Callable[[Guard, Order, AccountView, float], bool]] = {
+Control = Callable[[Guard, Order, AccountView, float], bool]
+EXIT_CONTROLS: Mapping[str, Control] = {
     "malformed": _malformed,
     "halted": _halted,
     "duplicate_id": _duplicate_id,
@@ -352,11 +350,14 @@ CONTROLS: Mapping[str, Callable[[Guard, Order, AccountView, float], bool]] = {
     "second_rate": _second_rate,
     "repeated_execution": _repeated,
     "identical": _identical,
-    "reducing": _entry(_reducing),
-    "paused": _entry(_paused),
-    "stale": _entry(_stale),
-    "order_value": _entry(_order_value),
-    "symbol_exposure": _entry(_symbol_exposure),
-    "cluster_exposure": _entry(_cluster_exposure),
-    "gross_exposure": _entry(_gross_exposure),
+}
+CONTROLS: Mapping[str, Control] = {
+    **EXIT_CONTROLS,
+    "reducing": _reducing,
+    "paused": _paused,
+    "stale": _stale,
+    "order_value": _order_value,
+    "symbol_exposure": _symbol_exposure,
+    "cluster_exposure": _cluster_exposure,
+    "gross_exposure": _gross_exposure,
 }

@@ -4,11 +4,17 @@ from __future__ import annotations
 
 import json
 import os
+import time
 from datetime import UTC, datetime
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from pacesetter.errors import ConfigError
 from pacesetter.runs import write_atomic
+from pacesetter.serving.order import State
+
+if TYPE_CHECKING:
+    from pacesetter.serving.guard import Guard
 
 __all__ = ["KillSwitch"]
 
@@ -16,12 +22,14 @@ __all__ = ["KillSwitch"]
 class KillSwitch:
     """Engaged while the file at `path` exists, across restarts, until a person releases it by name.
 
-    Any file counts, so `touch` is enough. A release is left in `<path>.released` until the trader has taken it.
+    Any file counts, so `touch` is enough. `<path>.released` says who released it, for every trader and server that
+    shares the file, until it is engaged again.
     """
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
         self._released = self.path.with_name(f"{self.path.name}.released")
+        self._taken = ""  # when the release came that was told last
 
     def engaged(self) -> bool:
         """Whether trading must stop; a path that cannot be looked at counts as engaged."""
@@ -37,36 +45,70 @@ class KillSwitch:
         """Why it was engaged, in one line; empty while it is not."""
         return _entry(self.path, "reason") or (f"{self.path} exists" if self.engaged() else "")
 
-    def take_release(self) -> str:
-        """Who released it since it was last engaged, told once; empty where nobody did."""
-        by = "" if self.engaged() else _entry(self._released, "by")
-        if by:
-            self._released.unlink(missing_ok=True)
-        return by
+    def since(self) -> str:
+        """When it was engaged, in UTC; empty while it is not."""
+        told = _entry(self.path, "at")
+        return told or (_stamp(self.path.stat().st_mtime) if self.path.is_file() else "")
 
-    def engage(self, reason: str) -> None:
-        """Stop trading; the first reason stays. Where a full disk takes no text, an empty file stands."""
+    def take_release(self) -> str:
+        """Who released it since it was last engaged, told once to each holder of the switch; empty where nobody did."""
+        at = "" if self.engaged() else _entry(self._released, "at")
+        if at in ("", self._taken):
+            return ""
+        self._taken = at
+        return _entry(self._released, "by")
+
+    def heed(self, guard: Guard) -> tuple[str, str] | None:
+        """Let an engaged switch halt the guard, a halted guard engage it, and a release resume; what changed and why.
+
+        To be asked before the guard can halt by itself: a release that finds it active is forgotten.
+        """
+        is_engaged = self.engaged()
+        by = "" if is_engaged else self.take_release()
+        if is_engaged == (guard.state is State.HALTED):
+            return None
+        if is_engaged:
+            guard.halt(self.reason())
+        elif by:
+            guard.resume(by)
+            return "resume", f"by {by}"
+        else:
+            self.engage(guard.reason)
+        return "halt", guard.reason
+
+    def engage(self, reason: str) -> bool:
+        """Stop trading; false where it is stopped already, and the first reason stays.
+
+        Where a full disk takes no text, an empty file stands.
+        """
         if self.engaged():
-            return
+            return False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
             write_atomic(self.path, _text(reason=reason))
         except OSError:
             self.path.touch()
         self._released.unlink(missing_ok=True)
+        return True
 
-    def release(self, by: str) -> None:
-        """Allow trading again; refuses to be nameless."""
+    def release(self, by: str) -> bool:
+        """Allow trading again; false where nothing was engaged. Refuses to be nameless."""
         if not by.strip():
             raise ConfigError("a release needs the name of the person who releases: give by=NAME")
-        if self.engaged():
-            write_atomic(self._released, _text(by=by, reason=self.reason()))
-            self.path.unlink(missing_ok=True)
+        if not self.engaged():
+            return False
+        write_atomic(self._released, _text(by=by, reason=self.reason()))
+        self.path.unlink(missing_ok=True)
+        return True
 
 
 def _text(**entries: str) -> str:
-    now = datetime.now(UTC).isoformat(timespec="seconds")
-    return json.dumps({name: " ".join(text.split()) for name, text in entries.items()} | {"at": now}) + "\n"
+    words = {name: " ".join(text.split()) for name, text in entries.items()}
+    return json.dumps(words | {"at": _stamp(time.time())}) + "\n"
+
+
+def _stamp(seconds: float) -> str:
+    return datetime.fromtimestamp(seconds, UTC).isoformat()
 
 
 def _entry(path: Path, name: str) -> str:

@@ -6,8 +6,7 @@ older is forgotten. A feature that is unknown at a bar keeps its last known valu
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import replace
+from collections import deque
 from typing import Any
 
 import numpy as np
@@ -33,9 +32,12 @@ class History:
     def __init__(self, spec: FeatureSpec, symbols: tuple[str, ...], leadlag: LeadLagRows | None = None) -> None:
         self.spec, self.symbols, self._leadlag = spec, symbols, leadlag
         self.panel: Panel | None = None
-        shape = (len(symbols), spec.window_bars, len(spec.names))
-        self._values = np.full(shape, np.nan, np.float32)  # the table's latest rows, each NaN as last known
-        self._slices = _by_memory({name: bars for name, bars in spec.memory.items() if name in FEATURES})
+        self._taken = np.zeros(len(symbols), dtype=np.int64)  # bars of each symbol so far
+        self._values = np.full((len(symbols), 1, len(spec.names)), np.nan, np.float32)  # newest row, NaN as last known
+        self._windows = deque[Array](maxlen=spec.window_bars)  # of each bar, (symbol, feature)
+        self._known = deque[Array](maxlen=spec.window_bars)  # of each bar, (symbol,) whether all features are
+        self._context: dict[str, Array] = {}  # of the last bar
+        self._features = [FEATURES[name] for name in spec.names if name in FEATURES]
 
     @classmethod
     def of(cls, bundle: Bundle, symbols: tuple[str, ...]) -> History:
@@ -55,33 +57,32 @@ class History:
         count = len(bars)
         if count > keep:  # older ones reach no row that is observed
             whole, count = whole.rows(_first_row(whole.mask, keep), None), self.spec.window_bars
-        self._remember(self._newest_rows(whole, count))
+        self._remember(whole, self._newest_rows(whole, count))
         first = max(_first_row(whole.mask, self.spec.memory_bars), len(whole) - MOST_MEMORIES * keep)
         self.panel = whole.rows(max(first, 0), None)
+        self._taken += bars.mask.sum(axis=0)
 
     def observation(self) -> dict[str, Array]:
         """window (symbol, bar, feature), and regime and leadlag (symbol, ·) where the policy has them."""
-        assert self.panel is not None
-        bars = self.panel.index[-self.spec.window_bars :]
-        values = self._values[:, -len(bars) :].copy()
-        table = FeatureTable(bars, self.symbols, self.spec.names, values, self.spec.memory, {})
-        tables = ObservationTables.from_table(table)
-        context = {entry: tables.context[:, -1, place] for entry, place in tables.places.items()}
-        return {"window": tables.windows} | context
+        return {"window": np.stack(self._windows, axis=1)} | self._context
 
     def missing_bars(self) -> int:
         """How many bars at least are missing until some symbol has its whole window of known features."""
-        known = np.isfinite(self._values).all(axis=2).sum(axis=1)
-        if known.max(initial=0) > 0:
-            return int(self.spec.window_bars - known.max())
+        known = int(np.sum(self._known, axis=0).max(initial=0))
+        if known > 0:
+            return self.spec.window_bars - known
         return self.spec.memory_bars + self.spec.window_bars - (0 if self.panel is None else len(self.panel))
+
+    def waiting(self) -> tuple[str, ...]:
+        """Symbols with fewer bars so far than fix their features; decided on, they differ from training's."""
+        return tuple(s for s, bars in zip(self.symbols, self._taken, strict=True) if bars < self.spec.memory_bars)
 
     def _newest_rows(self, panel: Panel, count: int) -> Array:
         """(symbol, count, feature) of the table's newest rows, NaN where the table has it."""
-        columns, panel = dict[str, Array](), _by_symbol(panel)
-        for memory, names in self._slices.items():
-            part = panel.rows(_first_row(panel.mask, memory + count - 1), None)
-            columns |= {name: FEATURES[name].compute(part)[-count:] for name in names}
+        columns = dict[str, Array]()
+        for feature in self._features:
+            first = _first_row(panel.mask, self.spec.memory[feature.name] + count - 1)
+            columns[feature.name] = feature.since(panel, first)[-count:]
         if self._leadlag is not None:
             columns |= self._leadlag_columns(panel, count)
         with np.errstate(over="ignore"):  # what float32 cannot hold is not finite, and so unknown
@@ -96,25 +97,17 @@ class History:
         columns = self._leadlag.newest(panel, count)
         return {name: np.where(behind >= self.spec.memory[name], rows, np.nan) for name, rows in columns.items()}
 
-    def _remember(self, rows: Array) -> None:
-        """Shift the newest rows in; NaN becomes what was known before."""
-        for row in range(rows.shape[1]):
-            last = self._values[:, -1]
-            self._values = np.roll(self._values, -1, axis=1)
-            self._values[:, -1] = np.where(np.isnan(rows[:, row]), last, rows[:, row])
-
-
-def _by_symbol(panel: Panel) -> Panel:
-    """The same bars, those of a symbol side by side in memory, as indicators read them."""
-    return replace(panel, blocks=np.ascontiguousarray(panel.blocks.swapaxes(1, 2)).swapaxes(1, 2))
-
-
-def _by_memory(memory: Mapping[str, int]) -> dict[int, list[str]]:
-    """Bars of history -> names of the features that so many bars fix: on no more, nothing older is computed again."""
-    slices: dict[int, list[str]] = {}
-    for name, bars in memory.items():
-        slices.setdefault(bars, []).append(name)
-    return slices
+    def _remember(self, panel: Panel, rows: Array) -> None:
+        """Observe the newest rows; NaN becomes what was known before."""
+        last = self._values[:, 0]
+        for row in rows.swapaxes(0, 1):
+            row[:] = last = np.where(np.isnan(row), last, row)
+        self._values, index = rows[:, -1:], panel.index[len(panel) - rows.shape[1] :]
+        table = FeatureTable(index, self.symbols, self.spec.names, rows, self.spec.memory, {})
+        tables = ObservationTables.from_table(table)
+        self._windows.extend(tables.windows.swapaxes(0, 1))
+        self._known.extend(tables.known.T)
+        self._context = {entry: tables.context[:, -1, place] for entry, place in tables.places.items()}
 
 
 def _first_row(mask: Array, bars: int) -> int:

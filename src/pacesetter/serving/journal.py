@@ -23,7 +23,7 @@ from pacesetter.errors import RunError
 from pacesetter.serving import tables
 from pacesetter.serving.audit import GENESIS, canonical, link, verify
 
-__all__ = ["Journal", "Page", "journal_url", "migrate"]
+__all__ = ["Journal", "Page", "check_there", "journal_url", "migrate"]
 
 MIGRATIONS = "pacesetter.serving:migrations"
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000")
@@ -167,6 +167,13 @@ class Journal:
 def journal_url(folder: Path) -> str:
     """The journal in a folder: SQLite."""
     return f"sqlite:///{folder / 'journal.db'}"
+
+
+def check_there(url: str) -> None:
+    """Refuse a SQLite file that is not there, which opening would make."""
+    file = url.removeprefix("sqlite:///")
+    if file != url and not Path(file).is_file():
+        raise RunError(f"there is no journal {file}; pacesetter paper makes one, so look for a typing error")
 
 
 def migrate(url: str, revision: str) -> str:

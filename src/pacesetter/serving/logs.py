@@ -15,7 +15,7 @@ __all__ = ["REQUEST", "JsonLines", "log_to"]
 
 REQUEST: ContextVar[str] = ContextVar("request", default="")
 SECRET = re.compile(rf"{PREFIX}[\w-]+|(?i:bearer)\s+\S+|-----BEGIN[^-]+-----[\s\S]+?-----END[^-]+-----")
-STANDARD = frozenset(vars(logging.makeLogRecord({})))
+LEFT_OUT = {*vars(logging.makeLogRecord({})), "taskName", "color_message"}  # uvicorn tells its lines in colours too
 
 
 class JsonLines(logging.Formatter):
@@ -28,7 +28,7 @@ class JsonLines(logging.Formatter):
     def format(self, record: logging.LogRecord) -> str:
         line = {"time": record.created, "level": record.levelname, "room": record.name, "message": record.getMessage()}
         line |= self.facts | {"request": REQUEST.get() or None}
-        line |= {key: value for key, value in vars(record).items() if key not in STANDARD and key != "taskName"}
+        line |= {key: value for key, value in vars(record).items() if key not in LEFT_OUT}
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
         return SECRET.sub("[secret]", json.dumps(line, default=str))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter as Counted
 from typing import TYPE_CHECKING, Any
 
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
@@ -38,8 +39,8 @@ class Metrics:
 
     def decided(self, answer: Answer) -> None:
         """Count the decisions of an answer."""
-        for line in answer.lines:
-            self.decisions.labels(line.order).inc()
+        for order, count in Counted(line.order for line in answer.lines).items():
+            self.decisions.labels(order).inc(count)
 
     def text(self) -> bytes:
         """All of it in Prometheus' text format."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import asdict
 from datetime import UTC, datetime
 from importlib.metadata import version
@@ -11,38 +11,19 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import pandas as pd
-import torch
 import yaml
 from numpy.typing import NDArray
 from torch import nn
 
-from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.build import (
-    Config,
-    Parts,
-    build_learner,
-    build_panel,
-    build_parts,
-    build_table,
-    build_task,
-    fitted_until,
-    stored_config,
-)
-from pacesetter.envs.bank import Bank
+from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.features import FeatureTable
-from pacesetter.learning.fleet_market import FleetMarket
-from pacesetter.learning.fleet_shards import load_fleet
-from pacesetter.learning.sb3 import EncoderExtractor, load_weights
-from pacesetter.learning.state import read_state
-from pacesetter.market.orders import Discrete
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, provenance
 from pacesetter.serving.bundle import Bundle, FeatureSpec
 from pacesetter.serving.card import model_card, readme
-from pacesetter.serving.export import export_onnx, export_torchscript, serve_agent, serve_algorithm
+from pacesetter.serving.export import export_onnx, export_torchscript
 from pacesetter.serving.limits import RiskLimits
 from pacesetter.serving.lookback import lookback_memory
 from pacesetter.serving.lookback_export import lookback_files
@@ -50,6 +31,7 @@ from pacesetter.serving.model import Model, PolicySpec
 from pacesetter.serving.parity import Parity, check_parity, random_observations
 from pacesetter.serving.signature import SigningKey
 from pacesetter.serving.store import Store
+from pacesetter.serving.trained import load_trained
 from pacesetter.serving.watch import feature_moments
 
 __all__ = ["bundle_files", "bundle_policy", "bundle_run"]
@@ -72,35 +54,22 @@ def bundle_run(
 
     Refuses an unfinished run, one whose policy does not trade, and one that reads what no bundle holds.
     """
-    module: nn.Module
     run, config = Run.open(folder), stored_config(folder)
     checkpoint = _checkpoint(run, config)
     panel = build_panel(config)
     _check_universe(config, panel)
     table = build_table(config, panel)
-    if config.task.get("problem") == "fleet":
-        bank = Bank.from_panels(panel, table, symbols=build_task(config).symbols or None)
-        module, spec = serve_agent(load_fleet(checkpoint), bank.names)
-        symbols: tuple[str, ...] = spec.symbols
-        real = _real_of_fleet(bank, config, spec, observations // 2)
-    else:
-        parts = build_parts(config, panel)
-        algorithm = build_learner(config, parts).algorithm  # type: ignore[union-attr]
-        load_weights(algorithm, read_state(checkpoint))
-        bank = parts.validation.batch.bank
-        module, spec = serve_algorithm(algorithm, bank.names, config.task["action"], bank.symbols[0])
-        symbols = tuple(name for block in bank.symbols for name in block)
-        real = _real(algorithm, parts, spec, observations // 2)
+    trained = load_trained(config, checkpoint, panel, table, observations // 2)
     return bundle_policy(
-        module,
-        spec,
+        trained.module,
+        trained.spec,
         config,
-        panel.select(list(symbols)),
+        panel.select(list(trained.symbols)),
         store,
         table=table,
         training={key: run.manifest[key] for key in TRAINING_KEYS if key in run.manifest} | {"run": run.folder.name},
         results=_results(run),
-        real=real,
+        real=trained.real,
         limits=limits,
         key=key,
         has_torchscript=has_torchscript,
@@ -172,9 +141,9 @@ def bundle_files(
 ) -> dict[str, bytes]:
     """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
     plain = json.loads(json.dumps(config.to_dict(), default=str))
-    leadlag = plain["features"]["leadlag"]
-    if isinstance(leadlag["lookback"], str):
-        leadlag["lookback"] = Path(leadlag["lookback"]).name  # its run, wherever it lay
+    for options, name in ((plain["features"]["leadlag"], "lookback"), (plain["task"], "fleet")):
+        if isinstance(options.get(name), str):
+            options[name] = Path(options[name]).name  # the run of its lookback agent or fleet, wherever it lay
     texts = {
         "features.json": _json(asdict(features)),
         "limits.json": _json(asdict(limits or RiskLimits())),
@@ -193,7 +162,7 @@ def _json(content: Any) -> str:
 def _checkpoint(run: Run, config: Config) -> Path:
     """The best policy of a finished run."""
     if config.task.get("problem") == "lookback":
-        raise RunError(f"{run.folder} chooses lookbacks; a bundle holds a trading or portfolio policy")
+        raise RunError(f"{run.folder} chooses lookbacks; bundle the agent, fleet or master that trades on them")
     manifest = run.manifest
     if not manifest.get("finished") or "weights_hash" not in manifest:
         raise RunError(f"{run.folder} is no finished training run; finish it: pacesetter train --resume {run.folder}")
@@ -230,35 +199,3 @@ def _results(run: Run) -> dict[str, Any] | None:
     """The run's evaluation on the test part, where it has one."""
     path = run.folder / EVALUATION
     return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
-
-
-# ---- observations to compare on -------------------------------------------------------------------------------------
-
-
-def _real_of_fleet(bank: Bank, config: Config, spec: PolicySpec, count: int) -> Iterator[dict[str, Array]]:
-    """What the fleet's market shows, a row for each symbol, while random actions are played in it."""
-    task = build_task(config)
-    market = FleetMarket(bank, 1, action=task.action, window_bars=task.window_bars, market=task.market)
-    generator, seen = torch.Generator().manual_seed(0), market.reset()
-    for _ in range(0, count, len(spec.symbols)):
-        yield {name: entry.numpy() for name, entry in market.tables(seen).items()}
-        drawn = torch.rand(len(spec.symbols), generator=generator)
-        is_continuous = market.actions is None
-        seen = market.step(2 * drawn[:, None] - 1 if is_continuous else (drawn * len(Discrete)).long()).observation
-
-
-def _real(algorithm: Any, parts: Parts, spec: PolicySpec, count: int) -> Iterator[dict[str, Array]]:
-    """What the training environments show while random actions are played in them."""
-    extractor = next(module for module in algorithm.policy.modules() if isinstance(module, EncoderExtractor))
-    env, found = parts.train, 0
-    observation, _ = env.reset(seed=0)
-    env.action_space.seed(0)
-    while found < count:
-        compact = {name: torch.as_tensor(np.asarray(entry)) for name, entry in observation.items()}
-        full = compact if extractor.tables is None else extractor.tables(compact)
-        batch = {name: entry.numpy() for name, entry in full.items()}
-        if ACTION_MASK in spec.inputs:
-            batch[ACTION_MASK] = env.action_masks().astype(np.float32)
-        found += env.num_envs
-        yield batch
-        observation, *_ = env.step(env.action_space.sample())

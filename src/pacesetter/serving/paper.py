@@ -178,20 +178,12 @@ class PaperTrader:
             self.journal.note("alert", alert.message)
 
     def _heed_switch(self) -> None:
-        """Halt while the kill switch is engaged, engage it for a halt of the guard, go on when a person released it."""
-        guard = self.desk.guard
-        if guard.state is not State.HALTED:
-            if self.switch.engaged():
-                guard.halt(self.switch.reason())
-                self._announce_halt()
-        elif not self.switch.engaged():
-            by = self.switch.take_release()
-            if by:
-                guard.resume(by)
-                self.journal.note("resume", f"by {by}")
-            else:
-                self.switch.engage(guard.reason)
-                self._announce_halt()
+        """Bring kill switch and guard together, and tell what changed."""
+        change = self.switch.heed(self.desk.guard)
+        if change is not None and change[0] == "halt":
+            self._announce_halt()
+        elif change is not None:
+            self.journal.note(*change)
 
     def _announce_halt(self) -> None:
         """Cancel first; then tell people and the journal, which may be gone."""

@@ -19,7 +19,7 @@ __all__ = ["Parity", "check_parity", "random_observations"]
 
 Array = NDArray[Any]
 TOLERANCE = 1e-5
-ROWS = 500  # observations in a batch
+ROWS = 500  # observations of a symbol in a batch
 
 
 @dataclass(frozen=True)
@@ -27,7 +27,7 @@ class Parity:
     """How far a graph is from its module, over `count` observations.
 
     max_difference   of any output, as a share of its largest where that is above 1: values have no bound
-    ties             rows where the likeliest orders differ, because two are equally likely but for rounding
+    ties             rows whose likeliest order, or largest share, is another, because two are equal but for rounding
     """
 
     count: int
@@ -37,8 +37,8 @@ class Parity:
 
 @torch.no_grad()
 def check_parity(module: nn.Module, model: Model, batches: Iterable[Mapping[str, Any]]) -> Parity:
-    """Compare on batches of observations (row, …); refuses a difference above 1e-5, and another likeliest order."""
-    count, ties = 0, 0
+    """Compare on batches of observations (row, …); refuses a difference above 1e-5, and another choice."""
+    count, ties, answer = 0, 0, model.spec.outputs[0]
     apart, largest = dict.fromkeys(model.spec.outputs, 0.0), dict.fromkeys(model.spec.outputs, 1.0)
     for batch in batches:
         rows = {name: np.ascontiguousarray(batch[name], dtype=np.float32) for name in model.spec.inputs}
@@ -48,7 +48,7 @@ def check_parity(module: nn.Module, model: Model, batches: Iterable[Mapping[str,
         for name, own in ours.items():
             apart[name] = float(np.maximum(apart[name], np.abs(own - theirs[name]).max()))
             largest[name] = max(largest[name], float(np.abs(own).max()))
-        ties += _ties(ours["probabilities"], theirs["probabilities"]) if "probabilities" in ours else 0
+        ties += _ties(ours[answer], theirs[answer])
         count += len(told[0])
     most = float(np.max([apart[name] / largest[name] for name in apart]))  # NaN stays NaN, and is refused
     if not most <= TOLERANCE:
@@ -57,7 +57,7 @@ def check_parity(module: nn.Module, model: Model, batches: Iterable[Mapping[str,
 
 
 def _ties(ours: Array, theirs: Array) -> int:
-    """Rows whose likeliest of (…, order) differs within rounding; refuses one that differs by more."""
+    """Rows whose likeliest order or largest share (…, choice) differs within rounding; refuses one by more."""
     first, second = ours.argmax(axis=-1)[..., None], theirs.argmax(axis=-1)[..., None]
     behind = np.take_along_axis(ours, first, -1) - np.take_along_axis(ours, second, -1)
     if (behind > TOLERANCE).any():
@@ -67,7 +67,8 @@ def _ties(ours: Array, theirs: Array) -> int:
 
 def random_observations(spec: PolicySpec, count: int, seed: int = 0) -> Iterator[dict[str, Array]]:
     """Batches of normal noise, from small to far outside what was seen, under random masks that allow holding."""
-    generator, size = np.random.default_rng(seed), len(spec.symbols) if spec.rows == "fleet" else ROWS
+    generator, symbols = np.random.default_rng(seed), max(len(spec.symbols), 1)
+    size = {"fleet": symbols, "market": max(ROWS // symbols, 1)}.get(spec.rows, ROWS)
     for first in range(0, count, size):
         rows = size if spec.rows == "fleet" else min(size, count - first)
         scale = generator.choice([0.1, 1.0, 100.0], (rows, 1)).astype(np.float32)

@@ -33,6 +33,8 @@ from pacesetter.serving.history import History
 __all__ = ["Answer", "BundlePolicy", "Holding", "Line", "ReportedAccount", "Runtime"]
 
 Array = NDArray[Any]
+NAMES = {int(order): order.name.lower() for order in Discrete}
+LEAST_MONEY = 1e-6  # that an account is told apart from an empty one by; shares of less are beyond what numbers hold
 
 
 class BundlePolicy:
@@ -48,12 +50,17 @@ class BundlePolicy:
     value: float | None
 
     def decide(self, seen: Seen) -> Array:
-        is_whole = self.model.spec.rows == "market"
+        spec = self.model.spec
+        if spec.symbols and seen.panel.symbols != spec.symbols:
+            raise ConfigError(f"policy '{self.name}' is for the {len(spec.symbols)} symbols of its training, in order")
+        is_whole = spec.rows == "market"
         entries = {k: v[None] for k, v in seen.observation.items()} if is_whole else per_symbol(seen.observation)
-        if ACTION_MASK in self.model.spec.inputs:
+        if ACTION_MASK in spec.inputs:
             assert seen.masks is not None
             entries[ACTION_MASK] = seen.masks.reshape(1, -1) if is_whole else seen.masks
         answer = self.model(entries)
+        if not all(np.isfinite(part).all() for part in answer.values()):
+            raise DataError("the policy has no finite answer; look at the newest bars or features, and at the account")
         self.confidence = answer["confidence"].reshape(-1)
         self.value = float(answer["value"].mean()) if "value" in answer else None
         chosen = answer["probabilities"].argmax(axis=-1) if self.action == "discrete" else answer["orders"]
@@ -97,8 +104,9 @@ class ReportedBroker:
             row[Position.QUANTITY], row[Position.ENTRY_PRICE] = held.quantity, held.entry_price
             row[Position.BEST_PRICE] = held.entry_price if held.best_price is None else held.best_price
             row[Position.BARS_HELD] = held.bars_held
-        equity = told.cash + float(self.positions[:, Position.QUANTITY] @ prices)
-        self.account[:] = told.cash, equity, max(told.peak_equity or equity, equity), 0.0
+        cash = told.cash if abs(told.cash) > LEAST_MONEY else 0.0
+        equity = cash + float(self.positions[:, Position.QUANTITY] @ prices)
+        self.account[:] = cash, equity, max(told.peak_equity or equity, equity, LEAST_MONEY), 0.0
         self.stop_outs = told.stop_outs
 
     def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
@@ -218,7 +226,7 @@ class Runtime:
         is_allowed = checked is not None and checked.allowed
         return Line(
             symbol,
-            Discrete(int(action)).name.lower() if self.policy.action == "discrete" else _side(quantity),
+            NAMES[int(action)] if self.policy.action == "discrete" else _side(quantity),
             action,
             signal,
             round(float(confidence), 6),

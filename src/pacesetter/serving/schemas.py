@@ -10,6 +10,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import PRICE_FIELDS
 from pacesetter.serving.bundle import FeatureSpec
 from pacesetter.serving.model import PolicySpec
+from pacesetter.serving.runtime import LEAST_MONEY, Line
 
 __all__ = ["AccountIn", "HaltIn", "Problem", "ResumeIn", "StateOut", "decision_models"]
 
@@ -17,7 +18,7 @@ MOST_BARS, MOST_SYMBOLS = 5_000, 5_000
 ACCOUNT_ENTRIES = ("position", "portfolio", "action_mask")  # of an observation: written from the account
 
 Symbol = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")]
-Price = Annotated[float, Field(strict=True, gt=0, lt=1e9)]
+Price = Annotated[float, Field(strict=True, ge=1e-9, lt=1e9)]
 Amount = Annotated[float, Field(strict=True, ge=0, lt=1e15)]
 Money = Annotated[float, Field(strict=True, gt=-1e15, lt=1e15)]
 Number = Annotated[float, Field(strict=True, gt=-1e30, lt=1e30)]
@@ -45,7 +46,7 @@ class AccountIn(Strict):
 
     cash: Money = MarketParameters().initial_cash
     positions: Annotated[list[PositionIn], Field(max_length=MOST_SYMBOLS)] = []
-    peak_equity: Annotated[float, Field(strict=True, gt=0, lt=1e24)] | None = None
+    peak_equity: Annotated[float, Field(strict=True, ge=LEAST_MONEY, lt=1e24)] | None = None
     stop_outs: Annotated[int, Field(strict=True, ge=0, le=MOST_SYMBOLS)] = 0
 
 
@@ -61,20 +62,6 @@ class ResumeIn(Strict):
     by: Text
 
 
-class DecisionOut(BaseModel):
-    """The answer for one symbol: what the policy asks for, and how much of it the guard allows."""
-
-    symbol: str
-    order: str
-    action: float
-    signal: float
-    confidence: float
-    quantity: float
-    allowed: float
-    limit: str | None
-    client_id: str | None
-
-
 class DecideOut(BaseModel):
     """Decisions at the close of the bar that is known at `time`, and who made them."""
 
@@ -85,7 +72,7 @@ class DecideOut(BaseModel):
     model: str
     state: Literal["active", "reducing", "halted"]
     value: float | None
-    decisions: list[DecisionOut]
+    decisions: list[Line]
 
 
 class StateOut(BaseModel):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import sys
 from pathlib import Path
 
@@ -42,6 +43,8 @@ def serve(
 def _listen(app: Gate, settings: Settings) -> None:
     import uvicorn
 
+    gc.collect()
+    gc.freeze()  # what is loaded stays: a request does not wait while all of it is looked through again
     uvicorn.run(
         app,
         host=settings.host,
@@ -58,6 +61,8 @@ def _listen(app: Gate, settings: Settings) -> None:
 
 def load_history(runtime: Runtime, path: Path) -> None:
     """Feed the latest bars of a stored panel; refuses one without a served symbol or a needed field."""
+    if not path.is_file():
+        raise DataError(f"--history {path} is no file; store bars in one: pacesetter data fetch --out bars.parquet")
     panel, fields = Panel.load(path).select(list(runtime.symbols)), runtime.bundle.features.fields
     if not set(fields) <= set(panel.fields):
         raise DataError(f"{path} has not all of the fields {', '.join(fields)}; store it with them")

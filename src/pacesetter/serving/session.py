@@ -14,7 +14,7 @@ from pacesetter.evaluation.baselines import BASELINES, make_baseline
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
-from pacesetter.serving.alerts import Alerts, make_sinks
+from pacesetter.serving.alerts import AlertOptions, Alerts, make_sinks
 from pacesetter.serving.alpaca import AlpacaBroker
 from pacesetter.serving.bundle import Bundle
 from pacesetter.serving.desk import Desk
@@ -45,7 +45,6 @@ class PaperConfig:
     bars        stop after so many; None goes on until the feed ends
     data        of a replay: `source` and its options. Of a network feed: symbols, start, freq …
     risk        limits that replace the bundle's
-    alerts      file, webhook, email and smtp beside the log
     """
 
     feed: Literal["replay", "yahoo", "alpaca", "ccxt"] = "replay"
@@ -59,7 +58,7 @@ class PaperConfig:
     data: dict[str, Any] = field(default_factory=lambda: {"source": "sample"})
     risk: dict[str, Any] = field(default_factory=dict)
     watch: Thresholds = field(default_factory=Thresholds)
-    alerts: dict[str, str] = field(default_factory=dict)
+    alerts: AlertOptions = field(default_factory=AlertOptions)
 
 
 def open_session(policy: str, config: PaperConfig) -> PaperTrader:
@@ -68,7 +67,7 @@ def open_session(policy: str, config: PaperConfig) -> PaperTrader:
     if bundle is None and policy not in BASELINES:
         known = did_you_mean(policy, BASELINES)
         raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
-    panel = _history(config)
+    panel = _history(config, bundle)
     feed = _feed(config, panel, bundle)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
     decider: Policy = BundlePolicy(bundle) if bundle else make_baseline(policy, market_bank(panel), market)
@@ -84,16 +83,25 @@ def open_session(policy: str, config: PaperConfig) -> PaperTrader:
     )
 
 
-def _history(config: PaperConfig) -> Panel:
+def _history(config: PaperConfig, bundle: Bundle | None) -> Panel:
+    """All bars so far, of the policy's own symbols where it has its own; refuses a network feed of others."""
+    own = bundle.model.spec.symbols if bundle else ()
     if config.feed == "replay":
-        return load(**config.data)
-    options = {key: value for key, value in config.data.items() if key != "source"}
-    return load(config.feed, **options)
+        panel = load(**config.data)
+        return panel.select(list(own)) if own else panel
+    panel = load(config.feed, **_network_options(config))
+    if own and panel.symbols != own:
+        raise ConfigError(f"this policy trades its own {len(own)} symbols; give data.symbols=[{','.join(own)}]")
+    return panel
+
+
+def _network_options(config: PaperConfig) -> dict[str, Any]:
+    return {key: value for key, value in config.data.items() if key != "source"}
 
 
 def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None) -> Feed:
     if config.feed != "replay":
-        return OnlineFeed(config.feed, {key: value for key, value in config.data.items() if key != "source"})
+        return OnlineFeed(config.feed, _network_options(config))
     unseen = int(panel.index.searchsorted(BundlePolicy(bundle).fitted_until, side="right")) if bundle else 0
     first = config.first if config.first is not None else unseen or len(panel) // 2
     if first < unseen:

@@ -20,7 +20,8 @@ from pacesetter.serving.alerts import Alert, Alerts
 __all__ = ["FeatureReference", "Thresholds", "Vitals", "Watch", "action_entropy", "feature_moments"]
 
 Array = NDArray[Any]
-CONTINUOUS_BINS = 20  # over [-1, 1], as the training gates count them
+CONTINUOUS_BINS = 20  # as the training gates count them
+LEAST_WEIGHT = 1e-9
 ACTIONS_KEPT = 512  # served actions that the entropy looks at
 ORDERS_KEPT = 100  # orders that the denial rate looks at
 LEAST_ACTIONS = 50  # before the entropy says anything
@@ -107,7 +108,10 @@ def feature_moments(table: FeatureTable, until: pd.Timestamp) -> dict[str, tuple
 
 
 def action_entropy(actions: ArrayLike, space: str) -> float:
-    """Entropy of actions as a share of that of equal use: 7 discrete orders, or 20 bins; NaN of too few."""
+    """Entropy of actions as a share of that of equal use; NaN of too few.
+
+    Discrete orders are counted by name, continuous ones in 20 bins of [-1, 1], weights in 20 from 0 to the largest.
+    """
     values = np.asarray(actions, dtype=np.float64)
     values = values[np.isfinite(values)]
     if len(values) < LEAST_ACTIONS:
@@ -115,7 +119,8 @@ def action_entropy(actions: ArrayLike, space: str) -> float:
     if space == "discrete":
         counts = np.bincount(values.astype(int), minlength=len(Discrete))
     else:
-        counts, _ = np.histogram(values, CONTINUOUS_BINS, (-1.0, 1.0))
+        held = min(float(values.min()), 0.0), max(float(values.max()), LEAST_WEIGHT)
+        counts, _ = np.histogram(values, CONTINUOUS_BINS, (-1.0, 1.0) if space == "continuous" else held)
     shares = counts[counts > 0] / counts.sum()
     return float(-(shares * np.log(shares)).sum() / math.log(len(counts)))
 

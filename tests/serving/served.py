@@ -1,0 +1,71 @@
+"""An application under test with a key for each scope, and bodies that an attacker or a broken client may send."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+from starlette.testclient import TestClient
+
+from pacesetter.serving.api import make_app
+from pacesetter.serving.gate import Gate, Settings
+from pacesetter.serving.halt import KillSwitch
+from pacesetter.serving.keys import Keys
+from pacesetter.serving.runtime import Runtime
+
+__all__ = ["FEEDS_UNTIL", "HOSTILE", "NO_LIMITS", "POSTS", "SECRET_WORD", "Served"]
+
+POSTS = {"/v1/decide", "/v1/halt", "/v1/resume"}
+NO_LIMITS = Settings(rate=1e9, burst=10**9, concurrency=10**6)
+FEEDS_UNTIL = 420
+SECRET_WORD = "hunter2hunter2"
+HOSTILE = [
+    b"",
+    b"{",
+    b"[]",
+    b"null",
+    b"\xff\xfe\x00",
+    b'{"account": {"cash": NaN}}',
+    b'{"account": {"cash": 1e999}}',
+    b'{"account": {"cash": -Infinity}}',
+    b'{"account": {"cash": ' + b"9" * 400 + b"}}",
+    b'{"account": {"cash": ' + b"9" * 5000 + b"}}",
+    b'{"account": {"cash": "' + SECRET_WORD.encode() + b'"}}',
+    b'{"' + SECRET_WORD.encode() + b'": 1}',
+    b'{"account": {"positions": [{"symbol": "\\ud800", "quantity": 1, "entry_price": 1}]}}',
+    b'{"account": {"positions": [{"symbol": "' + SECRET_WORD.encode() + b'", "quantity": 1, "entry_price": 1}]}}',
+    b'{"bars": [{"symbol": "S0", "time": "9999-12-31T23:59:59Z", "close": 1}]}',
+    b'{"bars": [{"symbol": "S0", "time": -1e300, "close": 1}]}',
+    b'{"features": {"time": "0001-01-01T00:00:00+23:59", "rows": []}}',
+    b"[" * 30_000,
+    b'{"account":' * 5_000,
+    b'{"account": {"cash": true}}',
+    b'{"bars": {"0": 1}, "bars": 2}',
+]
+
+
+class Served:
+    """An application with a key for each scope, one of them ended."""
+
+    def __init__(self, made: Any, folder: Path, settings: Settings = NO_LIMITS, until: int = FEEDS_UNTIL) -> None:
+        keys = Keys(folder / "keys.json")
+        self.tokens = {scope: keys.add(scope, [scope]) for scope in ("read", "trade", "admin")}
+        self.tokens["ended"] = keys.add("ended", ["read", "trade", "admin"], days=1e-9)
+        self.switch, self.panel = KillSwitch(folder / "HALT"), made.panel
+        self.runtime = Runtime(made.bundle)
+        self.runtime.feed(made.panel.rows(0, until))
+        self.runtime.clock = lambda: self.panel.index[FEEDS_UNTIL + 5].timestamp()
+        self.app: Gate = make_app(self.runtime, self.switch, keys, settings)
+        self.client = TestClient(self.app, raise_server_exceptions=False)
+
+    def call(self, route: str, token: str | None = None, **options: Any) -> Any:
+        headers = {} if token is None else {"Authorization": f"Bearer {self.tokens.get(token, token)}"}
+        return self.client.request("POST" if route in POSTS else "GET", route, headers=headers, **options)
+
+    def bars(self, t: int) -> list[dict[str, Any]]:
+        """The bars at row t as a request has them."""
+        moment = self.panel.index[t].isoformat()
+        return [
+            {"symbol": symbol, "time": moment} | {name: float(self.panel[name][t, k]) for name in self.panel.fields}
+            for k, symbol in enumerate(self.panel.symbols)
+        ]
