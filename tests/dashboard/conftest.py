@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pacesetter.data.loading import load
 from pacesetter.evaluation.backtest import market_bank
 from pacesetter.evaluation.baselines import make_baseline
 from pacesetter.evaluation.fleet_page import AGENTS, STRUGGLER
+from pacesetter.evaluation.gates import Gate
 from pacesetter.evaluation.judgement import judge_policy
 from pacesetter.evaluation.judgement_page import store_judgement
 from pacesetter.evaluation.report import Section, write_report
@@ -30,7 +32,7 @@ BARS, FIRST = 320, 200
 
 @pytest.fixture(scope="session")
 def panel() -> Panel:
-    return load("synthetic", symbols=4, bars=BARS)
+    return load("synthetic", symbols=20, bars=BARS)
 
 
 @pytest.fixture(scope="session")
@@ -82,7 +84,8 @@ def _going_on(root: Path) -> None:
         live = {"reward": step / 100, "entropy": 1.9, "sharpe": 0.1, "trade_rate": 0.5, "steps_per_second": 50.0}
         live |= {"action_mix": [0.4, *[0.1] * 6], "seconds": {"update": 2.0}, "resources": {"memory_mb": 700}}
         run.log(step=step, **live)
-    gates = {"most used action": 0.9, "trade rate": 0.4}
+    told = [Gate("most used action", 0.9, "<=", 0.6), Gate("trade rate", 0.4, ">=", 0.05)]
+    gates = {gate.name: asdict(gate) for gate in told}
     run.log(step=300, validation={"score": 0.2, "deterministic": {"score": 0.2, "sharpe": 1.0, "gates": gates}})
     stage = "episode 50, level 1, stage clear trends, half costs, sharpe 1.0, win_rate 0.6"
     run.path("log.jsonl").write_text(json.dumps({"message": stage}) + "\n")

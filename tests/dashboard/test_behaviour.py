@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from pathlib import Path
+from types import SimpleNamespace
 
 import numpy as np
 import pandas as pd
 import pytest
 
 from pacesetter.dashboard import behaviour
+from pacesetter.errors import RunError
 from pacesetter.evaluation.episode import Episode
 
 
@@ -42,7 +44,8 @@ def test_intraday_orders_by_hour_and_daily_ones_by_weekday():
     hourly = behaviour.orders_by_hour(_fills(pd.date_range("2020-01-01", periods=3, freq="h", tz="UTC")))
     assert hourly.loc["B"].tolist() == [1.0, 0.0, -1.0]
     assert list(behaviour.when_figure(hourly).data[0].x) == ["00:00", "01:00", "02:00"]
-    daily = behaviour.orders_by_hour(_fills(pd.date_range("2020-01-06", periods=3, freq="D", tz="UTC")))
+    closes = pd.DatetimeIndex(["2020-03-09 20:00", "2020-03-10 20:00", "2020-03-11 21:00"], tz="UTC")  # summer ends
+    daily = behaviour.orders_by_hour(_fills(closes))
     assert list(behaviour.when_figure(daily).data[0].x) == ["Mon", "Tue", "Wed"]
 
 
@@ -64,12 +67,18 @@ def test_a_trained_agent_is_explained(small, console):
     assert titles[:4] == ["Attribution by feature", "Attribution by asset", "Attribution by lag", "Action distribution"]
 
 
+def test_what_is_no_single_agent_is_left_to_the_report(monkeypatch, tmp_path):
+    monkeypatch.setattr(behaviour, "StoredRun", lambda folder: SimpleNamespace(policy="a master"))
+    with pytest.raises(RunError, match="in the run's report"):
+        behaviour.explain(tmp_path)
+
+
 def test_a_replay_shows_the_past_only(folder):
     episode = Episode.load(folder)
     half = behaviour.replayed(episode, [], 50)
     assert half.summary()["bars"] == 50
     assert half.trades()["entry"].max() <= episode.ledger.index[49]
-    one = behaviour.replayed(episode, ["S1"], 50)
-    assert one.symbols == ("S1",)
-    assert set(one.trades()["symbol"]) <= {"S1"}
+    one = behaviour.replayed(episode, ["S01"], 50)
+    assert one.symbols == ("S01",)
+    assert set(one.trades()["symbol"]) <= {"S01"}
     assert any("entry" in str(line.name) for line in one.figure().data)

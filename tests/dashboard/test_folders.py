@@ -34,8 +34,8 @@ def test_a_damaged_run_says_so_and_hides_no_other(facts):
     assert len(run_table(facts.values())) == len(facts)
 
 
-def test_runs_inside_runs_are_found_and_the_cache_is_not(tmp_path):
-    for place in ("a/lookback/b", "cache/lookback-0/c", "a/checkpoints/best"):
+def test_runs_inside_runs_are_found_and_cache_and_bundles_are_not(tmp_path):
+    for place in ("a/lookback/b", "cache/lookback-0/c", "a/checkpoints/best", "bundles/0001-fleet"):
         (tmp_path / place).mkdir(parents=True)
         (tmp_path / place / "manifest.json").write_text("{}")
     assert [folder.name for folder in find_runs(tmp_path)] == ["b"]

@@ -45,7 +45,7 @@ def test_a_run_that_is_silent_for_long_is_told(live):
     assert not replace(live, quiet_seconds=1e4, status="finished").is_quiet
 
 
-def test_gates_against_the_limits_of_the_config(live):
+def test_gates_against_their_limits(live):
     rows = gate_rows(live).set_index("gate")
     assert not rows.loc["most used action", "passed"]
     assert rows.loc["most used action", "limit"] == "≤ 0.6"
@@ -74,12 +74,32 @@ def test_a_null_metric_is_no_value_and_no_metrics_are_an_empty_table(tmp_path):
     assert read_metrics(tmp_path / "absent").empty
 
 
-def test_a_fleet_has_no_gates_of_its_own(tmp_path):
+VALUES = {"agents that vary their orders": 0.4, "not a number": None}
+
+
+def test_a_fleets_gates_are_those_with_a_value(tmp_path):
     run = Run.create(tmp_path, "fleet", {"train": {"steps": 10}, "task": {"problem": "fleet"}})
-    run.log(step=5, validation={"score": -0.9, "deterministic": {"sharpe": -2.8}})
+    gates = {name: {"name": name, "value": value, "sense": ">=", "limit": 0.8} for name, value in VALUES.items()}
+    run.log(step=5, validation={"score": -0.9, "deterministic": {"sharpe": -2.8}, "stochastic": {"gates": gates}})
     live = read_live(run.folder, "running")
-    assert gate_rows(live).empty
+    assert gate_rows(live).to_numpy().tolist() == [["agents that vary their orders", "stochastic", 0.4, "≥ 0.8", False]]
     assert live.validations["score"].tolist() == [-0.9]
+
+
+def test_a_master_is_shown_without_gates_or_mix(tmp_path):
+    run = Run.create(tmp_path, "master", {"train": {"steps": 10}, "task": {"problem": "master"}})
+    run.log(step=5, returns=1e-5, entropy=1.0, sharpe=0.2, cash=0.3, shares={"A": 0.7})
+    run.log(step=5, validation={"score": 0.5, "deterministic": {"sharpe": 0.5, "cash": 0.3, "positions": 2.0}})
+    live = read_live(run.folder, "finished")
+    assert (live.step, live.latest("sharpe"), live.mix.empty, gate_rows(live).empty) == (5, 0.2, True, True)
+
+
+def test_a_lookback_run_has_its_stage_and_no_trades(tmp_path):
+    run = Run.create(tmp_path, "lookback", {"train": {"steps": 10}, "task": {"problem": "lookback"}})
+    run.path("log.jsonl").write_text(json.dumps({"message": "episode 100, level 1, stage 20 to 120 bars"}) + "\n")
+    run.log(step=5, entropy=1.0, trade_rate=0.0)
+    live = read_live(run.folder, "running")
+    assert (live.stage, live.latest("entropy"), live.latest("trade_rate")) == ("2: 20 to 120 bars", 1.0, None)
 
 
 def test_a_run_that_trains_nothing_is_refused(tmp_path):

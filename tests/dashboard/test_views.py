@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from dataclasses import replace
 from pathlib import Path
 
@@ -82,13 +83,12 @@ def test_the_report_opens_in_a_frame_of_its_own(looking):
     assert "<script>" not in frame
 
 
-def test_the_sliders_move_the_window(looking):
+def test_the_window_is_asked_for_the_chosen_run_and_score(looking):
     app = draw("leadlag")
-    (length,) = [slider for slider in app.slider if "lookback" in slider.key]
-    before = app.markdown[0].value
-    length.set_value(60).run()
-    assert not app.exception
-    assert "over 60 bars" in app.markdown[0].value != before
+    (window,) = app.get("bidi_component")
+    asked = json.loads(window.proto.json)
+    assert asked["source"] == {"run": next(looking.runs.glob("*-job-*")).name, "method": "ccf_auc"}
+    assert asked["sliders"]["lookback"] == {"min": 5, "max": 319, "value": 250}
 
 
 def test_a_run_that_goes_on_shows_its_gates_and_the_time_left(looking):
@@ -125,6 +125,18 @@ def test_a_broken_episode_is_told_and_the_page_stands(looking, tmp_path):
     app = draw("agent")
     assert not app.exception
     assert "damaged" in app.warning[0].value
+
+
+def test_a_fleet_has_its_tiles_curves_and_a_word_on_where_it_is_explained(looking):
+    app = draw("agent")
+    fleet = next(looking.runs.glob("*-fleet-*")).name
+    app.selectbox(key="agent.run").set_value(fleet)
+    app.session_state["agent.tab"] = "Fleet"
+    app.run()
+    assert not app.exception
+    assert "134 of 143 agents above the bar" in app.markdown[0].value
+    app.session_state["agent.tab"] = "Why"
+    assert "explained in the run's report" in app.run().info[0].value
 
 
 def test_there_is_no_kill_button_without_an_admin_key(looking):

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -15,10 +17,12 @@ from pacesetter.dashboard.windows import (
     chosen_windows,
     lookback_run,
     lookback_table,
+    open_lens,
     open_panel,
     windows_figures,
 )
 from pacesetter.data.loading import load
+from pacesetter.errors import RunError
 from pacesetter.leadlag import LeadLag
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -35,21 +39,17 @@ def engine(panel):
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)
-@given(end=st.integers(0, 319), lookback=st.integers(5, 1000))
+@given(end=st.integers(-9, 400), lookback=st.integers(-9, 1000))
 def test_any_pair_of_sliders_draws_the_engines_window(lens, engine, panel, end, lookback):
-    view = lens.view(end, lookback)
-    last = max(end, 2)
-    expected = engine.matrix(last, min(lookback, last))
-    drawn, names = np.array(view.matrix.data[0].z), list(view.matrix.data[0].y)
-    order = [panel.symbols.index(name) for name in names]
-    np.testing.assert_allclose(drawn, expected[np.ix_(order, order)])
-
-
-def test_a_moment_is_the_last_bar_known_then(lens, panel):
-    assert lens.bar(panel.index[100]) == 100
-    assert lens.bar(panel.index[100] + pd.Timedelta("1h")) == 100
-    assert lens.bar(panel.index[0] - pd.Timedelta("1D")) == 0
-    assert lens.bar(panel.index[100].tz_localize(None).to_pydatetime()) == 100
+    drawn = json.loads(json.dumps(lens.view(end, lookback).drawing(), allow_nan=False))
+    last = min(max(end, 2), 319)
+    length = min(max(lookback, 2), last)
+    expected = engine.matrix(last, length)
+    order = [panel.symbols.index(name) for name in drawn["matrix"]["names"]]
+    found = np.array(drawn["matrix"]["values"], dtype=float)
+    np.testing.assert_allclose(found, expected[np.ix_(order, order)], rtol=1e-3)
+    assert drawn["ranking"]["scores"] == sorted(drawn["ranking"]["scores"], reverse=True)
+    assert drawn["told"] == {"end": f"{panel.index[last]:%Y-%m-%d}", "lookback": str(length)}
 
 
 def test_a_planted_leader_is_linked_and_noise_is_not():
@@ -59,9 +59,26 @@ def test_a_planted_leader_is_linked_and_noise_is_not():
     index = pd.date_range("2020-01-01 21:00", periods=400, freq="D", tz="UTC", unit="ns")
     closes = 100 * np.exp(moves.cumsum(axis=0))
     panel = Panel(index, tuple("ABCD"), ("close",), closes[None], np.ones(closes.shape, dtype=bool))
-    view = Lens(panel, "ccf_lag1").view(399, 300)
-    assert view.ranking.data[0].y[0] == "A"
-    assert "1 of 1 drawn" in view.network.layout.title.text
+    drawn = Lens(panel, "ccf_lag1").view(399, 300).drawing()
+    assert drawn["ranking"]["names"][0] == "A"
+    leader, follower, _ = drawn["links"]["arrows"][0]
+    assert [drawn["links"]["names"][place] for place in (leader, follower)] == ["A", "B"]
+    assert len(drawn["links"]["arrows"]) == 1
+
+
+def test_intraday_bars_are_told_to_the_minute():
+    index = pd.date_range("2020-01-01", periods=200, freq="h", tz="UTC", unit="ns")
+    closes = 100 * np.exp(np.random.default_rng(0).normal(0, 0.01, (200, 2)).cumsum(axis=0))
+    panel = Panel(index, ("A", "B"), ("close",), closes[None], np.ones(closes.shape, dtype=bool))
+    assert Lens(panel, "ccf_lag1").view(30, 20).day == "2020-01-02 06:00"
+
+
+def test_a_run_is_opened_by_its_name_and_nothing_else_is(runs, panel):
+    job = next(runs.glob("*-job-*")).name
+    assert open_lens(runs, job, "ccf_auc").panel.fingerprint == panel.fingerprint
+    for name in ("absent", "..", f"../{runs.name}/{job}"):
+        with pytest.raises(RunError, match="no run"):
+            open_lens(runs, name, "ccf_auc")
 
 
 def test_leadership_over_time_and_who_led_how_often(lens, panel):

@@ -5,12 +5,11 @@ from __future__ import annotations
 import streamlit as st
 
 from pacesetter.dashboard.texts import say
-from pacesetter.dashboard.views import agent, book, leadlag, live, parts, runs
+from pacesetter.dashboard.views import PAGES, parts
 
 __all__: list[str] = []
 
 st.set_page_config(page_title=say("app.title"), layout="wide")
-PAGES = {"runs": runs, "leadlag": leadlag, "live": live, "agent": agent, "book": book}
 page = st.navigation(
     [
         st.Page(module.show, title=say(f"{name}.title"), url_path=name, default=name == "runs")

@@ -11,11 +11,13 @@ import pandas as pd
 import plotly.graph_objects as go
 
 from pacesetter.dashboard.texts import say
+from pacesetter.errors import RunError
 from pacesetter.evaluation.episode import Episode
 from pacesetter.evaluation.evaluate import StoredRun
 from pacesetter.evaluation.explain import DIVERGING, Finding
 from pacesetter.evaluation.explanation import explain_agent
 from pacesetter.evaluation.pictures import PALETTE, styled
+from pacesetter.evaluation.policies import AgentPolicy
 
 __all__ = [
     "episode_folders",
@@ -30,6 +32,7 @@ __all__ = [
 ]
 
 EPISODES = (".", "evaluation", "judge")
+DAY = pd.Timedelta("20h")  # a close a day; it moves by an hour in summer
 EXPLAINED_BARS, EXPLAINED_DECISIONS = 60, 24  # enough for a picture, few enough for a page
 
 
@@ -54,9 +57,9 @@ def orders_figure(shares: pd.DataFrame) -> go.Figure:
 
 
 def orders_by_hour(fills: pd.DataFrame) -> pd.DataFrame:
-    """(symbol, hour UTC) share of buys less share of sells; by day of the week where all bars are of one hour."""
+    """(symbol, hour UTC) share of buys less share of sells; by day of the week where bars are daily or longer."""
     times = pd.DatetimeIndex(fills.index)
-    name = "weekday" if len(times.hour.unique()) == 1 else "hour"
+    name = "weekday" if times.unique().to_series().diff().median() >= DAY else "hour"
     slots = (times.dayofweek if name == "weekday" else times.hour).to_numpy()
     sides = pd.DataFrame({"symbol": fills["symbol"].to_numpy(), name: slots, "side": np.sign(fills["ordered"])})
     return sides.pivot_table(index="symbol", columns=name, values="side", aggfunc="mean")
@@ -102,8 +105,13 @@ def replayed(episode: Episode, symbols: Sequence[str], bars: int) -> Episode:
 
 
 def explain(folder: Path) -> list[Finding]:
-    """Attributions and pictures of the run's best agent on the first test bars; needs torch and captum."""
+    """Attributions and pictures of the run's best agent on the first test bars; needs torch and captum.
+
+    Refuses a fleet and a master, which their report explains.
+    """
     run: Any = StoredRun(folder)
+    if not isinstance(run.policy, AgentPolicy):
+        raise RunError(say("agent.in_report"))
     last = min(run.first + EXPLAINED_BARS, len(run.panel) - 1)
     return explain_agent(
         run.policy,

@@ -2,20 +2,26 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from pacesetter.dashboard.texts import say
 from pacesetter.evaluation.fleet_page import AGENTS
-from pacesetter.evaluation.pictures import styled
+from pacesetter.evaluation.pictures import PALETTE, styled
 
-__all__ = ["figures_of", "fleet_folder", "sorted_fleet", "tiles_figure"]
+__all__ = ["figures_of", "fleet_folder", "multiples_figure", "sorted_fleet", "tiles_figure"]
 
+Array = NDArray[Any]
 LOW_IS_GOOD = {"drawdown"}
 TILE = 58  # pixels of height
+ROW, ACROSS = 74, 12  # pixels of height, and how many, of small multiples
+INSET, CURVE = 0.08, 0.8  # margin of a small multiple's frame, and what of its height is not for the name
 
 
 def fleet_folder(folder: Path) -> Path | None:
@@ -58,3 +64,40 @@ def tiles_figure(fleet: pd.DataFrame, by: str) -> go.Figure:
     figure = styled(go.Figure(heat), say("fleet.tiles", count=len(fleet), by=by), 110 + TILE * height)
     figure.update_xaxes(visible=False)
     return figure.update_yaxes(visible=False, autorange="reversed")
+
+
+def multiples_figure(curves: pd.DataFrame, fleet: pd.DataFrame) -> go.Figure:
+    """A small curve (step, symbol) of each agent in the order given, all on one scale; ✕ and a reason for strugglers.
+
+    One pair of axes holds them all: 143 pairs would take the browser seconds.
+    """
+    shown = curves.reindex(columns=fleet["symbol"])
+    values = shown.to_numpy(float)
+    low, high = np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.0)
+    row, column = np.divmod(np.arange(len(fleet)), ACROSS)
+    heights = CURVE * _inside(np.vstack([values, np.zeros(len(fleet))]), low, high) - row
+    steps = _inside(np.arange(len(shown)), 0, len(shown) - 1)[:, None] + column
+    figure, is_weak = go.Figure(), (fleet["reason"] != "").to_numpy()
+    _lines(figure, _inside(np.array([[0], [1]])) + column, heights[[-1, -1]], {"color": PALETTE[7], "width": 0.6})
+    for at, colour in ((~is_weak, PALETTE[0]), (is_weak, PALETTE[5])):
+        told = [f"{name} {value:+.2f}" for name in shown.columns[at] for value in (*shown[name], np.nan)]
+        _lines(figure, steps[:, at], heights[:-1, at], {"color": colour, "width": 1.6}, told)
+    names = [f"{name} ✕ {why}" if why else name for name, why in zip(fleet["symbol"], fleet["reason"], strict=True)]
+    figure.add_scatter(x=column, y=1 - row, mode="text", text=names, textposition="bottom right", hoverinfo="skip")
+    rows = -(-len(fleet) // ACROSS)
+    figure = styled(figure, say("fleet.multiples", low=low, high=high), 90 + ROW * rows).update_layout(showlegend=False)
+    figure.update_layout(margin={"l": 10, "r": 10, "b": 10}).update_traces(textfont={"size": 9})
+    figure.update_xaxes(visible=False, range=[0, ACROSS])
+    return figure.update_yaxes(visible=False, range=[1 - rows, 1.1])
+
+
+def _inside(values: Array, low: float = 0.0, high: float = 1.0) -> Array:
+    """Places in a frame from 0 to 1, with a margin, of values from `low` to `high`."""
+    return INSET + (1 - 2 * INSET) * (values - low) / ((high - low) or 1.0)
+
+
+def _lines(figure: go.Figure, x: Array, y: Array, line: dict[str, Any], told: Sequence[str] = ()) -> None:
+    """Add the columns of `x` and `y` (point, line) as one trace, with a gap after each line."""
+    gap = np.full((1, y.shape[1]), np.nan)
+    x, y = (np.concatenate([values, gap]).T.ravel() for values in (x, y))
+    figure.add_scatter(x=x, y=y, text=told, mode="lines", line=line, hoverinfo="text" if len(told) else "skip")

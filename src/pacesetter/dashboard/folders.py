@@ -25,7 +25,7 @@ from pacesetter.runs import Run
 
 __all__ = ["Filters", "RunFacts", "curves", "equity_figure", "find_runs", "read_run", "run_table", "stamp"]
 
-PASSED_BY = {"cache", "checkpoints", "tensorboard", "mlflow", "supervised", "diagnostics"}
+PASSED_BY = {"bundles", "cache", "checkpoints", "tensorboard", "mlflow", "supervised", "diagnostics"}
 DEEPEST = 5  # folders below the runs: a stage's own run, and those of a sweep
 JUDGED = (FOLDER, "judge")
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where libyaml is there
@@ -64,10 +64,10 @@ class RunFacts:
         figures, gates = result["figures"][policy], result["gates"]
         sharpe = Interval(*result["intervals"][policy])
         shown = {"sharpe": sharpe.value, "interval": f"{sharpe.low:+.2f} … {sharpe.high:+.2f}"}
-        shown["return"] = figures["annual_return"]
+        shown["yearly_return"] = figures["annual_return"]
         if regime is not None:
             shown = {"sharpe": self.regimes[regime]["sharpe"], "interval": "–"}
-            shown["return"] = self.regimes[regime]["total_return"]
+            shown["yearly_return"] = self.regimes[regime]["total_return"]
         return shown | {
             "policy": policy,
             "drawdown": figures["max_drawdown"],
@@ -169,10 +169,10 @@ def run_table(runs: Iterable[RunFacts], filters: Filters | None = None) -> pd.Da
     """A row for each run that the filters keep, with `problem` where any has one; figures of judged runs only."""
     filters = filters or Filters()
     kept = [run for run in runs if filters.keep(run)]
-    about = ["name", "started", "task", "data", "preset", "status"]
-    figures = ["policy", "sharpe", "interval", "return", "drawdown", "gates", "verdict"]
+    about, origin = ["name", "started", "task", "status"], ["policy", "data", "preset"]
+    figures = ["verdict", "sharpe", "interval", "yearly_return", "drawdown", "gates"]
     problems = ["problem"] if any(run.problem for run in kept) else []
-    return pd.DataFrame([run.row(filters.regime) for run in kept], columns=[*about, *figures, *problems])
+    return pd.DataFrame([run.row(filters.regime) for run in kept], columns=[*about, *figures, *origin, *problems])
 
 
 # ---- curves ---------------------------------------------------------------------------------------------------------

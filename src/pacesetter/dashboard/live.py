@@ -14,24 +14,17 @@ import pandas as pd
 import plotly.graph_objects as go
 import yaml
 
-from pacesetter.build import Gates
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
+from pacesetter.evaluation.gates import Gate
 from pacesetter.evaluation.pictures import styled
 from pacesetter.market.orders import Discrete
 
 __all__ = ["LiveRun", "curve_figure", "gate_rows", "mix_figure", "read_lines", "read_live", "read_metrics"]
 
 CURVES = ("reward", "returns", "entropy", "sharpe", "trade_rate")
-LIMITS = {  # gate -> (field of Gates, whether its value must stay below)
-    "policy spread": ("min_spread", False),
-    "range coverage": ("min_coverage", False),
-    "histogram entropy": ("min_histogram", False),
-    "most used action": ("max_share", True),
-    "trade rate": ("min_trades", False),
-    "voluntary trades": ("min_trades", False),
-}
-STAGE = re.compile(r"level (?P<level>\d+), stage (?P<stage>.+), sharpe ")
+SENSES = {"<=": "≤", ">=": "≥", ">": ">"}
+STAGE = re.compile(r"level (?P<level>\d+), stage (?P<stage>.+?)(, sharpe .*)?$")
 QUIET_SECONDS = 120.0  # without a new line, a run that is not finished may be dead
 
 
@@ -42,7 +35,7 @@ class LiveRun:
     metrics       a row for each line of metrics, by step: reward, entropy, sharpe, trade_rate, memory …
     mix           (line, action) shares by step
     validations   a row for each validation by step: score, sharpe
-    gates         way of acting -> gate -> value, at the last validation
+    gates         way of acting -> gates at the last validation
     stage         of the curriculum, empty without one
     quiet_seconds since the last line was written
     """
@@ -53,8 +46,7 @@ class LiveRun:
     metrics: pd.DataFrame
     mix: pd.DataFrame
     validations: pd.DataFrame
-    gates: Mapping[str, Mapping[str, float]]
-    limits: Gates
+    gates: Mapping[str, list[Gate]]
     stage: str
     quiet_seconds: float
 
@@ -111,15 +103,17 @@ def read_live(folder: Path, status: str) -> LiveRun:
     validations = [line for line in lines if "validation" in line]
     mixes = {line["step"]: line["action_mix"] for line in lines if line.get("action_mix")}
     metrics, path = read_metrics(folder), folder / "metrics.jsonl"
+    problem = str(config["task"].get("problem", ""))
+    if problem == "lookback":  # it trades nothing
+        metrics = metrics.drop(columns="trade_rate", errors="ignore")
     return LiveRun(
         status=status,
         step=max((int(line.get("step", 0)) for line in lines), default=0),
         steps=int(config["train"]["steps"]),
         metrics=metrics,
-        mix=_named_mix(mixes, str(config["task"].get("problem", ""))),
+        mix=_named_mix(mixes, problem),
         validations=pd.DataFrame([_validation(line) for line in validations]),
-        gates={way: found.get("gates", {}) for way, found in _ways(validations[-1])} if validations else {},
-        limits=Gates(**config["train"].get("gates", {})),
+        gates={way: _gates(found) for way, found in _ways(validations[-1])} if validations else {},
         stage=_stage(folder),
         quiet_seconds=time.time() - (path if path.is_file() else folder).stat().st_mtime,
     )
@@ -152,15 +146,14 @@ def _stage(folder: Path) -> str:
 
 def gate_rows(live: LiveRun) -> pd.DataFrame:
     """A row for each gate and way of acting: value, limit, and whether it passed."""
-    rows = []
-    for way, gates in live.gates.items():
-        for name, value in gates.items():
-            if name in LIMITS and value is not None:
-                field, is_most = LIMITS[name]
-                limit = getattr(live.limits, field)
-                passed = value <= limit if is_most else value >= limit
-                rows.append((name, way, value, f"{'≤' if is_most else '≥'} {limit:g}", passed))
+    found = [(way, gate) for way, gates in live.gates.items() for gate in gates]
+    rows = [(gate.name, way, gate.value, f"{SENSES[gate.sense]} {gate.limit:g}", gate.passed) for way, gate in found]
     return pd.DataFrame(rows, columns=["gate", "way", "value", "limit", "passed"])
+
+
+def _gates(told: Mapping[str, Any]) -> list[Gate]:
+    """Those of a way of acting that have a value."""
+    return [Gate(**found) for found in told.get("gates", {}).values() if found["value"] is not None]
 
 
 # ---- figures; `uirevision` keeps a reader's zoom while new lines come ------------------------------------------------
@@ -174,6 +167,7 @@ def curve_figure(tables: Mapping[str, pd.DataFrame], metric: str) -> go.Figure:
             known = table[metric].dropna()
             figure.add_scatter(x=known.index, y=known, name=name, mode="lines+markers", line={"width": 1.6})
     figure = styled(figure, say(f"metric.{metric}"), 280).update_xaxes(title=say("live.step"))
+    figure.update_yaxes(exponentformat="power")
     return figure.update_layout(uirevision=metric, showlegend=len(tables) > 1)
 
 

@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import webbrowser
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
-from typing import Any
+from threading import Thread
 
 from pacesetter.dashboard.settings import Settings, use
 from pacesetter.errors import ConfigError
@@ -17,20 +19,31 @@ def serve(settings: Settings, host: str = "127.0.0.1", port: int = 8501, is_open
     """Serve the page until it is interrupted; `is_opened` shows it in a browser. Refuses where Streamlit is missing."""
     if find_spec("streamlit") is None:
         raise ConfigError("the dashboard needs Streamlit; install it with: pip install 'pacesetter[dash]'")
-    from streamlit.web import bootstrap
+    from streamlit import App
 
-    from pacesetter.dashboard import views  # noqa: F401  (read before a reader waits for them)
+    from pacesetter.dashboard.routes import ROUTES
 
     use(settings)
-    options: dict[str, Any] = {
-        "server_address": host,
-        "server_port": port,
-        "server_headless": not is_opened,
-        "server_fileWatcherType": "none",  # a module read anew would forget the settings
-        "browser_gatherUsageStats": False,
-        "client_toolbarMode": "minimal",
-        "client_showErrorDetails": "none",
-        "theme_primaryColor": PALETTE[0],
+    Thread(target=_warm_up, args=(f"http://{host}:{port}" if is_opened else "",), daemon=True).start()
+    options = {
+        "server.address": host,
+        "server.port": port,
+        "server.headless": True,
+        "server.fileWatcherType": "none",  # a module read anew would forget the settings
+        "browser.gatherUsageStats": False,
+        "client.toolbarMode": "minimal",
+        "client.showErrorDetails": "none",
+        "theme.light.primaryColor": PALETTE[0],  # named for both, so that the reader's own choice stands
+        "theme.dark.primaryColor": PALETTE[4],
     }
-    bootstrap.load_config_options(options)
-    bootstrap.run(str(Path(__file__).with_name("app.py")), False, [], options)
+    App(Path(__file__).with_name("app.py"), routes=ROUTES).run(config=options)
+
+
+def _warm_up(url: str) -> None:
+    """Do once what the first reader would wait for, then show the page at `url` if one is given."""
+    from pacesetter.dashboard.routes import warm_up
+
+    with suppress(Exception):  # what is wrong with a run is told on the page
+        warm_up()
+    if url:
+        webbrowser.open(url)

@@ -53,12 +53,14 @@ ENGLISH: dict[str, str] = {
     "leadlag.over_time": "Leadership over time",
     "leadlag.agent_tab": "How far back the agent looks",
     "leadlag.matrix": "{method}, {lookback} bars to {day}",
-    "leadlag.network": "Links by a quick test",
+    "leadlag.network": "Links at lag one by a quick test",
     "leadlag.ranking": "Leader score",
+    "leadlag.no_run": "there is no run '{run}' under {root}; load the page again",
+    "leadlag.no_window": "a window needs a run, a method, an end and a lookback, the last two whole numbers",
     "leadlag.no_link": "no link passes",
-    "leadlag.sentence": "**{leaders}** rank first over {lookback} bars to {day}. {links} links pass a quick test "
-    "(normal approximation, false-discovery rate 10 %); intervals and the permutation test are in the run's report. "
-    "Orange leads, purple follows.",
+    "leadlag.sentence": "{leaders} rank first over {lookback} bars to {day}. Orange leads, purple follows. Links that "
+    "pass a quick test (normal approximation, false-discovery rate 10 %): {links}; the permutation test is in the "
+    "run's report.",
     "leadlag.timeline": "Leader scores of windows of {lookback} bars",
     "leadlag.concentration": "{windows} windows, one every {step} bars. Concentration of leading in the newest: "
     "Herfindahl {herfindahl:.3f}, Gini {gini:.2f}.",
@@ -120,7 +122,7 @@ ENGLISH: dict[str, str] = {
     "agent.fleet_tab": "Fleet",
     "agent.orders": "Bars with an order to buy or to sell",
     "agent.by_hour": "Buys less sells, by hour (UTC)",
-    "agent.by_weekday": "Buys less sells, by day: these bars have one hour",
+    "agent.by_weekday": "Buys less sells, by day: there is one bar a day or fewer",
     "agent.rewards": "Reward components, summed over the episode",
     "agent.total": "reward",
     "agent.no_reward": "A judged episode has no reward; that of a validation has.",
@@ -128,6 +130,7 @@ ENGLISH: dict[str, str] = {
     "agent.explain": "Explain this agent",
     "agent.explain_hint": "Plays the agent on its first test bars and attributes its actions to features, assets and "
     "lags. It needs torch and captum and takes a while.",
+    "agent.in_report": "The agents of a fleet are explained in the run's report; `pacesetter evaluate RUN` writes one.",
     "side.buy": "buy",
     "side.hold": "hold",
     "side.sell": "sell",
@@ -143,11 +146,12 @@ ENGLISH: dict[str, str] = {
     "fleet.worst": "worst first",
     "fleet.tiles": "{count} agents by {by}; ✕ struggles",
     "fleet.well": "does well",
+    "fleet.multiples": "Validation Sharpe ratios while they learned, each from {low:.1f} to {high:.1f}; grey is zero",
     # ---- book
     "book.title": "Book",
     "book.empty": "No paper trader's journal is open, or it has no bar yet. Trade with `pacesetter paper BUNDLE`, then "
     "`pacesetter dashboard --journal sqlite:///paper/journal.db`.",
-    "book.halted": "## HALTED\nNothing is traded until a person resumes. {reason}",
+    "book.halted": "#### HALTED: {reason}\nNothing is traded until a person resumes.",
     "book.reducing": "Reducing only: {reason}",
     "book.run": "Trading run",
     "book.course": "Equity, drawdown, exposure",
@@ -194,8 +198,8 @@ ENGLISH: dict[str, str] = {
     "column.started": "started (UTC)",
     "column.task": "task",
     "column.regime": "regime",
+    "column.validation.score": "validation score",
     "column.sharpe": "Sharpe ratio",
-    "column.return": "yearly return",
     "column.interval": "95 % interval",
     "column.gates": "gates passed",
     "column.leads": "led in windows",

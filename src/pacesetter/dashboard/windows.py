@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -10,9 +11,12 @@ import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
+from plotly.colors import diverging, unlabel_rgb
 
 from pacesetter.build import build_fold, build_panel, load_lookback, stored_config
+from pacesetter.dashboard.folders import find_runs
 from pacesetter.dashboard.texts import say
+from pacesetter.errors import RunError
 from pacesetter.evaluation import pictures as house
 from pacesetter.evaluation.pictures import PALETTE, styled
 from pacesetter.leadlag import LeadLag, pictures
@@ -30,6 +34,7 @@ __all__ = [
     "chosen_windows",
     "lookback_run",
     "lookback_table",
+    "open_lens",
     "open_panel",
     "windows_figures",
 ]
@@ -38,10 +43,14 @@ Array = NDArray[Any]
 LINK_SCORE = "ccf_lag1"  # a score summed over lags has little power link by link
 LEVEL = 0.1  # false-discovery rate of the links
 MOST_WINDOWS = 400  # of the time line
-HEIGHT = 430  # matrix, links and ranking fit on a laptop's screen
+HEIGHT = 430
+SCALE = [unlabel_rgb(colour) for colour in getattr(diverging, pictures.SCALE)]
+SHORTEST, LONGEST = 5, 1000  # lookback in bars
+YEAR_OF_DAYS = 366  # bars; more than that are intraday
 GRADES = {1: ("leadlag.warning", PALETTE[1]), 2: ("leadlag.alarm", PALETTE[5])}
 
 
+@lru_cache(maxsize=4)
 def open_panel(folder: Path) -> Panel:
     """The bars of a run: those it stored, or those its configuration names."""
     stored = folder / "load" / "panel.parquet"
@@ -50,12 +59,40 @@ def open_panel(folder: Path) -> Panel:
 
 @dataclass(frozen=True, eq=False)
 class WindowView:
-    """One window drawn: what it shows in a sentence, and its three figures."""
+    """One window: its length and last day, what it shows in a sentence, and its three pictures as data."""
 
-    text: str
-    matrix: go.Figure
-    network: go.Figure
-    ranking: go.Figure
+    lookback: int
+    day: str
+    sentence: str
+    matrix: pictures.Heat
+    links: pictures.Web
+    ranking: pd.Series
+
+    def drawing(self) -> dict[str, Any]:
+        """What the browser draws, in plain JSON; an unknown value is None."""
+        heat, web = self.matrix, self.links
+        values = [[float(f"{value:.4g}") if np.isfinite(value) else None for value in row] for row in heat.values]
+        axes = {"row_title": heat.row_title, "column_title": heat.column_title, "absent": pictures.ABSENT}
+        return {
+            "told": {"end": self.day, "lookback": f"{self.lookback:,}"},
+            "sentence": self.sentence,
+            "scale": SCALE,
+            "matrix": {"title": heat.title, "names": heat.rows, "values": values, "limit": heat.limit, **axes},
+            "links": {
+                "title": web.title,
+                "names": web.nodes,
+                "scores": web.scores.tolist(),
+                "places": web.places.tolist(),
+                "arrows": [(leader, follower, web.width(weight)) for leader, follower, weight in web.arrows],
+                "none": say("leadlag.no_link"),
+            },
+            "ranking": {
+                "title": say("leadlag.ranking"),
+                "names": list(self.ranking.index),
+                "scores": self.ranking.tolist(),
+                "colours": (PALETTE[1], PALETTE[3]),
+            },
+        }
 
 
 @dataclass(frozen=True, eq=False)
@@ -76,28 +113,29 @@ class Lens:
         self._scores = LeadLag(method).fit(panel)
         self._links = LeadLag(LINK_SCORE).fit(panel)
 
-    def bar(self, moment: Any) -> int:
-        """The last bar known at a moment; the first one before any."""
-        at = pd.Timestamp(moment)
-        at = at.tz_localize("UTC") if at.tzinfo is None else at.tz_convert("UTC")
-        return max(int(self.panel.index.searchsorted(at, side="right")) - 1, 0)
+    @property
+    def longest(self) -> int:
+        """The longest lookback that a reader may ask for."""
+        return min(LONGEST, len(self.panel) - 1)
 
     def view(self, end: int, lookback: int) -> WindowView:
-        """The window of `lookback` increments that ends at bar `end`; one that is too long is cut to its history."""
-        end = max(end, 2)
-        lookback = min(lookback, end)
+        """The window of `lookback` increments that ends at bar `end`, both brought to what the panel has."""
+        end = min(max(end, 2), len(self.panel) - 1)
+        lookback = min(max(lookback, 2), end)
         matrix, links = self._scores.matrix(end, lookback), self._links.matrix(end, lookback)
-        symbols, when = self.panel.symbols, f"{self.panel.index[end]:%Y-%m-%d}"
+        symbols = self.panel.symbols
+        form = "%Y-%m-%d" if self.panel.bars_per_year <= YEAR_OF_DAYS else "%Y-%m-%d %H:%M"
+        day = self.panel.index[end].strftime(form)
+        told = {"method": self.method, "lookback": lookback, "day": day}
         graph = lead_lag_network(links, _p_values(links, lookback), symbols, level=LEVEL)
-        scores = pd.Series(row_mean(matrix), symbols).dropna().sort_values(ascending=False)
-        told = {"method": self.method, "lookback": lookback, "day": when}
-        heat = pictures.matrix_picture(matrix, symbols, say("leadlag.matrix", **told))
-        web = pictures.network_picture(graph, say("leadlag.network"))
+        ranking = pd.Series(row_mean(matrix), symbols).dropna().sort_values(ascending=False)
         return WindowView(
-            say("leadlag.sentence", links=graph.number_of_edges(), leaders=", ".join(scores.index[:3]), **told),
-            _fitted(heat),
-            _fitted(web),
-            _ranking_figure(scores),
+            lookback,
+            day,
+            say("leadlag.sentence", links=graph.number_of_edges(), leaders=", ".join(ranking.index[:3]), **told),
+            pictures.matrix_picture(matrix, symbols, say("leadlag.matrix", **told)),
+            pictures.network_picture(graph, say("leadlag.network")),
+            ranking,
         )
 
     def leadership(self, lookback: int) -> Leadership:
@@ -110,7 +148,9 @@ class Lens:
         times, shares = panel.index[ends], contributions(matrices[-1])
         table = leadership_table(matrices, panel.symbols).reset_index()
         title = say("leadlag.timeline", lookback=lookback)
-        line = pictures.leadership_picture(row_mean(matrices), list(times), panel.symbols, title)
+        picture = pictures.leadership_picture(row_mean(matrices), list(times), panel.symbols, title)
+        line = styled(pictures.to_plotly(picture), title, HEIGHT).update_layout(width=None)
+        line.update_traces(showscale=False).update_xaxes(nticks=12, tickangle=0)
         text = say(
             "leadlag.concentration",
             windows=len(ends),
@@ -118,7 +158,15 @@ class Lens:
             herfindahl=float(herfindahl(shares)),
             gini=float(gini(shares)),
         )
-        return Leadership(text, _fitted(line), _anomaly_figure(times, anomaly_score(matrices)), table)
+        return Leadership(text, line, _anomaly_figure(times, anomaly_score(matrices)), table)
+
+
+@lru_cache(maxsize=8)
+def open_lens(root: Path, run: str, method: str) -> Lens:
+    """The bars of a run below `root`, by its name there, under the engine; refuses what is no run."""
+    if root / run not in find_runs(root):
+        raise RunError(say("leadlag.no_run", run=run, root=root))
+    return Lens(open_panel(root / run), method)
 
 
 def _p_values(links: Array, lookback: int) -> Array:
@@ -131,24 +179,6 @@ def _p_values(links: Array, lookback: int) -> Array:
     p_values: Array = erfc(np.abs(links) * np.sqrt(lookback / 2) / np.sqrt(2))
     np.fill_diagonal(p_values, np.nan)
     return p_values
-
-
-def _fitted(picture: pictures.Heat | pictures.Web) -> go.Figure:
-    """A lead–lag picture in the house style, as wide as its column."""
-    figure = styled(pictures.to_plotly(picture), picture.title, HEIGHT)
-    figure.update_layout(width=None, title={"font": {"size": 14}}, margin={"r": 10})
-    if isinstance(picture, pictures.Heat):
-        return figure.update_traces(showscale=False).update_xaxes(tickangle=90)
-    if not picture.arrows:
-        figure.add_annotation(text=say("leadlag.no_link"), showarrow=False, x=0, y=0)
-    return figure.update_traces(marker={"showscale": False})
-
-
-def _ranking_figure(scores: pd.Series) -> go.Figure:
-    colours = [PALETTE[1] if score > 0 else PALETTE[3] for score in scores]
-    bars = go.Bar(x=scores, y=scores.index.astype(str), orientation="h", marker_color=colours)
-    figure = styled(go.Figure(bars), say("leadlag.ranking"), HEIGHT)
-    return figure.update_yaxes(autorange="reversed", type="category").update_layout(title={"font": {"size": 14}})
 
 
 def _anomaly_figure(times: pd.DatetimeIndex, scores: Array) -> go.Figure:
@@ -198,6 +228,7 @@ def windows_figures(chosen: pd.Series) -> tuple[go.Figure, go.Figure]:
     """The agent's window over time beside fixed ones, and how often it chose each."""
     fixed = {say("leadlag.fixed", bars=bars): np.full(len(chosen), bars) for bars in GRID}
     course = house.lookbacks(chosen.index, {say("leadlag.agent"): chosen.to_numpy(), **fixed})
+    course.update_yaxes(tickvals=list(GRID))
     counts = chosen.value_counts(normalize=True).sort_index()
     bars = go.Bar(x=counts.index.astype(str), y=counts)
     shares = styled(go.Figure(bars), say("leadlag.histogram"), 300).update_yaxes(tickformat=".0%")

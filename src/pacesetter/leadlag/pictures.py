@@ -123,7 +123,8 @@ def save_picture(picture: Heat | Web, folder: str | Path, name: str) -> tuple[Pa
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     page = folder / f"{name}.html"
-    to_plotly(picture).write_html(page, include_plotlyjs="directory")
+    figure = to_plotly(picture).update_layout(template="plotly_white")  # a report has a style of its own
+    figure.write_html(page, include_plotlyjs="directory")
     return page, to_png(picture, folder / f"{name}.png")
 
 
@@ -131,7 +132,7 @@ def to_plotly(picture: Heat | Web) -> plotly.graph_objects.Figure:
     """The picture as a plotly figure."""
     from plotly.graph_objects import Figure
 
-    figure = Figure(layout={"title": picture.title, "width": WIDTH, "height": HEIGHT, "template": "plotly_white"})
+    figure = Figure(layout={"title": picture.title, "width": WIDTH, "height": HEIGHT})
     if isinstance(picture, Heat):
         _heat_in_plotly(figure, picture)
     else:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
-from pacesetter.dashboard.views import agent, book, leadlag, live, parts, runs
+from pacesetter.dashboard.views import agent, book, leadlag, live, runs
 
-__all__ = ["agent", "book", "leadlag", "live", "parts", "runs"]
+__all__ = ["PAGES"]
+
+PAGES = {"runs": runs, "leadlag": leadlag, "live": live, "agent": agent, "book": book}  # by address

@@ -7,7 +7,7 @@ from pathlib import Path
 import streamlit as st
 
 from pacesetter.dashboard import behaviour
-from pacesetter.dashboard.fleet import figures_of, fleet_folder, sorted_fleet, tiles_figure
+from pacesetter.dashboard.fleet import figures_of, fleet_folder, multiples_figure, sorted_fleet, tiles_figure
 from pacesetter.dashboard.folders import RunFacts
 from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import say
@@ -17,7 +17,6 @@ from pacesetter.evaluation.explain import Finding
 from pacesetter.evaluation.fleet_page import (
     AGENTS,
     action_figure,
-    curves_figure,
     fleet_sentence,
     read_agents,
     validation_curves,
@@ -104,9 +103,11 @@ def _symbol(name: str) -> str:
 
 
 def _why(run: RunFacts) -> None:
-    """Attributions and the rest of what the networks say, on demand."""
+    """Attributions and the rest of what the networks say, on demand; those of a fleet are in its report."""
     folder = str(run.folder)
-    if st.button(say("agent.explain"), key="agent.explain") or st.session_state.get("agent.explained") == folder:
+    if fleet_folder(run.folder) is not None:
+        st.info(say("agent.in_report"))
+    elif st.button(say("agent.explain"), key="agent.explain") or st.session_state.get("agent.explained") == folder:
         st.session_state["agent.explained"] = folder
         for place, finding in enumerate(_explained(folder)):
             st.subheader(finding.title)
@@ -129,7 +130,7 @@ def _fleet(run: RunFacts) -> None:
     by = left.selectbox(say("fleet.by"), figures, figures.index("sharpe"), key="agent.by")
     ordered = sorted_fleet(fleet, by, right.toggle(say("fleet.worst"), key="agent.worst"))
     chart(tiles_figure(ordered, by), "agent.tiles")
-    chart(curves_figure(validation_curves(folder), ordered), "agent.learned")
+    chart(multiples_figure(validation_curves(folder), ordered), "agent.learned")
     chart(action_figure(ordered), "agent.ordered")
     table(ordered, "agent.fleet", file_name=AGENTS)
 

@@ -82,8 +82,8 @@ def _limits(book: Book) -> None:
     if limits.empty:
         st.caption(say("book.no_limits"))
     else:
-        named = limits.assign(name=[say(f"limit.{name}") for name in limits["name"]])
-        table(named, "book.limits", formats=LIMITS)
+        limits.insert(0, "rule", [say(f"limit.{name}") for name in limits.pop("name")])
+        table(limits, "book.limits", formats=LIMITS)
     denials = book.guard.get("denials", {})
     if denials:
         st.warning(say("book.denied", what=", ".join(f"{name} {count}" for name, count in sorted(denials.items()))))

@@ -2,32 +2,30 @@
 
 from __future__ import annotations
 
-from datetime import datetime, timedelta
 from pathlib import Path
-from typing import Any
 
-import numpy as np
 import pandas as pd
 import streamlit as st
 
 from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import say
 from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
+from pacesetter.dashboard.views.window import FIRST_LOOKBACK, show_window
 from pacesetter.dashboard.windows import (
+    SHORTEST,
     Leadership,
     Lens,
     chosen_windows,
     lookback_run,
     lookback_table,
+    open_lens,
     open_panel,
     windows_figures,
 )
 from pacesetter.leadlag import ESTIMATORS
-from pacesetter.panel import Panel
 
 __all__ = ["show"]
 
-FIRST_LOOKBACK, SHORTEST, LONGEST = 250, 5, 1000  # bars
 LEADERS = {"contribution": "percent", "leads": "percent", "mean_rank": "%.1f"}
 POLICIES = {"reward": "%+.4f", "reward_se": "%.4f", "mean_lookback": "%.0f", "switches": "percent"}
 
@@ -41,77 +39,52 @@ def show() -> None:
     left, right = st.columns([3, 1])
     with left:
         stored = sorted(runs, key=lambda run: not (run.folder / "load").is_dir())  # stored bars open at once
-        folder = str(choose_run(stored, "leadlag.run").folder)
+        run = choose_run(stored, "leadlag.run").name
     with right:
         names = list(ESTIMATORS)
         method = st.selectbox(say("leadlag.method"), names, names.index("ccf_auc"), key="leadlag.method")
     with contained():
-        _windows(folder, method)
+        _windows(run, method)
 
 
 @st.fragment
-def _windows(folder: str, method: str) -> None:
-    """Three views of one panel; only the open one is drawn, and a slider redraws nothing else."""
-    lens = _lens(folder, method)
-    panel = lens.panel
-    date, length = st.columns(2)
-    with date:
-        moment = _date_slider(panel, folder)
-    with length:
-        most = min(LONGEST, len(panel) - 1)
-        lookback = st.slider(
-            say("leadlag.lookback"), SHORTEST, most, min(FIRST_LOOKBACK, most), key=f"leadlag.lookback.{folder}"
-        )
+def _windows(run: str, method: str) -> None:
+    """Three views of one panel; a slider redraws nothing else, and but for the first only the open one is drawn."""
+    lens = open_lens(current().runs, run, method)
     now, over_time, agent = st.tabs(
         [say("leadlag.now"), say("leadlag.over_time"), say("leadlag.agent_tab")], key="leadlag.tab", on_change="rerun"
     )
-    for tab, draw in ((now, _draw_window), (over_time, _draw_leadership), (agent, _draw_agent)):
+    with now, contained():
+        show_window(lens, run)
+    for tab, draw in ((over_time, _draw_leadership), (agent, _draw_agent)):
         if tab.open:
             with tab, contained():
-                draw(lens, folder, lens.bar(moment), lookback)
+                draw(lens, run)
 
 
-def _date_slider(panel: Panel, folder: str) -> Any:
-    """The end of the window; intraday bars slide by the bar, others by the day."""
-    first, last = (_naive(panel.index[place]) for place in (min(SHORTEST, len(panel) - 1), -1))
-    usual = float(np.median(np.diff(panel.index.asi8))) / 1e9
-    step = timedelta(seconds=max(min(usual, 86_400), 60))
-    form = "YYYY-MM-DD HH:mm" if step < timedelta(days=1) else "YYYY-MM-DD"
-    return st.slider(say("leadlag.date"), first, last, last, step, form, key=f"leadlag.date.{folder}")
-
-
-def _naive(moment: pd.Timestamp) -> datetime:
-    return moment.tz_convert("UTC").tz_localize(None).to_pydatetime()
-
-
-def _draw_window(lens: Lens, folder: str, end: int, lookback: int) -> None:
-    view = lens.view(end, lookback)
-    st.markdown(view.text)
-    for place, (name, figure) in zip(
-        st.columns(3), (("matrix", view.matrix), ("network", view.network), ("ranking", view.ranking)), strict=True
-    ):
-        with place:
-            chart(figure, f"leadlag.{name}")
-
-
-def _draw_leadership(lens: Lens, folder: str, end: int, lookback: int) -> None:
-    found = _leadership(folder, lens.method, lookback)
+def _draw_leadership(lens: Lens, run: str) -> None:
+    most = lens.longest
+    lookback = st.slider(
+        say("leadlag.lookback"), SHORTEST, most, min(FIRST_LOOKBACK, most), key=f"leadlag.lookback.{run}"
+    )
+    found = _leadership(run, lens.method, lookback)
     st.markdown(found.text)
     chart(found.timeline, "leadlag.timeline")
     chart(found.anomalies, "leadlag.anomalies")
     table(found.table, "leadlag.leaders", file_name="leaders.csv", formats=LEADERS)
 
 
-def _draw_agent(lens: Lens, folder: str, end: int, lookback: int) -> None:
-    policies, run = lookback_table(Path(folder)), lookback_run(Path(folder))
+def _draw_agent(lens: Lens, run: str) -> None:
+    folder = current().runs / run
+    policies, learned = lookback_table(folder), lookback_run(folder)
     if policies is not None:
         columns = [name for name in ("policy", *POLICIES) if name in policies]
         table(policies[columns], "leadlag.policies", file_name="lookback.csv", formats=POLICIES)
-    if run is None:
+    if learned is None:
         st.info(say("leadlag.no_lookback"))
-    elif st.button(say("leadlag.ask"), key="leadlag.ask") or st.session_state.get("leadlag.asked") == folder:
-        st.session_state["leadlag.asked"] = folder
-        course, shares = windows_figures(_chosen(folder, str(run)))
+    elif st.button(say("leadlag.ask"), key="leadlag.ask") or st.session_state.get("leadlag.asked") == run:
+        st.session_state["leadlag.asked"] = run
+        course, shares = windows_figures(_chosen(folder, learned))
         chart(course, "leadlag.course")
         chart(shares, "leadlag.shares")
 
@@ -119,21 +92,11 @@ def _draw_agent(lens: Lens, folder: str, end: int, lookback: int) -> None:
 # ---- kept between reruns --------------------------------------------------------------------------------------------
 
 
-@st.cache_resource(show_spinner=False, max_entries=4)
-def _panel(folder: str) -> Panel:
-    return open_panel(Path(folder))
-
-
-@st.cache_resource(show_spinner=False, max_entries=8)
-def _lens(folder: str, method: str) -> Lens:
-    return Lens(_panel(folder), method)
-
-
 @st.cache_resource(show_spinner=False, max_entries=64)
-def _leadership(folder: str, method: str, lookback: int) -> Leadership:
-    return _lens(folder, method).leadership(lookback)
+def _leadership(run: str, method: str, lookback: int) -> Leadership:
+    return open_lens(current().runs, run, method).leadership(lookback)
 
 
 @st.cache_resource(max_entries=4)
-def _chosen(folder: str, run: str) -> pd.Series:
-    return chosen_windows(Path(run), _panel(folder))
+def _chosen(folder: Path, learned: Path) -> pd.Series:
+    return chosen_windows(learned, open_panel(folder))

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
+from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
@@ -16,12 +17,20 @@ from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import column, say
 from pacesetter.errors import PacesetterError
 
-__all__ = ["all_runs", "chart", "choose_run", "contained", "halted_banner", "open_book", "table"]
+__all__ = [
+    "all_runs",
+    "chart",
+    "choose_run",
+    "contained",
+    "halt_reason",
+    "halted_banner",
+    "open_book",
+    "table",
+    "trading_runs",
+]
 
-Predicate = Callable[[RunFacts], bool]
 
-
-@st.cache_resource(show_spinner=False, max_entries=5000)
+@lru_cache(maxsize=5000)
 def _facts(folder: str, root: str, stamp: tuple[float, ...]) -> RunFacts:
     return read_run(Path(folder), Path(root))
 
@@ -54,8 +63,11 @@ def chart(figure: Any, key: str) -> None:
     st.plotly_chart(figure, key=key, theme=None, config={"displaylogo": False})
 
 
-def table(frame: pd.DataFrame, key: str, *, file_name: str = "", formats: dict[str, str] | None = None) -> None:
-    """A sortable table with its columns named in the reader's language, and a button that saves it as CSV."""
+def table(frame: pd.DataFrame, key: str, *, file_name: str = "", formats: Mapping[str, Any] | None = None) -> None:
+    """A sortable table with its columns named in the reader's language, and a button that saves it as CSV.
+
+    `formats` has the form of a column's numbers, or the width of its texts in pixels.
+    """
     columns = {str(name): _column(frame[name], (formats or {}).get(str(name))) for name in frame.columns}
     st.dataframe(frame, hide_index=True, column_config=columns, key=key, placeholder="–")
     if file_name:
@@ -65,20 +77,20 @@ def table(frame: pd.DataFrame, key: str, *, file_name: str = "", formats: dict[s
         )
 
 
-def _column(values: pd.Series, form: str | None) -> Any:
-    """How a column is headed and written: moments to the minute, numbers in their form."""
+def _column(values: pd.Series, form: Any) -> Any:
+    """How a column is headed and written: moments to the minute, numbers in their form, texts as wide as asked."""
     heading = column(str(values.name))
     if pd.api.types.is_datetime64_any_dtype(values):
         return st.column_config.DatetimeColumn(heading, format="YYYY-MM-DD HH:mm", timezone="UTC")
     if pd.api.types.is_numeric_dtype(values) and not pd.api.types.is_bool_dtype(values):
         return st.column_config.NumberColumn(heading, format=form)
-    return heading
+    return st.column_config.Column(heading, width=form)
 
 
 # ---- the trader -----------------------------------------------------------------------------------------------------
 
 
-@st.cache_resource(show_spinner=False)
+@lru_cache(maxsize=4)
 def _reader(url: str) -> JournalReader:
     return JournalReader(url)
 
@@ -95,19 +107,20 @@ def trading_runs() -> list[str]:
     return _reader(current().journal).runs() if current().journal else []
 
 
-def halted_banner() -> None:
-    """On every page: trading stands still, and why, by the kill switch or by the newest book."""
+def halt_reason() -> str | None:
+    """Why trading stands still, by the kill switch or by the newest book; None while it goes on."""
     switch = current().switch
     if switch is not None and switch.engaged():
-        _tell_halt(switch.reason())
-        return
+        return switch.reason()
     try:
         book = open_book()
     except PacesetterError:  # the page of the book tells it
-        return
-    if book is not None and book.state == HALTED:
-        _tell_halt(book.reason)
+        return None
+    return book.reason if book is not None and book.state == HALTED else None
 
 
-def _tell_halt(reason: str) -> None:
-    st.error(say("book.halted", reason=reason), icon=":material/front_hand:")
+def halted_banner() -> None:
+    """On every page: trading stands still, and why."""
+    reason = halt_reason()
+    if reason is not None:
+        st.error(say("book.halted", reason=reason), icon=":material/front_hand:")

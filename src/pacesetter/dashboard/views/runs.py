@@ -17,7 +17,13 @@ from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contai
 
 __all__ = ["embedded", "show"]
 
-FORMATS = {"sharpe": "%+.2f", "return": "percent", "drawdown": "percent"}
+FORMATS = {
+    "name": 430,
+    "verdict": 100,
+    "sharpe": "%+.2f",
+    "yearly_return": "percent",
+    "drawdown": "percent",
+}
 REPORTS = ("report.html", "evaluation/report.html")
 FIRST_CHOSEN = 3  # judged runs that are compared until the reader chooses
 REPORT_PIXELS = 900
