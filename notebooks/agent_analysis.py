@@ -98,8 +98,7 @@ sections[-1].figures[0]
 # What it was paid for while it learned, and how its equity fared when the lead–lag structure broke:
 
 # %%
-for section in reward_section(run):
-    print(section.text)
+print(reward_section(run, found).text)
 overlay = anomaly_section(run, found)
 print(overlay.text)
 overlay.figures[0]

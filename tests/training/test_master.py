@@ -77,7 +77,7 @@ def test_a_run_leaves_shares_gates_an_episode_and_the_table_of_allocations(train
     assert sum(shares.values()) + cash == pytest.approx(1, abs=1e-3)
     assert len(lines(folder, "entropy")) >= 2
     validations = lines(folder, "validation")
-    assert validations[0]["deterministic"].keys() == {"sharpe", "growth", "cash", "positions", "turnover"}
+    assert validations[0]["deterministic"].keys() == {"sharpe", "growth", "cash", "positions", "turnover", "gates"}
     assert result.score == max(line["score"] for line in validations)
     table = read_allocations(folder)
     assert list(table.index[:3]) == ["master", "fleet", "equal_weight of proposals"]
