@@ -29,8 +29,8 @@ def stored(folder: Path, cash: float = 0.3, fleet: float = 0.5) -> Path:
 def test_a_sentence_tells_the_interval_above_the_best_fixed_allocation_and_a_collapse(tmp_path: Path) -> None:
     told = allocation_sentence(read_allocations(stored(tmp_path)))
     assert told == (
-        "the master's yearly Sharpe ratio of +1.50 is +0.50 above risk_parity of proposals (95 % interval +0.20 to "
-        "+0.90), the best fixed allocation; no collapse into cash or one symbol"
+        "the master's yearly Sharpe ratio is +1.50, a difference of +0.50 (+0.20 to +0.90) to risk_parity of "
+        "proposals, the best fixed allocation; no collapse into cash or one symbol"
     )
     collapsed = allocation_sentence(read_allocations(stored(tmp_path, cash=0.97)))
     assert collapsed.endswith("it has collapsed: mean share of cash 0.97 must be <= 0.95")

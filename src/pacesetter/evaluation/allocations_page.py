@@ -30,7 +30,7 @@ SHOWN = {
     "cash": ("cash", ".0%"),
     "positions": ("positions", ".1f"),
     "turnover a bar": ("turnover", ".1%"),
-    "master above it": ("difference", "+.2f"),
+    "master less it": ("difference", "+.2f"),
     "from": ("low", "+.2f"),
     "to": ("high", "+.2f"),
 }
@@ -62,8 +62,8 @@ def allocation_sentence(table: pd.DataFrame) -> str:
     failed = [f"{gate.name} {gate.value:.2f} must be {gate.sense} {gate.limit:g}" for gate in gates if not gate.passed]
     collapse = f"it has collapsed: {', '.join(failed)}" if failed else "no collapse into cash or one symbol"
     return (
-        f"the master's yearly Sharpe ratio of {own['sharpe']:+.2f} is {best['difference']:+.2f} above {best.name} "
-        f"(95 % interval {best['low']:+.2f} to {best['high']:+.2f}), the best fixed allocation; {collapse}"
+        f"the master's yearly Sharpe ratio is {own['sharpe']:+.2f}, a difference of {best['difference']:+.2f} "
+        f"({best['low']:+.2f} to {best['high']:+.2f}) to {best.name}, the best fixed allocation; {collapse}"
     )
 
 
