@@ -60,7 +60,14 @@ def trained(overrides: list[str], where: Path) -> Run:
 def make(where: Path, overrides: list[str] = TRAINING) -> Made:
     """Train, bundle and read back."""
     run = trained(overrides, where)
-    run.write_json("evaluation.json", {"verdict": "no evidence of skill", "test": {"sharpe": -0.31}})
+    gates = [{"passed": True}, {"passed": False}]
+    told = {
+        "policy": "agent",
+        "sentence": "No evidence of skill.",
+        "gates": gates,
+        "figures": {"agent": {"sharpe": -0.31}},
+    }
+    run.write_json("evaluation/evaluation.json", told)
     folder, bundle = bundle_run(run.folder, where / "bundles", observations=400)
     config = stored_config(run.folder)
     return Made(run, config, build_panel(config), folder, bundle)

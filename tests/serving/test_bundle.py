@@ -63,8 +63,9 @@ def test_no_path_of_this_machine_is_inside(made):
 
 def test_a_card_shows_the_test_results_or_that_there_are_none(made):
     card = made.bundle.files["CARD.md"].decode()
-    assert "| verdict | no evidence of skill |" in card
-    assert "| test sharpe | -0.31 |" in card
+    assert "| verdict | No evidence of skill. |" in card
+    assert "| gates passed | 1 of 2 |" in card
+    assert "| sharpe | -0.31 |" in card
     bare = model_card(made.config, made.bundle.features, made.bundle.manifest, None)
     assert "was not evaluated on its test part" in bare
 

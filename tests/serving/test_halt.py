@@ -84,7 +84,7 @@ def test_the_command_line_halts_and_resumes(tmp_path: Path) -> None:
     app = typer.Typer()
     register(app)
     file = tmp_path / "HALT"
-    halted = CliRunner().invoke(app, ["halt", "markets closed", "--file", str(file)])
+    halted = CliRunner().invoke(app, ["halt", "markets", "closed", "--file", str(file)])
     assert halted.exit_code == 0
     told = json.loads(file.read_text())
     assert told["reason"] == "markets closed"
@@ -95,3 +95,16 @@ def test_the_command_line_halts_and_resumes(tmp_path: Path) -> None:
     assert KillSwitch(file).take_release() == "Ada"
     nothing = CliRunner().invoke(app, ["resume", "--by", "Ada", "--file", str(file)])
     assert nothing.output.endswith("was not engaged; nothing to resume\n")
+
+
+def test_what_is_no_file_halts_nothing_and_is_not_released(tmp_path: Path) -> None:
+    app = typer.Typer()
+    register(app)
+    for place in (tmp_path, Path(__file__) / "HALT"):
+        with pytest.raises(ConfigError, match="so nothing is halted"):
+            CliRunner().invoke(app, ["halt", "--file", str(place)], catch_exceptions=False)
+    switch = KillSwitch(tmp_path)
+    with pytest.raises(ConfigError, match="remove it by hand"):
+        switch.release("Ada")
+    assert switch.engaged()
+    assert switch.take_release() == ""

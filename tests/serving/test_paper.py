@@ -191,6 +191,15 @@ def test_the_kill_switch_stops_orders_across_restarts_until_a_person_resumes(pan
     trader.journal.close()
 
 
+def test_a_policy_that_goes_on_with_the_book_of_another_is_told(panel: Panel, tmp_path: Path) -> None:
+    for action in ("continuous", "continuous", "discrete"):
+        trader = make_trader(tmp_path, action, panel)
+        trader.run(3)
+        events = [row["message"] for row in trader.journal.rows(tables.events) if row["kind"] == "policy"]
+        trader.journal.close()
+    assert events == ["discrete rule goes on with the book of continuous rule, 6 bars old"]
+
+
 class Silent:
     """A journal whose database is gone."""
 

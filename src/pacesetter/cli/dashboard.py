@@ -28,7 +28,7 @@ def dashboard(
     host: Annotated[
         str, typer.Option(help="Address to listen on; loopback only unless another is given.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port.")] = 8501,
+    port: Annotated[int, typer.Option(help="Port.", min=1, max=65535)] = 8501,
     halt_file: Annotated[Path, typer.Option(help="Kill switch of the trader.")] = Path("HALT"),
     keys: Annotated[Path, typer.Option(help="File of hashed API keys; an admin's may halt from the page.")] = Path(
         "keys.json"

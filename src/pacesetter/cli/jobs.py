@@ -41,7 +41,7 @@ def _bundled(job: Job) -> str:
         return f"not made, it needs {problem.name}: pip install 'pacesetter[serve]'"
     from pacesetter.training.master_stage import judged_run
 
-    return bundle_and_ask(judged_run(job), Path(job.config.runs) / "bundles")
+    return bundle_and_ask(judged_run(job), Path(job.config.runs) / "bundles", job.folder("judge"))
 
 
 def leadlag(overrides: Overrides = None) -> None:

@@ -55,14 +55,17 @@ def _with_data(options: list[str]) -> dict[str, Any]:
 
 
 def halt(
-    reason: Annotated[str, typer.Argument(help="Why, in a few words.")] = "halted from the command line",
+    reason: Annotated[list[str] | None, typer.Argument(help="Why, in a few words.")] = None,
     file: HaltFile = Path("HALT"),
 ) -> None:
     """Stop all trading now, until a person resumes; needs no database and no server."""
+    from pacesetter.errors import ConfigError
     from pacesetter.serving.halt import KillSwitch
 
     switch = KillSwitch(file)
-    is_new = switch.engage(reason)
+    is_new = switch.engage(" ".join(reason or ["halted from the command line"]))
+    if not file.is_file():
+        raise ConfigError(f"{file} is no file and cannot be one, so nothing is halted; give the trader's own --file")
     typer.echo(f"{file} {'is engaged' if is_new else f'was engaged already, at {switch.since()}'}: {switch.reason()}")
 
 

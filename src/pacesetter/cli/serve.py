@@ -119,7 +119,7 @@ def serve(
     host: Annotated[
         str, typer.Option(help="Address to listen on; loopback only unless another is given.")
     ] = "127.0.0.1",
-    port: Annotated[int, typer.Option(help="Port.")] = 8000,
+    port: Annotated[int, typer.Option(help="Port.", min=1, max=65535)] = 8000,
     keys: KeyFile = Path("keys.json"),
     halt_file: Annotated[Path, typer.Option(help="Kill switch: while it exists, nothing is traded.")] = Path("HALT"),
     history: Annotated[Path | None, typer.Option(help="Stored panel whose latest bars the server begins with.")] = None,

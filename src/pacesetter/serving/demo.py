@@ -27,12 +27,14 @@ from pacesetter.serving.store import Store
 __all__ = ["bundle_and_ask"]
 
 
-def bundle_and_ask(run_folder: Path, store: Path, observations: int = 10_000) -> str:
-    """Bundle a run and answer POST /v1/decide for its newest bar, without a network; the answer in one line.
+def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: int = 10_000) -> str:
+    """Bundle a run, and answer POST /v1/decide for its newest bar, without a network; the answer in one line.
 
+    judged   folder of its judgement, for the model card
     What `bundle_run` refuses is refused here, and so is an answer other than 200.
     """
-    folder, bundle = _current(run_folder, store) or bundle_run(run_folder, store, observations=observations)
+    kept = _current(run_folder, store)
+    folder, bundle = kept or bundle_run(run_folder, store, judged=judged, observations=observations)
     runtime = Runtime(bundle)
     panel = build_panel(bundle.config).select(list(runtime.symbols))
     runtime.clock = panel.index[-1].timestamp  # stored bars are served as they came, not as years old

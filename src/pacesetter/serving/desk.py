@@ -142,6 +142,7 @@ class Desk:
     def to_dict(self) -> dict[str, Any]:
         """All that the next bar needs, as JSON can hold it to the bit."""
         return {
+            "policy": self.policy.name,
             "guard": self.guard.to_dict(),
             "account": self.broker.account.tolist(),
             "positions": self.broker.positions.tolist(),

@@ -138,7 +138,7 @@ class Guard:
     def resume(self, by: str) -> None:
         """A named person allows trading again, every symbol included; losses are measured from here on."""
         if not by.strip():
-            raise ConfigError("resuming needs the name of the person who resumes: give by=NAME")
+            raise ConfigError("resuming needs the name of the person who resumes")
         self._state, self._reason = State.ACTIVE, ""
         self._disabled.clear()
         self._paused_until, self._stops = self._bar, []

@@ -94,9 +94,11 @@ class KillSwitch:
     def release(self, by: str) -> bool:
         """Allow trading again; false where nothing was engaged. Refuses to be nameless."""
         if not by.strip():
-            raise ConfigError("a release needs the name of the person who releases: give by=NAME")
+            raise ConfigError("a release needs the name of the person who releases")
         if not self.engaged():
             return False
+        if not self.path.is_file():
+            raise ConfigError(f"{self.path} is no file that can be released; remove it by hand, then resume")
         write_atomic(self._released, _text(by=by, reason=self.reason()))
         self.path.unlink(missing_ok=True)
         return True

@@ -18,6 +18,7 @@ from torch import nn
 
 from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config
 from pacesetter.errors import ConfigError, RunError
+from pacesetter.evaluation.trials import FOLDER
 from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, provenance
@@ -37,7 +38,6 @@ from pacesetter.serving.watch import feature_moments
 __all__ = ["bundle_files", "bundle_policy", "bundle_run"]
 
 Array = NDArray[Any]
-EVALUATION = "evaluation.json"
 TRAINING_KEYS = ("config_hash", "weights_hash", "seed", "steps", "score", "best_step", "stopped", "identity", "commit")
 
 
@@ -45,6 +45,7 @@ def bundle_run(
     folder: str | Path,
     store: str | Path,
     *,
+    judged: Path | None = None,
     limits: RiskLimits | None = None,
     key: SigningKey | None = None,
     has_torchscript: bool = False,
@@ -52,6 +53,7 @@ def bundle_run(
 ) -> tuple[Path, Bundle]:
     """Bundle a run's best policy into a store, where it then serves; gives its folder and the opened bundle.
 
+    judged   folder of its judgement, for the model card; None is where `pacesetter evaluate` leaves it
     Refuses an unfinished run, one whose policy does not trade, and one that reads what no bundle holds.
     """
     run, config = Run.open(folder), stored_config(folder)
@@ -68,7 +70,7 @@ def bundle_run(
         store,
         table=table,
         training={key: run.manifest[key] for key in TRAINING_KEYS if key in run.manifest} | {"run": run.folder.name},
-        results=_results(run),
+        results=_results(judged or run.folder / FOLDER),
         real=trained.real,
         limits=limits,
         key=key,
@@ -195,7 +197,12 @@ def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) 
     }
 
 
-def _results(run: Run) -> dict[str, Any] | None:
-    """The run's evaluation on the test part, where it has one."""
-    path = run.folder / EVALUATION
-    return dict(json.loads(path.read_text(encoding="utf-8"))) if path.is_file() else None
+def _results(judged: Path) -> dict[str, Any] | None:
+    """Verdict, gates and figures of the judged policy on the test part; None where nothing was judged."""
+    path = judged / "evaluation.json"
+    if not path.is_file():
+        return None
+    told = json.loads(path.read_text(encoding="utf-8"))
+    passed = [gate["passed"] for gate in told["gates"]]
+    figures: dict[str, Any] = told["figures"][told["policy"]]
+    return {"verdict": told["sentence"], "gates passed": f"{sum(passed)} of {len(passed)}"} | figures

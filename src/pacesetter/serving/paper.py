@@ -220,6 +220,15 @@ class PaperTrader:
             raise RunError(f"the feed no longer has the bar {last}, where the journal stands; give the same feed")
         self._heed_switch()
         self._reconcile()
+        self._tell_heir(state["desk"].get("policy"))
+
+    def _tell_heir(self, before: str | None) -> None:
+        """Say so where the book was another policy's: after a rollback that is meant, else it may be a mistake."""
+        name = self.desk.policy.name
+        if before not in (None, name):
+            told = f"{name} goes on with the book of {before}, {self.bars} bars old"
+            log.warning("%s; for a book of its own give another run= or folder=", told)
+            self.journal.note("policy", told)
 
     def _reconcile(self) -> None:
         """Compare the broker's positions with the fills, and ask it about orders whose fate is not known."""
