@@ -30,7 +30,7 @@ def test_a_sentence_tells_the_interval_above_the_best_fixed_allocation_and_a_col
     told = allocation_sentence(read_allocations(stored(tmp_path)))
     assert told == (
         "the master's yearly Sharpe ratio is +1.50, a difference of +0.50 (+0.20 to +0.90) to risk_parity of "
-        "proposals, the best fixed allocation; no collapse into cash or one symbol"
+        "proposals, the best fixed allocation; the fleet's own orders have +0.50; no collapse into cash or one symbol"
     )
     collapsed = allocation_sentence(read_allocations(stored(tmp_path, cash=0.97)))
     assert collapsed.endswith("it has collapsed: mean share of cash 0.97 must be <= 0.95")

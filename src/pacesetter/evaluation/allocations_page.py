@@ -63,7 +63,8 @@ def allocation_sentence(table: pd.DataFrame) -> str:
     collapse = f"it has collapsed: {', '.join(failed)}" if failed else "no collapse into cash or one symbol"
     return (
         f"the master's yearly Sharpe ratio is {own['sharpe']:+.2f}, a difference of {best['difference']:+.2f} "
-        f"({best['low']:+.2f} to {best['high']:+.2f}) to {best.name}, the best fixed allocation; {collapse}"
+        f"({best['low']:+.2f} to {best['high']:+.2f}) to {best.name}, the best fixed allocation; the fleet's own "
+        f"orders have {table['sharpe'][FLEET]:+.2f}; {collapse}"
     )
 
 
