@@ -162,6 +162,19 @@ def test_a_zip_is_the_same_bundle_and_checked_alike(made, copy, tmp_path):
         Bundle.open(tmp_path / "absent")
 
 
+def test_every_flipped_bit_of_a_zip_is_refused_in_a_sentence(tmp_path):
+    archive = tmp_path / "small.zip"
+    with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as small:
+        small.writestr("limits.json", b"limits " * 40)  # no whole bundle: what can be read is refused too
+    whole = archive.read_bytes()
+    for bit in range(8 * len(whole)):
+        flipped = bytearray(whole)
+        flipped[bit // 8] ^= 1 << bit % 8
+        archive.write_bytes(flipped)
+        with pytest.raises(RunError):
+            Bundle.open(archive)
+
+
 # ---- signatures -----------------------------------------------------------------------------------------------------
 
 

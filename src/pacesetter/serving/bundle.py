@@ -17,6 +17,7 @@ from __future__ import annotations
 import hashlib
 import json
 import zipfile
+import zlib
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -40,6 +41,8 @@ __all__ = ["Bundle", "FeatureSpec", "pack"]
 HASHES, SIGNATURE = "hashes.json", "signature.txt"
 NEEDED = ("model.onnx", "features.json", "config.yaml", "manifest.json", "limits.json", "README.md", "CARD.md")
 MOST_BYTES = 2**30  # of all files together; a zip may promise little and hold much
+# RuntimeError: a flipped bit says "encrypted", or names an unknown method
+BROKEN_ZIP = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 FORMAT = 1
 
 
@@ -182,7 +185,7 @@ def _read_zip(path: Path) -> dict[str, bytes]:
             return {member.filename: archive.read(member) for member in members}
     except FileNotFoundError as problem:
         raise RunError(f"there is no bundle {path}; make one: pacesetter bundle RUN") from problem
-    except (OSError, zipfile.BadZipFile, EOFError, NotImplementedError, ValueError) as problem:
+    except BROKEN_ZIP as problem:
         raise RunError(f"{path} is no bundle ({type(problem).__name__}): neither folder nor whole zip") from problem
 
 
