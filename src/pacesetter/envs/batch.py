@@ -40,6 +40,7 @@ ACTIONS = {
 PARALLEL_FROM = 512  # positions; below it a second thread costs more than it saves
 FOREVER = 2.0**31  # bars of an episode that only the data ends
 LEDGER_SIZE, OUTCOME_SIZE = len(Column), len(Outcome)
+GROWTH = slice(Outcome.GROWTH, Outcome.GROWTH + 1)  # the only component where the reward is the P&L
 REMEMBERED = ("accounts", "positions", "parameters", "cursor")
 PREFIX = "reward."  # of what the reward remembers, in a stored state
 BOUND = ("_step_rows", "_alone")  # made on first use for the arrays of the batch and its starts
@@ -54,7 +55,7 @@ class Step(NamedTuple):
     rewards       (env,)
     terminated    (env,) ruin, a limit, a delisting
     truncated     (env,) time; never with `terminated`
-    components    (env, component) raw reward components
+    components    (component, env) raw reward components
     ledger        (env, Column)
     finals        (env, size) account vectors at the ends of episodes; other rows hold nothing
     """
@@ -153,13 +154,13 @@ class Batch:
     def step(self, actions: ArrayLike) -> Step:
         """Step every environment by one bar; refuses, before any has moved, an action outside the box."""
         self._read(actions)
-        index, (terminated, truncated), ledger, outcome, (vectors, finals), *tables = written = self._outputs()
+        index, ends, ledger, outcome, vectors, *tables = written = self._outputs()
         refused = self._step_rows(*self._arguments(*written))
         if refused >= 0:
             raise self._refusal(refused)
         rewards, components = self.rewards(ledger, outcome)
-        observation = self.builder.arrange(vectors, index, *tables)
-        return Step(observation, rewards, terminated, truncated, components, ledger, finals)
+        observation = self.builder.arrange(vectors[0], index, *tables)
+        return Step(observation, rewards, ends[0], ends[1], components, ledger, vectors[1])
 
     def step_alone(self, action: Any) -> tuple[Array, Array, list[float]]:
         """Step a batch of one: copies of its ledger row (Column,) and account vector (size,), and its `Outcome`.
@@ -176,15 +177,14 @@ class Batch:
         return ledger.copy(), vector.copy(), outcome.tolist()
 
     def rewards(self, ledger: Array, outcome: Array) -> tuple[Array, Array]:
-        """(env,) rewards and (env, component) raw components; what is remembered of ended episodes is forgotten."""
-        reward, growth, terminated, truncated = outcome
+        """(env,) rewards and (component, env) raw components; what is remembered of ended episodes is forgotten."""
         if self._reward is None:
-            return reward, growth[:, None]
+            return outcome[Outcome.REWARD], outcome[GROWTH]
         values = self._reward(ledger)
-        has_ended = terminated + truncated > 0.0
+        has_ended = outcome[Outcome.TERMINATED] + outcome[Outcome.TRUNCATED] > 0.0
         if has_ended.any():
             self._reward.reset(has_ended)
-        return values.total, values.raw
+        return values.total, values.raw.T
 
     def action_masks(self) -> Array:
         """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""

@@ -7,9 +7,19 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.envs.batch import LEDGER_SIZE, OUTCOME_SIZE, REMEMBERED, Batch, Step, load_reward, stored_reward
+from pacesetter.envs.batch import (
+    GROWTH,
+    LEDGER_SIZE,
+    OUTCOME_SIZE,
+    REMEMBERED,
+    Batch,
+    Step,
+    load_reward,
+    stored_reward,
+)
+from pacesetter.envs.loops import restart_where
 from pacesetter.envs.masks import mask_row
-from pacesetter.envs.rows import Cursor, Outcome, Setting, restart_row, see_row, step_row
+from pacesetter.envs.rows import Cursor, Outcome, Setting, step_row
 from pacesetter.errors import ConfigError
 from pacesetter.market.cuda import SIMULATED, THREADS, cuda, current_stream, device_view, to_device
 from pacesetter.rewards import Reward
@@ -17,92 +27,18 @@ from pacesetter.rewards import Reward
 __all__ = ["DeviceBatch"]
 
 
-def step_rows(
-    inputs: Any,
-    settings: Any,
-    bars: Any,
-    parameters: Any,
-    accounts: Any,
-    positions: Any,
-    cursor: Any,
-    fills: Any,
-    pool: Any,
-    offsets: Any,
-    context_from: Any,
-    nothing: Any,
-    ledger: Any,
-    outcome: Any,
-    vectors: Any,
-) -> None:
-    """The thread that steps one environment; windows are left to torch, which gathers them for all at once."""
-    e = cuda.grid(1)
-    if e < inputs.shape[0]:
-        step_row(
-            e,
-            inputs,
-            settings,
-            bars,
-            parameters,
-            accounts,
-            positions,
-            cursor,
-            ledger,
-            fills,
-            outcome,
-            vectors,
-            pool,
-            offsets,
-            nothing,
-            context_from,
-            nothing,
-            nothing,
-        )
+def _compiled(row: Any) -> Any:
+    """A thread of `row` for each environment, as many as the first array has rows."""
+
+    def rows(arrays: Any) -> None:
+        e = cuda.grid(1)
+        if e < arrays[0].shape[0]:
+            row(e, *arrays)
+
+    return cuda.jit(rows)
 
 
-def restart_rows(
-    inputs: Any,
-    settings: Any,
-    bars: Any,
-    parameters: Any,
-    accounts: Any,
-    positions: Any,
-    cursor: Any,
-    fills: Any,
-    pool: Any,
-    offsets: Any,
-    context_from: Any,
-    nothing: Any,
-    vectors: Any,
-) -> None:
-    """The thread that begins an episode of one environment."""
-    e = cuda.grid(1)
-    if e < inputs.shape[0]:
-        restart_row(e, settings, parameters, accounts, positions, cursor, pool, offsets)
-        see_row(e, bars, parameters, accounts, positions, cursor, vectors)
-
-
-def mask_rows(
-    inputs: Any,
-    settings: Any,
-    bars: Any,
-    parameters: Any,
-    accounts: Any,
-    positions: Any,
-    cursor: Any,
-    fills: Any,
-    pool: Any,
-    offsets: Any,
-    context_from: Any,
-    nothing: Any,
-    masks: Any,
-) -> None:
-    """The thread that writes the action mask of one environment."""
-    e = cuda.grid(1)
-    if e < inputs.shape[0]:
-        mask_row(e, masks, bars, parameters, accounts, positions, cursor)
-
-
-step_on_device, restart_on_device, mask_on_device = map(cuda.jit, (step_rows, restart_rows, mask_rows))
+step_rows, restart_rows, mask_rows = map(_compiled, (step_row, restart_where, mask_row))
 
 
 class DeviceBatch:
@@ -121,15 +57,18 @@ class DeviceBatch:
         self._reward = None
         if not batch.is_pnl_only:
             self._reward = Reward(batch.reward, batch.env_count, device=None if SIMULATED else "cuda")
-        shared = (batch.settings, bank.bars, batch.starts.pool, batch.starts.offsets, np.zeros((0, 1, 1), np.float32))
-        settings, bars, self.pool, offsets, nothing = map(to_device, shared)
-        rows = (self.inputs, settings, bars, self.parameters, self.accounts, self.positions, self.cursor, self.fills)
-        self._arguments = [device_view(array) for array in (*rows, self.pool, offsets, self.context, nothing)]
+        self.pool = to_device(batch.starts.pool)
+        settings, bars, offsets = map(to_device, (batch.settings, bank.bars, batch.starts.offsets))
+        state = (settings, bars, self.parameters, self.accounts, self.positions, self.cursor)
+        self._inputs, self._fills, *self._state = map(device_view, (self.inputs, self.fills, *state))
+        self._starts = (device_view(self.pool), device_view(offsets))
+        nothing = device_view(to_device(np.zeros((0, 1, 1), np.float32)))  # windows are left to torch
+        self._tables = (nothing, device_view(self.context), nothing, nothing)
 
     def reset(self) -> dict[str, Any]:
         """Begin an episode in every environment."""
-        vectors = self._vectors()
-        self._launch(restart_on_device, vectors)
+        vectors, everyone = self._vectors(), to_device(np.ones(self.batch.env_count, dtype=bool))
+        self._launch(restart_rows, device_view(everyone), *self._state, device_view(vectors), *self._starts)
         if self._reward is not None:
             self._reward.reset(slice(None))
         return self._observation(vectors[0])
@@ -141,19 +80,20 @@ class DeviceBatch:
             self._check()
         ledger, outcome = _fresh((self.batch.env_count, LEDGER_SIZE)), _fresh((OUTCOME_SIZE, self.batch.env_count), 1)
         vectors = self._vectors()
-        self._launch(step_on_device, ledger, outcome, vectors)
+        written = (device_view(ledger), self._fills, device_view(outcome), device_view(vectors))
+        self._launch(step_rows, self._inputs, *self._state, *written, *self._starts, *self._tables)
         terminated, truncated = outcome[Outcome.TERMINATED] != 0, outcome[Outcome.TRUNCATED] != 0
-        rewards, components = outcome[Outcome.REWARD], outcome[Outcome.GROWTH][:, None]
+        rewards, components = outcome[Outcome.REWARD], outcome[GROWTH]
         if self._reward is not None:
             values = self._reward(ledger)
             self._reward.reset(terminated | truncated)
-            rewards, components = values.total, values.raw
+            rewards, components = values.total, values.raw.T
         return Step(self._observation(vectors[0]), rewards, terminated, truncated, components, ledger, vectors[1])
 
     def action_masks(self) -> Any:
         """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""
         masks = _fresh(self.batch.mask_shape, axis=1, dtype="bool")
-        self._launch(mask_on_device, masks)
+        self._launch(mask_rows, device_view(masks), *self._state[1:])
         return masks
 
     def state_dict(self) -> dict[str, Any]:
@@ -191,9 +131,8 @@ class DeviceBatch:
     def _vectors(self) -> Any:
         return _fresh((2, self.batch.env_count, self.batch.builder.vector_size), axis=1, dtype="float32")
 
-    def _launch(self, kernel: Any, *fresh: Any) -> None:
-        blocks = -(-self.batch.env_count // THREADS)
-        kernel[blocks, THREADS, current_stream()](*self._arguments, *map(device_view, fresh))
+    def _launch(self, kernel: Any, *arrays: Any) -> None:
+        kernel[-(-self.batch.env_count // THREADS), THREADS, current_stream()](arrays)
 
 
 def _by_column(array: Any, axis: int = 0) -> Any:

@@ -108,7 +108,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         components = {"pnl": growth}
         if not self.batch.is_pnl_only:
             rewards, raw = self.batch.rewards(row[None], np.array(outcome)[:, None])
-            reward, components = rewards.item(), dict(zip(self.batch.components, raw[0].tolist(), strict=True))
+            reward, components = rewards.item(), dict(zip(self.batch.components, raw[:, 0].tolist(), strict=True))
         self._is_over = terminated + truncated > 0.0
         info = {"equity": row.item(EQUITY), "reward": components, "ledger": row}
         if self.journal is not None:

@@ -29,7 +29,9 @@ from pacesetter.market.state import Account, Position
 
 __all__ = ["open_account", "step_account"]
 
-LEDGER_SIZE, FILL_SIZE = len(Column), len(Fill)
+FILL_SIZE = len(Fill)
+# Columns that each fill adds to; all others are written once in every step.
+SUMS = (Column.COMMISSION, Column.SPREAD, Column.SLIPPAGE, Column.IMPACT, Column.REALISED, Column.TURNOVER)
 
 
 @jitable
@@ -58,8 +60,8 @@ def step_account(
 
 @jitable
 def clear(ledger: Any, fills: Any) -> None:
-    """Empty the rows of the last step; of known length, which saves the compiler a call."""
-    for column in range(LEDGER_SIZE):
+    """Empty what the step adds to; fills are of known length, which saves the compiler a call."""
+    for column in SUMS:
         ledger[column] = 0.0
     for k in range(fills.shape[0]):
         for column in range(FILL_SIZE):
