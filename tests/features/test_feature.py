@@ -47,6 +47,22 @@ def test_values_since_a_bar_are_those_of_the_bars_alone(name: str, bars: Panel) 
         np.testing.assert_array_equal(feature.since(panel, 300), feature.compute(panel.rows(300, None)))
 
 
+@pytest.mark.parametrize("name", ["rsi_14", "obv_20", "sentiment"])
+def test_symbols_with_and_without_gaps_have_the_values_that_each_has_alone(name: str, bars: Panel) -> None:
+    mask = np.ones(bars.mask.shape, bool)
+    mask[50:60, 1], mask[:, 2] = False, False
+    panel = Panel(bars.index, bars.symbols, bars.fields, bars.blocks, mask).with_field("sentiment", bars.close)
+    together = FEATURES[name].compute(panel)
+    alone = [FEATURES[name].compute(panel.select([symbol]))[:, 0] for symbol in bars.symbols]
+    np.testing.assert_array_equal(together, np.stack(alone, axis=1))
+    assert np.isfinite(together[-1]).tolist() == [True, True, False]
+
+
+def test_whole_bars_are_taken_as_they_are(bars: Panel) -> None:
+    feature = FEATURES["adx_14"]
+    np.testing.assert_array_equal(feature.since(bars, 20, is_whole=True), feature.since(bars, 20))
+
+
 def test_a_feature_without_memory_is_refused() -> None:
     with pytest.raises(ConfigError, match="'empty' has memory_bars=0"):
         Feature("empty", (), 0, lambda panel: panel.close)

@@ -71,7 +71,7 @@ def test_lagged_and_change() -> None:
 
 
 def test_ratio_is_flat_only_where_both_are_zero() -> None:
-    np.testing.assert_array_equal(ratio(np.array([0.0, 1.0, 0.0]), np.array([0.0, 0.0, 2.0]), flat=7), [7, np.inf, 0])
+    np.testing.assert_array_equal(ratio(np.array([0.0, 1.0, 0.0]), np.array([0.0, 0.0, 2.0]), flat=7.0), [7, np.inf, 0])
 
 
 def test_smoothing_begins_with_the_mean_of_the_first_known_values() -> None:

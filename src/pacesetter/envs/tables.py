@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -14,7 +15,7 @@ from pacesetter.errors import DataError
 if TYPE_CHECKING:
     from pacesetter.features.table import FeatureTable
 
-__all__ = ["ObservationTables"]
+__all__ = ["ObservationTables", "entry_columns"]
 
 Array = NDArray[Any]
 Names = dict[str, tuple[str, ...]]
@@ -41,14 +42,9 @@ class ObservationTables:
     @classmethod
     def from_table(cls, table: FeatureTable, supervised: ArrayLike | None = None) -> ObservationTables:
         """The tables of a feature table and, optionally, of (symbol, time, class) probabilities."""
-        kinds = [_entry_of(name) for name in table.names]
-        columns = {entry: [k for k, kind in enumerate(kinds) if kind == entry] for entry in ("window", *CONTEXT)}
-        if not columns["window"]:
-            raise DataError(
-                "the feature table has regime and lead–lag features only; a window needs at least one other"
-            )
-        parts = {entry: table.values[:, :, columns[entry]] for entry in CONTEXT if columns[entry]}
-        names: Names = {entry: tuple(table.names[k] for k in columns[entry]) for entry in ("window", *parts)}
+        columns = entry_columns(table.names)
+        parts = {entry: table.values[:, :, places] for entry, places in columns.items() if entry in CONTEXT}
+        names: Names = {entry: tuple(table.names[k] for k in places) for entry, places in columns.items()}
         known = table.mask
         if supervised is not None:
             parts["supervised"] = _probabilities(supervised, known.shape)
@@ -63,8 +59,13 @@ class ObservationTables:
         return cls(_last_known(table.values[:, :, columns["window"]]), _last_known(context), names, places, known)
 
 
-def _entry_of(name: str) -> str:
-    return next((entry for entry, prefix in CONTEXT.items() if name.startswith(prefix)), "window")
+def entry_columns(names: Sequence[str]) -> dict[str, list[int]]:
+    """Entry of the observation -> columns of a feature table with these names that it shows; the window comes first."""
+    kinds = [next((entry for entry, prefix in CONTEXT.items() if name.startswith(prefix)), "window") for name in names]
+    if "window" not in kinds:
+        raise DataError("the feature table has regime and lead–lag features only; a window needs at least one other")
+    found = [entry for entry in ("window", *CONTEXT) if entry in kinds]
+    return {entry: [k for k, kind in enumerate(kinds) if kind == entry] for entry in found}
 
 
 def _probabilities(values: ArrayLike, shape: tuple[int, ...]) -> Array:

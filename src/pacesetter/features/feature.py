@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import inspect
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from functools import partial, reduce
 from typing import Any, Literal
@@ -42,11 +42,11 @@ class Feature:
         if self.memory_bars < 1:
             raise ConfigError(f"feature '{self.name}' has memory_bars={self.memory_bars}; it needs one bar or more")
 
-    def since(self, panel: Panel, first: int) -> Array:
-        """(time − first, symbol) values that the panel's bars from `first` on give alone."""
+    def since(self, panel: Panel, first: int, is_whole: bool = False) -> Array:
+        """(time − first, symbol) values that the panel's bars from `first` on give alone; see `on_observed`."""
         if self.indicator is None:
             return self.compute(panel.rows(first, None))
-        return on_observed(self.indicator, self.needs, panel, first)
+        return on_observed(self.indicator, self.needs, panel, first, is_whole)
 
 
 FEATURES: Registry[Feature] = Registry("feature")
@@ -63,20 +63,31 @@ def symbolwise(name: str, indicator: Callable[..., Array], memory_bars: int, kin
     return Feature(name, needs, memory_bars, partial(on_observed, indicator, needs), kind, indicator)
 
 
-def on_observed(indicator: Callable[..., Array], needs: tuple[str, ...], panel: Panel, first: int = 0) -> Array:
+def on_observed(
+    indicator: Callable[..., Array], needs: tuple[str, ...], panel: Panel, first: int = 0, is_whole: bool = False
+) -> Array:
     """(time, symbol) values of `indicator` over the bars from `first` on that were observed with every needed field.
 
-    NaN elsewhere.
+    NaN elsewhere. Who knows that all of them were says `is_whole`, and silences NumPy as is done here.
     """
-    blocks = [panel[field][first:].T for field in needs]
-    seen = reduce(np.logical_and, map(np.isfinite, blocks), panel.mask[first:].T)
+    columns = [panel[field][first:] for field in needs]
+    if is_whole:
+        return indicator(*(column.T for column in columns)).T
+    seen = reduce(np.logical_and, map(np.isfinite, columns), panel.mask[first:])
+    has_all = seen.all(axis=0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        if seen.all():  # nothing to pack
-            return indicator(*blocks).T
-        counts = seen.sum(axis=1)
-        packed = np.arange(counts.max(initial=0)) < counts[:, None]
-        result = indicator(*(_move(block, seen, packed) for block in blocks))
-    return _move(result, packed, seen).T
+        values = indicator(*(column.T for column in columns)).T if has_all.any() else np.empty(seen.shape)
+        if not has_all.all():  # most symbols have every bar, and are spared the packing
+            values, rest = values.astype(np.float64), np.flatnonzero(~has_all)
+            values[:, rest] = _packed(indicator, [column[:, rest].T for column in columns], seen[:, rest].T).T
+    return values
+
+
+def _packed(indicator: Callable[..., Array], blocks: Sequence[Array], seen: Array) -> Array:
+    """(symbol, bar) values over the bars that are `seen`, packed to the left meanwhile; NaN elsewhere."""
+    counts = seen.sum(axis=1)
+    packed = np.arange(counts.max(initial=0)) < counts[:, None]
+    return _move(indicator(*(_move(block, seen, packed) for block in blocks)), packed, seen)
 
 
 def _move(values: Array, source: Array, target: Array) -> Array:

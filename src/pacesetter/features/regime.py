@@ -46,14 +46,15 @@ def volatility_rank(close: Array) -> Array:
 
 def volatility_change(close: Array) -> Array:
     """Short against long volatility; [-1, 1], above 0 when markets heat up."""
-    return _contrast(rolling_std(log_return(close, 1), SHORT), rolling_std(log_return(close, 1), LONG))
+    steps = log_return(close, 1)
+    return _contrast(rolling_std(steps, SHORT), rolling_std(steps, LONG))
 
 
 def downside_share(close: Array) -> Array:
     """Share of the squared returns that fell; [0, 1], 0.5 where nothing moved."""
-    squares = log_return(close, 1) ** 2
-    falls = np.where(log_return(close, 1) > 0, 0.0, squares)
-    return ratio(rolling_sum(falls, SHORT), rolling_sum(squares, SHORT), flat=0.5)
+    steps = log_return(close, 1)
+    falls = np.minimum(steps, 0.0)
+    return ratio(rolling_sum(falls**2, SHORT), rolling_sum(steps**2, SHORT), flat=0.5)
 
 
 def trend_efficiency(close: Array) -> Array:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 __all__ = [
     "change",
+    "compiled",
     "lagged",
     "ratio",
     "rolling_correlation",
@@ -35,16 +36,14 @@ Array = NDArray[Any]
 
 def lagged(x: Array, bars: int = 1) -> Array:
     """x(t−bars)."""
-    values = np.full_like(x, np.nan)
-    values[..., bars:] = x[..., : max(x.shape[-1] - bars, 0)]
+    values = np.empty_like(x)
+    values[..., :bars], values[..., bars:] = np.nan, x[..., : max(x.shape[-1] - bars, 0)]
     return values
 
 
 def change(x: Array, bars: int = 1) -> Array:
     """x(t) − x(t−bars)."""
-    values = np.full_like(x, np.nan)
-    values[..., bars:] = x[..., bars:] - x[..., : max(x.shape[-1] - bars, 0)]
-    return values
+    return x - lagged(x, bars)
 
 
 def rolling_sum(x: Array, bars: int) -> Array:
@@ -64,23 +63,22 @@ def rolling_min(x: Array, bars: int) -> Array:
 
 def rolling_mean(x: Array, bars: int) -> Array:
     """Mean of the latest `bars` bars; exactly x where x stands still."""
-    return x + run_kernel(_distances, (x,), bars) / bars
+    return run_kernel(_mean, (x,), bars)
 
 
 def rolling_std(x: Array, bars: int, ddof: int = 0) -> Array:
     """Standard deviation over the latest `bars` bars; exactly 0 where x stands still."""
-    return np.sqrt(_squares(x, bars) / (bars - ddof))
+    return run_kernel(_deviate, (x,), bars, ddof)
 
 
 def rolling_correlation(x: Array, y: Array, bars: int) -> Array:
     """Pearson correlation of x and y over the latest `bars` bars; 0 where one of them stands still."""
-    scale = np.sqrt(_squares(x, bars)) * np.sqrt(_squares(y, bars))
-    return np.clip(ratio(run_kernel(_products, (x, y), bars), scale), -1.0, 1.0)
+    return run_kernel(_correlate, (x, y), bars)
 
 
 def rolling_rank(x: Array, bars: int) -> Array:
     """Share of the latest `bars` bars that lie below x(t), a tie counting half; in [0, 1]."""
-    return (1 - run_kernel(_signs, (x,), bars) / (bars - 1)) / 2
+    return run_kernel(_rank, (x,), bars)
 
 
 def smoothed(x: Array, bars: int, weight: float) -> Array:
@@ -90,57 +88,99 @@ def smoothed(x: Array, bars: int, weight: float) -> Array:
 
 def ratio(numerator: Array, denominator: Array, flat: float = 0.0) -> Array:
     """numerator / denominator, with `flat` where both are 0: nothing moved or traded, so nothing can be compared."""
-    with np.errstate(divide="ignore", invalid="ignore"):
-        values = np.asarray(numerator / denominator)
-    np.copyto(values, flat, where=(numerator == 0) & (denominator == 0))
-    return values
-
-
-def _squares(x: Array, bars: int) -> Array:
-    """Σ(x − x̄)² over each window."""
-    return np.maximum(run_kernel(_products, (x, x), bars), 0.0)
+    return run_kernel(_divide, (numerator, denominator), flat)
 
 
 def run_kernel(kernel: Callable[..., None], inputs: tuple[Array, ...], *options: float) -> Array:
-    """What `kernel` writes for (…, bar) inputs, NaN where it writes nothing."""
-    columns = [np.require(np.atleast_2d(x).T, np.float64, ("C", "W")) for x in inputs]  # one type, compiled once
-    out = np.full_like(columns[0], np.nan)
+    """What `kernel` writes for (…, bar) inputs; it writes every bar."""
+    columns = [np.ascontiguousarray(x.T if x.ndim == 2 else x[:, None], np.float64) for x in inputs]
+    for column in columns:
+        column.flags.writeable = False  # of a panel's own bars or not: one type, compiled once, and nothing is copied
+    out = np.empty(columns[0].shape)
     kernel(*columns, *options, out)
     return out.T.reshape(inputs[0].shape)
 
 
 # ---- kernels: (bar, symbol) in, (bar, symbol) out --------------------------------------------------------------------
 
+compiled = njit(cache=True, error_model="numpy")
 
-def _folded(fold: Callable[[float, float, float], float], start: float = 0.0) -> Callable[..., None]:
+
+@register_jitable
+def _first_window(x: Array, bars: int) -> int:
+    """The bar at which the first window ends that begins with a value known of some symbol; `len(x)` without one."""
+    for begin in range(len(x) - bars + 1):
+        for k in range(x.shape[1]):
+            if not np.isnan(x[begin, k]):
+                return begin + bars - 1
+    return len(x)
+
+
+def _folded(
+    fold: Callable[[float, float, float], float],
+    finish: Callable[[float, float, int], float] = lambda total, latest, bars: total,
+    start: float = 0.0,
+) -> Callable[..., None]:
     """A kernel that folds each whole window from its latest bar back: result so far, a bar, the latest bar."""
-    fold = register_jitable(fold)
+    fold, finish = register_jitable(fold), register_jitable(finish)
 
-    @njit(cache=True)
+    @compiled
     def kernel(x: Array, bars: int, out: Array) -> None:
-        for t in range(bars - 1, len(x)):
+        first = _first_window(x, bars)
+        out[:first] = np.nan
+        for t in range(first, len(x)):
             out[t] = start
             for lag in range(bars):
                 for k in range(x.shape[1]):
                     out[t, k] = fold(out[t, k], x[t - lag, k], x[t, k])
+            for k in range(x.shape[1]):
+                out[t, k] = finish(out[t, k], x[t, k], bars)
 
     return kernel
 
 
 _sum = _folded(lambda total, past, latest: total + past)
-_distances = _folded(lambda total, past, latest: total + (past - latest))  # exact zeros where x stands still
-_signs = _folded(lambda total, past, latest: total + np.sign(past - latest))  # bars above less bars below
-_largest = _folded(lambda best, past, latest: past if past > best or np.isnan(past) else best, -np.inf)
+_mean = _folded(  # exact zeros where x stands still
+    lambda total, past, latest: total + (past - latest), lambda total, latest, bars: latest + total / bars
+)
+_rank = _folded(  # bars above less bars below
+    lambda total, past, latest: total + np.sign(past - latest), lambda total, latest, bars: (1 - total / (bars - 1)) / 2
+)
+_largest = _folded(lambda best, past, latest: past if past > best or np.isnan(past) else best, start=-np.inf)
 
 
-@njit(cache=True)
-def _products(x: Array, y: Array, bars: int, out: Array) -> None:
-    """Σ(x − x̄)(y − ȳ) over each window, as Σab − ΣaΣb/n of the distances from the latest bar.
+@register_jitable
+def _squares(total: float, squares: float, bars: int) -> float:
+    """Σ(x − x̄)² of a window, as Σa² − (Σa)²/n of the distances a from its latest bar.
 
-    The latest bar is at most √n deviations from the mean, so this cancels no more than a factor n, unlike Σxy − ΣxΣy/n.
+    That bar is at most √n deviations from the mean, so this cancels no more than a factor n, unlike Σx² − (Σx)²/n.
     """
-    sums = np.empty((3, x.shape[1]))
-    for t in range(bars - 1, len(x)):
+    left = squares - total * total / bars
+    return 0.0 if left < 0.0 else left
+
+
+@compiled
+def _deviate(x: Array, bars: int, ddof: int, out: Array) -> None:
+    """√(Σ(x − x̄)² / (n − ddof)) over each window."""
+    first, total = _first_window(x, bars), np.empty(x.shape[1])
+    out[:first] = np.nan
+    for t in range(first, len(x)):
+        total[:] = out[t] = 0.0
+        for lag in range(1, bars):
+            for k in range(x.shape[1]):
+                a = x[t - lag, k] - x[t, k]
+                total[k] += a
+                out[t, k] += a * a
+        for k in range(x.shape[1]):
+            out[t, k] = np.sqrt(_squares(total[k], out[t, k], bars) / (bars - ddof))
+
+
+@compiled
+def _correlate(x: Array, y: Array, bars: int, out: Array) -> None:
+    """Σ(x − x̄)(y − ȳ) / √(Σ(x − x̄)² Σ(y − ȳ)²) over each window, within [-1, 1]."""
+    first, sums = _first_window(x, bars), np.empty((5, x.shape[1]))
+    out[:first] = np.nan
+    for t in range(first, len(x)):
         sums[:] = 0.0
         for lag in range(1, bars):
             for k in range(x.shape[1]):
@@ -148,19 +188,33 @@ def _products(x: Array, y: Array, bars: int, out: Array) -> None:
                 sums[0, k] += a
                 sums[1, k] += b
                 sums[2, k] += a * b
-        out[t] = sums[2] - sums[0] * sums[1] / bars
+                sums[3, k] += a * a
+                sums[4, k] += b * b
+        for k in range(x.shape[1]):
+            a, b, product = sums[0, k], sums[1, k], sums[2, k] - sums[0, k] * sums[1, k] / bars
+            scale = np.sqrt(_squares(a, sums[3, k], bars)) * np.sqrt(_squares(b, sums[4, k], bars))
+            out[t, k] = 0.0 if product == 0.0 and scale == 0.0 else min(max(product / scale, -1.0), 1.0)
 
 
-@njit(cache=True)
+@compiled
 def _smooth(x: Array, bars: int, weight: float, out: Array) -> None:
     """level ← level + weight·(x − level), from the mean of a symbol's first `bars` known values on; NaN before."""
+    level, seed, begin = np.full(x.shape[1], np.nan), np.empty(x.shape[1]), np.full(x.shape[1], len(x))
     for k in range(x.shape[1]):
         first = 0
         while first < len(x) and np.isnan(x[first, k]):
             first += 1
         if first + bars <= len(x):
-            out[first + bars - 1, k] = x[first : first + bars, k].sum() / bars
-    for t in range(1, len(x)):
+            begin[k], seed[k] = first + bars - 1, x[first : first + bars, k].sum() / bars
+    for t in range(len(x)):
         for k in range(x.shape[1]):
-            level = out[t - 1, k] + weight * (x[t, k] - out[t - 1, k])
-            out[t, k] = out[t, k] if np.isnan(level) else level
+            level[k] = seed[k] if t == begin[k] else level[k] + weight * (x[t, k] - level[k])
+            out[t, k] = level[k]
+
+
+@compiled
+def _divide(numerator: Array, denominator: Array, flat: float, out: Array) -> None:
+    for t in range(len(out)):
+        for k in range(out.shape[1]):
+            above, below = numerator[t, k], denominator[t, k]
+            out[t, k] = flat if above == 0.0 and below == 0.0 else above / below

@@ -7,12 +7,12 @@ from functools import partial
 from typing import Any
 
 import numpy as np
-from numba import njit
 from numpy.typing import NDArray
 
-from pacesetter.features.feature import FEATURES, Feature, symbolwise
+from pacesetter.features.feature import FEATURES, symbolwise
 from pacesetter.features.rolling import (
     change,
+    compiled,
     lagged,
     ratio,
     rolling_max,
@@ -72,10 +72,30 @@ def close_to_ema(close: Array, bars: int) -> Array:
 
 def rsi(close: Array) -> Array:
     """Wilder's relative strength index in [0, 1]; 0.5 where the close stands still."""
-    step = change(close)
-    gains, losses = _wilder(np.maximum(step, 0.0)), _wilder(np.maximum(-step, 0.0))
-    is_still = rolling_max(np.abs(step), WILDER) == 0  # what is left to compare there is rounding
-    return np.where(is_still, 0.5, gains / (gains + losses))
+    return run_kernel(_strength, (close,))
+
+
+@compiled
+def _strength(close: Array, out: Array) -> None:
+    """gains / (gains + losses) of the smoothed steps (bar, symbol); bars that all stood still are counted.
+
+    What is left to compare after those is rounding.
+    """
+    gains, losses, still_bars = np.zeros(close.shape[1]), np.zeros(close.shape[1]), np.zeros(close.shape[1])
+    out[:WILDER] = np.nan
+    for t in range(1, len(close)):
+        weight, keep = (1 / WILDER, 1.0) if t > WILDER else (1.0, 0.0)  # the first ones are summed
+        for k in range(close.shape[1]):
+            step = close[t, k] - close[t - 1, k]
+            gains[k] += weight * ((0.0 if step < 0.0 else step) - keep * gains[k])
+            losses[k] += weight * ((0.0 if step > 0.0 else -step) - keep * losses[k])
+            still_bars[k] = still_bars[k] + 1.0 if step == 0.0 else 0.0
+        if t == WILDER:
+            gains /= WILDER
+            losses /= WILDER
+        if t >= WILDER:
+            for k in range(close.shape[1]):
+                out[t, k] = 0.5 if still_bars[k] >= WILDER else gains[k] / (gains[k] + losses[k])
 
 
 def macd(close: Array) -> Array:
@@ -116,12 +136,13 @@ def adx(high: Array, low: Array, close: Array) -> Array:
     return ema(run_kernel(_directional, (high, low)), 2 * WILDER - 1)
 
 
-@njit(cache=True)
+@compiled
 def _directional(high: Array, low: Array, out: Array) -> None:
     """|rise − fall| / (rise + fall) of smoothed directional moves (bar, symbol), from which the true range cancels.
 
     As TA-Lib begins it, the mean that the smoothing starts from counts the first bar as one that went nowhere.
     """
+    out[:WILDER] = np.nan
     rise, fall, still_bars = np.zeros(high.shape[1]), np.zeros(high.shape[1]), np.zeros(high.shape[1])
     for t in range(1, len(high)):
         keep = 1.0 - 1 / WILDER if t >= WILDER else 1.0
@@ -201,4 +222,4 @@ for _bars in (10, 20):
 _register("high_low_range", high_low_range, 1)
 _register("gap", gap, 2)
 
-FEATURES.add("sentiment", Feature("sentiment", ("sentiment",), 1, lambda panel: panel["sentiment"], "sentiment"))
+FEATURES.add("sentiment", symbolwise("sentiment", lambda sentiment: sentiment, 1, kind="sentiment"))
