@@ -11,7 +11,7 @@ import socket
 import sys
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from http.client import HTTPConnection
 from itertools import product
 from pathlib import Path
@@ -21,6 +21,7 @@ import numpy as np
 import pandas as pd
 import torch
 from record import publish, table
+from torch.utils.flop_counter import FlopCounterMode
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.symbol_agent import SymbolAgent
@@ -32,16 +33,17 @@ from pacesetter.panel import Panel
 from pacesetter.serving import model as model_module
 from pacesetter.serving.api import make_app
 from pacesetter.serving.bundle import Bundle, FeatureSpec
-from pacesetter.serving.export import export_onnx, quantise, serve_agent
+from pacesetter.serving.export import ServedAgent, export_onnx, quantise, serve_agent
 from pacesetter.serving.gate import Settings
 from pacesetter.serving.halt import KillSwitch
 from pacesetter.serving.keys import Keys
 from pacesetter.serving.limits import RiskLimits
-from pacesetter.serving.model import Model
+from pacesetter.serving.model import Model, PolicySpec
 from pacesetter.serving.packaging import bundle_files
 from pacesetter.serving.parity import random_observations
 from pacesetter.serving.runtime import ReportedAccount, Runtime
 from pacesetter.serving.service import _listen
+from pacesetter.serving.shortcuts import shortened
 
 WINDOW_BARS, WARM_BARS, REQUESTS = 24, 420, 100
 SERVED = (("transformer", 1, 10.0), ("transformer_small", 143, 25.0), ("transformer", 143, None))  # and the target, ms
@@ -49,8 +51,8 @@ THREADS = (1, 2)  # of ONNX Runtime
 ABOUT = (
     f"`POST /v1/decide` with one new bar of every symbol, {REQUESTS} requests one after another on one connection, the "
     "server a process of its own on the same machine, the model on so many threads of ONNX Runtime and "
-    f"{model_module.ROWS_AT_ONCE} rows at once. Untrained weights; windows of {WINDOW_BARS} bars. A request goes "
-    "through key, body and schema checks, features, policy, sizing and the guard; it asks for an order of every symbol."
+    f"{model_module.ROWS_AT_ONCE} rows at once. Random weights; windows of {WINDOW_BARS} bars. A request goes through "
+    "key, body and schema checks, features, policy, sizing and the guard; it asks for an order of every symbol."
 )
 
 
@@ -58,15 +60,22 @@ def market(symbols: int) -> Panel:
     return load("synthetic", symbols=symbols, bars=WARM_BARS + 2 * REQUESTS + 20, seed=0)
 
 
-def policy_bundle(name: str, panel: Panel) -> Bundle:
-    """An untrained policy of the named network as a bundle."""
+def policy(name: str, names: Mapping[str, tuple[str, ...]]) -> tuple[ServedAgent, PolicySpec]:
+    """A policy of the named network with random weights, biases too: an exporter leaves out those that are 0."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
+    shapes: dict[str, tuple[int, ...]] = {entry: (len(found),) for entry, found in names.items()}
+    agent = SymbolAgent(network(name), shapes | {"window": (WINDOW_BARS, len(names["window"]))})
+    for parameter in agent.parameters():
+        parameter.data += 0.01 * torch.randn_like(parameter)
+    return serve_agent(agent, names)
+
+
+def policy_bundle(name: str, panel: Panel) -> Bundle:
+    """Such a policy as a bundle."""
     feature_values = feature_table(panel.rows(0, WARM_BARS))
     names = Bank.from_panels(panel.rows(0, WARM_BARS), feature_values).names
-    shapes: dict[str, tuple[int, ...]] = {entry: (len(found),) for entry, found in names.items()}
-    shapes["window"] = (WINDOW_BARS, len(names["window"]))
-    module, spec = serve_agent(SymbolAgent(network(name), shapes), names)
+    module, spec = policy(name, names)
     features = FeatureSpec(
         feature_values.names,
         dict(feature_values.memory),
@@ -185,23 +194,37 @@ def timed(work: Callable[..., Any], times: list[float]) -> Callable[..., Any]:
 
 
 def variants(rounds: int = 15) -> list[list[Any]]:
-    """The full encoder for 143 symbols: rows at once, and int8; best and median milliseconds, least difference."""
-    panel = market(143)
-    data = policy_bundle("transformer", panel).files["model.onnx"]
-    plain, small = Model(data), Model(quantise(data))
+    """The full encoder for 143 symbols: rows at once, and int8; best and median milliseconds, largest difference."""
+    data = policy_bundle("transformer", market(143)).files["model.onnx"]
+    plain, small, chosen = Model(data), Model(quantise(data)), model_module.ROWS_AT_ONCE
     (batch,) = random_observations(plain.spec, 143)
     exact = plain(batch)["probabilities"]
     rows = []
     for kind, model in (("float32", plain), ("int8", small)):
-        for at_once in (1, 8, 48, 143):
+        for at_once in (1, 8, chosen, 143):
             model_module.ROWS_AT_ONCE = at_once
             times: list[float] = []
             for _ in range(rounds):
                 timed(model, times)(batch)
             difference = float(np.abs(model(batch)["probabilities"] - exact).max())
             rows.append([kind, at_once, min(times), float(np.median(times)), difference])
-    model_module.ROWS_AT_ONCE = 48
+    model_module.ROWS_AT_ONCE = chosen
     return rows
+
+
+def floor(name: str) -> list[Any]:
+    """Work of 143 windows in the matrix products alone, and milliseconds at the speed of one large product."""
+    panel = market(3).rows(0, WARM_BARS)
+    module, spec = policy(name, Bank.from_panels(panel, feature_table(panel)).names)
+    (batch,) = random_observations(spec, 143)
+    with torch.no_grad(), FlopCounterMode(display=False) as counter:
+        shortened(module)({entry: torch.as_tensor(values) for entry, values in batch.items()})
+    left, right = torch.randn(1152, 256), torch.randn(256, 1024)
+    times: list[float] = []
+    for _ in range(50):
+        timed(torch.mm, times)(left, right)
+    speed = 2 * 1152 * 256 * 1024 / min(times) / 1e6
+    return [name, counter.get_total_flops() / 1e9, speed, counter.get_total_flops() / speed / 1e6]
 
 
 def main() -> None:
@@ -214,7 +237,14 @@ def main() -> None:
     parts = [inside(name, symbols) for name, symbols, _ in SERVED]
     part_header = ["network", "symbols", "features ms", "model ms", "sizing and guard ms"]
     variant_header = ["full encoder, 143 symbols", "rows at once", "least ms", "median ms", "largest difference"]
-    tables = (table(header, rows), table(part_header, parts), table(variant_header, variants()))
+    floor_header = ["network, 143 symbols", "GFLOP", "GFLOP/s of one thread", "least ms of one thread"]
+    floors = [floor(name) for name in ("transformer_small", "transformer")]
+    tables = (
+        table(header, rows),
+        table(part_header, parts),
+        table(variant_header, variants()),
+        table(floor_header, floors),
+    )
     publish("serving", "\n\n".join((ABOUT, *tables)), "Latency of a served policy")
 
 

@@ -90,17 +90,28 @@ def test_every_kind_and_network_is_equal_on_10_000_observations(small, kind):
 def test_a_transformer_that_answers_for_its_newest_bar_alone_is_the_same(tmp_path):
     torch.manual_seed(0)
     agent = SymbolAgent(network("transformer_small", width=16, layers=2, heads=2), SHAPES)
+    for parameter in agent.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)  # biases of 0 would hide that one was lost
     module, spec = serve_agent(agent, NAMES)
     data = export_onnx(module, spec)
     model = check_graph_of(module, spec, 1_000, data)
     (batch,) = random_observations(spec, 8, seed=3)
     probabilities = model(batch)["probabilities"]
     assert (probabilities.argmax(-1) == agent.act(batch)).all()
-    small = Model(quantise(data))
+    products = 2 + 1 + 6 + 4 + 4  # context, window, a whole block, the newest bar's block, heads
+    kinds, quantised = _operators(data), quantise(data)
+    assert kinds.count("Gemm") == products  # with the bias in it
+    assert not {"Shape", "Slice", "IsInf"} & set(kinds)
+    assert "Gemm" not in _operators(quantised)  # no layer stays in float32
+    small = Model(quantised)
     assert 0 < np.abs(small(batch)["probabilities"] - probabilities).max() < 0.05
     traced = torch.jit.load(_file(tmp_path, export_torchscript(module, spec)))
     again = traced(observation={name: torch.as_tensor(entry) for name, entry in batch.items()})[0]
     np.testing.assert_allclose(again.detach().numpy(), probabilities, atol=1e-5)
+
+
+def _operators(data: bytes) -> list[str]:
+    return [node.op_type for node in onnx.load_model_from_string(data).graph.node]
 
 
 def _file(folder: Any, data: bytes) -> str:

@@ -6,7 +6,6 @@ make is exported alike, if its forward maps an observation (row, …) to the out
 
 from __future__ import annotations
 
-import copy
 import io
 import logging
 import math
@@ -18,11 +17,9 @@ from typing import TYPE_CHECKING, Any
 import torch
 from gymnasium import spaces
 from torch import nn
-from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.agents.attention import AttentionStack, Block
-from pacesetter.agents.encoders import Encoder, TransformerEncoder
+from pacesetter.agents.encoders import Encoder
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import DiscreteActor, MaskedCategorical, TanhGaussian
 from pacesetter.agents.layout import Tensors
@@ -32,6 +29,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.learning.master_market import Advisers
 from pacesetter.market.orders import Discrete
 from pacesetter.serving.model import SPEC, PolicySpec
+from pacesetter.serving.shortcuts import shortened
 
 if TYPE_CHECKING:
     from stable_baselines3.common.base_class import BaseAlgorithm
@@ -245,49 +243,6 @@ def _heads(policy: Any, is_whole: bool) -> tuple[ChoiceHead | BoxHead, nn.Module
     return ChoiceHead(layers, choices, is_whole), critic
 
 
-# ---- faster, and the same -------------------------------------------------------------------------------------------
-
-
-class NewestToken(nn.Module):
-    """An attention stack's answer for the newest item alone, (row, 1, width).
-
-    Nothing reads the others' answers, so that the last block asks one query and feeds one token forward: a fifth of
-    the work of four layers, two fifths of that of two.
-    """
-
-    def __init__(self, stack: AttentionStack) -> None:
-        super().__init__()
-        self.blocks = stack.blocks
-
-    def forward(self, x: torch.Tensor) -> torch.Tensor:
-        *earlier, last = self.blocks
-        for block in earlier:
-            x = block(x)
-        assert isinstance(last, Block)
-        newest = x[:, -1:] + self._attend(last, x)
-        return newest + last.feed_forward(newest)  # type: ignore[no-any-return]
-
-    @staticmethod
-    def _attend(block: Block, x: torch.Tensor) -> torch.Tensor:
-        attention, width = block.attention, x.shape[-1]
-        weight, bias, normed = attention.inputs.weight, attention.inputs.bias, block.attention_norm(x)
-        rows, bars, heads = *x.shape[:2], attention.heads
-        query = F.linear(normed[:, -1:], weight[:width], bias[:width]).reshape(rows, 1, heads, -1)
-        both = F.linear(normed, weight[width:], bias[width:]).reshape(rows, bars, 2, heads, -1)
-        key, value = both.permute(2, 0, 3, 1, 4).unbind(0)
-        mixed = F.scaled_dot_product_attention(query.transpose(1, 2), key, value)
-        return attention.output(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
-
-
-def _faster(module: nn.Module) -> nn.Module:
-    """A copy whose transformers compute what is read of them, and no more."""
-    copied = copy.deepcopy(module).eval()
-    for encoder in copied.modules():
-        if isinstance(encoder, TransformerEncoder) and encoder.layout.window:
-            encoder.stack = NewestToken(encoder.stack)  # type: ignore[assignment]
-    return copied
-
-
 # ---- files ----------------------------------------------------------------------------------------------------------
 
 
@@ -297,7 +252,7 @@ def export_onnx(module: nn.Module, spec: PolicySpec) -> bytes:
     rows = {} if spec.rows == "fleet" else {0: torch.export.Dim("rows", min=1, max=MOST_ROWS)}
     with _quiet():
         program = torch.onnx.export(
-            _faster(module),
+            shortened(module),
             (),
             kwargs={"observation": example},
             dynamo=True,
@@ -319,7 +274,7 @@ def export_torchscript(module: nn.Module, spec: PolicySpec) -> bytes:
     """The module traced as TorchScript, for programs that load it with libtorch; a bundle never loads it itself."""
     buffer = io.BytesIO()
     with _quiet(), torch.no_grad():
-        traced = torch.jit.trace(_faster(module), example_kwarg_inputs={"observation": _example(spec)})  # type: ignore[no-untyped-call]
+        traced = torch.jit.trace(shortened(module), example_kwarg_inputs={"observation": _example(spec)})  # type: ignore[no-untyped-call]
         torch.jit.save(traced, buffer)
     return buffer.getvalue()
 
