@@ -70,9 +70,9 @@ class Panel:
         if "close" not in self.fields:
             raise DataError(f"a panel needs closes; it has only {', '.join(self.fields) or 'no field'}")
         for kind, names in (("symbol", self.symbols), ("field", self.fields)):
-            twice = [name for name, count in Counter(names).items() if count > 1]
-            if twice:
-                raise DataError(f"{kind} '{twice[0]}' stands twice; each {kind} has one column")
+            if len(set(names)) < len(names):
+                twice = Counter(names).most_common(1)[0][0]
+                raise DataError(f"{kind} '{twice}' stands twice; each {kind} has one column")
         _check_index(self.index)
         object.__setattr__(self, "blocks", _read_only(self.blocks))
         object.__setattr__(self, "mask", _read_only(self.mask))
@@ -295,7 +295,7 @@ class Panel:
             )
         return replace(
             self,
-            index=utc_index(self.index.append(bars.index)),
+            index=pd.DatetimeIndex(np.concatenate([self.index.asi8, bars.index.asi8]), tz="UTC"),
             blocks=np.concatenate([self.blocks, bars.blocks], axis=1),
             mask=np.concatenate([self.mask, bars.mask]),
             causal=self.causal and bars.causal,

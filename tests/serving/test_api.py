@@ -8,6 +8,7 @@ import os
 import socket
 import subprocess
 import sys
+import threading
 import time
 from contextlib import suppress
 from typing import Any
@@ -253,8 +254,11 @@ def test_slow_bodies_and_slow_answers_end(made, tmp_path, monkeypatch):
             return (await client.post("/v1/decide", headers=headers, **options)).status_code
 
     assert asyncio.run(ask(content=slow_body())) == 408
-    monkeypatch.setattr(served.runtime, "decide", lambda *given: time.sleep(0.2))
+    released, ended = threading.Event(), list[bool]()
+    monkeypatch.setattr(served.runtime, "decide", lambda *given: ended.append(released.wait(10)))
     assert asyncio.run(ask(json={})) == 504
+    assert not ended, "the answer waited for the work"
+    released.set()
 
 
 # ---- a server -------------------------------------------------------------------------------------------------------

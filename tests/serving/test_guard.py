@@ -139,6 +139,27 @@ def test_exits_in_flight_are_not_sold_twice() -> None:
     assert reason(guard, order("2", quantity=-60.0), account(age=9.0, A=100.0)) == "stale"
 
 
+def test_of_many_orders_exits_come_first() -> None:
+    guard = Guard(RiskLimits(second_count=2))
+    wanted = [order("1", "A"), order("2", "B", -5.0), order("3", "C", -60.0)]
+    answers = guard.check_all(wanted, account(B=10.0, C=60.0), NOON)
+    assert [(each.order.client_id, each.reason) for each in answers] == [("2", None), ("3", None), ("1", "second_rate")]
+
+
+@settings(max_examples=50, deadline=None, derandomize=True)
+@given(
+    st.lists(st.tuples(st.sampled_from("ABC"), st.integers(-150, 150)), min_size=1, max_size=12), st.integers(-80, 80)
+)
+def test_many_orders_at_once_are_answered_as_one_by_one(asked: list[tuple[str, int]], held: int) -> None:
+    limits = RiskLimits(bar_count=100, gross_fraction=0.3)
+    together, alone = Guard(limits), Guard(limits)
+    view = account(clusters={"A": 0, "B": 0}, A=float(held), B=5.0)
+    wanted = [order(str(k), symbol, float(quantity)) for k, (symbol, quantity) in enumerate(asked)]
+    answers = together.check_all(wanted, view, NOON)
+    assert list(answers) == [alone.check(each.order, view, NOON) for each in answers]
+    assert together.to_dict() == alone.to_dict()
+
+
 def test_four_stop_outs_in_24_bars_pause_entries_for_24_bars() -> None:
     guard = opened()
     for bar in range(1, 4):
@@ -197,7 +218,7 @@ def test_strategy_code_cannot_change_a_limit() -> None:
     with pytest.raises(dataclasses.FrozenInstanceError):
         guard.limits.order_fraction = 9.0  # type: ignore[misc]
     with pytest.raises(AttributeError):
-        guard.limits = RiskLimits(order_fraction=9.0)  # type: ignore[misc]
+        guard.limits = RiskLimits(order_fraction=0.9)  # type: ignore[misc]
     with pytest.raises(AttributeError):
         guard.state = State.ACTIVE  # type: ignore[misc]
 
@@ -211,6 +232,18 @@ def test_clusters_are_what_a_correlation_connects() -> None:
     assert set(found) == set("ABCD")
     assert found["A"] == found["B"] != found["C"] == found["D"]
     assert clusters(closes[:10], tuple("ABCDEF"), 0.8) == {}
+
+
+def test_a_chain_of_correlations_is_one_cluster() -> None:
+    random = np.random.default_rng(3).normal(size=(60, 9))
+    apart = np.linalg.qr(random - random.mean(axis=0))[0]  # neither correlated nor with a mean
+    returns = apart[:, :-1] + apart[:, 1:]  # each with its two neighbours only, by a half
+    places = np.array([3, 0, 6, 1, 5, 2])  # a chain 0 1 2 3 and another 5 6, in no order
+    closes = np.exp(np.concatenate([np.zeros((1, 6)), np.cumsum(returns[:, places], axis=0)]))
+    found = clusters(closes, tuple(map(str, places)), 0.4)
+    assert len({found[place] for place in "0123"}) == len({found[place] for place in "56"}) == 1
+    assert found["0"] != found["5"]
+    assert clusters(closes, tuple(map(str, places)), 0.6) == {}
 
 
 def test_a_limit_is_never_off() -> None:

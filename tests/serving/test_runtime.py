@@ -10,7 +10,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from pacesetter.build import LeadLagFeatures, build_table, build_task
+from pacesetter.build import build_table, build_task
+from pacesetter.build.job import LeadLagFeatures
 from pacesetter.envs.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest import Seen, backtest

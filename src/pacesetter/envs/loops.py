@@ -8,10 +8,11 @@ from typing import Any
 from numba import prange
 
 from pacesetter.envs.masks import mask_row
+from pacesetter.envs.observation import write_account
 from pacesetter.envs.rows import Cursor, Outcome, first_refused, gather_row, restart_row, see_row, step_row
 from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu, jitable, prefetch, source_digest
 
-__all__ = ["STEPS", "mask_rows", "observe_rows", "restart_rows"]
+__all__ = ["STEPS", "account_rows", "mask_rows", "observe_rows", "restart_rows"]
 
 INLINED = ("rows.py", "observation.py", "starts.py", "masks.py", "../rewards/trading.py", "../rewards/elementwise.py")
 AHEAD = 8  # environments between asking for a bar and reading it
@@ -104,9 +105,15 @@ def observe_row(
         gather_row(e, cursor, windows_from, context_from, windows, context)
 
 
+@jitable
+def account_row(e: int, vectors: Any, accounts: Any, positions: Any, bars: Any, parameters: Any) -> None:
+    """Write what is seen of account e at the close of its own bar; every array has a row for each account."""
+    write_account(vectors[e], accounts[e], positions[e], bars[e], parameters[e])
+
+
 DIGEST = SOURCE_DIGEST ^ source_digest(*(Path(__file__).parent / name for name in INLINED))
 restart_rows, observe_rows = _compiled(restart_where, DIGEST), _compiled(observe_row, DIGEST + 1)
-mask_rows = _compiled(mask_row, DIGEST + 2)
+mask_rows, account_rows = _compiled(mask_row, DIGEST + 2), _compiled(account_row, DIGEST + 7)
 # (is parallel, has one position) -> the compiled step
 STEPS = {
     (parallel, has_one): _compiled_step(DIGEST + 3 + 2 * parallel + has_one, parallel, has_one)

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import DataError, check_range
 from pacesetter.market.jit import jitable
 
 if TYPE_CHECKING:
@@ -39,7 +39,7 @@ class Status(IntEnum):
     DELISTED = 2
 
 
-TRADING, DELISTED = float(Status.TRADING), float(Status.DELISTED)  # as bars hold them
+HALTED, TRADING, DELISTED = map(float, Status)  # as bars hold them
 
 
 @jitable
@@ -97,8 +97,7 @@ class MarketBars:
         delisted_after_bars: int = 20,
     ) -> MarketBars:
         """Bars from (time, symbol) arrays; observed where the close is finite unless `mask` says otherwise."""
-        if delisted_after_bars < 1:
-            raise ConfigError(f"delisted_after_bars={delisted_after_bars} must be 1 or more bars")
+        check_range(1, delisted_after_bars=delisted_after_bars)
         closes = _matrix("close", close)
         seen = np.isfinite(closes) if mask is None else _matrix("mask", mask, closes.shape).astype(bool)
         last = _last_seen(seen)
@@ -135,14 +134,14 @@ def _last_seen(seen: Array) -> Array:
 def _status(seen: Array, last: Array, delisted_after_bars: int) -> Array:
     missing = np.arange(len(seen))[:, None] - last
     gone = (last >= 0) & (missing >= delisted_after_bars)
-    return np.select([seen, gone], [Status.TRADING, Status.DELISTED], Status.HALTED)
+    return np.where(seen, TRADING, np.where(gone, DELISTED, HALTED))
 
 
 def _check_prices(field: str, prices: Array, seen: Array, symbols: tuple[str, ...]) -> None:
     """Refuse the first observed price that is not a positive number."""
-    bad = np.argwhere(seen & ~(np.isfinite(prices) & (prices > 0)))
-    if len(bad):
-        bar, symbol = bad[0]
+    is_bad = seen & ~(np.isfinite(prices) & (prices > 0))
+    if is_bad.any():
+        bar, symbol = np.argwhere(is_bad)[0]
         raise DataError(
             f"{field} of '{symbols[symbol]}' at bar {bar} is {prices[bar, symbol]:g}; a traded price must be above 0"
         )

@@ -5,9 +5,11 @@ Every route but `/livez` takes a key. Errors are fixed words: what a caller sent
 
 from __future__ import annotations
 
+import asyncio
 import logging
-import threading
 from collections.abc import Callable, Iterable, Sequence
+from concurrent.futures import ThreadPoolExecutor
+from contextvars import copy_context
 from datetime import datetime
 from typing import Any
 
@@ -18,7 +20,6 @@ from fastapi.exceptions import RequestValidationError
 from fastapi.responses import JSONResponse
 from numpy.typing import NDArray
 from pydantic_core import to_json
-from starlette.concurrency import run_in_threadpool
 from starlette.exceptions import HTTPException
 
 from pacesetter.data.quality import broken_bars
@@ -136,20 +137,16 @@ class Service:
 
     def __init__(self, runtime: Runtime, switch: KillSwitch) -> None:
         self.runtime, self.switch = runtime, switch
-        self._lock = threading.Lock()
+        self._worker = ThreadPoolExecutor(1)
         self._columns = {symbol: column for column, symbol in enumerate(runtime.symbols)}
 
     async def run(self, work: Callable[..., Any], *arguments: Any, status: int = 409) -> Any:
-        """Do what takes time on another thread, so that no halt waits for it; our own errors become `status`."""
+        """Do what takes time on the one other thread, so that no halt waits for it; our own errors become `status`."""
         try:
-            return await run_in_threadpool(self._alone, work, *arguments)
+            return await asyncio.get_running_loop().run_in_executor(self._worker, copy_context().run, work, *arguments)
         except PacesetterError as problem:
             log.warning("refused: %s", problem)
             raise HTTPException(status) from problem
-
-    def _alone(self, work: Callable[..., Any], *arguments: Any) -> Any:
-        with self._lock:
-            return work(*arguments)
 
     def look(self) -> None:
         """Bring kill switch and guard together: both are latched, and a person's release is for both."""
@@ -229,15 +226,13 @@ class Service:
         """The bars as a panel of all symbols, those without a bar not observed."""
         if not bars:
             return None
-        times = self._times(bar.time for bar in bars)
-        place = {moment: row for row, moment in enumerate(times)}
-        rows, columns = [place[bar.time] for bar in bars], self._served(bar.symbol for bar in bars)
-        _check_once(list(zip(rows, columns, strict=True)))
-        fields: dict[str, Any] = {}
-        for name in self.runtime.bundle.features.fields:
-            fields[name] = np.full((len(times), len(self.runtime.symbols)), np.nan)
-            fields[name][rows, columns] = [getattr(bar, name) for bar in bars]
-        panel = Panel.from_fields(_index(times), self.runtime.symbols, fields)
+        symbols, fields = self.runtime.symbols, self.runtime.bundle.features.fields
+        index, rows = self._times([bar.time for bar in bars])
+        columns = self._served(bar.symbol for bar in bars)
+        _check_once(list(zip(rows.tolist(), columns, strict=True)))
+        blocks = np.full((len(fields), len(index), len(symbols)), np.nan)
+        blocks[:, rows, columns] = [[getattr(bar, name) for bar in bars] for name in fields]
+        panel = Panel(index, symbols, fields, blocks, np.isfinite(blocks[fields.index("close")]))
         if broken_bars(panel).any():
             raise HTTPException(422)
         return panel
@@ -254,18 +249,22 @@ class Service:
             values = np.array([getattr(row, name) for row in given.rows], dtype=np.float32)
             entries[name] = np.zeros((len(self.runtime.symbols), *values.shape[1:]), np.float32)
             entries[name][columns] = values
-        index = _index(self._times([given.time]))
+        index, _ = self._times([given.time])
         return Panel.from_fields(index, self.runtime.symbols, {"close": closes}), entries
 
-    def _times(self, moments: Iterable[datetime]) -> list[datetime]:
-        """The distinct ones, in order; refuses moments before 1970, in the future, or not after the last bar."""
-        times, panel = sorted(set(moments)), self.runtime.history.panel
-        latest = self.runtime.clock() + self.runtime.bar_seconds
-        if not 0 < times[0].timestamp() <= times[-1].timestamp() <= latest:
+    def _times(self, moments: Sequence[datetime]) -> tuple[pd.DatetimeIndex, Array]:
+        """The distinct ones in order, and the place of each; refuses those before 1970, to come, or not after the last.
+
+        Distinct by their seconds: the moments of a request have each a time zone of their own, slow to compare.
+        """
+        stamps = [moment.timestamp() for moment in moments]
+        seconds, first, places = np.unique(stamps, return_index=True, return_inverse=True)
+        panel, latest = self.runtime.history.panel, self.runtime.clock() + self.runtime.bar_seconds
+        if not 0 < seconds[0] <= seconds[-1] <= latest:
             raise HTTPException(422)
-        if panel is not None and times[0] <= panel.index[-1]:
+        if panel is not None and moments[first[0]] <= panel.index[-1]:
             raise HTTPException(409)
-        return times
+        return pd.DatetimeIndex([pd.Timestamp(moments[k]).value for k in first], tz="UTC"), places
 
     def _served(self, symbols: Iterable[str]) -> list[int]:
         """Columns of symbols; refuses one that is not served."""
@@ -273,10 +272,6 @@ class Service:
         if -1 in columns:
             raise HTTPException(422)
         return columns
-
-
-def _index(times: Iterable[datetime]) -> pd.DatetimeIndex:
-    return pd.DatetimeIndex([pd.Timestamp(moment).value for moment in times], tz="UTC")
 
 
 def _check_once(cells: Sequence[Any]) -> None:

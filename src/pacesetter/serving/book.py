@@ -14,17 +14,18 @@ NO_QUOTE = Quote(math.nan)
 
 
 class Book:
-    """An account as the guard was told it, with all orders in flight; `add` counts one more.
+    """An account as the guard was told it, with all orders in flight; `add` counts one more in constant time.
 
-    is_finite    every quantity is a number
+    is_sound     equity is above 0, and it and every quantity are finite
     has_prices   there is a price for all that is held and in flight
     """
 
     def __init__(self, account: AccountView, in_flight: Iterable[Order]) -> None:
         self.account = account
-        self.is_finite, self.has_prices = all(map(math.isfinite, account.quantities.values())), True
-        self._bought, self._sold = defaultdict[str, float](float), defaultdict[str, float](float)
-        self._values: dict[str, float] = {}
+        self.is_sound = 0.0 < account.equity < math.inf and all(map(math.isfinite, account.quantities.values()))
+        self.has_prices = True
+        self._bought, self._sold, self._values = (defaultdict[str, float](float) for _ in range(3))
+        self._gross, self._clusters = 0.0, defaultdict[int, float](float)
         for symbol, quantity in account.quantities.items():
             if quantity:
                 self._count(symbol)
@@ -43,32 +44,33 @@ class Book:
     def is_exit(self, order: Order) -> bool:
         """Whether the order, with all exits in flight before it, only makes a position smaller."""
         held = self.account.quantities.get(order.symbol, 0.0)
+        if not order.quantity * held < 0.0:
+            return False
         leaving = (self._sold if held > 0.0 else self._bought)[order.symbol]
-        return order.quantity * held < 0.0 and abs(leaving + order.quantity) <= abs(held)
+        return abs(leaving + order.quantity) <= abs(held)
 
-    def value(self, symbol: str, order: Order) -> float:
-        """The most money a symbol can come to stand for if any of the orders in flight, and `order`, fill."""
-        if symbol != order.symbol:
-            return self._values.get(symbol, 0.0)
-        more = order.quantity
-        return self._most(symbol, max(more, 0.0), min(more, 0.0))
+    def value(self, symbol: str, more: float = 0.0) -> float:
+        """The most money a symbol can come to stand for if any of its orders in flight, and one of `more`, fill."""
+        held, bought, sold = self.account.quantities.get(symbol, 0.0), self._bought[symbol], self._sold[symbol]
+        if more > 0.0:
+            bought += more
+        else:
+            sold += more
+        most = max(held + bought, -held - sold)
+        return most * self.account.quotes.get(symbol, NO_QUOTE).price if most else 0.0
 
-    def cluster(self, order: Order) -> float:
-        """That of all symbols in the cluster of the order's."""
-        cluster = self.account.clusters.get(order.symbol)
-        members = (symbol for symbol, own in self.account.clusters.items() if own == cluster)
-        return sum(self.value(symbol, order) for symbol in members)
+    def cluster(self, symbol: str, more: float) -> float:
+        """That of all symbols in the cluster of `symbol`."""
+        return self._clusters[self.account.clusters[symbol]] - self._values[symbol] + self.value(symbol, more)
 
-    def gross(self, order: Order) -> float:
+    def gross(self, symbol: str, more: float) -> float:
         """That of all symbols together."""
-        return sum(self._values.values()) - self._values.get(order.symbol, 0.0) + self.value(order.symbol, order)
+        return self._gross - self._values[symbol] + self.value(symbol, more)
 
     def _count(self, symbol: str) -> None:
-        self._values[symbol] = self._most(symbol)
+        more = self.value(symbol) - self._values[symbol]
+        self._values[symbol] += more
+        self._gross += more
+        if symbol in self.account.clusters:
+            self._clusters[self.account.clusters[symbol]] += more
         self.has_prices = self.has_prices and self.has_price(symbol)
-
-    def _most(self, symbol: str, bought: float = 0.0, sold: float = 0.0) -> float:
-        held = self.account.quantities.get(symbol, 0.0)
-        bought, sold = bought + self._bought[symbol], sold + self._sold[symbol]
-        most = max(abs(held), abs(held + bought), abs(held + sold))
-        return most * self.account.quotes.get(symbol, NO_QUOTE).price if most else 0.0

@@ -6,7 +6,6 @@ from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.sparse.csgraph import connected_components
 
 __all__ = ["clusters"]
 
@@ -19,12 +18,23 @@ def clusters(closes: NDArray[Any], symbols: tuple[str, ...], correlation: float)
         returns = np.diff(np.log(closes), axis=0)
     if len(returns) < LEAST_RETURNS:
         return {}
-    known = np.isfinite(returns).all(axis=0)
-    moving = np.flatnonzero(known & (np.where(known, returns, 0.0).std(axis=0) > 0.0))
-    if len(moving) < 2:
-        return {}
-    linked = np.corrcoef(returns[:, moving].T) > correlation
-    np.fill_diagonal(linked, False)
-    joined = np.flatnonzero(linked.any(axis=0))
-    _, labels = connected_components(linked[np.ix_(joined, joined)], directed=False)
-    return {symbols[k]: int(label) for k, label in zip(moving[joined], labels, strict=True)}
+    centred = np.where(np.isfinite(returns).all(axis=0), returns, 0.0)
+    centred -= centred.mean(axis=0)
+    length = np.sqrt((centred**2).sum(axis=0))
+    moving = np.flatnonzero(length > 0.0)
+    unit = centred[:, moving] / length[moving]
+    products = np.einsum("ti,tj->ij", unit, unit)  # not by BLAS: its threads go on spinning for longer than this takes
+    linked = np.minimum(products, 1.0) > correlation
+    np.fill_diagonal(linked, True)
+    joined = np.flatnonzero(linked.sum(axis=0) > 1)
+    labels = _lowest_reached(linked[np.ix_(joined, joined)])
+    return {symbols[k]: label for k, label in zip(moving[joined], labels.tolist(), strict=True)}
+
+
+def _lowest_reached(linked: NDArray[Any]) -> NDArray[Any]:
+    """(node,) lowest number of a node that each one reaches over links (node, node), symmetric and with itself."""
+    count = len(linked)
+    lowest, before = np.arange(count), np.full(count, -1)
+    while (lowest != before).any():
+        lowest, before = np.where(linked, lowest, count).min(axis=1, initial=count), lowest
+    return lowest

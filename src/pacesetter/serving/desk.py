@@ -13,8 +13,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.envs.batch import ACTIONS
-from pacesetter.envs.loops import mask_rows
-from pacesetter.envs.observation import POSITION_SIZE, PortfolioEntry, write_account
+from pacesetter.envs.loops import account_rows, mask_rows
+from pacesetter.envs.observation import POSITION_SIZE, PortfolioEntry
 from pacesetter.envs.rows import Cursor
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.backtest import Policy, Seen
@@ -121,10 +121,8 @@ class Desk:
         actions = np.asarray(self.policy.decide(self._own_view(seen)), dtype=np.float64)
         quantities, self._signals = self._sized(actions)
         view = self._account_view(seen.panel, bars, late_bars)
-        begin = f"{self.run}-{seen.panel.index[-1]:%Y%m%dT%H%M%S}"
-        orders = [self._order(int(k), float(quantities[k]), begin) for k in np.flatnonzero(quantities)]
-        orders.sort(key=lambda order: not self.guard.is_exit(order, view))  # an exit is never refused for an entry
-        decisions = tuple(self.guard.check(order, view, now) for order in orders)
+        orders = self._orders(quantities, f"{self.run}-{seen.panel.index[-1]:%Y%m%dT%H%M%S}")
+        decisions = self.guard.check_all(orders, view, now)
         allowed = {decision.order.symbol for decision in decisions if decision.allowed}
         sent = np.array([symbol in allowed for symbol in self.symbols])
         self._weights = self._targets(np.where(sent, quantities, 0.0))
@@ -134,7 +132,8 @@ class Desk:
         """The (K · PositionEntry + PortfolioEntry,) float32 account as observations hold it."""
         assert self._bar is not None
         vector = np.empty(len(self.symbols) * POSITION_SIZE + len(PortfolioEntry), np.float32)
-        write_account(vector, self.broker.account, self.broker.positions, self._bar, self._rules)
+        state = (self.broker.account, self.broker.positions, self._bar, self._rules)
+        account_rows(vector[None], *(part[None] for part in state))
         return vector
 
     # ---- across restarts ----------------------------------------------------------------------------------------
@@ -198,10 +197,11 @@ class Desk:
             return np.zeros(len(after))
         return np.asarray(np.clip(after * self._bar[:, Bar.CLOSE] / self.equity * NUDGE, lowest, 1.0))
 
-    def _order(self, k: int, quantity: float, begin: str) -> Order:
+    def _orders(self, quantities: Array, begin: str) -> list[Order]:
+        """Of each symbol with a quantity, at the last close; `begin` begins the client ids."""
         assert self._bar is not None
-        symbol = self.symbols[k]
-        return Order(f"{begin}-{symbol}", symbol, quantity, float(self._bar[k, Bar.CLOSE]))
+        rows = zip(self.symbols, quantities.tolist(), self._bar[:, Bar.CLOSE].tolist(), strict=True)
+        return [Order(f"{begin}-{symbol}", symbol, quantity, price) for symbol, quantity, price in rows if quantity]
 
     def _account_view(self, panel: Panel, bars: Array, late_bars: float) -> AccountView:
         """What the guard is told: prices with their age, and which symbols move as one."""

@@ -1,8 +1,8 @@
 """The risk guard: every order passes here between policy and broker. Pure: no clock, no file, no network of its own.
 
-Read `Guard.check` first; `CONTROLS` below the class lists what it asks, in order, of an entry, `EXIT_CONTROLS` of an
-exit, and each control is one short function that says whether it refuses. Times are UTC seconds since 1970; the caller
-passes them in.
+Read `Guard.check_all` first; `CONTROLS` below the class lists what it asks, in order, of an entry, `EXIT_CONTROLS` of
+an exit, and each control is one short function that says whether it refuses. Times are UTC seconds since 1970; the
+caller passes them in.
 """
 
 from __future__ import annotations
@@ -43,7 +43,6 @@ class Guard:
         self._disabled: set[str] = set()
         self._ids: tuple[set[str], set[str]] = (set(), set())  # of today, of the day before
         self._in_flight: dict[str, Order] = {}
-        self._book: Book | None = None  # of the account that was checked last; None once an order has ended
         self._recent = self._windows()
 
     @property
@@ -73,16 +72,17 @@ class Guard:
     # ---- orders ---------------------------------------------------------------------------------------------------
 
     def check(self, order: Order, account: AccountView, now: float) -> Decision:
-        """Allow the order and count it as in flight, or refuse it with a reason; every refusal is counted."""
+        """The answer to one order alone."""
+        return self.check_all((order,), account, now)[0]
+
+    def check_all(self, orders: Iterable[Order], account: AccountView, now: float) -> tuple[Decision, ...]:
+        """Allow each order and count it as in flight, or refuse it with a reason; every refusal is counted.
+
+        Equity is marked once, then they are asked about one by one, exits first: no exit is refused for an entry.
+        """
         self.mark(account.equity, now)
-        asked = EXIT_CONTROLS if self.is_exit(order, account) else CONTROLS
-        reason = next((name for name, refuses in asked.items() if refuses(self, order, account, now)), None)
-        if reason is None:
-            self._note(order, now)
-            self.book(account).add(order)
-        else:
-            self.denials[reason] += 1
-        return Decision(order, reason is None, reason, self._state)
+        book = Book(account, self._in_flight.values())
+        return tuple(self._decision(order, book, now) for order in sorted(orders, key=book.is_exit, reverse=True))
 
     def filled(self, client_id: str, quantity: float) -> None:
         """Count `quantity` of an order in flight as traded; what is left of it stays in flight."""
@@ -93,12 +93,11 @@ class Guard:
         if left * order.quantity <= 0.0:
             self.done(client_id)
         else:
-            self._in_flight[client_id], self._book = Order(client_id, order.symbol, left, order.price), None
+            self._in_flight[client_id] = Order(client_id, order.symbol, left, order.price)
 
     def done(self, client_id: str) -> None:
         """The order is no longer in flight: filled, cancelled or rejected, and known to be so."""
         self._in_flight.pop(client_id, None)
-        self._book = None
 
     # ---- time and money -----------------------------------------------------------------------------------------
 
@@ -198,6 +197,22 @@ class Guard:
         if math.isnan(self._day_equity):  # the very first, or a person has resumed
             self._day_equity = equity
 
+    def _decision(self, order: Order, book: Book, now: float) -> Decision:
+        reason = self._refusal(order, book, now)
+        if reason is None:
+            self._note(order, now)
+            book.add(order)
+        else:
+            self.denials[reason] += 1
+        return Decision(order, reason is None, reason, self._state)
+
+    def _refusal(self, order: Order, book: Book, now: float) -> str | None:
+        """The first control that refuses."""
+        for name, refuses in (EXIT_CONTROLS if book.is_exit(order) else CONTROLS).items():
+            if refuses(self, order, book, now):
+                return name
+        return None
+
     def _note(self, order: Order, now: float) -> None:
         """Remember an order that was allowed."""
         side = _side(order)
@@ -217,16 +232,6 @@ class Guard:
         seconds = {"all": 1.0, "sides": limits.repeat_seconds, "copies": limits.copy_seconds}
         return {name: _Recent(length, (stored or {}).get(name, ())) for name, length in seconds.items()}
 
-    def is_exit(self, order: Order, account: AccountView) -> bool:
-        """Whether the order, with all exits in flight before it, only makes a position smaller."""
-        return self.book(account).is_exit(order)
-
-    def book(self, account: AccountView) -> Book:
-        """The account with the orders in flight; one that was asked for before is kept up to date, not made anew."""
-        if self._book is None or self._book.account is not account:
-            self._book = Book(account, self._in_flight.values())
-        return self._book
-
 
 class _Recent:
     """How often each key came up in the latest `seconds`; what is older is forgotten."""
@@ -245,7 +250,7 @@ class _Recent:
             self._counts[old] -= 1
             if not self._counts[old]:
                 del self._counts[old]
-        return self._counts[key]
+        return self._counts.get(key, 0)
 
     def to_list(self) -> list[tuple[float, str]]:
         return list(self._entries)
@@ -262,83 +267,85 @@ def _copy_key(order: Order) -> str:
 # ---- the controls: True refuses. A comparison with NaN is False, so each is written to refuse then -------------------
 
 
-def _malformed(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    numbers = (order.quantity, order.price, account.equity)
-    sound = all(map(math.isfinite, numbers)) and order.quantity != 0.0 and order.price > 0.0 and account.equity > 0.0
-    return not (sound and guard.book(account).is_finite and order.client_id and order.symbol)
+def _malformed(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    is_order = 0.0 < abs(order.quantity) < math.inf and 0.0 < order.price < math.inf
+    return not (is_order and book.is_sound and order.client_id and order.symbol)
 
 
-def _halted(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    return guard.state is State.HALTED
+def _halted(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    return guard._state is State.HALTED
 
 
-def _duplicate_id(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    return any(order.client_id in known for known in (*guard._ids, guard._in_flight))
+def _duplicate_id(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    today, before = guard._ids
+    return order.client_id in today or order.client_id in before or order.client_id in guard._in_flight
 
 
-def _no_price(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
+def _no_price(guard: Guard, order: Order, book: Book, now: float) -> bool:
     """No price to value the order, or what is held and ordered, by."""
-    book = guard.book(account)
     return not (book.has_prices and book.has_price(order.symbol))
 
 
-def _collar(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    return not abs(order.price / account.quotes[order.symbol].price - 1.0) <= guard.limits.collar_fraction * ROUNDING
+def _collar(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    last = book.account.quotes[order.symbol].price
+    return not abs(order.price / last - 1.0) <= guard._limits.collar_fraction * ROUNDING
 
 
-def _bar_rate(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    return guard._bar_orders[order.symbol] >= guard.limits.bar_count
+def _bar_rate(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    return guard._bar_orders.get(order.symbol, 0) >= guard._limits.bar_count
 
 
-def _day_rate(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    return guard._day_orders[order.symbol] >= guard.limits.day_count
+def _day_rate(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    return guard._day_orders.get(order.symbol, 0) >= guard._limits.day_count
 
 
-def _second_rate(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    return guard._recent["all"].count("", now) >= guard.limits.second_count
+def _second_rate(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    return guard._recent["all"].count("", now) >= guard._limits.second_count
 
 
-def _repeated(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
+def _repeated(guard: Guard, order: Order, book: Book, now: float) -> bool:
     return order.symbol in guard._disabled
 
 
-def _identical(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    return guard._recent["copies"].count(_copy_key(order), now) >= guard.limits.copy_count
+def _identical(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    return guard._recent["copies"].count(_copy_key(order), now) >= guard._limits.copy_count
 
 
-def _reducing(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    return guard.state is State.REDUCING
+def _reducing(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    return guard._state is State.REDUCING
 
 
-def _paused(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
+def _paused(guard: Guard, order: Order, book: Book, now: float) -> bool:
     return guard._bar < guard._paused_until
 
 
-def _stale(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    return not account.quotes[order.symbol].age_bars <= guard.limits.stale_bars
+def _stale(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    return not book.account.quotes[order.symbol].age_bars <= guard._limits.stale_bars
 
 
-def _order_value(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    price = max(order.price, account.quotes[order.symbol].price)
-    return not abs(order.quantity) * price <= guard.limits.order_fraction * account.equity * ROUNDING
+def _order_value(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    price = max(order.price, book.account.quotes[order.symbol].price)
+    return not abs(order.quantity) * price <= guard._limits.order_fraction * book.account.equity * ROUNDING
 
 
-def _symbol_exposure(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    value = guard.book(account).value(order.symbol, order)
-    return not value <= guard.limits.symbol_fraction * account.equity * ROUNDING
+def _symbol_exposure(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    value = book.value(order.symbol, order.quantity)
+    return not value <= guard._limits.symbol_fraction * book.account.equity * ROUNDING
 
 
-def _cluster_exposure(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    if order.symbol not in account.clusters:
+def _cluster_exposure(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    if order.symbol not in book.account.clusters:
         return False
-    return not guard.book(account).cluster(order) <= guard.limits.symbol_fraction * account.equity * ROUNDING
+    value = book.cluster(order.symbol, order.quantity)
+    return not value <= guard._limits.symbol_fraction * book.account.equity * ROUNDING
 
 
-def _gross_exposure(guard: Guard, order: Order, account: AccountView, now: float) -> bool:
-    return not guard.book(account).gross(order) <= guard.limits.gross_fraction * account.equity * ROUNDING
+def _gross_exposure(guard: Guard, order: Order, book: Book, now: float) -> bool:
+    value = book.gross(order.symbol, order.quantity)
+    return not value <= guard._limits.gross_fraction * book.account.equity * ROUNDING
 
 
-Control = Callable[[Guard, Order, AccountView, float], bool]
+Control = Callable[[Guard, Order, Book, float], bool]
 EXIT_CONTROLS: Mapping[str, Control] = {
     "malformed": _malformed,
     "halted": _halted,

@@ -25,7 +25,7 @@ class Quote(NamedTuple):
     age_bars: float = 0.0
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Order:
     """A signed quantity of a symbol, to be sent at `price`, under a client id that is used once."""
 
@@ -35,7 +35,7 @@ class Order:
     price: float
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class AccountView:
     """What the guard is told of an account; symbols in no cluster stand alone."""
 
@@ -45,8 +45,7 @@ class AccountView:
     clusters: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class Decision:
+class Decision(NamedTuple):
     """Whether an order may be sent; `reason` names the control that refused it."""
 
     order: Order

@@ -126,7 +126,7 @@ class ReportedBroker:
         self.account[:], self.positions[:] = account, positions
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, slots=True)
 class Line:
     """The answer for one symbol.
 
@@ -218,7 +218,8 @@ class Runtime:
 
     def _lines(self, ticket: Ticket) -> tuple[Line, ...]:
         checked = {decision.order.symbol: decision for decision in ticket.decisions}
-        rows = zip(self.symbols, ticket.actions.tolist(), ticket.signals.tolist(), self.policy.confidence, strict=True)
+        confidence = self.policy.confidence.astype(np.float64).round(6).tolist()
+        rows = zip(self.symbols, ticket.actions.tolist(), ticket.signals.tolist(), confidence, strict=True)
         return tuple(self._line(*row, checked.get(row[0])) for row in rows)
 
     def _line(self, symbol: str, action: float, signal: float, confidence: float, checked: Decision | None) -> Line:
@@ -229,7 +230,7 @@ class Runtime:
             NAMES[int(action)] if self.policy.action == "discrete" else _side(quantity),
             action,
             signal,
-            round(float(confidence), 6),
+            confidence,
             quantity,
             quantity if is_allowed else 0.0,
             None if checked is None else checked.reason,

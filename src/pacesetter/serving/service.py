@@ -6,17 +6,20 @@ import gc
 import sys
 from pathlib import Path
 
+import numpy as np
+import pandas as pd
+
 from pacesetter.errors import DataError
-from pacesetter.panel import Panel
+from pacesetter.panel import Panel, utc_index
 from pacesetter.serving.api import make_app
 from pacesetter.serving.bundle import Bundle
 from pacesetter.serving.gate import Gate, Settings
 from pacesetter.serving.halt import KillSwitch
 from pacesetter.serving.keys import Keys
 from pacesetter.serving.logs import log_to
-from pacesetter.serving.runtime import Runtime
+from pacesetter.serving.runtime import ReportedAccount, Runtime
 
-__all__ = ["load_history", "serve"]
+__all__ = ["load_history", "rehearse", "serve"]
 
 KEEP_ALIVE_SECONDS = 5
 DRAIN_SECONDS = 5
@@ -33,11 +36,23 @@ def serve(
     """Serve until a signal; refuses to start without a key, with a known one, and with a model that does not answer."""
     keys.check_startable()
     bundle.model.probe()
+    rehearse(Runtime(bundle, symbols))
     runtime = Runtime(bundle, symbols)
     if history is not None:
         load_history(runtime, history)
     log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})
     _listen(make_app(runtime, switch, keys, settings), settings)
+
+
+def rehearse(runtime: Runtime) -> None:
+    """Decide once on bars that nobody traded, so that no request waits for a compiler; the runtime is spent."""
+    spec, symbols = runtime.bundle.features, runtime.symbols
+    index = utc_index(pd.date_range("2000", periods=spec.memory_bars + spec.window_bars))
+    bars = np.broadcast_to(100.0 + np.sin(np.arange(len(index)))[:, None], (len(spec.fields), len(index), len(symbols)))
+    panel = Panel(index, symbols, spec.fields, bars.copy(), np.ones(bars.shape[1:], bool))
+    for part in (panel.rows(0, -1), panel.rows(-1, None)):  # a whole history, and one more bar
+        runtime.feed(part)
+    runtime.decide_features(panel, runtime.history.observation(), ReportedAccount(1e5))
 
 
 def _listen(app: Gate, settings: Settings) -> None:

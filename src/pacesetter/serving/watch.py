@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, fields
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import DataError, check_range
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.orders import Discrete
 from pacesetter.serving.alerts import Alert, Alerts
@@ -35,7 +35,7 @@ class Vitals(NamedTuple):
     drawdown          of equity, from its highest
     data_age_bars     from the close of the latest bar until now
     denial_rate       share of the latest orders that the guard refused
-    latency_seconds   from a bar's arrival until its orders were journalled
+    latency_seconds   from a bar's arrival until its orders were decided on
     entropy           of the served actions, as a share of that of equal use
     drift             largest shift of a feature's mean from that of training, in standard deviations of training
     """
@@ -61,9 +61,7 @@ class Thresholds:
     cooldown_seconds: float = 3600.0
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            if not getattr(self, item.name) >= 0:
-                raise ConfigError(f"watch.{item.name}={getattr(self, item.name)!r} must be 0 or more")
+        check_range(0, owner="watch", **vars(self))
 
     def broken(self, vitals: Vitals, at: float) -> list[Alert]:
         """An alert for each number beyond its threshold."""
