@@ -7,6 +7,7 @@ import random
 import shutil
 import zipfile
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 
 import pytest
@@ -15,6 +16,7 @@ from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, PublicFormat
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
+from served import Served
 from torch import nn
 from typer.testing import CliRunner
 
@@ -45,7 +47,7 @@ def copy(made, tmp_path) -> Path:
 def test_a_bundle_tells_how_it_was_made(made):
     bundle = made.bundle
     assert set(bundle.files) == set(NEEDED)
-    assert bundle.config == made.config
+    assert bundle.config == replace(made.config, runs=Config.runs)
     assert bundle.limits == RiskLimits()
     assert bundle.features.names[0] == "return_1"
     assert bundle.features.memory_bars == 379
@@ -56,9 +58,17 @@ def test_a_bundle_tells_how_it_was_made(made):
 
 
 def test_no_path_of_this_machine_is_inside(made):
-    here = str(Path(__file__).resolve().parents[2]).encode()
-    inside = {name for name, data in made.bundle.files.items() if here in data and name != "config.yaml"}
-    assert not inside
+    here = [str(folder).encode() for folder in (Path(__file__).resolve().parents[2], made.run.folder.parent)]
+    assert not {name for name, data in made.bundle.files.items() for folder in here if folder in data}
+
+
+def test_the_request_that_the_readme_shows_is_answered(made, tmp_path):
+    told = made.bundle.files["README.md"].decode()
+    request = told[told.index('{"bars"') : told.index("The server keeps")]
+    served = Served(made, tmp_path)
+    served.runtime.clock = datetime(2026, 1, 3, tzinfo=UTC).timestamp
+    answer = served.call("/v1/decide", "trade", json=json.loads(request))
+    assert answer.status_code == 200, answer.text
 
 
 def test_a_card_shows_the_test_results_or_that_there_are_none(made):
@@ -236,6 +246,11 @@ def test_a_store_numbers_bundles_and_rolls_back(made, tmp_path):
     assert find_bundle(tmp_path / "bundles").name == "0001-policy"
     with pytest.raises(RunError, match="the first bundle"):
         store.rollback()
+    (tmp_path / "file").touch()
+    with pytest.raises(RunError, match="file cannot hold a bundle"):
+        Store(tmp_path / "file").add("policy", made.bundle.files)
+    dotted, bundle = store.add("v1.5", made.bundle.files)
+    assert bundle.name == Bundle.open(pack(dotted)).name == "0003-v1.5"
 
 
 def test_a_rollback_to_a_damaged_bundle_is_refused(made, tmp_path):
@@ -272,3 +287,8 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
     assert code == 1
     assert "CARD.md was changed" in said
     assert "is no run folder" in called("bundle", str(tmp_path))[1]
+    for folder in (tmp_path, made.run.folder):
+        assert f"{folder} is no bundle" in called("bundle", "check", str(folder))[1]
+    assert called("bundle", str(made.run.folder), "--observations", "0")[0] == 2  # nothing would be compared
+    assert "serve.rate=nan must be 0.001 or more" in called("serve", str(made.folder), "--rate", "nan")[1]
+    assert "has no bundle yet" in called("bundle", "list", "--store", str(tmp_path))[1]

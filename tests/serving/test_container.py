@@ -59,7 +59,7 @@ def test_the_services_name_what_is_declared() -> None:
 
 def test_the_trader_is_started_with_options_that_it_has() -> None:
     (line,) = COMPOSE["services"]["paper"]["command"]
-    words = line.replace("$${FEED:-replay}", "replay").partition("exec pacesetter paper ")[2].split()
+    words = line.replace("$${OPTIONS:-feed=replay}", "feed=replay").partition("exec pacesetter paper ")[2].split()
     config = configure(PaperConfig, nested(words[1:]), "paper")
     journal = COMPOSE["services"]["journal"]["environment"]
     url = make_url(config.journal)

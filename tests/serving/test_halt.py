@@ -100,7 +100,7 @@ def test_the_command_line_halts_and_resumes(tmp_path: Path) -> None:
 def test_what_is_no_file_halts_nothing_and_is_not_released(tmp_path: Path) -> None:
     app = typer.Typer()
     register(app)
-    for place in (tmp_path, Path(__file__) / "HALT"):
+    for place in (tmp_path, Path(__file__) / "HALT", Path("/proc/nowhere/HALT")):
         with pytest.raises(ConfigError, match="so nothing is halted"):
             CliRunner().invoke(app, ["halt", "--file", str(place)], catch_exceptions=False)
     switch = KillSwitch(tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -78,7 +79,7 @@ def test_a_bar_is_written_once_and_comes_back_exactly(url: str) -> None:
 def test_a_client_id_used_twice_writes_nothing_of_the_bar(url: str) -> None:
     journal = Journal(url, "run")
     journal.record(page(0))
-    with pytest.raises(RunError, match="nothing of the bar was written"):
+    with pytest.raises(RunError, match="nothing was written"):
         journal.record(page(1, orders=page(0).orders))
     found = journal.checkpoint()
     assert found is not None
@@ -146,7 +147,7 @@ def test_the_migrations_make_the_tables_that_the_code_names(url: str) -> None:
         assert compare_metadata(MigrationContext.configure(connection), tables.METADATA) == []
     journal.close()
     assert migrate(url, "base") == "base"
-    with pytest.raises(RunError, match="no revision '0009'"):
+    with pytest.raises(RunError, match="no way to revision '0009'"):
         migrate(url, "0009")
 
 
@@ -158,10 +159,32 @@ def test_sqlite_syncs_every_commit(tmp_path: Path) -> None:
     journal.close()
 
 
-@pytest.mark.parametrize("url", ["nonsense", "oracle://x", "sqlite:////proc/nowhere/journal.db"])
-def test_a_journal_that_cannot_be_opened_is_one_sentence(url: str) -> None:
-    with pytest.raises(RunError, match="journal"):
-        Journal(url, "run")
+def test_a_database_of_others_is_refused_and_not_touched(tmp_path: Path) -> None:
+    file = tmp_path / "mlflow.db"
+    with sqlite3.connect(file) as connection:
+        connection.execute("CREATE TABLE alembic_version (version_num VARCHAR(32))")
+        connection.execute("CREATE TABLE experiments (name VARCHAR(32))")
+    connection.close()
+    before = file.read_bytes()
+    with pytest.raises(RunError, match=r"mlflow\.db is no journal: it has tables like 'experiments'"):
+        migrate(f"sqlite:///{file}", "head")
+    assert file.read_bytes() == before
+    assert list(tmp_path.iterdir()) == [file]
+
+
+@pytest.mark.parametrize("word", ["nonsense", "paper/journal.db", "mysql://x", "sqlite://", "sqlite:///:memory:", ""])
+def test_what_is_no_url_of_a_journal_is_one_sentence(word: str) -> None:
+    with pytest.raises(RunError, match="give sqlite:///FILE, with three slashes"):
+        Journal(word, "run")
+
+
+def test_a_journal_that_cannot_be_made_or_read_is_one_sentence(tmp_path: Path) -> None:
+    (tmp_path / "text").write_text("no database " * 99)
+    with pytest.raises(RunError, match="no journal can be made at /proc/nowhere"):
+        Journal("sqlite:////proc/nowhere/journal.db", "run")
+    for url, why in ((tmp_path / "text", "file is not a database"), (tmp_path, "unable to open")):
+        with pytest.raises(RunError, match=why):
+            Journal(f"sqlite:///{url}", "run")
 
 
 def test_a_password_is_never_in_a_message() -> None:

@@ -47,8 +47,9 @@ def test_a_revoked_key_is_gone(tmp_path):
     [
         ("ops", ["raed"], 1, "did you mean 'read'"),
         ("ops", [], 1, "unknown"),
-        ("", ["read"], 1, "name"),
+        (" ", ["read"], 1, "name"),
         ("x", ["read"], 0, "days"),
+        ("x", ["read"], 1e9, "days"),
     ],
 )
 def test_keys_of_no_use_are_refused(tmp_path, name, scopes, days, why):
@@ -69,8 +70,9 @@ def test_nothing_starts_without_a_key_or_with_a_default(tmp_path):
     with pytest.raises(ConfigError, match="everybody knows"):
         Keys(path).check_startable()
     path.write_text("{")
-    with pytest.raises(ConfigError, match="no file of keys"):
-        Keys(path)
+    for odd in (path, tmp_path):
+        with pytest.raises(ConfigError, match="no file of keys"):
+            Keys(odd)
 
 
 def test_a_log_line_has_its_ids_and_no_secret(tmp_path):
@@ -105,10 +107,10 @@ def test_the_command_line_makes_lists_and_revokes(tmp_path):
         assert result.exit_code == 0
         return result.output.strip()
 
-    token = called("add", "ops", "--scopes", "read,admin")
+    token = called("add", "ops", "--scopes", "read, admin,read")
     found = Keys(tmp_path / "keys.json").find(token)
     assert found is not None
     assert found.scopes == ("read", "admin")
     assert called("list").startswith("ops  read,admin  until ")
     called("revoke", "ops")
-    assert called("list") == ""
+    assert called("list").endswith("has no key yet; make one: pacesetter keys add NAME")

@@ -16,6 +16,7 @@ import pandas as pd
 import pytest
 from trading import FIRST, RULES, Rule, make_trader, small_market, small_panel
 
+from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.backtest import Seen, backtest
 from pacesetter.panel import Panel
@@ -31,8 +32,8 @@ from pacesetter.serving.limits import RiskLimits
 from pacesetter.serving.paper import PaperTrader, portfolio_observer
 
 LOOSE = RiskLimits(
-    order_fraction=9.0,
-    symbol_fraction=9.0,
+    order_fraction=1.0,
+    symbol_fraction=1.0,
     gross_fraction=9.0,
     cluster_correlation=1.0,
     reduce_fraction=0.9,
@@ -166,6 +167,22 @@ def test_books_that_do_not_add_up_are_refused_at_the_start(panel: Panel, tmp_pat
     assert KillSwitch(tmp_path / "HALT").engaged()
 
 
+@pytest.mark.parametrize("seed", [None, 9])
+def test_a_restart_on_other_bars_is_refused_and_halts_nothing(seed: int | None, panel: Panel, tmp_path: Path) -> None:
+    trader = make_trader(tmp_path, panel=panel.rows(0, -5))
+    trader.run()
+    trader.journal.close()
+    other = panel.select(panel.symbols[:3]) if seed is None else load("synthetic", symbols=4, bars=235, seed=seed)
+    again = make_trader(tmp_path, panel=other)
+    with pytest.raises(RunError, match=r"run 'run' stands at .* this feed has other symbols or bars"):
+        again.run()
+    again.journal.close()
+    assert not KillSwitch(tmp_path / "HALT").engaged()
+    longer = make_trader(tmp_path, panel=panel)  # the same bars and more: it goes on
+    assert longer.run()[:2] == (len(panel) - FIRST, 5)
+    longer.journal.close()
+
+
 # ---- halts ----------------------------------------------------------------------------------------------------------
 
 
@@ -219,6 +236,17 @@ def test_the_kill_switch_acts_with_the_database_gone(panel: Panel, tmp_path: Pat
         trader._heed_switch()
     assert trader.desk.guard.state is State.HALTED
     assert cancelled == [True]
+
+
+def test_a_halt_is_told_though_neither_broker_nor_switch_can_be_reached(panel: Panel, tmp_path: Path) -> None:
+    trader = make_trader(tmp_path, panel=panel, switch=KillSwitch("/proc/nowhere/HALT"))
+    told: list[str] = []
+    trader.watch.alerts.send = lambda alert: not told.append(alert.message)  # type: ignore[method-assign, func-returns-value]
+    trader.desk.broker.cancel_all = lambda: 1 / 0  # type: ignore[method-assign, assignment]
+    trader._halt(RunError("fire"))
+    assert told == ["fire"]
+    assert [(row["kind"], row["message"]) for row in trader.journal.rows(tables.events)] == [("halt", "fire")]
+    trader.journal.close()
 
 
 def test_while_waiting_the_switch_is_heeded_within_a_second(panel: Panel, tmp_path: Path) -> None:
@@ -363,7 +391,7 @@ def test_a_live_feed_is_waited_for_and_every_bar_traded_once(
 def test_two_processes_on_one_run_are_one_too_many(panel: Panel, tmp_path: Path) -> None:
     first, second = make_trader(tmp_path, panel=panel), make_trader(tmp_path, panel=panel)
     first.run(3)
-    second._resume()
+    second._resume(second._stored())
     bars = panel.rows(0, FIRST + 4)
     second._trade(bars)
     with pytest.raises(RunError, match="another process trades run 'run'"):
@@ -478,7 +506,7 @@ def test_an_order_whose_sending_was_cut_short_is_sent_once(panel: Panel, tmp_pat
     service.trouble, lost = None, next(iter(statuses))
     del service.orders[lost]  # that one never arrived
     again = make_trader(tmp_path, panel=panel, broker=AlpacaBroker(panel.symbols, service))
-    again._resume()
+    again._resume(again._stored())
     assert {row["status"] for row in again.journal.rows(tables.orders) if not row["reason"]} == {"sent"}
     assert set(service.orders) == set(statuses)
     again.journal.close()

@@ -36,9 +36,9 @@ def app() -> typer.Typer:
 def test_a_baseline_trades_on_paper_and_goes_on_where_it_stood(app: typer.Typer, tmp_path: Path) -> None:
     words = ["paper", "equal_weight", *DATA, f"folder={tmp_path}", f"halt_file={tmp_path / 'HALT'}"]
     first = CliRunner().invoke(app, [*words, "bars=10"])
-    assert first.output.startswith("10 bars decided on; equity ")
+    assert first.output.startswith("bars decided on: 10 new, 10 in all; equity ")
     second = CliRunner().invoke(app, words)
-    assert second.output.startswith("40 bars decided on; equity ")
+    assert second.output.startswith("bars decided on: 30 new, 40 in all; equity ")
     journal = Journal(journal_url(tmp_path), "paper")
     assert len(journal.rows(tables.equity)) == 40
     journal.close()
@@ -61,7 +61,10 @@ def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, t
         (["equal_weight", "feed=reply"], "did you mean 'replay'"),
         (["equal_weight", "risk.order_share=0.1"], r"unknown option 'risk\.order_share'"),
         (["equal_weight", "risk.order_fraction=0"], "a limit is never off"),
+        (["equal_weight", "risk.order_fraction=5"], r"risk\.order_fraction=5\.0 must lie in 0 … 1"),
         (["equal_weight", *DATA[:3], "first=400"], "leaves no bar to replay"),
+        (["equal_weight", *DATA[:3], "first=-3"], "leaves no bar to replay"),
+        (["equal_weight", "bars=0"], r"paper\.bars=0 must be 1 or more"),
         (["equal_weight", "replay"], "is no KEY=VALUE"),
     ],
 )
@@ -78,6 +81,20 @@ def opened(made: Any, folder: Path, **more: Any) -> PaperTrader:
     """A bundle's session that replays the bars of its training's source."""
     options = {"folder": str(folder), "halt_file": str(folder / "HALT"), "data": dict(made.config.data)}
     return open_session(str(made.folder), configure(PaperConfig, options | more, "paper"))
+
+
+def test_a_bundle_replays_what_it_was_trained_on_unless_told_otherwise(made: Any, tmp_path: Path) -> None:
+    ends = {bars: {"end": f"{made.panel.index[bars - 1]:%Y-%m-%d}"} for bars in (400, 470)}
+    for data, bars in (({}, 480), (ends[470], 470)):
+        trader = opened(made, tmp_path, data=data)
+        assert trader.feed.panel == made.panel.rows(0, bars)  # type: ignore[attr-defined]
+        trader.journal.close()
+    for data, message in (
+        ({"source": "sample"}, "was trained on synthetic bars of open, .*, sentiment, these have .*leave out data"),
+        (ends[400], "these bars end at .*, the policy's training at .*; give newer"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            opened(made, tmp_path, data=data)
 
 
 @pytest.mark.parametrize("kind", ["made", "fleet", "master"])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import suppress
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -38,7 +39,8 @@ def paper(
     trader.watch.alerts.close()
     refused = ", ".join(f"{name} {count}" for name, count in sorted(result.denials.items())) or "none"
     typer.echo(
-        f"{result.bars} bars decided on; equity {result.equity:,.2f}; {result.state.value}"
+        f"bars decided on: {result.new_bars} new, {result.bars} in all; "
+        f"equity {result.equity:,.2f}; {result.state.value}"
         f"{f' ({result.reason})' if result.reason else ''}; orders refused: {refused}"
     )
 
@@ -62,15 +64,17 @@ def halt(
     from pacesetter.errors import ConfigError
     from pacesetter.serving.halt import KillSwitch
 
-    switch = KillSwitch(file)
-    is_new = switch.engage(" ".join(reason or ["halted from the command line"]))
+    switch, is_new = KillSwitch(file), False
+    with suppress(OSError):
+        is_new = switch.engage(" ".join(reason or ["halted from the command line"]))
     if not file.is_file():
         raise ConfigError(f"{file} is no file and cannot be one, so nothing is halted; give the trader's own --file")
     typer.echo(f"{file} {'is engaged' if is_new else f'was engaged already, at {switch.since()}'}: {switch.reason()}")
 
 
 def resume(
-    by: Annotated[str, typer.Option(help="Your name; it is kept in the journal.")], file: HaltFile = Path("HALT")
+    by: Annotated[str, typer.Option(help="Your name, for FILE.released and the journal of each trader.")],
+    file: HaltFile = Path("HALT"),
 ) -> None:
     """Allow trading again, by name."""
     from pacesetter.serving.halt import KillSwitch

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -53,7 +54,7 @@ def bundle_make(
     key: SigningKey = None,
     zip: Annotated[bool, typer.Option(help="Write a zip beside the folder.")] = False,
     torchscript: Annotated[bool, typer.Option(help="Add the policy as TorchScript.")] = False,
-    observations: Annotated[int, typer.Option(help="To compare graph and policy on.")] = 10_000,
+    observations: Annotated[int, typer.Option(help="To compare graph and policy on.", min=2)] = 10_000,
 ) -> None:
     """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the one that serves."""
     from pacesetter.serving.bundle import pack
@@ -93,9 +94,10 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
     from pacesetter.serving.store import Store
 
     shelf = Store(store)
+    current = shelf.current.name
     table = Table("", Column("bundle", no_wrap=True), "run", "model", "made", "signed", "versions")
     for row in shelf.versions:
-        mark = "→" if row["bundle"] == shelf.current.name else ""
+        mark = "→" if row["bundle"] == current else ""
         versions = ", ".join(f"{name} {row['versions'][name]}" for name in SHOWN if name in row["versions"])
         told = (row["bundle"], row["run"], row["model"][:12], row["made"], "yes" if row["signed"] else "no", versions)
         table.add_row(mark, *told)
@@ -136,11 +138,12 @@ def serve(
     from pacesetter.serving.signature import SigningKey as Signer
     from pacesetter.serving.store import find_bundle
 
+    settings = Settings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate)
     serve_bundle(
         find_bundle(bundle, Signer.find(key)),
         Keys(keys),
         KillSwitch(halt_file),
-        Settings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate, burst=max(1, round(2 * rate))),
+        replace(settings, burst=max(1, round(2 * rate))),
         symbols=tuple(symbol for symbol in symbols.split(",") if symbol) or None,
         history=history,
     )
@@ -165,8 +168,8 @@ def keys_list(keys: KeyFile = Path("keys.json")) -> None:
     """Names, scopes and ends of all keys."""
     from pacesetter.serving.keys import Keys
 
-    for key in Keys(keys).keys:
-        typer.echo(f"{key.name}  {','.join(key.scopes)}  until {key.expires}")
+    rows = [f"{key.name}  {','.join(key.scopes)}  until {key.expires}" for key in Keys(keys).keys]
+    typer.echo("\n".join(rows) or f"{keys} has no key yet; make one: pacesetter keys add NAME")
 
 
 def keys_revoke(

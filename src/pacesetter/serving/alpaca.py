@@ -11,7 +11,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, needs
 from pacesetter.market.state import Account, Position
 from pacesetter.serving.brokers import FINAL_STATUSES, Execution, Settlement, Status
 from pacesetter.serving.order import Order
@@ -129,10 +129,9 @@ def _alpaca_client() -> Any:
     keys = [os.environ.get(variable, "") for variable in KEYS]
     if not all(keys):
         raise ConfigError(f"broker=alpaca needs its keys in the environment: set {' and '.join(KEYS)}")
-    try:
-        return import_module("alpaca.trading.client").TradingClient(*keys, paper=True)
-    except ImportError as problem:
-        raise ConfigError("alpaca-py is not installed: pip install 'pacesetter[online]'") from problem
+    with needs("broker=alpaca", "online"):
+        client = import_module("alpaca.trading.client")
+    return client.TradingClient(*keys, paper=True)
 
 
 def _word(status: Any) -> str:

@@ -91,9 +91,8 @@ class Bundle:
                 raise RunError(f"{path} is not signed, but a signing key was given; sign it or leave the key out")
             key.check(files.get(HASHES, b""), files[SIGNATURE].decode(errors="replace"))
         _check_hashes(files, path)
-        return cls(
-            {name: data for name, data in files.items() if name not in (HASHES, SIGNATURE)}, path.stem, is_signed
-        )
+        own = {name: data for name, data in files.items() if name not in (HASHES, SIGNATURE)}
+        return cls(own, path.name.removesuffix(".zip"), is_signed)
 
     @classmethod
     def write(cls, folder: str | Path, files: Mapping[str, bytes], key: SigningKey | None = None) -> Bundle:
@@ -104,6 +103,8 @@ class Bundle:
             partial.mkdir(parents=True)
         except FileExistsError as problem:
             raise RunError(f"{partial} was left by a bundling that was cut short; remove it") from problem
+        except OSError as problem:
+            raise RunError(f"{folder.parent} cannot hold a bundle ({problem.strerror}); give another") from problem
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
         told = json.dumps({"format": FORMAT, "files": hashes}, indent=2).encode() + b"\n"
         signed = {} if key is None else {SIGNATURE: key.sign(told).encode() + b"\n"}
@@ -166,6 +167,8 @@ def pack(folder: str | Path) -> Path:
 
 
 def _read_folder(folder: Path) -> dict[str, bytes]:
+    if not (folder / HASHES).is_file():
+        raise RunError(f"{folder} is no bundle, for {HASHES} is missing; make one of a run: pacesetter bundle RUN")
     files = {}
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_file():

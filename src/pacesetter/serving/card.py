@@ -10,6 +10,9 @@ from pacesetter.serving.bundle import FeatureSpec
 
 __all__ = ["model_card", "readme"]
 
+EXAMPLE = {"open": 100.0, "high": 101.5, "low": 99.5, "close": 101.0, "volume": 1000000}  # a bar that breaks no rule
+MIDDLE = 0.5  # of any other field, e.g. a sentiment
+
 CARD = """# {name}
 
 A {network} policy trained by {algorithm} for the problem `{problem}` with {action} orders.
@@ -87,7 +90,7 @@ def model_card(
 
 def readme(config: Config, features: FeatureSpec) -> str:
     """How to run inference, with this bundle's own names."""
-    fields = ", ".join(f'"{name}": {1000000 if name == "volume" else 100.0}' for name in features.fields)
+    fields = ", ".join(f'"{name}": {EXAMPLE.get(name, MIDDLE)}' for name in features.fields)
     entries = (f"- `{entry}`: {', '.join(names)}" for entry, names in features.entries.items())
     return README.format(
         name=config.name,

@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import hashlib
 import time
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from functools import cached_property
 from typing import Any, Protocol
 
+import numpy as np
 import pandas as pd
 
 from pacesetter.data.loading import load
@@ -74,6 +77,10 @@ class Feed(Protocol):
         """Bars after `last`, maybe none yet; None when there will never be more. Refuses what the source refuses."""
         ...
 
+    def digest(self, until: pd.Timestamp) -> str:
+        """Hash of all bars up to `until`, which a restart must find again; empty where a source may revise them."""
+        ...
+
 
 class ReplayFeed:
     """Stored bars one by one; the first decision is at the close of bar `first`."""
@@ -90,6 +97,19 @@ class ReplayFeed:
         row = int(self.panel.index.searchsorted(last, side="right"))
         return self.panel.rows(row, row + 1) if row < len(self.panel) else None
 
+    def digest(self, until: pd.Timestamp) -> str:
+        return self._digests[int(self.panel.index.searchsorted(until, side="right")) - 1]
+
+    @cached_property
+    def _digests(self) -> list[str]:
+        """Of the bars up to each one."""
+        panel, digest, digests = self.panel, hashlib.sha256(), []
+        values = np.where(np.isnan(panel.blocks), np.nan, panel.blocks) + 0.0  # one NaN pattern, one zero
+        for moment, bar in zip(panel.index.asi8, values.swapaxes(0, 1), strict=True):
+            digest.update(moment.tobytes() + bar.tobytes())
+            digests.append(digest.hexdigest())
+        return digests
+
 
 class OnlineFeed:
     """A registered network source, asked anew for finished bars."""
@@ -103,6 +123,9 @@ class OnlineFeed:
     def after(self, last: pd.Timestamp) -> Panel | None:
         panel = self._load(start=f"{last - pd.Timedelta(days=7):%Y-%m-%d}")
         return panel.rows(int(panel.index.searchsorted(last, side="right")), None)
+
+    def digest(self, until: pd.Timestamp) -> str:
+        return ""
 
     def _load(self, **changed: Any) -> Panel:
         return load(self.source, **{**self.options, **changed, "refresh": True})

@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import check_range
 from pacesetter.serving.keys import Key, Keys
 from pacesetter.serving.logs import REQUEST
 from pacesetter.serving.metrics import Metrics
@@ -60,9 +60,9 @@ class Settings:
     burst: int = 100
 
     def __post_init__(self) -> None:
-        for name in ("max_body_bytes", "seconds", "concurrency", "rate", "burst"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"serve.{name}={getattr(self, name)} must be above 0")
+        counts = {"max_body_bytes": self.max_body_bytes, "concurrency": self.concurrency, "burst": self.burst}
+        check_range(1, owner="serve", **counts)
+        check_range(0.001, owner="serve", seconds=self.seconds, rate=self.rate)
 
 
 class Access(NamedTuple):

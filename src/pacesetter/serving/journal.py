@@ -16,7 +16,21 @@ from typing import Any
 from alembic import command
 from alembic.config import Config
 from alembic.util import CommandError
-from sqlalchemy import Connection, Engine, Table, create_engine, event, func, insert, make_url, select, update
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    NullPool,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    make_url,
+    select,
+    update,
+)
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pacesetter.errors import RunError
@@ -26,6 +40,7 @@ from pacesetter.serving.audit import GENESIS, canonical, link, verify
 __all__ = ["Journal", "Page", "check_there", "journal_url", "migrate"]
 
 MIGRATIONS = "pacesetter.serving:migrations"
+KEPT_AT_BASE = {"alembic_version", "decisions_0002"}  # what the way down leaves
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000")
 Row = Mapping[str, Any]
 
@@ -171,16 +186,20 @@ def journal_url(folder: Path) -> str:
 
 def check_there(url: str) -> None:
     """Refuse a SQLite file that is not there, which opening would make."""
-    file = url.removeprefix("sqlite:///")
-    if file != url and not Path(file).is_file():
-        raise RunError(f"there is no journal {file}; pacesetter paper makes one, so look for a typing error")
+    parsed = _parsed(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file():
+        raise RunError(f"there is no journal {parsed.database}; pacesetter paper makes one, so look for a typing error")
 
 
 def migrate(url: str, revision: str) -> str:
-    """Bring the tables up or down to a revision, keeping every row; gives where they stand. Refuses an unknown one."""
+    """Bring the tables up or down to a revision, keeping every row; gives where they stand.
+
+    Refuses an unknown revision, and a database that is somebody else's.
+    """
     engine, config = _engine(url), Config()
     config.set_main_option("script_location", MIGRATIONS)
     try:
+        _check_ours(engine.url)
         with engine.begin() as connection:
             config.attributes["connection"] = connection
             down = revision in ("-1", "base") or (revision.isdigit() and revision < (_revision(connection) or ""))
@@ -190,10 +209,23 @@ def migrate(url: str, revision: str) -> str:
         raise _refusal(engine, problem) from problem
     except CommandError as problem:
         raise RunError(
-            f"the journal has no revision '{revision}' ({problem}); give head, or one like 0001"
+            f"the journal has no way to revision '{revision}' ({problem}); give head, or one like 0001, "
+            "to the version of pacesetter that wrote it"
         ) from problem
     finally:
         engine.dispose()
+
+
+def _check_ours(url: URL) -> None:
+    """Refuse a database with tables of others, which not even our settings of SQLite have touched yet."""
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        found = set(inspect(connection).get_table_names())
+    foreign = sorted(found - KEPT_AT_BASE)
+    if foreign and not found >= set(tables.METADATA.tables):
+        raise RunError(
+            f"{url.render_as_string(hide_password=True)} is no journal: it has tables like '{foreign[0]}'; "
+            "give the journal a database of its own"
+        )
 
 
 def _revision(connection: Connection) -> str | None:
@@ -204,21 +236,34 @@ def _revision(connection: Connection) -> str | None:
 
 def _engine(url: str) -> Engine:
     """An engine for SQLite or PostgreSQL; SQLite syncs every commit to the disk."""
-    try:
-        parsed = make_url(url)
-        if parsed.drivername == "postgresql":
-            parsed = parsed.set(drivername="postgresql+psycopg")
-        if parsed.get_backend_name() == "sqlite" and parsed.database:
-            Path(parsed.database).parent.mkdir(parents=True, exist_ok=True)
-        engine = create_engine(parsed)
-    except (ArgumentError, SQLAlchemyError, ImportError, OSError) as problem:
-        raise RunError(
-            f"no journal can be opened there ({type(problem).__name__}); give sqlite:///FILE or postgresql://USER@HOST/NAME"
-        ) from problem
+    engine = create_engine(_parsed(url))
     if engine.dialect.name == "sqlite":
+        try:
+            Path(str(engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise RunError(
+                f"no journal can be made at {engine.url.database} ({problem.strerror}); give another"
+            ) from problem
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
+
+
+def _parsed(url: str) -> URL:
+    """The URL of a SQLite file or of a PostgreSQL database; refuses any other, without repeating it."""
+    refusal = RunError(
+        "that is no journal's URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"
+    )
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as problem:
+        raise refusal from problem
+    backend = parsed.get_backend_name()
+    if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        return parsed
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    raise refusal
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
@@ -231,4 +276,4 @@ def _prepare_sqlite(connection: Any, record: Any) -> None:
 def _refusal(engine: Engine, problem: SQLAlchemyError) -> RunError:
     where = engine.url.render_as_string(hide_password=True)
     reason = str(getattr(problem, "orig", None) or problem).split("\n")[0]
-    return RunError(f"the journal at {where} cannot be used ({reason}); nothing of the bar was written")
+    return RunError(f"the journal at {where} cannot be used ({reason}); nothing was written")

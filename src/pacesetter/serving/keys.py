@@ -22,6 +22,7 @@ __all__ = ["SCOPES", "Key", "Keys", "Scope"]
 
 Scope = Literal["read", "trade", "admin"]
 SCOPES: tuple[str, ...] = get_args(Scope)
+MOST_DAYS = 36_500
 PREFIX = "pace_"  # tokens are known by it wherever they must not appear
 
 
@@ -44,7 +45,7 @@ class Keys:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self.keys = tuple(self._read()) if self.path.is_file() else ()
+        self.keys = tuple(self._read()) if self.path.exists() else ()
 
     def find(self, token: str) -> Key | None:
         """The key of a token; every key is compared, in equal time, whichever fits."""
@@ -63,14 +64,14 @@ class Keys:
 
     def add(self, name: str, scopes: Iterable[str], days: float = 90.0) -> str:
         """A new key's token, which is shown once and kept nowhere; refuses a name twice and scopes that are none."""
-        if not name or any(key.name == name for key in self.keys):
+        if not name.strip() or any(key.name == name for key in self.keys):
             raise ConfigError(f"a key needs a name of its own, and '{name}' is taken or empty")
-        wanted = tuple(scopes)
+        wanted = tuple(dict.fromkeys(scope.strip() for scope in scopes))
         for scope in wanted or ("",):
             if scope not in SCOPES:
                 raise ConfigError(f"scope '{scope}' is unknown{did_you_mean(scope, SCOPES)}")
-        if not days > 0:
-            raise ConfigError(f"a key that lasts {days:g} days is of no use; give days above 0")
+        if not 0 < days <= MOST_DAYS:
+            raise ConfigError(f"a key that lasts {days:g} days is of no use; give days above 0, {MOST_DAYS:,} at most")
         token = PREFIX + secrets.token_urlsafe(32)
         expires = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
         self._write((*self.keys, Key(secrets.token_hex(4), name, _hash(token), wanted, expires)))  # type: ignore[arg-type]
@@ -86,7 +87,9 @@ class Keys:
         try:
             return [configure(Key, row, "key") for row in json.loads(self.path.read_text(encoding="utf-8"))]
         except (OSError, ValueError, TypeError) as problem:
-            raise ConfigError(f"{self.path} is no file of keys ({type(problem).__name__}); make it anew") from problem
+            raise ConfigError(
+                f"{self.path} is no file of keys ({type(problem).__name__}); give another, or make it anew"
+            ) from problem
 
     def _write(self, keys: tuple[Key, ...]) -> None:
         self.path.parent.mkdir(parents=True, exist_ok=True)

@@ -5,14 +5,14 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass, fields
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, check_range
 
 __all__ = ["RiskLimits"]
 
 
 @dataclass(frozen=True)
 class RiskLimits:
-    """Pre-trade limits; fractions are of equity, `…_count` is the most that passes.
+    """Pre-trade limits; fractions are of equity, only gross_fraction may pass 1; `…_count` is the most that passes.
 
     order_fraction                 value of one order that opens or adds
     collar_fraction                an order's price may lie so far from the last one
@@ -52,6 +52,8 @@ class RiskLimits:
             value = getattr(self, item.name)
             if not (math.isfinite(value) and value > 0):
                 raise ConfigError(f"risk.{item.name}={value!r} must be a number above 0; a limit is never off")
+            if item.name.endswith(("fraction", "correlation")) and item.name != "gross_fraction":
+                check_range(0, 1, owner="risk", **{item.name: value})
         if self.reduce_fraction > self.halt_fraction:
             raise ConfigError(
                 f"risk.reduce_fraction={self.reduce_fraction:g} is above risk.halt_fraction={self.halt_fraction:g}; "

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.build import LeadLagFeatures
+from pacesetter.build.job import LeadLagFeatures
 from pacesetter.envs.lookback_batch import LookbackConfig, lookback_config
 from pacesetter.envs.lookback_evaluation import AgentLookback
 from pacesetter.features import FEATURES

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config
-from pacesetter.errors import ConfigError, RunError
+from pacesetter.errors import ConfigError, RunError, check_range
 from pacesetter.evaluation.trials import FOLDER
 from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
@@ -100,6 +100,7 @@ def bundle_policy(
     table      its features       training   facts of its training, `run` among them       results   of its test
     Refuses a graph that is not the policy's equal on so many observations, half of them random; `real` are the others.
     """
+    check_range(2, observations=observations)
     _check_held(spec)
     graph = export_onnx(module, spec)
     parity = check_parity(module, Model(graph), chain(random_observations(spec, observations // 2), real))
@@ -143,6 +144,7 @@ def bundle_files(
 ) -> dict[str, bytes]:
     """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
     plain = json.loads(json.dumps(config.to_dict(), default=str))
+    del plain["runs"]  # a folder of the machine that trained it, which nobody reads
     for options, name in ((plain["features"]["leadlag"], "lookback"), (plain["task"], "fleet")):
         if isinstance(options.get(name), str):
             options[name] = Path(options[name]).name  # the run of its lookback agent or fleet, wherever it lay

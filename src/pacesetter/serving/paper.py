@@ -29,7 +29,7 @@ from pacesetter.serving.brokers import Status
 from pacesetter.serving.desk import Desk, Ticket, last_bars
 from pacesetter.serving.feeds import Feed
 from pacesetter.serving.halt import KillSwitch
-from pacesetter.serving.journal import Journal
+from pacesetter.serving.journal import Journal, Row
 from pacesetter.serving.order import Order, State
 from pacesetter.serving.page import make_page
 from pacesetter.serving.watch import Vitals, Watch
@@ -46,9 +46,10 @@ log = logging.getLogger("pacesetter.paper")
 
 
 class PaperResult(NamedTuple):
-    """What a run came to so far."""
+    """What a run came to so far: bars decided on since its first start, and of those in this one."""
 
     bars: int
+    new_bars: int
     equity: float
     state: State
     reason: str
@@ -77,9 +78,14 @@ class PaperTrader:
         self._panel: Panel | None = None
 
     def run(self, most_bars: int | None = None) -> PaperResult:
-        """Trade until the feed ends, or for `most_bars`; what goes wrong halts cleanly and is raised again."""
+        """Trade until the feed ends, or for `most_bars`; what goes wrong halts cleanly and is raised again.
+
+        Bars other than those that the journal was written on are refused with nothing touched.
+        """
+        state = self._stored()
+        before = self.bars
         try:
-            self._resume()
+            self._resume(state)
             for count, bar in enumerate(self._new_bars()):
                 self._trade(bar)
                 if count + 1 == most_bars:
@@ -88,7 +94,8 @@ class PaperTrader:
             self._halt(problem)
             raise
         guard = self.desk.guard
-        return PaperResult(self.bars, self.desk.equity, guard.state, guard.reason, dict(guard.denials))
+        new = self.bars - before
+        return PaperResult(self.bars, new, self.desk.equity, guard.state, guard.reason, dict(guard.denials))
 
     # ---- one bar --------------------------------------------------------------------------------------------------
 
@@ -108,8 +115,7 @@ class PaperTrader:
         self.bars, self._panel = self.bars + 1, panel
         vitals = self._vitals(late, time.perf_counter() - started)
         alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
-        state = {"desk": desk.to_dict(), "watch": self.watch.to_dict(), "bars": self.bars, "last": at.value}
-        if not self.journal.record(make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, state)):
+        if not self.journal.record(make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state())):
             raise RunError(f"another process trades run '{self.journal.run}'; end one of the two, then resume")
         self._send(ticket)
 
@@ -186,38 +192,50 @@ class PaperTrader:
             self.journal.note(*change)
 
     def _announce_halt(self) -> None:
-        """Cancel first; then tell people and the journal, which may be gone."""
+        """Tell people, which waits for nobody; cancel; then tell the journal, whether or not the broker answered."""
         reason = self.desk.guard.reason
-        self.desk.broker.cancel_all()
         self.watch.alerts.send(Alert("halt", reason, 1.0, time.time()))
-        self.journal.note("halt", reason)
+        try:
+            self.desk.broker.cancel_all()
+        finally:
+            self.journal.note("halt", reason)
 
     def _halt(self, problem: Exception) -> None:
-        """Stop for good: latch the switch first, then tell the journal if it still listens."""
+        """Stop for good: latch the switch first, then cancel and tell, as far as anything still works."""
         reason = str(problem) if isinstance(problem, PacesetterError) else f"{type(problem).__name__}: {problem}"
         self.desk.guard.halt(reason)
-        self.switch.engage(reason)
-        try:
-            self._announce_halt()
-        except Exception as second:  # the journal or the broker may be what failed
-            log.error("halted, but not everywhere noted: %s", second)
+        for step in (lambda: self.switch.engage(reason), self._announce_halt):
+            try:
+                step()
+            except Exception as second:  # the disk, the broker or the journal may be what failed
+                log.error("halted, but not everywhere noted: %s", second)
 
     # ---- starting -------------------------------------------------------------------------------------------------
 
-    def _resume(self) -> None:
-        """Go on from the journal: books, guard, orders under way; refuses books that do not add up."""
+    def _stored(self) -> Row | None:
+        """The state to go on from, and the bars up to it; None before the first. Refuses a feed of other bars."""
         stored = self.journal.checkpoint()
         if stored is None:
+            return None
+        state, last = stored[1], pd.Timestamp(stored[1]["last"], tz="UTC")
+        panel = self.feed.history(last)
+        is_there = len(panel) > 0 and panel.index[-1] == last
+        if not is_there or any(state.get(name, told) != told for name, told in self._identity(last).items()):
+            raise RunError(
+                f"run '{self.journal.run}' stands at {last}, and up to there this feed has other symbols or bars; "
+                "give the same data, or another run= or folder= for a book of its own"
+            )
+        self.bars, self._panel = state["bars"], panel
+        return state
+
+    def _resume(self, state: Row | None) -> None:
+        """Go on from a state: books, guard, orders under way; refuses books that do not add up."""
+        if state is None:
             self._heed_switch()
             return
         self.journal.verify()
-        _, state = stored
-        self.bars, last = state["bars"], pd.Timestamp(state["last"], tz="UTC")
         self.desk.restore(state["desk"])
         self.watch.restore(state["watch"])
-        self._panel = self.feed.history(last)
-        if len(self._panel) == 0 or self._last != last:
-            raise RunError(f"the feed no longer has the bar {last}, where the journal stands; give the same feed")
         self._heed_switch()
         self._reconcile()
         self._tell_heir(state["desk"].get("policy"))
@@ -257,6 +275,15 @@ class PaperTrader:
         return Status.CANCELLED if self.desk.guard.state is State.HALTED else self.desk.broker.submit(order)
 
     # ---- what is written ------------------------------------------------------------------------------------------
+
+    def _state(self) -> Row:
+        """What the next bar, or a restart, goes on from."""
+        books = {"desk": self.desk.to_dict(), "watch": self.watch.to_dict()}
+        return {**books, "bars": self.bars, "last": self._last.value, **self._identity(self._last)}
+
+    def _identity(self, at: pd.Timestamp) -> dict[str, Any]:
+        """What a restart must find again of the bars up to `at`."""
+        return {"symbols": list(self.desk.symbols), "fed": self.feed.digest(at)}
 
     @property
     def _last(self) -> pd.Timestamp:

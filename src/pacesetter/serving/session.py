@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Literal
 
 from pacesetter.data.loading import load
-from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.evaluation.backtest import Policy, market_bank
 from pacesetter.evaluation.baselines import BASELINES, make_baseline
 from pacesetter.market.parameters import MarketParameters
@@ -43,7 +43,8 @@ class PaperConfig:
     halt_file   the kill switch
     first       bar of a replay's first decision; None is the first after the policy's training, or the middle
     bars        stop after so many; None goes on until the feed ends
-    data        of a replay: `source` and its options. Of a network feed: symbols, start, freq …
+    data        of a replay: `source` and its options, or some that change the bundle's own data; a baseline's is the
+                sample. Of a network feed: symbols, start, freq …
     risk        limits that replace the bundle's
     """
 
@@ -55,10 +56,14 @@ class PaperConfig:
     halt_file: str = "HALT"
     first: int | None = None
     bars: int | None = None
-    data: dict[str, Any] = field(default_factory=lambda: {"source": "sample"})
+    data: dict[str, Any] = field(default_factory=dict)
     risk: dict[str, Any] = field(default_factory=dict)
     watch: Thresholds = field(default_factory=Thresholds)
     alerts: AlertOptions = field(default_factory=AlertOptions)
+
+    def __post_init__(self) -> None:
+        if self.bars is not None:
+            check_range(1, owner="paper", bars=self.bars)
 
 
 def open_session(policy: str, config: PaperConfig) -> PaperTrader:
@@ -84,15 +89,29 @@ def open_session(policy: str, config: PaperConfig) -> PaperTrader:
 
 
 def _history(config: PaperConfig, bundle: Bundle | None) -> Panel:
-    """All bars so far, of the policy's own symbols where it has its own; refuses a network feed of others."""
+    """All bars so far, of the policy's own symbols where it has its own; refuses others, and bars of other fields."""
     own = bundle.model.spec.symbols if bundle else ()
     if config.feed == "replay":
-        panel = load(**config.data)
-        return panel.select(list(own)) if own else panel
-    panel = load(config.feed, **_network_options(config))
+        panel = load(**_replayed(config.data, bundle))
+        panel = panel.select(list(own)) if own else panel
+    else:
+        panel = load(config.feed, **_network_options(config))
     if own and panel.symbols != own:
         raise ConfigError(f"this policy trades its own {len(own)} symbols; give data.symbols=[{','.join(own)}]")
+    if bundle and panel.fields != bundle.features.fields:
+        raise ConfigError(
+            f"{bundle.name} was trained on {bundle.config.data['source']} bars of {', '.join(bundle.features.fields)}, "
+            f"these have {', '.join(panel.fields)}; leave out data to replay its own"
+        )
     return panel
+
+
+def _replayed(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, Any]:
+    """The source to replay, with its options: the given one, else what the policy was trained on, changed by `data`."""
+    if "source" in data:
+        return dict(data)
+    own = {"source": bundle.config.data["source"], **bundle.config.data_options} if bundle else {"source": "sample"}
+    return own | dict(data)
 
 
 def _network_options(config: PaperConfig) -> dict[str, Any]:
@@ -102,9 +121,12 @@ def _network_options(config: PaperConfig) -> dict[str, Any]:
 def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None) -> Feed:
     if config.feed != "replay":
         return OnlineFeed(config.feed, _network_options(config))
-    unseen = int(panel.index.searchsorted(BundlePolicy(bundle).fitted_until, side="right")) if bundle else 0
+    fitted_until = BundlePolicy(bundle).fitted_until if bundle else None
+    unseen = 0 if fitted_until is None else int(panel.index.searchsorted(fitted_until, side="right"))
+    if bundle and unseen > len(panel) - 2:
+        raise ConfigError(f"these bars end at {panel.index[-1]}, the policy's training at {fitted_until}; give newer")
     first = config.first if config.first is not None else unseen or len(panel) // 2
-    if first < unseen:
+    if 0 <= first < unseen:
         raise ConfigError(f"first={first} lies within the policy's training; give {unseen} or more")
     return ReplayFeed(panel, first)
 
