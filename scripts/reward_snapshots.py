@@ -15,6 +15,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacesetter.data.synthetic import Synthetic
+from pacesetter.envs.lookback_batch import LookbackBatch, lookback_config
 from pacesetter.market.ledger import LEDGER_COLUMNS, Column, Flag
 from pacesetter.rewards import PROFESSIONAL, REWARDS, TRADING, Reward, RewardConfig, Schedule, Term
 
@@ -73,14 +75,37 @@ def totals(config: RewardConfig) -> list[list[float]]:
     return result
 
 
+def lookback_values() -> dict[str, list[list[float]]]:
+    """Lookback component -> (step, env) raw values, and their `total`, from whole steps: measuring windows is in it."""
+    names = components_of("lookback")
+    config = lookback_config(
+        windows={"shortest": 8, "longest": 64, "seen": (8, 16, 64), "grid": (8, 16, 32, 64)},
+        liquidity={"max_range": 0.01, "thin": "penalise"},
+        reward={"components": dict.fromkeys(names, 1.0), "clip": None},
+    )
+    batch = LookbackBatch(Synthetic(symbols=6, bars=400, seed=89).read(), config, ENVIRONMENTS)
+    batch.reset(list(range(ENVIRONMENTS)))
+    actions = np.random.default_rng(89).integers(0, 4, (STEPS, ENVIRONMENTS))
+    rewards = [batch.step(row).reward for row in actions]
+    values = {name: [reward.raw[:, k].tolist() for reward in rewards] for k, name in enumerate(names)}
+    return values | {"total": [reward.total.tolist() for reward in rewards]}
+
+
+def components_of(module: str) -> list[str]:
+    """Names of the components that one module of the room registers."""
+    return [name for name in REWARDS if REWARDS[name].formula.__module__ == f"pacesetter.rewards.{module}"]
+
+
 def snapshots() -> dict[str, dict[str, list[list[float]]]]:
-    """File name -> case -> (step, env) values: every trading component, and every way to shape."""
-    own = [name for name in REWARDS if REWARDS[name].formula.__module__ == "pacesetter.rewards.trading"]
+    """File name -> case -> (step, env) values: every component, and every way to shape."""
     # A limit of one bar, so that repetition has something to say within twelve.
     options = {"repetition": {"limit_bars": 1.0}}
     return {
-        "components": {name: component_values(name, options=options.get(name, {})) for name in own},
+        "components": {
+            name: component_values(name, options=options.get(name, {})) for name in components_of("trading")
+        },
         "shaping": {name: totals(config) for name, config in SHAPING.items()},
+        "lookback": lookback_values(),
     }
 
 

@@ -3,9 +3,13 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import math
+from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
+from numbers import Real
+from typing import Any
 
-__all__ = ["ConfigError", "DataError", "PacesetterError", "RunError", "did_you_mean"]
+__all__ = ["ConfigError", "DataError", "PacesetterError", "RunError", "check_range", "did_you_mean", "needs"]
 
 MOST_NAMES = 12  # a message lists so many known names; a panel may have thousands
 
@@ -26,6 +30,15 @@ class RunError(PacesetterError):
     """A run folder that is missing, damaged or of another kind."""
 
 
+def check_range(least: float, most: float = math.inf, /, owner: str = "", **values: Any) -> None:
+    """Refuse, by its key `owner.name`, a value that is no finite number from `least` to `most`, both included."""
+    for name, value in values.items():
+        is_number = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
+        if not (is_number and least <= value <= most):
+            bounds = f"lie in {least:g} … {most:g}" if math.isfinite(most) else f"be {least:g} or more"
+            raise ConfigError(f"{owner}{'.' if owner else ''}{name}={value!r} must {bounds}")
+
+
 def did_you_mean(name: str, known: Iterable[str]) -> str:
     """`"; did you mean 'x'?"` in any case of letters, or the list of what is known when nothing comes close."""
     names = sorted(known)
@@ -35,3 +48,13 @@ def did_you_mean(name: str, known: Iterable[str]) -> str:
         return f"; did you mean '{by_lower[close[0]]}'?"
     more = f" and {len(names) - MOST_NAMES} more" if len(names) > MOST_NAMES else ""
     return f"; known: {', '.join(names[:MOST_NAMES]) or 'none'}{more}"
+
+
+@contextmanager
+def needs(what: str, extra: str) -> Iterator[None]:
+    """Where an import in the block fails, refuse by the library's name and say which `extra` brings it."""
+    try:
+        yield
+    except ImportError as problem:
+        missing = f"{what} needs {problem.name}"
+        raise ConfigError(f"{missing}; install it with: pip install 'pacesetter[{extra}]'") from problem

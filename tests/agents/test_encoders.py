@@ -102,7 +102,7 @@ def test_names_fields_and_sizes_are_checked() -> None:
         network("transfomer")
     with pytest.raises(ConfigError, match=r"'network.widht'; did you mean 'width'"):
         network("mlp", widht=3)
-    with pytest.raises(ConfigError, match=r"network.width=0 is out of range"):
+    with pytest.raises(ConfigError, match=r"network.width=0 must be 1 or more"):
         network("mlp", width=0)
 
 

@@ -187,7 +187,7 @@ def test_a_session_that_opens_on_the_day_before_in_utc() -> None:
     ],
 )
 def test_limits_out_of_range_are_refused(name: str, value: float) -> None:
-    with pytest.raises(ConfigError, match=rf"data.quality.{name}={value} must lie in"):
+    with pytest.raises(ConfigError, match=rf"data.quality.{name}={value} must"):
         Quality(**{name: value})
 
 

@@ -1,3 +1,5 @@
+"""Scores from lagged dependence: they agree with pandas and with definitions, and reach REFERENCE §1."""
+
 from __future__ import annotations
 
 from collections.abc import Callable
@@ -104,16 +106,6 @@ def test_sign_accuracy_reaches_the_known_answers(planted, groups: int, sigma: fl
             hits[method].append(float((np.sign(score) == truth)[truth != 0].mean()))
     for method, share in known.items():
         assert np.mean(hits[method]) >= share - 0.02, method
-
-
-@pytest.mark.parametrize("method", ["ccf_lag1", "ccf_peak"])
-def test_prefix_equals_the_direct_sum_over_10_000_bars(method: str, panel_of) -> None:
-    panel = panel_of(0.02 * np.random.default_rng(2).standard_normal((10_000, 8)))
-    ends, lookbacks = [10_000, 9_990, 6_000, 300], [60, 5_000, 250, 250]
-    table, direct = (LeadLag(method, backend=backend).fit(panel).many(ends, lookbacks) for backend in ("table", "gemm"))
-    error = np.abs(table - direct).max()
-    print(f"{method}: prefix against direct over 10,000 bars, largest error {error:.1e}")
-    assert error < 1e-11
 
 
 @settings(max_examples=25, deadline=None, derandomize=True)

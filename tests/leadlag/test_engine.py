@@ -1,3 +1,5 @@
+"""The engine: windows one by one, many and rolling are the same; cache, budget, diagnoses and refusals."""
+
 from __future__ import annotations
 
 import subprocess
@@ -69,6 +71,15 @@ def test_the_budget_chooses_between_table_and_gemm(noise: Panel) -> None:
     assert_allclose(roomy.matrix(300, 100), tight.matrix(300, 100), atol=1e-9)
     with pytest.raises(ConfigError, match="raise it or take backend='gemm'"):
         LeadLag("levy_path", backend="table", memory_budget_mb=0.05).fit(noise)
+
+
+@pytest.mark.parametrize("method", ["ccf_lag1", "ccf_peak", "levy_path", "levy_returns"])
+def test_prefix_equals_the_direct_sum_over_10_000_bars(method: str, panel_of) -> None:
+    panel = panel_of(0.02 * np.random.default_rng(2).standard_normal((10_000, 8)))
+    ends, lookbacks = [10_000, 9_990, 6_000, 300], [60, 5_000, 250, 250]
+    table, direct = (LeadLag(method, backend=backend).fit(panel).many(ends, lookbacks) for backend in ("table", "gemm"))
+    error = np.abs(table - direct).max(axis=(1, 2)) / np.sqrt((direct**2).mean(axis=(1, 2)))
+    assert error.max() < 1e-11, "of the root mean square"
 
 
 def test_the_cache_counts_forgets_the_oldest_and_is_cleared_by_fit(noise: Panel) -> None:

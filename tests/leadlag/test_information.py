@@ -1,3 +1,5 @@
+"""Mutual information and transfer entropy agree with scikit-learn on contingency tables."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Increments, their gaps, and which assets a window may score."""
+
 from __future__ import annotations
 
 import numpy as np

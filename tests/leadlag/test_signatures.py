@@ -1,3 +1,5 @@
+"""Words of the signature and of its logarithm are those of pysiglib."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -1,3 +1,5 @@
+"""Hayashi–Yoshida: the merge equals the definition, and the planted lag of REFERENCE §1 is found."""
+
 from __future__ import annotations
 
 import numpy as np

@@ -17,11 +17,11 @@ from pacesetter.registry import configure
 @pytest.mark.parametrize(
     ("make", "message"),
     [
-        (lambda: Costs(commission_bps=-1), "costs.commission_bps=-1 is out of range; give a number of at least 0"),
+        (lambda: Costs(commission_bps=-1), "costs.commission_bps=-1 must be 0 or more"),
         (lambda: Costs(slippage_bps=nan), "costs.slippage_bps=nan"),
         (lambda: Costs(spread_bps=inf), "costs.spread_bps=inf"),
         (lambda: Costs(slippage_bps=12_000), "12002 bps would make a sale worth nothing"),
-        (lambda: Limits(reserve_cash_fraction=1.5), "limits.reserve_cash_fraction=1.5 .* from 0 to 1"),
+        (lambda: Limits(reserve_cash_fraction=1.5), "limits.reserve_cash_fraction=1.5 must lie in 0 … 1"),
         (lambda: Limits(gross_leverage=0.5), "limits.gross_leverage=0.5"),
         (lambda: Limits(position_loss_limit_fraction=0.0), "limits.position_loss_limit_fraction=0 would act at once"),
         (lambda: Exits(stop_loss_fraction=2), "exits.stop_loss_fraction=2"),

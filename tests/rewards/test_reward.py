@@ -239,7 +239,7 @@ def test_it_is_made_from_plain_options() -> None:
         ({"components": {"time": {"options": {"horizon": 5}}}}, "did you mean 'horizon_bars'"),
         ({"components": {"time": {"options": {"horizon_bars": 0}}}}, "above 0"),
         ({"components": {"pnl": {"normalise": "z-score"}}}, "did you mean 'zscore'"),
-        ({"components": {"pnl": {"smoothing_steps": 0}}}, "give 1"),
+        ({"components": {"pnl": {"smoothing_steps": 0}}}, "reward.components.pnl.smoothing_steps=0 must be 1 or more"),
         ({"components": {"pnl": -1.0}, "scalarisation": "chebyshev"}, "at least 0"),
         ({"scalarisation": "chebychev"}, "did you mean 'chebyshev'"),
         ({"reference": {"pnll": 1.0}}, "did you mean 'pnl'"),

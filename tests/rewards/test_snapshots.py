@@ -1,4 +1,4 @@
-"""Stored values of every trading component and every way to shape: a silent change of a reward fails here."""
+"""Stored values of every component and every way to shape: a silent change of a reward fails here."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def stored(kind: str) -> dict[str, list[list[float]]]:
 def test_values_are_those_of_the_snapshot(kind: str, name: str) -> None:
     assert name in stored(kind), f"{kind} '{name}' has no snapshot; {ADVICE}"
     np.testing.assert_allclose(
-        NOW[kind][name], stored(kind)[name], rtol=1e-10, atol=1e-12, err_msg=f"{kind} '{name}' changed; {ADVICE}"
+        NOW[kind][name], stored(kind)[name], rtol=1e-9, atol=1e-11, err_msg=f"{kind} '{name}' changed; {ADVICE}"
     )
 
 
@@ -34,6 +34,7 @@ def test_no_snapshot_is_left_behind(kind: str) -> None:
     assert set(stored(kind)) == set(NOW[kind]), ADVICE
 
 
-def test_every_component_says_something_in_its_snapshot() -> None:
-    silent = [name for name, values in stored("components").items() if not np.any(values)]
+@pytest.mark.parametrize("kind", ["components", "lookback"])
+def test_every_component_says_something_in_its_snapshot(kind: str) -> None:
+    silent = [name for name, values in stored(kind).items() if not np.any(values)]
     assert not silent

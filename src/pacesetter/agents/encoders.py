@@ -19,7 +19,7 @@ from pacesetter.agents.attention import AssetAttention, AttentionStack, sinusoid
 from pacesetter.agents.initialise import initialise_encoder
 from pacesetter.agents.layout import Layout, Shapes, Tensors
 from pacesetter.agents.normaliser import ObservationNormaliser
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, check_range
 from pacesetter.registry import Registry, configure
 
 __all__ = [
@@ -50,9 +50,8 @@ class Network:
     asset_heads: int = 4
 
     def __post_init__(self) -> None:
-        for field in dataclasses.fields(self):
-            if isinstance(value := getattr(self, field.name), int) and value < 1:
-                raise ConfigError(f"network.{field.name}={value} is out of range; give 1 or more")
+        sizes = {name: value for name, value in vars(self).items() if isinstance(value, int)}
+        check_range(1, owner="network", **sizes)
 
     def build(self, shapes: Shapes) -> Encoder:
         """A freshly initialised encoder for entries of these shapes, without the batch axis."""

@@ -18,7 +18,7 @@ from torch import nn
 from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.agents.card import count_parameters
 from pacesetter.agents.encoders import Encoder, Network
-from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution
+from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution, make_actor
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.stacked import StackedHead
 from pacesetter.agents.symbol_agent import SymbolAgent
@@ -51,9 +51,7 @@ class Fleet(nn.Module):
         self.register_buffer("frozen", torch.zeros(len(self.symbols), dtype=torch.bool))
 
     def _new_actor(self) -> DiscreteActor | ContinuousActor:
-        if self.actions is None:
-            return ContinuousActor(self.config.width, hidden=self.hidden)
-        return DiscreteActor(self.config.width, self.actions, self.hidden)
+        return make_actor(self.config.width, self.actions, self.hidden)
 
     def _new_critic(self) -> Critic:
         return Critic(self.config.width, self.hidden)

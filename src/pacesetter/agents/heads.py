@@ -13,11 +13,20 @@ from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.initialise import initialise_head
 
-__all__ = ["ContinuousActor", "Critic", "DiscreteActor", "Distribution", "MaskedCategorical", "TanhGaussian"]
+__all__ = [
+    "ContinuousActor",
+    "Critic",
+    "DiscreteActor",
+    "Distribution",
+    "MaskedCategorical",
+    "TanhGaussian",
+    "head_layers",
+    "make_actor",
+]
 
 ACTOR_GAIN = 0.01  # the first policy is close to uniform whatever the encoder says (Andrychowicz et al. 2021)
 _LOG_DEVIATION = (-5.0, 2.0)
-_HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
+HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 _EDGE = 1e-6  # an action at ±1 has no finite pre-image in float32
 
 
@@ -81,13 +90,13 @@ class TanhGaussian:
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
         u = torch.atanh(action.clamp(-1 + _EDGE, 1 - _EDGE))
         z = (u - self.mean) * torch.exp(-self.log_deviation)
-        return (-0.5 * z**2 - self.log_deviation - _HALF_LOG_2_PI - _log_slope(u)).sum(-1)
+        return (-0.5 * z**2 - self.log_deviation - HALF_LOG_2_PI - _log_slope(u)).sum(-1)
 
     def entropy(self) -> torch.Tensor:
         """Entropy of u plus E[log(1 − tanh²u)], the mean by Gauss–Hermite quadrature."""
         nodes, weights = (torch.as_tensor(part).to(self.mean) for part in _hermite())
         u = self.mean[..., None] + self.log_deviation.exp()[..., None] * nodes
-        return (0.5 + _HALF_LOG_2_PI + self.log_deviation + (_log_slope(u) * weights).sum(-1)).sum(-1)
+        return (0.5 + HALF_LOG_2_PI + self.log_deviation + (_log_slope(u) * weights).sum(-1)).sum(-1)
 
 
 def _log_slope(u: torch.Tensor) -> torch.Tensor:
@@ -102,7 +111,8 @@ def _hermite(nodes: int = 64) -> tuple[np.ndarray, np.ndarray]:
     return x, w / w.sum()
 
 
-def _layers(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
+def head_layers(width: int, hidden: int, outputs: int, gain: float) -> nn.Sequential:
+    """(…, width) → (…, outputs) through one hidden layer, freshly initialised with `gain` in the last one."""
     head = nn.Sequential(nn.Linear(width, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
     initialise_head(head, gain)
     return head
@@ -113,7 +123,7 @@ class DiscreteActor(nn.Module):
 
     def __init__(self, width: int, actions: int, hidden: int = 128) -> None:
         super().__init__()
-        self.layers = _layers(width, hidden, actions, ACTOR_GAIN)
+        self.layers = head_layers(width, hidden, actions, ACTOR_GAIN)
 
     def forward(self, features: torch.Tensor, mask: torch.Tensor | None = None) -> MaskedCategorical:
         return MaskedCategorical(self.layers(features), mask)
@@ -124,7 +134,7 @@ class ContinuousActor(nn.Module):
 
     def __init__(self, width: int, size: int = 1, hidden: int = 128) -> None:
         super().__init__()
-        self.layers = _layers(width, hidden, 2 * size, ACTOR_GAIN)
+        self.layers = head_layers(width, hidden, 2 * size, ACTOR_GAIN)
 
     def forward(self, features: torch.Tensor, mask: torch.Tensor | None = None) -> TanhGaussian:
         """`mask` is for discrete actions; a continuous order is never masked."""
@@ -132,12 +142,17 @@ class ContinuousActor(nn.Module):
         return TanhGaussian(mean, log_deviation.clamp(*_LOG_DEVIATION))
 
 
+def make_actor(width: int, actions: int | None, hidden: int = 128) -> DiscreteActor | ContinuousActor:
+    """The actor of so many discrete actions, or with None of one order in [-1, 1]."""
+    return ContinuousActor(width, hidden=hidden) if actions is None else DiscreteActor(width, actions, hidden)
+
+
 class Critic(nn.Module):
     """(batch, width) features → (batch,) value."""
 
     def __init__(self, width: int, hidden: int = 128) -> None:
         super().__init__()
-        self.layers = _layers(width, hidden, 1, 1.0)
+        self.layers = head_layers(width, hidden, 1, 1.0)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:
         return self.layers(features).squeeze(-1)  # type: ignore[no-any-return]

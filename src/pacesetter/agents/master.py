@@ -18,8 +18,8 @@ from torch import nn
 
 from pacesetter.agents.agent import Observation
 from pacesetter.agents.attention import AssetAttention
-from pacesetter.agents.heads import ACTOR_GAIN
-from pacesetter.agents.initialise import initialise_encoder, initialise_head
+from pacesetter.agents.heads import ACTOR_GAIN, HALF_LOG_2_PI, head_layers
+from pacesetter.agents.initialise import initialise_encoder
 from pacesetter.agents.layout import Layout, Shapes, Tensors
 from pacesetter.agents.normaliser import ObservationNormaliser
 from pacesetter.errors import ConfigError, did_you_mean
@@ -30,7 +30,6 @@ PROPOSALS, CONFIDENCE, UNIVERSE = "proposals", "confidence", "universe_mask"
 PER_SYMBOL = (PROPOSALS, CONFIDENCE, "leadlag", "regime", "supervised", "position")
 PORTFOLIO = "portfolio"
 ABSENT = -1e9  # the score of a share of 0; finite, or 0 · −∞ were NaN in a gradient
-_HALF_LOG_2_PI = 0.5 * math.log(2 * math.pi)
 
 
 class SimplexGaussian:
@@ -51,10 +50,10 @@ class SimplexGaussian:
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
         z = torch.where(self.present, action - self.mean, 0.0) * torch.exp(-self.log_deviation)
-        return self._sum(-0.5 * z**2 - self.log_deviation - _HALF_LOG_2_PI)
+        return self._sum(-0.5 * z**2 - self.log_deviation - HALF_LOG_2_PI)
 
     def entropy(self) -> torch.Tensor:
-        return self._sum((0.5 + _HALF_LOG_2_PI + self.log_deviation).expand_as(self.mean))
+        return self._sum((0.5 + HALF_LOG_2_PI + self.log_deviation).expand_as(self.mean))
 
     def _sum(self, terms: torch.Tensor) -> torch.Tensor:
         return torch.where(self.present, terms, 0.0).sum(-1)
@@ -110,13 +109,7 @@ class AllocationEncoder(nn.Module):
         self.attention = AssetAttention(features + account, config.width, config.heads, config.layers)
         self.norm = nn.LayerNorm(config.width)
         initialise_encoder(self.attention)
-        self.scores, self.value = (self._head(config, gain) for gain in (ACTOR_GAIN, 1.0))
-
-    @staticmethod
-    def _head(config: MasterNetwork, gain: float) -> nn.Sequential:
-        head = nn.Sequential(nn.Linear(config.width, config.hidden), nn.ReLU(), nn.Linear(config.hidden, 1))
-        initialise_head(head, gain)
-        return head
+        self.scores, self.value = (head_layers(config.width, config.hidden, 1, gain) for gain in (ACTOR_GAIN, 1.0))
 
     def forward(self, observation: Tensors) -> torch.Tensor:
         present = self.layout.present(observation)

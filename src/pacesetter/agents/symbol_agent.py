@@ -11,7 +11,7 @@ from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.agents.encoders import Encoder, Network
-from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution, MaskedCategorical
+from pacesetter.agents.heads import Critic, Distribution, MaskedCategorical, make_actor
 from pacesetter.agents.layout import Shapes, Tensors
 
 __all__ = ["SymbolAgent"]
@@ -28,11 +28,7 @@ class SymbolAgent(nn.Module):
         super().__init__()
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self.encoder: Encoder = config.build(shapes)
-        self.actor: DiscreteActor | ContinuousActor = (
-            ContinuousActor(config.width, hidden=hidden)
-            if actions is None
-            else DiscreteActor(config.width, actions, hidden)
-        )
+        self.actor = make_actor(config.width, actions, hidden)
         self.critic = Critic(config.width, hidden)
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:

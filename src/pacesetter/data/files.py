@@ -8,7 +8,7 @@ import hashlib
 import os
 import re
 import zlib
-from abc import abstractmethod
+from abc import ABC, abstractmethod
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 from io import BufferedReader
@@ -34,7 +34,7 @@ Array = NDArray[Any]
 
 
 @dataclass(frozen=True)
-class _Files:
+class _Files(ABC):
     """Options of both file sources.
 
     path       a file, or a folder with one file a symbol (named after it)

@@ -22,7 +22,7 @@ import pandas as pd
 from pacesetter.data.calendars import session_closes
 from pacesetter.data.manifest import file_hash
 from pacesetter.data.source import SOURCES
-from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.errors import ConfigError, DataError, did_you_mean, needs
 from pacesetter.frames import Bars, read_frame
 from pacesetter.panel import utc_index
 
@@ -247,12 +247,9 @@ def _read_cached(file: Path) -> pd.DataFrame:
 
 
 def _library(name: str) -> ModuleType:
-    try:
-        return import_module(name)
-    except ImportError as problem:
-        raise ConfigError(
-            f"{name.split('.')[0]} is not installed; install the extra with: pip install 'pacesetter[online]'"
-        ) from problem
+    with needs("this source", "online"):
+        library = import_module(name)
+    return library
 
 
 def _spelling(freq: Freq) -> str:

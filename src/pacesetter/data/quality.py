@@ -11,16 +11,16 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.data.calendars import sessions
-from pacesetter.errors import ConfigError
+from pacesetter.errors import check_range
 from pacesetter.frames import Bars, Finding
 from pacesetter.panel import PRICE_FIELDS, Panel, utc_index
 
 __all__ = ["REPAIRABLE", "Quality", "Readiness", "broken_bars", "examine", "readiness"]
 
 Array = NDArray[Any]
+Severity = Literal["error", "warning"]
 REPAIR = "treat such bars as missing with data.fill=forward|interpolate|drop"
 DAY = pd.Timedelta(days=1)
-RANGES = {"jump_fraction": (0, 0.999), "stale_bars": (2, 10**9), "newest_bars": (1, 10**9), "coverage_fraction": (0, 1)}
 COMMON_SPLITS = (1.5, 2.0, 3.0, 4.0, 5.0, 7.0, 10.0, 20.0)
 
 
@@ -40,9 +40,10 @@ class Quality:
     coverage_fraction: float = 0.95
 
     def __post_init__(self) -> None:
-        for name, (least, most) in RANGES.items():
-            if not least <= getattr(self, name) <= most:
-                raise ConfigError(f"data.quality.{name}={getattr(self, name)} must lie in {least} … {most}")
+        check_range(0, 0.999, owner="data.quality", jump_fraction=self.jump_fraction)
+        check_range(2, owner="data.quality", stale_bars=self.stale_bars)
+        check_range(1, owner="data.quality", newest_bars=self.newest_bars)
+        check_range(0, 1, owner="data.quality", coverage_fraction=self.coverage_fraction)
 
 
 @dataclass(frozen=True)
@@ -95,7 +96,6 @@ class ValueRule:
     name: str
     broken: Callable[[dict[str, Array]], Array | None]
     say: Callable[[dict[str, float]], str]
-    remedy: str = REPAIR
 
 
 def _any_price(test: Callable[[Array], Array]) -> Callable[[dict[str, Array]], Array | None]:
@@ -158,29 +158,16 @@ def _per_symbol(bars: Bars, rule: ValueRule) -> Iterator[Finding]:
     for column in np.flatnonzero(broken.any(axis=0)):
         rows = np.flatnonzero(broken[:, column])
         bar = {name: float(block[rows[0], column]) for name, block in fields.items()}
-        yield _finding(bars, rule.name, rule.say(bar), column, rows, "error", rule.remedy)
+        yield _finding(bars, rule.name, rule.say(bar), column, rows, REPAIR, "error")
 
 
 def _finding(
-    bars: Bars,
-    rule: str,
-    what: str,
-    column: Any,
-    rows: Array,
-    severity: Literal["error", "warning"] = "warning",
-    remedy: str = "",
+    bars: Bars, rule: str, what: str, column: Any, rows: Array, remedy: str, severity: Severity = "warning"
 ) -> Finding:
+    """The finding at the first of a symbol's `rows` that break the rule."""
     first = int(rows[0])
-    return Finding(
-        rule,
-        what,
-        bars.where(first, column),
-        bars.symbols[column],
-        str(bars.index[first]),
-        len(rows),
-        severity,
-        remedy,
-    )
+    where, when = bars.where(first, column), str(bars.index[first])
+    return Finding(rule, what, where, bars.symbols[column], when, len(rows), severity, remedy)
 
 
 # ---- series: a symbol's bars against each other -----------------------------------------------------------------
@@ -209,7 +196,7 @@ def _jumps(bars: Bars, quality: Quality) -> Iterator[Finding]:
             like = min(COMMON_SPLITS, key=lambda split: abs(split - size[found[0]]))
             split = f", like a {like:g}:1 split" if abs(size[found[0]] / like - 1) < 0.05 else ""
             what = f"close moved by a factor of {ratio[found[0]]:.3g} in one bar{split}"
-            yield _finding(bars, "jump", what, column, rows[found + 1], remedy="check that prices are adjusted")
+            yield _finding(bars, "jump", what, column, rows[found + 1], "check that prices are adjusted")
 
 
 def _stale(bars: Bars, quality: Quality) -> Iterator[Finding]:
@@ -219,7 +206,7 @@ def _stale(bars: Bars, quality: Quality) -> Iterator[Finding]:
         long = np.flatnonzero(runs >= quality.stale_bars) if len(closes) else np.empty(0, int)
         if len(long):
             what = f"close stays at {closes[change[long[0]]]:g} for {runs[long[0]]} bars"
-            yield _finding(bars, "stale", what, column, rows[change[long]], remedy="check the feed")
+            yield _finding(bars, "stale", what, column, rows[change[long]], "check the feed")
 
 
 def _newest(bars: Bars, quality: Quality) -> Iterator[Finding]:
@@ -227,7 +214,7 @@ def _newest(bars: Bars, quality: Quality) -> Iterator[Finding]:
     for column in np.flatnonzero(~tail.all(axis=0) & bars.mask.any(axis=0)):
         rows = len(bars.index) - len(tail) + np.flatnonzero(~tail[:, column])
         what = f"{len(rows)} of the newest {len(tail)} bars are missing"
-        yield _finding(bars, "newest_missing", what, column, rows, remedy="refresh the data, or the symbol is delisted")
+        yield _finding(bars, "newest_missing", what, column, rows, "refresh the data, or the symbol is delisted")
 
 
 def _gaps(bars: Bars, quality: Quality) -> Iterator[Finding]:
@@ -238,7 +225,7 @@ def _gaps(bars: Bars, quality: Quality) -> Iterator[Finding]:
         missing = seen[0] + np.flatnonzero(~bars.mask[seen[0] : seen[-1] + 1, column])
         if len(missing):
             what = "a bar is missing inside the symbol's life"
-            yield _finding(bars, "gap", what, column, missing, remedy="it stays unobserved, or data.fill=forward")
+            yield _finding(bars, "gap", what, column, missing, "it stays unobserved, or data.fill=forward")
 
 
 def _coverage(bars: Bars, quality: Quality) -> Iterator[Finding]:

@@ -50,14 +50,14 @@ def _interpolate(panel: Panel) -> Panel:
     gaps = _gaps(panel.mask)
     if not gaps.any():
         return panel
-    seconds = panel.index.asi8.astype(np.float64)
+    moments = panel.index.asi8.astype(np.float64)
     blocks = np.array(panel.blocks)
     for column in np.flatnonzero(gaps.any(axis=0)):
         holes = gaps[:, column]
         for block in blocks:
             known = panel.mask[:, column] & np.isfinite(block[:, column])
             if known.any():
-                values = np.interp(seconds[holes], seconds[known], block[known, column], left=np.nan, right=np.nan)
+                values = np.interp(moments[holes], moments[known], block[known, column], left=np.nan, right=np.nan)
                 block[holes, column] = values
     note = f"{gaps.sum()} missing bars interpolated with their next bar: not causal, not for environments"
     return replace(panel, blocks=blocks, causal=False).noting(note)

@@ -16,7 +16,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.panel import Panel
 
 __all__ = [
@@ -156,7 +156,8 @@ def walk_forward(panel: Panel, train_bars: int, test_bars: int, expanding: bool 
     The training window rolls with a fixed length, or keeps its start when `expanding`. No embargo: nothing trains
     behind its own test.
     """
-    _check_sizes(train_bars=(train_bars, 1), test_bars=(test_bars, 1), purge_bars=(purge_bars, 0))
+    check_range(1, train_bars=train_bars, test_bars=test_bars)
+    check_range(0, purge_bars=purge_bars)
     if train_bars + purge_bars >= len(panel):
         raise ConfigError(
             f"train_bars={train_bars} and purge_bars={purge_bars} leave none of {len(panel)} bars to test; take fewer"
@@ -170,7 +171,8 @@ def walk_forward(panel: Panel, train_bars: int, test_bars: int, expanding: bool 
 
 def purged_kfold(panel: Panel, folds: int = 5, purge_bars: int = 0, embargo_bars: int = 0) -> Splits:
     """Each of `folds` blocks tests once; the rest trains, less the gaps around the test block."""
-    _check_sizes(folds=(folds, 2), purge_bars=(purge_bars, 0), embargo_bars=(embargo_bars, 0))
+    check_range(2, folds=folds)
+    check_range(0, purge_bars=purge_bars, embargo_bars=embargo_bars)
     if folds > len(panel):
         raise ConfigError(f"folds={folds} is more than the {len(panel)} bars; take fewer")
     bars = np.arange(len(panel))
@@ -187,9 +189,9 @@ def combinatorial_purged(
     panel: Panel, folds: int = 10, test_folds: int = 2, purge_bars: int = 0, embargo_bars: int = 0
 ) -> Splits:
     """Every choice of `test_folds` out of `folds` blocks tests once (López de Prado's combinatorial purged folds)."""
-    _check_sizes(
-        folds=(folds, 3), test_folds=(test_folds, 2), purge_bars=(purge_bars, 0), embargo_bars=(embargo_bars, 0)
-    )
+    check_range(3, folds=folds)
+    check_range(2, test_folds=test_folds)
+    check_range(0, purge_bars=purge_bars, embargo_bars=embargo_bars)
     if test_folds >= folds:
         raise ConfigError(f"test_folds={test_folds} leaves none of folds={folds} to train; take fewer")
     if purge_bars + embargo_bars >= len(panel) // folds - 1:
@@ -206,7 +208,7 @@ def combinatorial_purged(
 
 def _cut(panel: Panel, validated: int, tested: int, purge_bars: int, embargo_bars: int) -> Splits:
     """One fold cut at two positions; a gap takes `purge_bars` before each cut and `embargo_bars` behind it."""
-    _check_sizes(purge_bars=(purge_bars, 0), embargo_bars=(embargo_bars, 0))
+    check_range(0, purge_bars=purge_bars, embargo_bars=embargo_bars)
     asked = PARTS if validated < tested else ("train", "test")
     fold = Fold(
         train=np.arange(validated - purge_bars),
@@ -225,13 +227,6 @@ def _splits(kind: str, panel: Panel, folds: Iterable[Fold], asked: tuple[str, ..
                     f"{kind} fold {number} has no {part} bars out of {len(panel)}; give more bars or smaller gaps"
                 )
     return Splits(kind, len(panel), panel.fingerprint, made)
-
-
-def _check_sizes(**sizes: tuple[int, int]) -> None:
-    """Refuses the first size below its least value."""
-    for name, (size, least) in sizes.items():
-        if size < least:
-            raise ConfigError(f"{name}={size} must be {least} or more")
 
 
 def _runs(positions: IntArray) -> list[list[int]]:

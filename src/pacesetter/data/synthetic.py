@@ -27,7 +27,7 @@ from pacesetter.data.randomise import check_distributions, draw
 from pacesetter.data.sessions import Sessions
 from pacesetter.data.source import SOURCES
 from pacesetter.data.truth import Relations, Truth
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, check_range
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
@@ -132,9 +132,8 @@ class Synthetic:
     randomise: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        for name, (low, high) in RANGES.items():
-            if not low <= getattr(self, name) <= high:
-                raise ConfigError(f"data.{name}={getattr(self, name)!r} must lie in {low:g} … {high:g}")
+        for name, bounds in RANGES.items():
+            check_range(*bounds, owner="data", **{name: getattr(self, name)})
         self._sessions.closes(self.bars)  # refuses a bar length, date or number of bars that cannot be
         self._check_relations()
         self._check_regimes()
@@ -200,8 +199,7 @@ class Synthetic:
         return max(1, self.symbols // max(5, self.leaders + 1)) if self.groups is None else self.groups
 
     def _check_relations(self) -> None:
-        if self.groups is not None and self.groups < 0:
-            raise ConfigError(f"data.groups={self.groups} must be 0 or more")
+        check_range(0, owner="data", groups=self.groups or 0)
         if self._group_count * (self.leaders + 1) > self.symbols:
             raise ConfigError(
                 f"data.groups={self._group_count} of {self.leaders} leaders and a follower or more do not fit into "

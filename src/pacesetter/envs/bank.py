@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.tables import ObservationTables
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.market.bars import Bar, MarketBars, Status
 
 if TYPE_CHECKING:
@@ -189,8 +189,7 @@ def _check_panel(panel: Panel) -> None:
 
 def _whole_windows(known: Array, bars: int) -> Array:
     """(block, K, time) True where the latest `bars` bars are all known."""
-    if bars < 1:
-        raise ConfigError(f"window_bars={bars} must be 1 or more")
+    check_range(1, window_bars=bars)
     unknown = np.cumsum(~known, axis=2)
     before = np.pad(unknown, ((0, 0), (0, 0), (bars, 0)))[:, :, : unknown.shape[2]]
     whole: Array = unknown == before

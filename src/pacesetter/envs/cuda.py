@@ -64,6 +64,7 @@ class DeviceBatch:
         self._starts = (device_view(self.pool), device_view(offsets))
         nothing = device_view(to_device(np.zeros((0, 1, 1), np.float32)))  # windows are left to torch
         self._tables = (nothing, device_view(self.context), nothing, nothing)
+        self._kernels: dict[Any, Any] = {}
 
     def reset(self) -> dict[str, Any]:
         """Begin an episode in every environment."""
@@ -131,8 +132,10 @@ class DeviceBatch:
     def _vectors(self) -> Any:
         return _fresh((2, self.batch.env_count, self.batch.builder.vector_size), axis=1, dtype="float32")
 
-    def _launch(self, kernel: Any, *arrays: Any) -> None:
-        kernel[-(-self.batch.env_count // THREADS), THREADS, current_stream()](arrays)
+    def _launch(self, rows: Any, *arrays: Any) -> None:
+        if rows not in self._kernels:  # compiled for these types once: looking at them takes longer than many a step
+            self._kernels[rows] = rows.specialize(arrays)
+        self._kernels[rows][-(-self.batch.env_count // THREADS), THREADS, current_stream()](arrays)
 
 
 def _by_column(array: Any, axis: int = 0) -> Any:

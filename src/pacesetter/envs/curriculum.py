@@ -22,7 +22,7 @@ from numpy.typing import ArrayLike, NDArray
 from pacesetter.envs.bank import Bank
 from pacesetter.envs.batch import Batch
 from pacesetter.envs.starts import Start, Starts
-from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.features.regime import REGIMES
 from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import MarketParameters
@@ -106,8 +106,7 @@ def adaptive_stages(
 
     Volatility, clarity of the trend, noise and costs move together; regimes are those of `hardest`.
     """
-    if levels < 2:
-        raise ConfigError(f"levels={levels} must be 2 or more")
+    check_range(2, levels=levels)
     rules: dict[str, Any] = {
         "episodes": episodes,
         "sharpe": -math.inf,

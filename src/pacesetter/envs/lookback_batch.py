@@ -18,7 +18,7 @@ from pacesetter.envs.lookback_actions import Bounds, Clamp, Windows, cut
 from pacesetter.envs.lookback_curriculum import Dealer, Episodes
 from pacesetter.envs.lookback_liquidity import LiquidityFilter
 from pacesetter.envs.lookback_market import LookbackMarket, View
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.leadlag.prediction import Measure, leader_information, measure_windows
 from pacesetter.leadlag.strategy import follower_weights
 from pacesetter.market.parameters import Costs
@@ -55,8 +55,7 @@ class LookbackConfig:
     def __post_init__(self) -> None:
         if not 0 < self.quantile <= 0.5:
             raise ConfigError(f"lookback.quantile={self.quantile} must lie in (0, 0.5], e.g. 0.2")
-        if self.trouble_limit < 1:
-            raise ConfigError(f"lookback.trouble_limit={self.trouble_limit} must be 1 or more")
+        check_range(1, owner="lookback", trouble_limit=self.trouble_limit)
 
     @property
     def cost_of_turnover(self) -> float:
@@ -99,8 +98,7 @@ class LookbackBatch:
     """
 
     def __init__(self, panel: Panel, config: LookbackConfig, env_count: int = 1) -> None:
-        if env_count < 1:
-            raise ConfigError(f"env_count={env_count} must be 1 or more")
+        check_range(1, env_count=env_count)
         self.config, self.env_count = config, env_count
         self.dealer = Dealer(panel, config.windows, config.view, config.episodes)
         self.assets = config.view.max_assets or len(panel.symbols)

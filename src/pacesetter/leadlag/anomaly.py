@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import ConfigError, DataError, check_range, needs
 from pacesetter.leadlag.observed import mean_observed, ratio
 from pacesetter.leadlag.ranking import row_mean
 
@@ -28,8 +28,7 @@ def instability(matrices: Array, gap: int = 1) -> Array:
 
     0 when the structure stays, ½ when unrelated, 1 when every lead is reversed; NaN where there is nothing to compare.
     """
-    if gap < 1:
-        raise ConfigError(f"gap={gap} must be 1 or more")
+    check_range(1, gap=gap)
     now, before = matrices[gap:], matrices[:-gap]
     both = np.isfinite(now) & np.isfinite(before)
     now, before = np.where(both, now, 0.0), np.where(both, before, 0.0)
@@ -63,8 +62,7 @@ def robust_z(values: Array, history: int = 60) -> Array:
     The spread is their interquartile range / 1.349. NaN until `history` values are there; a value that leaves a
     constant past is infinitely far.
     """
-    if history < 4:
-        raise ConfigError(f"history={history} must be 4 or more; quartiles need it")
+    check_range(4, history=history)  # quartiles need it
     past = pd.DataFrame(values).shift(1).rolling(history)
     low, middle, high = (past.quantile(q).to_numpy() for q in (0.25, 0.5, 0.75))
     return _standardised(np.reshape(values, low.shape), low, middle, high).reshape(np.shape(values))
@@ -163,7 +161,6 @@ class Autoencoder:
 
 def _torch() -> Any:
     """The library, only where a network is asked for: everything else here runs without it."""
-    try:
-        return import_module("torch")
-    except ImportError as problem:
-        raise ConfigError("the autoencoder needs torch; install it with: pip install 'pacesetter[rl]'") from problem
+    with needs("the autoencoder", "rl"):
+        library = import_module("torch")
+    return library

@@ -53,47 +53,55 @@ def baseline_policies(scores: WindowScores | None = None) -> dict[str, LookbackP
 
 
 @dataclass(frozen=True)
-class VolatilityLookback:
+class _Bounded:
+    """A policy over all windows from `shortest` to `longest`."""
+
+    shortest: int = GRID[0]
+    longest: int = GRID[-1]
+
+    def __post_init__(self) -> None:
+        if not SHORTEST <= self.shortest <= self.longest:
+            bounds = f"shortest={self.shortest} and longest={self.longest}"
+            raise ConfigError(f"{bounds} must be {SHORTEST} bars or more, in order")
+
+    def _between(self, share: float) -> int:
+        """The window that lies a `share` of the way from shortest to longest on a logarithmic scale."""
+        share = min(max(share, 0.0), 1.0)
+        return round(float(self.shortest ** (1 - share) * self.longest**share))
+
+
+@dataclass(frozen=True)
+class VolatilityLookback(_Bounded):
     """Short windows in turmoil, long ones in calm: the place between the bounds is where volatility is in its past.
 
     The mean absolute move of the latest `recent_bars` is ranked within the `history_bars` before.
     """
 
-    shortest: int = GRID[0]
-    longest: int = GRID[-1]
     recent_bars: int = 20
     history_bars: int = 250
-
-    def __post_init__(self) -> None:
-        _check_bounds(self.shortest, self.longest)
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         levels = _mean_moves(panel)[max(t - self.history_bars, 0) : t + 1]
         if len(levels) < 2 * self.recent_bars:
-            return _between(self.shortest, self.longest, 0.5)
+            return self._between(0.5)
         recent = np.convolve(levels, np.full(self.recent_bars, 1 / self.recent_bars), mode="valid")
-        return _between(self.shortest, self.longest, float((recent > recent[-1]).mean()))
+        return self._between(float((recent > recent[-1]).mean()))
 
 
 @dataclass(frozen=True)
-class CorrelationLookback:
+class CorrelationLookback(_Bounded):
     """Long windows when all assets move together and leaders are hard to tell, short ones when each goes its own way.
 
     The place between the bounds is the share of the variance of the latest `recent_bars` that is common: the variance
     of the mean move over the mean variance.
     """
 
-    shortest: int = GRID[0]
-    longest: int = GRID[-1]
     recent_bars: int = 60
-
-    def __post_init__(self) -> None:
-        _check_bounds(self.shortest, self.longest)
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         moves = np.nan_to_num(_moves(panel)[max(t - self.recent_bars + 1, 0) : t + 1])
         own = float(moves.var(axis=0).mean())
-        return _between(self.shortest, self.longest, float(moves.mean(axis=1).var()) / own if own > 0 else 0.5)
+        return self._between(float(moves.mean(axis=1).var()) / own if own > 0 else 0.5)
 
 
 # ---- by score -------------------------------------------------------------------------------------------------------
@@ -207,17 +215,6 @@ def _regimes(panel: Panel) -> Array:
     if regimes is None:
         raise DataError("the regime oracle reads the truth of a synthetic market, which this panel has not")
     return regimes
-
-
-def _check_bounds(shortest: int, longest: int) -> None:
-    if not SHORTEST <= shortest <= longest:
-        raise ConfigError(f"shortest={shortest} and longest={longest} must be {SHORTEST} bars or more, in order")
-
-
-def _between(shortest: int, longest: int, share: float) -> int:
-    """The window that lies a `share` of the way from shortest to longest on a logarithmic scale."""
-    share = min(max(share, 0.0), 1.0)
-    return round(float(shortest ** (1 - share) * longest**share))
 
 
 def _best(grid: tuple[int, ...], means: Array) -> int:

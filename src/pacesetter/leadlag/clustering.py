@@ -25,10 +25,8 @@ def hermitian_projector(matrix: Array, clusters: int) -> Array:
     scale = np.divide(1.0, np.sqrt(degree), out=np.zeros(len(degree)), where=degree > 0)
     values, vectors = np.linalg.eigh(1j * scale[:, None] * matrix * scale)
     positive = vectors[:, np.argsort(values)[::-1][: max(clusters // 2, 1)]]
-    projector: Array = (
-        2 * (positive @ positive.conj().T).real
-    )  # a vector and its conjugate add up to twice the real part
-    return projector
+    projector: Array = (positive @ positive.conj().T).real
+    return 2 * projector  # a vector and its conjugate add up to twice the real part
 
 
 def hermitian_clusters(matrix: Array, clusters: int, seed: int = 0) -> Array:

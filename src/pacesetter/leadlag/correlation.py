@@ -15,7 +15,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import check_range
 from pacesetter.leadlag.dependence import DEPENDENCES, Dependence, Inner
 from pacesetter.leadlag.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.information import lagged_information, lagged_transfer
@@ -38,8 +38,7 @@ class Recipe:
     weighing: int
 
     def __post_init__(self) -> None:
-        if self.max_lag < 1:
-            raise ConfigError(f"lag.max_lag={self.max_lag} must be 1 or more")
+        check_range(1, owner="lag", max_lag=self.max_lag)
 
     def lags(self, lookback: int) -> range:
         """The lags whose overlap has two increments or more."""
@@ -101,32 +100,26 @@ class MutualInformation:
     max_lag: int = 1
     bins: int = 4
 
+    name: ClassVar[str] = "mutual_information"
+    measure: ClassVar[Any] = staticmethod(lagged_information)
+
     def scorer(self, series: Series, resources: Resources) -> Scorer:
-        """Scorer of lags 1 … max_lag; refuses fewer than two bins."""
-        return _information_scorer("mutual_information", lagged_information, series, self.max_lag, self.bins, resources)
+        """Scorer of lags 1 … max_lag; refuses fewer than two bins, since one holds no information."""
+        resources.refuse_backends(self.name)
+        check_range(2, owner="lag", bins=self.bins)
+        measure = partial(self.measure, bins=self.bins)
+        return LaggedWindows(series, measure, Recipe(self.max_lag, ABSOLUTE_SUM, DIFFERENCE))
 
 
 @ESTIMATORS.register("transfer_entropy")
 @dataclass(frozen=True)
-class TransferEntropy:
+class TransferEntropy(MutualInformation):
     """Σ_l I(x_i(t−l); x_j(t) | x_j(t−1)) less the same from j to i, in nats: net transfer entropy."""
 
-    spans_gaps: ClassVar[bool] = False
-    max_lag: int = 1
     bins: int = 3
 
-    def scorer(self, series: Series, resources: Resources) -> Scorer:
-        """Scorer of lags 1 … max_lag; refuses fewer than two bins."""
-        return _information_scorer("transfer_entropy", lagged_transfer, series, self.max_lag, self.bins, resources)
-
-
-def _information_scorer(
-    method: str, measure: Any, series: Series, max_lag: int, bins: int, resources: Resources
-) -> Scorer:
-    resources.refuse_backends(method)
-    if bins < 2:
-        raise ConfigError(f"lag.bins={bins} must be 2 or more: one bin holds no information")
-    return LaggedWindows(series, partial(measure, bins=bins), Recipe(max_lag, ABSOLUTE_SUM, DIFFERENCE))
+    name: ClassVar[str] = "transfer_entropy"
+    measure: ClassVar[Any] = staticmethod(lagged_transfer)
 
 
 def _correlation_scorer(method: str, inner: Inner, series: Series, recipe: Recipe, resources: Resources) -> Scorer:

@@ -13,7 +13,7 @@ from typing import Any, Protocol
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import check_range
 from pacesetter.leadlag.observed import observed_assets
 from pacesetter.registry import Registry
 
@@ -79,8 +79,7 @@ class TopLinks:
     k: int = 10
 
     def __post_init__(self) -> None:
-        if self.k < 1:
-            raise ConfigError(f"k={self.k} must be 1 or more")
+        check_range(1, k=self.k)
 
     def encode(self, matrices: Array, lookbacks: ArrayLike) -> Array:
         values = _upper(matrices)
@@ -110,8 +109,7 @@ class SignatureSummary:
     planes: int = 3
 
     def __post_init__(self) -> None:
-        if self.planes < 1:
-            raise ConfigError(f"planes={self.planes} must be 1 or more")
+        check_range(1, planes=self.planes)
 
     def encode(self, matrices: Array, lookbacks: ArrayLike) -> Array:
         sizes = np.linalg.svd(np.nan_to_num(matrices), compute_uv=False)[..., ::2][..., : matrices.shape[-1] // 2]
@@ -148,8 +146,7 @@ class LookbackMetadata:
     longest: int = 250
 
     def __post_init__(self) -> None:
-        if self.longest < 2:
-            raise ConfigError(f"longest={self.longest} must be 2 bars or more")
+        check_range(2, longest=self.longest)
 
     def encode(self, matrices: Array, lookbacks: ArrayLike) -> Array:
         bars = np.broadcast_to(np.asarray(lookbacks, dtype=np.float64), matrices.shape[:-2])

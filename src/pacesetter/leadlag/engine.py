@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, check_range
 from pacesetter.leadlag.estimator import ESTIMATORS, MEGABYTE, Backend, Resources, Scorer
 from pacesetter.leadlag.series import Increments, Series, read_series
 from pacesetter.panel import Panel
@@ -50,10 +50,9 @@ class Reading:
     cache_windows: int
 
     def __post_init__(self) -> None:
-        if self.min_observations is not None and self.min_observations < 2:
-            raise ConfigError(f"lag.min_observations={self.min_observations} must be 2 or more")
-        if self.cache_windows < 0:
-            raise ConfigError(f"lag.cache_windows={self.cache_windows} must be 0 or more")
+        if self.min_observations is not None:
+            check_range(2, owner="lag", min_observations=self.min_observations)
+        check_range(0, owner="lag", cache_windows=self.cache_windows)
 
 
 class LeadLag:
@@ -135,8 +134,7 @@ class LeadLag:
 
     def windows(self, lookback: int | Sequence[int], step: int = 1) -> tuple[Array, Array]:
         """(window,) ends and lookbacks that `rolling` goes through: each lookback in turn, from its first window."""
-        if step < 1:
-            raise ConfigError(f"step={step} must be 1 or more")
+        check_range(1, step=step)
         backs = list(lookback) if isinstance(lookback, Iterable) else [lookback]
         if not backs:
             raise ConfigError("rolling takes one lookback or several, not none")

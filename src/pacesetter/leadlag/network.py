@@ -13,7 +13,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.observed import mean_observed, ratio
 from pacesetter.leadlag.ranking import ranks, row_mean
@@ -112,8 +112,7 @@ NULLS: dict[str, Callable[[Array, np.random.Generator], Array]] = {"permute": _p
 
 def _batches(increments: Array, draws: int, draw: Callable[[], Array]) -> Iterator[Array]:
     """`draws` redrawn copies of the increments in stacks of at most BATCH_BYTES."""
-    if draws < 1:
-        raise ConfigError(f"draws={draws} must be 1 or more")
+    check_range(1, draws=draws)
     size = max(int(BATCH_BYTES // max(increments.nbytes, 1)), 1)
     for start in range(0, draws, size):
         yield np.stack([draw() for _ in range(min(size, draws - start))])
@@ -193,8 +192,7 @@ def ranking_intervals(
     weaken every lead a little.
     """
     bars = len(increments)
-    if not 1 <= block_bars <= bars:
-        raise ConfigError(f"block_bars={block_bars} must lie in 1 … {bars}, the length of the window")
+    check_range(1, bars, block_bars=block_bars)
     if not 0 < level < 1:
         raise ConfigError(f"level={level} must lie between 0 and 1, e.g. 0.9")
     rng = np.random.default_rng(seed)

@@ -57,8 +57,8 @@ class Heat:
 
     @property
     def limit(self) -> float:
-        """The largest absolute value, where both ends of the scale lie."""
-        return float(np.nanmax(np.abs(self.values), initial=0.0, where=np.isfinite(self.values))) or 1.0
+        """Where both ends of the scale lie."""
+        return _largest(self.values)
 
 
 @dataclass(frozen=True)
@@ -72,6 +72,11 @@ class Web:
     arrows: tuple[tuple[int, int, float], ...]
     value_title: str
 
+    @property
+    def limit(self) -> float:
+        """Where both ends of the scale lie."""
+        return _largest(self.scores)
+
     def width(self, weight: float) -> float:
         """Line width in points, 0.6 for the weakest to 2.6 for the strongest arrow."""
         weights = [arrow[2] for arrow in self.arrows]
@@ -81,18 +86,22 @@ class Web:
 
 def matrix_picture(matrix: Array, symbols: Sequence[str], title: str = "Lead–lag matrix") -> Heat:
     """Who leads whom, ordered by leader score: orange where the row leads the column. Absent assets are left out."""
-    order = _leaders_first(matrix)
-    names = tuple(symbols[i] for i in order)
-    ordered = matrix[np.ix_(order, order)]
-    return Heat(title, ordered, names, names, "leader (strongest first)", "follower", "lead of row over column")
+    return _leaders_first(matrix, matrix, symbols, title, "lead of row over column")
 
 
 def lag_picture(lags: Array, matrix: Array, symbols: Sequence[str], title: str = "Lag of the strongest link") -> Heat:
     """Bars (N, N) by which the row runs ahead of the column, in the order of the leader scores of `matrix`."""
-    order = _leaders_first(matrix)
+    return _leaders_first(np.asarray(lags, dtype=np.float64), matrix, symbols, title, "bars ahead")
+
+
+def _leaders_first(values: Array, matrix: Array, symbols: Sequence[str], title: str, value_title: str) -> Heat:
+    """The values (N, N) of the assets that `matrix` ranks, the strongest leader first on both sides."""
+    scores = row_mean(matrix)
+    order = np.argsort(-scores, kind="stable")
+    order = order[np.isfinite(scores[order])]
     names = tuple(symbols[i] for i in order)
-    ordered = np.asarray(lags, dtype=np.float64)[np.ix_(order, order)]
-    return Heat(title, ordered, names, names, "leader (strongest first)", "follower", "bars ahead")
+    ordered = values[np.ix_(order, order)]
+    return Heat(title, ordered, names, names, "leader (strongest first)", "follower", value_title)
 
 
 def leadership_picture(
@@ -199,7 +208,6 @@ def _web_in_plotly(figure: Any, web: Web) -> None:
         )
     for name, (x, y) in zip(web.nodes, LABEL_DISTANCE * web.places, strict=True):
         figure.add_annotation(x=x, y=y, text=name, showarrow=False, font={"size": 11})
-    limit = _limit(web)
     figure.add_scatter(
         x=web.places[:, 0],
         y=web.places[:, 1],
@@ -210,8 +218,8 @@ def _web_in_plotly(figure: Any, web: Web) -> None:
             "size": 18,
             "color": web.scores,
             "colorscale": SCALE,
-            "cmin": -limit,
-            "cmax": limit,
+            "cmin": -web.limit,
+            "cmax": web.limit,
             "line": {"color": "#333333", "width": 1},
             "colorbar": {"title": web.value_title},
         },
@@ -221,20 +229,12 @@ def _web_in_plotly(figure: Any, web: Web) -> None:
 
 
 def _web_in_matplotlib(axes: Any, web: Web) -> Any:
-    limit = _limit(web)
+    look = {"arrowstyle": "-|>", "color": "#505050", "alpha": 0.45, "shrinkA": 8, "shrinkB": 8}
     for leader, follower, weight in web.arrows:
-        arrow = {
-            "arrowstyle": "-|>",
-            "lw": web.width(weight),
-            "color": "#505050",
-            "alpha": 0.45,
-            "shrinkA": 8,
-            "shrinkB": 8,
-        }
+        arrow = look | {"lw": web.width(weight)}
         axes.annotate("", web.places[follower], web.places[leader], arrowprops=arrow)
-    nodes = axes.scatter(
-        *web.places.T, s=200, c=web.scores, cmap=SCALE, vmin=-limit, vmax=limit, edgecolors="#333333", zorder=3
-    )
+    scale = {"cmap": SCALE, "vmin": -web.limit, "vmax": web.limit}
+    nodes = axes.scatter(*web.places.T, s=200, c=web.scores, edgecolors="#333333", zorder=3, **scale)
     for name, place in zip(web.nodes, LABEL_DISTANCE * web.places, strict=True):
         axes.annotate(name, place, ha="center", va="center", fontsize=9)
     axes.set(xlim=(-RIM, RIM), ylim=(-RIM, RIM))
@@ -242,14 +242,9 @@ def _web_in_matplotlib(axes: Any, web: Web) -> Any:
     return nodes
 
 
-def _leaders_first(matrix: Array) -> Array:
-    scores = row_mean(matrix)
-    order = np.argsort(-scores, kind="stable")
-    return order[np.isfinite(scores[order])]
-
-
-def _limit(web: Web) -> float:
-    return float(np.abs(web.scores).max(initial=0.0)) or 1.0
+def _largest(values: Array) -> float:
+    """The largest absolute value; 1 where there is none, or all are 0."""
+    return float(np.nanmax(np.abs(values), initial=0.0, where=np.isfinite(values))) or 1.0
 
 
 def _ring(count: int) -> Array:

@@ -20,7 +20,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import check_range
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.policy import SHORTEST
 from pacesetter.leadlag.strategy import fill_to_fill_returns, last_moves
@@ -57,8 +57,7 @@ class Prediction:
     @classmethod
     def of(cls, panel: Panel, engine: LeadLag, horizon_bars: int = 1, deviation_bars: int = 250) -> Prediction:
         """Both tables for a fitted engine; refuses a horizon below one bar."""
-        if horizon_bars < 1:
-            raise ConfigError(f"horizon_bars={horizon_bars} must be 1 or more")
+        check_range(1, horizon_bars=horizon_bars)
         weights = np.full(panel.mask.shape, np.nan)
         for t in range(SHORTEST, len(panel)):
             weights[t] = engine.series_.weights(t, min(deviation_bars, t))

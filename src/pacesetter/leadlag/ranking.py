@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, check_range
 from pacesetter.leadlag.observed import mean_observed, observed_assets, ratio
 from pacesetter.registry import Registry
 
@@ -96,8 +96,7 @@ def leader_overlap(scores: Array, quantile: float = 0.2, lag: int = 1) -> Array:
 
 def _lagged(scores: Array, lag: int) -> tuple[Array, Array]:
     scores = np.asarray(scores)
-    if not 1 <= lag < len(scores):
-        raise ConfigError(f"lag={lag} must lie in 1 … {len(scores) - 1} for {len(scores)} windows")
+    check_range(1, len(scores) - 1, lag=lag)
     return scores[:-lag], scores[lag:]
 
 

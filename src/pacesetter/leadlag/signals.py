@@ -18,7 +18,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import check_range
 from pacesetter.features import Feature
 from pacesetter.leadlag.anomaly import instability
 from pacesetter.leadlag.engine import LeadLag
@@ -50,9 +50,7 @@ def leadlag_features(
     instability      ½(1 − cosine) with the matrix `gap_bars` before, the same for all symbols
     expected         log return of the next bar by the moves of others up to `expected_lags` bars before it
     """
-    for name, value in (("gap_bars", gap_bars), ("expected_lags", expected_lags)):
-        if value < 1:
-            raise ConfigError(f"{name}={value} must be 1 or more")
+    check_range(1, gap_bars=gap_bars, expected_lags=expected_lags)
 
     @lru_cache(maxsize=1)  # a table asks for the four one after another on one panel
     def measured(panel: Panel) -> dict[str, Array]:

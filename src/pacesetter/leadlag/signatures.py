@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 from scipy.special import bernoulli
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import check_range
 from pacesetter.leadlag.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series
 
@@ -61,10 +61,9 @@ class Signature:
     log: bool = False
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
-        """Scorer of words up to `depth`; refuses a depth below 2."""
+        """Scorer of words up to `depth`; refuses a depth below 2, which has no order of events."""
         resources.refuse_backends("signature")
-        if self.depth < 2:
-            raise ConfigError(f"lag.depth={self.depth} must be 2 or more: depth 1 has no order of events")
+        check_range(2, owner="lag", depth=self.depth)
         return SignatureWindows(series, self.depth, self.log)
 
 

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import DataError, check_range
 from pacesetter.leadlag.ranking import leading, row_mean
 from pacesetter.panel import Panel
 
@@ -77,8 +77,7 @@ def returns_of(weights: Array, fills: Array, cost_bps: float = 5.0) -> StrategyR
     """
     if weights.shape != fills.shape:
         raise DataError(f"weights {weights.shape} and fill-to-fill returns {fills.shape} must have one shape")
-    if cost_bps < 0:
-        raise ConfigError(f"cost_bps={cost_bps} must not be negative; a rebate is no cost")
+    check_range(0, cost_bps=cost_bps)
     turnover = np.abs(np.diff(weights, axis=0, prepend=0.0)).sum(axis=-1)
     filled = np.isfinite(fills).any(axis=-1)
     gross = np.where(filled, np.nansum(weights * fills, axis=-1), np.nan)

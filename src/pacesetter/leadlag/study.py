@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.anomaly import AlertLevels, anomaly_score, instability, worst_windows
 from pacesetter.leadlag.concentration import contributions, gini, herfindahl, leadership_table
 from pacesetter.leadlag.engine import LeadLag
@@ -62,9 +62,8 @@ class Study:
         self.make_engine()
         if self.links not in ESTIMATORS:
             raise ConfigError(f"lag.links='{self.links}' is unknown{did_you_mean(self.links, ESTIMATORS)}")
-        for name, least in (("lookback", 2), ("step", 1), ("draws", 1)):
-            if getattr(self, name) < least:
-                raise ConfigError(f"lag.{name}={getattr(self, name)} must be {least} or more")
+        check_range(2, owner="lag", lookback=self.lookback)
+        check_range(1, owner="lag", step=self.step, draws=self.draws)
         for name in ("level", "quantile"):
             if not 0 < getattr(self, name) < 1:
                 raise ConfigError(f"lag.{name}={getattr(self, name)} must lie between 0 and 1")
@@ -112,24 +111,16 @@ class Study:
     def _strategy(self, panel: Panel, lag: LeadLag) -> dict[str, float]:
         """Mean and t-value of the leaders → followers strategy at every bar, fill to fill, gross and net of costs."""
         first = max(self.lookback, len(panel) - MOST_STRATEGY_BARS)
-        ends = np.arange(first, len(panel))
+        matrices = lag.many(np.arange(first, len(panel)), self.lookback)
         moves, fills = last_moves(panel)[first:], fill_to_fill_returns(panel)[first:]
-        returns = follow_leaders(
-            lag.many(ends, np.full(len(ends), self.lookback)),
-            moves,
-            fills,
-            quantile=self.quantile,
-            cost_bps=self.cost_bps,
-        )
+        returns = follow_leaders(matrices, moves, fills, quantile=self.quantile, cost_bps=self.cost_bps)
         figures = {"bars": float(np.isfinite(returns.net).sum())}
         for name, series in (("gross", returns.gross), ("net", returns.net)):
             known = series[np.isfinite(series)]
-            error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
             mean = known.mean() if len(known) else np.nan
-            figures[f"{name}_bps"], figures[f"{name}_t"] = (
-                float(1e4 * mean),
-                float(mean / error) if error > 0 else np.nan,
-            )
+            error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
+            figures[f"{name}_bps"] = float(1e4 * mean)
+            figures[f"{name}_t"] = float(mean / error) if error > 0 else np.nan
         return figures
 
 

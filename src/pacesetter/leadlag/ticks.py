@@ -14,7 +14,7 @@ import numpy as np
 from numba import njit, prange
 from numpy.typing import ArrayLike, NDArray
 
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.leadlag.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series
 
@@ -50,16 +50,14 @@ def tick_lead_lag(ticks: Mapping[str, Ticks], lags: ArrayLike) -> TickLeadLag:
     forward = np.asarray(lags, dtype=np.float64)
     if forward.ndim != 1 or len(forward) == 0 or not (forward > 0).all() or not (np.diff(forward) > 0).all():
         raise ConfigError("lags must be positive and increasing, e.g. range(1, 301); both directions are tried")
-    packed = _pack(ticks)
-    rho = _all_pairs(*packed, np.concatenate([-forward[::-1], [0.0], forward]))
-    return TickLeadLag(tuple(ticks), *_summary(rho, forward))
+    return TickLeadLag(tuple(ticks), *_summary(*_pack(ticks), forward))
 
 
-def _summary(rho: Array, forward: Array) -> tuple[Array, Array, Array]:
-    """Score, lag and ratio matrices from ρ (symbol, symbol, lag) on the lags −forward, 0, forward."""
-    count = len(forward)
+def _summary(times: Array, values: Array, offsets: Array, forward: Array) -> tuple[Array, Array, Array]:
+    """Score, lag and ratio matrices of packed ticks over the lags −forward, 0, forward."""
     grid = np.concatenate([-forward[::-1], [0.0], forward])
-    ahead = (rho[..., count + 1 :] ** 2).sum(axis=-1)
+    rho = _all_pairs(times, values, offsets, grid)
+    ahead = (rho[..., len(forward) + 1 :] ** 2).sum(axis=-1)
     behind, total = ahead.T, ahead + ahead.T
     score = np.divide(ahead - behind, total, out=np.zeros_like(ahead), where=total > 0)
     with np.errstate(divide="ignore", invalid="ignore"):
@@ -98,8 +96,7 @@ class HayashiYoshida:
     def scorer(self, series: Series, resources: Resources) -> Scorer:
         """Scorer of lags −max_lag … max_lag in bars."""
         resources.refuse_backends("hayashi_yoshida")
-        if self.max_lag < 1:
-            raise ConfigError(f"lag.max_lag={self.max_lag} must be 1 or more")
+        check_range(1, owner="lag", max_lag=self.max_lag)
         return TickWindows(series, self.max_lag)
 
 
@@ -123,8 +120,7 @@ class TickWindows(WindowScorer):
         columns, bars = np.nonzero(seen)
         values = self.series.path[end - lookback : end + 1].T[seen]
         offsets = np.searchsorted(columns, np.arange(len(seen) + 1))
-        grid = np.concatenate([-self.forward[::-1], [0.0], self.forward])
-        score, lag, _ = _summary(_all_pairs(bars.astype(np.float64), values, offsets, grid), self.forward)
+        score, lag, _ = _summary(bars.astype(np.float64), values, offsets, self.forward)
         weights = self.series.weights(end, lookback)
         unscored = 0.0 * np.add.outer(weights, weights)
         return score + unscored, lag + unscored

@@ -22,7 +22,7 @@ from pacesetter.agents.encoders import network
 from pacesetter.agents.initialise import initialise_head
 from pacesetter.agents.layout import Tensors
 from pacesetter.envs.tables import ObservationTables
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.features.table import FeatureTable
 from pacesetter.leadlag.strategy import fill_to_fill_returns
 from pacesetter.learning.gather import INDEX, Tables
@@ -61,9 +61,8 @@ class Direction:
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("width", "window_bars", "epochs", "epoch_examples", "patience", "batch"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"baseline.{name}={getattr(self, name)} must be 1 or more")
+        sizes = ("width", "window_bars", "epochs", "epoch_examples", "patience", "batch")
+        check_range(1, owner="baseline", **{name: getattr(self, name) for name in sizes})
         if not 0 < self.held_share < 1:
             raise ConfigError(f"baseline.held_share={self.held_share} must lie between 0 and 1")
 

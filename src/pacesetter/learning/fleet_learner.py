@@ -18,7 +18,7 @@ from pacesetter.agents.heads import Distribution
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.normaliser import ObservationNormaliser
 from pacesetter.envs.batch import Batch
-from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
 from pacesetter.learning.curiosity import Curiosity, CuriosityConfig
 from pacesetter.learning.fleet_clock import Clock
 from pacesetter.learning.fleet_market import FleetMarket, FleetStep
@@ -29,6 +29,7 @@ from pacesetter.learning.state import read_header, read_state, tensors_hash, wri
 __all__ = ["Agents", "AgentsT", "FleetConfig", "FleetLearner", "Market", "MarketT"]
 
 MOST_COUNTED = 4_096  # observations that the normaliser counts of one round
+COUNTS = ("rollout_steps", "epochs", "updates", "batch_size", "replay_steps")  # of the algorithms that have them
 EPSILON = 1e-5  # Adam's, as is the custom in PPO
 
 
@@ -56,9 +57,9 @@ class FleetConfig:
     def __post_init__(self) -> None:
         for name in ("learning_rate", "encoder_learning_rate", "max_gradient_norm"):
             if not getattr(self, name) > 0:
-                raise ConfigError(f"{name}={getattr(self, name)} must be above 0")
-        if not 0 <= self.discount <= 1:
-            raise ConfigError(f"discount={self.discount} must lie in 0 … 1")
+                raise ConfigError(f"agent.{name}={getattr(self, name)} must be above 0")
+        check_range(1, owner="agent", **{name: getattr(self, name, 1) for name in COUNTS})
+        check_range(0, 1, owner="agent", discount=self.discount)
 
 
 # ---- what it asks for -----------------------------------------------------------------------------------------------

@@ -61,7 +61,11 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
     def __init__(self, fleet: AgentsT, market: MarketT, config: FleetPPO) -> None:
         rows = config.rollout_steps * market.envs_each
         if rows % config.batch_size:
-            raise ConfigError(f"batch_size={config.batch_size} does not divide the {rows} rows of a symbol's rollout")
+            divisor = next(size for size in range(min(rows, config.batch_size), 0, -1) if rows % size == 0)
+            raise ConfigError(
+                f"agent.batch_size={config.batch_size} does not divide the {rows} rows of a round, agent.rollout_steps="
+                f"{config.rollout_steps} · train.envs={market.envs_each}; give agent.batch_size={divisor}, or more envs"
+            )
         super().__init__(fleet, market, config)
         self.scale = ReturnScale(self.symbols, market.env_count, config.discount).to(self.device)
 

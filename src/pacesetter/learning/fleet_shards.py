@@ -22,7 +22,7 @@ from safetensors.torch import load, save
 
 from pacesetter.agents.encoders import NETWORKS, network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.errors import ConfigError, RunError
+from pacesetter.errors import RunError, check_range
 from pacesetter.runs import write_atomic
 
 __all__ = ["blank_fleet", "describe_fleet", "load_fleet", "save_fleet"]
@@ -33,8 +33,7 @@ ENCODER = "encoder."
 
 def save_fleet(fleet: Fleet, folder: str | Path, symbols_each: int = 48) -> Path:
     """Store a fleet in `folder`, the heads of `symbols_each` symbols in a file, in place of what was there."""
-    if symbols_each < 1:
-        raise ConfigError(f"symbols_each={symbols_each} must be 1 or more")
+    check_range(1, symbols_each=symbols_each)
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
     tensors = {name: tensor.detach().cpu() for name, tensor in fleet.state_dict().items()}

@@ -134,8 +134,9 @@ def make_algorithm(
 
     With `tables` the environment's observations may hold places instead of windows.
     """
-    recipe = Recipe(name, network, dict(network_options or {}), tuple(heads), seed, hyperparameters)
-    return _build(recipe, env, device, tables)
+    own = {"network": network, "network_options": network_options or {}, "heads": heads, "seed": seed}
+    told = {"algorithm": name, "hyperparameters": hyperparameters} | own
+    return _build(configure(Recipe, told, "agent"), env, device, tables)
 
 
 def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None = None) -> BaseAlgorithm:

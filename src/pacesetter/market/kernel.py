@@ -30,8 +30,6 @@ from pacesetter.market.state import Account, Position
 __all__ = ["open_account", "step_account"]
 
 FILL_SIZE = len(Fill)
-# Columns that each fill adds to; all others are written once in every step.
-SUMS = (Column.COMMISSION, Column.SPREAD, Column.SLIPPAGE, Column.IMPACT, Column.REALISED, Column.TURNOVER)
 
 
 @jitable
@@ -60,11 +58,15 @@ def step_account(
 
 @jitable
 def clear(ledger: Any, fills: Any) -> None:
-    """Empty what the step adds to; fills are of known length, which saves the compiler a call."""
-    for column in SUMS:
-        ledger[column] = 0.0
+    """Empty the columns that fills add to, the others being written in every step, and the rows of fills."""
+    ledger[Column.COMMISSION] = 0.0
+    ledger[Column.SPREAD] = 0.0
+    ledger[Column.SLIPPAGE] = 0.0
+    ledger[Column.IMPACT] = 0.0
+    ledger[Column.REALISED] = 0.0
+    ledger[Column.TURNOVER] = 0.0
     for k in range(fills.shape[0]):
-        for column in range(FILL_SIZE):
+        for column in range(FILL_SIZE):  # of known length, which saves the compiler a call
             fills[k, column] = 0.0
 
 

@@ -6,14 +6,13 @@
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, field, fields
+from dataclasses import dataclass, field
 from enum import IntEnum
-from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, check_range
 
 __all__ = ["Costs", "Exits", "Limits", "MarketParameters", "Orders", "Slot"]
 
@@ -67,8 +66,7 @@ class Costs:
     loan_bps_per_year: float = 0.0
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            _check("costs", item.name, getattr(self, item.name), 0.0)
+        check_range(0, owner="costs", **vars(self))
         if self.adverse_fraction >= 1.0:
             raise ConfigError(
                 f"costs.spread_bps/2 + slippage_bps + impact_bps = {self.adverse_fraction / BPS:g} bps would make "
@@ -102,13 +100,16 @@ class Limits:
     shorting: bool = False
 
     def __post_init__(self) -> None:
-        _check("limits", "position_cap_fraction", self.position_cap_fraction, 0.0)
-        _check("limits", "reserve_cash_fraction", self.reserve_cash_fraction, 0.0, 1.0)
-        _check("limits", "gross_leverage", self.gross_leverage, 1.0)
-        _check("limits", "ruin_fraction", self.ruin_fraction, 0.0, 1.0)
-        _check_share("limits", "volume_cap_fraction", self.volume_cap_fraction)
-        _check_share("limits", "position_loss_limit_fraction", self.position_loss_limit_fraction)
-        _check_share("limits", "portfolio_loss_limit_fraction", self.portfolio_loss_limit_fraction)
+        check_range(0, owner="limits", position_cap_fraction=self.position_cap_fraction)
+        check_range(0, 1, owner="limits", reserve_cash_fraction=self.reserve_cash_fraction)
+        check_range(0, 1, owner="limits", ruin_fraction=self.ruin_fraction)
+        check_range(1, owner="limits", gross_leverage=self.gross_leverage)
+        _check_shares(
+            "limits",
+            volume_cap_fraction=self.volume_cap_fraction,
+            position_loss_limit_fraction=self.position_loss_limit_fraction,
+            portfolio_loss_limit_fraction=self.portfolio_loss_limit_fraction,
+        )
 
 
 @dataclass(frozen=True)
@@ -120,8 +121,7 @@ class Exits:
     trailing_stop_fraction: float | None = None
 
     def __post_init__(self) -> None:
-        for item in fields(self):
-            _check_share("exits", item.name, getattr(self, item.name))
+        _check_shares("exits", **vars(self))
 
 
 @dataclass(frozen=True)
@@ -140,10 +140,9 @@ class Orders:
     minimum_trade: float = 25.0
 
     def __post_init__(self) -> None:
-        _check("orders", "hold_zone", self.hold_zone, 0.0, 1.0)
-        _check("orders", "buy_fraction", self.buy_fraction, 0.0, 1.0)
-        _check("orders", "smoothing_bars", self.smoothing_bars, 1.0)
-        _check("orders", "minimum_trade", self.minimum_trade, 0.0)
+        check_range(0, 1, owner="orders", hold_zone=self.hold_zone, buy_fraction=self.buy_fraction)
+        check_range(1, owner="orders", smoothing_bars=self.smoothing_bars)
+        check_range(0, owner="orders", minimum_trade=self.minimum_trade)
 
 
 @dataclass(frozen=True)
@@ -158,8 +157,7 @@ class MarketParameters:
     bars_per_year: float = 252.0
 
     def __post_init__(self) -> None:
-        _check("market", "initial_cash", self.initial_cash, 1.0)
-        _check("market", "bars_per_year", self.bars_per_year, 1.0)
+        check_range(1, owner="market", initial_cash=self.initial_cash, bars_per_year=self.bars_per_year)
         if self.costs.impact_bps > 0 and self.limits.volume_cap_fraction is None:
             raise ConfigError(
                 "costs.impact_bps grows with the share of volume; it needs limits.volume_cap_fraction, e.g. 0.1"
@@ -208,17 +206,10 @@ def _or_off(limit: float | None) -> float:
     return math.inf if limit is None else limit
 
 
-def _check(owner: str, name: str, value: Any, low: float, high: float = math.inf) -> None:
-    """Refuse what is no finite number in [low, high], by its key."""
-    number = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
-    if not number or not low <= value <= high:
-        bounds = f"from {low:g} to {high:g}" if math.isfinite(high) else f"of at least {low:g}"
-        raise ConfigError(f"{owner}.{name}={value!r} is out of range; give a number {bounds}")
-
-
-def _check_share(owner: str, name: str, value: float | None) -> None:
+def _check_shares(owner: str, **shares: float | None) -> None:
     """Refuse a share that is neither None nor in (0, 1]."""
-    if value is not None:
-        _check(owner, name, value, 0.0, 1.0)
-        if value == 0:
+    given = {name: share for name, share in shares.items() if share is not None}
+    check_range(0, 1, owner=owner, **given)
+    for name, share in given.items():
+        if share == 0:
             raise ConfigError(f"{owner}.{name}=0 would act at once; give a share above 0, or None to switch it off")

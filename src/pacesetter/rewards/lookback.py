@@ -77,14 +77,5 @@ def thinness(thin: Any) -> Any:
     return -thin
 
 
-for _formula in (
-    signal,
-    strength,
-    stability,
-    extremity,
-    switching,
-    follow_through,
-    mutual_information,
-    thinness,
-):
+for _formula in (signal, strength, stability, extremity, switching, follow_through, mutual_information, thinness):
     REWARDS.add(_formula.__name__, component(_formula))

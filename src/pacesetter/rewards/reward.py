@@ -10,7 +10,7 @@ from typing import Any, Literal, NamedTuple
 
 import numpy as np
 
-from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.market.ledger import LEDGER_COLUMNS
 from pacesetter.registry import configure
 from pacesetter.rewards.component import INTERPRETED, REWARDS, Component
@@ -45,9 +45,8 @@ class Term:
     @property
     def lowest_weight(self) -> float:
         """The least that the weight ever is."""
-        return (
-            min(weight for _, weight in self.weight.points) if isinstance(self.weight, Schedule) else self.weight_at(0)
-        )
+        is_scheduled = isinstance(self.weight, Schedule)
+        return min(weight for _, weight in self.weight.points) if is_scheduled else float(self.weight)
 
 
 @dataclass(frozen=True)
@@ -280,8 +279,7 @@ def _read_term(name: str, value: Any) -> Term:
         term = replace(term, weight=configure(Schedule, term.weight, f"{where}.weight"))
     if not isinstance(term.weight, Schedule) and not _is_finite_number(term.weight):
         raise ConfigError(f"{where}.weight={term.weight!r} is no finite number; give one, or a schedule")
-    if term.smoothing_steps < 1:
-        raise ConfigError(f"{where}.smoothing_steps={term.smoothing_steps} is out of range; give 1 (none) or more")
+    check_range(1, owner=where, smoothing_steps=term.smoothing_steps)
     component.options_with(term.options, f"{where}.options")
     return term
 
