@@ -11,8 +11,6 @@ from rich.console import Console
 
 from pacesetter.build import (
     Config,
-    Features,
-    LeadLagFeatures,
     build_environment,
     build_fold,
     build_panel,
@@ -21,8 +19,11 @@ from pacesetter.build import (
     fitted_until,
     load_agent,
     load_lookback,
+    stage_run,
     stored_config,
+    stored_end,
 )
+from pacesetter.build.job import Features, LeadLagFeatures
 from pacesetter.envs.starts import Start
 from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
 from pacesetter.leadlag.policy import ConstantLookback, roll
@@ -113,6 +114,15 @@ def test_a_folder_that_is_no_lookback_run_is_refused(small, tmp_path):
     trading = train(small("ppo", "train.steps=64"), console=Console(quiet=True)).run.folder
     with pytest.raises(ConfigError, match="is a run of task=trading, which chooses no window"):
         build_table(small("ppo", f"features.leadlag.lookback={trading}"), panel)
+
+
+def test_a_main_job_is_no_teacher_and_the_runs_inside_are_named(tmp_path):
+    job = Run.create(tmp_path, "job", {}).folder
+    inside = Run.create(job / "lookback", "lookback", {}).folder
+    with pytest.raises(RunError, match=f"until when it has seen bars; give one of {inside}"):
+        stored_end(job)
+    assert stage_run(job, "lookback") == inside
+    assert stage_run(job, "agents") == job
 
 
 def test_a_run_without_an_agent_is_refused(small):

@@ -72,6 +72,7 @@ def test_values_take_their_declared_type(given: dict[str, Any], name: str, value
         ({"flag": 1}, "data.flag=1 must be of type bool, not int"),
         ({"kind": "be"}, "data.kind='be' is unknown; did you mean 'bee'?"),
         ({"names": [1]}, "data.names=1 must be of type str, not int"),
+        ({"names": 4}, "data.names=4 must be of type str, not int; give a list, e.g. data.names=[a,b]"),
         ({"pair": [1]}, "data.pair takes 2 values, not 1"),
         ({"maybe": "x"}, "data.maybe='x' must be of type int, not str"),
         ({"table": [1]}, "data.table=[1] must be a mapping, e.g. {key: value}"),

@@ -64,3 +64,4 @@ def test_failed_write_leaves_the_old_file_whole(tmp_path, monkeypatch):
     with pytest.raises(OSError, match="no space left"):
         write_atomic(path, "new")
     assert path.read_text() == "old"
+    assert [each.name for each in tmp_path.iterdir()] == ["state.json"]

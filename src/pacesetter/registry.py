@@ -113,11 +113,17 @@ def _coerce(value: Any, hint: Any, where: str) -> Any:
             raise ConfigError(f"{where}={value!r} is unknown{did_you_mean(str(value), map(str, arguments))}")
         return value
     if origin is tuple:
-        items = value if isinstance(value, (list, tuple)) else [value]
+        is_list = isinstance(value, (list, tuple))
+        items = value if is_list else [value]
         inner = [arguments[0]] * len(items) if arguments[-1] is Ellipsis else list(arguments)
         if len(inner) != len(items):
             raise ConfigError(f"{where} takes {len(inner)} values, not {len(items)}")
-        return tuple(_coerce(item, kind, where) for item, kind in zip(items, inner, strict=True))
+        try:
+            return tuple(_coerce(item, kind, where) for item, kind in zip(items, inner, strict=True))
+        except ConfigError as problem:
+            if is_list:
+                raise
+            raise ConfigError(f"{problem}; give a list, e.g. {where}=[a,b]") from problem
     if origin is dict:
         if not isinstance(value, Mapping):
             raise ConfigError(f"{where}={value!r} must be a mapping, e.g. {{key: value}}")

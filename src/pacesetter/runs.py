@@ -121,11 +121,14 @@ def sha256(path: Path) -> str:
 def write_atomic(path: Path, content: str | bytes) -> Path:
     """Write to a temporary name, sync it to disk, rename: a reader sees the old file or the new one, whole."""
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
-    with temporary.open("wb") as stream:
-        stream.write(content.encode() if isinstance(content, str) else content)
-        stream.flush()
-        os.fsync(stream.fileno())
-    os.replace(temporary, path)
+    try:
+        with temporary.open("wb") as stream:
+            stream.write(content.encode() if isinstance(content, str) else content)
+            stream.flush()
+            os.fsync(stream.fileno())
+        os.replace(temporary, path)
+    finally:
+        temporary.unlink(missing_ok=True)
     return path
 
 

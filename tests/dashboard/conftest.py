@@ -13,9 +13,11 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from pacesetter.build import Config, Train
+from pacesetter.build import Config
+from pacesetter.build.job import Train
 from pacesetter.dashboard import settings
 from pacesetter.data.loading import load
+from pacesetter.evaluation.allocations_page import ALLOCATIONS
 from pacesetter.evaluation.backtest import market_bank
 from pacesetter.evaluation.baselines import make_baseline
 from pacesetter.evaluation.fleet_page import AGENTS, STRUGGLER
@@ -74,6 +76,9 @@ def _judged(root: Path, judgement: Any) -> None:
     ledger = pd.read_parquet(run.folder / "ledger.parquet")
     parts = {"reward": ledger["equity_change"], "reward_pnl": ledger["net_pnl"], "reward_cost": -ledger["cost"]}
     ledger.assign(**parts).to_parquet(run.folder / "ledger.parquet")
+    shared = pd.DataFrame({"policy": ["master", "fleet", "equal_weight"], "sharpe": [1.5, 0.5, 1.0]})
+    shared = shared.assign(growth=0.1, cash=0.2, positions=3.0, turnover=0.1, difference=1.5 - shared["sharpe"])
+    shared.assign(low=-1.0, high=2.0).to_csv(run.path(ALLOCATIONS), index=False)  # as where a master was trained
     run.finish()
 
 

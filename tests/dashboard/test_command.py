@@ -11,14 +11,15 @@ from typer.testing import CliRunner
 from pacesetter.cli import dashboard as command
 from pacesetter.dashboard import server
 from pacesetter.dashboard.settings import Settings
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, RunError
 from pacesetter.serving.keys import Keys
 
 
 @pytest.fixture
 def served(monkeypatch, tmp_path):
-    """Call the command in an empty folder without a server; gives what the page would be shown."""
+    """Call the command in a folder with no runs, without a server; gives what the page would be shown."""
     monkeypatch.chdir(tmp_path)
+    (tmp_path / "runs").mkdir()
     calls: list[tuple] = []
     monkeypatch.setattr(server, "serve", lambda *given: calls.append(given))
     app = typer.Typer()
@@ -37,6 +38,12 @@ def test_it_listens_on_loopback_and_looks_at_runs(served):
     settings, host, port, output = served()
     assert (settings.runs, settings.journal, host, port) == (Path("runs"), "", "127.0.0.1", 8501)
     assert output == ""
+
+
+def test_a_folder_that_is_not_there_is_refused_unless_a_book_is_to_be_shown(served):
+    with pytest.raises(RunError, match=r"there is no folder elsewhere; give the folder of your runs, or make some"):
+        served("elsewhere")
+    assert served("elsewhere", "--journal", "sqlite:///other.db")[0].runs == Path("elsewhere")
 
 
 def test_another_address_is_warned_of(served):

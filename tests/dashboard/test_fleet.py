@@ -71,5 +71,6 @@ def test_a_fleet_is_found_in_its_run_and_inside_a_main_job(runs, tmp_path):
     assert fleet_folder(next(runs.glob("*-job-*"))) is None
     inside = tmp_path / "agents" / "run"
     inside.mkdir(parents=True)
-    (inside / "fleet.csv").touch()
+    for name in ("manifest.json", "fleet.csv"):
+        (inside / name).touch()
     assert fleet_folder(tmp_path) == inside

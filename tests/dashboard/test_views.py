@@ -139,6 +139,16 @@ def test_a_fleet_has_its_tiles_curves_and_a_word_on_where_it_is_explained(lookin
     assert "explained in the run's report" in app.run().info[0].value
 
 
+def test_a_master_stands_beside_the_other_ways_to_share_the_money(looking):
+    app = draw("agent")
+    app.selectbox(key="agent.run").set_value(next(looking.runs.glob("*-trader-*")).name)
+    app.session_state["agent.tab"] = "Fleet"
+    app.run()
+    assert not app.exception
+    assert list(app.dataframe[0].value["policy"]) == ["master", "fleet", "equal_weight"]
+    assert "a difference of +0.50 (-1.00 to +2.00) to equal_weight" in app.markdown[0].value
+
+
 def test_there_is_no_kill_button_without_an_admin_key(looking):
     switch = Switch()
     settings.use(replace(looking, switch=switch))

@@ -11,7 +11,13 @@ import pytest
 from pacesetter.data import load
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest import market_bank
-from pacesetter.evaluation.baselines import evaluate_baselines, left_out_sentence, make_baseline, possible_baselines
+from pacesetter.evaluation.baselines import (
+    distinct,
+    evaluate_baselines,
+    left_out_sentence,
+    make_baseline,
+    possible_baselines,
+)
 from pacesetter.features import feature_table
 from pacesetter.market import Costs, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
@@ -49,6 +55,15 @@ def test_every_baseline_plays_the_same_bars() -> None:
     assert all(result.returns.any() for name, result in found.items() if name != "cash")
     again = evaluate_baselines(panel, 300, ["random", "minimum_variance"])
     assert all((result.ledger == found[name].ledger).all() for name, result in again.items())
+
+
+def test_baselines_that_earn_the_same_under_the_cap_count_once() -> None:
+    panel = load("synthetic", symbols=3, bars=420, seed=1)
+    found = evaluate_baselines(panel, 300, ["cash", "equal_weight", "inverse_volatility", "hold", "random"])
+    kept, told = distinct(found)
+    assert list(kept) == ["cash", "equal_weight", "hold"]
+    assert told == "Shown and counted once: inverse_volatility, random earned what equal_weight did at every bar."
+    assert distinct(kept) == (kept, "")
 
 
 def test_one_symbol_is_market_enough() -> None:

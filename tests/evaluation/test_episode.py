@@ -61,7 +61,17 @@ def test_trades_by_hand(by_hand: Path) -> None:
     assert (second["quantity"], second["reason"]) == (pytest.approx(15_225 / 110), "open")
     assert second["pnl"] == second["unrealised"] == pytest.approx(episode.ledger["unrealised"].iloc[-1])
     assert pd.isna(second["exit"])
-    assert trade_rows(episode.trades())[0][-4:] == ("110.00", "+1,500.00", "+10.00%", "order")
+    assert trade_rows(episode.trades())[0][3:] == (
+        *("2", "2", "+150.0000", "100.00", "110.00", "+1,500.00", "+10.00%", "order"),
+    )
+
+
+def test_a_position_that_was_added_to_and_cut_is_one_trade_of_the_most_that_was_held(by_hand: Path) -> None:
+    episode = Episode.load(by_hand)
+    own = {"quantity": [10.0, -4.0, 2.0, -8.0, 0.0], "price": [100.0, 100.0, 100.0, 110.0, 0.0]}
+    (trade,) = Episode(episode.ledger, episode.fills.assign(**own)).trades().to_dict("records")
+    assert (trade["fills"], trade["quantity"], trade["entry_price"]) == (4, 10.0, 100.0)
+    assert (trade["pnl"], trade["return"]) == (80.0, 0.08)
 
 
 def test_summary_by_hand(by_hand: Path) -> None:
@@ -73,11 +83,12 @@ def test_summary_by_hand(by_hand: Path) -> None:
             "cost": 0.0,
             "cost_share": 0.0,
             "trades": 1,
+            "open": 1,
             "win_rate": 1.0,
             "max_drawdown": 1 - FINAL / 101_500,
         }
     )
-    assert "1 trades closed, 100% of them won" in Episode.load(by_hand).verdict()
+    assert "1 trades closed, 100% of them won, 1 open" in Episode.load(by_hand).verdict()
 
 
 def points(trace: Any) -> list[tuple[pd.Timestamp, float]]:
@@ -120,7 +131,7 @@ def test_an_episode_without_a_trade(by_hand: Path, tmp_path: Path) -> None:
     episode = Episode.load(by_hand)
     quiet = Episode(episode.ledger, episode.fills.assign(quantity=0.0))
     assert quiet.trades().empty
-    assert "0 trades closed; largest" in quiet.verdict()
+    assert "0 trades closed, 0 open; largest" in quiet.verdict()
     assert np.isnan(quiet.summary()["win_rate"])
     assert quiet.save(tmp_path)[0].exists()
 

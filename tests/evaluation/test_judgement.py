@@ -31,7 +31,9 @@ def panel():
 @pytest.fixture(scope="module")
 def found(panel) -> Judgement:
     policy, other = (make_baseline(name, bank_of(panel)) for name in ("momentum", "random"))
-    return judge_policy(policy, panel, FIRST, bank_of=bank_of, others=[other], baselines=BESIDE, draws=100)
+    return judge_policy(
+        policy, panel, FIRST, bank_of=bank_of, others=[other], baselines=[*BESIDE, "risk_parity"], draws=100
+    )
 
 
 def test_the_policy_stands_first_and_everybody_played_the_same_bars(found, panel):
@@ -40,6 +42,7 @@ def test_the_policy_stands_first_and_everybody_played_the_same_bars(found, panel
     assert all(each.times.equals(panel.index[FIRST + 1 :]) for each in found.results.values())
     assert list(found.figures.index) == list(found.intervals) == list(found.benchmark.index) == list(found.results)
     assert found.verdict.baselines == 2  # cash is what each must exceed, `others` need not be beaten
+    assert "once: risk_parity earned what equal_weight did at every bar." in found.sentence  # under the cap
     assert not found.verdict.is_evidence
     assert found.verdict.sentence.startswith("No evidence")
 

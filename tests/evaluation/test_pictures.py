@@ -23,6 +23,14 @@ def test_prices_start_at_100_at_each_symbols_first_bar(panel):
     np.testing.assert_allclose(figure.data[1].y[1:], [100, 200, 100])
 
 
+def test_no_two_lines_of_a_figure_look_alike():
+    days = pd.date_range("2020-01-01", periods=3, tz="UTC")
+    figure = pictures.lookbacks(days, {str(place): np.full(3, place + 1) for place in range(11)})
+    looks = [(trace.line.color, trace.line.dash) for trace in figure.data]
+    assert len(set(looks)) == 11
+    assert [dash for _, dash in looks] == ["solid"] * 8 + ["dash"] * 3
+
+
 def test_coverage_is_the_observed_share(panel):
     np.testing.assert_array_equal(pictures.coverage(panel, buckets=2).data[0].z, [[1.0, 0.5], [0.5, 1.0]])
 

@@ -17,6 +17,7 @@ from rich.console import Console
 
 from pacesetter.errors import ConfigError
 from pacesetter.training.cluster import ClusterPlan, by_fold, run_cluster
+from pacesetter.training.cluster_progress import Progress
 from pacesetter.training.launch import Launcher
 from pacesetter.training.verify import verify
 
@@ -58,6 +59,17 @@ def test_gpus_are_asked_for_where_runs_use_them(small: Any) -> None:
     overrides = [*small.overrides, "train.device=cuda"]
     with pytest.raises(ConfigError, match=r"train\.device=cuda on Ray needs launcher\.gpus"):
         run_cluster(ClusterPlan((("S0",),)), overrides, Launcher("ray"), QUIET)
+
+
+def test_who_stops_it_is_told_how_far_it_came(small: Any, console: Console, monkeypatch: pytest.MonkeyPatch) -> None:
+    def stop(*given: Any) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(Progress, "watch", stop)
+    with pytest.raises(KeyboardInterrupt):
+        run_cluster(ClusterPlan((("S0",),)), [*small.overrides, "train.steps=64"], Launcher(workers=1), console)
+    said = "stopped; 0 of 1 runs ended, 0 of 64 steps; the same command goes on"
+    assert said in console.file.getvalue()  # type: ignore[attr-defined]
 
 
 def kill_a_worker(root: Path, killed: list[str]) -> None:

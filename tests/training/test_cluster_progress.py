@@ -9,6 +9,7 @@ import pytest
 from rich.console import Console
 
 from pacesetter.runs import Run
+from pacesetter.training import cluster_progress
 from pacesetter.training.cluster_progress import Follower, Progress
 from pacesetter.training.crew import Job
 from pacesetter.training.task import Outcome, Task
@@ -71,3 +72,16 @@ def test_what_changes_is_shown_told_and_kept_once(task: Task, metrics: Path, tmp
     kept = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
     assert [(row["state"], row["step"], row["score"]) for row in kept] == [("running", 64, 0.5), ("done", 256, None)]
     assert "group000 running: on host:7, try 1" in console.file.getvalue()  # type: ignore[attr-defined]
+
+
+@pytest.mark.usefixtures("metrics")
+def test_a_run_that_an_earlier_call_finished_has_the_worker_and_tries_of_then(
+    task: Task, tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    outcome = Outcome("", 256, 0.75, "", "steps")
+    monkeypatch.setattr(cluster_progress, "run_task", lambda task: outcome)
+    kept = json.dumps({"run": "group000", "state": "running", "worker": "host:7", "tries": 2})
+    (tmp_path / "progress.jsonl").write_text(f'{kept}\n{{"run": "gr')  # killed while it wrote
+    progress = Progress(Run(tmp_path), [task, Task(str(tmp_path / "group001"), ())], 256, console)
+    assert progress.finished(task) == Job(task, "done", "host:7", 2, outcome)
+    assert str(progress) == "1 of 2 runs ended, 256 of 512 steps"

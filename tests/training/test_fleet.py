@@ -168,7 +168,10 @@ def test_reasons_are_told_apart():
     [
         ("task.action=weights", "take discrete or continuous"),
         ("task.curriculum=adaptive", "random or fixed"),
-        ("agent.batch_size=31", "does not divide"),
+        ("agent.batch_size=31", r"agent\.batch_size=31 does not divide the 64 rows of a round"),
+        ("agent.heads=0", r"agent\.heads=0: heads of a fleet have one hidden layer"),
+        ("agent.heads=[8,8]", r"agent\.heads=\[8, 8\]: heads of a fleet have one hidden layer"),
+        ("agent.batch_size=0", r"agent\.batch_size=0 must be 1 or more"),
         ("train.freeze=[actor]", "the encoder can be frozen"),
         ("train.schedules={clip_range:{kind:linear,points:[[0,0.1],[100,0.2]]}}", "does not schedule"),
     ],

@@ -54,13 +54,13 @@ def test_the_stage_leaves_a_run_and_says_in_a_line_what_became_of_its_agents(job
     assert set(found.shown["Agents"]) <= set(section.header)
     run = only_run(folder)
     assert stored_config(run).features.leadlag.lookback == 40
-    _report_shows(run)
+    _report_shows(job.run.folder, run)
 
 
-def _report_shows(run):
+def _report_shows(job, run):
     app = typer.Typer()
     fleet.register(app)
-    shown = CliRunner().invoke(app, ["fleet", "report", str(run), "--draws", "50"], env={"COLUMNS": "200"})
+    shown = CliRunner().invoke(app, ["fleet", "report", str(job), "--draws", "50"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0, shown.output
     for title in ("Agents", "Agents on unseen bars", "Agents together"):
         assert title in shown.output

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from pacesetter.build import Gates
+from pacesetter.build.job import Gates
 from pacesetter.evaluation.gates import Gate
 from pacesetter.market.ledger import Column, Flag
 from pacesetter.training.gates import Activity, Played, collapse_gates, evenness, gate_table, play, spread

@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import os
+import shutil
 import signal
 from pathlib import Path
 from typing import Any
@@ -24,6 +25,7 @@ from pacesetter.evaluation.episode import Episode
 from pacesetter.evaluation.evaluate import StoredRun
 from pacesetter.evaluation.insight import explanation_sections
 from pacesetter.evaluation.scenarios import Scenario
+from pacesetter.runs import Run
 from pacesetter.training import master
 from pacesetter.training.configuration import compose
 from pacesetter.training.train import train
@@ -201,6 +203,8 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
     ("wrong", "sentence"),
     [
         ("data=sample", "a master has that of its fleet"),
+        ("data.symbols=4", "data.symbols=4: a master has that of its fleet"),
+        ("train.envs=1", r"rollout_steps=8 · train.envs=1; give agent.batch_size=8, or more envs"),
         ("train.shares=[0.5,0.2]", "a master has that of its fleet"),
         ("task.fleet=''", "task=master needs the run of a fleet"),
         ("task.action=discrete", "a master sets weights"),
@@ -213,6 +217,12 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
 def test_mistakes_are_refused_in_a_sentence(wrong, sentence, small, console):
     with pytest.raises(ConfigError, match=sentence):
         train(small(wrong), console=console)
+
+
+def test_a_main_job_gives_the_fleet_inside(small, fleet, tmp_path):
+    job = Run.create(tmp_path, "job", {}).folder
+    inside = shutil.copytree(fleet, job / "agents" / fleet.name)
+    assert small(f"task.fleet={job}").task["fleet"] == str(inside)
 
 
 def test_a_run_that_is_no_fleet_and_an_agent_that_is_no_master_are_refused(small, trained, fleet, console):

@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from pacesetter.build import Gates
+from pacesetter.build.job import Gates
 from pacesetter.learning.state import read_state
 from pacesetter.training import compose
 from pacesetter.training.train import TrainingResult, train

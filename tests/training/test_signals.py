@@ -1,4 +1,4 @@
-"""SIGTERM: heard while something works, and then as before."""
+"""SIGTERM: heard while something works, and then as before; what is said to who stops it."""
 
 from __future__ import annotations
 
@@ -7,9 +7,10 @@ import signal
 import threading
 
 import pytest
+from rich.console import Console
 
 from pacesetter.training.launch import Launcher
-from pacesetter.training.signals import on_sigterm
+from pacesetter.training.signals import on_sigterm, told_when_stopped
 
 
 def test_a_signal_is_heard_inside_and_the_old_answer_comes_back() -> None:
@@ -39,3 +40,11 @@ def test_another_thread_leaves_the_answer_as_it_is() -> None:
 def test_a_launcher_ends_in_order() -> None:
     with pytest.raises(SystemExit, match="143"), Launcher().session():
         os.kill(os.getpid(), signal.SIGTERM)
+
+
+def test_who_is_stopped_is_told_how_to_go_on_and_ends(console: Console) -> None:
+    with pytest.raises(KeyboardInterrupt), told_when_stopped(console, lambda: "try again"):
+        raise KeyboardInterrupt
+    with told_when_stopped(console, lambda: "nothing"):
+        pass
+    assert console.file.getvalue() == "stopped; try again\n"  # type: ignore[attr-defined]

@@ -17,6 +17,7 @@ from pacesetter.learning.direction import Direction
 from pacesetter.learning.state import read_header, read_state
 from pacesetter.learning.supervised import fit_supervised
 from pacesetter.runs import Run
+from pacesetter.training.callbacks import Guard
 from pacesetter.training.configuration import compose
 from pacesetter.training.seeds import train_seeds
 from pacesetter.training.train import train
@@ -136,6 +137,21 @@ def test_steps_that_end_within_a_round_are_said_to_become_whole_ones(small, cons
     assert console.file.getvalue().count("becomes") == 1
 
 
+@pytest.mark.parametrize(("steps", "where"), [(1, "the start"), (3, "its last checkpoint")])
+def test_who_stops_a_run_is_told_how_to_go_on(small, console, monkeypatch, steps, where):
+    rounds = iter(range(1, steps + 1))
+
+    def between(self):
+        if next(rounds) == steps:
+            raise KeyboardInterrupt
+
+    monkeypatch.setattr(Guard, "between", between)
+    with pytest.raises(KeyboardInterrupt):
+        train(small("ppo", "train.checkpoint_every=1"), console=console)
+    (folder,) = (path.parent for path in small.runs.glob("*/manifest.json"))
+    assert f"stopped; go on from {where} with: pacesetter train --resume {folder}" in console.file.getvalue()
+
+
 def test_several_seeds_make_a_table_with_mean_and_interval(small, console):
     overrides = [*small.overrides, "train.steps=64", "train.seeds=2"]
     result = train_seeds(overrides, console)
@@ -152,6 +168,7 @@ def test_several_seeds_make_a_table_with_mean_and_interval(small, console):
         ("sac", ["task.action=discrete"], "sac needs continuous actions"),
         ("maskable_ppo", ["task.action=continuous"], "maskable_ppo needs discrete actions"),
         ("ppo", ["agent.network=mpl"], "did you mean 'mlp'"),
+        ("ppo", ["agent.heads=wide"], "agent.heads='wide' must be of type int"),
         ("ppo", ["+agent.learning_rat=1"], "did you mean 'learning_rate'"),
         ("ppo", ["train.steps=0"], "train.steps=0 must be 1 or more"),
         ("ppo", ["train.patience=2", "train.validate_every=0"], "train.patience counts validations"),

@@ -1,6 +1,7 @@
 """The frozen configuration of a job, and what it builds: panel, table, environments, agent. Knows no Hydra.
 
-torch and Stable-Baselines3 are imported when an agent is built or loaded, and not before.
+The parts of a configuration are in `build.job`. torch and Stable-Baselines3 are imported when an agent is built or
+loaded, and not before.
 """
 
 from pacesetter.build.environments import (
@@ -15,43 +16,14 @@ from pacesetter.build.environments import (
     fitted_until,
 )
 from pacesetter.build.fleet import best_fleet, load_fleet
-from pacesetter.build.job import (
-    TASKS,
-    Config,
-    FailSafe,
-    Features,
-    FleetTrading,
-    Gates,
-    LeadLagFeatures,
-    MainJob,
-    MasterTrading,
-    Portfolio,
-    Track,
-    Trading,
-    Train,
-    build_study,
-    build_task,
-    read_config,
-)
+from pacesetter.build.job import Config, build_study, build_task, read_config
 from pacesetter.build.learner import build_learner
 from pacesetter.build.master import best_master, with_fleet
-from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stored_config, stored_end
+from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stage_run, stored_config, stored_end
 
 __all__ = [
-    "TASKS",
     "Config",
-    "FailSafe",
-    "Features",
-    "FleetTrading",
-    "Gates",
-    "LeadLagFeatures",
-    "MainJob",
-    "MasterTrading",
     "Parts",
-    "Portfolio",
-    "Track",
-    "Trading",
-    "Train",
     "best_fleet",
     "best_master",
     "build_environment",
@@ -70,6 +42,7 @@ __all__ = [
     "load_fleet",
     "load_lookback",
     "read_config",
+    "stage_run",
     "stored_config",
     "stored_end",
     "with_fleet",

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from pacesetter.build.job import Config, build_task, read_config
-from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.errors import ConfigError, RunError, did_you_mean, needs
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.runs import Run
@@ -29,10 +29,8 @@ def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -
     from pacesetter.envs.bank import Bank
 
     task = build_task(config)
-    try:
+    with needs("a fleet", "rl"):
         from pacesetter.learning.fleet_market import FleetMarket
-    except ModuleNotFoundError as problem:
-        raise ConfigError(f"a fleet needs {problem.name}: pip install 'pacesetter[rl]'") from problem
     table, odds = build_table(config, panel), build_supervised(config, panel)
     bank = Bank.from_panels(panel, table, odds, symbols=task.symbols or None)
     told = {
@@ -62,7 +60,7 @@ def build_fleet_learner(config: Config, parts: Parts) -> FleetLearner[Fleet, Fle
     if name not in ALGORITHMS:
         raise ConfigError(f"task=fleet does not learn by agent={name}{did_you_mean(name, ALGORITHMS)}")
     encoder = network(options.pop("network", "mlp"), **dict(options.pop("network_options", None) or {}))
-    (hidden,) = options.pop("heads", (128,))
+    hidden = _hidden(options.pop("heads", (128,)))
     torch.manual_seed(config.seed)
     market = parts.train
     fleet = Fleet(encoder, market.shapes, market.symbols, market.actions, hidden)
@@ -70,6 +68,14 @@ def build_fleet_learner(config: Config, parts: Parts) -> FleetLearner[Fleet, Fle
     if name == "fleet_ppo":
         return FleetPPOLearner(fleet, market, configure(FleetPPO, told, "agent"))
     return FleetSACLearner(fleet, market, configure(FleetSAC, told, "agent"))
+
+
+def _hidden(heads: Any) -> int:
+    """The width of the one hidden layer that the heads of a fleet have; refuses more of them."""
+    match heads:
+        case int(width) | [int(width)] if width > 0:
+            return width
+    raise ConfigError(f"agent.heads={heads}: heads of a fleet have one hidden layer; give its width, e.g. [64]")
 
 
 def load_fleet(folder: str | Path, panel: Panel) -> FleetAgent:

@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from pacesetter.data.loading import source_and_loading
 from pacesetter.envs.lookback_batch import LookbackConfig
-from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
 from pacesetter.leadlag.estimator import ESTIMATORS
 from pacesetter.leadlag.policy import ConstantLookback
 from pacesetter.leadlag.study import Study, configure_study
@@ -58,9 +58,7 @@ class LeadLagFeatures:
             raise ConfigError(
                 f"features.leadlag.method='{self.method}' is unknown{did_you_mean(self.method, ESTIMATORS)}"
             )
-        for name in ("gap_bars", "expected_lags"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"features.leadlag.{name}={getattr(self, name)} must be 1 or more")
+        check_range(1, owner="features.leadlag", gap_bars=self.gap_bars, expected_lags=self.expected_lags)
         if isinstance(self.lookback, int):
             ConstantLookback(self.lookback)  # refuses a window without a lead and a lag
 
@@ -117,8 +115,7 @@ class FleetTrading(Trading):
             raise ConfigError(f"task.action={self.action} is not for a fleet; take discrete or continuous")
         if self.starts == "stratified" or self.curriculum != "none":
             raise ConfigError("a fleet starts its episodes random or fixed: task.starts=random task.curriculum=none")
-        if self.retrain_share < 0:
-            raise ConfigError(f"task.retrain_share={self.retrain_share} must be 0 or more")
+        check_range(0, owner="task", retrain_share=self.retrain_share)
 
 
 @dataclass(frozen=True)
@@ -138,8 +135,7 @@ class MasterTrading(Trading):
     def __post_init__(self) -> None:
         if self.action != "weights" or self.curriculum != "none":
             raise ConfigError("a master sets weights, all episodes alike: task.action=weights task.curriculum=none")
-        if self.tune_steps < 0:
-            raise ConfigError(f"task.tune_steps={self.tune_steps} must be 0 or more")
+        check_range(0, owner="task", tune_steps=self.tune_steps)
 
 
 TASKS: dict[str, type[Any]] = {
@@ -235,12 +231,10 @@ class Train:
     freeze: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
-        for name in ("steps", "envs", "seeds", "log_every"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"train.{name}={getattr(self, name)} must be 1 or more")
-        for name in ("validate_every", "checkpoint_every", "purge_bars"):
-            if getattr(self, name) < 0:
-                raise ConfigError(f"train.{name}={getattr(self, name)} must be 0 or more")
+        counts = {name: getattr(self, name) for name in ("steps", "envs", "seeds", "log_every")}
+        check_range(1, owner="train", **counts)
+        check_range(0, owner="train", validate_every=self.validate_every, checkpoint_every=self.checkpoint_every)
+        check_range(0, owner="train", purge_bars=self.purge_bars)
         if not 0 <= self.fold < self.folds:
             raise ConfigError(f"train.fold={self.fold} is none of train.folds={self.folds}; they count from 0")
         if self.patience is not None and (self.patience < 1 or not self.validate_every):
@@ -263,9 +257,7 @@ class MainJob:
     draws: int = 2_000
 
     def __post_init__(self) -> None:
-        for name in ("lookback_steps", "fleet_steps", "master_steps", "draws"):
-            if getattr(self, name) < 1:
-                raise ConfigError(f"job.{name}={getattr(self, name)} must be 1 or more")
+        check_range(1, owner="job", **vars(self))
 
 
 @dataclass(frozen=True)

@@ -6,7 +6,7 @@ from typing import TYPE_CHECKING, Any
 
 from pacesetter.build.environments import Parts
 from pacesetter.build.job import Config
-from pacesetter.errors import ConfigError
+from pacesetter.errors import needs
 
 if TYPE_CHECKING:
     from pacesetter.learning.fleet_learner import FleetLearner
@@ -32,14 +32,12 @@ def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner[Any, A
         from pacesetter.build.master import build_master_learner
 
         return build_master_learner(config, parts)
-    try:
+    with needs("training", "rl"):
         import torch
 
         from pacesetter.learning.gather import Tables
         from pacesetter.learning.learner import Learner
         from pacesetter.learning.sb3 import make_algorithm
-    except ModuleNotFoundError as problem:
-        raise ConfigError(f"training needs {problem.name}: pip install 'pacesetter[rl]'") from problem
     torch.set_num_threads(config.train.threads or torch.get_num_threads())  # said aloud, or numba's number becomes it
     options: dict[str, Any] = dict(config.agent)
     name = options.pop("algorithm", "ppo")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 from pacesetter.build.environments import Parts, build_supervised, build_table
 from pacesetter.build.fleet import best_fleet
 from pacesetter.build.job import Config, MasterTrading, build_task
-from pacesetter.build.stored import stored_config
+from pacesetter.build.stored import stage_run, stored_config
 from pacesetter.envs.bank import Bank
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.market.parameters import MarketParameters
@@ -31,18 +31,19 @@ TASK, SPLIT = ("window_bars", "symbols", "market"), ("shares", "purge_bars", "fo
 def with_fleet(config: Config) -> Config:
     """A master's configuration with the bars, features, symbols, windows, market and split of its fleet's run.
 
-    Refuses a run that is no fleet, or has none yet.
+    Of a main job it takes the fleet inside. Refuses a run that is no fleet, or has none yet.
     """
-    folder = build_task(config).fleet
-    if not folder:
+    named = build_task(config).fleet
+    if not named:
         raise ConfigError("task=master needs the run of a fleet: give task.fleet=runs/<time>-<name>-<hash>")
+    folder = stage_run(named, "agents")
     there = stored_config(folder)
     problem = there.task["problem"]
     if problem != "fleet":
         raise RunError(f"task.fleet={folder} is a run of task={problem}, no fleet; give one of task=fleet")
-    if not (Path(folder) / "checkpoints" / "best" / "fleet.json").is_file():
+    if not (folder / "checkpoints" / "best" / "fleet.json").is_file():
         raise RunError(f"task.fleet={folder} has no fleet yet; finish it with pacesetter train --resume {folder}")
-    task = {name: there.task[name] for name in TASK if name in there.task}
+    task = {name: there.task[name] for name in TASK if name in there.task} | {"fleet": str(folder)}
     split = {name: getattr(there.train, name) for name in SPLIT}
     train = replace(config.train, **split)
     return replace(config, data=there.data, features=there.features, task=config.task | task, train=train)

@@ -9,7 +9,7 @@ import pandas as pd
 
 from pacesetter.build.job import Config, build_task, read_config
 from pacesetter.envs.lookback_batch import LookbackConfig
-from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.errors import ConfigError, DataError, RunError, needs
 from pacesetter.leadlag.policy import ConstantLookback, FittedLookback
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -17,12 +17,17 @@ from pacesetter.runs import Run
 if TYPE_CHECKING:
     from pacesetter.learning.sb3 import AlgorithmAgent
 
-__all__ = ["check_unseen", "load_agent", "load_lookback", "stored_config", "stored_end"]
+__all__ = ["check_unseen", "load_agent", "load_lookback", "stage_run", "stored_config", "stored_end"]
 
 
 def stored_config(folder: str | Path) -> Config:
     """The configuration of the run in `folder`; refuses a folder that is none."""
     return read_config(Run.open(folder))
+
+
+def stage_run(folder: str | Path, stage: str) -> Path:
+    """The run that a stage of the main job in `folder` left there, e.g. `agents`; the folder itself where none did."""
+    return next((path.parent for path in sorted(Path(folder).glob(f"{stage}/*/manifest.json"))), Path(folder))
 
 
 def load_agent(folder: str | Path, env: Any) -> AlgorithmAgent:
@@ -31,12 +36,10 @@ def load_agent(folder: str | Path, env: Any) -> AlgorithmAgent:
     It sets this process to the run's number of threads. Refuses a run without an agent, a missing torch, and an
     environment whose observations or actions differ.
     """
-    try:
+    with needs("an agent", "rl"):
         import torch
 
         from pacesetter.learning.sb3 import AlgorithmAgent, load_algorithm
-    except ModuleNotFoundError as problem:
-        raise ConfigError(f"an agent needs {problem.name} to act: pip install 'pacesetter[rl]'") from problem
     torch.set_num_threads(stored_config(folder).train.threads or torch.get_num_threads())
     checkpoints = Path(folder) / "checkpoints"
     found = [checkpoints / name for name in ("best", "last") if (checkpoints / name / "state.json").is_file()]
@@ -69,7 +72,9 @@ def stored_end(folder: str | Path) -> pd.Timestamp:
     """The last moment that the agent of a run, or a stored classifier, has seen or was chosen by; refuses others."""
     facts = _classifier_facts(Path(folder)) or Run.open(folder).manifest
     if "fitted_until" not in facts:
-        raise RunError(f"{folder} does not say until when it has seen bars; take a run of pacesetter train")
+        inside = sorted(str(path.parent) for path in Path(folder).glob("*/*/manifest.json"))  # of a main job's stages
+        hint = f"give one of {', '.join(inside)}" if inside else "take a run of pacesetter train"
+        raise RunError(f"{folder} does not say until when it has seen bars; {hint}")
     return pd.Timestamp(facts["fitted_until"])
 
 

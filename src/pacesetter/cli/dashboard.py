@@ -40,13 +40,17 @@ def dashboard(
     from pacesetter.dashboard.server import serve
     from pacesetter.dashboard.settings import Settings
     from pacesetter.dashboard.texts import check_language
+    from pacesetter.errors import RunError
     from pacesetter.serving.halt import KillSwitch
 
+    journal = journal or (f"sqlite:///{JOURNAL}" if JOURNAL.is_file() else "")
+    if not runs.is_dir() and not journal:
+        raise RunError(f"there is no folder {runs}; give the folder of your runs, or make some with pacesetter run")
     if not _is_loopback(host):
         typer.echo(f"note: {host} can be reached by others, and the page asks nobody who they are", err=True)
     settings = Settings(
         runs,
-        journal or (f"sqlite:///{JOURNAL}" if JOURNAL.is_file() else ""),
+        journal,
         mlflow,
         KillSwitch(halt_file),
         _admin(keys),

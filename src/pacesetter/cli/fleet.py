@@ -20,12 +20,13 @@ def register(app: typer.Typer) -> None:
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="A finished run of task=fleet.")],
+    run: Annotated[Path, typer.Argument(help="A finished run of task=fleet, or a main job that has one.")],
     draws: Annotated[int | None, typer.Option(help="Bootstrap draws; by default enough for so many agents.")] = None,
 ) -> None:
     """Show the agents on the validation part, on unseen bars, and together; the page fleet.html has all of it."""
     from rich.console import Console
 
+    from pacesetter.build import stage_run
     from pacesetter.evaluation.ensemble import Ensemble, evidence, unseen_returns
     from pacesetter.evaluation.ensemble_page import ensemble_section, evidence_section
     from pacesetter.evaluation.evaluate import StoredRun
@@ -34,7 +35,7 @@ def report(
     from pacesetter.runs import Run
     from pacesetter.training.show import section_table
 
-    opened = Run.open(run)
+    opened = Run.open(stage_run(run, "agents"))
     stored = StoredRun(opened.folder)
     first = agents_section(stored.folder)  # refuses a run without agents before anything is played
     returns, per_year = unseen_returns(stored), stored.panel.bars_per_year

@@ -130,12 +130,11 @@ def _evaluate_folds(
 
 def _agents_of(folder: Path) -> Path:
     """The run itself, or inside one of the main job that of the fleet or of its master, whichever was judged."""
+    from pacesetter.build import stage_run
     from pacesetter.evaluation.allocations_page import better_run
 
-    fleets, masters = (sorted(folder.glob(f"{stage}/*/manifest.json")) for stage in ("agents", "master"))
-    if not fleets:
-        return folder
-    return better_run(fleets[0].parent, masters[0].parent) if masters else fleets[0].parent
+    fleet, master = (stage_run(folder, stage) for stage in ("agents", "master"))
+    return fleet if folder in (fleet, master) else better_run(fleet, master)
 
 
 def _repeats(gate: Path, found: dict[str, Any], tolerance: float) -> bool:
@@ -232,15 +231,18 @@ def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: 
 def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list[str]) -> None:
     """The baselines named, or all that are possible, and which are not."""
     from pacesetter.evaluation.backtest import market_bank
-    from pacesetter.evaluation.baselines import evaluate_baselines, left_out_sentence
+    from pacesetter.evaluation.baselines import distinct, evaluate_baselines, left_out_sentence
     from pacesetter.evaluation.judgement_page import BRIEF, results_section
 
     start, bank = time.perf_counter(), market_bank(panel, table)
     results = evaluate_baselines(panel, int(fold.test[0]), names, market=task.market, bank=bank)
-    spent = time.perf_counter() - start
+    spent, told = time.perf_counter() - start, []
+    if not names:
+        results, same = distinct(results)
+        told = [sentence for sentence in (same, left_out_sentence(bank)) if sentence]
     _show([results_section(results)], BRIEF)
-    if not names and (left_out := left_out_sentence(bank)):
-        typer.echo(left_out)
+    for sentence in told:
+        typer.echo(sentence)
     symbols = f"{len(panel.symbols)} symbol{'' if len(panel.symbols) == 1 else 's'}"
     typer.echo(f"{len(results)} baselines × {len(fold.test)} bars × {symbols} in {spent:.1f} s")
 
@@ -250,28 +252,22 @@ def inspect(
     trades: Annotated[int, typer.Option(help="Trades to print; trades.csv has all.")] = 20,
 ) -> None:
     """Replay a stored episode: its trades, what it came to, and a chart with entries and exits."""
-    from rich.console import Console
-    from rich.table import Table
-
     from pacesetter.evaluation.episode import HEADER, Episode, trade_rows
+    from pacesetter.evaluation.report import Section
 
     episode = Episode.load(run)
-    table = Table(*HEADER)
-    for row in trade_rows(episode.trades()[:trades]):
-        table.add_row(*row)
-    Console().print(table)
-    typer.echo(episode.verdict())
+    _show([Section("Trades", episode.verdict(), (), HEADER, tuple(trade_rows(episode.trades())))], (), trades)
     for path in episode.save(run):
         typer.echo(f"→ {path}")
 
 
-def _show(sections: Iterable[Section], hidden: Sequence[str] = ()) -> None:
-    """Tables and texts; the `hidden` columns are left out on a narrow console."""
+def _show(sections: Iterable[Section], hidden: Sequence[str] = (), most: int = 25) -> None:
+    """Tables, of which the `most` first rows, and texts; the `hidden` columns are left out on a narrow console."""
     from rich.console import Console
 
     from pacesetter.training.show import section_table
 
     console = Console()
     for section in sections:
-        console.print(section_table(section, hidden if console.width < WIDE_LETTERS else ()))
+        console.print(section_table(section, hidden if console.width < WIDE_LETTERS else (), most))
         console.print(section.text, highlight=False, markup=False)

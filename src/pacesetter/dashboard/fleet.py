@@ -11,6 +11,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from pacesetter.build import stage_run
 from pacesetter.dashboard.texts import say
 from pacesetter.evaluation.fleet_page import AGENTS
 from pacesetter.evaluation.pictures import PALETTE, styled
@@ -26,8 +27,8 @@ INSET, CURVE = 0.08, 0.8  # margin of a small multiple's frame, and what of its 
 
 def fleet_folder(folder: Path) -> Path | None:
     """Where `fleet.csv` lies: in the run, or in the run inside a main job's stage; None where there is no fleet."""
-    found = [path.parent for pattern in (AGENTS, f"agents/*/{AGENTS}") for path in folder.glob(pattern)]
-    return found[0] if found else None
+    found = stage_run(folder, "agents")
+    return found if (found / AGENTS).is_file() else None
 
 
 def figures_of(fleet: pd.DataFrame) -> list[str]:

@@ -225,7 +225,7 @@ def equity_figure(judged: Sequence[Judged], with_baselines: bool) -> go.Figure:
         _line(figure, run.returns[run.policy], f"{run.policy} · {run.name}", {"width": 2.2})
     for name in judged[0].returns.columns if with_baselines else ():
         if name != judged[0].policy:
-            _line(figure, judged[0].returns[name], str(name), {"width": 1.0, "dash": "dot"})
+            _line(figure, judged[0].returns[name], str(name), {"width": 1.0})
     return styled(figure, say("runs.equity"), 460).update_yaxes(type="log")
 
 

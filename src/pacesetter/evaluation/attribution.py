@@ -16,7 +16,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import ConfigError, DataError, needs
 from pacesetter.evaluation.explain import Finding, Names
 from pacesetter.evaluation.pictures import PALETTE, styled
 
@@ -185,10 +185,8 @@ def _integrated(
 
     Rectifiers bend the path, so the midpoint rule is as near as Gauss–Legendre, whose nodes take longer to find.
     """
-    try:
+    with needs("attribution", "evaluate"):
         from captum.attr import IntegratedGradients
-    except ImportError as problem:
-        raise ConfigError("attributions need captum; install it with: pip install 'pacesetter[evaluate]'") from problem
     found: Tensors = IntegratedGradients(function).attribute(
         inputs,
         origin,

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pacesetter.envs.bank import Bank
@@ -14,7 +14,7 @@ from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 
-__all__ = ["BASELINES", "evaluate_baselines", "left_out_sentence", "make_baseline", "possible_baselines"]
+__all__ = ["BASELINES", "distinct", "evaluate_baselines", "left_out_sentence", "make_baseline", "possible_baselines"]
 
 
 def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None, **options: Any) -> Baseline:
@@ -53,3 +53,16 @@ def evaluate_baselines(
     chosen = [make_baseline(name, bank, market) for name in names or possible_baselines(bank)]
     options: dict[str, Any] = {"first": first, "last": last, "market": market, "bank": bank, "window_bars": window_bars}
     return {baseline.name: backtest(baseline, panel, **options) for baseline in chosen}
+
+
+def distinct(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]:
+    """The results without those that have an earlier one's returns to the bit, and in words which these are.
+
+    Few symbols under a position cap leave nothing to divide, so that allocations become one and the same.
+    """
+    names: dict[bytes, list[str]] = {}
+    for name, result in results.items():
+        names.setdefault((result.returns + 0.0).tobytes(), []).append(name)  # -0.0 becomes 0.0
+    said = [f"{', '.join(same)} earned what {first} did at every bar" for first, *same in names.values() if same]
+    told = f"Shown and counted once: {'; '.join(said)}." if said else ""
+    return {first: results[first] for first, *_ in names.values()}, told

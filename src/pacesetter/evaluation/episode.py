@@ -16,19 +16,23 @@ from pacesetter.envs.render import episode_chart
 from pacesetter.errors import RunError
 from pacesetter.evaluation.pictures import MOST_LINES, PALETTE, styled
 from pacesetter.evaluation.report import Section, write_report
-from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Flag
+from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Fill, Flag
 from pacesetter.market.trades import Trade, trades
 
 __all__ = ["HEADER", "Episode", "trade_rows"]
 
 Array = NDArray[Any]
 BLUE, ORANGE, GREEN, RED = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[5]
-HEADER = ("symbol", "entry", "exit", "bars", "quantity", "entry price", "exit price", "P&L", "return", "closed by")
+HEADER = (
+    *("symbol", "entry", "exit", "bars", "fills", "most held", "entry price", "exit price", "P&L", "return"),
+    "closed by",
+)
 TRADE_COLUMNS = (
     "symbol",
     "entry",
     "exit",
     "bars",
+    "fills",
     "quantity",
     "entry_price",
     "exit_price",
@@ -75,13 +79,19 @@ class Episode:
         return tuple(self.fills["symbol"].iloc[: len(self.fills) // len(self.ledger)])
 
     def trades(self) -> pd.DataFrame:
-        """A row for each trade, from flat to flat, in order of entry; `exit` is NaT and `reason` open while it runs."""
+        """A row for each trade, from flat to flat, in order of entry; `exit` is NaT and `reason` open while it runs.
+
+        Adding to a position and cutting it make no new trade: `quantity` is the most that was held, signed, `return` is
+        on that at the mean entry price, and `fills` counts.
+        """
         rows = self.fills[list(FILL_COLUMNS)].to_numpy().reshape(len(self.ledger), len(self.symbols), -1)
-        return pd.DataFrame([self._described(trade) for trade in trades(rows)], columns=list(TRADE_COLUMNS))
+        found = [self._described(trade, rows[trade.entry_bar :, trade.position]) for trade in trades(rows)]
+        return pd.DataFrame(found, columns=list(TRADE_COLUMNS))
 
     def summary(self) -> dict[str, float]:
-        """Bars, return, cost (money), cost share of the first equity, trades closed, win rate of those, drawdown."""
-        first, closed = float(self.ledger["equity_before"].iloc[0]), self.trades().query("reason != 'open'")
+        """Bars, return, cost (money), cost share of the first equity, trades closed and open, win rate, drawdown."""
+        first, table = float(self.ledger["equity_before"].iloc[0]), self.trades()
+        closed = table.query("reason != 'open'")
         cost = float(self.ledger["cost"].sum())
         return {
             "bars": len(self.ledger),
@@ -89,6 +99,7 @@ class Episode:
             "cost": cost,
             "cost_share": cost / first,
             "trades": len(closed),
+            "open": len(table) - len(closed),
             "win_rate": float((closed["pnl"] > 0).mean()) if len(closed) else float("nan"),
             "max_drawdown": float(self.ledger["drawdown"].max()),
         }
@@ -99,8 +110,8 @@ class Episode:
         won = f", {found['win_rate']:.0%} of them won" if found["trades"] else ""
         return (
             f"Return {found['return']:+.2%} in {found['bars']:,} bars after costs of {found['cost']:,.2f} "
-            f"({found['cost_share']:.2%} of the first equity); {found['trades']} trades closed{won}; "
-            f"largest drawdown {found['max_drawdown']:.2%}."
+            f"({found['cost_share']:.2%} of the first equity); {found['trades']} trades closed{won}, "
+            f"{found['open']} open; largest drawdown {found['max_drawdown']:.2%}."
         )
 
     def figure(self) -> go.Figure:
@@ -125,7 +136,10 @@ class Episode:
         """The verdict with the chart, and the trades, for a report."""
         table = self.trades()
         cut = f" The first {MOST_TRADES} are shown, trades.csv has all." if len(table) > MOST_TRADES else ""
-        text = f"{len(table)} trades, from flat to flat; P&L after commission, open ones at the last close.{cut}"
+        text = (
+            f"{len(table)} trades, from flat to flat however often a position was added to or cut; the return is on "
+            f"the most that was held, P&L after commission, open ones at the last close.{cut}"
+        )
         return [
             Section("Episode", self.verdict(), (self.figure(),)),
             Section("Trades", text, (), HEADER, tuple(trade_rows(table[:MOST_TRADES]))),
@@ -144,33 +158,37 @@ class Episode:
             raise RunError(f"{folder} cannot be written ({problem.strerror}); copy the ledger elsewhere") from problem
         return page, picture, table
 
-    def _described(self, trade: Trade) -> dict[str, Any]:
-        """A row of `trades`."""
+    def _described(self, trade: Trade, rows: Array) -> dict[str, Any]:
+        """A row of `trades`, from the fills (bar, Fill) of its symbol from its entry on."""
         is_open = trade.exit_bar is None
         last = len(self.ledger) - 1 if trade.exit_bar is None else trade.exit_bar
-        unrealised = self._unrealised(trade) if is_open else 0.0
+        rows = rows[: last - trade.entry_bar + 1]
+        legs = rows[:, [Fill.QUANTITY, Fill.EXIT_QUANTITY]].ravel()
+        held = legs.cumsum()
+        most = float(held[np.abs(held).argmax()])
+        unrealised = self._unrealised(trade, rows) if is_open else 0.0
         return {
             "symbol": self.symbols[trade.position],
             "entry": self.ledger.index[trade.entry_bar],
             "exit": pd.NaT if is_open else self.ledger.index[last],
             "bars": last - trade.entry_bar,
-            "quantity": trade.quantity,
+            "fills": int(np.count_nonzero(legs)),
+            "quantity": most,
             "entry_price": trade.entry_price,
             "exit_price": trade.exit_price or np.nan,
             "commission": trade.commission,
             "pnl": trade.pnl + unrealised,
             "unrealised": unrealised,
-            "return": (trade.pnl + unrealised) / abs(trade.quantity * trade.entry_price),
+            "return": (trade.pnl + unrealised) / abs(most * trade.entry_price),
             "reason": "open" if is_open else trade.reason,
         }
 
-    def _unrealised(self, trade: Trade) -> float:
+    def _unrealised(self, trade: Trade, rows: Array) -> float:
         """What an open trade's holding is worth above its mean entry, at the last close."""
-        rows = self.fills[self.fills["symbol"] == self.symbols[trade.position]].iloc[trade.entry_bar :]
-        held = (rows["quantity"] + rows["exit_quantity"]).sum()
-        paid = (rows["quantity"] * rows["price"] + rows["exit_quantity"] * rows["exit_price"]).sum()
+        quantities, prices = rows[:, [Fill.QUANTITY, Fill.EXIT_QUANTITY]], rows[:, [Fill.PRICE, Fill.EXIT_PRICE]]
+        close = self.fills["close"].iloc[trade.position - len(self.symbols)]
         realised = trade.pnl + trade.commission
-        return float(held * rows["close"].iloc[-1] - paid - realised)
+        return float(quantities.sum() * close - (quantities * prices).sum() - realised)
 
     def _unit(self, symbol: Any) -> float:
         """What a price is divided by in the chart: 1 for one symbol, its first close for several."""
@@ -187,7 +205,7 @@ class Episode:
                 flags, side = int(row["flags"]), "long" if row["quantity"] > 0 else "short"
                 if flags & (Flag.OPENED | Flag.ADDED | Flag.REDUCED) and row["quantity"]:
                     kind = f"{side} entry" if flags & Flag.OPENED else "added or reduced"
-                    marks.append((kind, time, row["price"] / unit, f"{symbol} {row['quantity']:+,.4g}"))
+                    marks.append((kind, time, row["price"] / unit, f"{symbol} {row['quantity']:+,.4f}"))
                 trade = gains.get((time, symbol))
                 if trade is not None:
                     kind = "exit with a gain" if trade["pnl"] > 0 else "exit with a loss"
@@ -220,7 +238,8 @@ def trade_rows(table: pd.DataFrame) -> list[tuple[str, ...]]:
             f"{row['entry']:%Y-%m-%d}",
             "–" if pd.isna(row["exit"]) else f"{row['exit']:%Y-%m-%d}",
             str(row["bars"]),
-            f"{row['quantity']:+,.4g}",
+            str(row["fills"]),
+            f"{row['quantity']:+,.4f}",
             f"{row['entry_price']:,.2f}",
             "–" if pd.isna(row["exit_price"]) else f"{row['exit_price']:,.2f}",
             f"{row['pnl']:+,.2f}",

@@ -12,9 +12,6 @@ import pandas as pd
 
 from pacesetter.build import (
     Config,
-    FleetTrading,
-    MasterTrading,
-    Portfolio,
     best_fleet,
     best_master,
     build_environment,
@@ -27,6 +24,7 @@ from pacesetter.build import (
     load_agent,
     stored_config,
 )
+from pacesetter.build.job import FleetTrading, MasterTrading, Portfolio
 from pacesetter.envs.bank import Bank
 from pacesetter.envs.lookback_batch import LookbackConfig
 from pacesetter.errors import ConfigError, did_you_mean

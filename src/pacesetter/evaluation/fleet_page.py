@@ -30,7 +30,6 @@ __all__ = [
 AGENTS, RETURNS = "fleet.csv", "fleet_returns.parquet"  # in the run folder of a fleet
 STRUGGLER, BETTER = "struggler", "better"
 ORDERS = {"sell": PALETTE[5], "hold": PALETTE[7], "buy": PALETTE[0]}
-BAR_PIXELS = 15
 
 
 def read_agents(folder: Path) -> pd.DataFrame:

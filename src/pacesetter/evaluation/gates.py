@@ -9,7 +9,7 @@ from typing import Literal
 import numpy as np
 from numpy.typing import ArrayLike
 
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import DataError, check_range
 from pacesetter.evaluation.metrics import max_drawdown
 from pacesetter.evaluation.verdict import Verdict
 
@@ -49,9 +49,8 @@ class Acceptance:
     cost_multiple: float = 2.0
 
     def __post_init__(self) -> None:
-        for name in ("min_windows", "max_drawdown", "max_overfitting"):
-            if not 0 <= getattr(self, name) <= 1:
-                raise ConfigError(f"acceptance.{name}={getattr(self, name)} is a share; give a number from 0 to 1")
+        check_range(0, 1, owner="acceptance", min_windows=self.min_windows, max_drawdown=self.max_drawdown)
+        check_range(0, 1, owner="acceptance", max_overfitting=self.max_overfitting)
 
 
 def acceptance_gates(

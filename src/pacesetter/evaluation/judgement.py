@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.bank import Bank
 from pacesetter.evaluation.backtest import Backtest, Policy, backtest, market_bank
-from pacesetter.evaluation.baselines import evaluate_baselines
+from pacesetter.evaluation.baselines import distinct, evaluate_baselines
 from pacesetter.evaluation.contribution import Contribution, contribution
 from pacesetter.evaluation.gates import Gate, acceptance_gates
 from pacesetter.evaluation.metrics import metrics, sharpe, total_return
@@ -46,6 +46,7 @@ class Judgement:
     rules       (scenario, figure) under other costs and limits
     windows     (window,) total return of equal parts of the bars
     rewards     (time, `reward` and `reward_…`) that the training's reward pays for it; empty where none is known
+    same        which baselines earned what another did, in words; they are in no table, and count once
     trials      what else is to be said of the other trials, in words; see `Trials.about`
     """
 
@@ -61,6 +62,7 @@ class Judgement:
     contribution: Contribution
     gates: tuple[Gate, ...]
     rewards: pd.DataFrame = field(default_factory=pd.DataFrame)
+    same: str = ""
     trials: str = ""
 
     @property
@@ -70,8 +72,8 @@ class Judgement:
 
     @property
     def sentence(self) -> str:
-        """The verdict in words, and what is to be said of the other trials."""
-        return f"{self.verdict.sentence} {self.trials}".strip()
+        """The verdict in words, and what is to be said of baselines that are the same and of the other trials."""
+        return " ".join(filter(None, (self.verdict.sentence, self.same, self.trials)))
 
     def to_json(self) -> dict[str, Any]:
         """Every figure by name, as a regression gate reads it."""
@@ -111,7 +113,7 @@ def judge_policy(
     options: dict[str, Any] = {"first": first, "bank": bank, "window_bars": window_bars}
     played = cache(lambda rules: backtest(policy, panel, market=rules, **options))  # many tables ask for the same rules
     own, shown = played(rules), [backtest(each, panel, market=rules, **options) for each in others]
-    simple = evaluate_baselines(panel, names=baselines, market=rules, **options)
+    simple, same = distinct(evaluate_baselines(panel, names=baselines, market=rules, **options))
     dear = {each: played(scaled_costs(rules, each)) for each in FACTORS}
     verdict = judge(own, list(simple.values()), trial_sharpes=trial_sharpes, costs=dear, draws=draws, seed=seed)
     results = {each.name: each for each in (own, *shown)} | simple
@@ -128,6 +130,7 @@ def judge_policy(
         rules=_table(varied),
         windows=windows,
         contribution=contribution(own),
+        same=same,
         gates=tuple(acceptance_gates(verdict, own.returns, windows=windows, regimes=_gains(regimes))),
     )
 

@@ -16,13 +16,15 @@ __all__ = ["coverage", "lookbacks", "prices", "regimes", "styled", "thinned"]
 
 Array = NDArray[Any]
 PALETTE = ("#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00", "#F0E442", "#999999")
+DASHES = ("solid", "dash", "dot", "dashdot")  # of the first lines of each colour
 MOST_POINTS = 1500
 MOST_LINES = 20
 SMOOTHED_BARS = 21  # a month of days
 
 
 def styled(figure: go.Figure, title: str, height: int = 380) -> go.Figure:
-    """The house style: transparent, so that it reads on a light and on a dark page."""
+    """The house style: transparent, so that it reads on a light and on a dark page; no two lines look alike."""
+    _tell_lines_apart(figure)
     figure.update_layout(
         title={"text": title, "x": 0, "xanchor": "left"},
         height=height,
@@ -36,6 +38,14 @@ def styled(figure: go.Figure, title: str, height: int = 380) -> go.Figure:
     )
     grid = {"gridcolor": "rgba(128,128,128,0.25)", "zerolinecolor": "rgba(128,128,128,0.4)"}
     return figure.update_xaxes(**grid).update_yaxes(**grid)
+
+
+def _tell_lines_apart(figure: go.Figure) -> None:
+    """Colours for the lines that have none of their own; those that a colour comes back to are dashed."""
+    lines = [each.line for each in figure.select_traces({"type": "scatter"}) if "lines" in (each.mode or "")]
+    for place, line in enumerate(each for each in lines if each.color is None):
+        again, colour = divmod(place, len(PALETTE))
+        line.update(color=PALETTE[colour], dash=DASHES[again % len(DASHES)])
 
 
 def prices(panel: Panel) -> go.Figure:

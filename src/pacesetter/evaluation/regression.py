@@ -8,7 +8,7 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from pacesetter.errors import ConfigError, RunError
+from pacesetter.errors import RunError, check_range
 from pacesetter.evaluation.gates import Gate
 
 __all__ = ["read_result", "regression_gates"]
@@ -20,8 +20,7 @@ def regression_gates(stored: Mapping[str, Any], found: Mapping[str, Any], tolera
     Names of nested entries are joined by dots. A stored number that the new result does not have fails, and so does
     text that differs; what is new there is not looked at.
     """
-    if not tolerance >= 0:
-        raise ConfigError(f"tolerance={tolerance} must be 0 or more")
+    check_range(0, tolerance=tolerance)
     new = dict(_flat(found))
     return [Gate(name, _distance(value, new.get(name)), "<=", tolerance) for name, value in _flat(stored)]
 

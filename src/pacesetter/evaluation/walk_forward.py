@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pacesetter.data.splits import Fold, combinatorial_purged
 from pacesetter.data.splits import walk_forward as walk_forward_splits
 from pacesetter.envs.bank import Bank
-from pacesetter.errors import ConfigError
+from pacesetter.errors import check_range
 from pacesetter.evaluation.backtest import Backtest, Policy, backtest, market_bank
 from pacesetter.evaluation.metrics import metrics, sharpe, total_return
 from pacesetter.market.parameters import MarketParameters
@@ -89,8 +89,7 @@ def walk_forward(
     tell: Tell | None = None,
 ) -> WalkForward:
     """Fit on a rolling or expanding window, test on the `test_bars` behind it; fit anew every `refit_every` folds."""
-    if refit_every < 1:
-        raise ConfigError(f"refit_every={refit_every} must be 1 or more folds")
+    check_range(1, refit_every=refit_every)
     folds = walk_forward_splits(panel, train_bars, test_bars, expanding, purge_bars).folds
     bank = market_bank(panel) if bank is None else bank
     options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars}

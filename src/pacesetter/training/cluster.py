@@ -27,6 +27,7 @@ from pacesetter.training.configuration import compose
 from pacesetter.training.crew import Job
 from pacesetter.training.launch import Launcher
 from pacesetter.training.seeds import same_data
+from pacesetter.training.signals import told_when_stopped
 from pacesetter.training.task import Outcome, Task, run_task
 
 __all__ = ["ClusterPlan", "ClusterResult", "by_fold", "run_cluster"]
@@ -121,14 +122,15 @@ def run_cluster(
     overrides = [*overrides, *same_data(compose(overrides))]
     run = _folder(config, {"overrides": overrides, "plan": asdict(plan)})
     rows = {plan.task(run.folder / "runs", overrides, **row): row for row in plan.rows()}
-    settled = {task: Job(task, "done", result=run_task(task)) for task in rows if _is_finished(task)}
+    progress = Progress(run, list(rows), config.train.steps, console)
+    settled = {task: progress.finished(task) for task in rows if _is_finished(task)}
     left = [task for task in rows if task not in settled]
     console.print(f"{len(left)} of {len(rows)} runs to train → {run.folder}", soft_wrap=True)
     if left:
-        progress = Progress(run, left, config.train.steps, console)
         # the longest first, by the steps of all its symbols, so that none begins when the others end
         left.sort(key=lambda task: len(plan.groups[rows[task]["group"]]) * progress.left(task), reverse=True)
-        with launcher.session() as crew, progress.shown():
+        stopped = told_when_stopped(console, lambda: f"{progress}; the same command goes on")
+        with stopped, launcher.session() as crew, progress.shown():
             settled |= {job.task: job for job in crew.settle(run_task, left, progress.watch)}
     runs = pd.DataFrame([_row(plan, row, settled[task]) for task, row in rows.items()])
     return _store(ClusterResult(run, runs, by_fold(runs)))

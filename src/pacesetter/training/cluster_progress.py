@@ -18,7 +18,7 @@ from rich.table import Table
 
 from pacesetter.runs import Run
 from pacesetter.training.crew import Job
-from pacesetter.training.task import Outcome, Task
+from pacesetter.training.task import Outcome, Task, run_task
 
 __all__ = ["Follower", "Progress"]
 
@@ -56,9 +56,13 @@ class Follower:
             text = stream.read()
         whole = text[: text.rfind(b"\n") + 1]
         self.read += len(whole)
-        for line in whole.splitlines():
-            with suppress(ValueError):  # cut and grown again between two looks
-                yield json.loads(line)
+        yield from _lines(whole)
+
+
+def _lines(text: bytes) -> Iterator[dict[str, Any]]:
+    for line in text.splitlines():
+        with suppress(ValueError):  # cut by a kill, or cut and grown again between two looks
+            yield json.loads(line)
 
 
 class Progress:
@@ -69,7 +73,16 @@ class Progress:
         self.followers = {task: Follower(task) for task in tasks}
         for follower in self.followers.values():
             follower.look()  # an earlier worker may have begun
+        self.kept = {line["run"]: line for line in _lines(self.path.read_bytes())} if self.path.is_file() else {}
         self.rows: dict[str, dict[str, Any]] = {}
+
+    def finished(self, task: Task) -> Job[Task, Outcome]:
+        """A run that an earlier call finished, with the worker and the tries that it kept."""
+        name = Path(task.folder).name
+        kept = self.kept.get(name, {})
+        job = Job(task, "done", kept.get("worker", ""), kept.get("tries", 0), run_task(task))
+        self.rows[name] = self._row(job)
+        return job
 
     def left(self, task: Task) -> int:
         """Steps that the run has still to make."""
@@ -105,13 +118,14 @@ class Progress:
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps({"time": now, "run": name} | row) + "\n")
 
+    def __str__(self) -> str:
+        ended = sum(row["state"] in ("done", "failed") for row in self.rows.values())
+        made, runs = sum(row["step"] for row in self.rows.values()), len(self.followers)
+        return f"{ended} of {runs} runs ended, {made:,} of {self.steps * runs:,} steps"
+
     def table(self) -> Table:
         """The runs at work."""
-        rows = self.rows.values()
-        ended = sum(row["state"] in ("done", "failed") for row in rows)
-        made = sum(row["step"] for row in rows)
-        title = f"{ended} of {len(rows)} runs ended, {made:,} of {self.steps * len(rows):,} steps"
-        table = Table(*COLUMNS, title=title, title_justify="left")
+        table = Table(*COLUMNS, title=str(self), title_justify="left")
         for name, row in self.rows.items():
             if row["state"] == "running":
                 table.add_row(name, *_cells(row), str(row["tries"]), row["worker"])

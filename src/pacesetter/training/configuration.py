@@ -16,7 +16,8 @@ from hydra.errors import HydraException
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from pacesetter.build import TASKS, Config, MainJob, Track, Train, with_fleet
+from pacesetter.build import Config, with_fleet
+from pacesetter.build.job import TASKS, MainJob, Track, Train
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
@@ -48,16 +49,18 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     missing = [key for key, value in _flatten(resolved) if value == MISSING]
     if missing:
         raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
+    is_master = resolved["task"]["problem"] == "master"
+    if is_master:
+        _leave_to_fleet(overrides)
     config = configure(Config, resolved, "config")  # type: ignore[arg-type]
-    return _with_fleet(config, overrides) if config.task["problem"] == "master" else config
+    return with_fleet(config) if is_master else config
 
 
-def _with_fleet(config: Config, overrides: Sequence[str]) -> Config:
-    """A master has what its fleet has; refuses to be told otherwise."""
+def _leave_to_fleet(overrides: Sequence[str]) -> None:
+    """Refuse to be told what a master has of its fleet, be it right or wrong."""
     for text in overrides:
         if re.match(FLEETS, text):
             raise ConfigError(f"{text}: a master has that of its fleet; leave it out, or train the fleet with it")
-    return with_fleet(config)
 
 
 def source_defaults(name: str) -> dict[str, Any]:

@@ -12,7 +12,8 @@ from typing import Any, cast
 import pandas as pd
 
 from pacesetter.agents.fleet import Fleet
-from pacesetter.build import FleetTrading, build_task
+from pacesetter.build import build_task
+from pacesetter.build.job import FleetTrading
 from pacesetter.evaluation.ensemble import returns_frame
 from pacesetter.evaluation.fleet_page import AGENTS, RETURNS, fleet_sentence
 from pacesetter.evaluation.gates import Gate

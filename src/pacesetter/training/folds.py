@@ -13,20 +13,18 @@ from numpy.typing import NDArray
 
 from pacesetter.build import (
     Config,
-    FleetTrading,
-    MasterTrading,
     Parts,
-    Portfolio,
     build_environment,
     build_learner,
     build_supervised,
     build_table,
     build_task,
 )
+from pacesetter.build.job import FleetTrading, MasterTrading, Portfolio
 from pacesetter.data.splits import Fold
 from pacesetter.envs.lookback_batch import LookbackConfig
 from pacesetter.envs.starts import Start, Starts
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, check_range
 from pacesetter.evaluation.backtest import Policy, market_bank
 from pacesetter.evaluation.baselines import make_baseline
 from pacesetter.evaluation.fleet_policy import FleetPolicy
@@ -88,8 +86,7 @@ def run_walk_forward(
     tell: Tell | None = None,
 ) -> tuple[WalkForward, WalkForward]:
     """The agent of `config` and equal weights on `folds` tests in a row, which share the second half of the bars."""
-    if folds < 1:
-        raise ConfigError(f"folds={folds} must be 1 or more")
+    check_range(1, folds=folds)
     train_bars, purge_bars = len(panel) // 2, config.train.purge_bars
     test_bars = -(-(len(panel) - train_bars - purge_bars) // folds)
     common = _market(config, panel) | {"train_bars": train_bars, "test_bars": test_bars, "purge_bars": purge_bars}

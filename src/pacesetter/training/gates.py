@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.build import Gates
+from pacesetter.build.job import Gates
 from pacesetter.envs.journal import Journal
 from pacesetter.evaluation.gates import Gate
 from pacesetter.market.ledger import Column, Flag

@@ -11,8 +11,9 @@ from typing import Any, cast
 
 import torch
 
-from pacesetter.build import MasterTrading, build_task
+from pacesetter.build import build_task
 from pacesetter.build.fleet import build_market
+from pacesetter.build.job import MasterTrading
 from pacesetter.build.master import Stretch
 from pacesetter.evaluation.allocations import (
     Advice,

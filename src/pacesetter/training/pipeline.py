@@ -23,6 +23,7 @@ from pacesetter.training.judge_stage import judge_agents
 from pacesetter.training.lookback_stage import learn_lookback
 from pacesetter.training.master_stage import train_master
 from pacesetter.training.show import section_table
+from pacesetter.training.signals import told_when_stopped
 
 __all__ = ["PAGE", "STAGES", "run_job", "summary"]
 
@@ -129,8 +130,9 @@ def run_job(config: Config, console: Console | None = None, stages: Sequence[str
     chosen = chosen_stages(STAGES, stages) if isinstance(stages, str) else [STAGES[name] for name in stages]
     job = Job(config, Run.create(config.runs, config.name, config.to_dict()), console or Console())
     job.console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
-    for number, stage in enumerate(chosen, start=1):
-        run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
+    with told_when_stopped(job.console, lambda: f"the same command goes on with the {len(job.found)} stages done"):
+        for number, stage in enumerate(chosen, start=1):
+            run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
     job.run.finish(data_fingerprint=job.panel.fingerprint, seed=config.seed, stages=job.keys)
     _show(job)
     return job

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from pacesetter.errors import ConfigError, RunError
+from pacesetter.errors import ConfigError, RunError, check_range, needs
 from pacesetter.evaluation.pictures import styled
 from pacesetter.evaluation.report import Section, write_report
 from pacesetter.runs import Run
@@ -18,6 +18,7 @@ from pacesetter.training.configuration import compose
 from pacesetter.training.launch import Launcher
 from pacesetter.training.overrides import choices, split_varied, stored_overrides, take_options
 from pacesetter.training.preset import write_preset
+from pacesetter.training.signals import told_when_stopped
 from pacesetter.training.task import InterruptedRunError, Outcome, Task, run_task
 
 if TYPE_CHECKING:
@@ -60,8 +61,7 @@ class Search:
     storage: str | None = None
 
     def __post_init__(self) -> None:
-        if self.trials < 1 or self.startup < 1:
-            raise ConfigError(f"tune.trials={self.trials} and tune.startup={self.startup} must be at least 1")
+        check_range(1, owner="tune", trials=self.trials, startup=self.startup)
 
 
 @dataclass(frozen=True)
@@ -99,7 +99,8 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     study = _study(storage, search.startup)
     study.sampler = _sampler(config.seed + len(study.trials), search.startup)  # a later part draws on, not again
     distributions = {key: distribution(override) for key, override in space.items()}
-    with launcher.session() as crew:
+    stopped = told_when_stopped(console, lambda: f"go on with: pacesetter tune --resume {run.folder}")
+    with stopped, launcher.session() as crew:
         while batch := _next_trials(study, distributions, search.trials, crew.size):
             attempts = [Attempt(storage, search.startup, trial._trial_id, _task(run, fixed, trial)) for trial in batch]
             for trial, outcome in zip(batch, crew.run(attempt, attempts), strict=True):
@@ -147,10 +148,8 @@ def _sampler(seed: int, startup: int) -> BaseSampler:
 
 
 def _optuna() -> Any:
-    try:
+    with needs("tune", "search"):
         import optuna
-    except ImportError as problem:
-        raise ConfigError("tune needs Optuna: install pacesetter[search]") from problem
     optuna.logging.set_verbosity(optuna.logging.WARNING)
     return optuna
 

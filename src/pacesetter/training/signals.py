@@ -1,4 +1,4 @@
-"""What SIGTERM does while something works."""
+"""What SIGTERM and Ctrl-C do while something works."""
 
 from __future__ import annotations
 
@@ -8,7 +8,9 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
-__all__ = ["on_sigterm"]
+from rich.console import Console
+
+__all__ = ["on_sigterm", "told_when_stopped"]
 
 
 @contextmanager
@@ -26,3 +28,13 @@ def on_sigterm(act: Callable[[], None]) -> Iterator[None]:
         yield
     finally:
         signal.signal(signal.SIGTERM, before or signal.SIG_DFL)  # None was set by a library, not by Python
+
+
+@contextmanager
+def told_when_stopped(console: Console, tell: Callable[[], str]) -> Iterator[None]:
+    """Say how to go on where Ctrl-C, or the exit that SIGTERM asks for, ends the work; it ends all the same."""
+    try:
+        yield
+    except (KeyboardInterrupt, SystemExit):
+        console.print(f"stopped; {tell()}", highlight=False, markup=False, soft_wrap=True)
+        raise

@@ -20,6 +20,7 @@ from pacesetter.training.comparison import LEVEL, cells, compare, picture
 from pacesetter.training.configuration import compose
 from pacesetter.training.launch import Launcher
 from pacesetter.training.overrides import choices, split_varied, stored_overrides, take_options
+from pacesetter.training.signals import told_when_stopped
 from pacesetter.training.task import Outcome, Task, run_task
 
 __all__ = ["Plan", "Sweep", "SweepResult", "sweep"]
@@ -103,7 +104,8 @@ def sweep(overrides: Sequence[str], *, resume: str | Path | None = None, console
     configs = [compose([*plan.fixed, *variant]) for variant in plan.variants]  # all are checked before one is trained
     run = Run.open(resume) if resume else Run.create(configs[0].runs, "sweep", {"overrides": overrides})
     console.print(f"{len(plan.variants)} variants × {len(plan.seeds)} seeds → {run.folder}", soft_wrap=True)
-    outcomes = launcher.run(run_task, [plan.task(run.folder / "runs", *pair) for pair in plan.pairs()])
+    with told_when_stopped(console, lambda: f"go on with: pacesetter sweep --resume {run.folder}"):
+        outcomes = launcher.run(run_task, [plan.task(run.folder / "runs", *pair) for pair in plan.pairs()])
     rows = [plan.row(*pair, outcome) for pair, outcome in zip(plan.pairs(), outcomes, strict=True)]
     runs = pd.DataFrame(rows)
     result = SweepResult(run, runs, compare(runs))

@@ -15,7 +15,7 @@ from pacesetter.build import Config, build_learner, build_panel, build_parts, ch
 from pacesetter.errors import RunError
 from pacesetter.evaluation.trials import Trial, Trials
 from pacesetter.runs import Run
-from pacesetter.training.signals import on_sigterm
+from pacesetter.training.signals import on_sigterm, told_when_stopped
 
 if TYPE_CHECKING:
     import pandas as pd
@@ -160,7 +160,7 @@ def _learn(session: Session) -> TrainingResult:
     _go_on(session, checkpoints)
     _tell_steps(session)
     stopped = "steps"
-    with progress(session, meter, validator) as show, _terminable(session):
+    with _told_how_to_go_on(session), progress(session, meter, validator) as show, _terminable(session):
         try:
             session.learner.learn(session.config.train.steps, _Watcher([*others, checkpoints], show))
             guard.check()
@@ -279,6 +279,17 @@ def _logged(run: Run) -> Iterator[None]:
         room.removeHandler(handler)
         room.setLevel(level)
         handler.close()
+
+
+def _told_how_to_go_on(session: Session) -> AbstractContextManager[None]:
+    """Ctrl-C ends the run at once; what came after its last checkpoint is made again."""
+    folder = session.run.folder
+
+    def tell() -> str:
+        where = "its last checkpoint" if (folder / "checkpoints" / "last").is_dir() else "the start"
+        return f"go on from {where} with: pacesetter train --resume {folder}"
+
+    return told_when_stopped(session.console, tell)
 
 
 def _terminable(session: Session) -> AbstractContextManager[None]:

@@ -6,12 +6,14 @@ from pathlib import Path
 
 import streamlit as st
 
+from pacesetter.build import stage_run
 from pacesetter.dashboard import behaviour
 from pacesetter.dashboard.fleet import figures_of, fleet_folder, multiples_figure, sorted_fleet, tiles_figure
 from pacesetter.dashboard.folders import RunFacts
 from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import say
 from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
+from pacesetter.evaluation.allocations_page import ALLOCATIONS, allocations_section, read_allocations
 from pacesetter.evaluation.episode import Episode
 from pacesetter.evaluation.explain import Finding
 from pacesetter.evaluation.fleet_page import (
@@ -24,7 +26,9 @@ from pacesetter.evaluation.fleet_page import (
 
 __all__ = ["show"]
 
-MONEY = {"pnl": "%+.2f", "return": "percent", "entry_price": "%.2f", "exit_price": "%.2f", "quantity": "%+.4g"}
+MONEY = {"pnl": "%+.2f", "return": "percent", "entry_price": "%.2f", "exit_price": "%.2f", "quantity": "%+.4f"}
+SHARES = dict.fromkeys(("growth", "cash", "turnover"), "percent") | {"positions": "%.1f"}
+SHARES |= dict.fromkeys(("sharpe", "difference", "low", "high"), "%+.2f")
 
 
 def show() -> None:
@@ -118,11 +122,19 @@ def _why(run: RunFacts) -> None:
 
 
 def _fleet(run: RunFacts) -> None:
-    """A tile for each agent, how they came to it, what they order, and the strugglers with their reasons."""
-    folder = fleet_folder(run.folder)
-    if folder is None:
+    """Who allocates best where there is a master, and the agents where there is a fleet."""
+    master, fleet = stage_run(run.folder, "master"), fleet_folder(run.folder)
+    if (master / ALLOCATIONS).is_file():
+        st.markdown(allocations_section(master).text)
+        table(read_allocations(master).reset_index(), "agent.allocations", file_name=ALLOCATIONS, formats=SHARES)
+    elif fleet is None:
         st.info(say("fleet.empty"))
-        return
+    if fleet is not None:
+        _agents(fleet)
+
+
+def _agents(folder: Path) -> None:
+    """A tile for each agent, how they came to it, what they order, and the strugglers with their reasons."""
     fleet = read_agents(folder)
     st.markdown(fleet_sentence(fleet))
     left, right = st.columns([2, 1])
