@@ -31,7 +31,7 @@ layers: .venv/test.done  ## rooms import one way only
 	$(BIN)/lint-imports
 
 proof: .venv/test.done  ## the long evidence; output goes to benchmarks/results/proof.txt
-	$(SINGLE) $(BIN)/python -m pytest -n 2 -m proof -rp --timeout 3600 | tee benchmarks/results/proof.txt
+	$(SINGLE) $(BIN)/python -m pytest -n 2 -m proof -rpP --show-capture=stdout --durations=0 --timeout 3600 | tee benchmarks/results/proof.txt
 
 bench: .venv/bench.done  ## every benchmark, recorded in benchmarks/results/
 	for file in $(BENCHMARKS); do $(BIN)/python $$file --record || exit 1; done

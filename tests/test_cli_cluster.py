@@ -35,7 +35,8 @@ def test_a_run_that_fails_is_named_and_the_others_are_not_trained_again(small: A
     assert "1 of 2 runs to train" in again.output
     assert str(again.exception) == str(first.exception)
     kept = pd.read_csv(folder / "runs.csv")
-    assert kept["tries"].tolist() == [0, 1]
+    assert kept["tries"].tolist() == [1, 1]
+    assert kept["worker"][0] == runs["worker"][0]
     pd.testing.assert_series_equal(kept["weights_hash"], runs["weights_hash"])
     assert list(small.runs.glob("*-cluster-*")) == [folder]
 
