@@ -107,8 +107,8 @@ def runtime_of(name: str, panel: Panel) -> Runtime:
 def run_server(name: str, symbols: int, threads: int, port: int, keys: str) -> None:
     model_module.THREADS = threads
     settings = Settings(port=port, rate=1e9, burst=10**9)
-    switch = KillSwitch(Path(keys).with_name("HALT"))
-    _listen(make_app(runtime_of(name, market(symbols)), switch, Keys(keys), settings), settings)
+    switch, books = KillSwitch(Path(keys).with_name("HALT")), Path(keys).with_name(f"books-{port}")
+    _listen(make_app(runtime_of(name, market(symbols)), switch, Keys(keys), settings, books), settings)
 
 
 def over_http(name: str, symbols: int, threads: int) -> tuple[list[float], list[float]]:

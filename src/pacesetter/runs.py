@@ -118,14 +118,18 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def write_atomic(path: Path, content: str | bytes) -> Path:
-    """Write to a temporary name, sync it to disk, rename: a reader sees the old file or the new one, whole."""
+def write_atomic(path: Path, content: str | bytes, *, is_synced: bool = True) -> Path:
+    """Write to a temporary name, sync it to disk, rename: a reader sees the old file or the new one, whole.
+
+    What is not synced outlives the process, not a failure of power.
+    """
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as stream:
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
-            os.fsync(stream.fileno())
+            if is_synced:
+                os.fsync(stream.fileno())
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)

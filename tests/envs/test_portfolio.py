@@ -102,3 +102,8 @@ def test_proposals_of_a_wrong_shape_and_hybrid_orders_are_refused(market: Panel)
         env.step([0.1, 0.2, 0.3, np.nan])
     with pytest.raises(DataError, match="no symbol"):
         PortfolioEnv(market, ["S0", "S8"])
+    for make in (PortfolioEnv, lambda panel, *rest, **options: PortfolioVectorEnv(panel, 2, *rest, **options)):
+        with pytest.raises(ConfigError, match="does not name symbols"):
+            make(market, [])
+        with pytest.raises(ConfigError, match="did you mean 'symbols'"):
+            make(market, symbol="S1")

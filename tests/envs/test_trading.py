@@ -202,6 +202,14 @@ def test_every_component_is_in_info_and_makes_the_reward(market: Panel) -> None:
         assert reward == pytest.approx(sum(TRADING[name] * value for name, value in info["reward"].items()))
 
 
+def test_a_reward_is_kept_within_one_unless_told_otherwise(market: Panel) -> None:
+    for clip, expected in (({}, -1.0), ({"clip": None}, -5.0)):
+        env = TradingEnv(market, "S1", reward=RewardConfig({"hold": 5.0}, **clip))
+        env.reset(seed=1)
+        _, reward, _, _, info = env.step(0)
+        assert (reward, info["reward"]) == (expected, {"hold": -1.0})
+
+
 def test_a_weighted_pnl_is_the_compiled_path_and_equals_the_general_one(market: Panel) -> None:
     fast = TradingEnv(market, "S1", reward=RewardConfig({"pnl": 50.0}, clip=0.01))
     slow = TradingEnv(market, "S1", reward=RewardConfig({"pnl": 50.0, "time": 0.0}, clip=0.01))
@@ -329,6 +337,20 @@ def test_an_action_of_another_shape_is_refused(market: Panel, bad: Any) -> None:
         ({"reward": "profit"}, "reward='profit' is unknown"),
         ({"render_mode": "humans"}, "did you mean 'human'"),
         ({"supervised": np.zeros((4, 10, 2))}, "supervised has shape"),
+        ({"symbol": []}, "does not name symbols, each once"),
+        ({"symbol": 3}, "does not name symbols"),
+        ({"symbol": [["S1"]]}, "does not name symbols"),
+        ({"symbol": ["S1", "S1"]}, r"\['S1', 'S1'\] does not name symbols, each once"),
+        ({"window": 3}, "TradingEnv has no option 'window'; did you mean 'window_bars'"),
+        ({"symbols": ["S1"]}, "did you mean 'symbol'"),
+        ({"recrod": True}, "did you mean 'record'"),
+        ({"env_count": 3}, "no option 'env_count'; known: action, "),
+        ({"has_windows": "no"}, "has_windows must be of type bool, not str"),
+        ({"record": "no"}, "record must be of type bool"),
+        ({"market": {}}, "market must be of type MarketParameters, not dict"),
+        ({"table": "x"}, "table must be of type FeatureTable"),
+        ({"window_bars": 2.5}, "window_bars=2.5 must be a whole number"),
+        ({"action": ["discrete"]}, "did you mean 'discrete'"),
     ],
 )
 def test_bad_options_get_one_sentence(market: Panel, options: dict[str, Any], sentence: str) -> None:
@@ -345,6 +367,12 @@ def test_panels_that_look_ahead_or_have_no_bars_or_another_table_are_refused(mar
         TradingEnv(market, table=feature_table(market.rows(0, 300)))
     with pytest.raises(ConfigError, match="list is empty"):
         TradingEnv([])
+
+
+@pytest.mark.parametrize("panel", [None, "synthetic", pd.DataFrame()])
+def test_what_is_no_panel_is_refused(panel: Any) -> None:
+    with pytest.raises(ConfigError, match=f"panel must be of type Panel, not {type(panel).__name__}"):
+        gymnasium.make("pacesetter/Trading-v0", panel=panel)
 
 
 def test_ledger_row_of_info_is_never_overwritten(market: Panel) -> None:

@@ -14,6 +14,7 @@ import pytest
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs import PortfolioEnv, PortfolioVectorEnv, TradingEnv, TradingVectorEnv
+from pacesetter.envs.rows import Cursor
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import REGIMES, feature_table, regime_labels
 from pacesetter.market.ledger import Column
@@ -183,12 +184,49 @@ def test_some_rows_can_be_reset_alone(market: Panel) -> None:
     assert np.array_equal(after["window"][0], before["window"][0])
 
 
+@pytest.mark.parametrize("marks", [np.ones(8, bool), [True] * 2, [[True], [True, False]], [1, 1, 1], "TFT", 1])
+def test_a_reset_mask_that_is_not_a_boolean_each_is_refused_and_moves_nothing(market: Panel, marks: Any) -> None:
+    env = TradingVectorEnv(market, 3)
+    env.reset(seed=0)
+    before = env.batch.state_dict()
+    with pytest.raises(ConfigError, match="not 3 booleans; give one for each environment"):
+        env.reset(seed=1, options={"reset_mask": marks})
+    with pytest.raises(ConfigError, match="not 3 booleans"):
+        env.batch.restart(marks)
+    assert all(np.array_equal(before[name], values) for name, values in env.batch.state_dict().items())
+
+
+@pytest.mark.parametrize("seeds", [[1, 2], np.arange(4), [1, 2, None], [-1, 2, 3], [1.5] * 3, [[1], [2], [3]], "abc"])
+def test_seeds_that_are_not_a_whole_number_each_are_refused(market: Panel, seeds: Any) -> None:
+    with pytest.raises(ConfigError, match="not 3 whole numbers"):
+        TradingVectorEnv(market, 3).reset(seed=seeds)
+
+
+@pytest.mark.parametrize("options", [{"bar": 7}, {"reset_maks": np.ones(2, bool)}])
+def test_unknown_options_of_a_reset_are_refused(market: Panel, options: dict[str, Any]) -> None:
+    for env in (TradingEnv(market), TradingVectorEnv(market, 2)):
+        with pytest.raises(ConfigError, match="reset has no option"):
+            env.reset(options=options)
+
+
+def test_a_batch_that_was_not_reset_reads_inside_its_tables(market: Panel) -> None:
+    batch = TradingVectorEnv(market, 2).batch
+    assert batch.bank.holds(batch.cursor[:, [Cursor.BLOCK, Cursor.TIME, Cursor.END]], batch.window_bars)
+    seen = batch.reset([True, False])["window"][1]
+    block, t = batch.cursor[1, : Cursor.FINAL_BLOCK]
+    assert np.array_equal(seen, batch.bank.windows[block, 0, t - 23 : t + 1])
+
+
 def test_other_parameters_wait_for_the_next_episode(market: Panel) -> None:
     env = TradingVectorEnv(market, 2, episode_bars=3)
     env.reset(seed=0)
     env.use_market(MarketParameters(initial_cash=5_000.0), rows=[1])
     equity = [env.step(np.array([0, 0]))[4]["equity"].tolist() for _ in range(4)]
     assert equity == [[100_000.0, 100_000.0]] * 3 + [[100_000.0, 5_000.0]]
+    with pytest.raises(ConfigError, match="not all among the 2 environments"):
+        env.use_market(MarketParameters(), rows=[1, 99])
+    with pytest.raises(ConfigError, match="market must be of type MarketParameters, not dict"):
+        env.use_market({})  # type: ignore[arg-type]
 
 
 def test_a_stored_state_goes_on_the_same(market: Panel) -> None:
@@ -203,8 +241,29 @@ def test_a_stored_state_goes_on_the_same(market: Panel) -> None:
         (seen, rewards, *_), (same, others, *_) = (env.step(np.array([0, 1, 4, 3])) for env in (one, other))
         assert_equal(seen, same)
         assert rewards.tobytes() == others.tobytes()
-    with pytest.raises(ConfigError, match="does not fit this batch of 4"):
-        one.batch.load_state_dict({})
+
+
+@pytest.mark.parametrize(
+    ("place", "value"), [("BLOCK", -1), ("BLOCK", 4), ("TIME", 22), ("TIME", 10**7), ("END", 420), ("END", 100)]
+)
+def test_a_stored_cursor_outside_the_bars_is_refused_and_moves_nothing(market: Panel, place: str, value: int) -> None:
+    batch = TradingVectorEnv(market, 4).batch
+    stored, before = batch.state_dict(), batch.state_dict()
+    stored["accounts"] += 1.0
+    stored["cursor"][2, Cursor[place]] = value
+    with pytest.raises(ConfigError, match="stored 'cursor' does not fit this batch of 4"):
+        batch.load_state_dict(stored)
+    assert all(np.array_equal(before[name], values) for name, values in batch.state_dict().items())
+
+
+def test_stored_arrays_of_another_kind_are_refused(market: Panel) -> None:
+    batch = TradingVectorEnv(market, 4).batch
+    own = batch.state_dict()
+    for accounts in (None, 3, own["accounts"][:3], own["accounts"].astype(str)):
+        with pytest.raises(ConfigError, match="stored 'accounts' does not fit this batch of 4"):
+            batch.load_state_dict(own | {"accounts": accounts})
+    with pytest.raises(ConfigError, match="stored 'accounts' does not fit"):
+        batch.load_state_dict({})
 
 
 def test_a_bad_action_names_its_environment(market: Panel) -> None:

@@ -48,6 +48,7 @@ class Served:
     """An application with a key for each scope, one of them ended."""
 
     def __init__(self, made: Any, folder: Path, settings: Settings = NO_LIMITS, until: int = FEEDS_UNTIL) -> None:
+        (folder / "keys.json").unlink(missing_ok=True)  # of a server before it
         keys = Keys(folder / "keys.json")
         self.tokens = {scope: keys.add(scope, [scope]) for scope in ("read", "trade", "admin")}
         self.tokens["ended"] = keys.add("ended", ["read", "trade", "admin"], days=1e-9)
@@ -55,7 +56,7 @@ class Served:
         self.runtime = Runtime(made.bundle)
         self.runtime.feed(made.panel.rows(0, until))
         self.runtime.clock = lambda: self.panel.index[FEEDS_UNTIL + 5].timestamp()
-        self.app: Gate = make_app(self.runtime, self.switch, keys, settings)
+        self.app: Gate = make_app(self.runtime, self.switch, keys, settings, folder / "books")
         self.client = TestClient(self.app, raise_server_exceptions=False)
 
     def call(self, route: str, token: str | None = None, **options: Any) -> Any:

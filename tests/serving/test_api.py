@@ -115,6 +115,10 @@ def test_features_in_place_of_bars_decide_alike(served, made, tmp_path):
     by_features = other.call("/v1/decide", "trade", json={"features": features})
     assert by_features.status_code == 200
     assert by_features.json()["decisions"] == by_bars["decisions"]
+    both = {"features": features, "bars": other.bars(FEEDS_UNTIL)}
+    assert other.call("/v1/decide", "trade", json=both).status_code == 422
+    before = {"features": features | {"time": served.panel.index[FEEDS_UNTIL - 1].isoformat()}}
+    assert Served(made, tmp_path / "other", until=10).call("/v1/decide", "trade", json=before).status_code == 409
 
 
 def test_halt_is_latched_and_a_named_person_resumes(served, made, tmp_path):
@@ -129,6 +133,37 @@ def test_halt_is_latched_and_a_named_person_resumes(served, made, tmp_path):
     assert again.call("/v1/state", "read").json()["reason"] == "fire drill"
     assert again.call("/v1/resume", "admin", json={"by": "ada"}).json()["state"] == "active"
     assert not served.switch.engaged()
+
+
+def test_the_guard_and_its_ids_outlive_a_restart(made, tmp_path):
+    def buying(until: int = FEEDS_UNTIL) -> Served:
+        served = Served(made, tmp_path, until=until)
+        served.runtime.policy.decide, served.runtime.policy.confidence = lambda seen: np.full(3, 3.0), np.ones(3)
+        served.runtime.clock = lambda: served.panel.index[FEEDS_UNTIL].timestamp()
+        return served
+
+    first, loss = buying(), {"account": {"cash": 97_500}}
+    sent = first.call(
+        "/v1/decide", "trade", json={"bars": first.bars(FEEDS_UNTIL), "account": {"cash": 100_000}}
+    ).json()
+    assert first.call("/v1/decide", "trade", json=loss).json()["state"] == "reducing"
+    second = buying(FEEDS_UNTIL + 1)
+    assert second.call("/v1/state", "read").json()["state"] == "reducing"
+    again = second.call("/v1/decide", "trade", json=loss).json()
+    assert [line["limit"] for line in sent["decisions"]] == [None] * 3
+    assert [line["limit"] for line in again["decisions"]] == ["duplicate_id"] * 3
+    behind = buying()  # its bars end before the books do
+    assert behind.call("/v1/decide", "trade", json={}).status_code == 409
+
+
+def test_books_that_cannot_be_written_or_read_stop_it(served, made, tmp_path):
+    (tmp_path / "books").mkdir()
+    assert served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL)}).status_code == 503
+    assert served.call("/v1/state", "read").json()["state"] == "halted"
+    (tmp_path / "books").rmdir()
+    (tmp_path / "books").write_text('{"symbols": ["A"]}')
+    with pytest.raises(ConfigError, match=r"of 1 other symbols than the 3 served.*move it away"):
+        Served(made, tmp_path)
 
 
 def test_a_release_from_the_command_line_resumes_a_running_server(served):

@@ -143,6 +143,18 @@ def test_old_data_blocks_entries_and_a_second_ask_at_a_bar_is_denied(made):
     assert [line.limit for line in old.lines] == ["stale"] * 3
 
 
+def test_a_symbol_with_too_few_bars_is_not_entered(made):
+    panel = made.panel
+    seen = np.arange(len(panel))[:, None] >= np.array([0, 300, 0])
+    short = replace(panel, blocks=np.where(seen, panel.blocks, np.nan), mask=panel.mask & seen, truth=None)
+    runtime = replayed(Runtime(made.bundle), short, 420)
+    runtime.policy.decide = lambda seen: np.full(3, 3.0)  # type: ignore[method-assign]
+    runtime.policy.confidence = np.ones(3)
+    answer = runtime.decide(ReportedAccount(1e5), short.rows(420, 421))
+    assert runtime.history.waiting() == (panel.symbols[1],)
+    assert [line.limit for line in answer.lines] == [None, "stale", None]
+
+
 def test_given_features_decide_as_the_bars_behind_them(made):
     runtime = replayed(Runtime(made.bundle), made.panel, 420)
     by_bars = runtime.decide(ReportedAccount(1e5), made.panel.rows(420, 421))

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from pacesetter.features.table import FeatureTable
     from pacesetter.panel import Panel
 
-__all__ = ["Bank"]
+__all__ = ["Bank", "check_kind"]
 
 Array = NDArray[Any]
 
@@ -61,7 +61,8 @@ class Bank:
         """The bank of one panel or of several with equal features, of all symbols or the named ones.
 
         A block is a symbol, or with `is_whole` a market. Tables are computed where none are given. Refuses a panel
-        that was repaired by looking ahead, an unknown symbol, and a table of other symbols or bars.
+        that was repaired by looking ahead, a symbol that is unknown or named twice, and a table of other symbols or
+        bars.
         """
         markets: list[Any] = list(panels) if isinstance(panels, (list, tuple)) else [panels]
         if not markets:
@@ -81,14 +82,14 @@ class Bank:
         is_whole: bool,
     ) -> Bank:
         """The blocks of one panel."""
-        from pacesetter.features import feature_table, regime_labels
+        from pacesetter.features import FeatureTable, feature_table, regime_labels
 
         _check_panel(panel)
+        rows = _rows_of(panel, symbols)
         table = feature_table(panel) if table is None else table
+        check_kind(FeatureTable, table=table)
         if table.symbols != panel.symbols or not table.index.equals(panel.index):
             raise DataError(f"{table!r} is not of {panel!r}; compute it from the same symbols and bars")
-        wanted = [symbols] if isinstance(symbols, str) else panel.symbols if symbols is None else symbols
-        rows = [panel.position(symbol) for symbol in wanted]
         tables = ObservationTables.from_table(table, supervised)
         bars, labels = MarketBars.from_panel(panel).values[:, rows], regime_labels(panel)[:, rows].T
         names = tuple(panel.symbols[row] for row in rows)
@@ -160,6 +161,13 @@ class Bank:
         has_room: Array = np.arange(usable.shape[1]) <= self.lasts[:, None] - room_bars
         return np.logical_and(usable, has_room)
 
+    def holds(self, places: Array, window_bars: int) -> bool:
+        """Whether each of (place, Start) lies in the bank: its window behind it, its last bar ahead of it."""
+        block, t, last = places.T
+        if not ((block >= 0) & (block < len(self.lasts))).all():
+            return False
+        return bool(((window_bars <= t + 1) & (t < last) & (last <= self.lasts[block])).all())
+
     def why_unusable(self, window_bars: int, episode_bars: int | None) -> str:
         """One sentence on what keeps every bar from being a start."""
         known = int(self.known.any(axis=1).sum(axis=1).max(initial=0))
@@ -168,6 +176,13 @@ class Bank:
             f"no bar can start an episode: {wanted} does not fit into {int(self.lasts.max()) + 1} bars, of which "
             f"{known} have all features known; give more bars, or ask for fewer"
         )
+
+
+def check_kind(kind: type, /, **values: Any) -> None:
+    """Refuse, by its name, a value that is not of this kind."""
+    for name, value in values.items():
+        if not isinstance(value, kind):
+            raise ConfigError(f"{name} must be of type {kind.__name__}, not {type(value).__name__}")
 
 
 def _for_each(given: Any, count: int, name: str) -> list[Any]:
@@ -180,7 +195,19 @@ def _for_each(given: Any, count: int, name: str) -> list[Any]:
     return several
 
 
+def _rows_of(panel: Panel, symbols: Any) -> list[int]:
+    """Columns of the named symbols, of all where None is given; refuses no name, and one that is given twice."""
+    given = panel.symbols if symbols is None else symbols
+    wanted = list(given) if np.iterable(given) and not isinstance(given, str) else [given]
+    if not wanted or not all(isinstance(name, str) for name in wanted) or len({*wanted}) < len(wanted):
+        raise ConfigError(f"{wanted} does not name symbols, each once; give one name or more, or None for all")
+    return [panel.position(name) for name in wanted]
+
+
 def _check_panel(panel: Panel) -> None:
+    from pacesetter.panel import Panel
+
+    check_kind(Panel, panel=panel)
     if not panel.causal:
         raise DataError("this panel was repaired by looking ahead; environments take causal ones, e.g. fill=forward")
     if not panel.mask.any():

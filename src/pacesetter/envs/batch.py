@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -15,7 +16,7 @@ import numpy as np
 from numba import get_num_threads, typeof
 from numpy.typing import ArrayLike, NDArray
 
-from pacesetter.envs.bank import Bank
+from pacesetter.envs.bank import Bank, check_kind
 from pacesetter.envs.loops import STEPS, mask_rows, observe_rows, restart_rows
 from pacesetter.envs.observation import ObservationBuilder
 from pacesetter.envs.rows import HYBRID, Cursor, Outcome, Setting
@@ -46,6 +47,8 @@ PREFIX = "reward."  # of what the reward remembers, in a stored state
 BOUND = ("_step_rows", "_alone")  # made on first use for the arrays of the batch and its starts
 REMADE = ("_state", "_sources", "_unseen", "_input", *BOUND)  # not pickled
 NUMBERS = (int, float, np.generic)
+WHOLE = (int, np.integer)
+PLACE = [Cursor.BLOCK, Cursor.TIME, Cursor.END]  # the columns of a pool of starts
 
 
 class Step(NamedTuple):
@@ -95,10 +98,14 @@ class Batch:
         restarts: bool = True,
         has_windows: bool = True,
     ) -> None:
-        _check_count("env_count", env_count)
-        _check_count("episode_bars", 1 if episode_bars is None else episode_bars)
+        market = MarketParameters() if market is None else market
+        _check_count(
+            env_count=env_count, window_bars=window_bars, episode_bars=1 if episode_bars is None else episode_bars
+        )
+        check_kind(bool, has_windows=has_windows)
+        check_kind(MarketParameters, market=market)
         self.bank, self.env_count, self.window_bars, self.has_windows = bank, env_count, window_bars, has_windows
-        self.action, self.market, self.episode_bars = action, market or MarketParameters(), episode_bars
+        self.action, self.market, self.episode_bars = action, market, episode_bars
         self.reward = _reward_config(reward)
         self.components = tuple(self.reward.components)
         self.is_pnl_only = _is_pnl_only(self.reward)  # the compiled step writes the reward itself
@@ -112,6 +119,7 @@ class Batch:
         self.cursor = np.zeros((env_count, len(Cursor)), dtype=np.int64)
         self.fills = np.zeros((env_count, positions_each, len(Fill)))
         self.use_starts(Starts.of(starts, bank, window_bars, episode_bars))
+        self.cursor[:, PLACE] = self.starts.pool[0]  # inside the tables before a reset too: compiled loops do not look
         self.builder = ObservationBuilder(bank, window_bars, has_windows)
         self._make_views()
         self.seed(np.random.SeedSequence().generate_state(env_count))
@@ -119,8 +127,13 @@ class Batch:
     # ---- between episodes ---------------------------------------------------------------------------------------
 
     def seed(self, seeds: ArrayLike) -> None:
-        """Give every environment its own stream of starts: (env,) whole numbers from 0 on."""
-        states = [np.random.SeedSequence(int(seed)).generate_state(1, np.uint64)[0] for seed in np.asarray(seeds)]
+        """Give every environment its own stream of starts: (env,) whole numbers from 0 on; refuses others."""
+        given = np.array(seeds, dtype=object)
+        if given.shape != (self.env_count,) or not all(isinstance(seed, WHOLE) and seed >= 0 for seed in given):
+            raise ConfigError(
+                f"these seeds are not {self.env_count} whole numbers from 0 on; give one seed, or one per environment"
+            )
+        states = [np.random.SeedSequence(int(seed)).generate_state(1, np.uint64)[0] for seed in given]
         self.cursor[:, Cursor.STREAM] = np.array(states, dtype=np.uint64).view(np.int64)
 
     def use_starts(self, starts: Starts) -> None:
@@ -131,18 +144,33 @@ class Batch:
         self.settings[Setting.IS_FIXED] = starts.is_fixed
 
     def use_market(self, market: MarketParameters, rows: Any = slice(None)) -> None:
-        """Give the environments `rows` other market parameters from their next episode on."""
-        self.parameters[1, rows] = market.packed()
+        """Give the environments `rows` other market parameters from their next episode on; refuses rows it lacks."""
+        check_kind(MarketParameters, market=market)
+        try:
+            self.parameters[1, rows] = market.packed()
+        except (IndexError, TypeError) as problem:
+            raise ConfigError(
+                f"these rows are not all among the {self.env_count} environments; count from 0"
+            ) from problem
 
-    def reset(self, is_chosen: Array | None = None) -> dict[str, Array]:
-        """Begin an episode in the environments marked by (env,) booleans, in all when None; gives all observations."""
-        vectors = self.restart(np.ones(self.env_count, dtype=bool) if is_chosen is None else is_chosen)
+    def chosen(self, marks: ArrayLike | None) -> Array:
+        """(env,) booleans from an array or a list of them, all True from None; refuses other kinds and shapes."""
+        with suppress(ValueError):  # NumPy's, of a ragged list
+            is_chosen = np.ones(self.env_count, dtype=bool) if marks is None else np.array(marks)
+            if is_chosen.dtype == bool and is_chosen.shape == (self.env_count,):
+                return is_chosen
+        raise ConfigError(f"this reset mask is not {self.env_count} booleans; give one for each environment")
+
+    def reset(self, marks: ArrayLike | None = None) -> dict[str, Array]:
+        """Begin an episode in the `chosen` environments; gives all observations."""
+        vectors = self.restart(marks)
         index, *_, windows, context = self._outputs()
         observe_rows(self.cursor, *self._sources, index, windows, context)
         return self.builder.arrange(vectors[0], index, windows, context)
 
-    def restart(self, is_chosen: Array) -> Array:
+    def restart(self, marks: ArrayLike | None = None) -> Array:
         """The compiled part of a reset: fresh account vectors (2, env, size), of which the first row is filled."""
+        is_chosen = self.chosen(marks)
         vectors = np.empty((2, self.env_count, self.builder.vector_size), np.float32)
         restart_rows(is_chosen, *self._state[1:], vectors, self.starts.pool, self.starts.offsets)
         if self._reward is not None:
@@ -211,13 +239,17 @@ class Batch:
         return {name: getattr(self, name).copy() for name in REMEMBERED} | stored_reward(self._reward)
 
     def load_state_dict(self, stored: Mapping[str, Array]) -> None:
-        """Go on from what `state_dict` gave; refuses arrays of another shape."""
-        for name in REMEMBERED:
-            if name not in stored or stored[name].shape != getattr(self, name).shape:
+        """Go on from what `state_dict` gave; refuses arrays of another shape or kind, and bars not in the bank."""
+        given = {name: np.asarray(stored.get(name)) for name in REMEMBERED}
+        for name, values in given.items():
+            own = getattr(self, name)
+            is_alike = values.shape == own.shape and values.dtype == own.dtype
+            if not is_alike or (own is self.cursor and not self.bank.holds(values[:, PLACE], self.window_bars)):
                 raise ConfigError(
                     f"stored '{name}' does not fit this batch of {self.env_count}; use the options it was stored with"
                 )
-            getattr(self, name)[...] = stored[name]
+        for name, values in given.items():
+            getattr(self, name)[...] = values
         load_reward(self._reward, stored)
 
     # ---- inside ---------------------------------------------------------------------------------------------------
@@ -323,14 +355,15 @@ class Batch:
         )
 
 
-def _check_count(name: str, value: Any) -> None:
-    if not isinstance(value, (int, np.integer)) or value < 1:
-        raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
+def _check_count(**values: Any) -> None:
+    for name, value in values.items():
+        if not isinstance(value, WHOLE) or value < 1:
+            raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
 
 
 def _action_width(action: str, positions_each: int) -> int:
     """Numbers in one environment's action."""
-    if action not in ACTIONS:
+    if action not in list(ACTIONS):  # a list is no key of a dict
         raise ConfigError(f"action='{action}' is unknown{did_you_mean(str(action), ACTIONS)}")
     if action == "hybrid" and positions_each > 1:
         raise ConfigError(

@@ -272,7 +272,7 @@ class CurriculumVectorEnv(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode of the current stage in every environment, or where `options["reset_mask"]` says."""
-        self.course.begin((options or {}).get("reset_mask", slice(None)))
+        self.course.begin(self.batch.chosen((options or {}).get("reset_mask")))
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

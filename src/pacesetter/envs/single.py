@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable, Mapping
+from inspect import Parameter, signature
 from typing import Any, ClassVar
 
 import gymnasium
@@ -9,7 +11,7 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pacesetter.envs.bank import Bank
+from pacesetter.envs.bank import Bank, check_kind
 from pacesetter.envs.batch import Batch
 from pacesetter.envs.journal import Journal
 from pacesetter.envs.render import chart, text_line
@@ -19,13 +21,15 @@ from pacesetter.market.ledger import Column
 from pacesetter.market.orders import Discrete
 from pacesetter.market.parameters import MarketParameters
 
-__all__ = ["Observation", "SingleEnv", "action_space", "observation_space"]
+__all__ = ["Observation", "SingleEnv", "action_space", "check_options", "check_reset", "observation_space"]
 
 Array = NDArray[Any]
 Observation = dict[str, Array]
 LARGEST = float(np.finfo(np.float32).max)  # raw features have no common bound, and Gymnasium wants one
 RENDER_MODES = ("human", "rgb_array")
 EQUITY = int(Column.EQUITY)
+HANDED_ON = {*signature(Batch).parameters} - {"bank", "env_count", "restarts"}  # options of an environment's batch
+NAMED = (Parameter.POSITIONAL_OR_KEYWORD, Parameter.KEYWORD_ONLY)
 
 
 def observation_space(batch: Batch) -> spaces.Dict:
@@ -47,6 +51,22 @@ def action_space(batch: Batch) -> spaces.Space[Any]:
     return spaces.Box(float(batch.settings[Setting.LOWEST]), 1.0, (width,), np.float32)
 
 
+def check_options(kind: type, options: Iterable[str]) -> None:
+    """Refuse an option that the batch does not take, with the nearest of all that an environment of `kind` takes."""
+    taken = [part for owner in (kind, *kind.__bases__) for part in signature(owner).parameters.values()]
+    known = HANDED_ON | {part.name for part in taken if part.kind in NAMED}
+    for name in options:
+        if name not in HANDED_ON:
+            raise ConfigError(f"{kind.__name__} has no option '{name}'{did_you_mean(name, known)}")
+
+
+def check_reset(options: Mapping[str, Any] | None, *known: str) -> None:
+    """Refuse an option of `reset` that is not known."""
+    for name in options or ():
+        if name not in known:
+            raise ConfigError(f"reset has no option '{name}'{did_you_mean(str(name), known)}")
+
+
 class SingleEnv(gymnasium.Env[Observation, Any]):
     """What `TradingEnv` and `PortfolioEnv` share.
 
@@ -60,7 +80,8 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
     def __init__(
         self,
         panel: Any,
-        symbols: Any = None,
+        symbols: Any,
+        /,
         *,
         table: Any = None,
         supervised: Any = None,
@@ -70,6 +91,8 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
     ) -> None:
         if render_mode not in (None, *RENDER_MODES):
             raise ConfigError(f"render_mode='{render_mode}' is unknown{did_you_mean(str(render_mode), RENDER_MODES)}")
+        check_options(type(self), options)
+        check_kind(bool, record=record)
         bank = Bank.from_panels(panel, table, supervised, symbols=symbols, is_whole=self.is_whole)
         self.batch = Batch(bank, restarts=False, **options)
         self.render_mode = render_mode
@@ -86,11 +109,12 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; with a seed the starts are drawn anew from it."""
+        """Begin an episode; with a seed the starts are drawn anew from it. There are no options."""
+        check_reset(options)
         super().reset(seed=seed)
         if seed is not None:
             self.batch.seed([seed])
-        vectors = self.batch.restart(np.ones(1, dtype=bool))
+        vectors = self.batch.restart()
         self._block, self._time = self.batch.cursor[0, : Cursor.FINAL_BLOCK].tolist()
         self._is_over = False
         if self.journal is not None:

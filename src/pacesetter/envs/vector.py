@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pacesetter.envs.bank import Bank
 from pacesetter.envs.batch import Batch, Step
 from pacesetter.envs.rows import Cursor
-from pacesetter.envs.single import EQUITY, Observation, action_space, observation_space
+from pacesetter.envs.single import EQUITY, Observation, action_space, check_options, check_reset, observation_space
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 
@@ -34,8 +34,9 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
     is_whole: ClassVar[bool]
 
     def __init__(
-        self, panel: Any, num_envs: int, symbols: Any, *, table: Any = None, supervised: Any = None, **options: Any
+        self, panel: Any, num_envs: int, symbols: Any, /, *, table: Any = None, supervised: Any = None, **options: Any
     ) -> None:
+        check_options(type(self), options)
         bank = Bank.from_panels(panel, table, supervised, symbols=symbols, is_whole=self.is_whole)
         self.batch = Batch(bank, num_envs, **options)
         self.num_envs = num_envs
@@ -49,10 +50,11 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
         self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode in every environment, or where `options["reset_mask"]` says; a seed s gives row e s + e."""
+        check_reset(options, "reset_mask")
+        chosen = self.batch.chosen((options or {}).get("reset_mask") if self._is_open else None)
         super().reset(seed=seed if isinstance(seed, int) else None)
         if seed is not None:
-            self.batch.seed(np.arange(self.num_envs) + seed if isinstance(seed, int) else seed)
-        chosen = (options or {}).get("reset_mask") if self._is_open else None
+            self.batch.seed(range(seed, seed + self.num_envs) if isinstance(seed, int) else seed)
         observation = self._complete(self.batch.reset(chosen))
         self._is_open = True
         return observation, {

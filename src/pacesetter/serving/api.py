@@ -6,11 +6,13 @@ Every route but `/livez` takes a key. Errors are fixed words: what a caller sent
 from __future__ import annotations
 
 import asyncio
+import json
 import logging
 from collections.abc import Callable, Iterable, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from contextvars import copy_context
 from datetime import datetime
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -23,8 +25,9 @@ from pydantic_core import to_json
 from starlette.exceptions import HTTPException
 
 from pacesetter.data.quality import broken_bars
-from pacesetter.errors import PacesetterError
+from pacesetter.errors import ConfigError, PacesetterError
 from pacesetter.panel import Panel
+from pacesetter.runs import write_atomic
 from pacesetter.serving.gate import Access, Gate, Settings
 from pacesetter.serving.halt import KillSwitch
 from pacesetter.serving.keys import Keys
@@ -61,10 +64,15 @@ Array = NDArray[Any]
 log = logging.getLogger(__name__)
 
 
-def make_app(runtime: Runtime, switch: KillSwitch, keys: Keys, settings: Settings | None = None) -> Gate:
-    """The ASGI application of one runtime; refuses to be made without a key, or with a known one."""
+def make_app(
+    runtime: Runtime, switch: KillSwitch, keys: Keys, settings: Settings | None = None, books: Path | None = None
+) -> Gate:
+    """The ASGI application of one runtime; refuses to be made without a key, or with a known one.
+
+    `books` is the file that the runtime's books and its guard are kept in; they go on from it where it exists.
+    """
     keys.check_startable()
-    service, metrics = Service(runtime, switch), Metrics(runtime)
+    service, metrics = Service(runtime, switch, books), Metrics(runtime)
     app = FastAPI(
         title="Pacesetter", version=API_VERSION, openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None
     )
@@ -135,8 +143,11 @@ def _add_trading(app: FastAPI, service: Service, metrics: Metrics) -> None:
 class Service:
     """A runtime for many callers: one at a time inside, the kill switch looked at before each decision."""
 
-    def __init__(self, runtime: Runtime, switch: KillSwitch) -> None:
-        self.runtime, self.switch = runtime, switch
+    def __init__(self, runtime: Runtime, switch: KillSwitch, books: Path | None = None) -> None:
+        self.runtime, self.switch, self.books = runtime, switch, books
+        if books is not None and books.exists():
+            _restore(runtime, books)
+        self._kept = runtime.guard.state
         self._worker = ThreadPoolExecutor(1)
         self._columns = {symbol: column for column, symbol in enumerate(runtime.symbols)}
 
@@ -160,6 +171,8 @@ class Service:
         Refuses symbols that are not served, and bars that are out of time or break a rule.
         """
         self.look()
+        if ask.features is not None and ask.bars:
+            raise HTTPException(422)
         account = self._account(ask.account)
         if ask.features is None:
             bars = self._panel(ask.bars)
@@ -171,7 +184,22 @@ class Service:
         else:
             answer = self.runtime.decide_features(*self._entries(ask.features), account)
         self.look()
+        self._keep()
         return answer
+
+    def _keep(self) -> None:
+        """Write the books before an order leaves, to disk where the guard's state is another; halt where it fails."""
+        if self.books is None:
+            return
+        state = self.runtime.guard.state
+        try:
+            content = to_json(self.runtime.to_dict(), inf_nan_mode="constants")
+            write_atomic(self.books, content, is_synced=state is not self._kept)
+        except OSError as problem:
+            self.runtime.guard.halt(f"{self.books} cannot be written")
+            log.exception("halted")
+            raise HTTPException(503) from problem
+        self._kept = state
 
     def halt(self, reason: str) -> None:
         self.switch.engage(reason)
@@ -274,6 +302,15 @@ class Service:
         return columns
 
 
+def _restore(runtime: Runtime, books: Path) -> None:
+    try:
+        runtime.restore(json.loads(books.read_bytes()))
+    except (OSError, ValueError, LookupError, TypeError, ConfigError) as problem:
+        raise ConfigError(
+            f"{books} cannot be gone on with ({problem}); move it away to begin with a guard that remembers nothing"
+        ) from problem
+
+
 def _check_once(cells: Sequence[Any]) -> None:
     if len(set(cells)) < len(cells):
         raise HTTPException(422)
@@ -286,7 +323,7 @@ WORDS = {
     404: "there is no such route",
     405: "the route has no such method",
     409: "not possible now: history is too short, a bar is not newer than the last, or the policy has no finite answer",
-    503: "the model does not answer; look into the log by the request's id",
+    503: "the model does not answer, or the books cannot be written; look into the log by the request's id",
     422: "a field is missing, unknown or out of range, a symbol twice or not served, or a time or bar not possible",
 }
 

@@ -113,10 +113,10 @@ class Desk:
         k = self.symbols.index(order.symbol)
         self._weights[k] = self._targets(np.zeros(len(self.symbols)))[k]
 
-    def decide(self, seen: Seen, bars: Array, now: float, late_bars: float = 0.0) -> Ticket:
+    def decide(self, seen: Seen, bars: Array, now: float, late_bars: float | Array = 0.0) -> Ticket:
         """Ask the policy at the close of the last of `bars`, and the guard about each order that follows.
 
-        `late_bars` is how far the clock is behind the bar's close.
+        `late_bars` is how far the clock is behind the bar's close, or behind what is known of each symbol.
         """
         actions = np.asarray(self.policy.decide(self._own_view(seen)), dtype=np.float64)
         quantities, self._signals = self._sized(actions)
@@ -203,7 +203,7 @@ class Desk:
         rows = zip(self.symbols, quantities.tolist(), self._bar[:, Bar.CLOSE].tolist(), strict=True)
         return [Order(f"{begin}-{symbol}", symbol, quantity, price) for symbol, quantity, price in rows if quantity]
 
-    def _account_view(self, panel: Panel, bars: Array, late_bars: float) -> AccountView:
+    def _account_view(self, panel: Panel, bars: Array, late_bars: float | Array) -> AccountView:
         """What the guard is told: prices with their age, and which symbols move as one."""
         mask = panel.mask[-len(bars) :]
         ages = np.where(mask.any(axis=0), mask[::-1].argmax(axis=0), len(bars)) + late_bars

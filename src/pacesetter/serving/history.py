@@ -85,7 +85,12 @@ class History:
 
     def waiting(self) -> tuple[str, ...]:
         """Symbols with fewer bars so far than fix their features; decided on, they differ from training's."""
-        return tuple(s for s, bars in zip(self.symbols, self._taken, strict=True) if bars < self.spec.memory_bars)
+        return tuple(s for s, is_short in zip(self.symbols, self.is_short, strict=True) if is_short)
+
+    @property
+    def is_short(self) -> Array:
+        """(symbol,) True for these."""
+        return self._taken < self.spec.memory_bars
 
     def _behind(self, panel: Panel, bars: Panel) -> Panel:
         """What features read of the panel, with newer bars behind it; of the arrays handed out before, none changes."""

@@ -180,7 +180,7 @@ class Runtime:
         self.history = History.of(bundle, self.symbols)
         self.market = serving_market(bundle)
         self.broker = ReportedBroker(self.symbols)
-        self.desk = Desk(self.policy, self.guard, self.symbols, self.market, self.broker)
+        self.desk = Desk(self.policy, self.guard, self.symbols, self.market, self.broker, bundle.name)
         self._settled: pd.Timestamp | None = None  # bar that the desk's books stand at
 
     @property
@@ -193,27 +193,53 @@ class Runtime:
         self.history.append(bars)
 
     def decide(self, account: ReportedAccount, bars: Panel | None = None) -> Answer:
-        """Take newer bars, if any, and decide at the last one; refuses while features are still unknown."""
+        """Take newer bars, if any, and decide at the last one; refuses while features are still unknown.
+
+        A symbol with fewer bars than fix its features counts as stale: it may be left, not entered.
+        """
         if bars is not None:
             self.history.append(bars)
         panel, missing = self.history.panel, self.history.missing_bars()
         if panel is None or missing > 0:
             raise DataError(f"history is too short: {max(missing, 1)} more bars are needed before the first decision")
-        return self._decide(panel, self.history.observation(), account)
+        return self._decide(panel, self.history.observation(), account, np.where(self.history.is_short, np.inf, 0.0))
 
     def decide_features(self, panel: Panel, entries: Mapping[str, Array], account: ReportedAccount) -> Answer:
         """Decide on given entries (symbol, …) at the last bar of `panel`, which need only have closes."""
-        return self._decide(panel, entries, account)
+        return self._decide(panel, entries, account, np.zeros(len(self.symbols)))
 
-    def _decide(self, panel: Panel, entries: Mapping[str, Array], account: ReportedAccount) -> Answer:
+    # ---- across restarts ----------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that the next decision needs beside the bars, as JSON can hold it."""
+        settled = None if self._settled is None else self._settled.isoformat()
+        return {"symbols": self.symbols, "settled": settled, "desk": self.desk.to_dict()}
+
+    def restore(self, stored: Mapping[str, Any]) -> None:
+        """Go on from what `to_dict` gave; refuses the books of other symbols."""
+        if tuple(stored["symbols"]) != self.symbols:
+            raise ConfigError(
+                f"these books are of {len(stored['symbols'])} other symbols than the {len(self.symbols)} served"
+            )
+        self.desk.restore(stored["desk"])
+        self.guard = self.desk.guard
+        self._settled = None if stored["settled"] is None else pd.Timestamp(stored["settled"])
+
+    # ---- inside ---------------------------------------------------------------------------------------------------
+
+    def _decide(self, panel: Panel, entries: Mapping[str, Array], account: ReportedAccount, more_late: Array) -> Answer:
         bars, now, t = last_bars(panel), self.clock(), len(panel) - 1
+        if self._settled is not None and panel.index[-1] < self._settled:
+            raise DataError(
+                f"the books stand at {self._settled}; a decision at {panel.index[-1]} would go back in time"
+            )
         self.broker.report(account, bars[-1, :, Bar.CLOSE])
         if panel.index[-1] != self._settled:
             self.desk.settle(bars, now)
             self._settled = panel.index[-1]
         late_bars = max(now - panel.index[-1].timestamp(), 0.0) / self.bar_seconds
         seen = Seen(panel, t, {**entries, "position": np.zeros((len(self.symbols), 1)), "portfolio": np.zeros(1)})
-        ticket = self.desk.decide(seen, bars, now, late_bars)
+        ticket = self.desk.decide(seen, bars, now, late_bars + more_late)
         return Answer(panel.index[-1], self._lines(ticket), self.policy.value, self.guard.state.value)
 
     def _lines(self, ticket: Ticket) -> tuple[Line, ...]:

@@ -33,7 +33,10 @@ def serve(
     symbols: tuple[str, ...] | None = None,
     history: Path | None = None,
 ) -> None:
-    """Serve until a signal; refuses to start without a key, with a known one, and with a model that does not answer."""
+    """Serve until a signal; refuses to start without a key, with a known one, and with a model that does not answer.
+
+    What the guard remembers is kept beside the kill switch, for each port a file.
+    """
     keys.check_startable()
     bundle.model.probe()
     rehearse(Runtime(bundle, symbols))
@@ -41,7 +44,8 @@ def serve(
     if history is not None:
         load_history(runtime, history)
     log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})
-    _listen(make_app(runtime, switch, keys, settings), settings)
+    books = switch.path.with_name(f"{switch.path.name}.books-{settings.port}")
+    _listen(make_app(runtime, switch, keys, settings, books), settings)
 
 
 def rehearse(runtime: Runtime) -> None:
