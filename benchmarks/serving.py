@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections.abc import Callable, Mapping
+from dataclasses import replace
 from http.client import HTTPConnection
 from itertools import product
 from pathlib import Path
@@ -92,9 +93,9 @@ def policy_bundle(name: str, panel: Panel) -> Bundle:
     return Bundle(bundle_files(export_onnx(module, spec), features, config, manifest, limits=limits), name)
 
 
-def runtime_of(name: str, panel: Panel) -> Runtime:
+def runtime_of(name: str, panel: Panel, threads: int = 1) -> Runtime:
     """A runtime with its history, whose clock stands at the bar to come: orders are counted as in a live market."""
-    runtime = Runtime(policy_bundle(name, panel))
+    runtime = Runtime(replace(policy_bundle(name, panel), threads=threads))
     runtime.feed(panel.rows(0, WARM_BARS))
     moments = dict(zip(panel.index[:-1], panel.index[1:].map(pd.Timestamp.timestamp), strict=True))
     runtime.clock = lambda: moments[runtime.history.panel.index[-1]]  # type: ignore[union-attr]
@@ -105,10 +106,9 @@ def runtime_of(name: str, panel: Panel) -> Runtime:
 
 
 def run_server(name: str, symbols: int, threads: int, port: int, keys: str) -> None:
-    model_module.THREADS = threads
     settings = Settings(port=port, rate=1e9, burst=10**9)
     switch, books = KillSwitch(Path(keys).with_name("HALT")), Path(keys).with_name(f"books-{port}")
-    _listen(make_app(runtime_of(name, market(symbols)), switch, Keys(keys), settings, books), settings)
+    _listen(make_app(runtime_of(name, market(symbols), threads), switch, Keys(keys), settings, books), settings)
 
 
 def over_http(name: str, symbols: int, threads: int) -> tuple[list[float], list[float]]:

@@ -57,6 +57,11 @@ def test_a_bundle_tells_how_it_was_made(made):
     assert "regime_trend_fit" in bundle.files["README.md"].decode()
 
 
+def test_its_policy_runs_on_as_many_threads_as_asked(made):
+    threads = [replace(made.bundle, threads=count).model.session.get_session_options() for count in (1, 2)]
+    assert [options.intra_op_num_threads for options in threads] == [1, 2]
+
+
 def test_no_path_of_this_machine_is_inside(made):
     here = [str(folder).encode() for folder in (Path(__file__).resolve().parents[2], made.run.folder.parent)]
     assert not {name for name, data in made.bundle.files.items() for folder in here if folder in data}

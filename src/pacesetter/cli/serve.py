@@ -128,6 +128,7 @@ def serve(
     symbols: Annotated[str, typer.Option(help="Symbols to serve, by commas; those of the training if empty.")] = "",
     max_body_bytes: Annotated[int, typer.Option(help="Longest request.")] = 65_536,
     rate: Annotated[float, typer.Option(help="Requests a second for each key.")] = 50.0,
+    threads: Annotated[int, typer.Option(help="Threads of the model; more pay off on cores of its own.", min=1)] = 1,
     key: SigningKey = None,
 ) -> None:
     """Serve a bundle over HTTP: POST /v1/decide, /v1/state, /v1/halt, /v1/resume, /livez, /readyz, /metrics."""
@@ -140,7 +141,7 @@ def serve(
 
     settings = Settings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate)
     serve_bundle(
-        find_bundle(bundle, Signer.find(key)),
+        replace(find_bundle(bundle, Signer.find(key)), threads=threads),
         Keys(keys),
         KillSwitch(halt_file),
         replace(settings, burst=max(1, round(2 * rate))),

@@ -71,11 +71,12 @@ class FeatureSpec:
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """Checked files by name; make one with `Bundle.open` or `Bundle.write`."""
+    """Checked files by name; make one with `Bundle.open` or `Bundle.write`. Its policy runs on so many threads."""
 
     files: Mapping[str, bytes]
     name: str
     is_signed: bool = False
+    threads: int = 1
 
     @classmethod
     def open(cls, path: str | Path, key: SigningKey | None = None) -> Bundle:
@@ -119,8 +120,8 @@ class Bundle:
 
     @cached_property
     def model(self) -> Model:
-        """The policy, ready to run on one thread."""
-        return Model(self.files["model.onnx"])
+        """The policy, ready to run."""
+        return Model(self.files["model.onnx"], self.threads)
 
     @cached_property
     def features(self) -> FeatureSpec:

@@ -19,7 +19,6 @@ __all__ = ["Model", "PolicySpec", "check_graph"]
 Array = NDArray[Any]
 SPEC = "pacesetter.policy"  # key of the spec among the graph's metadata
 OWN_DOMAINS = ("", "ai.onnx")
-THREADS = 1  # of a graph
 ROWS_AT_ONCE = 48  # more rows and a transformer's activations leave the processor's cache
 
 
@@ -51,15 +50,15 @@ class PolicySpec:
 
 
 class Model:
-    """The graph on `THREADS` threads; a call maps `spec.inputs` (row, …) to `spec.outputs` (row, …)."""
+    """The graph on so many threads; a call maps `spec.inputs` (row, …) to `spec.outputs` (row, …)."""
 
-    def __init__(self, data: bytes) -> None:
+    def __init__(self, data: bytes, threads: int = 1) -> None:
         import onnxruntime
 
         self.spec = check_graph(data)
         self.sha256 = hashlib.sha256(data).hexdigest()
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = THREADS
+        options.intra_op_num_threads = options.inter_op_num_threads = threads
         options.add_session_config_entry("session.force_spinning_stop", "1")  # between requests no thread is busy
         self.session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
