@@ -63,6 +63,8 @@ def test_others_are_sorted_by_their_sharpe_ratio():
     ratios = [float(row[section.header.index("Sharpe ratio")]) for row in section.rows]
     assert section.rows[0][0] == "cash"
     assert ratios[1:] == sorted(ratios[1:], reverse=True)
+    (picture,) = section.figures
+    assert [line.name for line in picture.data if line.showlegend is not False] == [row[0] for row in section.rows]
 
 
 def test_all_of_it_is_stored_and_the_ledger_reads_back(found, tmp_path):

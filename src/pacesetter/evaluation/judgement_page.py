@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -88,10 +88,13 @@ def results_section(results: Mapping[str, Backtest], intervals: Mapping[str, Int
     found = {name: metrics(each) for name, each in results.items()}
     first, *rest = found
     rest.sort(key=lambda name: -found[name]["sharpe"])
-    rows = [_score(name, found[name], intervals) for name in (first, *rest)]
+    order = [first, *rest]
+    rows = [_score(name, found[name], intervals) for name in order]
     days = results[first].times
     text = f"{len(days)} bars, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, everybody with the same costs and caps."
-    return Section("Results", text, (equity_picture(results),), SCORES, tuple(rows))
+    return Section(
+        "Results", text, (equity_picture([results[name] for name in order[:MOST_LINES]]),), SCORES, tuple(rows)
+    )
 
 
 def _score(name: str, row: Mapping[str, float], intervals: Mapping[str, Interval] | None) -> tuple[str, ...]:
@@ -166,13 +169,11 @@ def _assets_section(found: Judgement, most: int = 25) -> Section:
 # ---- pictures -------------------------------------------------------------------------------------------------------
 
 
-def equity_picture(results: Mapping[str, Backtest]) -> go.Figure:
-    """Equity from 100 on a log axis above the drawdown, of the first policy and the best of the others."""
-    names = list(results)
-    best = sorted(names[1:], key=lambda name: -results[name].equity[-1])[: MOST_LINES - 1]
+def equity_picture(results: Sequence[Backtest]) -> go.Figure:
+    """Equity from 100 on a log axis above the drawdown, the first policy's line the strongest."""
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.7, 0.3], vertical_spacing=0.04)
-    for colour, name in zip(PALETTE, [names[0], *best], strict=False):
-        _draw(figure, results[name], {"color": colour, "width": 2.4 if name == names[0] else 1.2})
+    for colour, result in zip(PALETTE, results, strict=False):
+        _draw(figure, result, {"color": colour, "width": 2.4 if result is results[0] else 1.2})
     figure.update_yaxes(type="log", row=1, col=1).update_yaxes(tickformat=".0%", row=2, col=1)
     return styled(figure, "Equity (start = 100) and drawdown", 520)
 
