@@ -43,7 +43,8 @@ def test_history_is_asked_for_what_the_agent_looks_at(fleet):
     memory = fleet.bundle.features.memory
     assert (memory["leadlag_leader_score"], memory["leadlag_instability"]) == (31, 31)  # it sees 30 increments
     history = History.of(fleet.bundle, fleet.panel.symbols)
-    history.append(fleet.panel.rows(0, 33))
+    for t in range(33):  # from the very first bar on, which has no lead and no lag
+        history.append(fleet.panel.rows(t, t + 1))
     assert history.missing_bars() == 1
     history.append(fleet.panel.rows(33, 34))
     assert history.missing_bars() == 0

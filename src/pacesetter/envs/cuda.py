@@ -21,7 +21,7 @@ from pacesetter.envs.loops import restart_where
 from pacesetter.envs.masks import mask_row
 from pacesetter.envs.rows import Cursor, Outcome, Setting, step_row
 from pacesetter.errors import ConfigError
-from pacesetter.market.cuda import SIMULATED, THREADS, cuda, current_stream, device_view, to_device
+from pacesetter.market.cuda import SIMULATED, THREADS, by_column, cuda, current_stream, device_view, to_device
 from pacesetter.rewards import Reward
 
 __all__ = ["DeviceBatch"]
@@ -50,9 +50,9 @@ class DeviceBatch:
 
     def __init__(self, batch: Batch) -> None:
         self.batch, bank = batch, batch.bank
-        self.inputs, self.accounts, self.positions = map(_by_column, (batch.inputs, batch.accounts, batch.positions))
-        self.cursor, self.fills = _by_column(batch.cursor), _by_column(batch.fills)
-        self.parameters = _by_column(batch.parameters, axis=1)
+        self.inputs, self.accounts, self.positions = map(by_column, (batch.inputs, batch.accounts, batch.positions))
+        self.cursor, self.fills = by_column(batch.cursor), by_column(batch.fills)
+        self.parameters = by_column(batch.parameters, axis=1)
         self.windows, self.context = to_device(bank.windows), to_device(bank.context)
         self._reward = None
         if not batch.is_pnl_only:
@@ -136,11 +136,6 @@ class DeviceBatch:
         if rows not in self._kernels:  # compiled for these types once: looking at them takes longer than many a step
             self._kernels[rows] = rows.specialize(arrays)
         self._kernels[rows][-(-self.batch.env_count // THREADS), THREADS, current_stream()](arrays)
-
-
-def _by_column(array: Any, axis: int = 0) -> Any:
-    """The array on the device; on a real one with the axis of environments the fastest in memory."""
-    return to_device(array) if SIMULATED else to_device(np.moveaxis(array, axis, -1).copy()).movedim(-1, axis)
 
 
 def _fresh(shape: tuple[int, ...], axis: int = 0, dtype: str = "float64") -> Any:

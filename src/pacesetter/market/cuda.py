@@ -12,7 +12,7 @@ from pacesetter.market.batch import Accounts
 from pacesetter.market.orders import OrderKind, check_actions
 from pacesetter.market.rows import open_row, step_row
 
-__all__ = ["SIMULATED", "THREADS", "DeviceAccounts", "cuda", "current_stream", "device_view", "to_device"]
+__all__ = ["SIMULATED", "THREADS", "DeviceAccounts", "by_column", "cuda", "current_stream", "device_view", "to_device"]
 
 THREADS = 128
 
@@ -69,10 +69,10 @@ class DeviceAccounts:
         self.columns = to_device(accounts.columns)
         self.kinds = to_device(accounts.kinds)
         self.parameters = to_device(accounts.parameters)
-        self.accounts = _interleaved(accounts.accounts)
-        self.positions = _interleaved(accounts.positions)
-        self.ledger = _interleaved(accounts.ledger)
-        self.fills = _interleaved(accounts.fills)
+        self.accounts = by_column(accounts.accounts)
+        self.positions = by_column(accounts.positions)
+        self.ledger = by_column(accounts.ledger)
+        self.fills = by_column(accounts.fills)
         self.shorting = bool(accounts.shorting)
         # What a launch takes, made once: torch tensors would be wrapped anew at every launch.
         rows = (self.accounts, self.positions, self.ledger, self.fills)
@@ -113,9 +113,9 @@ def to_device(array: Any) -> Any:
     return torch.tensor(array, device="cuda")
 
 
-def _interleaved(array: Any) -> Any:
-    """The same, with one column of all accounts side by side in memory, as neighbouring threads read it."""
-    return to_device(array) if SIMULATED else to_device(np.moveaxis(array, 0, -1).copy()).movedim(-1, 0)
+def by_column(array: Any, axis: int = 0) -> Any:
+    """The same, with one column of all along `axis` side by side in memory, as neighbouring threads read it."""
+    return to_device(array) if SIMULATED else to_device(np.moveaxis(array, axis, -1).copy()).movedim(-1, axis)
 
 
 def device_view(array: Any) -> Any:

@@ -120,13 +120,13 @@ class History:
         self, panel: Panel, count: int, whole: Mapping[str, int], first_row: Callable[[int], int]
     ) -> Array:
         """(symbol, count, feature) of the table's newest rows, NaN where the table has it."""
-        rows = np.empty((len(self.symbols), count, len(self.spec.names)), np.float32)
+        rows = np.full((len(self.symbols), count, len(self.spec.names)), np.nan, np.float32)
         with np.errstate(all="ignore"):  # what float32 cannot hold is not finite, and so unknown
             for column, feature in self._features:
                 bars = self.spec.memory[feature.name] + count - 1
                 is_whole = all(whole.get(field, 0) >= bars for field in feature.needs)
                 rows[:, :, column] = feature.since(panel, first_row(bars), is_whole)[-count:].T
-            if self._leadlag is not None:
+            if self._leadlag is not None and len(panel) > 1:  # nobody leads in the very first bar
                 for name, values in self._leadlag_columns(panel, count).items():
                     rows[:, :, self.spec.names.index(name)] = values.T
         rows[~(panel.mask[-count:].T[:, :, None] & np.isfinite(rows))] = np.nan

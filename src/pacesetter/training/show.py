@@ -11,9 +11,8 @@ from pacesetter.evaluation.report import Section
 
 __all__ = ["section_table"]
 
-TEXT_COLUMNS = (  # set to the left
-    *("symbol", "role", "regime now", "policy", "run", "verdict", "gate", "scenario", "closed by"),
-)
+# set to the left
+TEXT_COLUMNS = ("symbol", "role", "regime now", "policy", "run", "verdict", "gate", "scenario", "closed by")
 
 
 def section_table(section: Section, hidden: Sequence[str] = (), most: int = 25) -> Table:
