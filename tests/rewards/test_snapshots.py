@@ -25,7 +25,7 @@ def stored(kind: str) -> dict[str, list[list[float]]]:
 def test_values_are_those_of_the_snapshot(kind: str, name: str) -> None:
     assert name in stored(kind), f"{kind} '{name}' has no snapshot; {ADVICE}"
     np.testing.assert_allclose(
-        NOW[kind][name], stored(kind)[name], rtol=1e-9, atol=1e-11, err_msg=f"{kind} '{name}' changed; {ADVICE}"
+        NOW[kind][name], stored(kind)[name], rtol=1e-10, atol=1e-12, err_msg=f"{kind} '{name}' changed; {ADVICE}"
     )
 
 
