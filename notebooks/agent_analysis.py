@@ -62,7 +62,7 @@ print(found.verdict.sentence)
 found.figures[["annual_return", "volatility", "sharpe", "max_drawdown", "turnover", "round_trips"]].round(3)
 
 # %%
-equity_picture(found.results)
+equity_picture(list(found.results.values()))
 
 # %% [markdown]
 # Costs, limits and stressed markets: the same agent, not trained again.
