@@ -18,6 +18,8 @@ from __future__ import annotations
 from enum import IntEnum
 from typing import Any
 
+import numpy as np
+
 from pacesetter.envs.observation import write_account
 from pacesetter.envs.starts import Start, draw_start
 from pacesetter.market.jit import jitable
@@ -165,14 +167,22 @@ def gather_row(e: int, cursor: Any, windows_from: Any, context_from: Any, window
 @jitable
 def first_refused(inputs: Any, settings: Any) -> int:
     """The first row of actions with NaN, a number outside the box or no whole discrete order; −1 without one."""
-    lowest, highest = settings[Setting.LOWEST], settings[Setting.HIGHEST]
-    is_discrete = int(settings[Setting.KIND]) == OrderKind.DISCRETE
-    for e in range(inputs.shape[0]):
-        for k in range(inputs.shape[1]):
-            value = inputs[e, k]
-            if not lowest <= value <= highest or (is_discrete and value != int(value)):
-                return e
+    numbers, fitting = inputs.reshape(inputs.size), 0
+    for place in range(numbers.size):  # without a way out, so that the processor takes several at once
+        fitting += is_in_box(numbers[place], settings)
+    if fitting == numbers.size:
+        return -1
+    for place in range(numbers.size):
+        if not is_in_box(numbers[place], settings):
+            return place // inputs.shape[1]
     return -1
+
+
+@jitable
+def is_in_box(number: float, settings: Any) -> bool:
+    """Whether an action may hold this number."""
+    is_within = (number >= settings[Setting.LOWEST]) & (number <= settings[Setting.HIGHEST])
+    return is_within & ((int(settings[Setting.KIND]) != OrderKind.DISCRETE) | (number == np.floor(number)))
 
 
 @jitable
