@@ -174,15 +174,16 @@ def first_refused(inputs: Any, settings: Any) -> int:
         return -1
     for place in range(numbers.size):
         if not is_in_box(numbers[place], settings):
-            return place // inputs.shape[1]
+            return int(place // inputs.shape[1])
     return -1
 
 
 @jitable
 def is_in_box(number: float, settings: Any) -> bool:
     """Whether an action may hold this number."""
-    is_within = (number >= settings[Setting.LOWEST]) & (number <= settings[Setting.HIGHEST])
-    return is_within & ((int(settings[Setting.KIND]) != OrderKind.DISCRETE) | (number == np.floor(number)))
+    is_within: bool = (number >= settings[Setting.LOWEST]) & (number <= settings[Setting.HIGHEST])
+    is_kind: bool = (int(settings[Setting.KIND]) != OrderKind.DISCRETE) | (number == np.floor(number))
+    return is_within & is_kind
 
 
 @jitable
