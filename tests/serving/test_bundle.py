@@ -10,6 +10,7 @@ from dataclasses import replace
 from datetime import UTC, datetime
 from pathlib import Path
 
+import numpy as np
 import pytest
 import typer
 from cryptography.hazmat.primitives.asymmetric.ed25519 import Ed25519PrivateKey
@@ -31,6 +32,7 @@ from pacesetter.serving.card import model_card
 from pacesetter.serving.export import serve_agent
 from pacesetter.serving.limits import RiskLimits
 from pacesetter.serving.packaging import bundle_policy, bundle_run
+from pacesetter.serving.parity import random_observations
 from pacesetter.serving.runtime import ReportedAccount, Runtime
 from pacesetter.serving.signature import SIGNING_KEY, SigningKey, check_secret
 from pacesetter.serving.store import Store, find_bundle
@@ -57,9 +59,18 @@ def test_a_bundle_tells_how_it_was_made(made):
     assert "regime_trend_fit" in bundle.files["README.md"].decode()
 
 
-def test_its_policy_runs_on_as_many_threads_as_asked(made):
-    threads = [replace(made.bundle, threads=count).model.session.get_session_options() for count in (1, 2)]
-    assert [options.intra_op_num_threads for options in threads] == [1, 2]
+def test_threads_share_the_rows_of_symbols_and_the_operators_of_a_fleet(made, fleet):
+    models = [replace(each.bundle, threads=2).model for each in (made, fleet)]
+    assert [model.threads for model in models] == [2, 1]
+    assert [model.session.get_session_options().intra_op_num_threads for model in models] == [1, 2]
+
+
+@pytest.mark.parametrize("rows", [1, 2, 48, 97, 143])
+def test_an_answer_is_the_same_on_any_number_of_threads(made, rows):
+    one, three = (replace(made.bundle, threads=count).model for count in (1, 3))
+    (batch,) = random_observations(one.spec, rows)
+    for name, answer in one(batch).items():
+        np.testing.assert_allclose(three(batch)[name], answer, rtol=0, atol=1e-6)
 
 
 def test_no_path_of_this_machine_is_inside(made):

@@ -220,13 +220,13 @@ class Guard:
         self._in_flight[order.client_id] = order
         self._bar_orders[order.symbol] += 1
         self._day_orders[order.symbol] += 1
-        self._recent["all"].add("", now)
+        self._recent["all"].add((), now)
         self._recent["copies"].add(_copy_key(order), now)
         self._recent["sides"].add(side, now)
         if self._recent["sides"].count(side, now) >= self._limits.repeat_count:
             self._disabled.add(order.symbol)
 
-    def _windows(self, stored: Mapping[str, Iterable[tuple[float, str]]] | None = None) -> dict[str, _Recent]:
+    def _windows(self, stored: Mapping[str, Iterable[tuple[float, Iterable[Any]]]] | None = None) -> dict[str, _Recent]:
         """What came up lately: all orders in a second, those of a symbol and side, and those that are alike."""
         limits = self._limits
         seconds = {"all": 1.0, "sides": limits.repeat_seconds, "copies": limits.copy_seconds}
@@ -236,15 +236,15 @@ class Guard:
 class _Recent:
     """How often each key came up in the latest `seconds`; what is older is forgotten."""
 
-    def __init__(self, seconds: float, stored: Iterable[tuple[float, str]] = ()) -> None:
-        self._seconds, self._entries = seconds, deque((at, key) for at, key in stored)
+    def __init__(self, seconds: float, stored: Iterable[tuple[float, Iterable[Any]]] = ()) -> None:
+        self._seconds, self._entries = seconds, deque((at, tuple(key)) for at, key in stored)
         self._counts = Counter(key for _, key in self._entries)
 
-    def add(self, key: str, now: float) -> None:
+    def add(self, key: tuple[Any, ...], now: float) -> None:
         self._entries.append((now, key))
         self._counts[key] += 1
 
-    def count(self, key: str, now: float) -> int:
+    def count(self, key: tuple[Any, ...], now: float) -> int:
         while self._entries and self._entries[0][0] <= now - self._seconds:
             _, old = self._entries.popleft()
             self._counts[old] -= 1
@@ -252,16 +252,16 @@ class _Recent:
                 del self._counts[old]
         return self._counts.get(key, 0)
 
-    def to_list(self) -> list[tuple[float, str]]:
+    def to_list(self) -> list[tuple[float, tuple[Any, ...]]]:
         return list(self._entries)
 
 
-def _side(order: Order) -> str:
-    return f"{'buy' if order.quantity > 0.0 else 'sell'} {order.symbol}"
+def _side(order: Order) -> tuple[str, str]:
+    return "buy" if order.quantity > 0.0 else "sell", order.symbol
 
 
-def _copy_key(order: Order) -> str:
-    return f"{order.symbol} {order.quantity!r} {order.price!r}"
+def _copy_key(order: Order) -> tuple[str, float, float]:
+    return order.symbol, order.quantity, order.price
 
 
 # ---- the controls: True refuses. A comparison with NaN is False, so each is written to refuse then -------------------
@@ -300,7 +300,7 @@ def _day_rate(guard: Guard, order: Order, book: Book, now: float) -> bool:
 
 
 def _second_rate(guard: Guard, order: Order, book: Book, now: float) -> bool:
-    return guard._recent["all"].count("", now) >= guard._limits.second_count
+    return guard._recent["all"].count((), now) >= guard._limits.second_count
 
 
 def _repeated(guard: Guard, order: Order, book: Book, now: float) -> bool:

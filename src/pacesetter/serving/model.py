@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 from collections.abc import Mapping
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
+from functools import partial
 from typing import Any, Literal
 
 import numpy as np
@@ -50,28 +53,32 @@ class PolicySpec:
 
 
 class Model:
-    """The graph on so many threads; a call maps `spec.inputs` (row, …) to `spec.outputs` (row, …)."""
+    """The graph on so many threads; a call maps `spec.inputs` (row, …) to `spec.outputs` (row, …).
+
+    Rows that do not know of each other are shared out among the threads; otherwise the threads share each operator,
+    and wait for one another after it.
+    """
 
     def __init__(self, data: bytes, threads: int = 1) -> None:
         import onnxruntime
 
         self.spec = check_graph(data)
         self.sha256 = hashlib.sha256(data).hexdigest()
+        self.threads = threads if self.spec.rows == "symbol" else 1
+        self._workers = ThreadPoolExecutor(self.threads)
         options = onnxruntime.SessionOptions()
-        options.intra_op_num_threads = options.inter_op_num_threads = threads
+        options.intra_op_num_threads = threads // self.threads
         options.add_session_config_entry("session.force_spinning_stop", "1")  # between requests no thread is busy
         self.session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
 
     def __call__(self, observation: Mapping[str, Array]) -> dict[str, Array]:
         feed = {name: self._entry(name, observation[name]) for name in self.spec.inputs}
         count = len(next(iter(feed.values())))
-        step = ROWS_AT_ONCE if self.spec.rows == "symbol" else count
-        parts = [
-            self.session.run(None, {name: entry[first : first + step] for name, entry in feed.items()})
-            for first in range(0, count, step)
-        ]
-        answers = zip(self.spec.outputs, zip(*parts, strict=True), strict=True)
-        return {name: np.concatenate(part) for name, part in answers}
+        step = self._rows_at_once(count)
+        parts = [{name: entry[first : first + step] for name, entry in feed.items()} for first in range(0, count, step)]
+        spread = self._workers.map if min(self.threads, len(parts)) > 1 else map
+        answers = zip(*spread(partial(self.session.run, None), parts), strict=True)
+        return {name: np.concatenate(part) for name, part in zip(self.spec.outputs, answers, strict=True)}
 
     def probe(self) -> None:
         """Run once on zeros; refuses a graph whose answer is not finite."""
@@ -79,6 +86,13 @@ class Model:
         zeros = {name: np.zeros((rows, *shape), np.float32) for name, shape in self.spec.inputs.items()}
         if not all(np.isfinite(answer).all() for answer in self(zeros).values()):
             raise RunError("the model answers with NaN; roll back to the bundle before: pacesetter bundle rollback")
+
+    def _rows_at_once(self, count: int) -> int:
+        """Of `count` rows, as even shares as can be."""
+        if self.spec.rows != "symbol":
+            return count
+        rounds = math.ceil(count / (self.threads * ROWS_AT_ONCE))
+        return math.ceil(count / (self.threads * rounds))
 
     def _entry(self, name: str, values: Any) -> Array:
         entry = np.ascontiguousarray(values, dtype=np.float32)
