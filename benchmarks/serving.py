@@ -25,6 +25,7 @@ from record import publish, table
 from torch.utils.flop_counter import FlopCounterMode
 
 from pacesetter.agents.encoders import network
+from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.build import Config
 from pacesetter.data import load
@@ -47,13 +48,21 @@ from pacesetter.serving.service import _listen
 from pacesetter.serving.shortcuts import shortened
 
 WINDOW_BARS, WARM_BARS, REQUESTS = 24, 420, 100
-SERVED = (("transformer", 1, 10.0), ("transformer_small", 143, 25.0), ("transformer", 143, None))  # and the target, ms
+FLEET = "fleet_"  # before the network's name: an agent for each symbol on one shared encoder, not one for all
+SERVED = (  # and the target, ms
+    ("transformer", 1, 10.0),
+    ("transformer_small", 143, 25.0),
+    ("fleet_transformer_small", 143, 25.0),
+    ("transformer", 143, None),
+    ("fleet_transformer", 143, None),
+)
 THREADS = (1, 2)  # of ONNX Runtime
 ABOUT = (
     f"`POST /v1/decide` with one new bar of every symbol, {REQUESTS} requests one after another on one connection, the "
     "server a process of its own on the same machine, the model on so many threads of ONNX Runtime and "
     f"{model_module.ROWS_AT_ONCE} rows at once. Random weights; windows of {WINDOW_BARS} bars. A request goes through "
-    "key, body and schema checks, features, policy, sizing and the guard; it asks for an order of every symbol."
+    "key, body and schema checks, features, policy, sizing and the guard; it asks for an order of every symbol. A fleet "
+    "is an agent for each symbol on one shared encoder, all rows at once; the others are one policy for all symbols."
 )
 
 
@@ -61,12 +70,16 @@ def market(symbols: int) -> Panel:
     return load("synthetic", symbols=symbols, bars=WARM_BARS + 2 * REQUESTS + 20, seed=0)
 
 
-def policy(name: str, names: Mapping[str, tuple[str, ...]]) -> tuple[ServedAgent, PolicySpec]:
+def policy(
+    name: str, names: Mapping[str, tuple[str, ...]], symbols: tuple[str, ...] = ()
+) -> tuple[ServedAgent, PolicySpec]:
     """A policy of the named network with random weights, biases too: an exporter leaves out those that are 0."""
     torch.manual_seed(0)
     torch.set_num_threads(1)
     shapes: dict[str, tuple[int, ...]] = {entry: (len(found),) for entry, found in names.items()}
-    agent = SymbolAgent(network(name), shapes | {"window": (WINDOW_BARS, len(names["window"]))})
+    shapes["window"] = (WINDOW_BARS, len(names["window"]))
+    chosen = network(name.removeprefix(FLEET))
+    agent = Fleet(chosen, shapes, symbols) if name.startswith(FLEET) else SymbolAgent(chosen, shapes)
     for parameter in agent.parameters():
         parameter.data += 0.01 * torch.randn_like(parameter)
     return serve_agent(agent, names)
@@ -76,7 +89,7 @@ def policy_bundle(name: str, panel: Panel) -> Bundle:
     """Such a policy as a bundle."""
     feature_values = feature_table(panel.rows(0, WARM_BARS))
     names = Bank.from_panels(panel.rows(0, WARM_BARS), feature_values).names
-    module, spec = policy(name, names)
+    module, spec = policy(name, names, panel.symbols)
     features = FeatureSpec(
         feature_values.names,
         dict(feature_values.memory),
@@ -88,7 +101,7 @@ def policy_bundle(name: str, panel: Panel) -> Bundle:
     )
     parity = {"max_difference": 0.0, "count": 0}  # not compared here: the weights are of no use
     manifest = {"run": name, "fitted_until": str(panel.index[0]), "parity": parity, "training": {}}
-    config = Config(name=name, data={"source": "synthetic"}, agent={"network": name})
+    config = Config(name=name, data={"source": "synthetic"}, agent={"network": name.removeprefix(FLEET)})
     limits = RiskLimits(stale_bars=5)  # a weekend is longer than a mean bar
     return Bundle(bundle_files(export_onnx(module, spec), features, config, manifest, limits=limits), name)
 
