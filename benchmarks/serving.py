@@ -56,13 +56,13 @@ SERVED = (  # and the target, ms
     ("transformer", 143, None),
     ("fleet_transformer", 143, None),
 )
-THREADS = (1, 2)  # of ONNX Runtime
+THREADS = (1, 2)  # of the model
 ABOUT = (
     f"`POST /v1/decide` with one new bar of every symbol, {REQUESTS} requests one after another on one connection, the "
-    "server a process of its own on the same machine, the model on so many threads of ONNX Runtime and "
-    f"{model_module.ROWS_AT_ONCE} rows at once. Random weights; windows of {WINDOW_BARS} bars. A request goes through "
-    "key, body and schema checks, features, policy, sizing and the guard; it asks for an order of every symbol. A fleet "
-    "is an agent for each symbol on one shared encoder, all rows at once; the others are one policy for all symbols."
+    "server a process of its own on the same machine, the model on so many threads with at most "
+    f"{model_module.ROWS_AT_ONCE} rows at once on each. Random weights; windows of {WINDOW_BARS} bars. A request goes "
+    "through key, body and schema checks, features, policy, sizing and guard, and asks for an order of every symbol. "
+    "A fleet is an agent for each symbol on one shared encoder, all rows at once; the others are one policy for all."
 )
 
 
