@@ -269,6 +269,13 @@ def test_a_store_numbers_bundles_and_rolls_back(made, tmp_path):
     assert bundle.name == Bundle.open(pack(dotted)).name == "0003-v1.5"
 
 
+@pytest.mark.parametrize("index", [{"current": "0009-x", "versions": []}, {"current": None, "versions": [{}]}, []])
+def test_a_damaged_version_matrix_is_refused(index, tmp_path):
+    (tmp_path / "versions.json").write_text(json.dumps(index))
+    with pytest.raises(RunError, match=r"versions\.json cannot be read"):
+        Store(tmp_path).rollback()
+
+
 def test_a_rollback_to_a_damaged_bundle_is_refused(made, tmp_path):
     store = Store(tmp_path / "bundles")
     first, _ = store.add("policy", made.bundle.files)
@@ -308,3 +315,9 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
     assert called("bundle", str(made.run.folder), "--observations", "0")[0] == 2  # nothing would be compared
     assert "serve.rate=nan must be 0.001 or more" in called("serve", str(made.folder), "--rate", "nan")[1]
     assert "has no bundle yet" in called("bundle", "list", "--store", str(tmp_path))[1]
+
+
+def test_a_command_typed_wrong_is_no_run():
+    app = typer.Typer()
+    register(app)
+    assert "No such command 'chekc'. Did you mean 'check'?" in CliRunner().invoke(app, ["bundle", "chekc", "x"]).stderr

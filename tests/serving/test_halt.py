@@ -80,6 +80,25 @@ def test_a_full_disk_still_takes_the_empty_file(tmp_path: Path, monkeypatch: pyt
     assert switch.engaged()
 
 
+def test_it_says_whose_limit_engaged_it_and_how_it_is_released(tmp_path: Path) -> None:
+    switch, guard = KillSwitch(tmp_path / "HALT it"), Guard()
+    guard.halt("loss of the day")
+    switch.heed(guard, "run 'a'")
+    assert switch.engaged_by() == "run 'a'"
+    assert switch.way_out == f"pacesetter resume --by NAME --file '{tmp_path}/HALT it'"
+    switch.release("Ada")
+    switch.engage("a person said so")
+    assert switch.engaged_by() == ""
+
+
+def test_a_place_where_nobody_could_halt_is_refused(tmp_path: Path) -> None:
+    KillSwitch(tmp_path / "made" / "HALT").check_usable()
+    assert (tmp_path / "made").is_dir()
+    for place in (tmp_path, Path("/proc/nowhere/HALT"), Path(__file__) / "HALT"):
+        with pytest.raises(ConfigError, match="no kill switch can be at"):
+            KillSwitch(place).check_usable()
+
+
 def test_the_command_line_halts_and_resumes(tmp_path: Path) -> None:
     app = typer.Typer()
     register(app)
@@ -100,7 +119,7 @@ def test_the_command_line_halts_and_resumes(tmp_path: Path) -> None:
 def test_what_is_no_file_halts_nothing_and_is_not_released(tmp_path: Path) -> None:
     app = typer.Typer()
     register(app)
-    for place in (tmp_path, Path(__file__) / "HALT", Path("/proc/nowhere/HALT")):
+    for place in (tmp_path, Path(__file__) / "HALT", Path("/proc/nowhere/HALT"), Path()):
         with pytest.raises(ConfigError, match="so nothing is halted"):
             CliRunner().invoke(app, ["halt", "--file", str(place)], catch_exceptions=False)
     switch = KillSwitch(tmp_path)

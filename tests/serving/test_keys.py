@@ -65,6 +65,13 @@ def test_nothing_starts_without_a_key_or_with_a_default(tmp_path):
     keys.add("ops", ["admin"])
     keys.check_startable()
     (row,) = json.loads(path.read_text())
+    path.write_text(json.dumps([row | {"expires": "2020-01-01T00:00:00+00:00"}]))
+    with pytest.raises(ConfigError, match="only keys that have ended"):
+        Keys(path).check_startable()
+    for odd in (row | {"expires": "soon"}, row | {"expires": "2020-01-01"}, {"name": "ops"}, "ops"):
+        path.write_text(json.dumps([odd]))
+        with pytest.raises(ConfigError, match=r"keys\.json is no file of keys"):
+            Keys(path)
     known = "057ba03d6c44104863dc7361fe4578965d1887360f90a0895882e58a6248fc86"  # sha256 of "changeme"
     path.write_text(json.dumps([row | {"sha256": known}]))
     with pytest.raises(ConfigError, match="everybody knows"):
@@ -73,6 +80,11 @@ def test_nothing_starts_without_a_key_or_with_a_default(tmp_path):
     for odd in (path, tmp_path):
         with pytest.raises(ConfigError, match="no file of keys"):
             Keys(odd)
+
+
+def test_a_file_that_cannot_be_written_is_refused():
+    with pytest.raises(ConfigError, match=r"cannot be written .*give another --keys"):
+        Keys("/proc/nowhere/keys.json").add("ops", ["read"])
 
 
 def test_a_log_line_has_its_ids_and_no_secret(tmp_path):

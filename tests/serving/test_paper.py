@@ -21,6 +21,7 @@ from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.backtest import Seen, backtest
 from pacesetter.panel import Panel
 from pacesetter.serving import tables
+from pacesetter.serving.alerts import Alert, Alerts
 from pacesetter.serving.alpaca import AlpacaBroker
 from pacesetter.serving.brokers import Status
 from pacesetter.serving.desk import Desk, GuardedPolicy
@@ -167,6 +168,28 @@ def test_books_that_do_not_add_up_are_refused_at_the_start(panel: Panel, tmp_pat
     assert KillSwitch(tmp_path / "HALT").engaged()
 
 
+@pytest.mark.parametrize(
+    ("table", "values", "message"),
+    [
+        (tables.checkpoints, {"state": {"bars": 3}}, r"last state of run 'run' is damaged \(KeyError\('last'\)\)"),
+        (tables.orders, None, "the journal has lost order run-.*, which is under way"),
+    ],
+)
+def test_a_journal_that_lost_something_is_refused(
+    table: Any, values: Any, message: str, panel: Panel, tmp_path: Path
+) -> None:
+    trader = make_trader(tmp_path, panel=panel)
+    trader.run(8)
+    assert trader.desk.guard.in_flight
+    with trader.journal.engine.begin() as connection:
+        connection.execute(table.delete() if values is None else table.update().values(values))
+    trader.journal.close()
+    again = make_trader(tmp_path, panel=panel)
+    with pytest.raises(RunError, match=message):
+        again.run()
+    again.journal.close()
+
+
 @pytest.mark.parametrize("seed", [None, 9])
 def test_a_restart_on_other_bars_is_refused_and_halts_nothing(seed: int | None, panel: Panel, tmp_path: Path) -> None:
     trader = make_trader(tmp_path, panel=panel.rows(0, -5))
@@ -186,13 +209,20 @@ def test_a_restart_on_other_bars_is_refused_and_halts_nothing(seed: int | None, 
 # ---- halts ----------------------------------------------------------------------------------------------------------
 
 
+class Market(ReplayFeed):
+    """Bars that wait for nobody."""
+
+    is_stored = False
+
+
 def test_the_kill_switch_stops_orders_across_restarts_until_a_person_resumes(panel: Panel, tmp_path: Path) -> None:
-    trader = make_trader(tmp_path, panel=panel)
+    feed = Market(panel, FIRST)
+    trader = make_trader(tmp_path, panel=panel, feed=feed)
     trader.run(10)
     trader.journal.close()
     switch = KillSwitch(tmp_path / "HALT")
     switch.engage("a person said so")
-    trader = make_trader(tmp_path, panel=panel)
+    trader = make_trader(tmp_path, panel=panel, feed=feed)
     trader.run(10)
     orders = trader.journal.rows(tables.orders)
     halted_from = trader.journal.rows(tables.equity)[10]["time"]
@@ -206,6 +236,85 @@ def test_the_kill_switch_stops_orders_across_restarts_until_a_person_resumes(pan
     assert ("halt", "a person said so") in events
     assert ("resume", "by Ada") in events
     trader.journal.close()
+
+
+def test_orders_refused_under_a_halt_are_no_alarm_of_their_own(panel: Panel, tmp_path: Path) -> None:
+    trader = make_trader(tmp_path, panel=panel, feed=Market(panel, FIRST))
+    trader.switch.engage("a person said so")
+    trader.run()
+    assert trader.desk.guard.denials["halted"] > 20
+    assert not [row for row in trader.journal.rows(tables.events) if "denial_rate" in row["message"]]
+    trader.journal.close()
+
+
+def test_stored_bars_wait_for_the_person_who_halted(panel: Panel, tmp_path: Path) -> None:
+    expected = finish(make_trader(tmp_path / "whole", panel=panel))
+    switch = KillSwitch(tmp_path / "HALT")
+    for bars in (0, 10):  # before the first bar, and within the replay
+        switch.engage("a person said so")
+        trader = make_trader(tmp_path, panel=panel)
+        halted = trader.run()
+        trader.journal.close()
+        assert halted[:2] == (bars, 0)
+        assert halted[3:5] == (State.HALTED, "a person said so")
+        switch.path.unlink()  # not by a person's name
+        trader = make_trader(tmp_path, panel=panel)
+        assert trader.run()[1:5] == (0, *halted[2:5])
+        trader.journal.close()
+        switch.release("Ada")
+        trader = make_trader(tmp_path, panel=panel)
+        trader.run(10)
+        events = [row["message"] for row in trader.journal.rows(tables.events) if row["kind"] == "resume"]
+        trader.journal.close()
+    assert events == ["by Ada", "by Ada"]
+    assert finish(make_trader(tmp_path, panel=panel)) == expected
+
+
+def test_every_halt_is_told_however_soon_it_follows(panel: Panel, tmp_path: Path) -> None:
+    trader = make_trader(tmp_path, panel=panel)
+    told: list[Alert] = []
+    sink = SimpleNamespace(send=told.append)
+    trader.watch.alerts = Alerts([sink], 3600.0)
+    for reason in ("fire", "flood"):
+        trader.switch.engage(reason)
+        trader.run()
+        trader.switch.release("Ada")
+        trader.run(1)
+    trader.watch.alerts.close()
+    trader.journal.close()
+    assert [alert.message for alert in told if alert.kind == "halt"] == ["fire", "flood"]
+
+
+class CutShortError(BaseException):
+    """A process that ends in the middle of a bar."""
+
+
+def test_a_replay_goes_on_under_a_limit_of_its_own_as_the_backtest_does(
+    panel: Panel, tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    limits = RiskLimits(reduce_fraction=0.001, halt_fraction=0.002)
+    guarded = GuardedPolicy(Rule("continuous"), Guard(limits), panel, small_market(panel))
+    expected = backtest(guarded, panel, first=FIRST, market=guarded.market).equity.tolist()
+
+    def trader() -> PaperTrader:
+        made = make_trader(tmp_path, panel=panel)
+        made.desk.guard = Guard(limits)
+        return made
+
+    def cut(page: Any) -> bool:
+        if cut_short.desk.guard.state is State.HALTED:
+            raise CutShortError  # the switch is engaged, and the bar not written yet
+        return written(page)
+
+    cut_short = trader()
+    written, cut_short.journal.record = cut_short.journal.record, cut  # type: ignore[method-assign]
+    with pytest.raises(CutShortError):
+        cut_short.run()
+    cut_short.journal.close()
+    assert 0 < cut_short.bars < len(expected) - 1
+    assert "still halted" not in caplog.text
+    assert finish(trader()) == expected
+    assert "still halted: loss of the day" in caplog.text
 
 
 def test_a_policy_that_goes_on_with_the_book_of_another_is_told(panel: Panel, tmp_path: Path) -> None:
@@ -483,6 +592,16 @@ def test_fills_are_told_once_and_a_silent_broker_is_not_known() -> None:
     assert settle(-3.0).closed == {"run-1-A": Status.FILLED}
     service.trouble = ConnectionError()
     assert not settle(-3.0).is_known
+
+
+def test_a_service_that_does_not_answer_is_told_in_one_sentence() -> None:
+    service = Service()
+    broker = AlpacaBroker(("A",), service)
+    service.trouble = RefusalError(401)
+    with pytest.raises(RunError, match=r"nobody at Alpaca cancels its orders \(RefusalError\)"):
+        broker.cancel_all()
+    with pytest.raises(RunError, match=r"nobody at Alpaca tells its account \(RefusalError\)"):
+        AlpacaBroker(("A",), service)
 
 
 def test_an_account_that_holds_something_else_is_refused() -> None:

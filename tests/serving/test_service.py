@@ -2,6 +2,13 @@
 
 from __future__ import annotations
 
+import errno
+import signal
+import socket
+import subprocess
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -9,11 +16,13 @@ import pytest
 from numba.core.dispatcher import Dispatcher
 
 from pacesetter.envs import loops
-from pacesetter.errors import DataError
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import rolling, technical
 from pacesetter.market import batch as market_batch
+from pacesetter.serving.gate import Settings
+from pacesetter.serving.keys import Keys
 from pacesetter.serving.runtime import ReportedAccount, Runtime
-from pacesetter.serving.service import load_history, rehearse
+from pacesetter.serving.service import _door, load_history, rehearse
 
 
 def test_stored_bars_are_enough_to_decide_on(made: Any, tmp_path: Path) -> None:
@@ -50,3 +59,58 @@ def test_a_folder_and_a_panel_without_a_field_are_refused(made: Any, tmp_path: P
     bare = type(panel).from_fields(panel.index, panel.symbols, closes)
     with pytest.raises(DataError, match="has not all of the fields"):
         load_history(runtime, bare.save(tmp_path / "bars.parquet"))
+
+
+# ---- the address ----------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def started(made: Any, folder: Path, port: int) -> Iterator[subprocess.Popen[str]]:
+    """`pacesetter serve` in a folder with a key, as a process."""
+    Keys(folder / "keys.json").add("ops", ["read"])
+    line = [sys.executable, "-m", "pacesetter.cli", "serve", str(made.folder), "--port", str(port)]
+    with subprocess.Popen(line, cwd=folder, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True) as process:
+        try:
+            yield process
+        finally:
+            process.kill()
+
+
+def test_a_port_that_is_taken_ends_in_one_sentence(made: Any, tmp_path: Path) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as taken:
+        port = taken.getsockname()[1]
+        with started(made, tmp_path, port) as process:
+            told = process.communicate(timeout=120)
+    why = "another program listens there; end it, or give another --port"
+    assert told == ("", f"error: cannot listen on 127.0.0.1 port {port}: {why}\n")
+    assert process.returncode == 2
+
+
+def test_a_server_tells_where_it_stands_and_ends_by_ctrl_c_without_a_word_of_error(made: Any, tmp_path: Path) -> None:
+    with _door(Settings(port=0)) as free:
+        port = free.getsockname()[1]
+    (tmp_path / "HALT").touch()
+    with started(made, tmp_path, port) as process:
+        assert process.stdout is not None
+        lines = [process.stdout.readline() for _ in range(3)]
+        process.send_signal(signal.SIGINT)
+        assert process.communicate(timeout=60)[1] == ""
+    assert process.returncode == 0
+    assert "halted: HALT exists; to go on: pacesetter resume --by NAME --file HALT" in lines[0]
+    assert f"listening on 127.0.0.1 port {port}" in lines[1]
+    assert "Started server" in lines[2]
+
+
+@pytest.mark.parametrize("host", ["203.0.113.1", "2001:db8::1", "no..host", ""])
+def test_an_address_of_another_machine_is_refused(host: str) -> None:
+    with pytest.raises(ConfigError, match=f"cannot listen on {host} port 8000: it is no address of this machine"):
+        _door(Settings(host=host))
+
+
+def test_a_port_of_the_administrators_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    def forbidden(*address: Any, **options: Any) -> None:
+        raise PermissionError(errno.EACCES, "Permission denied")
+
+    monkeypatch.setattr(socket, "create_server", forbidden)
+    with pytest.raises(ConfigError, match="port 80: only an administrator may take that port"):
+        _door(Settings(port=80))

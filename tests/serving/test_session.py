@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import signal
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +19,7 @@ from pacesetter.registry import configure
 from pacesetter.serving import tables
 from pacesetter.serving.desk import GuardedPolicy
 from pacesetter.serving.guard import Guard
+from pacesetter.serving.halt import KillSwitch
 from pacesetter.serving.journal import Journal, journal_url
 from pacesetter.serving.paper import PaperTrader
 from pacesetter.serving.runtime import BundlePolicy, serving_market
@@ -46,6 +48,27 @@ def test_a_baseline_trades_on_paper_and_goes_on_where_it_stood(app: typer.Typer,
     assert CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path)]).output.endswith("revision 0002\n")
 
 
+def test_a_halted_replay_says_so_and_how_to_go_on(app: typer.Typer, tmp_path: Path) -> None:
+    switch = KillSwitch(tmp_path / "HALT")
+    switch.engage("feed looks wrong")
+    done = CliRunner().invoke(app, ["paper", "equal_weight", *DATA, f"folder={tmp_path}", f"halt_file={switch.path}"])
+    assert done.stdout == (
+        "bars decided on: 0 new, 0 in all; equity 100,000.00; halted (feed looks wrong); orders refused: none; "
+        f"to go on: pacesetter resume --by NAME --file {switch.path}, then the same command\n"
+    )
+
+
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_trader_in_one_sentence(
+    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    monkeypatch.setattr(PaperTrader, "run", lambda *_: signal.raise_signal(number))
+    words = ["paper", "equal_weight", *DATA, f"folder={tmp_path}", f"halt_file={tmp_path / 'HALT'}"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == code
+    assert done.stderr.startswith("stopped, and nothing is lost: the same command goes on where it stood\n")
+
+
 def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, tmp_path: Path) -> None:
     done = CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path / "ppaer")])
     assert "there is no journal" in str(done.exception)
@@ -66,6 +89,8 @@ def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, t
         (["equal_weight", *DATA[:3], "first=-3"], "leaves no bar to replay"),
         (["equal_weight", "bars=0"], r"paper\.bars=0 must be 1 or more"),
         (["equal_weight", "replay"], "is no KEY=VALUE"),
+        (["equal_weight", "data.symbols=[A"], r"'data.symbols=\[A' cannot be read"),
+        (["equal_weight", "halt_file=/proc/nowhere/HALT"], "no kill switch can be at"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(

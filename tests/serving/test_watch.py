@@ -115,9 +115,17 @@ def test_log_file_webhook_and_mail_carry_the_alert(
     assert "drift: too far" in caplog.text
 
 
-def test_a_web_address_that_is_none_is_refused() -> None:
-    with pytest.raises(ConfigError, match="no web address"):
-        make_sinks(AlertOptions(webhook="file:///etc/passwd"))
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (AlertOptions(webhook="file:///etc/passwd"), "no web address"),
+        (AlertOptions(file="/proc/nowhere/alerts.jsonl"), "in no folder that is there"),
+        (AlertOptions(email="desk@example.org", smtp="localhost:smtp"), "no mail server"),
+    ],
+)
+def test_a_sink_that_can_never_take_an_alert_is_refused(options: AlertOptions, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_sinks(options)
 
 
 def test_entropy_tells_a_collapsed_policy_from_a_lively_one() -> None:
@@ -171,13 +179,16 @@ def test_the_drill_makes_every_control_and_every_alert_act(tmp_path: Path) -> No
     results = drill([kept])
     assert [result.name for result in results if not result.acted] == []
     assert {result.name for result in results} >= {f"control {name}" for name in CONTROLS} | {"kill switch"}
-    assert [alert.kind for alert in kept.alerts] == [*BEYOND._fields, "drill"]
+    assert [alert.kind for alert in kept.alerts] == ["drill", *BEYOND._fields]
 
 
-def test_a_drill_sees_a_sink_that_fails(tmp_path: Path) -> None:
-    results = drill([FileSink(tmp_path / "nowhere" / "alerts.jsonl")])
+def test_a_drill_sees_a_sink_that_fails_and_does_not_wait_for_it_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = drill([FileSink(tmp_path)])
     (failed,) = (result for result in results if not result.acted)
-    assert failed == ("FileSink", "takes an alert, not FileNotFoundError", False)
+    assert failed == ("FileSink", "takes an alert, not IsADirectoryError", False)
+    assert "did not take the alert" not in caplog.text
 
 
 def test_the_command_line_drills_into_a_file(tmp_path: Path) -> None:
@@ -188,5 +199,8 @@ def test_the_command_line_drills_into_a_file(tmp_path: Path) -> None:
     assert done.exit_code == 0
     assert "NO" not in done.output
     assert len(file.read_text().splitlines()) == len(BEYOND) + 1
+    failed = CliRunner().invoke(app, ["drill", f"alerts.file={tmp_path}"])
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith("error: FileSink did not act; put it right")
     typed_wrong = CliRunner().invoke(app, ["drill", f"alerts.fil={file}"])
     assert "did you mean 'file'" in str(typed_wrong.exception)

@@ -32,16 +32,23 @@ def paper(
     """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… risk.order_fraction=0.1."""
     from pacesetter.registry import configure
     from pacesetter.serving.session import PaperConfig, open_session
+    from pacesetter.training.signals import leave, on_sigterm
 
     config = configure(PaperConfig, _with_data(options or []), "paper")
     trader = open_session(policy, config)
-    result = trader.run(config.bars)
+    try:
+        with on_sigterm(leave):
+            result = trader.run(config.bars)
+    except (KeyboardInterrupt, SystemExit):
+        typer.echo("stopped, and nothing is lost: the same command goes on where it stood", err=True)
+        raise
     trader.watch.alerts.close()
+    way_out = f"; to go on: {trader.switch.way_out}, then the same command" if trader.switch.engaged() else ""
     refused = ", ".join(f"{name} {count}" for name, count in sorted(result.denials.items())) or "none"
     typer.echo(
         f"bars decided on: {result.new_bars} new, {result.bars} in all; "
         f"equity {result.equity:,.2f}; {result.state.value}"
-        f"{f' ({result.reason})' if result.reason else ''}; orders refused: {refused}"
+        f"{f' ({result.reason})' if result.reason else ''}; orders refused: {refused}{way_out}"
     )
 
 
@@ -98,7 +105,9 @@ def drill(options: Options = None) -> None:
     for result in results:
         table.add_row(result.name, result.expected, "yes" if result.acted else "NO")
     Console().print(table)
-    if not all(result.acted for result in results):
+    failed = [result.name for result in results if not result.acted]
+    if failed:
+        typer.echo(f"error: {', '.join(failed)} did not act; put it right and drill again before you trade", err=True)
         raise typer.Exit(1)
 
 
@@ -120,12 +129,19 @@ def _migrate(url: str, revision: str) -> None:
 
 
 def nested(options: list[str]) -> dict[str, Any]:
-    """KEY=VALUE words as a nested dictionary, values read as YAML; refuses a word without '='."""
+    """KEY=VALUE words as a nested dictionary, values read as YAML; refuses a word that is none."""
     from omegaconf import OmegaConf
+    from omegaconf.errors import OmegaConfBaseException
+    from yaml import YAMLError
 
     from pacesetter.errors import ConfigError
 
+    found = OmegaConf.create()
     for word in options:
         if "=" not in word:
             raise ConfigError(f"'{word}' is no KEY=VALUE; write it like feed=replay")
-    return dict(OmegaConf.to_container(OmegaConf.from_dotlist(options)))  # type: ignore[arg-type]
+        try:
+            found.merge_with_dotlist([word])
+        except (YAMLError, OmegaConfBaseException) as problem:
+            raise ConfigError(f"'{word}' cannot be read; close its brackets and quotes") from problem
+    return dict(OmegaConf.to_container(found))  # type: ignore[arg-type]

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import replace
+from difflib import get_close_matches
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -24,9 +25,13 @@ class _RunFirst(TyperGroup):
     """`bundle RUN` is short for `bundle make RUN`."""
 
     def parse_args(self, ctx: Any, args: list[str]) -> list[str]:
-        if args and not args[0].startswith("-") and args[0] not in self.commands:
+        if args and not args[0].startswith("-") and not self._is_command(args[0]):
             args = ["make", *args]
         return super().parse_args(ctx, args)
+
+    def _is_command(self, word: str) -> bool:
+        """Whether it is one, or looks like one that was typed wrong, which is then refused by its name."""
+        return word in self.commands or (not Path(word).exists() and bool(get_close_matches(word, self.commands)))
 
 
 def register(app: typer.Typer) -> None:

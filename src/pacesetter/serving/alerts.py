@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import logging
+import re
 import smtplib
 import urllib.request
 from collections.abc import Sequence
@@ -50,6 +51,10 @@ class FileSink:
 
     path: Path
 
+    def __post_init__(self) -> None:
+        if not self.path.parent.is_dir():
+            raise ConfigError(f"alerts.file='{self.path}' lies in no folder that is there; make it, or give another")
+
     def send(self, alert: Alert) -> None:
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(asdict(alert)) + "\n")
@@ -77,6 +82,10 @@ class EmailSink:
 
     server: str
     to: str
+
+    def __post_init__(self) -> None:
+        if not re.fullmatch(r"[^:\s]+(:\d+)?", self.server):
+            raise ConfigError(f"alerts.smtp='{self.server}' is no mail server; give HOST or HOST:PORT")
 
     def send(self, alert: Alert) -> None:
         mail = EmailMessage()

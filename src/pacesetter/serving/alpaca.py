@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from importlib import import_module
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, needs
+from pacesetter.errors import ConfigError, RunError, needs
 from pacesetter.market.state import Account, Position
 from pacesetter.serving.brokers import FINAL_STATUSES, Execution, Settlement, Status
 from pacesetter.serving.order import Order
@@ -37,7 +38,8 @@ class AlpacaBroker:
     def __init__(self, symbols: Sequence[str], client: Any = None) -> None:
         self._symbols, self._client = tuple(symbols), client or _alpaca_client()
         self.account, self.positions = np.zeros(len(Account)), np.zeros((len(symbols), len(Position)))
-        self._read_account()
+        with _answered("tells its account"):
+            self._read_account()
 
     def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
         try:
@@ -75,7 +77,8 @@ class AlpacaBroker:
         return Status.PENDING if found is None else self._status(found)
 
     def cancel_all(self) -> None:
-        self._client.cancel_orders()
+        with _answered("cancels its orders"):
+            self._client.cancel_orders()
 
     def restore(self, account: Array, positions: Array) -> None:
         self.account[Account.PEAK_EQUITY] = max(self.account[Account.PEAK_EQUITY], account[Account.PEAK_EQUITY])
@@ -123,6 +126,19 @@ def _new_fill(order: Order, found: Any) -> Execution | None:
     if not new:
         return None
     return Execution(order.client_id, order.symbol, new, float(found.filled_avg_price), 0.0, "order")
+
+
+@contextmanager
+def _answered(what: str) -> Iterator[None]:
+    """Refuse to go on where the service does not do what only it can."""
+    try:
+        yield
+    except ConfigError:
+        raise
+    except Exception as problem:  # whatever the network does
+        raise RunError(
+            f"nobody at Alpaca {what} ({type(problem).__name__}); look at the network, the keys and the account there"
+        ) from problem
 
 
 def _alpaca_client() -> Any:

@@ -40,8 +40,10 @@ class DrillConfig:
 
 
 def drill(sinks: list[Sink], thresholds: Thresholds | None = None) -> list[Drilled]:
-    """Make each of them act once; alerts go to the sinks for real."""
-    return [*_controls(), *_alerts(sinks, thresholds or Thresholds()), *map(_sink, sinks), _switch()]
+    """Make each of them act once; alerts go for real to the sinks that took a first one, as nobody waits for others."""
+    tried = {sink: _sink(sink) for sink in sinks}
+    able = [sink for sink, result in tried.items() if result.acted]
+    return [*_controls(), *_alerts(able, thresholds or Thresholds()), *tried.values(), _switch()]
 
 
 def _controls() -> Iterator[Drilled]:

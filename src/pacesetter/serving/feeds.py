@@ -64,10 +64,13 @@ class LiveClock:
 
 
 class Feed(Protocol):
-    """Bars in order of time."""
+    """Bars in order of time; stored ones wait for a person, a market does not."""
 
     @property
     def clock(self) -> Clock: ...
+
+    @property
+    def is_stored(self) -> bool: ...
 
     def history(self, until: pd.Timestamp | None) -> Panel:
         """All bars known at `until`; at the start of a run (None) those before its first decision, and that bar."""
@@ -84,6 +87,8 @@ class Feed(Protocol):
 
 class ReplayFeed:
     """Stored bars one by one; the first decision is at the close of bar `first`."""
+
+    is_stored = True
 
     def __init__(self, panel: Panel, first: int) -> None:
         if not 0 <= first < len(panel) - 1:
@@ -113,6 +118,8 @@ class ReplayFeed:
 
 class OnlineFeed:
     """A registered network source, asked anew for finished bars."""
+
+    is_stored = False
 
     def __init__(self, source: str, options: Mapping[str, Any], clock: Clock | None = None) -> None:
         self.source, self.options, self.clock = source, dict(options), clock or LiveClock()

@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import time
+from contextlib import suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -28,8 +30,21 @@ class KillSwitch:
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
-        self._released = self.path.with_name(f"{self.path.name}.released")
+        self._released = Path(f"{self.path}.released")
         self._taken = ""  # when the release came that was told last
+
+    def check_usable(self) -> None:
+        """Refuse a place where no file can be made or removed: nobody could halt there."""
+        folder = self.path.parent
+        with suppress(OSError):
+            folder.mkdir(parents=True, exist_ok=True)
+        if self.path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
+            raise ConfigError(f"no kill switch can be at {self.path}; give a file in a folder that can be written to")
+
+    @property
+    def way_out(self) -> str:
+        """The command that releases it."""
+        return f"pacesetter resume --by NAME --file {shlex.quote(str(self.path))}"
 
     def engaged(self) -> bool:
         """Whether trading must stop; a path that cannot be looked at counts as engaged."""
@@ -45,6 +60,10 @@ class KillSwitch:
         """Why it was engaged, in one line; empty while it is not."""
         return _entry(self.path, "reason") or (f"{self.path} exists" if self.engaged() else "")
 
+    def engaged_by(self) -> str:
+        """Whose limits engaged it; empty where a person did, and while it is not."""
+        return _entry(self.path, "by")
+
     def since(self) -> str:
         """When it was engaged, in UTC; empty while it is not."""
         told = _entry(self.path, "at")
@@ -58,9 +77,10 @@ class KillSwitch:
         self._taken = at
         return _entry(self._released, "by")
 
-    def heed(self, guard: Guard) -> tuple[str, str] | None:
+    def heed(self, guard: Guard, name: str = "") -> tuple[str, str] | None:
         """Let an engaged switch halt the guard, a halted guard engage it, and a release resume; what changed and why.
 
+        `name` is the guard's, which the file then keeps.
         To be asked before the guard can halt by itself: a release that finds it active is forgotten.
         """
         is_engaged = self.engaged()
@@ -73,10 +93,10 @@ class KillSwitch:
             guard.resume(by)
             return "resume", f"by {by}"
         else:
-            self.engage(guard.reason)
+            self.engage(guard.reason, name)
         return "halt", guard.reason
 
-    def engage(self, reason: str) -> bool:
+    def engage(self, reason: str, by: str = "") -> bool:
         """Stop trading; false where it is stopped already, and the first reason stays.
 
         Where a full disk takes no text, an empty file stands.
@@ -85,7 +105,7 @@ class KillSwitch:
             return False
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            write_atomic(self.path, _text(reason=reason))
+            write_atomic(self.path, _text(reason=reason, by=by))
         except OSError:
             self.path.touch()
         self._released.unlink(missing_ok=True)

@@ -36,6 +36,10 @@ class Key:
     scopes: tuple[Scope, ...]
     expires: str
 
+    def __post_init__(self) -> None:
+        if datetime.fromisoformat(self.expires).tzinfo is None:
+            raise ValueError(f"{self.expires} has no time zone")
+
     def is_expired(self, now: datetime) -> bool:
         return now >= datetime.fromisoformat(self.expires)
 
@@ -54,9 +58,11 @@ class Keys:
         return found[0] if found else None
 
     def check_startable(self) -> None:
-        """Refuse to serve without any key, and with one that everybody knows."""
-        if not self.keys:
-            raise ConfigError(f"{self.path} has no key, and nothing is served without: pacesetter keys add NAME")
+        """Refuse to serve without a key that has not ended, and with one that everybody knows."""
+        now = datetime.now(UTC)
+        if all(key.is_expired(now) for key in self.keys):
+            why = "only keys that have ended" if self.keys else "no key"
+            raise ConfigError(f"{self.path} has {why}, and nothing is served without: pacesetter keys add NAME")
         known = {_hash(word) for word in (*DEFAULTS, "")}
         for key in self.keys:
             if key.sha256 in known:
@@ -86,15 +92,16 @@ class Keys:
     def _read(self) -> list[Key]:
         try:
             return [configure(Key, row, "key") for row in json.loads(self.path.read_text(encoding="utf-8"))]
-        except (OSError, ValueError, TypeError) as problem:
-            raise ConfigError(
-                f"{self.path} is no file of keys ({type(problem).__name__}); give another, or make it anew"
-            ) from problem
+        except (OSError, ValueError, TypeError, ConfigError) as problem:
+            raise ConfigError(f"{self.path} is no file of keys ({problem}); give another, or make it anew") from problem
 
     def _write(self, keys: tuple[Key, ...]) -> None:
-        self.path.parent.mkdir(parents=True, exist_ok=True)
-        write_atomic(self.path, json.dumps([asdict(key) for key in keys], indent=2) + "\n")
-        os.chmod(self.path, 0o600)
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.path, json.dumps([asdict(key) for key in keys], indent=2) + "\n")
+            os.chmod(self.path, 0o600)
+        except OSError as problem:
+            raise ConfigError(f"{self.path} cannot be written ({problem.strerror}); give another --keys") from problem
         self.keys = keys
 
 

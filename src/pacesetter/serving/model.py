@@ -5,6 +5,7 @@ from __future__ import annotations
 import hashlib
 import json
 import math
+import os
 from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
@@ -23,6 +24,8 @@ Array = NDArray[Any]
 SPEC = "pacesetter.policy"  # key of the spec among the graph's metadata
 OWN_DOMAINS = ("", "ai.onnx")
 ROWS_AT_ONCE = 48  # more rows and a transformer's activations leave the processor's cache
+
+os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime would keep an id of this machine for its maker
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import logging
 import math
 import time
 from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -75,11 +76,15 @@ class PaperTrader:
         self.desk, self.feed, self.journal, self.switch, self.watch = desk, feed, journal, switch, watch
         self.observe = observe
         self.bars = 0  # decided on so far
+        where = journal.engine.url.render_as_string(hide_password=True)
+        self._name = f"run '{journal.run}' in {where}"  # that the switch is engaged by where a limit of its own acted
         self._panel: Panel | None = None
 
     def run(self, most_bars: int | None = None) -> PaperResult:
         """Trade until the feed ends, or for `most_bars`; what goes wrong halts cleanly and is raised again.
 
+        Stored bars wait for a switch that somebody else engaged, so that none passes untraded; under a limit of its own
+        guard they go on, as in a backtest behind it.
         Bars other than those that the journal was written on are refused with nothing touched.
         """
         state = self._stored()
@@ -111,7 +116,8 @@ class PaperTrader:
         observation = self.observe(panel)
         seen = Seen(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
         ticket = desk.decide(seen, bars, now, late if settlement.is_known else math.inf)
-        self.watch.served(ticket.actions, [not decision.allowed for decision in ticket.decisions], observation)
+        denied = [not each.allowed for each in ticket.decisions if each.reason != "halted"]  # which has its own alert
+        self.watch.served(ticket.actions, denied, observation)
         self.bars, self._panel = self.bars + 1, panel
         vitals = self._vitals(late, time.perf_counter() - started)
         alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
@@ -142,15 +148,20 @@ class PaperTrader:
 
     def _new_bars(self) -> Iterator[Panel]:
         """The panel with each new bar behind it, one bar at a time, as they come."""
-        if self._panel is None:
+        if not self._is_over() and self._panel is None:
             yield self.feed.history(None)
-        while (bars := self._next()) is not None:
+        while not self._is_over() and (bars := self._next()) is not None:
             for row in range(len(bars)):
                 joined = self._joined(bars.rows(row, row + 1))
                 if joined is not None:
                     yield joined
             if len(bars) == 0:
                 self._wait(POLL_SECONDS)
+
+    def _is_over(self) -> bool:
+        """Whether stored bars end here, before the next one is taken: a person, or another trader, halted."""
+        self._heed_switch()
+        return self.feed.is_stored and self.switch.engaged() and self.switch.engaged_by() != self._name
 
     def _next(self) -> Panel | None:
         """What the feed has; a feed that fails has nothing now, and the data grows old."""
@@ -183,9 +194,9 @@ class PaperTrader:
         for alert in self.watch.check(Vitals(data_age_bars=age), now):
             self.journal.note("alert", alert.message)
 
-    def _heed_switch(self) -> None:
-        """Bring kill switch and guard together, and tell what changed."""
-        change = self.switch.heed(self.desk.guard)
+    def _heed_switch(self, by: str | None = None) -> None:
+        """Bring kill switch and guard together, and tell what changed; `by` is who engages it if not this trader."""
+        change = self.switch.heed(self.desk.guard, self._name if by is None else by)
         if change is not None and change[0] == "halt":
             self._announce_halt()
         elif change is not None:
@@ -193,8 +204,9 @@ class PaperTrader:
 
     def _announce_halt(self) -> None:
         """Tell people, which waits for nobody; cancel; then tell the journal, whether or not the broker answered."""
-        reason = self.desk.guard.reason
-        self.watch.alerts.send(Alert("halt", reason, 1.0, time.time()))
+        reason, alerts = self.desk.guard.reason, self.watch.alerts
+        alerts.latest.pop("halt", None)  # told every time, for since the last one a person resumed
+        alerts.send(Alert("halt", reason, 1.0, time.time()))
         try:
             self.desk.broker.cancel_all()
         finally:
@@ -217,7 +229,8 @@ class PaperTrader:
         stored = self.journal.checkpoint()
         if stored is None:
             return None
-        state, last = stored[1], pd.Timestamp(stored[1]["last"], tz="UTC")
+        with self._readable():
+            state, bars, last = stored[1], int(stored[1]["bars"]), pd.Timestamp(stored[1]["last"], tz="UTC")
         panel = self.feed.history(last)
         is_there = len(panel) > 0 and panel.index[-1] == last
         if not is_there or any(state.get(name, told) != told for name, told in self._identity(last).items()):
@@ -225,20 +238,40 @@ class PaperTrader:
                 f"run '{self.journal.run}' stands at {last}, and up to there this feed has other symbols or bars; "
                 "give the same data, or another run= or folder= for a book of its own"
             )
-        self.bars, self._panel = state["bars"], panel
+        self.bars, self._panel = bars, panel
         return state
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Refuse a stored state that lacks something."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError) as problem:
+            raise RunError(
+                f"the last state of run '{self.journal.run}' is damaged ({problem!r}); go on from a copy of the journal"
+            ) from problem
 
     def _resume(self, state: Row | None) -> None:
         """Go on from a state: books, guard, orders under way; refuses books that do not add up."""
-        if state is None:
-            self._heed_switch()
-            return
-        self.journal.verify()
-        self.desk.restore(state["desk"])
-        self.watch.restore(state["watch"])
-        self._heed_switch()
-        self._reconcile()
-        self._tell_heir(state["desk"].get("policy"))
+        if state is not None:
+            self.journal.verify()
+            with self._readable():
+                self.desk.restore(state["desk"])
+                self.watch.restore(state["watch"])
+        self._latch()
+        if state is not None:
+            self._reconcile()
+            self._tell_heir(state["desk"].get("policy"))
+
+    def _latch(self) -> None:
+        """Stay halted, and say so, where the journal was told of a halt last, which the state may not know yet."""
+        told = [row for row in self.journal.rows(tables.events) if row["kind"] in ("halt", "resume")]
+        was_halted = bool(told) and told[-1]["kind"] == "halt"
+        if was_halted:
+            self.desk.guard.halt(told[-1]["message"])
+        self._heed_switch(by="")
+        if was_halted and self.desk.guard.state is State.HALTED:
+            log.warning("still halted: %s", self.desk.guard.reason)
 
     def _tell_heir(self, before: str | None) -> None:
         """Say so where the book was another policy's: after a rollback that is meant, else it may be a mistake."""
@@ -260,10 +293,13 @@ class PaperTrader:
                 )
         known = {}
         for order in self.desk.guard.in_flight.values():
-            (stored,) = self.journal.rows(tables.orders, client_id=order.client_id)
-            if stored["status"] in (Status.CANCELLED, Status.REJECTED):
+            stored = self.journal.rows(tables.orders, client_id=order.client_id)
+            if not stored:
+                raise RunError(f"the journal has lost order {order.client_id}, which is under way; go on from a copy")
+            status = stored[0]["status"]
+            if status in (Status.CANCELLED, Status.REJECTED):
                 self.desk.drop(order.client_id)
-            elif stored["status"] in (Status.PENDING, Status.UNKNOWN):
+            elif status in (Status.PENDING, Status.UNKNOWN):
                 known[order.client_id] = self._fate(order)
         self._set_statuses(known)
 

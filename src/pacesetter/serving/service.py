@@ -2,14 +2,18 @@
 
 from __future__ import annotations
 
+import errno
 import gc
+import logging
+import socket
 import sys
+from contextlib import suppress
 from pathlib import Path
 
 import numpy as np
 import pandas as pd
 
-from pacesetter.errors import DataError
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel, utc_index
 from pacesetter.serving.api import make_app
 from pacesetter.serving.bundle import Bundle
@@ -23,6 +27,12 @@ __all__ = ["load_history", "rehearse", "serve"]
 
 KEEP_ALIVE_SECONDS = 5
 DRAIN_SECONDS = 5
+WHY_NOT = {
+    errno.EADDRINUSE: "another program listens there; end it, or give another --port",
+    errno.EACCES: "only an administrator may take that port; give --port 1024 or more",
+}
+
+log = logging.getLogger(__name__)
 
 
 def serve(
@@ -38,12 +48,15 @@ def serve(
     What the guard remembers is kept beside the kill switch, for each port a file.
     """
     keys.check_startable()
+    switch.check_usable()
     bundle.model.probe()
     rehearse(Runtime(bundle, symbols))
     runtime = Runtime(bundle, symbols)
     if history is not None:
         load_history(runtime, history)
     log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})
+    if switch.engaged():
+        log.warning("halted: %s; to go on: %s", switch.reason(), switch.way_out)
     books = switch.path.with_name(f"{switch.path.name}.books-{settings.port}")
     _listen(make_app(runtime, switch, keys, settings, books), settings)
 
@@ -64,10 +77,8 @@ def _listen(app: Gate, settings: Settings) -> None:
 
     gc.collect()
     gc.freeze()  # what is loaded stays: a request does not wait while all of it is looked through again
-    uvicorn.run(
+    config = uvicorn.Config(
         app,
-        host=settings.host,
-        port=settings.port,
         log_config=None,
         access_log=False,  # its lines hold whole addresses; the gate writes our own
         server_header=False,
@@ -76,6 +87,22 @@ def _listen(app: Gate, settings: Settings) -> None:
         lifespan="off",
         ws="none",
     )
+    with _door(settings) as door, suppress(KeyboardInterrupt):  # which it raises again once all is answered
+        log.info("listening on %s port %d", *door.getsockname()[:2])
+        uvicorn.Server(config).run([door])
+
+
+def _door(settings: Settings) -> socket.socket:
+    """A socket that listens; refuses an address that is taken, or is not ours to take."""
+    host, port = settings.host, settings.port
+    try:
+        if not host:
+            raise OSError  # it would stand for every address of this machine
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, UnicodeError) as problem:
+        foreign = "it is no address of this machine; give --host 127.0.0.1, or one that it has"
+        why = WHY_NOT.get(getattr(problem, "errno", 0), foreign)
+        raise ConfigError(f"cannot listen on {host} port {port}: {why}") from problem
 
 
 def load_history(runtime: Runtime, path: Path) -> None:

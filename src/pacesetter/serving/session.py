@@ -72,6 +72,8 @@ def open_session(policy: str, config: PaperConfig) -> PaperTrader:
     if bundle is None and policy not in BASELINES:
         known = did_you_mean(policy, BASELINES)
         raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
+    switch = KillSwitch(config.halt_file)
+    switch.check_usable()
     panel = _history(config, bundle)
     feed = _feed(config, panel, bundle)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
@@ -82,7 +84,7 @@ def open_session(policy: str, config: PaperConfig) -> PaperTrader:
         Desk(decider, guard, panel.symbols, market, broker, run=config.run),
         feed,
         Journal(config.journal or journal_url(Path(config.folder)), config.run),
-        KillSwitch(config.halt_file),
+        switch,
         Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle)),
         _bundle_observer(bundle, panel.symbols) if bundle else portfolio_observer(WINDOW_BARS),
     )

@@ -18,6 +18,7 @@ from pacesetter.serving.signature import SigningKey
 __all__ = ["Store", "find_bundle"]
 
 INDEX = "versions.json"
+ROW = {"bundle", "run", "model", "made", "signed", "versions"}
 
 
 class Store:
@@ -74,12 +75,19 @@ class Store:
             return {"current": None, "versions": []}
         try:
             index = json.loads(path.read_text(encoding="utf-8"))
-            return {"current": index["current"], "versions": list(index["versions"])}
-        except (OSError, ValueError, KeyError, TypeError) as problem:
+            current, versions = index["current"], list(index["versions"])
+            names = [row["bundle"] for row in versions if row.keys() >= ROW]
+            if len(names) < len(versions) or current not in (None, *names):
+                raise ValueError(current)
+            return {"current": current, "versions": versions}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
             raise RunError(f"{path} cannot be read ({type(problem).__name__}); restore it from a copy") from problem
 
     def _write(self, index: Mapping[str, Any]) -> None:
-        write_atomic(self.folder / INDEX, json.dumps(index, indent=2) + "\n")
+        try:
+            write_atomic(self.folder / INDEX, json.dumps(index, indent=2) + "\n")
+        except OSError as problem:
+            raise RunError(f"{self.folder} cannot be written to ({problem.strerror}); nothing was changed") from problem
 
 
 def find_bundle(path: str | Path, key: SigningKey | None = None) -> Bundle:
