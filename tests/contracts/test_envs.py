@@ -11,6 +11,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from gymnasium import registry
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -40,6 +41,12 @@ ENVIRONMENTS = [(TradingEnv, action) for action in TRADING_ACTIONS] + [
 VECTORS = [(TradingVectorEnv, action) for action in TRADING_ACTIONS] + [
     (PortfolioVectorEnv, action) for action in PORTFOLIO_ACTIONS
 ]
+
+
+def test_every_registered_environment_is_held_to_the_contract() -> None:
+    """Those here, and Lookback-v0 in `test_lookback.py`."""
+    ours = {spec.entry_point.rpartition(":")[2] for name, spec in registry.items() if name.startswith("pacesetter/")}
+    assert ours == {kind.__name__ for kind, _ in ENVIRONMENTS} | {"LookbackEnv"}
 
 
 def with_another_future(panel: Panel, t: int, seed: int) -> Panel:

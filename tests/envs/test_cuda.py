@@ -44,6 +44,22 @@ for is_whole, options in (
         assert np.array_equal(one.finals[ended], other.finals[ended])
     with pytest.raises(ConfigError, match="outside its box"):
         gpu.step(actions * np.nan)
+    kept = gpu.state_dict()
+    later = gpu.step(actions)
+    for name, wrong in (
+        ("accounts", kept["accounts"][:1]),
+        ("positions", kept["positions"].astype(np.float32)),
+        ("parameters", None),
+        ("cursor", kept["cursor"] + 1000),
+    ):
+        for room in (cpu, gpu):
+            with pytest.raises(ConfigError, match=f"stored '{name}' does not fit this batch of 3"):
+                room.load_state_dict(kept | {name: wrong})
+    for room in (cpu, gpu):
+        room.load_state_dict(kept)
+        again = room.step(actions)
+        assert np.array_equal(again.ledger, later.ledger)
+        assert np.allclose(again.rewards, later.rewards, rtol=1e-12, atol=0)
 print("same")
 """
 

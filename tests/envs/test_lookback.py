@@ -63,8 +63,19 @@ def test_options_are_checked_by_name(panel: Panel) -> None:
         LookbackEnv(panel, window={})
     with pytest.raises(ConfigError, match="did you mean 'max_delta'"):
         make(panel, {"max_dleta": 3})
-    with pytest.raises(ConfigError, match="unknown encoders 'row_sum'"):
+    with pytest.raises(ConfigError, match="unknown encoder 'row_sum'"):
         make(panel, view={"encoder": "row_sum"})
+
+
+def test_a_reset_takes_no_options_and_an_ended_episode_no_step(panel: Panel) -> None:
+    env = make(panel, episodes={"bars": 2})
+    with pytest.raises(ConfigError, match="reset has no option 'reset_mask'"):
+        env.reset(options={"reset_mask": [True]})
+    env.reset(seed=0)
+    env.step(0)
+    assert env.step(0)[3]
+    with pytest.raises(ConfigError, match=r"no open episode: call reset\(\) first"):
+        env.step(0)
 
 
 # ---- what it shows --------------------------------------------------------------------------------------------------

@@ -13,6 +13,7 @@ import pytest
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.lookback import LookbackEnv
 from pacesetter.envs.lookback_vector import LookbackVectorEnv
+from pacesetter.errors import ConfigError
 from pacesetter.panel import Panel
 
 WINDOWS = {"shortest": 8, "longest": 64, "seen": (8, 16, 64), "grid": (8, 16, 32, 64), "max_delta": 40}
@@ -83,6 +84,44 @@ def test_episodes_end_together_with_their_last_observation_and_mask(panel: Panel
     assert infos["final_action_mask"].shape == (COUNT, 4)
     assert infos["_final_obs"].all()
     assert not np.array_equal(infos["final_obs"]["chosen"], observation["chosen"])
+
+
+def test_a_reset_mask_restarts_only_the_rows_it_marks(panel: Panel) -> None:
+    vector = LookbackVectorEnv(panel, 3, **OPTIONS)
+    vector.reset(seed=0, options={"reset_mask": [True, False, False]})  # none was begun: all are
+    before, *_ = vector.step(np.array([1, 2, 3]))
+    after, infos = vector.reset(options={"reset_mask": np.array([False, True, False])})
+    for name, entry in before.items():
+        np.testing.assert_array_equal(after[name][[0, 2]], entry[[0, 2]])
+    assert vector.batch.decisions.tolist() == [1, 0, 1]
+    np.testing.assert_array_equal(infos["bar"], vector.batch.t)
+    vector.step(np.zeros(3, dtype=np.int64))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        ({"options": {"bar": 7}}, "reset has no option 'bar'"),
+        ({"options": {"reset_maks": [True] * 3}}, "did you mean 'reset_mask'"),
+        ({"options": {"reset_mask": [True] * 2}}, "not 3 booleans; give one for each environment"),
+        ({"seed": [1, 2]}, "not 3 whole numbers"),
+        ({"seed": [1, None, 2]}, "not 3 whole numbers"),
+        ({"seed": -1}, "not 3 whole numbers"),
+    ],
+)
+def test_a_reset_that_cannot_be_is_refused_and_moves_nothing(panel: Panel, given: dict[str, Any], told: str) -> None:
+    vector = LookbackVectorEnv(panel, 3, **OPTIONS)
+    vector.reset(seed=0)
+    bars, dealt = vector.batch.t.copy(), vector.batch.dealer.dealt
+    with pytest.raises(ConfigError, match=told):
+        vector.reset(**given)
+    assert vector.batch.t.tolist() == bars.tolist()
+    assert vector.batch.dealer.dealt == dealt
+
+
+def test_a_step_without_a_reset_is_refused(panel: Panel) -> None:
+    with pytest.raises(ConfigError, match=r"no open episode: call reset\(\) first"):
+        LookbackVectorEnv(panel, 2, **OPTIONS).step(np.zeros(2, dtype=np.int64))
 
 
 def test_gymnasium_makes_it_and_masks_have_a_row_each(panel: Panel) -> None:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -19,8 +18,9 @@ from numpy.typing import ArrayLike, NDArray
 from pacesetter.envs.bank import Bank, check_kind
 from pacesetter.envs.loops import STEPS, mask_rows, observe_rows, restart_rows
 from pacesetter.envs.observation import ObservationBuilder
+from pacesetter.envs.remembered import PLACE, REMEMBERED, fitting, load_reward, stored_reward
 from pacesetter.envs.rows import HYBRID, Cursor, Outcome, Setting
-from pacesetter.envs.starts import Starts
+from pacesetter.envs.starts import WHOLE, Starts, chosen_rows, whole_seeds
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.orders import Discrete, OrderKind
@@ -28,7 +28,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.rewards import Reward, RewardConfig, Schedule, Term
 
-__all__ = ["ACTIONS", "Batch", "Step", "load_reward", "stored_reward"]
+__all__ = ["ACTIONS", "Batch", "Step"]
 
 Array = NDArray[Any]
 
@@ -41,14 +41,11 @@ ACTIONS = {
 PARALLEL_FROM = 512  # positions; below it a second thread costs more than it saves
 FOREVER = 2.0**31  # bars of an episode that only the data ends
 LEDGER_SIZE, OUTCOME_SIZE = len(Column), len(Outcome)
+REWARD = int(Outcome.REWARD)  # NumPy takes a plain number quicker than a member of an enum
 GROWTH = slice(Outcome.GROWTH, Outcome.GROWTH + 1)  # the only component where the reward is the P&L
-REMEMBERED = ("accounts", "positions", "parameters", "cursor")
-PREFIX = "reward."  # of what the reward remembers, in a stored state
 BOUND = ("_step_rows", "_alone")  # made on first use for the arrays of the batch and its starts
 REMADE = ("_state", "_sources", "_unseen", "_input", *BOUND)  # not pickled
 NUMBERS = (int, float, np.generic)
-WHOLE = (int, np.integer)
-PLACE = [Cursor.BLOCK, Cursor.TIME, Cursor.END]  # the columns of a pool of starts
 
 
 class Step(NamedTuple):
@@ -128,12 +125,8 @@ class Batch:
 
     def seed(self, seeds: ArrayLike) -> None:
         """Give every environment its own stream of starts: (env,) whole numbers from 0 on; refuses others."""
-        given = np.array(seeds, dtype=object)
-        if given.shape != (self.env_count,) or not all(isinstance(seed, WHOLE) and seed >= 0 for seed in given):
-            raise ConfigError(
-                f"these seeds are not {self.env_count} whole numbers from 0 on; give one seed, or one per environment"
-            )
-        states = [np.random.SeedSequence(int(seed)).generate_state(1, np.uint64)[0] for seed in given]
+        whole = whole_seeds(seeds, self.env_count)
+        states = [np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] for seed in whole]
         self.cursor[:, Cursor.STREAM] = np.array(states, dtype=np.uint64).view(np.int64)
 
     def use_starts(self, starts: Starts) -> None:
@@ -153,16 +146,8 @@ class Batch:
                 f"these rows are not all among the {self.env_count} environments; count from 0"
             ) from problem
 
-    def chosen(self, marks: ArrayLike | None) -> Array:
-        """(env,) booleans from an array or a list of them, all True from None; refuses other kinds and shapes."""
-        with suppress(ValueError):  # NumPy's, of a ragged list
-            is_chosen = np.ones(self.env_count, dtype=bool) if marks is None else np.array(marks)
-            if is_chosen.dtype == bool and is_chosen.shape == (self.env_count,):
-                return is_chosen
-        raise ConfigError(f"this reset mask is not {self.env_count} booleans; give one for each environment")
-
     def reset(self, marks: ArrayLike | None = None) -> dict[str, Array]:
-        """Begin an episode in the `chosen` environments; gives all observations."""
+        """Begin an episode in the environments marked by (env,) booleans, or in all; gives all observations."""
         vectors = self.restart(marks)
         index, *_, windows, context = self._outputs()
         observe_rows(self.cursor, *self._sources, index, windows, context)
@@ -170,7 +155,7 @@ class Batch:
 
     def restart(self, marks: ArrayLike | None = None) -> Array:
         """The compiled part of a reset: fresh account vectors (2, env, size), of which the first row is filled."""
-        is_chosen = self.chosen(marks)
+        is_chosen = chosen_rows(marks, self.env_count)
         vectors = np.empty((2, self.env_count, self.builder.vector_size), np.float32)
         restart_rows(is_chosen, *self._state[1:], vectors, self.starts.pool, self.starts.offsets)
         if self._reward is not None:
@@ -207,7 +192,7 @@ class Batch:
     def rewards(self, ledger: Array, outcome: Array) -> tuple[Array, Array]:
         """(env,) rewards and (component, env) raw components; what is remembered of ended episodes is forgotten."""
         if self._reward is None:
-            return outcome[Outcome.REWARD], outcome[GROWTH]
+            return outcome[REWARD], outcome[GROWTH]
         values = self._reward(ledger)
         has_ended = outcome[Outcome.TERMINATED] + outcome[Outcome.TRUNCATED] > 0.0
         if has_ended.any():
@@ -240,17 +225,10 @@ class Batch:
 
     def load_state_dict(self, stored: Mapping[str, Array]) -> None:
         """Go on from what `state_dict` gave; refuses arrays of another shape or kind, and bars not in the bank."""
-        given = {name: np.asarray(stored.get(name)) for name in REMEMBERED}
-        for name, values in given.items():
-            own = getattr(self, name)
-            is_alike = values.shape == own.shape and values.dtype == own.dtype
-            if not is_alike or (own is self.cursor and not self.bank.holds(values[:, PLACE], self.window_bars)):
-                raise ConfigError(
-                    f"stored '{name}' does not fit this batch of {self.env_count}; use the options it was stored with"
-                )
+        given = fitting(self, stored)
+        load_reward(self._reward, stored)
         for name, values in given.items():
             getattr(self, name)[...] = values
-        load_reward(self._reward, stored)
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
@@ -385,15 +363,3 @@ def _is_pnl_only(config: RewardConfig) -> bool:
     term = config.components.get("pnl")
     is_plain = term is not None and term == Term(weight=term.weight) and not isinstance(term.weight, Schedule)
     return is_plain and len(config.components) == 1 and config.scalarisation == "weighted_sum"
-
-
-def stored_reward(reward: Reward | None) -> dict[str, Any]:
-    """What a reward remembers, by names that begin with `reward.`; nothing where the compiled step writes it."""
-    return {} if reward is None else {f"{PREFIX}{name}": values for name, values in reward.state_dict().items()}
-
-
-def load_reward(reward: Reward | None, stored: Mapping[str, Any]) -> None:
-    """Let a reward go on from what `stored_reward` gave."""
-    if reward is not None:
-        own = {name: values for name, values in stored.items() if name.startswith(PREFIX)}
-        reward.load_state_dict({name.removeprefix(PREFIX): values for name, values in own.items()})

@@ -7,18 +7,10 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.envs.batch import (
-    GROWTH,
-    LEDGER_SIZE,
-    OUTCOME_SIZE,
-    REMEMBERED,
-    Batch,
-    Step,
-    load_reward,
-    stored_reward,
-)
+from pacesetter.envs.batch import GROWTH, LEDGER_SIZE, OUTCOME_SIZE, Batch, Step
 from pacesetter.envs.loops import restart_where
 from pacesetter.envs.masks import mask_row
+from pacesetter.envs.remembered import REMEMBERED, fitting, load_reward, stored_reward
 from pacesetter.envs.rows import Cursor, Outcome, Setting, step_row
 from pacesetter.errors import ConfigError
 from pacesetter.market.cuda import SIMULATED, THREADS, by_column, cuda, current_stream, device_view, to_device
@@ -102,10 +94,11 @@ class DeviceBatch:
         return {name: getattr(self, name) + 0 for name in REMEMBERED} | stored_reward(self._reward)
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
-        for name in REMEMBERED:
-            getattr(self, name)[...] = stored[name]
+        """Go on from what `state_dict` gave, here or on the CPU; refuses what `Batch.load_state_dict` refuses."""
+        given = fitting(self.batch, stored)
         load_reward(self._reward, stored)
+        for name, values in given.items():
+            getattr(self, name)[...] = to_device(values)
 
     def _check(self) -> None:
         settings = self.batch.settings

@@ -21,7 +21,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.bank import Bank
 from pacesetter.envs.batch import Batch
-from pacesetter.envs.starts import Start, Starts
+from pacesetter.envs.starts import Start, Starts, chosen_rows
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.features.regime import REGIMES
 from pacesetter.market.ledger import Column
@@ -272,7 +272,7 @@ class CurriculumVectorEnv(VectorWrapper):
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode of the current stage in every environment, or where `options["reset_mask"]` says."""
-        self.course.begin(self.batch.chosen((options or {}).get("reset_mask")))
+        self.course.begin(chosen_rows((options or {}).get("reset_mask"), self.batch.env_count))
         return self.env.reset(seed=seed, options=options)
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:

@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from pacesetter.envs.lookback_actions import Clamp, Windows
 from pacesetter.envs.lookback_batch import LookbackBatch, LookbackConfig, Step, lookback_config
+from pacesetter.envs.single import check_reset
 from pacesetter.panel import Panel
 
 __all__ = ["LookbackEnv", "action_space", "observation_space"]
@@ -58,9 +59,10 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
         self.action_space = action_space(self.batch.config.windows)
 
     def reset(self, *, seed: int | None = None, options: dict[str, Any] | None = None) -> tuple[Observation, Any]:
-        """Begin an episode; with a seed, random numbers and curriculum start over."""
+        """Begin an episode; with a seed, random numbers and curriculum start over. There are no options."""
+        check_reset(options)
         super().reset(seed=seed)
-        self.batch.reset([seed])
+        self.batch.reset(None if seed is None else [seed])
         drawn = getattr(self.batch.markets[0].panel.truth, "drawn", {})
         info = {"bar": int(self.batch.t[0]), "lookback": int(self.batch.lookback[0]), "drawn": drawn}
         return self._observation(), info

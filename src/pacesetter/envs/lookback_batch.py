@@ -7,7 +7,6 @@ Stable-Baselines3. A single environment is a batch of one.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
@@ -18,6 +17,7 @@ from pacesetter.envs.lookback_actions import Bounds, Clamp, Windows, cut
 from pacesetter.envs.lookback_curriculum import Dealer, Episodes
 from pacesetter.envs.lookback_liquidity import LiquidityFilter
 from pacesetter.envs.lookback_market import LookbackMarket, View
+from pacesetter.envs.starts import chosen_rows, whole_seeds
 from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.leadlag.prediction import Measure, leader_information, measure_windows
 from pacesetter.leadlag.strategy import follower_weights
@@ -32,6 +32,7 @@ __all__ = ["LookbackBatch", "LookbackConfig", "Step", "lookback_config"]
 
 Array = NDArray[Any]
 BPS = 1e-4
+UNBEGUN = -1  # last bar of an environment that was never reset
 
 
 @dataclass(frozen=True)
@@ -110,7 +111,8 @@ class LookbackBatch:
         self._places = np.log(np.maximum(np.arange(config.windows.longest + 1), 1) / config.windows.shortest)
         self._places /= np.log(config.windows.longest / config.windows.shortest)
         self.markets = [self.dealer.market(config.episodes.resolutions[0])] * env_count
-        self.t, self.stop, self.low, self.high, self.lookback = np.zeros((5, env_count), dtype=np.int64)
+        self.t, self.low, self.high, self.lookback = np.zeros((4, env_count), dtype=np.int64)
+        self.stop = np.full(env_count, UNBEGUN)
         self.run_of_trouble, self.decisions = np.zeros((2, env_count), dtype=np.int64)
         self.total = np.zeros(env_count)
         self.scores = np.full((env_count, self.assets), np.nan)
@@ -119,12 +121,17 @@ class LookbackBatch:
 
     # ---- episodes -------------------------------------------------------------------------------------------------
 
-    def reset(self, seeds: Sequence[int | None] | None = None) -> None:
-        """Begin an episode in every environment; with seeds, all random numbers and the curriculum start over."""
-        if seeds is not None and seeds[0] is not None:
-            self.generators = [np.random.default_rng(seed) for seed in seeds]
-            self.dealer.restart(int(seeds[0]))
-        self.restart(np.arange(self.env_count))
+    def reset(self, seeds: ArrayLike | None = None, marks: ArrayLike | None = None) -> None:
+        """Begin an episode in every environment, or where `marks` (env,) says and where none was begun yet.
+
+        With seeds (env,), all random numbers and the curriculum start over.
+        """
+        is_chosen = chosen_rows(marks, self.env_count) | (self.stop == UNBEGUN)
+        if seeds is not None:
+            whole = whole_seeds(seeds, self.env_count)
+            self.generators = [np.random.default_rng(seed) for seed in whole]
+            self.dealer.restart(whole[0])
+        self.restart(np.flatnonzero(is_chosen))
 
     def restart(self, rows: Array) -> None:
         """Begin the next episode of the environments `rows`."""
@@ -171,11 +178,13 @@ class LookbackBatch:
     # ---- one step -------------------------------------------------------------------------------------------------
 
     def step(self, actions: ArrayLike) -> Step:
-        """Decide, measure, and move on by one bar; the rows that ended wait for `restart`."""
+        """Decide, measure, and move on by one bar; refuses before a row that ended, or never began, is restarted."""
         return self.move(self.config.windows.asked(actions, self.lookback))
 
     def move(self, asked: Array) -> Step:
         """`step` for windows (env,) instead of actions."""
+        if (self.t > self.stop).any():
+            raise ConfigError("there is no open episode: call reset() first")
         bars, before = self.t, self.lookback
         self.lookback, clamped = self.feasible(asked)
         ledger = self._ledger_of(before, clamped)

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pacesetter.envs.lookback import action_space, observation_space
 from pacesetter.envs.lookback_batch import LookbackBatch, LookbackConfig, Step, lookback_config
+from pacesetter.envs.single import check_reset
 from pacesetter.panel import Panel
 
 __all__ = ["LookbackVectorEnv"]
@@ -38,11 +39,12 @@ class LookbackVectorEnv(VectorEnv[Observation, Array, Array]):
         self.action_space = batch_space(self.single_action_space, num_envs)
 
     def reset(
-        self, *, seed: int | Sequence[int | None] | None = None, options: dict[str, Any] | None = None
+        self, *, seed: int | Sequence[int] | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode in every environment; one seed s gives row e the seed s + e."""
-        seeds = [seed + row for row in range(self.num_envs)] if isinstance(seed, int) else seed
-        self.batch.reset(seeds)
+        """Begin an episode in every environment, or where `options["reset_mask"]` says; a seed s gives row e s + e."""
+        check_reset(options, "reset_mask")
+        seeds = range(seed, seed + self.num_envs) if isinstance(seed, int) else seed
+        self.batch.reset(seeds, (options or {}).get("reset_mask"))
         return self.batch.observe(), {"bar": self.batch.t.copy(), "lookback": self.batch.lookback.copy()}
 
     def step(self, actions: Array) -> tuple[Observation, Array, Array, Array, dict[str, Any]]:

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from enum import IntEnum
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
-from numpy.typing import NDArray
+from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.market.jit import jitable
@@ -16,9 +17,10 @@ from pacesetter.market.jit import jitable
 if TYPE_CHECKING:
     from pacesetter.envs.bank import Bank
 
-__all__ = ["Start", "Starts", "draw_below", "draw_start", "next_stream"]
+__all__ = ["Start", "Starts", "chosen_rows", "draw_below", "draw_start", "next_stream", "whole_seeds"]
 
 Array = NDArray[Any]
+WHOLE = (int, np.integer)
 KINDS = ("random", "stratified", "fixed")
 GOLDEN = 0x9E3779B97F4A7C15 - 2**64  # the odd step of SplitMix64 (Steele, Lea, Flood 2014), as an int64
 
@@ -78,6 +80,25 @@ class Starts:
     def _grouped(cls, groups: Sequence[Array], is_fixed: bool = False) -> Starts:
         kept = [group for group in groups if len(group)]
         return cls(np.concatenate(kept), np.cumsum([0, *map(len, kept)]), is_fixed)
+
+
+def chosen_rows(marks: ArrayLike | None, env_count: int) -> Array:
+    """(env,) booleans from an array or a list of them, all True from None; refuses other kinds and shapes."""
+    with suppress(ValueError):  # NumPy's, of a ragged list
+        is_chosen = np.ones(env_count, dtype=bool) if marks is None else np.array(marks)
+        if is_chosen.dtype == bool and is_chosen.shape == (env_count,):
+            return is_chosen
+    raise ConfigError(f"this reset mask is not {env_count} booleans; give one for each environment")
+
+
+def whole_seeds(seeds: ArrayLike, env_count: int) -> list[int]:
+    """The seeds (env,) as whole numbers from 0 on; refuses others."""
+    given = np.array(seeds, dtype=object)
+    if given.shape != (env_count,) or not all(isinstance(seed, WHOLE) and seed >= 0 for seed in given):
+        raise ConfigError(
+            f"these seeds are not {env_count} whole numbers from 0 on; give one seed, or one per environment"
+        )
+    return [int(seed) for seed in given]
 
 
 @jitable

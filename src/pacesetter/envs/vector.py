@@ -14,6 +14,7 @@ from pacesetter.envs.bank import Bank
 from pacesetter.envs.batch import Batch, Step
 from pacesetter.envs.rows import Cursor
 from pacesetter.envs.single import EQUITY, Observation, action_space, check_options, check_reset, observation_space
+from pacesetter.envs.starts import chosen_rows
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 
@@ -51,7 +52,7 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode in every environment, or where `options["reset_mask"]` says; a seed s gives row e s + e."""
         check_reset(options, "reset_mask")
-        chosen = self.batch.chosen((options or {}).get("reset_mask") if self._is_open else None)
+        chosen = chosen_rows((options or {}).get("reset_mask") if self._is_open else None, self.num_envs)
         super().reset(seed=seed if isinstance(seed, int) else None)
         if seed is not None:
             self.batch.seed(range(seed, seed + self.num_envs) if isinstance(seed, int) else seed)
