@@ -19,8 +19,6 @@ from hypothesis import strategies as st
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel, utc_index
 
-FIELDS = ("open", "high", "low", "close", "volume", "sentiment")
-
 
 def market(bars: int = 60, symbols: int = 4, freq: str = "1h", seed: int = 0, gaps: float = 0.2) -> Panel:
     rng = np.random.default_rng(seed)

@@ -12,9 +12,10 @@ import yaml
 from typer.main import get_command
 
 from pacesetter.cli import app
-from pacesetter.data.manifest import file_hash, verify_manifest, write_manifest
+from pacesetter.data.manifest import verify_manifest, write_manifest
 from pacesetter.errors import DataError
 from pacesetter.panel import Panel
+from pacesetter.runs import sha256
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -101,7 +102,7 @@ def test_a_truncated_parquet_file_is_refused(folder: Path) -> None:
 def test_hashing_reads_in_pieces(tmp_path: Path) -> None:
     content = np.random.default_rng(0).bytes(3_000_001)
     (tmp_path / "large").write_bytes(content)
-    assert file_hash(tmp_path / "large") == hashlib.sha256(content).hexdigest()
+    assert sha256(tmp_path / "large") == hashlib.sha256(content).hexdigest()
 
 
 # ---- dvc.yaml -------------------------------------------------------------------------------------------------------

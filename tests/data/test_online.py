@@ -251,7 +251,7 @@ def test_the_manifest_tells_request_time_rows_and_hash(binance: list[int], tmp_p
     }
     assert content["downloaded"] == "2024-02-01T00:00:00+00:00"
     assert content["rows"] == 4
-    assert content["sha256"] == online.file_hash(about.with_suffix(".parquet"))
+    assert content["sha256"] == online.sha256(about.with_suffix(".parquet"))
 
 
 def test_a_changed_cache_file_is_refused_by_name(binance: list[int], tmp_path: Path) -> None:

@@ -33,7 +33,7 @@ from pacesetter.learning.fleet_market import FleetMarket
 from pacesetter.learning.fleet_ppo import FleetPPO, FleetPPOLearner
 from pacesetter.learning.master import MasterLearner, MasterPPO
 from pacesetter.learning.master_market import Advisers, MasterMarket
-from pacesetter.market.parameters import Costs, MarketParameters
+from pacesetter.market.parameters import Costs, Limits, MarketParameters
 from pacesetter.panel import Panel
 
 SMALL = MasterNetwork(width=16, heads=2, layers=1, hidden=16)
@@ -135,7 +135,11 @@ def test_gates_tell_cash_and_one_symbol_from_a_spread(panel: Panel, bank: Bank) 
 def test_a_comparison_names_the_best_fixed_allocation(panel: Panel, bank: Bank, fleet: Fleet) -> None:
     shapes = MasterMarket(bank, 1, Advisers(fleet, panel.symbols), window_bars=4).shapes
     master = MasterPolicy(Master(SMALL, shapes), Fixed(fleet, (1.0, 1.0, 1.0, -1.0)))
-    found = compare_allocations(master, panel, first=100, bank=bank, window_bars=4, fixed=FIXED[:2])
+    options: dict[str, Any] = {"first": 100, "bank": bank, "window_bars": 4, "fixed": FIXED[:2]}
+    capped = compare_allocations(master, panel, **options).table()
+    assert list(capped.index) == ["master", "fleet", "equal_weight, inverse_volatility of proposals"]  # 15 % each
+    uncapped = MarketParameters(limits=Limits(position_cap_fraction=1.0))
+    found = compare_allocations(master, panel, market=uncapped, **options)
     table = found.table()
     fixed = ["equal_weight of proposals", "inverse_volatility of proposals"]
     assert list(table.index) == ["master", "fleet", *fixed]

@@ -66,6 +66,11 @@ def test_baselines_that_earn_the_same_under_the_cap_count_once() -> None:
     assert distinct(kept) == (kept, "")
 
 
+def test_which_of_equal_baselines_is_counted_does_not_hang_on_imports() -> None:
+    names = possible_baselines(market_bank(load("synthetic", symbols=3, bars=420, seed=1)))
+    assert names == ["cash", *sorted({*names} - {"cash"})]
+
+
 def test_one_symbol_is_market_enough() -> None:
     panel = load("synthetic", symbols=1, bars=420, seed=1)
     found = evaluate_baselines(panel, 300, sorted(ALL))

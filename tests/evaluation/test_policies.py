@@ -38,6 +38,19 @@ class Recorder:
         return self.answer
 
 
+class Remembering:
+    """An agent whose orders grow with what it has seen since `reset`, as a recurrent one's hang on its memory."""
+
+    bars = 0
+
+    def reset(self) -> None:
+        self.bars = 0
+
+    def act(self, observation: Mapping[str, Any], deterministic: bool = True) -> Any:
+        self.bars += 1
+        return np.full(len(observation["position"]), self.bars / BARS)
+
+
 class Recording:
     """A policy that keeps the masks that another one was shown."""
 
@@ -47,6 +60,14 @@ class Recording:
     def decide(self, seen: Seen) -> Any:
         self.masks.append(seen.masks)
         return self.policy.decide(seen)
+
+
+def test_an_agent_that_remembers_begins_every_backtest_anew() -> None:
+    policy = AgentPolicy(Remembering(), "remembering", "continuous")
+    first, again = (backtest(policy, market(), first=200, last=210) for _ in range(2))
+    fewer = backtest(policy, market().select(market().symbols[:2]), first=200, last=210)
+    np.testing.assert_array_equal(again.orders, first.orders)
+    np.testing.assert_array_equal(fewer.orders, first.orders[:, :2])
 
 
 def test_a_symbol_agent_is_asked_for_all_symbols_as_a_batch() -> None:

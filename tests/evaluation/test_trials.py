@@ -36,7 +36,8 @@ def test_each_run_counts_once_with_its_last_result(tmp_path: Path) -> None:
         Trial("d1", "trading", "run-f", 3, float("nan")),
     ):
         ledger.add(trial)
-    np.testing.assert_array_equal(ledger.sharpes("d1", "trading"), [-0.01, 0.02, np.nan, np.nan])
+    np.testing.assert_array_equal(ledger.sharpes_beside(first), [0.02, np.nan, np.nan])
+    np.testing.assert_array_equal(ledger.sharpes_beside(Trial("d1", "fleet", "new", 0)), [-0.01, 0.02, np.nan, np.nan])
     assert [trial.seed for trial in ledger.of("d1", "trading")] == [0, 1, 2, 3]
     assert len(ledger.path.read_text().splitlines()) == 7  # nothing is ever taken out
 

@@ -80,18 +80,18 @@ def test_cash_that_earns_interest_must_be_exceeded() -> None:
 
 def test_trials_take_evidence_away() -> None:
     others = np.random.default_rng(6).normal(0, 0.05, 300)
-    alone, among = judge(SKILLED, [CASH]), judge(SKILLED, [CASH], trial_sharpes=others)
-    assert (alone.trials, among.trials) == (1, 300)
+    alone, among = judge(SKILLED, [CASH]), judge(SKILLED, [CASH], other_sharpes=others)
+    assert (alone.trials, among.trials) == (1, 301)
     assert alone.deflated > among.deflated
-    assert "more than luck in 300 trials with probability" in among.sentence
+    assert "more than luck in 301 trials with probability" in among.sentence
 
 
 def test_the_best_of_two_hundred_random_ones_is_no_evidence() -> None:
     trials = 0.01 * np.random.default_rng(7).standard_normal((BARS, 200))
     ratios = sharpe(trials)
-    best = played("best", trials[:, ratios.argmax()])
+    best, others = played("best", trials[:, ratios.argmax()]), np.delete(ratios, ratios.argmax())
     assert judge(best, [CASH]).beats_cash  # looked at alone it deceives
-    verdict = judge(best, [CASH], trial_sharpes=ratios, variants=trials)
+    verdict = judge(best, [CASH], other_sharpes=others, variants=trials)
     assert not verdict.beats_cash
     assert verdict.deflated < 0.9
     assert verdict.overfitting is not None
@@ -108,9 +108,10 @@ def false_positives(first_seed: int, markets: int = 20) -> int:
         rng = np.random.default_rng(seed)
         trials = 0.01 * rng.standard_t(5, (BARS, 3))
         ratios = sharpe(trials)
+        others = np.delete(ratios, ratios.argmax())
         candidates = [played("agent", trials[:, ratios.argmax()]), played("hold", 0.01 * rng.standard_normal(BARS))]
         for agent in candidates:
-            found += judge(agent, [CASH], trial_sharpes=ratios, draws=300, seed=seed).beats_cash
+            found += judge(agent, [CASH], other_sharpes=others, draws=300, seed=seed).beats_cash
     return found
 
 

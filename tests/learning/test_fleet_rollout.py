@@ -57,5 +57,7 @@ def test_statistics_by_symbol() -> None:
     targets = torch.tensor([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]])
     torch.testing.assert_close(explained(targets - 5, targets), torch.tensor([1.0, 0.0]))
     torch.testing.assert_close(explained(torch.zeros(2, 3), targets), torch.tensor([0.0, 0.0]))
-    assert action_mix(torch.tensor([[0, 2, 2, 1]]), 3).tolist() == [[0.25, 0.25, 0.5]]
-    assert action_mix(torch.tensor([[[-1.0], [0.05], [0.5], [0.1]]]), None).tolist() == [[0.25, 0.25, 0.5]]
+    assert action_mix(torch.tensor([[0, 2, 2, 1]]), 3, 0.1).tolist() == [[0.25, 0.25, 0.5]]
+    orders = torch.tensor([[[-1.0], [0.05], [0.5], [0.1]]])
+    assert action_mix(orders, None, 0.1).tolist() == [[0.25, 0.25, 0.5]]
+    assert action_mix(orders, None, 0.2).tolist() == [[0.25, 0.5, 0.25]]

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 from collections.abc import Iterable
 from pathlib import Path
@@ -10,8 +9,9 @@ from typing import Any
 
 from pacesetter.errors import DataError
 from pacesetter.panel import STORED_AS
+from pacesetter.runs import sha256
 
-__all__ = ["MANIFEST", "file_hash", "verify_manifest", "write_manifest"]
+__all__ = ["MANIFEST", "verify_manifest", "write_manifest"]
 
 MANIFEST = "manifest.json"
 
@@ -45,19 +45,13 @@ def verify_manifest(path: str | Path) -> dict[str, dict[str, Any]]:
         file = path.parent / name
         if not file.is_file():
             raise DataError(f"{file} is missing, though {path} records it; make it again")
-        if file.stat().st_size != recorded["bytes"] or file_hash(file) != recorded["sha256"]:
+        if file.stat().st_size != recorded["bytes"] or sha256(file) != recorded["sha256"]:
             raise DataError(f"{file} was changed after {path} recorded it; make it again or write the manifest anew")
     extra = [name for name in _files(path) if name not in content["files"]] if content["whole_folder"] else []
     if extra:
         raise DataError(f"{path.parent / extra[0]} is not recorded in {path}; delete it or write the manifest anew")
     files: dict[str, dict[str, Any]] = content["files"]
     return files
-
-
-def file_hash(path: str | Path) -> str:
-    """SHA-256 of a file in hex, read in pieces."""
-    with Path(path).open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def _files(manifest: Path) -> list[str]:
@@ -75,7 +69,7 @@ def _below(folder: Path, file: Path) -> str:
 
 
 def _describe(file: Path) -> dict[str, Any]:
-    about: dict[str, Any] = {"sha256": file_hash(file), "bytes": file.stat().st_size}
+    about: dict[str, Any] = {"sha256": sha256(file), "bytes": file.stat().st_size}
     fingerprint = _stored_fingerprint(file) if file.suffix == ".parquet" else None
     return about | ({"fingerprint": fingerprint} if fingerprint else {})
 

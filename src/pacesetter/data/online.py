@@ -20,11 +20,11 @@ from typing import Any, ClassVar, Literal
 import pandas as pd
 
 from pacesetter.data.calendars import session_closes
-from pacesetter.data.manifest import file_hash
 from pacesetter.data.source import SOURCES
 from pacesetter.errors import ConfigError, DataError, did_you_mean, needs
 from pacesetter.frames import Bars, read_frame
 from pacesetter.panel import utc_index
+from pacesetter.runs import sha256
 
 __all__ = ["Alpaca", "Ccxt", "Online", "Yahoo"]
 
@@ -228,14 +228,14 @@ def _write_cached(file: Path, bars: pd.DataFrame, request: dict[str, Any], asked
     about = file.with_suffix(".json")
     about.unlink(missing_ok=True)  # bars without a manifest count as not downloaded, should writing be interrupted
     bars.to_parquet(file)
-    content = {"request": request, "downloaded": asked_at.isoformat(), "rows": len(bars), "sha256": file_hash(file)}
+    content = {"request": request, "downloaded": asked_at.isoformat(), "rows": len(bars), "sha256": sha256(file)}
     about.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def _read_cached(file: Path) -> pd.DataFrame:
     remedy = "delete it or download again with data.refresh=true"
     try:
-        sound = file_hash(file) == json.loads(file.with_suffix(".json").read_text())["sha256"]
+        sound = sha256(file) == json.loads(file.with_suffix(".json").read_text())["sha256"]
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise DataError(f"{file} or its manifest cannot be read ({type(problem).__name__}); {remedy}") from problem
     if not sound:

@@ -21,6 +21,7 @@ from pacesetter.envs.observation import PositionEntry
 from pacesetter.evaluation.allocation import EqualWeight, InverseVolatility, RiskParity
 from pacesetter.evaluation.backtest import Backtest, Policy, Seen, backtest
 from pacesetter.evaluation.baseline import Allocation, capped, recent_returns
+from pacesetter.evaluation.baselines import alike
 from pacesetter.evaluation.fleet_policy import FleetPolicy, fleet_action
 from pacesetter.evaluation.metrics import sharpe
 from pacesetter.evaluation.statistics import Difference, paired_difference
@@ -41,7 +42,7 @@ __all__ = [
 
 Array = NDArray[Any]
 FIXED: tuple[type[Allocation], ...] = (EqualWeight, InverseVolatility, RiskParity)
-HOLD_ZONE = 0.1  # a proposal within it leaves a position as it is
+OF_PROPOSALS = " of proposals"
 DUST = 1e-9  # of equity: what rounding leaves of a closed position
 
 
@@ -85,22 +86,24 @@ class MasterPolicy:
 class ProposedAllocation:
     """A fixed allocation over the symbols that the agents want to hold: what they would buy, or hold and not sell.
 
-    Shares are renewed when the symbols change, and where the allocation itself would renew them.
+    Shares are renewed when the symbols change, and where the allocation itself would renew them. A proposal within
+    `hold_zone`, the market's, leaves a position as it is.
     """
 
     allocation: Allocation
     advice: Advice
     fitted_until: pd.Timestamp | None = None
+    hold_zone: float = 0.1
     action: ClassVar[str] = "weights"
 
     @property
     def name(self) -> str:
-        return f"{self.allocation.name} of proposals"
+        return f"{self.allocation.name}{OF_PROPOSALS}"
 
     def decide(self, seen: Seen) -> Array:
         proposals, trades = self.advice(seen)[PROPOSALS], seen.panel.mask[seen.t]
         is_held = seen.observation["position"][:, PositionEntry.WEIGHT] > 0
-        wanted = trades & ((proposals > HOLD_ZONE) | (is_held & (proposals >= -HOLD_ZONE)))
+        wanted = trades & ((proposals > self.hold_zone) | (is_held & (proposals >= -self.hold_zone)))
         if (wanted == is_held)[trades].all() and not self.allocation.is_due(seen):
             return np.full(len(trades), np.nan)
         orders = np.where(trades, 0.0, np.nan)
@@ -135,12 +138,21 @@ class AllocationComparison:
         return paired_difference(self.master.returns, (other or self.best).returns, yearly)
 
     def table(self) -> pd.DataFrame:
-        """A row each: its `measures`, and `difference`, `low` and `high` of the master's Sharpe ratio less its own."""
+        """A row each: its `measures`, and `difference`, `low` and `high` of the master's Sharpe ratio less its own.
+
+        Fixed allocations that earned the same at every bar, as few symbols under a cap do, are one row with all names.
+        """
+        fixed = {result.name: result for result in self.fixed}
+        groups = {_joined(names): fixed[names[0]] for names in alike(fixed)}
         rows = {self.master.name: measures(self.master)}
-        for result in (self.fleet, *self.fixed):
+        for name, result in {self.fleet.name: self.fleet, **groups}.items():
             above = dict(zip(("difference", "low", "high"), self.difference(result), strict=False))
-            rows[result.name] = measures(result) | above
+            rows[name] = measures(result) | above
         return pd.DataFrame.from_dict(rows, orient="index").rename_axis("policy")
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(name.removesuffix(OF_PROPOSALS) for name in names) + OF_PROPOSALS
 
 
 def compare_allocations(
@@ -161,7 +173,8 @@ def compare_allocations(
         return backtest(policy, panel, first=first, last=last, market=rules, bank=bank, window_bars=window_bars)
 
     fleet = FleetPolicy(master.fleet, fleet_action(master.fleet), fitted_until=master.fitted_until)
-    policies = [ProposedAllocation(kind.on(bank, rules), master.advice, master.fitted_until) for kind in fixed]
+    told = master.advice, master.fitted_until, rules.orders.hold_zone
+    policies = [ProposedAllocation(kind.on(bank, rules), *told) for kind in fixed]
     return AllocationComparison(play(master), play(fleet), tuple(play(policy) for policy in policies))
 
 

@@ -11,6 +11,7 @@ import pandas as pd
 from pacesetter.errors import RunError
 from pacesetter.evaluation.gates import Gate
 from pacesetter.evaluation.report import Section, number
+from pacesetter.evaluation.stored import read_table
 
 __all__ = [
     "ALLOCATIONS",
@@ -43,7 +44,7 @@ def read_allocations(folder: Path) -> pd.DataFrame:
         raise RunError(
             f"{folder} has no {ALLOCATIONS}; give a finished run of task=master with train.validate_every above 0"
         )
-    return pd.read_csv(path, index_col="policy")
+    return read_table(path, index_col="policy")
 
 
 def allocation_gates(found: Mapping[str, float]) -> list[Gate]:

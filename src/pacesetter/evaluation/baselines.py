@@ -10,11 +10,20 @@ from pacesetter.evaluation import allocation as allocation  # registers its base
 from pacesetter.evaluation import policies as policies  # and so does this
 from pacesetter.evaluation.backtest import Backtest, backtest, market_bank
 from pacesetter.evaluation.baseline import BASELINES, Baseline
+from pacesetter.evaluation.verdict import CASH
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 
-__all__ = ["BASELINES", "distinct", "evaluate_baselines", "left_out_sentence", "make_baseline", "possible_baselines"]
+__all__ = [
+    "BASELINES",
+    "alike",
+    "distinct",
+    "evaluate_baselines",
+    "left_out_sentence",
+    "make_baseline",
+    "possible_baselines",
+]
 
 
 def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None, **options: Any) -> Baseline:
@@ -23,8 +32,12 @@ def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None,
 
 
 def possible_baselines(bank: Bank) -> list[str]:
-    """Names of the registered baselines that find in the bank what they need."""
-    return [name for name in BASELINES if not BASELINES[name].lacks(bank)]
+    """Names of the registered baselines that find in the bank what they need, cash first and then by the alphabet.
+
+    Of equal ones the first is counted (see `distinct`), which must not hang on what was imported first.
+    """
+    possible = (name for name in BASELINES if not BASELINES[name].lacks(bank))
+    return sorted(possible, key=lambda name: (name != CASH, name))
 
 
 def left_out_sentence(bank: Bank) -> str:
@@ -60,9 +73,15 @@ def distinct(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]
 
     Few symbols under a position cap leave nothing to divide, so that allocations become one and the same.
     """
+    groups = alike(results)
+    said = [f"{', '.join(same)} earned what {first} did at every bar" for first, *same in groups if same]
+    told = f"Shown and counted once: {'; '.join(said)}." if said else ""
+    return {first: results[first] for first, *_ in groups}, told
+
+
+def alike(results: Mapping[str, Backtest]) -> list[list[str]]:
+    """Names of the results in groups whose returns are the same to the bit, in the order of the first of each."""
     names: dict[bytes, list[str]] = {}
     for name, result in results.items():
         names.setdefault((result.returns + 0.0).tobytes(), []).append(name)  # -0.0 becomes 0.0
-    said = [f"{', '.join(same)} earned what {first} did at every bar" for first, *same in names.values() if same]
-    told = f"Shown and counted once: {'; '.join(said)}." if said else ""
-    return {first: results[first] for first, *_ in names.values()}, told
+    return list(names.values())

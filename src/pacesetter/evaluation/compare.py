@@ -17,7 +17,8 @@ from pacesetter.evaluation.pictures import styled, thinned
 from pacesetter.evaluation.regression import read_result
 from pacesetter.evaluation.report import Section, number
 from pacesetter.evaluation.statistics import Interval
-from pacesetter.evaluation.trials import FOLDER
+from pacesetter.evaluation.stored import read_table
+from pacesetter.evaluation.trials import FOLDER, RETURNS
 
 __all__ = ["BRIEF", "FOLDER", "Judged", "compare_section", "find_judged"]
 
@@ -57,7 +58,7 @@ def find_judged(folder: str | Path) -> Judged:
     places = [place for place in (run / FOLDER, run / "judge") if (place / "evaluation.json").is_file()]
     if not places:
         raise RunError(f"{run} was not judged yet; run pacesetter evaluate {run}")
-    return Judged(run.name, read_result(places[0] / "evaluation.json"), pd.read_parquet(places[0] / "returns.parquet"))
+    return Judged(run.name, read_result(places[0] / "evaluation.json"), read_table(places[0] / RETURNS))
 
 
 def compare_section(runs: Sequence[Judged]) -> Section:

@@ -56,7 +56,7 @@ class Ensemble:
         return self._sharpe(self.returns)
 
     def _sharpe(self, returns: pd.DataFrame) -> pd.Series[float]:
-        mean, deviation = returns.mean(), returns.std(ddof=0)
+        mean, deviation = returns.mean(), returns.std()  # n − 1, as everywhere
         ratio: pd.Series[float] = (mean / deviation).where(deviation > 0, 0.0) * self.bars_per_year**0.5
         return ratio
 

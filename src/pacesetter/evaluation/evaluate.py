@@ -74,8 +74,20 @@ class StoredRun:
         return task
 
     @cached_property
-    def panel(self) -> Panel:
+    def whole(self) -> Panel:
+        """All symbols of its data, by which trials are counted."""
         return build_panel(self.config)
+
+    @cached_property
+    def panel(self) -> Panel:
+        """The symbols that it trades; refuses lead–lag features that read others too."""
+        symbols = self.task.symbols or self.whole.symbols
+        if self.config.features.leadlag.lookback is not None and set(symbols) != set(self.whole.symbols):
+            raise ConfigError(
+                f"{self.folder} trades {len(symbols)} symbols by lead–lag features of {len(self.whole.symbols)}; judge "
+                "one of all of them, or name its symbols by data.symbols"
+            )
+        return self.whole.select(symbols)
 
     @cached_property
     def first(self) -> int:
@@ -127,9 +139,7 @@ class StoredRun:
         """The judgement on the test bars; the run is counted among the trials on this data and task."""
         policy, trials = self.policy, Trials.beside(self.folder.parent)  # a run that cannot be judged is no trial
         task, seed = str(self.config.task["problem"]), self.config.seed
-        trial = Trial(self.panel.fingerprint, task, self.folder.name, seed)
-        if all(each.run != trial.run for each in trials.of(trial.data, task)):
-            trials.add(trial)  # trained elsewhere: it counts here, too
+        trial = Trial(self.whole.fingerprint, task, self.folder.name, seed)
         found = judge_policy(
             policy,
             self.panel,
@@ -137,7 +147,7 @@ class StoredRun:
             market=self.task.market,
             bank_of=self.bank,
             window_bars=self.task.window_bars,
-            trial_sharpes=trials.sharpes(trial.data, task),
+            other_sharpes=trials.sharpes_beside(trial),
             draws=draws,
             seed=seed,
         )

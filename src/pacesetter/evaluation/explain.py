@@ -17,6 +17,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.evaluation.metrics import evenness
 from pacesetter.evaluation.pictures import PALETTE, styled
 from pacesetter.evaluation.report import Section, number
 from pacesetter.leadlag.anomaly import AlertLevels
@@ -84,12 +85,10 @@ def action_distribution(actions: Array, names: Sequence[str] | None = None) -> F
         counts, edges = np.histogram(values, bins=BINS, range=(min(values.min(), 0.0), max(values.max(), 1.0)))
         labels = [f"{low:.2f} … {high:.2f}" for low, high in pairwise(edges)]
     share = counts / len(values)
-    used = share[share > 0]
-    evenness = float(-(used * np.log(used)).sum() / np.log(len(labels)))
     table = pd.DataFrame({"action": labels, "count": counts, "share": share})
     text = (
         f"{len(values):,} actions; the most frequent one, {labels[share.argmax()]}, takes {share.max():.0%}; "
-        f"the entropy is {evenness:.0%} of that of equal use."
+        f"the entropy is {evenness(counts):.0%} of that of equal use."
     )
     figure = styled(go.Figure(go.Bar(x=labels, y=share)), "Actions taken", 340).update_yaxes(tickformat=".0%")
     return Finding("Action distribution", text, table, figure)

@@ -45,6 +45,11 @@ class Witness:
         self.shown: list[dict[str, Array]] = []
         self.actions: list[Array] = []
 
+    def reset(self) -> None:
+        """Let an agent that remembers begin anew."""
+        if hasattr(self.agent, "reset"):
+            self.agent.reset()
+
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """The agent's own actions."""
         self.shown.append(dict(observation))

@@ -13,6 +13,7 @@ import plotly.graph_objects as go
 from pacesetter.errors import RunError
 from pacesetter.evaluation.pictures import PALETTE, styled
 from pacesetter.evaluation.report import Section
+from pacesetter.evaluation.stored import read_table
 
 __all__ = [
     "AGENTS",
@@ -37,7 +38,7 @@ def read_agents(folder: Path) -> pd.DataFrame:
     path = folder / AGENTS
     if not path.is_file():
         raise RunError(f"{folder} has no {AGENTS}; give a finished run of task=fleet with train.validate_every above 0")
-    return pd.read_csv(path, keep_default_na=False, dtype={"symbol": str})
+    return read_table(path, keep_default_na=False, dtype={"symbol": str})
 
 
 def validation_curves(folder: Path) -> pd.DataFrame:

@@ -11,6 +11,7 @@ import pandas as pd
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.fleet_page import RETURNS, read_agents, validation_curves
 from pacesetter.evaluation.pictures import PALETTE
+from pacesetter.evaluation.stored import read_table
 
 __all__ = ["fleet_picture"]
 
@@ -32,7 +33,7 @@ def fleet_picture(folder: str | Path, path: str | Path, groups: Mapping[str, Seq
     figure = Figure(figsize=(11, 4.2), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)  # no window system, whatever the user's backend
     left, right = figure.subplots(1, 2)
-    returns = pd.read_parquet(folder / RETURNS)
+    returns = read_table(folder / RETURNS)
     _draw(left, validation_curves(folder), shown)
     _draw(right, 100 * (returns.fillna(0.0) + 1).cumprod(), shown)
     left.set(title="Validation Sharpe ratio while they learn", xlabel="steps of each agent")

@@ -99,7 +99,7 @@ def judge_policy(
     window_bars: int = 24,
     others: Sequence[Policy] = (),
     baselines: Sequence[str] | None = None,
-    trial_sharpes: ArrayLike = (),
+    other_sharpes: ArrayLike = (),
     draws: int = 1000,
     seed: int = 0,
 ) -> Judgement:
@@ -107,7 +107,7 @@ def judge_policy(
 
     bank_of         gives the features that the policies read, also of stressed markets
     others          policies to be shown beside it, which it need not beat; `baselines` None is all that are possible
-    trial_sharpes   see `verdict.judge`
+    other_sharpes   see `verdict.judge`
     """
     rules, bank = market or MarketParameters(), bank_of(panel)
     options: dict[str, Any] = {"first": first, "bank": bank, "window_bars": window_bars}
@@ -115,7 +115,7 @@ def judge_policy(
     own, shown = played(rules), [backtest(each, panel, market=rules, **options) for each in others]
     simple, same = distinct(evaluate_baselines(panel, names=baselines, market=rules, **options))
     dear = {each: played(scaled_costs(rules, each)) for each in FACTORS}
-    verdict = judge(own, list(simple.values()), trial_sharpes=trial_sharpes, costs=dear, draws=draws, seed=seed)
+    verdict = judge(own, list(simple.values()), other_sharpes=other_sharpes, costs=dear, draws=draws, seed=seed)
     results = {each.name: each for each in (own, *shown)} | simple
     regimes, windows = regime_table(own, panel), _windows(own)
     varied = {each.label: played(each.market) for each in sensitivity_scenarios(panel, first, market=rules)}

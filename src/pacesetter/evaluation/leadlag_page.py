@@ -26,7 +26,8 @@ def leadlag_rows(result: StudyResult) -> list[tuple[str, ...]]:
     rows: list[tuple[str, ...]] = []
     for symbol, row in table.iterrows():
         if np.isnan(row["score"]):
-            rows.append(("–", str(symbol), "not scored", "", "", "", ""))
+            why = result.diagnostics.get(str(symbol), "no other symbol is")
+            rows.append(("–", str(symbol), f"not scored: {why}", "", "", "", ""))
             continue
         role = "leader" if row["sure_low"] > 0 else "follower" if row["sure_high"] < 0 else "–"
         rows.append(

@@ -93,7 +93,7 @@ def _moments(returns: Array) -> tuple[float, float, float]:
 
 
 def overfitting_probability(returns: ArrayLike, blocks: int = 16) -> float:
-    """Probability that the trial which is best in one half of the time is below the median in the other half.
+    """Probability that the trial which is best in one half of the time is at or below the median in the other.
 
     Combinatorially symmetric cross-validation of returns (time, trial): time is cut into `blocks` equal stretches (the
     first bars left out where it does not divide), and every choice of half of them is once the half that chooses.

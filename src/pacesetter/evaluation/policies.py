@@ -28,7 +28,7 @@ Array = NDArray[Any]
 class AgentPolicy:
     """A trained agent in a backtest.
 
-    agent          has `act(observation, deterministic)`
+    agent          has `act(observation, deterministic)`; one that remembers has `reset()`, as a backtest begins
     action         what its actions are: discrete or continuous (an order per symbol), weights
     is_whole       it sees the whole market, as in Portfolio-v0; otherwise one symbol, as in Trading-v0, and is asked
                    for all symbols as a batch, in which each row has the one account's `portfolio`
@@ -45,6 +45,8 @@ class AgentPolicy:
     deterministic: bool = True
 
     def decide(self, seen: Seen) -> Array:
+        if seen.t == seen.first and hasattr(self.agent, "reset"):
+            self.agent.reset()  # else it would remember the last bars of the backtest before
         entries = seen.observation if self.is_whole else per_symbol(seen.observation)
         observation = {entry: np.array(values) for entry, values in entries.items()}  # torch warns of read-only arrays
         if seen.masks is not None:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import RunError
 from pacesetter.evaluation.overfitting import choice_sentence
+from pacesetter.evaluation.stored import read_table
 
 __all__ = ["FOLDER", "RETURNS", "Trial", "Trials"]
 
@@ -33,7 +34,7 @@ CACHE = "cache"  # of the main job, below the folder of the runs; its stages wor
 class Trial:
     """One run of one agent.
 
-    data    fingerprint of the whole panel       task   the problem: lookback, trading, portfolio
+    data    fingerprint of the whole panel       task   the problem, e.g. trading
     run     name of the run's folder             seed   the run's
     sharpe  per bar, on the latest part it was judged on; None before and where it failed
     """
@@ -86,9 +87,12 @@ class Trials:
         """
         return [trial for trial in self._alike(task) if trial.data == data]
 
-    def sharpes(self, data: str, task: str) -> Array:
-        """(trial,) Sharpe ratio per bar of each of them, NaN where it is not known."""
-        known = [trial.sharpe for trial in self.of(data, task)]
+    def sharpes_beside(self, own: Trial) -> Array:
+        """(trial,) Sharpe ratio per bar of the other trials on the data and task of `own`, NaN where it is not known.
+
+        Its own is left out: the ledger has that of its training before it is judged, and its judged one afterwards.
+        """
+        known = [trial.sharpe for trial in self.of(own.data, own.task) if trial.run != own.run]
         return np.array([np.nan if value is None else value for value in known])
 
     def about(self, own: Trial, returns: pd.Series) -> str:
@@ -111,7 +115,7 @@ class Trials:
     def _judged(self, runs: Iterable[str], times: pd.Index[Any]) -> list[pd.Series]:
         """The judged returns of those runs whose judgement is stored and has all these times."""
         paths = (Path(self.folder) / run / FOLDER / RETURNS for run in runs)
-        stored = (pd.read_parquet(path).iloc[:, 0].reindex(times) for path in paths if path.is_file())
+        stored = (read_table(path).iloc[:, 0].reindex(times) for path in paths if path.is_file())
         return [returns for returns in stored if returns.notna().all()]
 
     def _alike(self, task: str) -> list[Trial]:

@@ -123,7 +123,7 @@ def judge(
     result: Backtest,
     baselines: Sequence[Backtest] = (),
     *,
-    trial_sharpes: ArrayLike = (),
+    other_sharpes: ArrayLike = (),
     variants: ArrayLike | None = None,
     costs: Mapping[float, Backtest] | None = None,
     level: float = 0.95,
@@ -132,7 +132,7 @@ def judge(
 ) -> Verdict:
     """The verdict on a result beside baselines over the same bars; the one named "cash" is what each must exceed.
 
-    trial_sharpes   (trial,) per bar of every trial ever made for this task on this data, as `Trials.sharpes` gives
+    other_sharpes   (trial,) per bar of all other trials for this task on this data, as `Trials.sharpes_beside` gives
     variants        (time, variant) returns of all that this one was chosen from
     costs           multiple of the costs -> the same policy under them
     """
@@ -140,6 +140,7 @@ def judge(
     riskless = next((checked(other.returns) for other in baselines if other.name == CASH), None)
     excess, ratio = _excess(result, riskless), partial(sharpe, bars_per_year=result.bars_per_year)
     others = {other.name: _excess(other, riskless) for other in baselines if other.name != CASH}
+    tried = np.append(np.asarray(other_sharpes, dtype=np.float64), sharpe(excess))
     options: dict[str, Any] = {"level": level, "draws": draws, "seed": seed}
     return Verdict(
         name=result.name,
@@ -147,8 +148,8 @@ def judge(
         level=level,
         sharpe=interval(excess, ratio, **options),
         track_record=minimum_track_record(excess, level),
-        trials=max(len(np.asarray(trial_sharpes)), 1),
-        deflated=deflated_sharpe(excess, trial_sharpes),
+        trials=len(tried),
+        deflated=deflated_sharpe(excess, tried),
         **_beside(others, excess, ratio, options),
         **_chosen(variants),
         costs={multiple: float(ratio(_excess(run, riskless))) for multiple, run in (costs or {}).items()},

@@ -1,6 +1,6 @@
 """When the lead–lag structure breaks: instability per window, the worst windows, and alerts on the matrix stream.
 
-Everything here is causal: the value of window w uses windows ≤ w only.
+All scores here are causal: that of window w uses windows ≤ w only. `worst_windows` looks back over all of them.
 """
 
 from __future__ import annotations

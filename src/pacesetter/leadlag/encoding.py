@@ -40,7 +40,7 @@ class Encoder(Protocol):
     def names(self, symbols: Sequence[str]) -> tuple[str, ...]: ...
 
 
-ENCODERS: Registry[type[Encoder]] = Registry("encoders")
+ENCODERS: Registry[type[Encoder]] = Registry("encoder")
 
 
 @ENCODERS.register("upper_triangle")

@@ -27,7 +27,7 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
-RANKINGS: Registry[Callable[[Array], Array]] = Registry("rankings")
+RANKINGS: Registry[Callable[[Array], Array]] = Registry("ranking")
 
 
 @RANKINGS.register("row_mean")

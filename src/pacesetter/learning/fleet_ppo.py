@@ -196,12 +196,12 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
 
     def describe(self, rollout: Rollout, data: Mapping[str, Any], losses: Mapping[str, torch.Tensor]) -> Statistics:
         """The statistics of a round."""
-        returns = by_symbol(rollout.returns, self.symbols)
+        returns, rules = by_symbol(rollout.returns, self.symbols), self.market.batch.market
         return Statistics(
             returns.mean(1),
-            sharpe(returns, self.market.batch.market.bars_per_year),
+            sharpe(returns, rules.bars_per_year),
             by_symbol(rollout.entropies, self.symbols).mean(1),
-            action_mix(data["actions"], self.market.actions),
+            action_mix(data["actions"], self.market.actions, rules.orders.hold_zone),
             explained(data["values"], data["targets"]),
             losses["divergence"][-1],
             losses["value_loss"].mean(0),

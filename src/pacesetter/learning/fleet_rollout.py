@@ -23,7 +23,6 @@ __all__ = [
     "sharpe",
 ]
 
-HOLD_ZONE = 0.1  # a continuous order within it trades nothing
 LARGEST_REWARD = 10.0  # deviations of a return
 
 
@@ -164,11 +163,14 @@ def explained(values: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:
     return torch.where(variance > 0, 1 - (targets - values).var(1) / variance, 0.0)
 
 
-def action_mix(actions: torch.Tensor, count: int | None) -> torch.Tensor:
-    """(symbol, action) shares of (symbol, row) discrete actions, or of sell, hold and buy among continuous orders."""
+def action_mix(actions: torch.Tensor, count: int | None, hold_zone: float) -> torch.Tensor:
+    """(symbol, action) shares of (symbol, row) discrete actions, or of sell, hold and buy among continuous orders.
+
+    A continuous order below `hold_zone` in size holds.
+    """
     if count is None:
         order = actions.flatten(1)
-        actions, count = (order > -HOLD_ZONE).long() + (order >= HOLD_ZONE).long(), 3
+        actions, count = (order > -hold_zone).long() + (order >= hold_zone).long(), 3
     return torch.stack([(actions == action).float().mean(1) for action in range(count)], dim=1)
 
 

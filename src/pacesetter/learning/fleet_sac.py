@@ -179,8 +179,9 @@ class FleetSACLearner(FleetLearner[Fleet, FleetMarket]):
         actions = by_symbol(torch.stack([actions for actions, _ in steps]), self.symbols)
         means = {name: torch.stack([parts[name] for parts in logged]).mean(0) for name in logged[0]}
         temperature = self.log_temperature.detach()[self.present].exp()
-        ratio = sharpe(returns, self.market.batch.market.bars_per_year)
-        return SacStatistics(returns.mean(1), ratio, action_mix(actions, None), temperature, **means)
+        rules = self.market.batch.market
+        ratio, mix = sharpe(returns, rules.bars_per_year), action_mix(actions, None, rules.orders.hold_zone)
+        return SacStatistics(returns.mean(1), ratio, mix, temperature, **means)
 
     # ---- storing --------------------------------------------------------------------------------------------------
 

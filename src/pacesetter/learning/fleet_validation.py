@@ -93,7 +93,7 @@ def play(fleet: Fleet, market: FleetMarket, deterministic: bool = True) -> Fleet
         told.append(torch.where(is_over[:, None], torch.nan, torch.stack(entries, dim=1)))
         is_over = is_over | step.terminated | step.truncated
         seen = step.observation
-    mix = action_mix(torch.stack(actions, dim=1), market.actions).cpu()
+    rules = market.batch.market
+    mix = action_mix(torch.stack(actions, dim=1), market.actions, rules.orders.hold_zone).cpu()
     returns, costs, rewards, entropy, trades = torch.stack(told, dim=1).cpu().unbind(2)
-    per_year = market.batch.market.bars_per_year
-    return FleetPlay(market.symbols, starts, returns, costs, rewards, entropy, trades, mix, per_year)
+    return FleetPlay(market.symbols, starts, returns, costs, rewards, entropy, trades, mix, rules.bars_per_year)

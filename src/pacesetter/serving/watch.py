@@ -13,6 +13,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import DataError, check_range
+from pacesetter.evaluation.metrics import evenness
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.orders import Discrete
 from pacesetter.serving.alerts import Alert, Alerts
@@ -119,8 +120,7 @@ def action_entropy(actions: ArrayLike, space: str) -> float:
     else:
         held = min(float(values.min()), 0.0), max(float(values.max()), LEAST_WEIGHT)
         counts, _ = np.histogram(values, CONTINUOUS_BINS, (-1.0, 1.0) if space == "continuous" else held)
-    shares = counts[counts > 0] / counts.sum()
-    return float(-(shares * np.log(shares)).sum() / math.log(len(counts)))
+    return evenness(counts)
 
 
 class Watch:
