@@ -95,7 +95,8 @@ sections[0].figures[0]
 sections[-1].figures[0]
 
 # %% [markdown]
-# What it was paid for while it learned, and how its equity fared when the lead–lag structure broke:
+# What the reward that it learned by pays for what it did on the judged bars, and how its equity fared when the lead–lag
+# structure broke:
 
 # %%
 print(reward_section(run, found).text)

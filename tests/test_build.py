@@ -19,6 +19,7 @@ from pacesetter.build import (
     fitted_until,
     load_agent,
     load_lookback,
+    read_config,
     stage_run,
     stored_config,
     stored_end,
@@ -129,6 +130,13 @@ def test_a_run_without_an_agent_is_refused(small):
     empty = Run.create(small().runs, "empty", small().to_dict()).folder
     with pytest.raises(PacesetterError, match="has no checkpoint of an agent"):
         load_agent(empty, build_environment(small(), build_panel(small())))
+
+
+@pytest.mark.parametrize("text", ["a: [", "3", ""])
+def test_a_damaged_configuration_is_refused_in_one_sentence_with_its_file(tmp_path, text):
+    (tmp_path / "config.yaml").write_text(text)
+    with pytest.raises(RunError, match=r"^\S+/config\.yaml (cannot be read .*|is no mapping); the run is damaged$"):
+        read_config(Run(tmp_path))
 
 
 # ---- the configuration ----------------------------------------------------------------------------------------------

@@ -85,6 +85,14 @@ def test_a_broken_file_is_one_sentence_and_exit_2(command, tmp_path, content):
     assert len(shown.stderr.strip().splitlines()) == 1
 
 
+def test_a_folder_that_cannot_be_written_to_is_one_sentence_and_exit_2(command, tmp_path):
+    (tmp_path / "taken").write_text("a file")
+    shown = command("run", "data=sandbox", "runs=taken")
+    assert shown.returncode == 2
+    assert shown.stderr.startswith("error: taken/")
+    assert shown.stderr.strip().endswith("cannot be used: Not a directory")
+
+
 def test_fetch_process_split_leave_artefacts_with_hashes(command, tmp_path):
     assert command("data", "fetch", "data=sandbox", "--out", "data/raw.parquet").returncode == 0
     assert (

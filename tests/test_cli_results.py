@@ -44,16 +44,17 @@ def test_evaluate_prints_the_verdict_and_leaves_a_report(judged):
         assert f'id="{anchor}"' in page
 
 
-def test_a_changed_figure_fails_the_gate_by_its_name(judged, tmp_path):
+def test_a_changed_figure_fails_the_gate_by_its_name(judged):
     run, _ = judged
-    stored = json.loads((run / "evaluation" / "evaluation.json").read_text())
+    own = run / "evaluation" / "evaluation.json"  # which is written anew once it was read
+    stored = json.loads(own.read_text())
     stored["figures"]["cash"]["sharpe"] = 1.0
-    changed = tmp_path / "changed.json"
-    changed.write_text(json.dumps({"figures": stored["figures"]}))
-    found = CliRunner().invoke(app, ["evaluate", str(run), "--draws", "50", "--gate", str(changed)])
+    own.write_text(json.dumps(stored))
+    found = CliRunner().invoke(app, ["evaluate", str(run), "--draws", "50", "--gate", str(own)])
     assert found.exit_code == 1
     assert "differs: figures.cash.sharpe by 1" in found.output
     assert found.output.count("differs:") == 1
+    assert json.loads(own.read_text())["figures"]["cash"]["sharpe"] == 0.0
 
 
 def test_evaluate_elsewhere_prints_and_stores_a_table(judged):

@@ -4,12 +4,16 @@ from __future__ import annotations
 
 import ast
 import re
+import shlex
 from pathlib import Path
+from typing import Any
 
 import pytest
 from typer.main import get_command
 
 from pacesetter.cli import app
+from pacesetter.training import compose
+from pacesetter.training.overrides import choices, split_varied
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -93,3 +97,35 @@ def test_commands_on_the_pages_exist(page):
     text = page.read_text()
     for words in re.findall(r"`((?:pacesetter|make|python) [^`\n]+)`", text):
         assert shown(words), f"{page.name} names `{words}`"
+
+
+# ---- command lines as they are typed --------------------------------------------------------------------------------
+
+OWN = ("stage=", "launcher", "sweep.", "tune.", "seeds=")  # words that commands keep from the configuration
+OPEN = re.compile("[<…]|RUN")  # what a reader fills in
+
+
+def typed_lines(page: Path) -> list[str]:
+    """Every `pacesetter …` line of the page's fences, comments and what is joined by && taken apart."""
+    fences = re.findall(r"^```\n(.*?)^```", page.read_text(), re.M | re.S)
+    lines = [re.split(r"\s#\s", line)[0] for fence in fences for line in fence.splitlines()]
+    return [part.strip() for line in lines for part in line.split("&&") if part.strip().startswith("pacesetter ")]
+
+
+def parsed(words: list[str]) -> Any:
+    """The command that `words` (after `pacesetter`) are read by, and its parameters; refuses options it has not."""
+    node: Any = get_command(app)
+    while commands := getattr(node, "commands", None):
+        name = words[0] if words[0] in commands else "make"  # `bundle RUN` is short for `bundle make RUN`
+        node, words = commands[name], words[words[0] == name :]
+    return node.make_context(node.name, list(words))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
+def test_typed_lines_parse_and_their_overrides_compose(page):
+    for line in typed_lines(page):
+        context = parsed(shlex.split(line)[1:])
+        words = [word for word in context.params.get("overrides") or () if not word.startswith(OWN)]
+        if context.info_name != "evaluate" and not OPEN.search(" ".join(words)):
+            fixed, varied = split_varied(words)
+            compose([*fixed, *(choices(override)[0] for override in varied)])

@@ -54,6 +54,12 @@ def test_opening_what_is_no_run_is_refused(tmp_path):
         _ = Run.open(tmp_path).manifest
 
 
+def test_a_manifest_that_lacks_its_entries_is_refused(tmp_path):
+    (tmp_path / "manifest.json").write_text("{}")
+    with pytest.raises(RunError, match="lacks what every run's has"):
+        Run.open(tmp_path)
+
+
 def test_failed_write_leaves_the_old_file_whole(tmp_path, monkeypatch):
     path = write_atomic(tmp_path / "state.json", "old")
 

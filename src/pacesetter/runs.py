@@ -59,7 +59,10 @@ class Run:
         path = Path(folder)
         if not (path / "manifest.json").is_file():
             raise RunError(f"{path} is no run folder: it has no manifest.json; give one like runs/<time>-<name>-<hash>")
-        return cls(path)
+        run = cls(path)
+        if not {"name", "config_hash", "finished"} <= set(run.manifest):
+            raise RunError(f"{path}/manifest.json lacks what every run's has; the run is damaged, or no run")
+        return run
 
     @property
     def manifest(self) -> dict[str, Any]:

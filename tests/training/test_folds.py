@@ -58,6 +58,13 @@ def test_each_test_follows_the_bars_trained_on(run, trained_on):
     assert "a gain in" in section.text
 
 
+@pytest.mark.parametrize("folds", [200, 1000])  # of 200 bars that are tested
+def test_tests_of_one_bar_are_refused_before_anything_is_trained(run, trained_on, folds):
+    with pytest.raises(ConfigError, match=f"folds={folds} leaves a test of one bar among 200; take fewer folds"):
+        run_walk_forward(run.config, run.panel, folds)
+    assert trained_on == []
+
+
 def test_a_rolling_window_leaves_the_oldest_bars_behind(run, trained_on):
     own, _ = run_walk_forward(changed(run.config, SHORT), run.panel, 2, expanding=False)
     assert [len(fold.fold.train) for fold in own.folds] == [200, 200]

@@ -8,8 +8,9 @@ from gymnasium import spaces
 
 from pacesetter.build.job import Gates
 from pacesetter.evaluation.gates import Gate
+from pacesetter.evaluation.metrics import evenness
 from pacesetter.market.ledger import Column, Flag
-from pacesetter.training.gates import Activity, Played, collapse_gates, evenness, gate_table, play, spread
+from pacesetter.training.gates import Activity, Played, collapse_gates, gate_table, play, spread
 
 BOX, ORDERS = spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(7)
 
@@ -44,6 +45,11 @@ def test_varied_actions_pass_every_gate():
 )
 def test_a_collapse_fails_the_gates_it_should(actions, space, options, expected):
     assert failed(collapse_gates(played(actions, **options), space, Gates())) == expected
+
+
+def test_orders_within_the_markets_hold_zone_hold():
+    wide = collapse_gates(played(np.linspace(-1, 1, 200)), BOX, Gates(), hold_zone=0.7)
+    assert failed(wide) == {"most used action"}  # seven of ten orders trade nothing there
 
 
 def test_the_spread_of_a_policy_follows_its_entropy():

@@ -65,7 +65,7 @@ def best_against_cash(results: list[Backtest]) -> Verdict:
     (cash,) = [result for result in results if result.name == CASH]
     ratios = {result.name: float(sharpe(result.returns)) for result in results if result is not cash}
     best = next(result for result in results if result.name == max(ratios, key=ratios.__getitem__))
-    return judge(best, [cash], trial_sharpes=list(ratios.values()))
+    return judge(best, [cash], other_sharpes=[ratio for name, ratio in ratios.items() if name != best.name])
 
 
 def expect_signal(folder: Path, agent: str, seed: int) -> None:

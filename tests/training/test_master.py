@@ -82,7 +82,7 @@ def test_a_run_leaves_shares_gates_an_episode_and_the_table_of_allocations(train
     assert validations[0]["deterministic"].keys() == {"sharpe", "growth", "cash", "positions", "turnover", "gates"}
     assert result.score == max(line["score"] for line in validations)
     table = read_allocations(folder)
-    assert list(table.index[:3]) == ["master", "fleet", "equal_weight of proposals"]
+    assert list(table.index) == ["master", "fleet", "equal_weight, inverse_volatility, risk_parity of proposals"]
     assert table["sharpe"]["master"] == pytest.approx(result.score)
     assert table["growth"]["master"] == pytest.approx(Episode.load(folder).summary()["return"])
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best", "last"}

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import io
 import json
+import os
+import signal
 
 import pytest
 from rich.console import Console
@@ -11,9 +13,12 @@ from rich.console import Console
 from pacesetter.build import stored_config
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel
-from pacesetter.training import STAGES, compose, run_job
+from pacesetter.runs import Run
+from pacesetter.training import STAGES, compose, pipeline, run_job
+from pacesetter.training.job import trained
 from pacesetter.training.master_stage import judged_run
 from pacesetter.training.pipeline import PAGE, summary
+from pacesetter.training.train import TrainingResult
 
 
 @pytest.fixture
@@ -81,6 +86,41 @@ def test_a_failing_stage_is_named_in_the_manifest(tmp_path, console):
     manifest = json.loads(next((tmp_path / "runs").glob("*/manifest.json")).read_text())
     assert manifest["failed"]["stage"] == "load"
     assert manifest["finished"] is False
+
+
+@pytest.mark.parametrize(
+    ("stage", "told"),
+    [
+        ("leadlag", r"100 bars hold no window of lag\.lookback=250; give more bars, or lower it"),
+        ("lookback", r"30 of 100 bars, and needs 253; give 844 bars, or raise the first of train\.shares"),
+    ],
+)
+def test_too_few_bars_are_refused_by_keys_that_the_command_has(tmp_path, console, stage, told):
+    with pytest.raises(DataError, match=told):
+        run_job(compose(["data=synthetic", "data.bars=100", f"runs={tmp_path}"]), console, stages=stage)
+
+
+@pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
+def test_a_job_that_a_signal_stops_says_so_and_goes_on_when_asked_again(tmp_path, console, monkeypatch, number, ends):
+    config = compose(["data=sandbox", f"runs={tmp_path}"])
+    monkeypatch.setattr(pipeline, "build_study", lambda config: os.kill(os.getpid(), number))
+    with pytest.raises(ends):
+        run_job(config, console, stages=("load", "check", "leadlag"))
+    (folder,) = tmp_path.glob("*/manifest.json")
+    manifest = json.loads(folder.read_text())
+    assert (manifest["stopped"], manifest["finished"]) == ("interrupted", False)
+    assert "stopped; the same command goes on with the 2 stages done" in console.file.getvalue()
+    again = run_job(config, console, stages=("load", "check"))
+    assert again.run.manifest["finished"]
+    assert console.file.getvalue().count(" kept") == 1
+    assert {path.name.split("-")[0] for path in (tmp_path / "cache").iterdir()} == {"check"}  # of leadlag nothing
+
+
+def test_a_job_ends_where_a_signal_cuts_the_training_of_a_stage_short(tmp_path, monkeypatch):
+    cut = TrainingResult(Run(tmp_path), 7, 0.0, "", "signal")
+    monkeypatch.setattr("pacesetter.training.job.train", lambda config, console: cut)
+    with pytest.raises(SystemExit, match="143"):
+        trained(compose(["data=sandbox"]))
 
 
 def test_summary_has_known_numbers(panel_of_closes):

@@ -5,10 +5,12 @@ from __future__ import annotations
 import os
 import signal
 import threading
+from pathlib import Path
 
 import pytest
 from rich.console import Console
 
+from pacesetter.runs import Run
 from pacesetter.training.launch import Launcher
 from pacesetter.training.signals import on_sigterm, told_when_stopped
 
@@ -42,9 +44,14 @@ def test_a_launcher_ends_in_order() -> None:
         os.kill(os.getpid(), signal.SIGTERM)
 
 
-def test_who_is_stopped_is_told_how_to_go_on_and_ends(console: Console) -> None:
-    with pytest.raises(KeyboardInterrupt), told_when_stopped(console, lambda: "try again"):
-        raise KeyboardInterrupt
-    with told_when_stopped(console, lambda: "nothing"):
-        pass
+@pytest.mark.parametrize("ends", [KeyboardInterrupt, SystemExit])
+def test_who_is_stopped_is_told_how_to_go_on_and_ends(
+    console: Console, tmp_path: Path, ends: type[BaseException]
+) -> None:
+    run = Run.create(tmp_path, "try", {})
+    with pytest.raises(ends), told_when_stopped(run, console, lambda: "try again"):
+        raise ends
+    assert (run.manifest["stopped"], run.manifest["finished"]) == ("interrupted", False)
+    with told_when_stopped(run, console, lambda: "nothing"):
+        assert "stopped" not in run.manifest  # it is at work again
     assert console.file.getvalue() == "stopped; try again\n"  # type: ignore[attr-defined]

@@ -114,6 +114,13 @@ def test_best_weights_of_another_run_are_a_start_and_frozen_parts_stay(small, co
     assert any((best[name] != last[name]).any() for name in best)
 
 
+@pytest.mark.parametrize("device", ["gpu", "cuda:99"])
+def test_a_device_that_is_not_there_is_refused_before_a_folder_is_made(small, console, device):
+    with pytest.raises(ConfigError, match=rf"train\.device={device} cannot be used here \(.+\); take cpu"):
+        train(small("ppo", f"train.device={device}"), console=console)
+    assert not list(small.runs.glob("*/manifest.json"))
+
+
 @pytest.mark.parametrize("kind", ["run", "classifier"])
 def test_a_teacher_that_saw_bars_of_the_test_part_is_refused(small, console, tmp_path, kind):
     longer = small("ppo", "train.shares=[0.7,0.2]", "train.steps=64", "features.names=[return_1]")
@@ -150,6 +157,10 @@ def test_who_stops_a_run_is_told_how_to_go_on(small, console, monkeypatch, steps
         train(small("ppo", "train.checkpoint_every=1"), console=console)
     (folder,) = (path.parent for path in small.runs.glob("*/manifest.json"))
     assert f"stopped; go on from {where} with: pacesetter train --resume {folder}" in console.file.getvalue()
+    assert Run(folder).manifest["stopped"] == "interrupted"
+    monkeypatch.undo()
+    result = train(resume=folder, console=console)
+    assert (result.stopped, result.run.manifest["stopped"]) == ("steps", "steps")
 
 
 def test_several_seeds_make_a_table_with_mean_and_interval(small, console):
@@ -172,7 +183,7 @@ def test_several_seeds_make_a_table_with_mean_and_interval(small, console):
         ("ppo", ["+agent.learning_rat=1"], "did you mean 'learning_rate'"),
         ("ppo", ["train.steps=0"], "train.steps=0 must be 1 or more"),
         ("ppo", ["train.patience=2", "train.validate_every=0"], "train.patience counts validations"),
-        ("ppo", ["train.shares=[0.9,0.2]"], "add up to 1"),
+        ("ppo", ["train.shares=[0.9,0.2]"], "both together below 1"),
         ("ppo", ["train.init_from=nowhere"], "nowhere is no run folder"),
         ("ppo", ["train.schedules={learning_rat:{kind:linear,points:[[0,1]]}}"], "did you mean 'learning_rate'"),
         ("ppo", ["task.window_bars=300"], "no bar can start an episode"),

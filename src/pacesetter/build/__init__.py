@@ -17,7 +17,7 @@ from pacesetter.build.environments import (
 )
 from pacesetter.build.fleet import best_fleet, load_fleet
 from pacesetter.build.job import Config, build_study, build_task, read_config
-from pacesetter.build.learner import build_learner
+from pacesetter.build.learner import build_learner, check_device
 from pacesetter.build.master import best_master, with_fleet
 from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stage_run, stored_config, stored_end
 
@@ -36,6 +36,7 @@ __all__ = [
     "build_supervised",
     "build_table",
     "build_task",
+    "check_device",
     "check_unseen",
     "fitted_until",
     "load_agent",

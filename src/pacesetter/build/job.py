@@ -37,6 +37,8 @@ __all__ = [
     "read_config",
 ]
 
+LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
+
 
 @dataclass(frozen=True)
 class LeadLagFeatures:
@@ -235,6 +237,12 @@ class Train:
         check_range(1, owner="train", **counts)
         check_range(0, owner="train", validate_every=self.validate_every, checkpoint_every=self.checkpoint_every)
         check_range(0, owner="train", purge_bars=self.purge_bars)
+        first, second = self.shares
+        if not (first > 0 and second >= 0 and first + second < 1):
+            raise ConfigError(
+                f"train.shares={list(self.shares)} must leave a test part: training above 0, validation 0 or more, and "
+                "both together below 1"
+            )
         if not 0 <= self.fold < self.folds:
             raise ConfigError(f"train.fold={self.fold} is none of train.folds={self.folds}; they count from 0")
         if self.patience is not None and (self.patience < 1 or not self.validate_every):
@@ -288,6 +296,7 @@ class Config:
     def __post_init__(self) -> None:
         if not self.name or not all(letter.isalnum() or letter in "_-." for letter in self.name):
             raise ConfigError(f"name='{self.name}' names a folder: letters, digits, '-', '_' and '.' only")
+        check_range(0, LARGEST_SEED, seed=self.seed)
         if "source" not in self.data:
             raise ConfigError("data needs a source: data=sample, data=synthetic, data=csv …")
         build_study(self)
@@ -311,7 +320,10 @@ def read_config(run: Run) -> Config:
     try:
         plain = yaml.safe_load((run.folder / "config.yaml").read_text(encoding="utf-8"))
     except (OSError, yaml.YAMLError) as problem:
-        raise RunError(f"{run.folder}/config.yaml cannot be read ({problem}); the run is damaged") from problem
+        why = " ".join(str(problem).split())  # YAML says it in several lines
+        raise RunError(f"{run.folder}/config.yaml cannot be read ({why}); the run is damaged") from problem
+    if not isinstance(plain, dict):
+        raise RunError(f"{run.folder}/config.yaml is no mapping; the run is damaged")
     return configure(Config, plain, "config")
 
 

@@ -6,16 +6,29 @@ from typing import TYPE_CHECKING, Any
 
 from pacesetter.build.environments import Parts
 from pacesetter.build.job import Config
-from pacesetter.errors import needs
+from pacesetter.errors import ConfigError, needs
 
 if TYPE_CHECKING:
     from pacesetter.learning.fleet_learner import FleetLearner
     from pacesetter.learning.learner import Learner
 
-__all__ = ["build_learner"]
+__all__ = ["build_learner", "check_device"]
 
 LOOKBACK_ENTRIES = ("short", "middle", "long", "chosen")
 PORTFOLIO_ENTRIES = ("window", "regime", "leadlag", "supervised", "position", "proposals")
+
+
+def check_device(device: str) -> None:
+    """Refuse a device that torch does not know or does not find here, which it would replace by the CPU in silence."""
+    with needs("training", "rl"):
+        import torch
+    try:
+        torch.empty(0, device=device)
+    except (RuntimeError, AssertionError) as problem:  # the latter of a torch that was built without CUDA
+        why = str(problem).splitlines()[0]
+        raise ConfigError(
+            f"train.device={device} cannot be used here ({why}); take cpu, or a GPU there is"
+        ) from problem
 
 
 def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner[Any, Any]:

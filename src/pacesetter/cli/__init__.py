@@ -51,3 +51,8 @@ def main() -> None:
     except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
+    except OSError as problem:  # a folder that may not be written to, a full disk, a file where a folder should be
+        if problem.filename is None:
+            raise
+        typer.echo(f"error: {problem.filename} cannot be used: {problem.strerror}", err=True)
+        sys.exit(2)

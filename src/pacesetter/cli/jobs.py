@@ -57,6 +57,7 @@ def train(
 ) -> None:
     """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; seeds=5 for five of them."""
     from pacesetter.training.seeds import train_seeds
+    from pacesetter.training.signals import leave
     from pacesetter.training.train import train as train_agent
 
     overrides = [f"train.{text}" if text.startswith("seeds=") else text for text in overrides or ()]
@@ -66,7 +67,7 @@ def train(
 
     config = compose(overrides) if overrides or resume is None else None
     if train_agent(config, resume=resume).stopped == "signal":
-        raise typer.Exit(143)
+        leave()
 
 
 def verify(run: Annotated[Path, typer.Argument(help="A finished run folder.")]) -> None:

@@ -71,9 +71,11 @@ def _judge(
 ) -> bool:
     """Judge, store and show; whether the stored result is repeated, where one was given."""
     from pacesetter.evaluation.judgement_page import BRIEF, judgement_sections, store_judgement
+    from pacesetter.evaluation.regression import read_result
     from pacesetter.evaluation.report import write_pdf, write_report
     from pacesetter.runs import Run
 
+    expected = None if gate is None else read_result(gate)  # now: it may be the very file that is written below
     found, manifest = stored.judge(draws), Run.open(stored.folder).manifest
     sections, folder = [*judgement_sections(found), *stored.sections()], _results(stored)
     facts = {"run": stored.folder.name, "config hash": manifest["config_hash"]}
@@ -86,7 +88,7 @@ def _judge(
     page = write_report(folder / "report.html", stored.folder.name, sections, stored.panel.notes, facts)
     _show(sections[:2], BRIEF)
     typer.echo(f"Report: {write_pdf(page) if has_pdf else page}")
-    return gate is None or _repeats(gate, found.to_json(), tolerance)
+    return expected is None or _repeats(expected, found.to_json(), tolerance)
 
 
 def _results(stored: StoredRun) -> Path:
@@ -137,15 +139,15 @@ def _agents_of(folder: Path) -> Path:
     return fleet if folder in (fleet, master) else better_run(fleet, master)
 
 
-def _repeats(gate: Path, found: dict[str, Any], tolerance: float) -> bool:
+def _repeats(expected: dict[str, Any], found: dict[str, Any], tolerance: float) -> bool:
     """Whether the stored result is repeated; says what differs."""
-    from pacesetter.evaluation.regression import read_result, regression_gates
+    from pacesetter.evaluation.regression import regression_gates
 
-    gates = regression_gates(read_result(gate), found, tolerance)
+    gates = regression_gates(expected, found, tolerance)
     failed = [each for each in gates if not each.passed]
     for each in failed:
         typer.echo(f"differs: {each.name} by {each.value:.3g} (at most {tolerance:g})")
-    typer.echo(f"{len(gates) - len(failed)} of {len(gates)} figures repeat {gate}")
+    typer.echo(f"{len(gates) - len(failed)} of {len(gates)} figures are repeated")
     return not failed
 
 
@@ -249,7 +251,7 @@ def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list
 
 def inspect(
     run: Annotated[Path, typer.Argument(help="A folder with ledger.parquet and fills.parquet.")],
-    trades: Annotated[int, typer.Option(help="Trades to print; trades.csv has all.")] = 20,
+    trades: Annotated[int, typer.Option(help="Trades to print; trades.csv has all.", min=0)] = 20,
 ) -> None:
     """Replay a stored episode: its trades, what it came to, and a chart with entries and exits."""
     from pacesetter.evaluation.episode import HEADER, Episode, trade_rows

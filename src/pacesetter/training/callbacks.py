@@ -24,8 +24,10 @@ from pacesetter.build import Config, Parts
 from pacesetter.envs.journal import Journal
 from pacesetter.errors import RunError
 from pacesetter.evaluation.gates import Gate
+from pacesetter.evaluation.metrics import sharpe
 from pacesetter.learning.learner import Learner, Seen, Stop, undisturbed
 from pacesetter.learning.state import write_state
+from pacesetter.market.parameters import MarketParameters
 from pacesetter.runs import Run
 from pacesetter.training.gates import BINS, Activity, action_sizes, collapse_gates, gate_table, histogram, play
 from pacesetter.training.tracking import Tracker, resources
@@ -184,15 +186,14 @@ class Meter(Callback):
         """What happened since the last line; equal in every repeat of the run."""
         state, learner = self.state, self.session.learner
         recent = np.array(state["recent"])
-        deviation = float(recent.std())
-        sharpe = float(recent.mean()) / deviation * math.sqrt(self.session.bars_per_year) if deviation > 0 else 0.0
+        ratio = float(sharpe(recent, self.session.bars_per_year)) if len(recent) > 1 else 0.0
         return {
             "reward": learner.mean_return(),
             "entropy": learner.entropy(),
             "action_mix": (state["mix"] / max(state["mix"].sum(), 1)).round(4).tolist(),
             "trade_rate": state["trades"] / state["steps"],
             "voluntary_rate": state["voluntary"] / state["steps"],
-            "sharpe": sharpe,
+            "sharpe": ratio,
             "losses": learner.losses(),
         }
 
@@ -226,7 +227,9 @@ class Validator(Callback):
         self.state = {"best": -math.inf, "best_step": 0, "sharpe": None, "since_best": 0, "collapsed": 0, "scores": []}
         self.gates: dict[str, list[Gate]] = {}
         batch: Any = getattr(session.parts.validation, "batch", None)
-        self.journal = Journal(batch.bank, batch.components) if hasattr(batch, "bank") else None
+        trades = hasattr(batch, "bank")
+        self.journal = Journal(batch.bank, batch.components) if trades else None
+        self.hold_zone = (batch.market if trades else MarketParameters()).orders.hold_zone
 
     def between(self) -> None:
         if self.is_due(self.session.config.train.validate_every):
@@ -279,7 +282,7 @@ class Validator(Callback):
                 journal = self.journal if deterministic else None
                 played = play(session.learner.agent, session.parts.validation, deterministic, journal=journal)
                 entropy = None if deterministic else session.learner.entropy()
-            self.gates[name] = collapse_gates(played, space, session.config.train.gates, entropy)
+            self.gates[name] = collapse_gates(played, space, session.config.train.gates, entropy, self.hold_zone)
             metrics[name] = {
                 "score": played.score,
                 "sharpe": played.sharpe(session.bars_per_year),

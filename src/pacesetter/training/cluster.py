@@ -62,7 +62,12 @@ class ClusterPlan:
 
     @classmethod
     def from_config(cls, config: Config, groups: int, seeds: Sequence[int] = (0,), folds: int = 1) -> ClusterPlan:
-        """The plan over the symbols of the task, or where it names none, of the panel."""
+        """The plan over the symbols of the task, or where it names none, of the panel; refuses one without groups."""
+        if config.task["problem"] == "lookback":
+            raise ConfigError(
+                "a cluster trains groups of symbols, and task=lookback looks at all of them together; its seeds and "
+                "folds are for `pacesetter sweep`"
+            )
         return cls.of(config.task.get("symbols") or build_panel(config).symbols, groups, seeds, folds)
 
     def rows(self) -> list[dict[str, int]]:
@@ -129,7 +134,7 @@ def run_cluster(
     if left:
         # the longest first, by the steps of all its symbols, so that none begins when the others end
         left.sort(key=lambda task: len(plan.groups[rows[task]["group"]]) * progress.left(task), reverse=True)
-        stopped = told_when_stopped(console, lambda: f"{progress}; the same command goes on")
+        stopped = told_when_stopped(run, console, lambda: f"{progress}; the same command goes on")
         with stopped, launcher.session() as crew, progress.shown():
             settled |= {job.task: job for job in crew.settle(run_task, left, progress.watch)}
     runs = pd.DataFrame([_row(plan, row, settled[task]) for task, row in rows.items()])

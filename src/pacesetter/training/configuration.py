@@ -112,11 +112,16 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 
 def _explain(overrides: Sequence[str], problem: HydraException) -> str:
     for text in overrides:
+        if text.startswith("preset="):
+            return f"{text}: a preset is added to what there is; write +{text}"
         override = parse_override(text)
         sentence = _explain_key(override.key_or_group, str(override.value()), [o for o in overrides if o != text])
         if sentence:
             return sentence
-    return re.sub(r"\s+", " ", str(problem).splitlines()[0])
+    said = re.sub(r"\s+", " ", str(problem).splitlines()[0])
+    if match := re.fullmatch(r"Could not override '(.+)'\.", said):  # a mapping, by a name that it has not
+        return "{0} has other names: set one by {0}.NAME=…, add one by +{0}.NAME=…".format(match[1])
+    return said
 
 
 def _explain_key(key: str, value: str, others: list[str]) -> str | None:

@@ -5,12 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from pacesetter.build import Config
 from pacesetter.evaluation.fleet_page import agents_section, fleet_sentence, read_agents
-from pacesetter.training.job import Found, Job, only_run
-from pacesetter.training.train import train
+from pacesetter.training.job import Found, Job, only_run, trained
 
 __all__ = ["fleet_config", "train_fleet"]
 
@@ -48,5 +45,5 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
 def train_fleet(job: Job, folder: Path) -> Found:
     """Train on the training years, and choose and describe by the validation years; the run lies in `folder`."""
     config = fleet_config(job.config, folder, str(only_run(job.folder("lookback"))))
-    run = train(config, console=Console(quiet=True)).run.folder
+    run = trained(config)
     return Found(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})

@@ -88,7 +88,10 @@ def run_walk_forward(
     """The agent of `config` and equal weights on `folds` tests in a row, which share the second half of the bars."""
     check_range(1, folds=folds)
     train_bars, purge_bars = len(panel) // 2, config.train.purge_bars
-    test_bars = -(-(len(panel) - train_bars - purge_bars) // folds)
+    tested = len(panel) - train_bars - purge_bars
+    test_bars = -(-tested // folds)
+    if test_bars < 2 or tested % test_bars == 1:  # refused before hours of training, not by the statistics after them
+        raise ConfigError(f"folds={folds} leaves a test of one bar among {tested}; take fewer folds")
     common = _market(config, panel) | {"train_bars": train_bars, "test_bars": test_bars, "purge_bars": purge_bars}
     beside = make_baseline(BESIDE, common["bank"], common["market"])
     own = walk_forward(refit(config, panel), panel, expanding=expanding, refit_every=refit_every, tell=tell, **common)

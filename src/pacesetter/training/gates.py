@@ -15,6 +15,7 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build.job import Gates
 from pacesetter.envs.journal import Journal
 from pacesetter.evaluation.gates import Gate
+from pacesetter.evaluation.metrics import evenness, sharpe
 from pacesetter.market.ledger import Column, Flag
 
 __all__ = [
@@ -22,7 +23,6 @@ __all__ = [
     "Played",
     "action_sizes",
     "collapse_gates",
-    "evenness",
     "gate_table",
     "histogram",
     "play",
@@ -31,7 +31,6 @@ __all__ = [
 
 Array = NDArray[Any]
 BINS = 20
-HOLD_ZONE = 0.1
 FORCED = int(Flag.POSITION_LIMIT | Flag.PORTFOLIO_LIMIT)
 
 
@@ -79,8 +78,7 @@ class Played:
 
     def sharpe(self, bars_per_year: float) -> float:
         """Yearly ratio of mean to deviation of the growth; 0 where it never moves."""
-        deviation = float(self.growth.std())
-        return float(self.growth.mean()) / deviation * float(np.sqrt(bars_per_year)) if deviation > 0 else 0.0
+        return float(sharpe(self.growth, bars_per_year)) if len(self.growth) > 1 else 0.0
 
 
 def play(agent: Any, env: Any, deterministic: bool, seed: int = 0, journal: Journal | None = None) -> Played:
@@ -116,14 +114,19 @@ def play(agent: Any, env: Any, deterministic: bool, seed: int = 0, journal: Jour
 # ---- gates ----------------------------------------------------------------------------------------------------------
 
 
-def collapse_gates(played: Played, space: spaces.Space[Any], limits: Gates, entropy: float | None = None) -> list[Gate]:
-    """The gates that apply to such actions; `entropy` is that of the policy in nats, for the stochastic one."""
+def collapse_gates(
+    played: Played, space: spaces.Space[Any], limits: Gates, entropy: float | None = None, hold_zone: float = 0.1
+) -> list[Gate]:
+    """The gates that apply to such actions; `entropy` is that of the policy in nats, for the stochastic one.
+
+    A continuous action below `hold_zone` in size, the market's, holds.
+    """
     gates = [] if entropy is None else [Gate("policy spread", spread(entropy, space), ">=", limits.min_spread)]
     if isinstance(space, spaces.Box):
         counts = histogram(played.actions, space)
         gates.append(Gate("range coverage", float((counts > 0).mean()), ">=", limits.min_coverage))
         gates.append(Gate("histogram entropy", evenness(counts), ">=", limits.min_histogram))
-        orders = _order_types(played.actions) if space.low.min() < 0 else None
+        orders = _order_types(played.actions, hold_zone) if space.low.min() < 0 else None
     else:
         orders = np.bincount(played.actions.astype(np.int64).ravel())
     if orders is not None:
@@ -138,12 +141,6 @@ def histogram(actions: Array, space: spaces.Box) -> Array:
     """(20,) counts of continuous actions over equal bins of the space's range."""
     low, high = float(space.low.min()), float(space.high.max())
     return np.histogram(actions, bins=BINS, range=(low, high))[0]
-
-
-def evenness(counts: Array) -> float:
-    """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike."""
-    shares = counts[counts > 0] / max(counts.sum(), 1)
-    return float(-(shares * np.log(shares)).sum() / np.log(len(counts)))
 
 
 def spread(entropy: float, space: spaces.Space[Any]) -> float:
@@ -162,9 +159,9 @@ def action_sizes(space: Any) -> Array:
     return np.atleast_1d(space.nvec if isinstance(space, spaces.MultiDiscrete) else space.n)
 
 
-def _order_types(actions: Array) -> Array:
+def _order_types(actions: Array, hold_zone: float) -> Array:
     """(3,) how often actions sell, hold and buy."""
-    return np.bincount(np.digitize(actions.ravel(), [-HOLD_ZONE, HOLD_ZONE]), minlength=3)
+    return np.bincount(np.digitize(actions.ravel(), [-hold_zone, hold_zone]), minlength=3)
 
 
 def gate_table(columns: Mapping[str, Sequence[Gate]]) -> Table:

@@ -22,8 +22,10 @@ from pacesetter.evaluation.report import Section
 from pacesetter.market.jit import source_digest
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, sha256, write_atomic
+from pacesetter.training.signals import leave
+from pacesetter.training.train import train
 
-__all__ = ["Found", "Job", "Stage", "chosen_stages", "only_run", "run_stage"]
+__all__ = ["Found", "Job", "Stage", "chosen_stages", "only_run", "run_stage", "trained"]
 
 CACHE = "cache"  # below the folder of the runs
 RECORD = "found.json"
@@ -81,6 +83,14 @@ class Stage:
 def only_run(folder: Path) -> Path:
     """The run folder that a stage left in its own."""
     return next(path.parent for path in sorted(folder.glob("*/manifest.json")))
+
+
+def trained(config: Config) -> Path:
+    """The run folder of a training that a stage makes without a word; where SIGTERM cuts it short, the job ends."""
+    result = train(config, console=Console(quiet=True))
+    if result.stopped == "signal":
+        leave()
+    return result.run.folder
 
 
 def chosen_stages(stages: Mapping[str, Stage], wanted: str) -> list[Stage]:

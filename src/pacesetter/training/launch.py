@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import sys
 import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager, nullcontext
@@ -13,7 +12,7 @@ from typing import Any, Literal, TypeVar
 
 from pacesetter.errors import ConfigError
 from pacesetter.training.crew import ActorWorker, Crew, ProcessWorker, ThisProcess
-from pacesetter.training.signals import on_sigterm
+from pacesetter.training.signals import leave, on_sigterm
 
 __all__ = ["Launcher"]
 
@@ -60,7 +59,7 @@ class Launcher:
     @contextmanager
     def session(self) -> Iterator[Crew]:
         """A crew that keeps its workers from call to call; SIGTERM ends them in order, and this process with 143."""
-        with _ray(self) if self.name == "ray" else nullcontext() as ray, on_sigterm(partial(sys.exit, 143)):
+        with _ray(self) if self.name == "ray" else nullcontext() as ray, on_sigterm(leave):
             crew = self._crew(ray)
             try:
                 yield crew

@@ -2,20 +2,21 @@
 
 from __future__ import annotations
 
+import math
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
-from rich.console import Console
 
 from pacesetter.build import Config, build_fold, build_task, load_lookback
 from pacesetter.envs.lookback_evaluation import LookbackEvaluation, evaluate_lookback
+from pacesetter.errors import DataError
 from pacesetter.evaluation import pictures
 from pacesetter.evaluation.report import Section
 from pacesetter.leadlag.baselines import WindowScores, baseline_policies
-from pacesetter.training.job import Found, Job
-from pacesetter.training.train import train
+from pacesetter.panel import Panel
+from pacesetter.training.job import Found, Job, trained
 
 __all__ = ["AGENT", "learn_lookback", "lookback_config"]
 
@@ -59,7 +60,8 @@ def lookback_config(config: Config, folder: Path) -> Config:
 def learn_lookback(job: Job, folder: Path) -> Found:
     """Train an agent, and judge it on the test years beside other policies."""
     config = lookback_config(job.config, folder)
-    run = train(config, console=Console(quiet=True)).run.folder
+    _check_bars(config, job.panel)
+    run = trained(config)
     agent = load_lookback(run, job.panel)
     scores = WindowScores(build_task(config).windows.grid, options={"variant": "difference"})
     policies: dict[str, Any] = {AGENT: agent} | baseline_policies(scores)
@@ -67,6 +69,17 @@ def learn_lookback(job: Job, folder: Path) -> Found:
     found = evaluate_lookback(policies, job.panel, build_task(config), start=start)
     found.table().to_csv(folder / "table.csv")
     return Found(_line(found), (_section(job, found),), {"How far back to look": ("switches",)})
+
+
+def _check_bars(config: Config, panel: Panel) -> None:
+    """Refuse bars of which half of the training part has no room for a decision behind the longest window."""
+    task, learned = build_task(config), int(build_fold(config, panel).train[-1]) + 1
+    least = task.windows.longest + task.view.horizon_bars + 2
+    if learned < least:
+        raise DataError(
+            f"the lookback agent learns from half of the training part, {learned} of {len(panel)} bars, and needs "
+            f"{least}; give {math.ceil(len(panel) * least / learned)} bars, or raise the first of train.shares"
+        )
 
 
 def _best_fixed(found: LookbackEvaluation) -> str:

@@ -5,8 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from rich.console import Console
-
 from pacesetter.build import Config, stored_config, with_fleet
 from pacesetter.evaluation.allocations_page import (
     allocation_sentence,
@@ -14,8 +12,7 @@ from pacesetter.evaluation.allocations_page import (
     better_run,
     read_allocations,
 )
-from pacesetter.training.job import Found, Job, only_run
-from pacesetter.training.train import train
+from pacesetter.training.job import Found, Job, only_run, trained
 
 __all__ = ["judged_run", "master_config", "train_master"]
 
@@ -48,7 +45,7 @@ def master_config(config: Config, folder: Path, fleet: Path) -> Config:
 def train_master(job: Job, folder: Path) -> Found:
     """Train on the training years over frozen agents, and compare by the validation years; the run is in `folder`."""
     fleet = only_run(job.folder("agents"))
-    run = train(master_config(job.config, folder, fleet), console=Console(quiet=True)).run.folder
+    run = trained(master_config(job.config, folder, fleet))
     section = allocations_section(run)
     chosen = "master" if better_run(fleet, run) == run else "fleet"
     told = f"{section.text} By these years alone the {chosen} is what is judged."

@@ -11,6 +11,7 @@ import numpy as np
 from rich.console import Console
 
 from pacesetter.build import Config, build_panel, build_readiness, build_study, build_table
+from pacesetter.errors import DataError
 from pacesetter.evaluation import pictures
 from pacesetter.evaluation.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
 from pacesetter.evaluation.report import Section, write_report
@@ -23,7 +24,7 @@ from pacesetter.training.judge_stage import judge_agents
 from pacesetter.training.lookback_stage import learn_lookback
 from pacesetter.training.master_stage import train_master
 from pacesetter.training.show import section_table
-from pacesetter.training.signals import told_when_stopped
+from pacesetter.training.signals import leave, on_sigterm, told_when_stopped
 
 __all__ = ["PAGE", "STAGES", "run_job", "summary"]
 
@@ -83,7 +84,10 @@ def _regimes_section(panel: Panel, labels: Any) -> Section:
 
 
 def find_leaders(job: Job, folder: Path) -> Found:
-    study = build_study(job.config).run(job.panel)
+    asked, bars = build_study(job.config), len(job.panel)
+    if asked.lookback >= bars:
+        raise DataError(f"{bars} bars hold no window of lag.lookback={asked.lookback}; give more bars, or lower it")
+    study = asked.run(job.panel)
     store_leadlag(study, folder)
     rows = leadlag_rows(study)
     leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))
@@ -130,7 +134,10 @@ def run_job(config: Config, console: Console | None = None, stages: Sequence[str
     chosen = chosen_stages(STAGES, stages) if isinstance(stages, str) else [STAGES[name] for name in stages]
     job = Job(config, Run.create(config.runs, config.name, config.to_dict()), console or Console())
     job.console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
-    with told_when_stopped(job.console, lambda: f"the same command goes on with the {len(job.found)} stages done"):
+    stopped = told_when_stopped(
+        job.run, job.console, lambda: f"the same command goes on with the {len(job.found)} stages done"
+    )
+    with stopped, on_sigterm(leave):
         for number, stage in enumerate(chosen, start=1):
             run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
     job.run.finish(data_fingerprint=job.panel.fingerprint, seed=config.seed, stages=job.keys)

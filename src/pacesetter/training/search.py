@@ -99,7 +99,7 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     study = _study(storage, search.startup)
     study.sampler = _sampler(config.seed + len(study.trials), search.startup)  # a later part draws on, not again
     distributions = {key: distribution(override) for key, override in space.items()}
-    stopped = told_when_stopped(console, lambda: f"go on with: pacesetter tune --resume {run.folder}")
+    stopped = told_when_stopped(run, console, lambda: f"go on with: pacesetter tune --resume {run.folder}")
     with stopped, launcher.session() as crew:
         while batch := _next_trials(study, distributions, search.trials, crew.size):
             attempts = [Attempt(storage, search.startup, trial._trial_id, _task(run, fixed, trial)) for trial in batch]

@@ -1,16 +1,26 @@
-"""What SIGTERM and Ctrl-C do while something works."""
+"""What SIGTERM and Ctrl-C do while something works, and what they leave in its manifest."""
 
 from __future__ import annotations
 
 import signal
+import sys
 import threading
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, NoReturn
 
 from rich.console import Console
 
-__all__ = ["on_sigterm", "told_when_stopped"]
+from pacesetter.runs import Run
+
+__all__ = ["leave", "on_sigterm", "told_when_stopped"]
+
+ENDS = ("stopped", "failed")  # how a run ended that may be taken up again
+
+
+def leave() -> NoReturn:
+    """End this process with what a shell gives to one that SIGTERM ended."""
+    sys.exit(128 + signal.SIGTERM)
 
 
 @contextmanager
@@ -31,10 +41,15 @@ def on_sigterm(act: Callable[[], None]) -> Iterator[None]:
 
 
 @contextmanager
-def told_when_stopped(console: Console, tell: Callable[[], str]) -> Iterator[None]:
-    """Say how to go on where Ctrl-C, or the exit that SIGTERM asks for, ends the work; it ends all the same."""
+def told_when_stopped(run: Run, console: Console, tell: Callable[[], str]) -> Iterator[None]:
+    """Say how to go on where Ctrl-C, or the exit that SIGTERM asks for, ends the work; it ends all the same.
+
+    The manifest says so, too, until the work is taken up again: then it forgets how it ended before.
+    """
+    run.write_json("manifest.json", {name: fact for name, fact in run.manifest.items() if name not in ENDS})
     try:
         yield
     except (KeyboardInterrupt, SystemExit):
+        run.write_json("manifest.json", run.manifest | {"stopped": "interrupted"})
         console.print(f"stopped; {tell()}", highlight=False, markup=False, soft_wrap=True)
         raise

@@ -11,7 +11,15 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
-from pacesetter.build import Config, build_learner, build_panel, build_parts, check_unseen, fitted_until
+from pacesetter.build import (
+    Config,
+    build_learner,
+    build_panel,
+    build_parts,
+    check_device,
+    check_unseen,
+    fitted_until,
+)
 from pacesetter.errors import RunError
 from pacesetter.evaluation.trials import Trial, Trials
 from pacesetter.runs import Run
@@ -34,7 +42,7 @@ class TrainingResult:
     """What a run came to; `run.folder` holds the rest.
 
     score    best validation score: mean reward per step of the deterministic policy; −inf without a validation
-    stopped  why it ended: steps, patience, report or signal
+    stopped  why it ended: steps, patience, report or signal (the manifest of one ended by Ctrl-C says interrupted)
     """
 
     run: Run
@@ -82,6 +90,7 @@ def _stored_result(run: Run) -> TrainingResult:
 
 def _train(config: Config, run: Run | None, console: Console, report: Report | None) -> TrainingResult:
     """Build, learn, store: everything that can be refused is, before a run folder is made."""
+    check_device(config.train.device)
     panel = build_panel(config)
     parts = build_parts(config, panel)
     learner: Any = build_learner(config, parts)
@@ -289,7 +298,7 @@ def _told_how_to_go_on(session: Session) -> AbstractContextManager[None]:
         where = "its last checkpoint" if (folder / "checkpoints" / "last").is_dir() else "the start"
         return f"go on from {where} with: pacesetter train --resume {folder}"
 
-    return told_when_stopped(session.console, tell)
+    return told_when_stopped(session.run, session.console, tell)
 
 
 def _terminable(session: Session) -> AbstractContextManager[None]:
