@@ -56,6 +56,7 @@ def test_the_spread_of_a_policy_follows_its_entropy():
     assert spread(np.log(7), ORDERS) == pytest.approx(1)
     assert spread(0.0, ORDERS) == 0
     assert spread(np.log(2), BOX) == pytest.approx(1)
+    assert spread(9.0, BOX) == 1
     assert spread(2 * np.log(5), spaces.MultiDiscrete([5, 5])) == pytest.approx(1)
     gates = collapse_gates(played(np.linspace(-1, 1, 200)), BOX, Gates(), entropy=-5.0)
     assert failed(gates) == {"policy spread"}

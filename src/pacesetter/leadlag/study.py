@@ -62,8 +62,8 @@ class Study:
         self.make_engine()
         if self.links not in ESTIMATORS:
             raise ConfigError(f"lag.links='{self.links}' is unknown{did_you_mean(self.links, ESTIMATORS)}")
-        check_range(2, owner="lag", lookback=self.lookback)
-        check_range(1, owner="lag", step=self.step, draws=self.draws)
+        check_range(2, owner="lag", lookback=self.lookback, draws=self.draws)
+        check_range(1, owner="lag", step=self.step)
         for name in ("level", "quantile"):
             if not 0 < getattr(self, name) < 1:
                 raise ConfigError(f"lag.{name}={getattr(self, name)} must lie between 0 and 1")

@@ -146,10 +146,10 @@ def histogram(actions: Array, space: spaces.Box) -> Array:
 def spread(entropy: float, space: spaces.Space[Any]) -> float:
     """How much of the actions a policy of this entropy in nats uses: 0 is one action, 1 is all alike.
 
-    exp(entropy) is the number of actions in effect use, or the width of a continuous one.
+    exp(entropy) is the number of actions in effect use, or the width of a continuous one, which is cut to its box.
     """
     if isinstance(space, spaces.Box):
-        return float(np.exp(entropy / space.shape[0]) / (space.high - space.low).mean())
+        return min(float(np.exp(entropy / space.shape[0]) / (space.high - space.low).mean()), 1.0)
     sizes = action_sizes(space)
     return float((np.exp(entropy / len(sizes)) - 1) / max(sizes.mean() - 1, 1))
 
