@@ -24,7 +24,7 @@ from pacesetter.learning.curiosity import CuriosityConfig
 from pacesetter.learning.fleet_market import FleetMarket
 from pacesetter.learning.fleet_validation import play
 from pacesetter.learning.master import MasterLearner, MasterPPO, load_master, tune
-from pacesetter.learning.master_market import Advisers, MasterMarket
+from pacesetter.learning.master_market import BUYS, SELLS, Advisers, MasterMarket, allowed_orders
 from pacesetter.learning.state import write_state
 from pacesetter.panel import Panel
 
@@ -48,6 +48,15 @@ def make_fleet(panel: Panel, actions: int | None = 7) -> Fleet:
     torch.manual_seed(0)
     market = FleetMarket(Bank.from_panels(panel, table_of(panel)), 1, window_bars=2)
     return Fleet(network("mlp", width=8, layers=1), market.shapes, market.symbols, actions, 8)
+
+
+def test_an_agent_may_leave_a_halted_symbol_and_not_enter_it() -> None:
+    position = torch.zeros(1, 2, len(PositionEntry))  # held, and not; neither trades now
+    position[0, 0, PositionEntry.WEIGHT], position[..., PositionEntry.ROOM] = 0.1, 0.05
+    allowed = allowed_orders(position)[0]
+    assert allowed[0, SELLS].all()
+    assert not allowed[1, SELLS].any()
+    assert not allowed[:, BUYS].any()
 
 
 @pytest.fixture

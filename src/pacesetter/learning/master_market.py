@@ -24,7 +24,7 @@ from pacesetter.learning.gather import Tables
 from pacesetter.market.ledger import Column
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
 
-__all__ = ["Advisers", "MasterMarket"]
+__all__ = ["Advisers", "MasterMarket", "allowed_orders"]
 
 BUYS = [Discrete.BUY_SMALL, Discrete.BUY_MEDIUM, Discrete.BUY_LARGE]
 SELLS = [Discrete.SELL_PART, Discrete.SELL_ALL]
@@ -51,7 +51,7 @@ class Advisers(nn.Module):
         position = observation["position"]
         asked = dict(observation) | {"portfolio": _own_account(position)}
         if self.fleet.actions is not None:
-            asked[ACTION_MASK] = _allowed(position)
+            asked[ACTION_MASK] = allowed_orders(position)
         rows = {name: entry.transpose(0, 1).flatten(0, 1) for name, entry in asked.items()}
         policy, _ = self.fleet.evaluate(rows, self.rows)
         proposals, confidence = (part.view(len(self.rows), -1).T for part in self._opinion(policy))
@@ -79,14 +79,14 @@ def _own_account(position: torch.Tensor) -> torch.Tensor:
     return account
 
 
-def _allowed(position: torch.Tensor) -> torch.Tensor:
-    """(env, symbol, 7) discrete orders that such an account would send: buys with room, sells of what is held."""
+def allowed_orders(position: torch.Tensor) -> torch.Tensor:
+    """(env, symbol, 7) discrete orders that such an account would send: buys with room, sells of all that is held."""
     trades, is_held = position[..., PositionEntry.IS_TRADING] > 0.5, position[..., PositionEntry.WEIGHT] > 0
     may_buy = trades & (position[..., PositionEntry.ROOM] > 0)
     allowed = torch.zeros(*trades.shape, len(Discrete), dtype=torch.bool, device=position.device)
     allowed[..., Discrete.HOLD] = True
     allowed[..., BUYS] = may_buy[..., None]
-    allowed[..., SELLS] = (trades & is_held)[..., None]
+    allowed[..., SELLS] = is_held[..., None]
     allowed[..., Discrete.ADD_TO_WINNER] = may_buy & is_held & (position[..., PositionEntry.UNREALISED_RETURN] > 0)
     return allowed
 
