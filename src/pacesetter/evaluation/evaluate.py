@@ -81,7 +81,9 @@ class StoredRun:
     @cached_property
     def panel(self) -> Panel:
         """The symbols that it trades; refuses lead–lag features that read others too."""
-        symbols = self.task.symbols or self.whole.symbols
+        symbols = self.task.symbols
+        if not symbols:
+            return self.whole
         if self.config.features.leadlag.lookback is not None and set(symbols) != set(self.whole.symbols):
             raise ConfigError(
                 f"{self.folder} trades {len(symbols)} symbols by lead–lag features of {len(self.whole.symbols)}; judge "
