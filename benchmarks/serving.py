@@ -44,7 +44,7 @@ from pacesetter.serving.model import Model, PolicySpec
 from pacesetter.serving.packaging import bundle_files
 from pacesetter.serving.parity import random_observations
 from pacesetter.serving.runtime import ReportedAccount, Runtime
-from pacesetter.serving.service import _listen
+from pacesetter.serving.service import _listen, rehearse
 from pacesetter.serving.shortcuts import shortened
 
 WINDOW_BARS, WARM_BARS, REQUESTS = 24, 420, 100
@@ -121,7 +121,9 @@ def runtime_of(name: str, panel: Panel, threads: int = 1) -> Runtime:
 def run_server(name: str, symbols: int, threads: int, port: int, keys: str) -> None:
     settings = Settings(port=port, rate=1e9, burst=10**9)
     switch, books = KillSwitch(Path(keys).with_name("HALT")), Path(keys).with_name(f"books-{port}")
-    _listen(make_app(runtime_of(name, market(symbols), threads), switch, Keys(keys), settings, books), settings)
+    runtime = runtime_of(name, market(symbols), threads)
+    rehearse(Runtime(runtime.bundle))
+    _listen(make_app(runtime, switch, Keys(keys), settings, books), settings)
 
 
 def over_http(name: str, symbols: int, threads: int) -> tuple[list[float], list[float]]:

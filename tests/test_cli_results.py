@@ -46,15 +46,23 @@ def test_evaluate_prints_the_verdict_and_leaves_a_report(judged):
 
 def test_a_changed_figure_fails_the_gate_by_its_name(judged):
     run, _ = judged
-    own = run / "evaluation" / "evaluation.json"  # which is written anew once it was read
-    stored = json.loads(own.read_text())
+    own = run / "evaluation" / "evaluation.json"
+    before, stored = own.read_text(), json.loads(own.read_text())
     stored["figures"]["cash"]["sharpe"] = 1.0
     own.write_text(json.dumps(stored))
     found = CliRunner().invoke(app, ["evaluate", str(run), "--draws", "50", "--gate", str(own)])
     assert found.exit_code == 1
     assert "differs: figures.cash.sharpe by 1" in found.output
     assert found.output.count("differs:") == 1
-    assert json.loads(own.read_text())["figures"]["cash"]["sharpe"] == 0.0
+    assert json.loads(own.read_text()) == stored  # so that it fails again
+    own.write_text(before)
+
+
+def test_a_gate_elsewhere_is_refused(judged):
+    run, _ = judged
+    for more in (("data=universes",), ("--folds", "2")):
+        found = CliRunner().invoke(app, ["evaluate", str(run), *more, "--gate", "x.json"])
+        assert isinstance(found.exception, ConfigError)
 
 
 def test_evaluate_elsewhere_prints_and_stores_a_table(judged):

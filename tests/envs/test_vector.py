@@ -275,6 +275,15 @@ def test_a_bad_action_names_its_environment(market: Panel) -> None:
         env.step(np.array([0, 1, 9]))
     with pytest.raises(ConfigError, match="do not fit 3 environments"):
         env.step(np.array([0, 1]))
+    for odd in ([[1, 2], [3]], [10**400, 0, 0]):
+        with pytest.raises(ConfigError, match="do not fit 3 environments"):
+            env.step(odd)
+
+
+def test_a_seed_may_be_of_numpy(market: Panel) -> None:
+    env = TradingVectorEnv(market, 3)
+    (_, first), (_, again) = env.reset(seed=np.int64(5)), env.reset(seed=5)
+    np.testing.assert_array_equal(first["bar"], again["bar"])
 
 
 def test_no_memory_grows_over_a_million_steps(market: Panel) -> None:

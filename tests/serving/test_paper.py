@@ -270,6 +270,24 @@ def test_stored_bars_wait_for_the_person_who_halted(panel: Panel, tmp_path: Path
     assert finish(make_trader(tmp_path, panel=panel)) == expected
 
 
+@pytest.mark.parametrize("method", ["settle", "decide"])
+def test_a_halt_within_a_stored_bar_waits_for_its_end(method: str, panel: Panel, tmp_path: Path) -> None:
+    expected = finish(make_trader(tmp_path / "whole", panel=panel))
+    switch, trader = KillSwitch(tmp_path / "HALT"), make_trader(tmp_path, panel=panel)
+    work = getattr(trader.desk, method)
+
+    def halted_meanwhile(*arguments: Any) -> Any:
+        if trader.bars == 5:
+            switch.engage("a person said so")
+        return work(*arguments)
+
+    setattr(trader.desk, method, halted_meanwhile)
+    assert trader.run()[:2] == (6, 6)
+    trader.journal.close()
+    switch.release("Ada")
+    assert finish(make_trader(tmp_path, panel=panel)) == expected
+
+
 def test_every_halt_is_told_however_soon_it_follows(panel: Panel, tmp_path: Path) -> None:
     trader = make_trader(tmp_path, panel=panel)
     told: list[Alert] = []

@@ -13,10 +13,11 @@ from typer.testing import CliRunner
 
 from pacesetter.build import build_table
 from pacesetter.cli.paper import register
+from pacesetter.data import load
 from pacesetter.errors import ConfigError, PacesetterError
 from pacesetter.evaluation.backtest import backtest
 from pacesetter.registry import configure
-from pacesetter.serving import tables
+from pacesetter.serving import session, tables
 from pacesetter.serving.desk import GuardedPolicy
 from pacesetter.serving.guard import Guard
 from pacesetter.serving.halt import KillSwitch
@@ -169,6 +170,12 @@ def test_features_that_leave_those_of_training_raise_the_drift_alarm(made: Any, 
 
 def test_alpaca_without_keys_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.delenv("ALPACA_API_KEY", raising=False)
-    options = {"broker": "alpaca", "folder": str(tmp_path), "data": {"source": "synthetic", "bars": 260}}
+    monkeypatch.setattr(session, "load", lambda source, **options: load("synthetic", bars=260))
+    options = {"feed": "alpaca", "broker": "alpaca", "folder": str(tmp_path)}
     with pytest.raises(ConfigError, match="ALPACA_API_KEY and ALPACA_SECRET_KEY"):
         open_session("cash", configure(PaperConfig, options, "paper"))
+
+
+def test_no_order_of_stored_bars_goes_to_a_broker_outside() -> None:
+    with pytest.raises(ConfigError, match="feed=replay plays stored bars, which broker=alpaca cannot fill"):
+        configure(PaperConfig, {"broker": "alpaca"}, "paper")

@@ -54,9 +54,12 @@ def evaluate(
     With --folds the agent is trained anew, by overrides such as train.steps=20000 for a shorter time. Exit 1 where
     --gate is given and a figure differs from the stored one.
     """
+    from pacesetter.errors import ConfigError
     from pacesetter.evaluation.evaluate import StoredRun
     from pacesetter.runs import Run
 
+    if gate is not None and (overrides or folds is not None):
+        raise ConfigError("--gate is about the run's own unseen bars; leave out data=… and --folds")
     stored = StoredRun(_agents_of(Run.open(run).folder))
     if folds is not None:
         _evaluate_folds(stored, overrides or [], folds, rolling, refit_every, combinatorial)
@@ -69,17 +72,19 @@ def evaluate(
 def _judge(
     stored: StoredRun, draws: int, is_explained: bool, has_pdf: bool, gate: Path | None, tolerance: float
 ) -> bool:
-    """Judge, store and show; whether the stored result is repeated, where one was given."""
+    """Judge, store and show; whether the stored result is repeated, where one was given: else it is left as it is."""
     from pacesetter.evaluation.judgement_page import BRIEF, judgement_sections, store_judgement
-    from pacesetter.evaluation.regression import read_result
+    from pacesetter.evaluation.regression import RESULT, read_result
     from pacesetter.evaluation.report import write_pdf, write_report
     from pacesetter.runs import Run
 
-    expected = None if gate is None else read_result(gate)  # now: it may be the very file that is written below
+    expected = None if gate is None else read_result(gate)
     found, manifest = stored.judge(draws), Run.open(stored.folder).manifest
     sections, folder = [*judgement_sections(found), *stored.sections()], _results(stored)
     facts = {"run": stored.folder.name, "config hash": manifest["config_hash"]}
-    store_judgement(found, folder, facts)
+    is_repeated = expected is None or _repeats(expected, found.to_json(), tolerance)
+    if is_repeated or gate is None or gate.resolve() != (folder / RESULT).resolve():
+        store_judgement(found, folder, facts)
     if is_explained:
         from pacesetter.evaluation.insight import insight_sections
 
@@ -88,7 +93,7 @@ def _judge(
     page = write_report(folder / "report.html", stored.folder.name, sections, stored.panel.notes, facts)
     _show(sections[:2], BRIEF)
     typer.echo(f"Report: {write_pdf(page) if has_pdf else page}")
-    return expected is None or _repeats(expected, found.to_json(), tolerance)
+    return is_repeated
 
 
 def _results(stored: StoredRun) -> Path:

@@ -133,7 +133,7 @@ def serve(
     symbols: Annotated[str, typer.Option(help="Symbols to serve, by commas; those of the training if empty.")] = "",
     max_body_bytes: Annotated[int, typer.Option(help="Longest request.")] = 65_536,
     rate: Annotated[float, typer.Option(help="Requests a second for each key.")] = 50.0,
-    threads: Annotated[int, typer.Option(help="Threads that share the model's work; not more than cores.", min=1)] = 2,
+    threads: Annotated[int, typer.Option(help="Threads that share the model's work.", min=1, max=64)] = 2,
     key: SigningKey = None,
 ) -> None:
     """Serve a bundle over HTTP: POST /v1/decide, /v1/state, /v1/halt, /v1/resume, /livez, /readyz, /metrics."""

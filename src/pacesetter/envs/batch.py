@@ -318,10 +318,9 @@ class Batch:
         """Take the actions as numbers, one row for each environment."""
         try:
             self.inputs[...] = np.asarray(actions).reshape(self.inputs.shape)
-        except (TypeError, ValueError) as problem:
+        except (TypeError, ValueError, OverflowError) as problem:
             raise ConfigError(
-                f"actions of shape {np.shape(actions)} do not fit {self.env_count} environments with "
-                f"{self.inputs.shape[1]} numbers each"
+                f"these actions do not fit {self.env_count} environments with {self.inputs.shape[1]} numbers each"
             ) from problem
 
     def _refusal(self, row: int) -> ConfigError:

@@ -98,7 +98,10 @@ class Windows:
 
     def asked(self, actions: ArrayLike, before: Array) -> Array:
         """(env,) windows that actions ask for: (env,) places, or (env, 1) numbers in −1 … 1; refuses any other."""
-        values = np.asarray(actions).reshape(len(before))
+        try:
+            values = np.asarray(actions).reshape(len(before))
+        except ValueError as problem:
+            raise DataError(f"these lookback actions are not one for each of {len(before)} environments") from problem
         return self._of_places(values, before) if self.space == "discrete" else self._of_shares(values, before)
 
     def _of_places(self, places: Array, before: Array) -> Array:

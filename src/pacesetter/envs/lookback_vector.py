@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from pacesetter.envs.lookback import action_space, observation_space
 from pacesetter.envs.lookback_batch import LookbackBatch, LookbackConfig, Step, lookback_config
 from pacesetter.envs.single import check_reset
+from pacesetter.envs.starts import WHOLE
 from pacesetter.panel import Panel
 
 __all__ = ["LookbackVectorEnv"]
@@ -43,7 +44,7 @@ class LookbackVectorEnv(VectorEnv[Observation, Array, Array]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode in every environment, or where `options["reset_mask"]` says; a seed s gives row e s + e."""
         check_reset(options, "reset_mask")
-        seeds = range(seed, seed + self.num_envs) if isinstance(seed, int) else seed
+        seeds = range(seed, seed + self.num_envs) if isinstance(seed, WHOLE) else seed
         self.batch.reset(seeds, (options or {}).get("reset_mask"))
         return self.batch.observe(), {"bar": self.batch.t.copy(), "lookback": self.batch.lookback.copy()}
 

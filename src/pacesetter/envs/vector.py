@@ -14,7 +14,7 @@ from pacesetter.envs.bank import Bank
 from pacesetter.envs.batch import Batch, Step
 from pacesetter.envs.rows import Cursor
 from pacesetter.envs.single import EQUITY, Observation, action_space, check_options, check_reset, observation_space
-from pacesetter.envs.starts import chosen_rows
+from pacesetter.envs.starts import WHOLE, chosen_rows
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 
@@ -53,9 +53,9 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
         """Begin an episode in every environment, or where `options["reset_mask"]` says; a seed s gives row e s + e."""
         check_reset(options, "reset_mask")
         chosen = chosen_rows((options or {}).get("reset_mask") if self._is_open else None, self.num_envs)
-        super().reset(seed=seed if isinstance(seed, int) else None)
+        super().reset(seed=int(seed) if isinstance(seed, WHOLE) else None)
         if seed is not None:
-            self.batch.seed(range(seed, seed + self.num_envs) if isinstance(seed, int) else seed)
+            self.batch.seed(range(seed, seed + self.num_envs) if isinstance(seed, WHOLE) else seed)
         observation = self._complete(self.batch.reset(chosen))
         self._is_open = True
         return observation, {

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.overfitting import choice_sentence
 from pacesetter.evaluation.pictures import styled, thinned
-from pacesetter.evaluation.regression import read_result
+from pacesetter.evaluation.regression import RESULT, read_result
 from pacesetter.evaluation.report import Section, number
 from pacesetter.evaluation.statistics import Interval
 from pacesetter.evaluation.stored import read_table
@@ -55,10 +55,10 @@ class Judged:
 def find_judged(folder: str | Path) -> Judged:
     """The judgement that a run stored; refuses one that has none."""
     run = Path(folder)
-    places = [place for place in (run / FOLDER, run / "judge") if (place / "evaluation.json").is_file()]
+    places = [place for place in (run / FOLDER, run / "judge") if (place / RESULT).is_file()]
     if not places:
         raise RunError(f"{run} was not judged yet; run pacesetter evaluate {run}")
-    return Judged(run.name, read_result(places[0] / "evaluation.json"), read_table(places[0] / RETURNS))
+    return Judged(run.name, read_result(places[0] / RESULT), read_table(places[0] / RETURNS))
 
 
 def compare_section(runs: Sequence[Judged]) -> Section:

@@ -18,6 +18,7 @@ from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.memo import memo
 from pacesetter.evaluation.metrics import metrics
 from pacesetter.evaluation.pictures import PALETTE, styled, thinned
+from pacesetter.evaluation.regression import RESULT
 from pacesetter.evaluation.report import Section, number
 from pacesetter.evaluation.statistics import Interval
 from pacesetter.evaluation.trials import RETURNS
@@ -46,7 +47,7 @@ def judgement_sections(found: Judgement) -> list[Section]:
 
 def store_judgement(found: Judgement, folder: Path, facts: Mapping[str, str] | None = None) -> None:
     """Write evaluation.json, evaluation.md, memo.md and the judged policy's ledger into a folder."""
-    write_atomic(folder / "evaluation.json", json.dumps(found.to_json(), indent=2, default=str) + "\n")
+    write_atomic(folder / RESULT, json.dumps(found.to_json(), indent=2, default=str) + "\n")
     write_atomic(folder / "evaluation.md", markdown(judgement_sections(found)))
     write_atomic(folder / "memo.md", memo(found.verdict, found.gates, facts))
     found.result.save(folder, dict(found.rewards))

@@ -136,7 +136,7 @@ def profit_factor(gains: Array) -> Array:
 def evenness(counts: Array) -> float:
     """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike."""
     shares = counts[counts > 0] / max(counts.sum(), 1)
-    return float(-(shares * np.log(shares)).sum() / np.log(len(counts)))
+    return float(-(shares * np.log(shares)).sum() / np.log(len(counts))) + 0.0  # -0.0 becomes 0.0
 
 
 # ---- tails ----------------------------------------------------------------------------------------------------------

@@ -11,7 +11,9 @@ from typing import Any
 from pacesetter.errors import RunError, check_range
 from pacesetter.evaluation.gates import Gate
 
-__all__ = ["read_result", "regression_gates"]
+__all__ = ["RESULT", "read_result", "regression_gates"]
+
+RESULT = "evaluation.json"
 
 
 def regression_gates(stored: Mapping[str, Any], found: Mapping[str, Any], tolerance: float = 1e-6) -> list[Gate]:

@@ -112,7 +112,7 @@ class PaperTrader:
         late = max(now - at.timestamp(), 0.0) / _bar_seconds(panel)
         if settlement.is_over:
             desk.guard.halt("the account was ruined or liquidated")
-        self._heed_switch()
+        self._heed_within_bar()
         observation = self.observe(panel)
         seen = Seen(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
         ticket = desk.decide(seen, bars, now, late if settlement.is_known else math.inf)
@@ -132,7 +132,7 @@ class PaperTrader:
                 log.info("%s is refused: %s", decision.order.client_id, decision.reason)
         statuses = {}
         for order in ticket.orders:
-            self._heed_switch()
+            self._heed_within_bar()
             is_halted = self.desk.guard.state is State.HALTED
             statuses[order.client_id] = Status.CANCELLED if is_halted else self.desk.broker.submit(order)
         self._set_statuses(statuses)
@@ -201,6 +201,11 @@ class PaperTrader:
             self._announce_halt()
         elif change is not None:
             self.journal.note(*change)
+
+    def _heed_within_bar(self) -> None:
+        """Heed the switch, but on stored bars only the guard's own halt: a person's waits for the end of the bar."""
+        if not self.feed.is_stored or self.desk.guard.state is State.HALTED:
+            self._heed_switch()
 
     def _announce_halt(self) -> None:
         """Tell people, which waits for nobody; cancel; then tell the journal, whether or not the broker answered."""

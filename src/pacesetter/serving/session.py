@@ -64,6 +64,10 @@ class PaperConfig:
     def __post_init__(self) -> None:
         if self.bars is not None:
             check_range(1, owner="paper", bars=self.bars)
+        if self.feed == "replay" and self.broker != "paper":
+            raise ConfigError(
+                f"feed=replay plays stored bars, which broker={self.broker} cannot fill; leave one of the two out"
+            )
 
 
 def open_session(policy: str, config: PaperConfig) -> PaperTrader:
