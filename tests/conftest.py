@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import io
 import os
+import signal
 import subprocess
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -21,6 +22,14 @@ US143 = ROOT.parent / "shared" / "data" / "us143_daily_2005_2016.parquet"
 def _stable_baselines_logs(tmp_path_factory: pytest.TempPathFactory) -> None:
     """Where Stable-Baselines3's own classes log, which otherwise leave folders among the temporary files."""
     os.environ.setdefault("SB3_LOGDIR", str(tmp_path_factory.mktemp("sb3")))
+
+
+@pytest.fixture
+def ctrl_c() -> Iterator[None]:
+    """Python's own answer to SIGINT, which a shell takes away from what it starts in the background."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
 
 
 @pytest.fixture

@@ -59,6 +59,7 @@ def test_a_halted_replay_says_so_and_how_to_go_on(app: typer.Typer, tmp_path: Pa
     )
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_trader_in_one_sentence(
     app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int

@@ -100,6 +100,7 @@ def test_too_few_bars_are_refused_by_keys_that_the_command_has(tmp_path, console
         run_job(compose(["data=synthetic", "data.bars=100", f"runs={tmp_path}"]), console, stages=stage)
 
 
+@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_job_that_a_signal_stops_says_so_and_goes_on_when_asked_again(tmp_path, console, monkeypatch, number, ends):
     config = compose(["data=sandbox", f"runs={tmp_path}"])
