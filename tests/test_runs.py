@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 
 import pytest
 
@@ -71,3 +72,12 @@ def test_failed_write_leaves_the_old_file_whole(tmp_path, monkeypatch):
         write_atomic(path, "new")
     assert path.read_text() == "old"
     assert [each.name for each in tmp_path.iterdir()] == ["state.json"]
+
+
+def test_a_synced_file_is_synced_with_its_name(tmp_path, monkeypatch):
+    synced = []
+    monkeypatch.setattr("pacesetter.runs.os.fsync", lambda descriptor: synced.append(os.fstat(descriptor).st_ino))
+    write_atomic(tmp_path / "kept", "x")
+    assert synced[1:] == [tmp_path.stat().st_ino]
+    write_atomic(tmp_path / "quick", "x", is_synced=False)
+    assert len(synced) == 2

@@ -134,9 +134,21 @@ def write_atomic(path: Path, content: str | bytes, *, is_synced: bool = True) ->
             if is_synced:
                 os.fsync(stream.fileno())
         os.replace(temporary, path)
+        if is_synced:
+            _sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
     return path
+
+
+def _sync_folder(folder: Path) -> None:
+    """Sync the names in a folder: a rename is kept there, not in the file. Windows cannot open one and needs not."""
+    if os.name == "posix":
+        descriptor = os.open(folder, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def provenance() -> dict[str, Any]:
