@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner
 
+from pacesetter.cli import app
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs import TradingEnv
 from pacesetter.market.orders import Discrete
@@ -29,6 +32,11 @@ def test_inspect_prints_trades_and_says_where_the_chart_is(command, run):
     for name in ("episode.html", "episode.png", "trades.csv"):
         assert f"→ runs/one/{name}" in shown.stdout
         assert (run / name).stat().st_size > 0
+
+
+def test_a_narrow_console_leaves_columns_out_and_keeps_dates_whole(run):
+    shown = CliRunner(env={"COLUMNS": "80"}).invoke(app, ["inspect", str(run), "--trades", "3"]).output
+    assert len(re.findall(r"│ S0     │ \d{4}-\d\d-\d\d │ \d{4}-\d\d-\d\d │", shown)) == 3
 
 
 @pytest.mark.parametrize("content", [None, b"", b"PAR1 no parquet PAR1"])

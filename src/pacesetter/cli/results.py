@@ -19,7 +19,7 @@ if TYPE_CHECKING:
 
 __all__ = ["register"]
 
-WIDE_LETTERS = 120
+WIDE_LETTERS = 130
 SHOWN = {  # figures of another market, by the names they are shown under
     "annual_return": "annual return",
     "sharpe": "Sharpe ratio",
@@ -39,10 +39,10 @@ def register(app: typer.Typer) -> None:
 def evaluate(
     run: RunFolder,
     overrides: Overrides = None,
-    draws: Annotated[int, typer.Option(help="Bootstrap draws behind each interval.")] = 1000,
+    draws: Annotated[int, typer.Option(help="Bootstrap draws behind each interval.", min=1)] = 1000,
     explain: Annotated[bool, typer.Option(help="Add what the agent looks at, its rewards, and anomalies.")] = False,
     gate: Annotated[Path | None, typer.Option(help="A stored evaluation.json that must be repeated.")] = None,
-    tolerance: Annotated[float, typer.Option(help="Largest relative difference to --gate.")] = 1e-6,
+    tolerance: Annotated[float, typer.Option(help="Largest relative difference to --gate.", min=0)] = 1e-6,
     pdf: Annotated[bool, typer.Option(help="Print the page to report.pdf, too (needs chromium).")] = False,
     folds: Annotated[int | None, typer.Option(help="Train anew for so many tests in a row instead.")] = None,
     rolling: Annotated[bool, typer.Option(help="With --folds: train on a rolling window.")] = False,
@@ -60,6 +60,8 @@ def evaluate(
 
     if gate is not None and (overrides or folds is not None):
         raise ConfigError("--gate is about the run's own unseen bars; leave out data=… and --folds")
+    if folds is None and (rolling or combinatorial or refit_every != 1):
+        raise ConfigError("--rolling, --refit-every and --combinatorial are about training anew; give --folds, too")
     stored = StoredRun(_agents_of(Run.open(run).folder))
     if folds is not None:
         _evaluate_folds(stored, overrides or [], folds, rolling, refit_every, combinatorial)
@@ -159,7 +161,7 @@ def _repeats(expected: dict[str, Any], found: dict[str, Any], tolerance: float) 
 def _evaluate_elsewhere(stored: StoredRun, overrides: list[str]) -> None:
     """A table of the agent and simple baselines on other markets, printed and stored."""
     from pacesetter.build import build_panel
-    from pacesetter.errors import ConfigError
+    from pacesetter.errors import ConfigError, did_you_mean
     from pacesetter.evaluation.evaluate import MARKETS
     from pacesetter.evaluation.scenarios import Scenario, spread
     from pacesetter.training import compose
@@ -167,7 +169,7 @@ def _evaluate_elsewhere(stored: StoredRun, overrides: list[str]) -> None:
     name = next((text.removeprefix("data=") for text in overrides if text.startswith("data=")), "")
     if not name:
         raise ConfigError(f"{overrides[0]} names no market to evaluate on; give data=…, or --folds to train anew")
-    if name in MARKETS:
+    if "did you mean" in did_you_mean(name, MARKETS):  # one of them, or nearly: it says which
         table = stored.on(name)
     else:
         panel = build_panel(compose(overrides))
@@ -259,11 +261,11 @@ def inspect(
     trades: Annotated[int, typer.Option(help="Trades to print; trades.csv has all.", min=0)] = 20,
 ) -> None:
     """Replay a stored episode: its trades, what it came to, and a chart with entries and exits."""
-    from pacesetter.evaluation.episode import HEADER, Episode, trade_rows
+    from pacesetter.evaluation.episode import BRIEF, HEADER, Episode, trade_rows
     from pacesetter.evaluation.report import Section
 
     episode = Episode.load(run)
-    _show([Section("Trades", episode.verdict(), (), HEADER, tuple(trade_rows(episode.trades())))], (), trades)
+    _show([Section("Trades", episode.verdict(), (), HEADER, tuple(trade_rows(episode.trades())))], BRIEF, trades)
     for path in episode.save(run):
         typer.echo(f"→ {path}")
 

@@ -19,7 +19,7 @@ from pacesetter.evaluation.report import Section, write_report
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Fill, Flag
 from pacesetter.market.trades import Trade, trades
 
-__all__ = ["HEADER", "Episode", "trade_rows"]
+__all__ = ["BRIEF", "HEADER", "Episode", "trade_rows"]
 
 Array = NDArray[Any]
 BLUE, ORANGE, GREEN, RED = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[5]
@@ -27,6 +27,7 @@ HEADER = (
     *("symbol", "entry", "exit", "bars", "fills", "most held", "entry price", "exit price", "P&L", "return"),
     "closed by",
 )
+BRIEF = ("bars", "fills", "most held", "entry price", "exit price")  # left out on a narrow console
 TRADE_COLUMNS = (
     "symbol",
     "entry",
