@@ -26,7 +26,7 @@ FREE = MarketParameters(costs=Costs(0, 0, 0, 0, 0, 0), limits=Limits(position_ca
 @pytest.mark.parametrize("action", ACTIONS)
 def test_checker_of_gymnasium(market: Panel, action: str) -> None:
     env = gymnasium.make("pacesetter/Portfolio-v0", panel=market, action=action)
-    check_env(env.unwrapped, skip_render_check=True)
+    check_env(env.unwrapped)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -98,6 +98,11 @@ def test_proposals_of_a_wrong_shape_and_hybrid_orders_are_refused(market: Panel)
     env.reset()
     with pytest.raises(ConfigError, match="4 numbers each"):
         env.step([0.1])
+    many = PortfolioVectorEnv(market, 2)
+    many.reset()
+    for turned_round in (np.full((4, 2), 0.1), np.full(8, 0.1)):
+        with pytest.raises(ConfigError, match="do not fit 2 environments with 4 numbers each"):
+            many.step(turned_round)
     with pytest.raises(ConfigError, match="from 0 to 1"):
         env.step([0.1, 0.2, 0.3, np.nan])
     with pytest.raises(DataError, match="no symbol"):

@@ -18,13 +18,14 @@ from gymnasium.wrappers import FlattenObservation
 import pacesetter.envs  # noqa: F401 - registers the environments
 from pacesetter.envs import TradingEnv
 from pacesetter.envs.observation import PortfolioEntry, PositionEntry
+from pacesetter.envs.render import episode_chart, text_line
 from pacesetter.envs.starts import Starts
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import feature_table
 from pacesetter.leadlag.signals import leadlag_features
-from pacesetter.market.ledger import Column, Fill
+from pacesetter.market.ledger import Column, Fill, Flag
 from pacesetter.market.orders import Discrete
-from pacesetter.market.parameters import Costs, Limits, MarketParameters
+from pacesetter.market.parameters import Costs, Exits, Limits, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.rewards import TRADING, RewardConfig
 
@@ -36,7 +37,7 @@ ByHand = Callable[..., dict[str, Any]]
 @pytest.mark.parametrize("action", ACTIONS)
 def test_checker_of_gymnasium(market: Panel, action: str) -> None:
     env = gymnasium.make("pacesetter/Trading-v0", panel=market, symbol="S1", action=action)
-    check_env(env.unwrapped, skip_render_check=True)
+    check_env(env.unwrapped)
 
 
 @pytest.mark.parametrize("action", ACTIONS)
@@ -223,9 +224,13 @@ def test_a_weighted_pnl_is_the_compiled_path_and_equals_the_general_one(market: 
         assert one[4]["reward"]["pnl"] == other[4]["reward"]["pnl"]
 
 
-@pytest.mark.parametrize("shorting", [False, True])
-def test_masks_allow_exactly_the_orders_that_would_be_sent(market: Panel, shorting: bool) -> None:
-    env = TradingEnv(market, "S2", episode_bars=60, market=MarketParameters(limits=Limits(shorting=shorting)))
+@pytest.mark.parametrize(
+    "limits",
+    [{}, {"shorting": True}, {"position_loss_limit_fraction": 0.01}, {"portfolio_loss_limit_fraction": 0.004}],
+)
+def test_masks_allow_exactly_the_orders_that_would_be_sent(market: Panel, limits: dict[str, Any]) -> None:
+    """What a loss limit closes by itself is no order's doing: only hold is left."""
+    env = TradingEnv(market, "S2", episode_bars=60, market=MarketParameters(limits=Limits(**limits)))
     env.reset(seed=3)
     rng, seen = np.random.default_rng(1), set()
     for _ in range(60):
@@ -233,11 +238,14 @@ def test_masks_allow_exactly_the_orders_that_would_be_sent(market: Panel, shorti
         for order in Discrete:
             trial = copy.deepcopy(env)
             trial.step(order)
-            is_sent = trial.batch.fills[0, 0, Fill.ORDERED] != 0
-            assert masks[order] == (is_sent or order == Discrete.HOLD)
+            fill = trial.batch.fills[0, 0]
+            is_limit = int(fill[Fill.FLAGS]) & (Flag.POSITION_LIMIT | Flag.PORTFOLIO_LIMIT) != 0
+            assert masks[order] == (order == Discrete.HOLD or (fill[Fill.ORDERED] != 0 and not is_limit))
         seen.add(masks.tobytes())
-        env.step(int(rng.choice(np.flatnonzero(masks))))
+        if env.step(int(rng.choice(np.flatnonzero(masks))))[2]:
+            break
     assert len(seen) >= 3
+    assert ("loss" in str(limits)) == (bytes([1, 0, 0, 0, 0, 0, 0]) in seen)
 
 
 def test_masks_are_for_discrete_actions(market: Panel) -> None:
@@ -283,12 +291,30 @@ def test_render_gives_a_line_or_a_picture(market: Panel, capsys: pytest.CaptureF
     assert "equity" in capsys.readouterr().out
     painting = TradingEnv(market, "S1", render_mode="rgb_array")
     painting.reset(seed=0)
+    empty = painting.render()
     for action in (3, 0, 5):
         painting.step(action)
     picture = painting.render()
     assert picture.dtype == np.uint8
-    assert picture.ndim == 3
-    assert picture.std() > 1
+    assert picture.shape == empty.shape == (500, 800, 3)
+    assert (picture != empty).mean() > 0.01
+
+
+def test_a_purchase_and_its_stop_in_one_bar_are_both_told_and_marked(market: Panel) -> None:
+    rules = MarketParameters(exits=Exits(trailing_stop_fraction=0.002))
+    env = TradingEnv(market, "S1", market=rules, starts="fixed", record=True)
+    env.reset()
+    fills = env.batch.fills[0, 0]
+    while not fills[Fill.QUANTITY] * fills[Fill.EXIT_QUANTITY] < 0:
+        env.step(Discrete.BUY_LARGE)
+    assert env.journal is not None
+    line = text_line(env.journal)
+    for quantity, price in ((Fill.QUANTITY, Fill.PRICE), (Fill.EXIT_QUANTITY, Fill.EXIT_PRICE)):
+        assert f"S1 {fills[quantity]:+.4g} @ {fills[price]:.4g}" in line
+    last = env.journal.fills_frame().iloc[-1:]
+    red, green, blue = episode_chart(env.journal.ledger_frame().iloc[-1:], last).reshape(-1, 3).astype(int).T
+    assert (green - np.maximum(red, blue)).max() > 50, "no green mark of the purchase"
+    assert (red - np.maximum(green, blue)).max() > 50, "no red mark of the stop"
 
 
 # ---- refusals -------------------------------------------------------------------------------------------------------
@@ -316,7 +342,7 @@ def test_an_action_outside_its_box_is_refused_and_moves_nothing(market: Panel, a
     assert all(np.array_equal(before[name], values) for name, values in env.batch.state_dict().items())
 
 
-@pytest.mark.parametrize("bad", [[0.1, 0.2], "buy", None, [[0.1]] * 3])
+@pytest.mark.parametrize("bad", [[0.1, 0.2], "buy", "0.5", None, 10**400, [[0.1]] * 3, 0.5j, [[0.1], [0.2, 0.3]]])
 def test_an_action_of_another_shape_is_refused(market: Panel, bad: Any) -> None:
     env = TradingEnv(market, "S0", action="continuous")
     env.reset(seed=0)
@@ -367,6 +393,12 @@ def test_panels_that_look_ahead_or_have_no_bars_or_another_table_are_refused(mar
         TradingEnv(market, table=feature_table(market.rows(0, 300)))
     with pytest.raises(ConfigError, match="list is empty"):
         TradingEnv([])
+
+
+@pytest.mark.parametrize("seed", [-1, 1.5, "7", [3]])
+def test_a_seed_that_is_no_whole_number_is_refused(market: Panel, seed: Any) -> None:
+    with pytest.raises(ConfigError, match="not 1 whole numbers from 0 on"):
+        TradingEnv(market, "S1").reset(seed=seed)
 
 
 @pytest.mark.parametrize("panel", [None, "synthetic", pd.DataFrame()])

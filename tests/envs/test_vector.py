@@ -196,7 +196,7 @@ def test_a_reset_mask_that_is_not_a_boolean_each_is_refused_and_moves_nothing(ma
     assert all(np.array_equal(before[name], values) for name, values in env.batch.state_dict().items())
 
 
-@pytest.mark.parametrize("seeds", [[1, 2], np.arange(4), [1, 2, None], [-1, 2, 3], [1.5] * 3, [[1], [2], [3]], "abc"])
+@pytest.mark.parametrize("seeds", [[1, 2], [1, 2, None], [-1, 2, 3], [1.5] * 3, [[1], [2], [3]], "abc", -1])
 def test_seeds_that_are_not_a_whole_number_each_are_refused(market: Panel, seeds: Any) -> None:
     with pytest.raises(ConfigError, match="not 3 whole numbers"):
         TradingVectorEnv(market, 3).reset(seed=seeds)
@@ -227,6 +227,17 @@ def test_other_parameters_wait_for_the_next_episode(market: Panel) -> None:
         env.use_market(MarketParameters(), rows=[1, 99])
     with pytest.raises(ConfigError, match="market must be of type MarketParameters, not dict"):
         env.use_market({})  # type: ignore[arg-type]
+
+
+def test_a_volume_cap_needs_volume(market: Panel) -> None:
+    capped = MarketParameters(limits=Limits(volume_cap_fraction=0.1))
+    bare = Panel.from_fields(market.index, market.symbols, {"close": market.close})
+    for make in (TradingEnv, PortfolioEnv, TradingVectorEnv, PortfolioVectorEnv):
+        make(market, market=capped)
+        with pytest.raises(ConfigError, match="volume_cap_fraction needs volume, which S0"):
+            make(bare, market=capped)
+        with pytest.raises(ConfigError, match="volume_cap_fraction needs volume"):
+            make(bare).use_market(capped)
 
 
 def test_a_stored_state_goes_on_the_same(market: Panel) -> None:
@@ -281,9 +292,9 @@ def test_a_bad_action_names_its_environment(market: Panel) -> None:
 
 
 def test_a_seed_may_be_of_numpy(market: Panel) -> None:
-    env = TradingVectorEnv(market, 3)
-    (_, first), (_, again) = env.reset(seed=np.int64(5)), env.reset(seed=5)
-    np.testing.assert_array_equal(first["bar"], again["bar"])
+    for env in (TradingVectorEnv(market, 3), TradingEnv(market)):
+        (_, first), (_, again) = env.reset(seed=np.int64(5)), env.reset(seed=5)  # type: ignore[arg-type]
+        np.testing.assert_array_equal(first["bar"], again["bar"])
 
 
 def test_no_memory_grows_over_a_million_steps(market: Panel) -> None:

@@ -22,6 +22,12 @@ def test_missing_bars_carry_the_last_close_and_turn_into_a_delisting() -> None:
     ]
 
 
+def test_a_symbol_that_is_not_listed_yet_is_no_delisting_and_an_unobserved_bar_has_no_volume() -> None:
+    bars = MarketBars.from_arrays([[np.nan]] * 3 + [[10.0]], volume=[[5.0]] * 4, delisted_after_bars=2)
+    assert bars.values[:, 0, Bar.STATUS].tolist() == [Status.HALTED] * 3 + [Status.TRADING]
+    assert bars.values[:, 0, Bar.VOLUME].tolist() == [0, 0, 0, 5]
+
+
 def test_status_does_not_look_ahead() -> None:
     whole = MarketBars.from_arrays(CLOSE, delisted_after_bars=2).values
     for end in range(1, len(CLOSE)):

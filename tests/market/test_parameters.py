@@ -30,6 +30,8 @@ from pacesetter.registry import configure
         (lambda: MarketParameters(initial_cash=0), "market.initial_cash=0"),
         (lambda: MarketParameters(Costs(impact_bps=1)), "needs limits.volume_cap_fraction"),
         (lambda: MarketParameters(exits=Exits(stop_loss_fraction=0.0004)), "within what a fill costs"),
+        (lambda: MarketParameters(exits=Exits(trailing_stop_fraction=0.0004)), "exits.trailing_stop_fraction=0.0004"),
+        (lambda: Limits(shorting="no"), "limits.shorting='no' must be True or False"),
     ],
 )
 def test_refused_by_key(make: Callable[[], Any], message: str) -> None:

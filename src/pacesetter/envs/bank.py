@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike, NDArray
 from pacesetter.envs.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError, check_range
 from pacesetter.market.bars import Bar, MarketBars, Status
+from pacesetter.market.parameters import MarketParameters
 
 if TYPE_CHECKING:
     from pacesetter.features.table import FeatureTable
@@ -160,6 +161,18 @@ class Bank:
         usable: Array = (is_trading & _whole_windows(self.known, window_bars)).any(axis=1)
         has_room: Array = np.arange(usable.shape[1]) <= self.lasts[:, None] - room_bars
         return np.logical_and(usable, has_room)
+
+    def check_market(self, market: MarketParameters) -> None:
+        """Refuse what is no `MarketParameters`, and a cap on the share of volume where a block has none."""
+        check_kind(MarketParameters, market=market)
+        if market.limits.volume_cap_fraction is None:
+            return
+        is_dry = ~self.bars[..., Bar.VOLUME].any(axis=(1, 2))
+        if is_dry.any():
+            lacking = ", ".join(self.symbols[int(is_dry.argmax())])
+            raise ConfigError(
+                f"limits.volume_cap_fraction needs volume, which {lacking} lacks; give it or set the limit to None"
+            )
 
     def holds(self, places: Array, window_bars: int) -> bool:
         """Whether each of (place, Start) lies in the bank: its window behind it, its last bar ahead of it."""

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
+from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from numba import get_num_threads, typeof
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.bank import Bank, check_kind
-from pacesetter.envs.loops import STEPS, mask_rows, observe_rows, restart_rows
+from pacesetter.envs.loops import STEPS, has_known_widths, mask_rows, observe_rows, restart_rows
 from pacesetter.envs.observation import ObservationBuilder
 from pacesetter.envs.remembered import PLACE, REMEMBERED, fitting, load_reward, stored_reward
 from pacesetter.envs.rows import HYBRID, Cursor, Outcome, Setting
@@ -41,11 +42,12 @@ ACTIONS = {
 PARALLEL_FROM = 512  # positions; below it a second thread costs more than it saves
 FOREVER = 2.0**31  # bars of an episode that only the data ends
 LEDGER_SIZE, OUTCOME_SIZE = len(Column), len(Outcome)
-REWARD = int(Outcome.REWARD)  # NumPy takes a plain number quicker than a member of an enum
+REWARD = int(Outcome.REWARD)  # NumPy takes a plain number quicker than a member of an enum,
+WHOLE_NUMBERS, BOOLEANS, SINGLES = map(np.dtype, ("int64", "bool", "float32"))  # and a dtype quicker than a type
 GROWTH = slice(Outcome.GROWTH, Outcome.GROWTH + 1)  # the only component where the reward is the P&L
-BOUND = ("_step_rows", "_alone")  # made on first use for the arrays of the batch and its starts
+BOUND = ("_fixed", "_step_rows", "_alone")  # made on first use for the arrays of the batch and its starts
 REMADE = ("_state", "_sources", "_unseen", "_input", *BOUND)  # not pickled
-NUMBERS = (int, float, np.generic)
+NUMBERS = (int, float, np.integer, np.floating)
 
 
 class Step(NamedTuple):
@@ -79,6 +81,8 @@ class Batch:
     starts         random, stratified or fixed
     restarts       begin the next episode in the step that ends one
     has_windows    observe windows and context; otherwise `index` (env, 2), the block and bar where they end
+
+    `ended_count` is the number of episodes that ended in the last step of all.
     """
 
     def __init__(
@@ -100,15 +104,17 @@ class Batch:
             env_count=env_count, window_bars=window_bars, episode_bars=1 if episode_bars is None else episode_bars
         )
         check_kind(bool, has_windows=has_windows)
-        check_kind(MarketParameters, market=market)
+        bank.check_market(market)
         self.bank, self.env_count, self.window_bars, self.has_windows = bank, env_count, window_bars, has_windows
         self.action, self.market, self.episode_bars = action, market, episode_bars
         self.reward = _reward_config(reward)
-        self.components = tuple(self.reward.components)
+        self.components, self.ended_count = tuple(self.reward.components), 0
         self.is_pnl_only = _is_pnl_only(self.reward)  # the compiled step writes the reward itself
         self._reward = None if self.is_pnl_only else Reward(self.reward, env_count)
         positions_each = bank.positions_each
         self.inputs = np.zeros((env_count, _action_width(action, positions_each)))
+        shapes = (self.inputs.shape, *((size,) for size in self.inputs.shape), ())
+        self.action_shapes = [shape for shape in shapes if math.prod(shape) == self.inputs.size]  # none turned round
         self.settings = self._packed_settings(restarts)
         self.parameters = np.tile(self.market.packed(), (2, env_count, 1))
         self.accounts = np.zeros((env_count, len(Account)))
@@ -138,7 +144,7 @@ class Batch:
 
     def use_market(self, market: MarketParameters, rows: Any = slice(None)) -> None:
         """Give the environments `rows` other market parameters from their next episode on; refuses rows it lacks."""
-        check_kind(MarketParameters, market=market)
+        self.bank.check_market(market)
         try:
             self.parameters[1, rows] = market.packed()
         except (IndexError, TypeError) as problem:
@@ -171,6 +177,7 @@ class Batch:
         refused = self._step_rows(*self._arguments(*written))
         if refused >= 0:
             raise self._refusal(refused)
+        self.ended_count = -1 - refused
         rewards, components = self.rewards(ledger, outcome)
         observation = self.builder.arrange(vectors[0], index, *tables)
         return Step(observation, rewards, ends[0], ends[1], components, ledger, vectors[1])
@@ -181,7 +188,10 @@ class Batch:
         The arrays that the compiled call writes to are kept from step to step; windows are not gathered.
         """
         if self._is_scalar and isinstance(action, NUMBERS):
-            self._input[0] = action  # the hot path of one symbol: no further call
+            try:
+                self._input[0] = action  # the hot path of one symbol: no further call
+            except OverflowError as problem:
+                raise self.misfit() from problem
         else:
             self._read(action)
         step_row, ledger, vector, outcome = self._alone
@@ -265,7 +275,7 @@ class Batch:
         )
         self._sources = (bank.windows.reshape(*bank.windows.shape[:2], -1), bank.context)
         self._unseen = self._tables(0)
-        self._is_scalar, self._input = self.inputs.size == 1, self.inputs[0]
+        self._is_scalar, self._input = self.inputs.size == 1, self.inputs.reshape(-1)
         self._is_parallel = get_num_threads() > 1 < self.env_count and self.positions[:, :, 0].size >= PARALLEL_FROM
 
     def __getstate__(self) -> dict[str, Any]:
@@ -277,13 +287,13 @@ class Batch:
 
     def _outputs(self) -> tuple[Array, ...]:
         """Fresh arrays for what a step writes: index, ends, ledger, outcome, vectors, and the tables if wanted."""
-        count = self.env_count
+        count, empty = self.env_count, np.empty
         return (
-            np.empty((count, 2), np.int64),
-            np.empty((2, count), np.bool_),
-            np.empty((count, LEDGER_SIZE)),
-            np.empty((OUTCOME_SIZE, count)),
-            np.empty((2, count, self.builder.vector_size), np.float32),
+            empty((count, 2), WHOLE_NUMBERS),
+            empty((2, count), BOOLEANS),
+            empty((count, LEDGER_SIZE)),
+            empty((OUTCOME_SIZE, count)),
+            empty((2, count, self.builder.vector_size), SINGLES),
             *(self._tables(count) if self.has_windows else self._unseen),
         )
 
@@ -297,14 +307,18 @@ class Batch:
         self, index: Array, ends: Array, ledger: Array, outcome: Array, vectors: Array, *tables: Array
     ) -> tuple[Array, Array, tuple[Array, ...]]:
         """What a compiled step takes: the index, the ends, and the arrays of `step_row` in its order."""
-        fixed = (self.starts.pool, self.starts.offsets, *self._sources)
-        return index, ends, (*self._state, ledger, self.fills, outcome, vectors, *fixed, *tables)
+        return index, ends, (*self._state, ledger, self.fills, outcome, vectors, *self._fixed, *tables)
+
+    @cached_property
+    def _fixed(self) -> tuple[Array, ...]:
+        return self.starts.pool, self.starts.offsets, *self._sources
 
     @cached_property
     def _step_rows(self) -> Callable[..., int]:
         """The compiled step for the types of these arrays; called directly, numba does not look at them each time."""
-        step_rows = STEPS[self._is_parallel, self.bank.positions_each == 1]
-        entry: Callable[..., int] = step_rows.compile(tuple(map(typeof, self._arguments(*self._outputs()))))
+        arguments = self._arguments(*self._outputs())
+        step_rows = STEPS[self._is_parallel, has_known_widths(arguments[-1])]
+        entry: Callable[..., int] = step_rows.compile(tuple(map(typeof, arguments)))
         return entry
 
     @cached_property
@@ -316,12 +330,18 @@ class Batch:
 
     def _read(self, actions: Any) -> None:
         """Take the actions as numbers, one row for each environment."""
-        try:
-            self.inputs[...] = np.asarray(actions).reshape(self.inputs.shape)
-        except (TypeError, ValueError, OverflowError) as problem:
-            raise ConfigError(
-                f"these actions do not fit {self.env_count} environments with {self.inputs.shape[1]} numbers each"
-            ) from problem
+        with suppress(ValueError):  # NumPy's, of a ragged list
+            given = np.asarray(actions)
+            if given.shape in self.action_shapes and given.dtype.kind in "biuf":
+                self._input[...] = given.reshape(self._input.shape)
+                return
+        raise self.misfit()
+
+    def misfit(self) -> ConfigError:
+        """What actions of another shape or kind are answered with."""
+        return ConfigError(
+            f"these actions do not fit {self.env_count} environments with {self.inputs.shape[1]} numbers each"
+        )
 
     def _refusal(self, row: int) -> ConfigError:
         low, high = self.settings[[Setting.LOWEST, Setting.HIGHEST]]

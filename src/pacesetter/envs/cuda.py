@@ -68,6 +68,8 @@ class DeviceBatch:
 
     def step(self, actions: Any, *, check: bool = True) -> Step:
         """Step every environment; `check` refuses an action outside the box, at the price of waiting for the GPU."""
+        if tuple(actions.shape) not in self.batch.action_shapes:
+            raise self.batch.misfit()
         self.inputs[...] = actions.reshape(self.inputs.shape)
         if check:
             self._check()

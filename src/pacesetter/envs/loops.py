@@ -8,15 +8,20 @@ from typing import Any
 from numba import prange
 
 from pacesetter.envs.masks import mask_row
-from pacesetter.envs.observation import write_account
-from pacesetter.envs.rows import Cursor, Outcome, first_refused, gather_row, restart_row, see_row, step_row
+from pacesetter.envs.observation import PortfolioEntry, PositionEntry, write_account
+from pacesetter.envs.rows import Cursor, Outcome, first_refused, gather_row, locate, restart_row, see_row, step_row
+from pacesetter.market.bars import Bar
 from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu, jitable, prefetch, source_digest
+from pacesetter.market.ledger import Column, Fill
+from pacesetter.market.parameters import Slot
+from pacesetter.market.state import Account, Position
 
-__all__ = ["STEPS", "account_rows", "mask_rows", "observe_rows", "restart_rows"]
+__all__ = ["STEPS", "account_rows", "has_known_widths", "mask_rows", "observe_rows", "restart_rows"]
 
 INLINED = ("rows.py", "observation.py", "starts.py", "masks.py", "../rewards/trading.py", "../rewards/elementwise.py")
 AHEAD = 8  # environments between asking for a bar and reading it
-BARS, POSITIONS, CURSOR, FILLS, OUTCOME = 2, 5, 6, 8, 9  # places in the arguments of `step_row` after e
+BARS, CURSOR, OUTCOME = 2, 6, 9  # places in the arguments of `step_row` after e
+WIDTHS = (*map(len, (Slot, Bar, Account, Position, Cursor, Column, Fill)), len(PositionEntry) + len(PortfolioEntry))
 
 
 @jitable
@@ -34,18 +39,48 @@ def end_row(e: int, outcome: Any, ends: Any) -> None:
 
 
 @jitable
+def count_ended(ends: Any) -> int:
+    """How many episodes ended: no environment is both terminated and truncated."""
+    count = 0
+    for e in range(ends.shape[1]):
+        count += int(ends[0, e]) + int(ends[1, e])
+    return count
+
+
+@jitable
 def fetch_bar(e: int, bars: Any, cursor: Any) -> None:
     """Have the bar that environment e fills in brought near: each stands at its own place in a table of many MB."""
     if e < cursor.shape[0]:
-        block, t = cursor[e, Cursor.BLOCK], cursor[e, Cursor.TIME]
+        block, t = locate(e, cursor)
         prefetch(bars[block, t + 1])
         prefetch(bars[block, t + 2])  # where that bar ends: it may lie across two lines of the cache
 
 
-def _compiled_step(digest: int, parallel: bool, has_one: bool) -> Any:
-    """The loop over rows; `digest` is there to be part of the cache key, which knows nothing of `parallel`.
+@jitable
+def has_known_widths(arrays: Any) -> bool:
+    """Whether these are the arrays of accounts of one position and actions of one number."""
+    inputs, _, bars, parameters, accounts, positions, cursor, ledger, fills, _, vectors = arrays[:11]
+    slots, of_bar, of_account, of_position, of_cursor, columns, of_fill, entries = WIDTHS
+    is_known: bool = (
+        inputs.shape[1] == 1
+        and parameters.shape[2] == slots
+        and bars.shape[2:] == (1, of_bar)
+        and accounts.shape[1] == of_account
+        and positions.shape[1:] == (1, of_position)
+        and cursor.shape[1] == of_cursor
+        and ledger.shape[1] == columns
+        and fills.shape[1:] == (1, of_fill)
+        and vectors.shape[2] == entries
+    )
+    return is_known
 
-    `has_one`: only for accounts of one position, whose step takes a tenth less time without loops over positions.
+
+def _compiled_step(digest: int, parallel: bool, has_one: bool) -> Any:
+    """The loop over rows, which gives the first row whose action is refused, or −1 − the number of episodes that ended.
+
+    `digest` is there to be part of the cache key, which knows nothing of `parallel`.
+
+    `has_one`: only for arrays that have known widths, whose step takes a tenth less time without loops over positions.
     """
 
     def step_rows(index: Any, ends: Any, arrays: Any) -> int:
@@ -53,13 +88,13 @@ def _compiled_step(digest: int, parallel: bool, has_one: bool) -> Any:
         if refused >= 0:
             return refused
         for e in prange(arrays[0].shape[0]):
-            # Always true, and inside the loop: this is where the compiler learns how often the inner loops run.
-            if not has_one or (arrays[POSITIONS].shape[1] == 1 and arrays[FILLS].shape[1] == 1):
+            # Always true, and inside the loop: this is where the compiler learns the widths.
+            if not has_one or has_known_widths(arrays):
                 fetch_bar(e + AHEAD, arrays[BARS], arrays[CURSOR])
                 step_row(e, *arrays)
                 locate_row(e, arrays[CURSOR], index)
                 end_row(e, arrays[OUTCOME], ends)
-        return min(-1, digest)
+        return min(-1, digest) - count_ended(ends)
 
     return compile_for_cpu(step_rows, parallel=parallel)
 
@@ -114,7 +149,7 @@ def account_row(e: int, vectors: Any, accounts: Any, positions: Any, bars: Any, 
 DIGEST = SOURCE_DIGEST ^ source_digest(*(Path(__file__).parent / name for name in INLINED))
 restart_rows, observe_rows = _compiled(restart_where, DIGEST), _compiled(observe_row, DIGEST + 1)
 mask_rows, account_rows = _compiled(mask_row, DIGEST + 2), _compiled(account_row, DIGEST + 7)
-# (is parallel, has one position) -> the compiled step
+# (is parallel, has known widths) -> the compiled step
 STEPS = {
     (parallel, has_one): _compiled_step(DIGEST + 3 + 2 * parallel + has_one, parallel, has_one)
     for parallel in (False, True)

@@ -7,7 +7,7 @@ from typing import Any
 from pacesetter.envs.rows import DISCRETE_COUNT, Cursor
 from pacesetter.market.bars import Bar, is_trading
 from pacesetter.market.jit import jitable
-from pacesetter.market.kernel import gross_value
+from pacesetter.market.kernel import gross_value, is_beyond_limit
 from pacesetter.market.orders import Discrete, OrderKind, order_quantity, signal, winning_side
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
@@ -24,11 +24,13 @@ def mask_row(e: int, masks: Any, bars: Any, parameters: Any, accounts: Any, posi
     free_cash = most - gross_value(positions[e], bar, Bar.CLOSE)
     is_open = accounts[e, Account.LIQUIDATING] == 0.0
     for k in range(positions.shape[1]):
-        held, price = positions[e, k, Position.QUANTITY], bar[k, Bar.CLOSE]
-        winner = winning_side(held, positions[e, k, Position.ENTRY_PRICE], price)
+        held, entry = positions[e, k, Position.QUANTITY], positions[e, k, Position.ENTRY_PRICE]
+        price = bar[k, Bar.CLOSE]
+        winner = winning_side(held, entry, price)
+        is_free = is_open and price > 0.0 and not is_beyond_limit(held, entry, price, rules)
         for order in range(DISCRETE_COUNT):
             quantity = 0.0
-            if is_open and price > 0.0:
+            if is_free:
                 wanted = signal(order, OrderKind.DISCRETE, 0.0, winner, rules)
                 quantity = order_quantity(wanted, OrderKind.DISCRETE, held, price, equity, free_cash, rules)
             may_trade = is_trading(bar, k) or quantity * held < 0.0

@@ -130,7 +130,7 @@ class ObservationBuilder:
     def arrange(self, vectors: Array, index: Array, windows: Array, context: Array) -> dict[str, Array]:
         """The observations of a batch from what the compiled step wrote, as views of its arrays."""
         if not self.has_windows:
-            return {"index": index} | self._account(vectors)
+            return {"index": index, **self._account(vectors)}
         tables = {entry: context[..., place] for entry, place in self.bank.places.items()} | {"window": windows}
         shaped = {entry: values.reshape(len(vectors), *self.shapes[entry]) for entry, values in tables.items()}
         return shaped | self._account(vectors)

@@ -13,6 +13,7 @@ from pacesetter.envs.journal import Journal
 __all__ = ["chart", "episode_chart", "text_line"]
 
 MOST_NAMES = 10  # in the legend
+LEGS = ("", "exit_")  # a bar may fill an order and then stop it out
 
 
 def text_line(journal: Journal) -> str:
@@ -20,9 +21,10 @@ def text_line(journal: Journal) -> str:
     time, row = next(journal.ledger_frame().iloc[-1:].iterrows())
     fills = journal.fills_frame().iloc[-len(journal.symbols) :].to_dict("records")
     orders = [
-        f"{fill['symbol']} {fill['quantity'] + fill['exit_quantity']:+.4g} @ {fill['price'] or fill['exit_price']:.4g}"
+        f"{fill['symbol']} {fill[f'{leg}quantity']:+.4g} @ {fill[f'{leg}price']:.4g}"
         for fill in fills
-        if fill["quantity"] or fill["exit_quantity"]
+        for leg in LEGS
+        if fill[f"{leg}quantity"]
     ]
     return (
         f"{time:%Y-%m-%d %H:%M}  equity {row['equity']:,.2f}  exposure {row['exposure']:.1%}  "
@@ -49,14 +51,13 @@ def episode_chart(
         close = rows["close"].where(rows["close"] > 0)  # 0 before the symbol was listed
         level = close / close.bfill().iloc[0]
         prices.plot(level.index, level, linewidth=1, label=symbol)
-        signed = rows["quantity"] + rows["exit_quantity"]
         for side, marker, colour in ((1, "^", "tab:green"), (-1, "v", "tab:red")):
-            traded = level[np.sign(signed) == side]
+            traded = level[(side * rows[[f"{leg}quantity" for leg in LEGS]] > 0).any(axis=1)]
             prices.scatter(traded.index, traded, marker=marker, color=colour, s=24, zorder=3)
     prices.set_ylabel("close / first close")
     equity.plot(ledger["equity"], linewidth=1, color="tab:blue")
     equity.set_ylabel("equity")
-    if fills["symbol"].nunique() <= MOST_NAMES:
+    if 0 < fills["symbol"].nunique() <= MOST_NAMES:
         prices.legend(loc="upper left", fontsize="small")
     canvas.draw()  # type: ignore[no-untyped-call]
     return np.asarray(canvas.buffer_rgba())[..., :3].copy()  # type: ignore[no-untyped-call]

@@ -35,6 +35,7 @@ __all__ = [
     "Setting",
     "first_refused",
     "gather_row",
+    "locate",
     "restart_row",
     "see_row",
     "step_row",
@@ -99,7 +100,7 @@ def step_row(
     context: Any,
 ) -> None:
     """Step environment e by one bar; where that ends the episode and `settings` say so, begin the next one."""
-    block, t = cursor[e, Cursor.BLOCK], cursor[e, Cursor.TIME]
+    block, t = locate(e, cursor)
     kind = read_order(inputs[e], settings)
     now, bar, rules = bars[block, t], bars[block, t + 1], parameters[0, e]
     flags = step_account(accounts[e], positions[e], ledger[e], fills[e], now, bar, inputs[e], kind, rules)
@@ -116,6 +117,12 @@ def step_row(
         see_row(e, bars, parameters, accounts, positions, cursor, vectors)
     if windows.shape[0] > 0:
         gather_row(e, cursor, windows_from, context_from, windows, context)
+
+
+@jitable
+def locate(e: int, cursor: Any) -> tuple[int, int]:
+    """Block and bar where environment e stands; said to be no negative places, which the compiler would look into."""
+    return max(cursor[e, Cursor.BLOCK], 0), max(cursor[e, Cursor.TIME], 0)
 
 
 @jitable
@@ -147,14 +154,14 @@ def restart_row(
 @jitable
 def see_row(e: int, bars: Any, parameters: Any, accounts: Any, positions: Any, cursor: Any, vectors: Any) -> None:
     """Write what environment e sees of its account."""
-    bar = bars[cursor[e, Cursor.BLOCK], cursor[e, Cursor.TIME]]
-    write_account(vectors[0, e], accounts[e], positions[e], bar, parameters[0, e])
+    block, t = locate(e, cursor)
+    write_account(vectors[0, e], accounts[e], positions[e], bars[block, t], parameters[0, e])
 
 
 @jitable
 def gather_row(e: int, cursor: Any, windows_from: Any, context_from: Any, windows: Any, context: Any) -> None:
     """Copy the window and the context that environment e sees."""
-    block, t = cursor[e, Cursor.BLOCK], cursor[e, Cursor.TIME]
+    block, t = locate(e, cursor)
     features = windows_from.shape[2] // context_from.shape[1]
     start = (t + 1) * features - windows.shape[2]
     for k in range(windows.shape[1]):

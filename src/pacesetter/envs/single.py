@@ -111,9 +111,9 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode; with a seed the starts are drawn anew from it. There are no options."""
         check_reset(options)
-        super().reset(seed=seed)
         if seed is not None:
             self.batch.seed([seed])
+        super().reset(seed=None if seed is None else int(seed))  # Gymnasium takes no whole number of NumPy
         vectors = self.batch.restart()
         self._block, self._time = self.batch.cursor[0, : Cursor.FINAL_BLOCK].tolist()
         self._is_over = False

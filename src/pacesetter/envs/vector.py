@@ -53,9 +53,9 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
         """Begin an episode in every environment, or where `options["reset_mask"]` says; a seed s gives row e s + e."""
         check_reset(options, "reset_mask")
         chosen = chosen_rows((options or {}).get("reset_mask") if self._is_open else None, self.num_envs)
-        super().reset(seed=int(seed) if isinstance(seed, WHOLE) else None)
         if seed is not None:
             self.batch.seed(range(seed, seed + self.num_envs) if isinstance(seed, WHOLE) else seed)
+        super().reset(seed=int(seed) if isinstance(seed, WHOLE) else None)
         observation = self._complete(self.batch.reset(chosen))
         self._is_open = True
         return observation, {
@@ -69,7 +69,7 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
             raise ConfigError("there is no open episode: call reset() first")
         step = self.batch.step(actions)
         infos = self._infos(step)
-        if 1 in step.terminated.tobytes() + step.truncated.tobytes():  # any() takes longer
+        if self.batch.ended_count:
             has_ended = step.terminated | step.truncated
             final = np.empty(self.num_envs, dtype=object)  # of None
             for e in has_ended.nonzero()[0].tolist():

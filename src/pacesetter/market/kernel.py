@@ -27,7 +27,7 @@ from pacesetter.market.orders import order_quantity, signal, winning_side
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
 
-__all__ = ["open_account", "step_account"]
+__all__ = ["follow_best_price", "gross_value", "is_beyond_limit", "open_account", "step_account"]
 
 FILL_SIZE = len(Fill)
 
@@ -85,7 +85,7 @@ def carry(account: Any, positions: Any, ledger: Any, now: Any, bar: Any, paramet
         gross_pnl += held * (bar[k, Bar.CLOSE] - price)
         unrealised += held * (price - positions[k, Position.ENTRY_PRICE])
         gross += abs(held) * price
-        short_value += max(-held, 0.0) * price
+        short_value += (-held if held < 0.0 else 0.0) * price
     ledger[Column.EQUITY_BEFORE] = account[Account.EQUITY]
     ledger[Column.EXPOSURE_BEFORE] = share(gross, account[Account.EQUITY])
     ledger[Column.GROSS_PNL] = gross_pnl
@@ -116,14 +116,11 @@ def decide(
 ) -> None:
     """Fix each position's order at the close of t; nothing here knows bar t+1."""
     equity = account[Account.EQUITY]
-    if equity <= (1.0 - parameters[Slot.PORTFOLIO_LOSS_LIMIT]) * account[Account.PEAK_EQUITY]:
-        account[Account.LIQUIDATING] = 1.0
     most = (parameters[Slot.GROSS_LEVERAGE] - parameters[Slot.RESERVE_CASH]) * equity
     free_cash = most - gross
     count, sum_of_orders, sum_of_sizes = positions.shape[0], 0.0, 0.0
     for k in range(count):
         held, entry, price = positions[k, Position.QUANTITY], positions[k, Position.ENTRY_PRICE], now[k, Bar.CLOSE]
-        gain = held * (price - entry)
         winner = winning_side(held, entry, price)
         order = signal(actions[k], kind, positions[k, Position.SIGNAL], winner, parameters)
         positions[k, Position.SIGNAL] = order
@@ -132,7 +129,7 @@ def decide(
         if account[Account.LIQUIDATING] != 0.0:
             fills[k, Fill.ORDERED] = -held
             raise_flag(fills, k, Flag.PORTFOLIO_LIMIT)
-        elif held != 0.0 and gain <= -parameters[Slot.POSITION_LOSS_LIMIT] * abs(held) * entry:
+        elif is_beyond_limit(held, entry, price, parameters):
             fills[k, Fill.ORDERED] = -held
             raise_flag(fills, k, Flag.POSITION_LIMIT)
         elif price > 0.0:
@@ -142,6 +139,14 @@ def decide(
                 fills[k, Fill.ORDERED] = quantity
     ledger[Column.ORDER] = sum_of_orders / count
     ledger[Column.ORDER_SIZE] = sum_of_sizes / count
+
+
+@jitable
+def is_beyond_limit(held: float, entry: float, price: float, parameters: Any) -> bool:
+    """Whether a position has lost so much of its entry price that it is closed whatever the order."""
+    limit = parameters[Slot.POSITION_LOSS_LIMIT]
+    is_beyond: bool = held != 0.0 and held * (price - entry) <= -limit * abs(held) * entry
+    return is_beyond
 
 
 # ---- 3. reduce ----------------------------------------------------------------------------------------------------
@@ -298,6 +303,8 @@ def mark(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parame
     ledger[Column.HOLDING_BARS] = share(holding_bars, open_count)
     flags = sum_fills(ledger, fills, bar) | ending(account, positions, bar, open_count, parameters)
     ledger[Column.FLAGS] = flags
+    if equity <= (1.0 - parameters[Slot.PORTFOLIO_LOSS_LIMIT]) * account[Account.PEAK_EQUITY]:
+        account[Account.LIQUIDATING] = 1.0  # in the next bar; an agent sees it now
     return flags
 
 

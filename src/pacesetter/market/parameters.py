@@ -104,6 +104,8 @@ class Limits:
         check_range(0, 1, owner="limits", reserve_cash_fraction=self.reserve_cash_fraction)
         check_range(0, 1, owner="limits", ruin_fraction=self.ruin_fraction)
         check_range(1, owner="limits", gross_leverage=self.gross_leverage)
+        if not isinstance(self.shorting, bool):
+            raise ConfigError(f"limits.shorting={self.shorting!r} must be True or False")
         _check_shares(
             "limits",
             volume_cap_fraction=self.volume_cap_fraction,
@@ -162,12 +164,13 @@ class MarketParameters:
             raise ConfigError(
                 "costs.impact_bps grows with the share of volume; it needs limits.volume_cap_fraction, e.g. 0.1"
             )
-        stop = self.exits.stop_loss_fraction
-        if stop is not None and stop <= self.costs.adverse_fraction:
-            raise ConfigError(
-                f"exits.stop_loss_fraction={stop:g} is within what a fill costs ({self.costs.adverse_fraction:g}) and "
-                "would stop every entry at once; give a wider stop"
-            )
+        for name in ("stop_loss_fraction", "trailing_stop_fraction"):
+            stop = getattr(self.exits, name)
+            if stop is not None and stop <= self.costs.adverse_fraction:
+                raise ConfigError(
+                    f"exits.{name}={stop:g} is within what a fill costs ({self.costs.adverse_fraction:g}) and "
+                    "would stop every entry at once; give a wider stop"
+                )
 
     def packed(self) -> NDArray[np.float64]:
         """The (slot,) float64 vector the kernel reads."""
