@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Mapping
-from contextlib import suppress
 from functools import cached_property, partial
 from typing import Any, NamedTuple
 
@@ -82,7 +81,7 @@ class Batch:
     restarts       begin the next episode in the step that ends one
     has_windows    observe windows and context; otherwise `index` (env, 2), the block and bar where they end
 
-    `ended_count` is the number of episodes that ended in the last step of all.
+    `ended` lists the environments whose episode ended in the last step of all.
     """
 
     def __init__(
@@ -108,7 +107,7 @@ class Batch:
         self.bank, self.env_count, self.window_bars, self.has_windows = bank, env_count, window_bars, has_windows
         self.action, self.market, self.episode_bars = action, market, episode_bars
         self.reward = _reward_config(reward)
-        self.components, self.ended_count = tuple(self.reward.components), 0
+        self.components = tuple(self.reward.components)
         self.is_pnl_only = _is_pnl_only(self.reward)  # the compiled step writes the reward itself
         self._reward = None if self.is_pnl_only else Reward(self.reward, env_count)
         positions_each = bank.positions_each
@@ -121,6 +120,8 @@ class Batch:
         self.positions = np.zeros((env_count, positions_each, len(Position)))
         self.cursor = np.zeros((env_count, len(Cursor)), dtype=np.int64)
         self.fills = np.zeros((env_count, positions_each, len(Fill)))
+        self.ended: list[int] = []
+        self._ended = np.zeros(env_count, dtype=np.int64)
         self.use_starts(Starts.of(starts, bank, window_bars, episode_bars))
         self.cursor[:, PLACE] = self.starts.pool[0]  # inside the tables before a reset too: compiled loops do not look
         self.builder = ObservationBuilder(bank, window_bars, has_windows)
@@ -177,7 +178,7 @@ class Batch:
         refused = self._step_rows(*self._arguments(*written))
         if refused >= 0:
             raise self._refusal(refused)
-        self.ended_count = -1 - refused
+        self.ended = self._ended[: -1 - refused].tolist() if refused < -1 else []
         rewards, components = self.rewards(ledger, outcome)
         observation = self.builder.arrange(vectors[0], index, *tables)
         return Step(observation, rewards, ends[0], ends[1], components, ledger, vectors[1])
@@ -226,7 +227,7 @@ class Batch:
 
     def final_observation(self, e: int, finals: Array) -> dict[str, Array]:
         """What environment e saw when its last episode ended, from the `finals` of that step."""
-        block, t = self.cursor[e, Cursor.FINAL_BLOCK : Cursor.END].tolist()
+        block, t = self.cursor[e].tolist()[Cursor.FINAL_BLOCK : Cursor.END]
         return self.builder.build(block, t, finals[e])
 
     def state_dict(self) -> dict[str, Array]:
@@ -305,9 +306,9 @@ class Batch:
 
     def _arguments(
         self, index: Array, ends: Array, ledger: Array, outcome: Array, vectors: Array, *tables: Array
-    ) -> tuple[Array, Array, tuple[Array, ...]]:
-        """What a compiled step takes: the index, the ends, and the arrays of `step_row` in its order."""
-        return index, ends, (*self._state, ledger, self.fills, outcome, vectors, *self._fixed, *tables)
+    ) -> tuple[Array, Array, Array, tuple[Array, ...]]:
+        """What a compiled step takes: ended rows, the index, the ends, and the arrays of `step_row` in its order."""
+        return self._ended, index, ends, (*self._state, ledger, self.fills, outcome, vectors, *self._fixed, *tables)
 
     @cached_property
     def _fixed(self) -> tuple[Array, ...]:
@@ -330,12 +331,13 @@ class Batch:
 
     def _read(self, actions: Any) -> None:
         """Take the actions as numbers, one row for each environment."""
-        with suppress(ValueError):  # NumPy's, of a ragged list
+        try:
             given = np.asarray(actions)
-            if given.shape in self.action_shapes and given.dtype.kind in "biuf":
-                self._input[...] = given.reshape(self._input.shape)
-                return
-        raise self.misfit()
+        except ValueError as problem:  # of a ragged list
+            raise self.misfit() from problem
+        if given.shape not in self.action_shapes or given.dtype.kind not in "biuf":
+            raise self.misfit()
+        self._input[...] = given.reshape(-1)
 
     def misfit(self) -> ConfigError:
         """What actions of another shape or kind are answered with."""

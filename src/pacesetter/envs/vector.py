@@ -69,10 +69,9 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
             raise ConfigError("there is no open episode: call reset() first")
         step = self.batch.step(actions)
         infos = self._infos(step)
-        if self.batch.ended_count:
-            has_ended = step.terminated | step.truncated
-            final = np.empty(self.num_envs, dtype=object)  # of None
-            for e in has_ended.nonzero()[0].tolist():
+        if self.batch.ended:
+            has_ended, final = step.terminated | step.truncated, np.empty(self.num_envs, dtype=object)  # of None
+            for e in self.batch.ended:
                 final[e] = self._final_observation(e, step.finals)
             infos = infos | {"final_obs": final, "_final_obs": has_ended, "final_info": infos, "_final_info": has_ended}
         return self._complete(step.observation), step.rewards, step.terminated, step.truncated, infos
