@@ -11,6 +11,7 @@ import sys
 import threading
 import time
 from contextlib import suppress
+from pathlib import Path
 from typing import Any
 
 import httpx2
@@ -184,6 +185,49 @@ def test_a_touched_file_halts_and_a_drawdown_latches(served):
     assert served.switch.engaged()
 
 
+def test_a_halt_acts_though_the_kill_switch_cannot_be_written(served, monkeypatch):
+    monkeypatch.setattr(served.switch, "path", Path("/proc/nowhere/HALT"))
+    assert served.call("/v1/halt", "trade", json={"reason": "fire"}).status_code == 503
+    assert served.call("/v1/state", "read").json()["reason"] == "fire"
+    told = _decided(served, FEEDS_UNTIL, {"cash": 1e5})
+    assert told["state"] == "halted"
+    assert not any(line["allowed"] for line in told["decisions"])
+
+
+def test_a_kill_switch_that_cannot_be_released_stays(served):
+    served.switch.path.mkdir()
+    assert served.call("/v1/resume", "admin", json={"by": "ada"}).status_code == 503
+    assert served.call("/v1/state", "read").json()["state"] == "halted"
+
+
+def test_a_length_beyond_all_numbers_is_too_long(served):
+    headers = {"Authorization": f"Bearer {served.tokens['trade']}", "Content-Length": "9" * 5000}
+    assert served.client.post("/v1/halt", headers=headers).status_code == 413
+
+
+def test_a_peak_that_only_the_caller_saw_halts(served):
+    account = {"cash": 85_000, "peak_equity": 100_000}
+    assert _decided(served, FEEDS_UNTIL, account)["state"] == "halted"
+    assert served.call("/v1/state", "read").json()["reason"] == "drawdown 15.00%"
+    served.call("/v1/resume", "admin", json={"by": "ada"})
+    assert _decided(served, FEEDS_UNTIL + 1, account)["state"] == "active"
+    assert _decided(served, FEEDS_UNTIL + 2, account | {"peak_equity": 100_001})["state"] == "halted"
+
+
+@pytest.mark.parametrize("count", [1, 2])
+def test_a_price_that_no_market_has_is_refused_and_not_remembered(served, count):
+    bars = [served.bars(FEEDS_UNTIL + k) for k in range(count)]
+    odd = bars[-1][1] | {name: 1e6 * bars[-1][1][name] for name in ("open", "high", "low", "close")}
+    sent = [odd if bar is bars[-1][1] else bar for row in bars for bar in row]
+    assert served.call("/v1/decide", "trade", json={"bars": sent}).status_code == 409
+    assert served.runtime.history.panel.index[-1] == served.panel.index[FEEDS_UNTIL - 1]
+    assert served.call("/v1/decide", "trade", json={"bars": bars[0]}).status_code == 200
+
+
+def _decided(served, t, account):
+    return served.call("/v1/decide", "trade", json={"bars": served.bars(t), "account": account}).json()
+
+
 def test_ready_runs_an_inference_and_metrics_count(served, monkeypatch):
     assert served.call("/readyz", "read").json() == {"status": "ready"}
     served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL)})
@@ -194,6 +238,14 @@ def test_ready_runs_an_inference_and_metrics_count(served, monkeypatch):
     model = served.runtime.bundle.model
     monkeypatch.setattr(type(model), "__call__", lambda self, observation: {"value": np.array([np.nan])})
     assert served.call("/readyz", "read").status_code == 503
+
+
+def test_metrics_are_read_while_a_decision_counts_a_denial(served, monkeypatch):
+    guard, metrics = served.runtime.guard, served.app.metrics
+    guard.denials["halted"] = 1
+    labels = metrics.denials.labels
+    monkeypatch.setattr(metrics.denials, "labels", lambda name: guard.denials.update(stale=1) or labels(name))
+    assert served.call("/metrics", "read").status_code == 200
 
 
 def test_a_server_is_ready_once_every_symbol_has_its_bars(made, tmp_path):

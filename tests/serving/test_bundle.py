@@ -96,6 +96,13 @@ def test_a_card_shows_the_test_results_or_that_there_are_none(made):
     assert "was not evaluated on its test part" in bare
 
 
+@pytest.mark.parametrize("text", ["{", "[]", "{}", '{"gates": [1]}'])
+def test_damaged_test_results_are_refused(made, tmp_path, text):
+    (tmp_path / "evaluation.json").write_text(text)
+    with pytest.raises(RunError, match=r"evaluation\.json is damaged .*: pacesetter evaluate RUN"):
+        bundle_run(made.run.folder, tmp_path / "bundles", judged=tmp_path, observations=2)
+
+
 def test_a_run_without_a_policy_is_refused(made, tmp_path):
     cut = Run.create(tmp_path, "cut", made.config.to_dict())
     with pytest.raises(RunError, match="no finished training run"):
@@ -232,6 +239,8 @@ def test_signing_keys_come_from_a_file_or_the_environment(tmp_path, monkeypatch)
     found = SigningKey.find(tmp_path / "key")
     assert found is not None
     assert found.sign(b"x") == by_environment.sign(b"x")
+    monkeypatch.setenv(SIGNING_KEY, 20 * SECRET)  # longer than any file's name
+    assert SigningKey.find() is not None
     with pytest.raises(ConfigError, match="cannot be read"):
         SigningKey.find(tmp_path / "absent")
     with pytest.raises(ConfigError, match="public key cannot sign"):
@@ -267,6 +276,23 @@ def test_a_store_numbers_bundles_and_rolls_back(made, tmp_path):
         Store(tmp_path / "file").add("policy", made.bundle.files)
     dotted, bundle = store.add("v1.5", made.bundle.files)
     assert bundle.name == Bundle.open(pack(dotted)).name == "0003-v1.5"
+
+
+@pytest.mark.parametrize("message", ["File exists", "No such file", "was left by a bundling", "is there already"])
+def test_a_store_that_cannot_take_the_bundle_is_refused_before_any_work(made, tmp_path, monkeypatch, message):
+    store, name = tmp_path / "bundles", f"0001-{made.config.name}"
+    if message == "File exists":
+        store.touch()
+    elif message == "No such file":  # as of any file in a folder that cannot be written to
+        monkeypatch.setattr("pacesetter.serving.store.TemporaryFile", lambda dir: (dir / "absent" / "file").open("w"))
+    else:
+        (store / (name if message == "is there already" else f".{name}.partial")).mkdir(parents=True)
+    for work in ("build_panel", "export_onnx"):
+        monkeypatch.setattr(f"pacesetter.serving.packaging.{work}", lambda *_: pytest.fail("it went to work"))
+    with pytest.raises(RunError, match=message):
+        bundle_run(made.run.folder, store)
+    with pytest.raises(RunError, match=message):
+        bundle_policy(None, made.bundle.model.spec, made.config, made.panel, store, table=None, training={})
 
 
 @pytest.mark.parametrize("index", [{"current": "0009-x", "versions": []}, {"current": None, "versions": [{}]}, []])

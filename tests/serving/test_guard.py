@@ -206,6 +206,36 @@ def test_a_drawdown_of_ten_percent_over_days_halts_and_a_person_resumes_from_the
     assert guard.state is State.ACTIVE
 
 
+def test_the_highest_equity_that_the_account_knows_counts_until_a_person_resumes_below_it() -> None:
+    guard = Guard()
+    told = dataclasses.replace(account(91_000.0), peak_equity=1e5)
+    assert guard.check(order("1"), told, NOON).allowed
+    fallen = dataclasses.replace(account(90_000.0), peak_equity=1e5)
+    assert guard.check(order("2"), fallen, NOON).reason == "halted"
+    assert guard.reason == "drawdown 10.00%"
+    guard.resume("Ada")
+    guard = Guard.from_dict(json.loads(json.dumps(guard.to_dict())))
+    guard.begin_bar(90_000.0, NOON)
+    assert guard.check(order("3"), fallen, NOON).allowed
+    for odd in (math.nan, math.inf):
+        guard.mark(90_000.0, NOON, odd)
+    assert guard.state is State.ACTIVE
+    guard.mark(90_000.0, NOON, 100_001.0)  # a new high that the guard did not see
+    assert guard.state is State.HALTED
+
+
+def test_a_person_who_resumes_frees_a_symbol_for_as_many_orders_as_before() -> None:
+    guard = opened()
+    for begin in (0, 10):
+        for k in range(begin, begin + 5):
+            guard.begin_bar(1e5, NOON)
+            assert reason(guard, order(str(k), quantity=1.0 + k), account(), NOON) is None
+            guard.done(str(k))
+        guard.begin_bar(1e5, NOON)
+        assert reason(guard, order(str(begin + 5)), account(), NOON) == "repeated_execution"
+        guard.resume("Ada")
+
+
 @pytest.mark.parametrize(("equity", "now"), [(math.nan, NOON), (0.0, NOON), (1e5, NOON - 1), (1e5, math.nan)])
 def test_money_or_time_that_cannot_be_halts(equity: float, now: float) -> None:
     guard = opened()

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import dataclasses
+import re
 import subprocess
 import sys
 import time
@@ -19,6 +21,7 @@ from trading import FIRST, RULES, Rule, make_trader, small_market, small_panel
 from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.backtest import Seen, backtest
+from pacesetter.market.state import Position
 from pacesetter.panel import Panel
 from pacesetter.serving import tables
 from pacesetter.serving.alerts import Alert, Alerts
@@ -472,6 +475,45 @@ def test_old_data_blocks_entries_and_allows_exits(panel: Panel, tmp_path: Path) 
     trader.journal.close()
 
 
+def spiked(panel: Panel, row: int, name: str, factor: float) -> Panel:
+    """The panel with one price of its second symbol so many times as high; high and low hold it."""
+    blocks = panel.blocks.copy()
+    for field in {name, "high" if factor > 1.0 else "low"}:
+        blocks[panel.fields.index(field), row, 1] *= factor
+    return dataclasses.replace(panel, blocks=blocks)
+
+
+@pytest.mark.parametrize(("name", "factor"), [("close", 50_000.0), ("high", 50_000.0), ("close", 1e-3), ("low", 1e-3)])
+def test_a_price_that_no_market_has_halts_before_anything_is_booked(
+    name: str, factor: float, panel: Panel, tmp_path: Path
+) -> None:
+    expected = finish(make_trader(tmp_path / "whole", panel=panel))
+    trader = make_trader(tmp_path, panel=spiked(panel, FIRST + 6, name, factor))
+    told: list[Alert] = []
+    trader.watch.alerts = Alerts([SimpleNamespace(send=told.append)], 0.0)
+    moment = str(panel.index[FIRST + 6])
+    with pytest.raises(DataError, match=rf"'{panel.symbols[1]}' goes from .* in bar {re.escape(moment)}, beyond risk"):
+        trader.run()
+    trader.watch.alerts.close()
+    assert equity(trader) == expected[:6]
+    assert ["goes from" in alert.message for alert in told if alert.kind == "halt"] == [True]
+    assert trader.switch.engaged()
+    trader.journal.close()
+    trader.switch.release("Ada")
+    assert finish(make_trader(tmp_path, panel=panel)) == expected  # the data was put right
+
+
+def test_a_price_that_a_person_believes_is_traded_on_and_a_backtest_agrees(panel: Panel, tmp_path: Path) -> None:
+    odd, limits = spiked(panel, FIRST + 6, "close", 30.0), RiskLimits(jump_factor=31.0)
+    trader = make_trader(tmp_path, panel=odd)
+    trader.desk.guard = Guard(limits)
+    guarded = GuardedPolicy(Rule("continuous"), Guard(limits), odd, small_market(odd))
+    assert finish(trader) == backtest(guarded, odd, first=FIRST, market=guarded.market).equity.tolist()
+    guarded = GuardedPolicy(Rule("continuous"), Guard(), odd, small_market(odd))
+    with pytest.raises(DataError, match=r"beyond risk\.jump_factor=10"):
+        backtest(guarded, odd, first=FIRST, market=guarded.market)
+
+
 class Disorderly(ReplayFeed):
     """Gives every bar twice, and now and then nothing but trouble."""
 
@@ -599,17 +641,35 @@ def test_fills_are_told_once_and_a_silent_broker_is_not_known() -> None:
     broker = AlpacaBroker(("A",), service)
     order = Order("run-1-A", "A", -5.0, 100.0)
     broker.submit(order)
-    nothing = np.zeros(0)
+    bar = np.full((1, 6), 100.0)
     settle: Callable[[float], Any] = lambda left: broker.settle(  # noqa: E731
-        nothing, nothing, nothing, [Order("run-1-A", "A", left, 100.0)]
+        bar, bar, np.zeros(1), [Order("run-1-A", "A", left, 100.0)]
     )
     service.orders["run-1-A"].filled_qty, service.orders["run-1-A"].filled_avg_price = 2.0, "99.5"
     assert [(fill.quantity, fill.price) for fill in settle(-5.0).executions] == [(-2.0, 99.5)]
     assert settle(-3.0) == ((), {}, 0, False, True)
-    service.orders["run-1-A"].filled_qty, service.orders["run-1-A"].status = 5.0, "filled"
-    assert settle(-3.0).closed == {"run-1-A": Status.FILLED}
+    traded = {"filled_qty": 5.0, "filled_avg_price": "98.6", "status": "filled"}
+    service.orders["run-1-A"].__dict__.update(traded)
+    last = settle(-3.0)
+    assert last.closed == {"run-1-A": Status.FILLED}
+    assert [(fill.quantity, fill.price) for fill in last.executions] == [(-3.0, pytest.approx(98.0))]  # 5 · 98.6 in all
     service.trouble = ConnectionError()
     assert not settle(-3.0).is_known
+
+
+def test_a_position_at_alpaca_is_seen_as_the_kernel_would_show_it() -> None:
+    service = Service()
+    broker = AlpacaBroker(("A",), service)
+    shown = []
+    for quantity, high, low in ((5, 120, 99), (5, 110, 90), (-5, 110, 85), (0, 110, 85)):
+        service.held = [SimpleNamespace(symbol="A", qty=str(quantity), avg_entry_price="100")] if quantity else []
+        bar = np.array([[100.0, high, low, 100.0, 0.0, 1.0]])
+        broker.settle(bar, bar, np.zeros(1), [])
+        shown.append(broker.positions[0, [Position.BEST_PRICE, Position.BARS_HELD]].tolist())
+        stored = broker.account.copy(), broker.positions.copy()
+        broker = AlpacaBroker(("A",), service)  # as after a restart
+        broker.restore(*stored)
+    assert shown == [[120, 1], [120, 2], [85, 1], [0, 0]]
 
 
 def test_a_service_that_does_not_answer_is_told_in_one_sentence() -> None:
@@ -647,6 +707,29 @@ def test_an_order_whose_sending_was_cut_short_is_sent_once(panel: Panel, tmp_pat
     assert {row["status"] for row in again.journal.rows(tables.orders) if not row["reason"]} == {"sent"}
     assert set(service.orders) == set(statuses)
     again.journal.close()
+
+
+def test_what_was_filled_while_nobody_looked_is_booked_at_the_next_bar(panel: Panel, tmp_path: Path) -> None:
+    service = Service()
+    trader = make_trader(tmp_path, panel=panel, broker=AlpacaBroker(panel.symbols, service))
+    trader.run(1)
+    trader.journal.close()
+    sent = {row["symbol"]: row for row in trader.journal.rows(tables.orders) if row["status"] == "sent"}
+    for row in sent.values():
+        filled = {"filled_qty": row["quantity"], "filled_avg_price": row["price"], "status": "filled"}
+        service.orders[row["client_id"]].__dict__.update(filled)
+    service.held = [
+        SimpleNamespace(symbol=symbol, qty=row["quantity"], avg_entry_price=row["price"])
+        for symbol, row in sent.items()
+    ]
+    again = make_trader(tmp_path, panel=panel, broker=AlpacaBroker(panel.symbols, service))
+    again.run(1)
+    assert again.journal.holdings() == {symbol: row["quantity"] for symbol, row in sent.items()} != {}
+    again.journal.close()
+    service.held[0].qty *= 10.0  # by hand
+    for folder in (tmp_path, tmp_path / "new"):  # nor does a run begin with what another bought
+        with pytest.raises(RunError, match=r"the broker holds .*; put it right, then resume"):
+            make_trader(folder, panel=panel, broker=AlpacaBroker(panel.symbols, service)).run(1)
 
 
 def test_on_a_real_postgresql_the_trade_is_the_same(panel: Panel, tmp_path: Path, url: str) -> None:

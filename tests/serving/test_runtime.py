@@ -184,3 +184,8 @@ def test_symbols_and_rules_are_those_of_the_bundle(made):
     assert BundlePolicy(made.bundle).fitted_until < made.panel.index[-1]
     with pytest.raises(ConfigError, match="'portfolio' has rows of"):
         made.bundle.model({name: np.zeros((1, 1)) for name in made.bundle.model.spec.inputs})
+    inputs = made.bundle.model.spec.inputs
+    for counts in ([0] * len(inputs), range(1, len(inputs) + 1)):
+        rows = {name: np.zeros((n, *shape)) for n, (name, shape) in zip(counts, inputs.items(), strict=True)}
+        with pytest.raises(ConfigError, match="give each entry one row for every symbol"):
+            made.bundle.model(rows)

@@ -59,6 +59,30 @@ def test_a_halted_replay_says_so_and_how_to_go_on(app: typer.Typer, tmp_path: Pa
     )
 
 
+def test_a_baseline_trades_from_the_first_bar(app: typer.Typer, tmp_path: Path) -> None:
+    words = ["paper", "rule", *DATA[:3], "first=0", "bars=3", f"folder={tmp_path}", f"halt_file={tmp_path / 'HALT'}"]
+    assert CliRunner().invoke(app, words).output.startswith("bars decided on: 3 new, 3 in all; equity ")
+
+
+def test_a_replay_under_its_own_limit_goes_on_however_its_folder_is_spelled(
+    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["paper", "equal_weight", *DATA, "risk.reduce_fraction=1e-5", "risk.halt_fraction=2e-5"]
+    shown = [
+        CliRunner().invoke(app, [*words, f"folder={folder}", bars]).stdout
+        for folder, bars in (("paper", "bars=20"), (f"{tmp_path}/paper/", "bars=10"), ("./x/../paper", "bars=99"))
+    ]
+    assert [text.split(";")[0] for text in shown] == [
+        "bars decided on: 20 new, 20 in all",
+        "bars decided on: 10 new, 30 in all",
+        "bars decided on: 10 new, 40 in all",
+    ]
+    way_out = "pacesetter resume --by NAME --file HALT"
+    assert all(text.endswith(f"; to go on: {way_out}, then the same command\n") for text in shown[:2])
+    assert shown[2].endswith(f"; there are no more bars, but the kill switch stays engaged until: {way_out}\n")
+
+
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
 def test_a_signal_ends_the_trader_in_one_sentence(
@@ -89,6 +113,12 @@ def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, t
         (["equal_weight", "risk.order_fraction=5"], r"risk\.order_fraction=5\.0 must lie in 0 … 1"),
         (["equal_weight", *DATA[:3], "first=400"], "leaves no bar to replay"),
         (["equal_weight", *DATA[:3], "first=-3"], "leaves no bar to replay"),
+        (
+            ["supervised", *DATA],
+            "'supervised' needs probabilities of a classifier, .* which paper trading does not have",
+        ),
+        (["equal_weight", f"run={'x' * 48}"], "must have 1 to 47 letters"),
+        (["equal_weight", "run=''"], "must have 1 to 47 letters"),
         (["equal_weight", "bars=0"], r"paper\.bars=0 must be 1 or more"),
         (["equal_weight", "replay"], "is no KEY=VALUE"),
         (["equal_weight", "data.symbols=[A"], r"'data.symbols=\[A' cannot be read"),

@@ -4,9 +4,12 @@ from __future__ import annotations
 
 from contextlib import suppress
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
+
+if TYPE_CHECKING:
+    from pacesetter.serving.halt import KillSwitch
 
 __all__ = ["nested", "register"]
 
@@ -43,13 +46,22 @@ def paper(
         typer.echo("stopped, and nothing is lost: the same command goes on where it stood", err=True)
         raise
     trader.watch.alerts.close()
-    way_out = f"; to go on: {trader.switch.way_out}, then the same command" if trader.switch.engaged() else ""
     refused = ", ".join(f"{name} {count}" for name, count in sorted(result.denials.items())) or "none"
     typer.echo(
         f"bars decided on: {result.new_bars} new, {result.bars} in all; "
         f"equity {result.equity:,.2f}; {result.state.value}"
-        f"{f' ({result.reason})' if result.reason else ''}; orders refused: {refused}{way_out}"
+        f"{f' ({result.reason})' if result.reason else ''}; orders refused: {refused}"
+        f"{_way_out(trader.switch, result.is_at_end)}"
     )
+
+
+def _way_out(switch: KillSwitch, is_at_end: bool) -> str:
+    """What a person can do about a switch that is engaged, said as the end of a sentence."""
+    if not switch.engaged():
+        return ""
+    if is_at_end:
+        return f"; there are no more bars, but the kill switch stays engaged until: {switch.way_out}"
+    return f"; to go on: {switch.way_out}, then the same command"
 
 
 def _with_data(options: list[str]) -> dict[str, Any]:

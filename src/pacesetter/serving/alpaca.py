@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, RunError, needs
+from pacesetter.market.kernel import follow_best_price
 from pacesetter.market.state import Account, Position
 from pacesetter.serving.brokers import FINAL_STATUSES, Execution, Settlement, Status
 from pacesetter.serving.order import Order
@@ -37,6 +38,7 @@ class AlpacaBroker:
 
     def __init__(self, symbols: Sequence[str], client: Any = None) -> None:
         self._symbols, self._client = tuple(symbols), client or _alpaca_client()
+        self._paid: dict[str, float] = {}  # client id -> for what was traded of an order so far, while it is open
         self.account, self.positions = np.zeros(len(Account)), np.zeros((len(symbols), len(Position)))
         with _answered("tells its account"):
             self._read_account()
@@ -50,8 +52,13 @@ class AlpacaBroker:
         except Exception as problem:  # whatever the network does; the orders stay in flight
             log.warning("Alpaca does not answer (%s); nothing is entered until it does", type(problem).__name__)
             return Settlement(is_known=False)
+        for k in np.flatnonzero(self.positions[:, Position.QUANTITY]).tolist():
+            self.positions[k, Position.BARS_HELD] += 1.0
+            follow_best_price(self.positions, k, bar)
+        fills = [self._new_fill(order, at) for order, at in found if at is not None]
         closed = {order.client_id: status for order, at in found if (status := self._status(at)) in FINAL_STATUSES}
-        fills = (_new_fill(order, at) for order, at in found if at is not None)
+        for client_id in closed:
+            self._paid.pop(client_id, None)
         return Settlement(tuple(filter(None, fills)), closed)
 
     def submit(self, order: Order) -> Status:
@@ -82,8 +89,10 @@ class AlpacaBroker:
 
     def restore(self, account: Array, positions: Array) -> None:
         self.account[Account.PEAK_EQUITY] = max(self.account[Account.PEAK_EQUITY], account[Account.PEAK_EQUITY])
-        for column in (Position.BEST_PRICE, Position.SIGNAL, Position.BARS_HELD):
-            self.positions[:, column] = positions[:, column]
+        self.positions[:, Position.SIGNAL] = positions[:, Position.SIGNAL]
+        is_same = self.positions[:, Position.QUANTITY] * positions[:, Position.QUANTITY] > 0.0  # side, as back then
+        for column in (Position.BEST_PRICE, Position.BARS_HELD):
+            self.positions[is_same, column] = positions[is_same, column]
 
     def _look(self, client_id: str) -> Any:
         """The service's order of that id; None where it never arrived."""
@@ -113,19 +122,25 @@ class AlpacaBroker:
             if symbol not in held:
                 row[:] = 0.0
                 continue
-            row[Position.QUANTITY], entry = float(held[symbol].qty), float(held[symbol].avg_entry_price)
-            row[Position.ENTRY_PRICE] = entry
-            row[Position.BEST_PRICE] = row[Position.BEST_PRICE] or entry
-            row[Position.BARS_HELD] += 1.0
+            quantity, entry = float(held[symbol].qty), float(held[symbol].avg_entry_price)
+            if row[Position.QUANTITY] * quantity <= 0.0:  # another position than before
+                row[Position.BEST_PRICE], row[Position.BARS_HELD] = entry, 0.0
+            row[Position.QUANTITY], row[Position.ENTRY_PRICE] = quantity, entry
 
+    def _new_fill(self, order: Order, found: Any) -> Execution | None:
+        """What was traded of an order since `order.quantity` was left of it, at its own price.
 
-def _new_fill(order: Order, found: Any) -> Execution | None:
-    """What was traded of an order since `order.quantity` was left of it."""
-    left = float(found.qty) - float(found.filled_qty or 0.0)
-    new = order.quantity - (left if order.quantity > 0 else -left)
-    if not new:
-        return None
-    return Execution(order.client_id, order.symbol, new, float(found.filled_avg_price), 0.0, "order")
+        The service tells the mean of all that was traded; what came before is known unless this process is new.
+        """
+        filled = float(found.filled_qty or 0.0)
+        left = float(found.qty) - filled
+        new = order.quantity - (left if order.quantity > 0 else -left)
+        if not new:
+            return None
+        mean = float(found.filled_avg_price)
+        before = self._paid.get(order.client_id, mean * (filled - abs(new)))
+        self._paid[order.client_id] = mean * filled
+        return Execution(order.client_id, order.symbol, new, (mean * filled - before) / abs(new), 0.0, "order")
 
 
 @contextmanager

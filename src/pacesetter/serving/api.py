@@ -8,8 +8,9 @@ from __future__ import annotations
 import asyncio
 import json
 import logging
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import contextmanager
 from contextvars import copy_context
 from datetime import datetime
 from pathlib import Path
@@ -161,7 +162,11 @@ class Service:
 
     def look(self) -> None:
         """Bring kill switch and guard together: both are latched, and a person's release is for both."""
-        change = self.switch.heed(self.runtime.guard)
+        try:
+            change = self.switch.heed(self.runtime.guard)
+        except OSError:  # the guard is halted and stays so; the file is for others
+            log.exception("the kill switch cannot be engaged")
+            return
         if change is not None:
             log.warning("%s: %s", *change)
 
@@ -202,12 +207,14 @@ class Service:
         self._kept = state
 
     def halt(self, reason: str) -> None:
-        self.switch.engage(reason)
-        self.runtime.guard.halt(reason)
+        self.runtime.guard.halt(reason)  # before the file, which may be what fails
         log.warning("halted", extra={"reason": reason})
+        with _switching():
+            self.switch.engage(reason)
 
     def resume(self, by: str) -> None:
-        self.switch.release(by)
+        with _switching():
+            self.switch.release(by)
         self.runtime.guard.resume(by)
         log.warning("resumed", extra={"by": by})
 
@@ -311,6 +318,16 @@ def _restore(runtime: Runtime, books: Path) -> None:
         ) from problem
 
 
+@contextmanager
+def _switching() -> Iterator[None]:
+    """503 where the kill switch's file can be neither made nor removed."""
+    try:
+        yield
+    except (OSError, ConfigError) as problem:
+        log.exception("the kill switch stays as it is")
+        raise HTTPException(503) from problem
+
+
 def _check_once(cells: Sequence[Any]) -> None:
     if len(set(cells)) < len(cells):
         raise HTTPException(422)
@@ -322,8 +339,10 @@ WORDS = {
     400: "the request cannot be read",
     404: "there is no such route",
     405: "the route has no such method",
-    409: "not possible now: history is too short, a bar is not newer than the last, or the policy has no finite answer",
-    503: "the model does not answer, or the books cannot be written; look into the log by the request's id",
+    409: "not possible now: history is too short, a bar not newer than the last or its price too far from it, "
+    "or the policy has no finite answer",
+    503: "the model does not answer, or books or kill switch cannot be written, and trading is halted then; "
+    "look into the log by the request's id",
     422: "a field is missing, unknown or out of range, a symbol twice or not served, or a time or bar not possible",
 }
 

@@ -36,7 +36,7 @@ from pacesetter.serving.lookback import LookbackSpec, ServedLookback
 from pacesetter.serving.model import Model
 from pacesetter.serving.signature import SigningKey
 
-__all__ = ["Bundle", "FeatureSpec", "pack"]
+__all__ = ["Bundle", "FeatureSpec", "pack", "partial_folder"]
 
 HASHES, SIGNATURE = "hashes.json", "signature.txt"
 NEEDED = ("model.onnx", "features.json", "config.yaml", "manifest.json", "limits.json", "README.md", "CARD.md")
@@ -99,11 +99,9 @@ class Bundle:
     def write(cls, folder: str | Path, files: Mapping[str, bytes], key: SigningKey | None = None) -> Bundle:
         """Write files, hashes and signature into a new folder, and open it."""
         folder = Path(folder)
-        partial = folder.with_name(f".{folder.name}.partial")  # a bundle on disk is whole or not there
+        partial = partial_folder(folder)
         try:
             partial.mkdir(parents=True)
-        except FileExistsError as problem:
-            raise RunError(f"{partial} was left by a bundling that was cut short; remove it") from problem
         except OSError as problem:
             raise RunError(f"{folder.parent} cannot hold a bundle ({problem.strerror}); give another") from problem
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
@@ -111,8 +109,6 @@ class Bundle:
         signed = {} if key is None else {SIGNATURE: key.sign(told).encode() + b"\n"}
         for name, data in ({**files, HASHES: told} | signed).items():
             write_atomic(partial / name, data)
-        if folder.exists():
-            raise RunError(f"{folder} is there already; bundles are never overwritten")
         partial.rename(folder)
         return cls.open(folder, key)
 
@@ -155,6 +151,16 @@ class Bundle:
             return json.loads(self.files[name])
         except ValueError as problem:
             raise DataError(f"{self.name}/{name} is no JSON ({problem}); make the bundle again") from problem
+
+
+def partial_folder(folder: Path) -> Path:
+    """Where a new bundle is written until it is whole; refuses a folder that is there, or that was begun before."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    if folder.exists():
+        raise RunError(f"{folder} is there already; bundles are never overwritten")
+    if partial.exists():
+        raise RunError(f"{partial} was left by a bundling that was cut short; remove it")
+    return partial
 
 
 def pack(folder: str | Path) -> Path:

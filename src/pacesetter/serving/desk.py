@@ -27,6 +27,7 @@ from pacesetter.panel import Panel
 from pacesetter.serving.brokers import Broker, KernelAccount, PaperBroker, Settlement
 from pacesetter.serving.clusters import clusters
 from pacesetter.serving.guard import Guard
+from pacesetter.serving.jumps import check_jumps
 from pacesetter.serving.order import AccountView, Decision, Order, Quote
 
 __all__ = ["Desk", "GuardedPolicy", "Ticket", "execution_market", "last_bars"]
@@ -90,8 +91,12 @@ class Desk:
 
     # ---- a bar ----------------------------------------------------------------------------------------------------
 
-    def settle(self, bars: Array, now: float) -> Settlement:
-        """Let the last of `bars` (time, K, Bar) act on the open orders; the first one ever only opens the books."""
+    def settle(self, panel: Panel, bars: Array, now: float) -> Settlement:
+        """Let the last of `bars` (time, K, Bar), the panel's, act on the open orders; the first ever opens the books.
+
+        Refuses one beyond `risk.jump_factor`, with nothing changed.
+        """
+        check_jumps(panel, bars, self.guard.limits.jump_factor)
         if self._bar is None:
             settlement = Settlement()
         else:
@@ -213,6 +218,7 @@ class Desk:
             dict(zip(self.symbols, held.tolist(), strict=True)),
             {s: Quote(*each) for s, *each in zip(self.symbols, prices.tolist(), ages.tolist(), strict=True)},
             clusters(bars[:, :, Bar.CLOSE], self.symbols, self.guard.limits.cluster_correlation),
+            float(self.broker.account[Account.PEAK_EQUITY]),
         )
 
 
@@ -233,7 +239,7 @@ class GuardedPolicy:
 
     def decide(self, seen: Seen) -> Array:
         bars, now = last_bars(seen.panel), seen.panel.index[-1].timestamp()
-        self.desk.settle(bars, now)
+        self.desk.settle(seen.panel, bars, now)
         ratio = float(seen.observation["portfolio"][PortfolioEntry.EQUITY_RATIO])
         if abs(self.desk.equity / self.market.initial_cash - ratio) > 1e-5:
             raise ConfigError("the backtest has another market than the guard's books; give it market=guarded.market")

@@ -9,9 +9,17 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import NamedTuple
 
+import numpy as np
+import pandas as pd
+
+from pacesetter.errors import DataError
+from pacesetter.panel import Panel, utc_index
 from pacesetter.serving.alerts import Alert, AlertOptions, Alerts, Sink
+from pacesetter.serving.desk import last_bars
 from pacesetter.serving.guard import CONTROLS, Guard
 from pacesetter.serving.halt import KillSwitch
+from pacesetter.serving.jumps import check_jumps
+from pacesetter.serving.limits import RiskLimits
 from pacesetter.serving.order import AccountView, Order, Quote
 from pacesetter.serving.watch import Thresholds, Vitals, Watch
 
@@ -43,7 +51,7 @@ def drill(sinks: list[Sink], thresholds: Thresholds | None = None) -> list[Drill
     """Make each of them act once; alerts go for real to the sinks that took a first one, as nobody waits for others."""
     tried = {sink: _sink(sink) for sink in sinks}
     able = [sink for sink, result in tried.items() if result.acted]
-    return [*_controls(), *_alerts(able, thresholds or Thresholds()), *tried.values(), _switch()]
+    return [*_controls(), _jump(), *_alerts(able, thresholds or Thresholds()), *tried.values(), _switch()]
 
 
 def _controls() -> Iterator[Drilled]:
@@ -51,6 +59,17 @@ def _controls() -> Iterator[Drilled]:
     for name in CONTROLS:
         guard, order, account = _provoked(name)
         yield Drilled(f"control {name}", "refuses", guard.check(order, account, NOON).reason == name)
+
+
+def _jump() -> Drilled:
+    """A bar whose price is too far from the one before."""
+    closes = np.array([[1.0], [2.0 * RiskLimits().jump_factor]])
+    panel = Panel.from_fields(utc_index(pd.date_range("2000", periods=2)), ("A",), {"close": closes})
+    try:
+        check_jumps(panel, last_bars(panel), RiskLimits().jump_factor)
+    except DataError:
+        return Drilled("price jump", "is refused", True)
+    return Drilled("price jump", "is refused", False)
 
 
 def _provoked(name: str) -> tuple[Guard, Order, AccountView]:
@@ -104,10 +123,10 @@ def _send(guard: Guard, count: int, spread: float = 300.0, bars: bool = True, li
 
     With `bars` noon begins a bar of its own. Resuming lets the clock begin before noon.
     """
+    guard.resume("drill")
     for k in range(count):
         at = NOON - spread * (count - k)
         order = replace(like or replace(PLAIN, quantity=1.0 + k), client_id=str(k))
-        guard.resume("drill")
         guard.begin_bar(FLAT.equity, at)
         guard.done(str(k - 1))
         guard.check(order, FLAT, at)

@@ -37,6 +37,7 @@ WORDS = {
     500: "the server failed; look into its log by the request's id",
     504: "the answer took too long",
 }
+MOST_DIGITS = 18  # of a length; Python refuses to read a number of thousands
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 log = logging.getLogger(__name__)
 
@@ -154,7 +155,7 @@ class Gate:
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not told.isdigit():
             raise Refusal(400)
-        if int(told) > self.settings.max_body_bytes:
+        if len(told) > MOST_DIGITS or int(told) > self.settings.max_body_bytes:
             raise Refusal(413)
         try:
             async with asyncio.timeout(self.settings.seconds):

@@ -21,7 +21,7 @@ from pacesetter.serving.order import AccountView, Decision, Order, Quote, State
 __all__ = ["CONTROLS", "AccountView", "Decision", "Guard", "Order", "Quote", "State"]
 
 DAY_SECONDS = 86_400.0
-ROUNDING = 1.0 + 1e-9  # an order sized to be just within a limit passes it
+ROUNDING = 1.0 + 1e-9  # an order sized to be just within a limit passes it, a loss of just a limit acts
 
 
 class Guard:
@@ -37,6 +37,7 @@ class Guard:
         self.denials: Counter[str] = Counter()
         self._clock = -math.inf
         self._day, self._day_equity, self._last_equity, self._peak_equity = -1, math.nan, math.nan, 0.0
+        self._forgiven_equity = 0.0  # highest equity that a person resumed below: a fall from it has had its say
         self._bar, self._paused_until, self._stops = 0, 0, list[int]()
         self._bar_orders: Counter[str] = Counter()
         self._day_orders: Counter[str] = Counter()
@@ -80,7 +81,7 @@ class Guard:
 
         Equity is marked once, then they are asked about one by one, exits first: no exit is refused for an entry.
         """
-        self.mark(account.equity, now)
+        self.mark(account.equity, now, account.peak_equity)
         book = Book(account, self._in_flight.values())
         return tuple(self._decision(order, book, now) for order in sorted(orders, key=book.is_exit, reverse=True))
 
@@ -110,8 +111,11 @@ class Guard:
             self._paused_until = self._bar + self._limits.stop_bars
         self.mark(equity, now)
 
-    def mark(self, equity: float, now: float) -> None:
-        """Compare equity with the day's first and the highest; a loss beyond a limit acts, as does a clock set back."""
+    def mark(self, equity: float, now: float, peak_equity: float = 0.0) -> None:
+        """Compare equity with the day's first and the highest; a loss beyond a limit acts, as does a clock set back.
+
+        `peak_equity` is the highest as the account knows it, which may have seen more than the guard.
+        """
         if not math.isfinite(now) or now < self._clock:
             self.halt(f"the clock went back from {self._clock:.3f} to {now:.3f}")
             return
@@ -120,8 +124,9 @@ class Guard:
             self.halt(f"equity is {equity}")
             return
         self._begin_day(int(now // DAY_SECONDS), equity)
-        self._last_equity, self._peak_equity = equity, max(self._peak_equity, equity)
-        loss, drawdown = 1.0 - equity / self._day_equity, 1.0 - equity / self._peak_equity
+        told = peak_equity if self._forgiven_equity < peak_equity < math.inf else 0.0
+        self._last_equity, self._peak_equity = equity, max(self._peak_equity, equity, told)
+        loss, drawdown = (ROUNDING * (1.0 - equity / high) for high in (self._day_equity, self._peak_equity))
         if not drawdown < self._limits.drawdown_fraction:
             self.halt(f"drawdown {drawdown:.2%}")
         elif not loss < self._limits.halt_fraction:
@@ -135,12 +140,14 @@ class Guard:
             self._state, self._reason = State.HALTED, reason
 
     def resume(self, by: str) -> None:
-        """A named person allows trading again, every symbol included; losses are measured from here on."""
+        """A named person allows trading again, every symbol included; losses and rates are measured from here on."""
         if not by.strip():
             raise ConfigError("resuming needs the name of the person who resumes")
         self._state, self._reason = State.ACTIVE, ""
         self._disabled.clear()
+        self._recent = self._windows()
         self._paused_until, self._stops = self._bar, []
+        self._forgiven_equity = max(self._forgiven_equity, self._peak_equity)
         self._clock, self._peak_equity = -math.inf, 0.0
         self._day_equity = self._last_equity = math.nan
 
@@ -157,6 +164,7 @@ class Guard:
             "day": self._day,
             "equities": [None if math.isnan(each) else each for each in (self._day_equity, self._last_equity)],
             "peak_equity": self._peak_equity,
+            "forgiven_equity": self._forgiven_equity,
             "bars": [self._bar, self._paused_until, *self._stops],
             "bar_orders": dict(self._bar_orders),
             "day_orders": dict(self._day_orders),
@@ -174,6 +182,7 @@ class Guard:
         guard.denials = Counter(stored["denials"])
         guard._clock = -math.inf if stored["clock"] is None else stored["clock"]
         guard._day, guard._peak_equity = stored["day"], stored["peak_equity"]
+        guard._forgiven_equity = stored.get("forgiven_equity", 0.0)  # absent where an earlier version wrote
         guard._day_equity, guard._last_equity = (math.nan if each is None else each for each in stored["equities"])
         guard._bar, guard._paused_until, *guard._stops = stored["bars"]
         guard._bar_orders, guard._day_orders = Counter(stored["bar_orders"]), Counter(stored["day_orders"])

@@ -21,7 +21,7 @@ from pacesetter.panel import Panel
 from pacesetter.serving.bundle import Bundle, FeatureSpec
 from pacesetter.serving.lookback import LeadLagRows
 
-__all__ = ["History"]
+__all__ = ["GONE_BARS", "History"]
 
 Array = NDArray[Any]
 GONE_BARS = 20  # without a bar for so long, a symbol is gone and nobody waits for its history
@@ -55,9 +55,11 @@ class History:
         return cls(bundle.features, symbols, leadlag)
 
     def append(self, bars: Panel) -> None:
-        """Take newer bars of all symbols; refuses others, and bars that are not newer."""
+        """Take newer bars of all symbols; refuses others, none, and bars that are not newer."""
         if bars.symbols != self.symbols or bars.fields != self.spec.fields:
             raise DataError(f"bars must be of the symbols and fields {', '.join(self.spec.fields)} that are served")
+        if len(bars) == 0:
+            raise DataError("there is no bar to take; give one or more")
         panel = bars if self.panel is None else self._behind(self.panel, bars)
         if self._leadlag is not None:
             self._leadlag.choose(panel, len(bars))

@@ -250,7 +250,7 @@ def _engine(url: str) -> Engine:
 
 
 def _parsed(url: str) -> URL:
-    """The URL of a SQLite file or of a PostgreSQL database; refuses any other, without repeating it."""
+    """The URL of a SQLite file, however spelled, or of a PostgreSQL database; refuses any other, not repeating it."""
     refusal = RunError(
         "that is no journal's URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"
     )
@@ -260,7 +260,7 @@ def _parsed(url: str) -> URL:
         raise refusal from problem
     backend = parsed.get_backend_name()
     if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
-        return parsed
+        return parsed.set(database=str(Path(str(parsed.database)).resolve()))
     if backend == "postgresql":
         return parsed.set(drivername="postgresql+psycopg")
     raise refusal

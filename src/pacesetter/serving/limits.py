@@ -26,6 +26,7 @@ class RiskLimits:
     stop_count, stop_bars          stop-outs in so many bars, after which entries pause as long
     symbol_fraction, gross_fraction  exposure of a symbol and of all together, orders in flight counted
     cluster_correlation            symbols correlated above it share one `symbol_fraction`
+    jump_factor                    a price may be so many times the close before it, or such a part; else it is no bar
     """
 
     order_fraction: float = 0.15
@@ -46,6 +47,7 @@ class RiskLimits:
     symbol_fraction: float = 0.20
     gross_fraction: float = 1.0
     cluster_correlation: float = 0.8
+    jump_factor: float = 10.0
 
     def __post_init__(self) -> None:
         for item in fields(self):
@@ -54,6 +56,7 @@ class RiskLimits:
                 raise ConfigError(f"risk.{item.name}={value!r} must be a number above 0; a limit is never off")
             if item.name.endswith(("fraction", "correlation")) and item.name != "gross_fraction":
                 check_range(0, 1, owner="risk", **{item.name: value})
+        check_range(1, owner="risk", jump_factor=self.jump_factor)
         if self.reduce_fraction > self.halt_fraction:
             raise ConfigError(
                 f"risk.reduce_fraction={self.reduce_fraction:g} is above risk.halt_fraction={self.halt_fraction:g}; "

@@ -47,7 +47,7 @@ class Metrics:
         guard, panel = self.runtime.guard, self.runtime.history.panel
         for state in State:
             self.state.labels(state.value).set(state is guard.state)
-        for control, count in guard.denials.items():
+        for control, count in guard.denials.copy().items():  # a decision on the other thread may add one meanwhile
             self.denials.labels(control).set(count)
         if panel is not None:
             self.age.set(max(self.runtime.clock() - panel.index[-1].timestamp(), 0.0))

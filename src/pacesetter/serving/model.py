@@ -58,6 +58,7 @@ class PolicySpec:
 class Model:
     """The graph on so many threads; a call maps `spec.inputs` (row, …) to `spec.outputs` (row, …).
 
+    It refuses an observation of no rows, and one whose entries differ in their number.
     Rows that do not know of each other are shared out among the threads; otherwise the threads share each operator,
     and wait for one another after it.
     """
@@ -76,7 +77,7 @@ class Model:
 
     def __call__(self, observation: Mapping[str, Array]) -> dict[str, Array]:
         feed = {name: self._entry(name, observation[name]) for name in self.spec.inputs}
-        count = len(next(iter(feed.values())))
+        count = _row_count(feed)
         step = self._rows_at_once(count)
         parts = [{name: entry[first : first + step] for name, entry in feed.items()} for first in range(0, count, step)]
         spread = self._workers.map if min(self.threads, len(parts)) > 1 else map
@@ -103,6 +104,14 @@ class Model:
         if entry.shape[1:] != shape:
             raise ConfigError(f"observation entry '{name}' has rows of {entry.shape[1:]}; the model takes {shape}")
         return entry
+
+
+def _row_count(feed: Mapping[str, Array]) -> int:
+    counts = {name: len(entry) for name, entry in feed.items()}
+    count = next(iter(counts.values()))
+    if count == 0 or set(counts.values()) != {count}:
+        raise ConfigError(f"observation has {counts} rows; give each entry one row for every symbol, and one at least")
+    return count
 
 
 def check_graph(data: bytes) -> PolicySpec:

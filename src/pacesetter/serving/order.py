@@ -37,12 +37,13 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """What the guard is told of an account; symbols in no cluster stand alone."""
+    """What the guard is told of an account; symbols in no cluster stand alone, a highest equity of 0 is not known."""
 
     equity: float
     quantities: Mapping[str, float]
     quotes: Mapping[str, Quote]
     clusters: Mapping[str, int] = field(default_factory=dict)
+    peak_equity: float = 0.0
 
 
 class Decision(NamedTuple):

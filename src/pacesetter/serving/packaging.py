@@ -54,10 +54,12 @@ def bundle_run(
     """Bundle a run's best policy into a store, where it then serves; gives its folder and the opened bundle.
 
     judged   folder of its judgement, for the model card; None is where `pacesetter evaluate` leaves it
-    Refuses an unfinished run, one whose policy does not trade, and one that reads what no bundle holds.
+    Refuses an unfinished run, one whose policy does not trade, and one that reads what no bundle holds; a store that
+    cannot take the bundle before any work.
     """
     run, config = Run.open(folder), stored_config(folder)
     checkpoint = _checkpoint(run, config)
+    Store(store).next_folder(config.name)
     panel = build_panel(config)
     _check_universe(config, panel)
     table = build_table(config, panel)
@@ -102,6 +104,7 @@ def bundle_policy(
     """
     check_range(2, observations=observations)
     _check_held(spec)
+    Store(store).next_folder(config.name)
     graph = export_onnx(module, spec)
     parity = check_parity(module, Model(graph), chain(random_observations(spec, observations // 2), real))
     memory, lookback = _lookback(config, panel, table, observations)
@@ -204,7 +207,11 @@ def _results(judged: Path) -> dict[str, Any] | None:
     path = judged / "evaluation.json"
     if not path.is_file():
         return None
-    told = json.loads(path.read_text(encoding="utf-8"))
-    passed = [gate["passed"] for gate in told["gates"]]
-    figures: dict[str, Any] = told["figures"][told["policy"]]
-    return {"verdict": told["sentence"], "gates passed": f"{sum(passed)} of {len(passed)}"} | figures
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        passed = [bool(gate["passed"]) for gate in told["gates"]]
+        figures: dict[str, Any] = dict(told["figures"][told["policy"]])
+        sentence = told["sentence"]
+    except (OSError, ValueError, LookupError, TypeError) as problem:
+        raise RunError(f"{path} is damaged ({problem!r}); make it again: pacesetter evaluate RUN") from problem
+    return {"verdict": sentence, "gates passed": f"{sum(passed)} of {len(passed)}"} | figures

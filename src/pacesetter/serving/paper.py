@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -47,7 +47,7 @@ log = logging.getLogger("pacesetter.paper")
 
 
 class PaperResult(NamedTuple):
-    """What a run came to so far: bars decided on since its first start, and of those in this one."""
+    """What a run came to so far: bars decided on since its first start, of those in this one, whether all there are."""
 
     bars: int
     new_bars: int
@@ -55,6 +55,7 @@ class PaperResult(NamedTuple):
     state: State
     reason: str
     denials: Mapping[str, int]
+    is_at_end: bool
 
 
 def portfolio_observer(window_bars: int, tabulate: Callable[[Panel], FeatureTable] = feature_table) -> Observe:
@@ -98,9 +99,9 @@ class PaperTrader:
         except Exception as problem:
             self._halt(problem)
             raise
-        guard = self.desk.guard
-        new = self.bars - before
-        return PaperResult(self.bars, new, self.desk.equity, guard.state, guard.reason, dict(guard.denials))
+        guard, new = self.desk.guard, self.bars - before
+        is_at_end = self.feed.is_stored and self._panel is not None and self.feed.after(self._last) is None
+        return PaperResult(self.bars, new, self.desk.equity, guard.state, guard.reason, dict(guard.denials), is_at_end)
 
     # ---- one bar --------------------------------------------------------------------------------------------------
 
@@ -108,7 +109,7 @@ class PaperTrader:
         """Fills of the last bar of `panel`, the decision at its close, the page in the journal, and then the orders."""
         started, desk, at = time.perf_counter(), self.desk, panel.index[-1]
         now, bars = self.feed.clock.now(at), last_bars(panel)
-        settlement = desk.settle(bars, now)
+        settlement = desk.settle(panel, bars, now)
         late = max(now - at.timestamp(), 0.0) / _bar_seconds(panel)
         if settlement.is_over:
             desk.guard.halt("the account was ruined or liquidated")
@@ -264,8 +265,8 @@ class PaperTrader:
                 self.desk.restore(state["desk"])
                 self.watch.restore(state["watch"])
         self._latch()
+        self._reconcile()
         if state is not None:
-            self._reconcile()
             self._tell_heir(state["desk"].get("policy"))
 
     def _latch(self) -> None:
@@ -288,16 +289,10 @@ class PaperTrader:
 
     def _reconcile(self) -> None:
         """Compare the broker's positions with the fills, and ask it about orders whose fate is not known."""
-        held = dict(zip(self.desk.symbols, self.desk.broker.positions[:, Position.QUANTITY].tolist(), strict=True))
-        booked = self.journal.holdings()
-        for symbol, quantity in held.items():
-            if abs(quantity - booked.get(symbol, 0.0)) > SAME_QUANTITY * max(abs(quantity), 1.0):
-                raise RunError(
-                    f"the broker holds {quantity:g} of '{symbol}', the journal's fills come to "
-                    f"{booked.get(symbol, 0.0):g}; put it right, then resume"
-                )
-        known = {}
-        for order in self.desk.guard.in_flight.values():
+        orders, known = list(self.desk.guard.in_flight.values()), {}
+        found = [self.desk.broker.find(order.client_id) for order in orders]
+        self._compare(order for order, at in zip(orders, found, strict=True) if at is not Status.PENDING)
+        for order, at in zip(orders, found, strict=True):
             stored = self.journal.rows(tables.orders, client_id=order.client_id)
             if not stored:
                 raise RunError(f"the journal has lost order {order.client_id}, which is under way; go on from a copy")
@@ -305,12 +300,25 @@ class PaperTrader:
             if status in (Status.CANCELLED, Status.REJECTED):
                 self.desk.drop(order.client_id)
             elif status in (Status.PENDING, Status.UNKNOWN):
-                known[order.client_id] = self._fate(order)
+                known[order.client_id] = self._fate(order, at)
         self._set_statuses(known)
 
-    def _fate(self, order: Order) -> Status:
+    def _compare(self, arrived: Iterable[Order]) -> None:
+        """Refuse positions other than the fills and any part of the orders that arrived, whose fills come later."""
+        booked, open_orders = self.journal.holdings(), list(arrived)
+        held = zip(self.desk.symbols, self.desk.broker.positions[:, Position.QUANTITY].tolist(), strict=True)
+        for symbol, quantity in held:
+            more, rounding = quantity - booked.get(symbol, 0.0), SAME_QUANTITY * max(abs(quantity), 1.0)
+            parts = [order.quantity for order in open_orders if order.symbol == symbol]
+            least, most = sum(min(part, 0.0) for part in parts), sum(max(part, 0.0) for part in parts)
+            if not least - rounding <= more <= most + rounding:
+                raise RunError(
+                    f"the broker holds {quantity:g} of '{symbol}', the journal's fills come to "
+                    f"{booked.get(symbol, 0.0):g}; put it right, then resume"
+                )
+
+    def _fate(self, order: Order, found: Status) -> Status:
         """Where an order stands whose sending was interrupted: sent now, if it never arrived and still may be."""
-        found = self.desk.broker.find(order.client_id)
         if found is not Status.PENDING:
             return found
         return Status.CANCELLED if self.desk.guard.state is State.HALTED else self.desk.broker.submit(order)

@@ -19,7 +19,7 @@ from pacesetter.build import build_task
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest import Seen
 from pacesetter.evaluation.policies import per_symbol
-from pacesetter.market.bars import Bar
+from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.orders import Discrete
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
@@ -28,7 +28,8 @@ from pacesetter.serving.brokers import Settlement, Status
 from pacesetter.serving.bundle import Bundle
 from pacesetter.serving.desk import Desk, Ticket, last_bars
 from pacesetter.serving.guard import Decision, Guard, Order
-from pacesetter.serving.history import History
+from pacesetter.serving.history import GONE_BARS, History
+from pacesetter.serving.jumps import check_jumps
 
 __all__ = ["Answer", "BundlePolicy", "Holding", "Line", "ReportedAccount", "Runtime"]
 
@@ -189,7 +190,10 @@ class Runtime:
         return SECONDS_PER_YEAR / self.bundle.features.bars_per_year
 
     def feed(self, bars: Panel) -> None:
-        """Take newer bars without deciding."""
+        """Take newer bars without deciding; refuses those with a price beyond `risk.jump_factor`."""
+        if self.history.panel is not None:
+            joined = self.history.panel.rows(-GONE_BARS, None).append(bars)
+            check_jumps(joined, MarketBars.from_panel(joined).values, self.guard.limits.jump_factor, len(bars))
         self.history.append(bars)
 
     def decide(self, account: ReportedAccount, bars: Panel | None = None) -> Answer:
@@ -198,7 +202,7 @@ class Runtime:
         A symbol with fewer bars than fix its features counts as stale: it may be left, not entered.
         """
         if bars is not None:
-            self.history.append(bars)
+            self.feed(bars)
         panel, missing = self.history.panel, self.history.missing_bars()
         if panel is None or missing > 0:
             raise DataError(f"history is too short: {max(missing, 1)} more bars are needed before the first decision")
@@ -235,7 +239,7 @@ class Runtime:
             )
         self.broker.report(account, bars[-1, :, Bar.CLOSE])
         if panel.index[-1] != self._settled:
-            self.desk.settle(bars, now)
+            self.desk.settle(panel, bars, now)
             self._settled = panel.index[-1]
         late_bars = max(now - panel.index[-1].timestamp(), 0.0) / self.bar_seconds
         seen = Seen(panel, t, {**entries, "position": np.zeros((len(self.symbols), 1)), "portfolio": np.zeros(1)})

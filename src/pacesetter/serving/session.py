@@ -31,7 +31,8 @@ from pacesetter.serving.watch import FeatureReference, Thresholds, Watch
 
 __all__ = ["PaperConfig", "open_session"]
 
-WINDOW_BARS = 24  # of a baseline, which looks at none
+MOST_LETTERS = 47  # of a run's name: a client id has 128, with the bar's 17 and a symbol's 64
+WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
 
 
 @dataclass(frozen=True)
@@ -62,6 +63,8 @@ class PaperConfig:
     alerts: AlertOptions = field(default_factory=AlertOptions)
 
     def __post_init__(self) -> None:
+        if not 0 < len(self.run) <= MOST_LETTERS:
+            raise ConfigError(f"paper.run='{self.run}' must have 1 to {MOST_LETTERS} letters, for client ids begin so")
         if self.bars is not None:
             check_range(1, owner="paper", bars=self.bars)
         if self.feed == "replay" and self.broker != "paper":
@@ -81,7 +84,7 @@ def open_session(policy: str, config: PaperConfig) -> PaperTrader:
     panel = _history(config, bundle)
     feed = _feed(config, panel, bundle)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
-    decider: Policy = BundlePolicy(bundle) if bundle else make_baseline(policy, market_bank(panel), market)
+    decider = BundlePolicy(bundle) if bundle else _baseline(policy, panel, market)
     guard = Guard(_limits(bundle, config.risk))
     broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
     return PaperTrader(
@@ -92,6 +95,15 @@ def open_session(policy: str, config: PaperConfig) -> PaperTrader:
         Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle)),
         _bundle_observer(bundle, panel.symbols) if bundle else portfolio_observer(WINDOW_BARS),
     )
+
+
+def _baseline(name: str, panel: Panel, market: MarketParameters) -> Policy:
+    """The baseline of that name; refuses one that needs more than bars."""
+    bank = market_bank(panel)
+    needed = BASELINES[name].lacks(bank)
+    if needed:
+        raise ConfigError(f"'{name}' needs {needed}, which paper trading does not have; give another baseline")
+    return make_baseline(name, bank, market)
 
 
 def _history(config: PaperConfig, bundle: Bundle | None) -> Panel:

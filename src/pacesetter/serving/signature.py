@@ -38,12 +38,13 @@ class SigningKey:
         text = str(given) if given is not None else os.environ.get(SIGNING_KEY)
         if text is None:
             return None
-        path = Path(text)
+        if given is None and not os.path.isfile(text):  # which, unlike Path's, takes a secret of any length
+            return cls(text)
         try:
-            return cls(path.read_text(encoding="utf-8") if given is not None or path.is_file() else text)
+            return cls(Path(text).read_text(encoding="utf-8"))
         except (OSError, UnicodeDecodeError) as problem:
             raise ConfigError(
-                f"the signing key {path.name} cannot be read; give a PEM file or one with a secret"
+                f"the signing key {Path(text).name} cannot be read; give a PEM file or one with a secret"
             ) from problem
 
     def sign(self, data: bytes) -> str:

@@ -8,11 +8,12 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from pathlib import Path
+from tempfile import TemporaryFile
 from typing import Any
 
 from pacesetter.errors import RunError
 from pacesetter.runs import write_atomic
-from pacesetter.serving.bundle import Bundle
+from pacesetter.serving.bundle import Bundle, partial_folder
 from pacesetter.serving.signature import SigningKey
 
 __all__ = ["Store", "find_bundle"]
@@ -40,10 +41,21 @@ class Store:
             raise RunError(f"{self.folder} has no bundle yet; make one: pacesetter bundle RUN --store {self.folder}")
         return self.folder / str(name)
 
+    def next_folder(self, name: str) -> Path:
+        """Where the next bundle goes; refuses, before any work is done for it, a store that could not take it."""
+        folder = self.folder / f"{len(self.versions) + 1:04d}-{name}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=self.folder):  # permissions alone tell nothing of a disk that is mounted read-only
+                pass
+        except OSError as problem:
+            raise RunError(f"{self.folder} cannot hold a bundle ({problem.strerror}); give another") from problem
+        partial_folder(folder)
+        return folder
+
     def add(self, name: str, files: Mapping[str, bytes], key: SigningKey | None = None) -> tuple[Path, Bundle]:
         """Write a bundle under the next number and let it serve; gives its folder and what `Bundle.open` reads."""
-        index = self._index()
-        folder = self.folder / f"{len(index['versions']) + 1:04d}-{name}"
+        folder = self.next_folder(name)
         bundle = Bundle.write(folder, files, key)
         made = bundle.manifest
         row = {
@@ -54,7 +66,7 @@ class Store:
             "signed": bundle.is_signed,
             "versions": made["versions"],
         }
-        self._write({"current": folder.name, "versions": [*index["versions"], row]})
+        self._write({"current": folder.name, "versions": [*self.versions, row]})
         return folder, bundle
 
     def rollback(self, key: SigningKey | None = None) -> tuple[Path, Path]:
