@@ -16,7 +16,7 @@ from typing import Any
 
 import numpy as np
 import peers
-from numba import set_num_threads
+from numba import get_num_threads, set_num_threads
 from record import publish, table
 
 from pacesetter.data.synthetic import Synthetic
@@ -85,6 +85,7 @@ def measurements(panel: Any, features: Any) -> dict[str, Callable[[], float]]:
         "single, seven components, p95 µs": lambda: p95_microseconds(single(reward=seven)),
         "1,024, windows, P&L": lambda: vector_rate(vector()),
         "1,024, indices, P&L": lambda: vector_rate(vector(has_windows=False)),
+        "1,024, indices, P&L, one thread": lambda: on_one_thread(lambda: vector_rate(vector(has_windows=False))),
         "1,024, windows, seven components": lambda: vector_rate(vector(reward=seven)),
         "1,024, indices, seven components": lambda: vector_rate(vector(reward=seven, has_windows=False)),
         "FinRL, 143 assets": lambda: peers.finrl(panel, ASSETS),
@@ -96,6 +97,16 @@ def rounds(measured: dict[str, Callable[[], float]]) -> dict[str, list[float]]:
     """Name -> what each round found: on a shared machine they differ."""
     found = [{name: measure() for name, measure in measured.items()} for _ in range(ROUNDS)]
     return {name: [each[name] for each in found] for name in measured}
+
+
+def on_one_thread(measure: Callable[[], float]) -> float:
+    """What two threads are worth here: the cores of a shared machine may be two halves of one."""
+    threads = get_num_threads()
+    set_num_threads(1)
+    try:
+        return measure()
+    finally:
+        set_num_threads(threads)
 
 
 def single_rate(env: Any) -> float:
