@@ -14,6 +14,8 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.market.ledger import LEDGER_COLUMNS, Column
 from pacesetter.registry import configure
 from pacesetter.rewards import TRADING, Reward, RewardConfig, Schedule, Term
+from pacesetter.rewards.component import INTERPRETED
+from pacesetter.rewards.trading import evaluate
 
 
 def market(returns: Any, drawdown: float = 0.0) -> NDArray[np.float64]:
@@ -208,6 +210,13 @@ def test_an_environment_may_have_a_ledger_of_its_own() -> None:
         Reward(RewardConfig(), 1, columns=("spread", "drawdown"))
 
 
+def test_a_ledger_of_its_own_is_not_read_beyond_its_columns() -> None:
+    """Uncompiled, where a column that is not there is an error; compiled, it would be someone else's memory."""
+    nothing = np.zeros((1, 0))
+    codes, offsets = np.array([INTERPRETED]), np.array([0])
+    assert evaluate.py_func(np.ones((1, 2)), np.array([1]), codes, offsets, nothing, nothing, np.ones((1, 1))) == -1
+
+
 def test_it_is_made_from_plain_options() -> None:
     options = {
         "components": {
@@ -249,3 +258,19 @@ def test_it_is_made_from_plain_options() -> None:
 def test_refused_options(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
         configure(RewardConfig, options, "reward")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"components": ["pnl"]}, "name one or more, e.g. {pnl: 1.0}"),
+        ({"components": {"pnl": Term(normalise="zscroe")}}, "did you mean 'zscore'"),  # type: ignore[arg-type]
+        ({"components": {"time": Term(options={"horizon_bars": "x"})}}, "horizon_bars='x' must be of type float"),  # type: ignore[dict-item]
+        ({"scalarisation": "chebychev"}, "did you mean 'chebyshev'"),
+        ({"reference": {"pnl": math.nan}}, "reward.reference.pnl=nan is no finite number"),
+        ({"clip": "1"}, "reward.clip='1' is out of range"),
+    ],
+)
+def test_refused_in_python_too(options: dict[str, Any], message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        RewardConfig(**options)

@@ -52,3 +52,5 @@ def test_refused(kind: str, points: tuple[tuple[int, float], ...], message: str)
 def test_unknown_kind_gets_a_suggestion() -> None:
     with pytest.raises(ConfigError, match="did you mean 'linear'"):
         configure(Schedule, {"kind": "liner", "points": [[0, 1.0]]}, "weight")
+    with pytest.raises(ConfigError, match="schedule kind 'liner' is unknown; did you mean 'linear'"):
+        Schedule("liner", POINTS)  # type: ignore[arg-type]

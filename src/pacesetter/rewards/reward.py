@@ -6,7 +6,7 @@ import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from numbers import Real
-from typing import Any, Literal, NamedTuple
+from typing import Any, Literal, NamedTuple, get_args
 
 import numpy as np
 
@@ -21,6 +21,8 @@ from pacesetter.rewards.shaping import NO_STATISTICS, merge, normalise, smooth, 
 from pacesetter.rewards.trading import evaluate
 
 __all__ = ["Reward", "RewardConfig", "RewardValues", "Term"]
+
+Scalarisation = Literal["weighted_sum", "chebyshev"]
 
 
 @dataclass(frozen=True)
@@ -60,20 +62,25 @@ class RewardConfig:
     """
 
     components: dict[str, Any] = field(default_factory=lambda: {"pnl": 1.0})
-    scalarisation: Literal["weighted_sum", "chebyshev"] = "weighted_sum"
+    scalarisation: Scalarisation = "weighted_sum"
     reference: dict[str, float] = field(default_factory=dict)
     clip: float | None = 1.0
 
     def __post_init__(self) -> None:
-        if not self.components:
-            raise ConfigError("reward.components is empty; name one or more, e.g. {pnl: 1.0}")
+        if not isinstance(self.components, Mapping) or not self.components:
+            raise ConfigError(f"reward.components={self.components!r}: name one or more, e.g. {{pnl: 1.0}}")
         terms = {name: _read_term(name, value) for name, value in self.components.items()}
         object.__setattr__(self, "components", terms)
-        if self.clip is not None and not self.clip > 0:
-            raise ConfigError(f"reward.clip={self.clip} is out of range; give a bound above 0, or None for none")
-        for name in self.reference:
+        if self.scalarisation not in get_args(Scalarisation):
+            known = did_you_mean(str(self.scalarisation), get_args(Scalarisation))
+            raise ConfigError(f"reward.scalarisation={self.scalarisation!r} is unknown{known}")
+        if self.clip is not None and not (_is_finite_number(self.clip) and self.clip > 0):
+            raise ConfigError(f"reward.clip={self.clip!r} is out of range; give a bound above 0, or None for none")
+        for name, value in self.reference.items():
             if name not in terms:
                 raise ConfigError(f"reward.reference names '{name}', which is no component{did_you_mean(name, terms)}")
+            if not _is_finite_number(value):
+                raise ConfigError(f"reward.reference.{name}={value!r} is no finite number; give one")
         if self.scalarisation == "chebyshev" and any(term.lowest_weight < 0 for term in terms.values()):
             raise ConfigError("chebyshev weighs distances and takes no weight below 0; give weights of at least 0")
 
@@ -272,9 +279,11 @@ def _read_term(name: str, value: Any) -> Term:
     """A checked `Term` from a weight, a schedule, a term, or the plain options of one of these."""
     where = f"reward.components.{name}"
     component = REWARDS[name]
-    if isinstance(value, Mapping) and not {"kind", "points"} & set(value):
-        value = configure(Term, value, where)
-    term = value if isinstance(value, Term) else Term(weight=value)
+    if isinstance(value, Term):
+        value = vars(value)
+    elif not isinstance(value, Mapping) or {"kind", "points"} & set(value):
+        value = {"weight": value}
+    term = configure(Term, value, where)
     if isinstance(term.weight, Mapping):
         term = replace(term, weight=configure(Schedule, term.weight, f"{where}.weight"))
     if not isinstance(term.weight, Schedule) and not _is_finite_number(term.weight):

@@ -6,11 +6,13 @@ import math
 from bisect import bisect_right
 from dataclasses import dataclass
 from itertools import pairwise
-from typing import Literal
+from typing import Literal, get_args
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, did_you_mean
 
 __all__ = ["Schedule"]
+
+Kind = Literal["piecewise", "linear", "exponential"]
 
 
 @dataclass(frozen=True)
@@ -22,10 +24,12 @@ class Schedule:
     points    steps in increasing order; one point makes a constant
     """
 
-    kind: Literal["piecewise", "linear", "exponential"]
+    kind: Kind
     points: tuple[tuple[int, float], ...]
 
     def __post_init__(self) -> None:
+        if self.kind not in get_args(Kind):
+            raise ConfigError(f"schedule kind '{self.kind}' is unknown{did_you_mean(str(self.kind), get_args(Kind))}")
         steps = [step for step, _ in self.points]
         weights = [weight for _, weight in self.points]
         if not steps or any(later <= earlier for earlier, later in pairwise(steps)):

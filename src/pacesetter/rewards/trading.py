@@ -22,7 +22,7 @@ from typing import Any, TypeVar
 
 from pacesetter.market.jit import compile_for_cpu, jitable
 from pacesetter.market.ledger import Column, Flag
-from pacesetter.rewards.component import REWARDS, component
+from pacesetter.rewards.component import INTERPRETED, REWARDS, component
 from pacesetter.rewards.elementwise import has, log1p, maximum, minimum, sqrt, where
 
 __all__ = ["PROFESSIONAL", "TRADING", "evaluate", "evaluate_row", "pnl"]
@@ -239,14 +239,15 @@ def evaluate(ledger: Any, watched: Any, codes: Any, offsets: Any, options: Any, 
             if not math.isfinite(ledger[e, place]):
                 return e
     for c in range(codes.shape[0]):
-        for e in range(ledger.shape[0]):
-            values[c, e] = evaluate_row(codes[c], ledger[e], state[e, offsets[c] :], options[c])
+        if codes[c] != INTERPRETED:  # whose ledger need not have the columns of the market's
+            for e in range(ledger.shape[0]):
+                values[c, e] = evaluate_row(codes[c], ledger[e], state[e, offsets[c] :], options[c])
     return -1
 
 
 @jitable
 def evaluate_row(code: int, row: Any, state: Any, options: Any) -> float:
-    """The value of one component for one account, from its ledger row (column,); 0 for a code that is none.
+    """The value of one component for one account, from its ledger row (column,).
 
     Its state (k,) is brought up to date in place.
     """
