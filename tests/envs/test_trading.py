@@ -231,7 +231,7 @@ def test_a_weighted_pnl_is_the_compiled_path_and_equals_the_general_one(market: 
 def test_masks_allow_exactly_the_orders_that_would_be_sent(market: Panel, limits: dict[str, Any]) -> None:
     """What a loss limit closes by itself is no order's doing: only hold is left."""
     env = TradingEnv(market, "S2", episode_bars=60, market=MarketParameters(limits=Limits(**limits)))
-    env.reset(seed=3)
+    observation, _ = env.reset(seed=3)
     rng, seen = np.random.default_rng(1), set()
     for _ in range(60):
         masks = env.action_masks()
@@ -239,10 +239,14 @@ def test_masks_allow_exactly_the_orders_that_would_be_sent(market: Panel, limits
             trial = copy.deepcopy(env)
             trial.step(order)
             fill = trial.batch.fills[0, 0]
-            is_limit = int(fill[Fill.FLAGS]) & (Flag.POSITION_LIMIT | Flag.PORTFOLIO_LIMIT) != 0
+            flags = int(fill[Fill.FLAGS])
+            is_limit = flags & (Flag.POSITION_LIMIT | Flag.PORTFOLIO_LIMIT) != 0
+            is_seen = observation["portfolio"][PortfolioEntry.IS_LIQUIDATING] == 1.0
+            assert is_seen == (flags & Flag.PORTFOLIO_LIMIT != 0)
             assert masks[order] == (order == Discrete.HOLD or (fill[Fill.ORDERED] != 0 and not is_limit))
         seen.add(masks.tobytes())
-        if env.step(int(rng.choice(np.flatnonzero(masks))))[2]:
+        observation, _, is_over, *_ = env.step(int(rng.choice(np.flatnonzero(masks))))
+        if is_over:
             break
     assert len(seen) >= 3
     assert ("loss" in str(limits)) == (bytes([1, 0, 0, 0, 0, 0, 0]) in seen)

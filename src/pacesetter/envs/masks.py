@@ -7,7 +7,7 @@ from typing import Any
 from pacesetter.envs.rows import DISCRETE_COUNT, Cursor
 from pacesetter.market.bars import Bar, is_trading
 from pacesetter.market.jit import jitable
-from pacesetter.market.kernel import gross_value, is_beyond_limit
+from pacesetter.market.kernel import gross_value, is_beyond_limit, is_liquidating
 from pacesetter.market.orders import Discrete, OrderKind, order_quantity, signal, winning_side
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
@@ -22,7 +22,7 @@ def mask_row(e: int, masks: Any, bars: Any, parameters: Any, accounts: Any, posi
     equity = accounts[e, Account.EQUITY]
     most = (rules[Slot.GROSS_LEVERAGE] - rules[Slot.RESERVE_CASH]) * equity
     free_cash = most - gross_value(positions[e], bar, Bar.CLOSE)
-    is_open = accounts[e, Account.LIQUIDATING] == 0.0
+    is_open = not is_liquidating(accounts[e], rules)
     for k in range(positions.shape[1]):
         held, entry = positions[e, k, Position.QUANTITY], positions[e, k, Position.ENTRY_PRICE]
         price = bar[k, Bar.CLOSE]

@@ -23,6 +23,7 @@ from numpy.typing import NDArray
 
 from pacesetter.market.bars import Bar, is_trading
 from pacesetter.market.jit import jitable
+from pacesetter.market.kernel import is_liquidating
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
 
@@ -92,7 +93,7 @@ def write_account(vector: Any, account: Any, positions: Any, bar: Any, parameter
     vector[start + PortfolioEntry.DRAWDOWN] = 1.0 - equity / account[Account.PEAK_EQUITY]
     vector[start + PortfolioEntry.EQUITY_RATIO] = equity / parameters[Slot.INITIAL_CASH]
     vector[start + PortfolioEntry.OPEN_SHARE] = held_count / count
-    vector[start + PortfolioEntry.IS_LIQUIDATING] = account[Account.LIQUIDATING]
+    vector[start + PortfolioEntry.IS_LIQUIDATING] = 1.0 if is_liquidating(account, parameters) else 0.0
 
 
 class ObservationBuilder:

@@ -27,7 +27,14 @@ from pacesetter.market.orders import order_quantity, signal, winning_side
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
 
-__all__ = ["follow_best_price", "gross_value", "is_beyond_limit", "open_account", "step_account"]
+__all__ = [
+    "follow_best_price",
+    "gross_value",
+    "is_beyond_limit",
+    "is_liquidating",
+    "open_account",
+    "step_account",
+]
 
 FILL_SIZE = len(Fill)
 
@@ -116,6 +123,8 @@ def decide(
 ) -> None:
     """Fix each position's order at the close of t; nothing here knows bar t+1."""
     equity = account[Account.EQUITY]
+    if is_liquidating(account, parameters):
+        account[Account.LIQUIDATING] = 1.0
     most = (parameters[Slot.GROSS_LEVERAGE] - parameters[Slot.RESERVE_CASH]) * equity
     free_cash = most - gross
     count, sum_of_orders, sum_of_sizes = positions.shape[0], 0.0, 0.0
@@ -139,6 +148,14 @@ def decide(
                 fills[k, Fill.ORDERED] = quantity
     ledger[Column.ORDER] = sum_of_orders / count
     ledger[Column.ORDER_SIZE] = sum_of_sizes / count
+
+
+@jitable
+def is_liquidating(account: Any, parameters: Any) -> bool:
+    """Whether the account met the portfolio's loss limit, at this close or before: all it does is to close."""
+    floor = (1.0 - parameters[Slot.PORTFOLIO_LOSS_LIMIT]) * account[Account.PEAK_EQUITY]
+    is_met: bool = account[Account.LIQUIDATING] != 0.0 or account[Account.EQUITY] <= floor
+    return is_met
 
 
 @jitable
@@ -303,8 +320,6 @@ def mark(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parame
     ledger[Column.HOLDING_BARS] = share(holding_bars, open_count)
     flags = sum_fills(ledger, fills, bar) | ending(account, positions, bar, open_count, parameters)
     ledger[Column.FLAGS] = flags
-    if equity <= (1.0 - parameters[Slot.PORTFOLIO_LOSS_LIMIT]) * account[Account.PEAK_EQUITY]:
-        account[Account.LIQUIDATING] = 1.0  # in the next bar; an agent sees it now
     return flags
 
 

@@ -13,7 +13,7 @@ class Account(IntEnum):
     CASH = 0
     EQUITY = 1  # at the last close
     PEAK_EQUITY = 2
-    LIQUIDATING = 3  # 1 from the moment the portfolio's loss limit was met
+    LIQUIDATING = 3  # 1 from the bar after the close at which the portfolio's loss limit was met
 
 
 class Position(IntEnum):
