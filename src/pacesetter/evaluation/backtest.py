@@ -21,6 +21,7 @@ from pacesetter.envs.batch import Batch
 from pacesetter.envs.rows import Outcome, Setting
 from pacesetter.envs.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.evaluation.hybrid import hybrid_orders
 from pacesetter.market.bars import Bar
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Column, Fill
 from pacesetter.market.orders import Discrete, OrderKind
@@ -60,8 +61,9 @@ class Seen(NamedTuple):
 class Policy(Protocol):
     """Whoever decides: a baseline, an agent, a fleet, a guarded policy.
 
-    action   how the orders are read: discrete, continuous, or weights, which are shares of equity. A weight that is
-             NaN leaves its symbol as it is; beside other orders, as it is up to the position cap
+    action   how the orders are read: discrete, continuous, hybrid, which are (switch, value) as in Trading-v0, or
+             weights, which are shares of equity. A weight that is NaN leaves its symbol as it is; beside other orders,
+             as it is up to the position cap
 
     One that learned from data has `fitted_until`, the last moment it saw, and so have the parts it is made of; it is
     refused on bars up to there.
@@ -74,7 +76,7 @@ class Policy(Protocol):
     def action(self) -> str: ...
 
     def decide(self, seen: Seen) -> Array:
-        """(symbol,) orders at the close of bar `seen.t`."""
+        """(symbol,) orders at the close of bar `seen.t`; (symbol, 2) hybrid ones."""
         ...
 
 
@@ -84,7 +86,8 @@ class Backtest:
 
     times    (n,) UTC, when the bars are known that orders filled in     closes   (n, K)
     ledger   (n, Column)       fills   (n, K, Fill)
-    orders   (n, K) as they were decided at the close before; NaN where a position was left as it is
+    orders   (n, K) as they were decided at the close before, hybrid ones as the continuous orders that they come to;
+             NaN where a position was left as it is
 
     An account that ends early, by ruin or by a limit, stays flat in cash from the next bar on: its equity is kept, its
     returns are 0, and the policy is not asked again.
@@ -208,7 +211,8 @@ def backtest(
     if bank.symbols != (panel.symbols,) or len(bank.times[0]) != len(panel):
         raise DataError(f"the bank is not of {panel!r} as one market; make it by market_bank(panel)")
     rules = replace(market or MarketParameters(), bars_per_year=panel.bars_per_year)
-    batch = Batch(bank, action=policy.action, window_bars=window_bars, market=rules, restarts=False)
+    action = "continuous" if policy.action == "hybrid" else policy.action
+    batch = Batch(bank, action=action, window_bars=window_bars, market=rules, restarts=False)
     batch.use_starts(Starts(np.array([[0, first, last]]), np.array([0, 1]), is_fixed=True))
     ledger, fills, orders = _play(policy, replace(panel, truth=None), batch, first, last)
     played = slice(first + 1, last + 1)
@@ -233,7 +237,7 @@ def _play(policy: Policy, panel: Panel, batch: Batch, first: int, last: int) -> 
     for step, t in enumerate(range(first, last)):
         masks = batch.action_masks().reshape(width, -1) if policy.action == "discrete" else None
         seen = Seen(panel.rows(0, t + 1), t, batch.builder.build(0, t, vector), masks, first)
-        orders[step] = _checked(policy, policy.decide(seen), width)
+        orders[step] = _decided(policy, seen, batch)
         ledger[step], vector, outcome = _send(batch, orders[step], t)
         fills[step] = batch.fills[0]
         if outcome[Outcome.TERMINATED]:
@@ -270,11 +274,16 @@ def _stay_flat(rows: Array) -> None:
     rows[1:, Column.DRAWDOWN] = rows[0, Column.DRAWDOWN]
 
 
-def _checked(policy: Policy, orders: Any, width: int) -> Array:
-    found = np.asarray(orders, dtype=np.float64)
-    if found.shape != (width,):
-        raise ConfigError(f"policy '{policy.name}' gave orders of shape {found.shape}; give one for each of {width}")
-    return found
+def _decided(policy: Policy, seen: Seen, batch: Batch) -> Array:
+    """(K,) orders of the one kind that the batch reads."""
+    found, width = np.asarray(policy.decide(seen), dtype=np.float64), len(seen.panel.symbols)
+    is_hybrid = policy.action == "hybrid"
+    wanted = (width, 2) if is_hybrid else (width,)
+    if found.shape != wanted:
+        raise ConfigError(f"policy '{policy.name}' gave orders of shape {found.shape}; give {wanted}, a row a symbol")
+    if not is_hybrid:
+        return found
+    return hybrid_orders(found, batch.positions[0], batch.bank.bars[0, seen.t, :, Bar.CLOSE], batch.parameters[0, 0])
 
 
 def _check_period(panel: Panel, first: int, last: int, window_bars: int) -> None:

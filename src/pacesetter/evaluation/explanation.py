@@ -38,12 +38,11 @@ class Fleet(Protocol):
 
 
 class Witness:
-    """An agent that remembers what it was shown and what it did."""
+    """An agent that remembers what it was shown."""
 
     def __init__(self, agent: Agent) -> None:
         self.agent = agent
         self.shown: list[dict[str, Array]] = []
-        self.actions: list[Array] = []
 
     def reset(self) -> None:
         """Let an agent that remembers begin anew."""
@@ -53,8 +52,7 @@ class Witness:
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """The agent's own actions."""
         self.shown.append(dict(observation))
-        self.actions.append(self.agent.act(observation, deterministic))
-        return self.actions[-1]
+        return self.agent.act(observation, deterministic)
 
     def observations(self, is_whole: bool) -> dict[str, Array]:
         """Entries (decision, …): a decision for each bar, or for each bar and symbol where the agent trades one."""
@@ -81,21 +79,21 @@ def explain_agent(
     """
     bank, witness = market_bank(panel) if bank is None else bank, Witness(policy.agent)
     watched = replace(policy, agent=witness)
-    backtest(watched, panel, first=first, last=last, market=market, bank=bank, window_bars=window_bars)
-    seen, actions, agent = witness.observations(policy.is_whole), np.stack(witness.actions), policy.agent
-    symbols: tuple[str, ...] = panel.symbols if policy.is_whole else panel.symbols * len(actions)
+    played = backtest(watched, panel, first=first, last=last, market=market, bank=bank, window_bars=window_bars)
+    orders, is_discrete = played.orders[: len(witness.shown)], policy.action == "discrete"
+    seen, agent = witness.observations(policy.is_whole), policy.agent
+    symbols: tuple[str, ...] = panel.symbols if policy.is_whole else panel.symbols * len(orders)
     if isinstance(agent, Fleet):
         place = panel.symbols.index(symbol or panel.symbols[0])
         seen = {name: entry[place :: len(panel.symbols)] for name, entry in seen.items()}
-        symbols, actions, agent = (), actions[:, place], agent.take(panel.symbols[place])
+        symbols, orders, agent = (), orders[:, place], agent.take(panel.symbols[place])
     chosen = np.unique(np.linspace(0, len(seen["position"]) - 1, most).astype(int))
     few = {name: entry[chosen] for name, entry in seen.items()}
     named = symbols if policy.is_whole or not symbols else [symbols[row] for row in chosen]
     attributions = integrated_gradients(agent, few, bank.names, named)
-    found = [*attributions.findings(), action_distribution(actions)]
-    orders = as_continuous(actions) if policy.action == "discrete" else actions
+    found = [*attributions.findings(), action_distribution(orders.astype(int) if is_discrete else orders)]
     x, y = _strongest(attributions)
-    found.append(state_action_map(seen, orders, x, y, bank.names))
+    found.append(state_action_map(seen, as_continuous(orders) if is_discrete else orders, x, y, bank.names))
     found.append(value_landscape(agent, seen, *HOLDING, bank.names))
     return found + ([attention_map(agent, few, panel.symbols)] if _attends(agent) else [])
 

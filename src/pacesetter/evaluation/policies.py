@@ -29,7 +29,7 @@ class AgentPolicy:
     """A trained agent in a backtest.
 
     agent          has `act(observation, deterministic)`; one that remembers has `reset()`, as a backtest begins
-    action         what its actions are: discrete or continuous (an order per symbol), weights
+    action         what its actions are: discrete, continuous or hybrid (an order per symbol), weights
     is_whole       it sees the whole market, as in Portfolio-v0; otherwise one symbol, as in Trading-v0, and is asked
                    for all symbols as a batch, in which each row has the one account's `portfolio`
     fitted_until   last moment of its training bars
@@ -51,7 +51,8 @@ class AgentPolicy:
         observation = {entry: np.array(values) for entry, values in entries.items()}  # torch warns of read-only arrays
         if seen.masks is not None:
             observation[ACTION_MASK] = seen.masks.ravel() if self.is_whole else seen.masks
-        return np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64).reshape(-1)
+        actions = np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64)
+        return actions.reshape(-1, 2) if self.action == "hybrid" else actions.reshape(-1)
 
 
 def per_symbol(observation: Observation) -> dict[str, Array]:

@@ -18,6 +18,7 @@ from pacesetter.envs.observation import POSITION_SIZE, PortfolioEntry
 from pacesetter.envs.rows import Cursor
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.backtest import Policy, Seen
+from pacesetter.evaluation.hybrid import hybrid_orders
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.ledger import Fill
 from pacesetter.market.orders import Discrete, OrderKind
@@ -41,7 +42,8 @@ WHOLE = 1e9  # a position cap that is off
 class Ticket(NamedTuple):
     """What was decided at one close; all arrays are (symbol,).
 
-    actions    as the policy gave them         signals   as they were acted on: smoothed, looked up, or the weight
+    actions    as the policy gave them, hybrid ones as the continuous orders that they come to
+    signals    as they were acted on: smoothed, looked up, or the weight
     weights    target shares of equity that the broker works towards
     decisions  the guard's answer to each order, exits first
     """
@@ -74,13 +76,14 @@ class Desk:
         broker: Broker | None = None,
         run: str = "run",
     ) -> None:
-        if policy.action not in ("discrete", "continuous", "weights"):
+        if policy.action not in ACTIONS:
             raise ConfigError(
                 f"policy '{policy.name}' has action '{policy.action}'{did_you_mean(policy.action, ACTIONS)}"
             )
         self.policy, self.guard, self.symbols, self.market, self.run = policy, guard, symbols, market, run
         self.broker = broker or PaperBroker(symbols, execution_market(market))
-        self._kind, self._rules = OrderKind(ACTIONS[policy.action]), market.packed()
+        self._is_hybrid, self._rules = policy.action == "hybrid", market.packed()
+        self._kind = OrderKind.CONTINUOUS if self._is_hybrid else OrderKind(ACTIONS[policy.action])
         self._sizing = KernelAccount(symbols, market, self._kind)
         self._signals, self._weights = np.zeros(len(symbols)), np.zeros(len(symbols))
         self._bar: Array | None = None
@@ -123,8 +126,8 @@ class Desk:
 
         `late_bars` is how far the clock is behind the bar's close, or behind what is known of each symbol.
         """
-        actions = np.asarray(self.policy.decide(self._own_view(seen)), dtype=np.float64)
-        quantities, self._signals = self._sized(actions)
+        decided = np.asarray(self.policy.decide(self._own_view(seen)), dtype=np.float64)
+        actions, quantities, self._signals = self._sized(decided)
         view = self._account_view(seen.panel, bars, late_bars)
         orders = self._orders(quantities, f"{self.run}-{seen.panel.index[-1]:%Y%m%dT%H%M%S}")
         decisions = self.guard.check_all(orders, view, now)
@@ -179,19 +182,21 @@ class Desk:
         mask_rows(masks, self._bar[None, None], rules, self.broker.account[None], self.broker.positions[None], cursor)
         return masks.reshape(len(self.symbols), -1)
 
-    def _sized(self, actions: Array) -> tuple[Array, Array]:
-        """(symbol,) quantities and signals of actions, by the kernel's own rule; a NaN weight changes nothing."""
+    def _sized(self, actions: Array) -> tuple[Array, Array, Array]:
+        """(symbol,) orders, quantities and signals, by the kernel's own rule; a NaN weight changes nothing."""
         assert self._bar is not None
-        if actions.shape != (len(self.symbols),):
+        if actions.shape != ((len(self.symbols), 2) if self._is_hybrid else (len(self.symbols),)):
             raise ConfigError(
                 f"policy '{self.policy.name}' gave {actions.shape} actions for {len(self.symbols)} symbols"
             )
-        left = np.isnan(actions) & (self._kind is OrderKind.WEIGHT)
         sizing = self._sizing
         sizing.account[:], sizing.positions[:] = self.broker.account, self.broker.positions
+        if self._is_hybrid:
+            actions = hybrid_orders(actions, sizing.positions, self._bar[:, Bar.CLOSE], self._rules)
+        left = np.isnan(actions) & (self._kind is OrderKind.WEIGHT)
         sizing.step(self._bar, self._bar, np.where(left, 0.0, actions))  # what it would fill is not looked at
         ordered, signals = sizing.fills[:, Fill.ORDERED], sizing.positions[:, Position.SIGNAL]
-        return np.where(left, 0.0, ordered), np.where(left, self._signals, signals)
+        return actions, np.where(left, 0.0, ordered), np.where(left, self._signals, signals)
 
     def _targets(self, quantities: Array) -> Array:
         """(symbol,) shares of equity after trading `quantities` at the last close, within the range of weights."""

@@ -121,7 +121,7 @@ class ServedPolicy(nn.Module):
 def serve_algorithm(
     algorithm: BaseAlgorithm, names: Mapping[str, Iterable[str]], action: str, symbols: tuple[str, ...] = ()
 ) -> tuple[ServedPolicy, PolicySpec]:
-    """A Stable-Baselines3 algorithm's policy as a module, with its spec; refuses a recurrent one and hybrid actions.
+    """A Stable-Baselines3 algorithm's policy as a module, with its spec; refuses a recurrent one.
 
     `names` gives the features of each entry, `action` how the environment reads orders, `symbols` those of a market. A
     lookback agent's entries have no names of their own.
@@ -129,9 +129,11 @@ def serve_algorithm(
     from pacesetter.learning.sb3 import ALGORITHMS, EncoderExtractor
 
     policy: Any = algorithm.policy
-    if hasattr(policy, "lstm_actor") or action == "hybrid":
-        what = "keeps a memory from bar to bar" if hasattr(policy, "lstm_actor") else "has hybrid actions"
-        raise ConfigError(f"this policy {what}, which a bundle cannot serve; train ppo, a2c, sac, td3 or maskable_ppo")
+    if hasattr(policy, "lstm_actor"):
+        raise ConfigError(
+            "this policy keeps a memory from bar to bar, which a bundle cannot serve; train ppo, a2c, sac, td3 or "
+            "maskable_ppo"
+        )
     extractor = next(module for module in policy.modules() if isinstance(module, EncoderExtractor))
     is_whole = len(extractor.shapes.get("position", ())) > 1
     actor, critic = _heads(policy, is_whole)

@@ -34,7 +34,7 @@ class PolicySpec:
 
     inputs    entry -> shape of one row; `action_mask` is among them where the policy masks
     names     entry -> names of its last axis, in order
-    action    discrete: probabilities of seven orders; continuous and weights: numbers
+    action    discrete: probabilities of seven orders; continuous and weights: numbers; hybrid: (switch, value)
     rows      what a row is: symbol, any one of them; fleet, the symbols in their order; market, all of them at once
     symbols   those of a fleet or a market, in order; () where a row is any symbol
     outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
@@ -42,7 +42,7 @@ class PolicySpec:
 
     inputs: dict[str, tuple[int, ...]]
     names: dict[str, tuple[str, ...]]
-    action: Literal["discrete", "continuous", "weights"]
+    action: Literal["discrete", "continuous", "hybrid", "weights"]
     rows: Literal["symbol", "fleet", "market"] = "symbol"
     symbols: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("probabilities", "confidence", "value")

@@ -62,10 +62,11 @@ class BundlePolicy:
         answer = self.model(entries)
         if not all(np.isfinite(part).all() for part in answer.values()):
             raise DataError("the policy has no finite answer; look at the newest bars or features, and at the account")
-        self.confidence = answer["confidence"].reshape(-1)
+        symbols = len(seen.panel.symbols)
+        self.confidence = answer["confidence"].reshape(symbols, -1).prod(axis=1)  # hybrid: of the kind and of the value
         self.value = float(answer["value"].mean()) if "value" in answer else None
         chosen = answer["probabilities"].argmax(axis=-1) if self.action == "discrete" else answer["orders"]
-        return np.asarray(chosen, dtype=np.float64).reshape(-1)
+        return np.asarray(chosen, dtype=np.float64).reshape((symbols, 2) if self.action == "hybrid" else symbols)
 
 
 @dataclass(frozen=True)

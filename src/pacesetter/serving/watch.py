@@ -109,7 +109,8 @@ def feature_moments(table: FeatureTable, until: pd.Timestamp) -> dict[str, tuple
 def action_entropy(actions: ArrayLike, space: str) -> float:
     """Entropy of actions as a share of that of equal use; NaN of too few.
 
-    Discrete orders are counted by name, continuous ones in 20 bins of [-1, 1], weights in 20 from 0 to the largest.
+    Discrete orders are counted by name, continuous and hybrid ones in 20 bins of [-1, 1], weights in 20 from 0 to the
+    largest.
     """
     values = np.asarray(actions, dtype=np.float64)
     values = values[np.isfinite(values)]
@@ -119,7 +120,7 @@ def action_entropy(actions: ArrayLike, space: str) -> float:
         counts = np.bincount(values.astype(int), minlength=len(Discrete))
     else:
         held = min(float(values.min()), 0.0), max(float(values.max()), LEAST_WEIGHT)
-        counts, _ = np.histogram(values, CONTINUOUS_BINS, (-1.0, 1.0) if space == "continuous" else held)
+        counts, _ = np.histogram(values, CONTINUOUS_BINS, held if space == "weights" else (-1.0, 1.0))
     return evenness(counts)
 
 
