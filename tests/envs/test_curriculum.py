@@ -123,7 +123,7 @@ def test_log_has_the_sharpe_ratio_and_the_share_of_gains(market: Panel, caplog: 
     with caplog.at_level(logging.INFO, "pacesetter.envs.curriculum"):
         played(course, *returns)
     entry = course.stage_log[-1]
-    assert entry["sharpe"] == pytest.approx(np.mean(returns) / np.std(returns) * np.sqrt(252))
+    assert entry["sharpe"] == pytest.approx(np.mean(returns) / np.std(returns, ddof=1) * np.sqrt(252))
     assert (entry["win_rate"], entry["stage"], entry["episode"]) == (0.75, "second", 4)
     assert "stage second" in caplog.text
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -26,7 +26,7 @@ from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.features.regime import REGIMES
 from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.rewards.trading import SMALLEST_VARIANCE
+from pacesetter.rewards.sharpe import sharpe_of_sums
 
 __all__ = ["FIVE_STAGES", "Course", "CurriculumEnv", "CurriculumVectorEnv", "Stage", "adaptive_stages"]
 
@@ -191,7 +191,9 @@ class Course:
         if len(self._finished) < stage.episodes:
             return
         played = np.array(self._finished)
-        sharpe, win_rate = _sharpe(played.sum(axis=0), self._market.bars_per_year), float((played[:, GAIN] > 0).mean())
+        bars, total, squares, _ = played.sum(axis=0).tolist()
+        sharpe = sharpe_of_sums(bars, total, squares, self._market.bars_per_year)
+        win_rate = float((played[:, GAIN] > 0).mean())
         is_passed = sharpe >= stage.sharpe and win_rate >= stage.win_rate
         level = self.level + int(is_passed) - int(win_rate < stage.retreat_below)
         if 0 <= level < len(self.stages) and level != self.level:
@@ -333,11 +335,3 @@ def _market_of(stage: Stage, market: MarketParameters) -> MarketParameters:
         impact_bps=costs.impact_bps * stage.slippage_factor,
     )
     return replace(market, costs=scaled)
-
-
-def _sharpe(sums: Iterable[float], bars_per_year: float) -> float:
-    """Annual Sharpe ratio from bars, Σr and Σr²; 0 where nothing moved."""
-    bars, total, squares, _ = sums
-    mean = total / bars
-    variance = squares / bars - mean**2
-    return float(mean * math.sqrt(bars_per_year / variance)) if variance > SMALLEST_VARIANCE else 0.0

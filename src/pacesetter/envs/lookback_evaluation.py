@@ -14,6 +14,7 @@ from pacesetter.envs.lookback_batch import LookbackBatch, LookbackConfig
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.policy import LookbackPolicy
 from pacesetter.panel import Panel
+from pacesetter.rewards.sharpe import sharpe
 
 __all__ = ["AgentLookback", "LookbackEvaluation", "evaluate_lookback"]
 
@@ -51,8 +52,7 @@ class LookbackEvaluation:
         for name, values in columns.items():
             found[name], found[f"{name}_se"] = values.mean(axis=0), self._error(values)
         if "follow_through" in self.components:
-            net = columns["follow_through"]
-            found["sharpe"] = net.mean(axis=0) / np.maximum(net.std(axis=0), 1e-12) * np.sqrt(self.bars_per_year)
+            found["sharpe"] = sharpe(columns["follow_through"], self.bars_per_year)
         found["mean_lookback"] = self.lookbacks.mean(axis=0)
         found["switches"] = (np.diff(self.lookbacks, axis=0) != 0).mean(axis=0) if len(self.bars) > 1 else 0.0
         return pd.DataFrame(found, index=pd.Index(self.names, name="policy"))

@@ -16,8 +16,8 @@ from numpy.typing import NDArray
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.contribution import Contribution, contribution_of
-from pacesetter.evaluation.metrics import sharpe
 from pacesetter.evaluation.statistics import Difference, paired_difference
+from pacesetter.rewards.sharpe import sharpe, sharpe_of_known
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.evaluate import StoredRun
@@ -53,12 +53,7 @@ class Ensemble:
     @cached_property
     def sharpe(self) -> pd.Series[float]:
         """Yearly Sharpe ratio of each agent; 0 for one that never moves."""
-        return self._sharpe(self.returns)
-
-    def _sharpe(self, returns: pd.DataFrame) -> pd.Series[float]:
-        mean, deviation = returns.mean(), returns.std()  # n − 1, as everywhere
-        ratio: pd.Series[float] = (mean / deviation).where(deviation > 0, 0.0) * self.bars_per_year**0.5
-        return ratio
+        return pd.Series(sharpe_of_known(self.returns.to_numpy(), self.bars_per_year), self.returns.columns)
 
     @cached_property
     def correlation(self) -> pd.DataFrame:
@@ -149,8 +144,8 @@ class Ensemble:
         if not kept:
             return None
         later = pd.DataFrame({"all": self.together(), "kept": self.together(kept)}).iloc[half:]
-        found = self._sharpe(later)
-        return float(found["all"]), float(found["kept"])
+        everybody, pruned = sharpe_of_known(later.to_numpy(), self.bars_per_year).tolist()
+        return everybody, pruned
 
 
 def evidence(returns: pd.DataFrame, bars_per_year: float, draws: int | None = None, seed: int = 0) -> pd.DataFrame:

@@ -15,6 +15,7 @@ from numpy.typing import ArrayLike, NDArray
 from pacesetter.errors import DataError
 from pacesetter.leadlag.observed import ratio
 from pacesetter.market.ledger import Column
+from pacesetter.rewards.sharpe import sharpe
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.backtest import Backtest
@@ -42,7 +43,6 @@ __all__ = [
 
 Array = NDArray[Any]
 TAIL = 0.05  # share of the bars in each tail
-SAME = 1e-9  # of the mean: a deviation below it is rounding, e.g. of interest on cash
 
 
 def checked(returns: ArrayLike, what: str = "returns") -> Array:
@@ -102,14 +102,6 @@ def longest_drawdown(returns: Array) -> Array:
 
 
 # ---- ratios ---------------------------------------------------------------------------------------------------------
-
-
-def sharpe(returns: Array, bars_per_year: float = 1.0) -> Array:
-    """Mean over standard deviation, yearly; 0 where the returns never change, as those of cash."""
-    mean, deviation = np.mean(returns, axis=0), np.std(returns, axis=0, ddof=1)
-    moves = deviation > SAME * np.abs(mean)
-    per_bar = np.divide(mean, deviation, out=np.zeros_like(mean), where=moves)
-    return np.asarray(per_bar * np.sqrt(bars_per_year))
 
 
 def sortino(returns: Array, bars_per_year: float = 1.0) -> Array:

@@ -14,7 +14,8 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.metrics import SAME, checked, sharpe
+from pacesetter.evaluation.metrics import checked
+from pacesetter.rewards.sharpe import SAME, sharpe
 
 __all__ = [
     "choice_sentence",

@@ -10,6 +10,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.errors import ConfigError
 from pacesetter.learning.fleet_market import FleetMarket
 from pacesetter.learning.fleet_rollout import action_mix
+from pacesetter.rewards.sharpe import sharpe_of_known
 
 __all__ = ["FleetPlay", "play"]
 
@@ -51,9 +52,7 @@ class FleetPlay:
         return float(self._sharpe(self.returns.nanmean(0)[None]))
 
     def _sharpe(self, returns: torch.Tensor) -> torch.Tensor:
-        mean = returns.nanmean(1)
-        deviation = (returns - mean[:, None]).square().nanmean(1).sqrt()
-        return torch.where(deviation > 0, mean / deviation, 0.0) * float(self.bars_per_year**0.5)
+        return torch.from_numpy(sharpe_of_known(returns.double().numpy().T, self.bars_per_year)).float()
 
     def aligned(self, bars: int) -> torch.Tensor:
         """(bar, symbol) returns at the bars of the market, of which it has `bars`; NaN where a symbol did not play."""

@@ -185,8 +185,7 @@ class Meter(Callback):
     def metrics(self) -> dict[str, Any]:
         """What happened since the last line; equal in every repeat of the run."""
         state, learner = self.state, self.session.learner
-        recent = np.array(state["recent"])
-        ratio = float(sharpe(recent, self.session.bars_per_year)) if len(recent) > 1 else 0.0
+        ratio = float(sharpe(np.array(state["recent"]), self.session.bars_per_year))
         return {
             "reward": learner.mean_return(),
             "entropy": learner.entropy(),

@@ -78,7 +78,7 @@ class Played:
 
     def sharpe(self, bars_per_year: float) -> float:
         """Yearly ratio of mean to deviation of the growth; 0 where it never moves."""
-        return float(sharpe(self.growth, bars_per_year)) if len(self.growth) > 1 else 0.0
+        return float(sharpe(self.growth, bars_per_year))
 
 
 def play(agent: Any, env: Any, deterministic: bool, seed: int = 0, journal: Journal | None = None) -> Played:

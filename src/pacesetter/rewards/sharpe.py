@@ -1,0 +1,43 @@
+"""The Sharpe ratio, yearly: one definition for environments, learners and judgements, however the returns are kept.
+
+It is the mean over the standard deviation with n − 1, and 0 of fewer than two returns and of those that never change,
+as those of cash. A risk-free rate is never taken off.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["SAME", "sharpe", "sharpe_of_known", "sharpe_of_sums"]
+
+Array = NDArray[Any]
+SAME = 1e-9  # of the mean: a deviation below it is rounding, e.g. of interest on cash
+
+
+def sharpe(returns: Array, bars_per_year: float = 1.0) -> Array:
+    """() of returns (time,), (many,) of returns (time, many)."""
+    if len(returns) < 2:
+        return np.zeros(np.shape(returns)[1:])
+    mean, deviation = np.mean(returns, axis=0), np.std(returns, axis=0, ddof=1)
+    moves = deviation > SAME * np.abs(mean)
+    per_bar = np.divide(mean, deviation, out=np.zeros_like(mean), where=moves)
+    return np.asarray(per_bar * np.sqrt(bars_per_year))
+
+
+def sharpe_of_known(returns: Array, bars_per_year: float = 1.0) -> Array:
+    """(many,) of returns (time, many) of which some are NaN, which are left out."""
+    return np.array([sharpe(column[~np.isnan(column)], bars_per_year) for column in returns.T])
+
+
+def sharpe_of_sums(count: float, total: float, squares: float, bars_per_year: float = 1.0) -> float:
+    """That of `count` returns of which Σr and Σr² were kept."""
+    if count < 2:
+        return 0.0
+    mean = total / count
+    variance = max(squares - count * mean**2, 0.0) / (count - 1)
+    moves = variance > SAME * mean**2  # less than this is what the two sums have lost to rounding
+    return mean / math.sqrt(variance) * math.sqrt(bars_per_year) if moves else 0.0
