@@ -12,7 +12,6 @@ from pacesetter.leadlag.encoding import (
     ENCODERS,
     LookbackMetadata,
     RowSums,
-    SideBySide,
     SignatureSummary,
     TopLinks,
     UniverseMask,
@@ -120,10 +119,10 @@ def test_an_absent_asset_reads_as_if_it_were_not_there() -> None:
         np.testing.assert_allclose(whole[:, : encoder.encode(smaller, 60).shape[1]], encoder.encode(smaller, 60))
 
 
-def test_encoders_stand_side_by_side() -> None:
-    both = SideBySide((UniverseMask(), LookbackMetadata(100)))
-    assert both.names(SYMBOLS)[-3:] == ("seen(E)", "lookback", "log_lookback")
-    np.testing.assert_allclose(both.encode(absent(random_matrices(), 0)[0], 10), [0, 1, 1, 1, 1, 0.1, 0.5])
+def test_the_mask_and_the_lookback_are_vectors_of_their_own() -> None:
+    matrix = absent(random_matrices(), 0)[0]
+    np.testing.assert_allclose(UniverseMask().encode(matrix, 10), [0, 1, 1, 1, 1])
+    np.testing.assert_allclose(LookbackMetadata(100).encode(matrix, 10), [0.1, 0.5])
 
 
 @pytest.mark.parametrize("make", [lambda: TopLinks(0), lambda: SignatureSummary(0), lambda: LookbackMetadata(1)])

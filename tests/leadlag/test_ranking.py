@@ -10,7 +10,6 @@ from hypothesis import strategies as st
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.ranking import (
     RANKINGS,
-    leader_overlap,
     leading,
     rank_autocorrelation,
     ranks,
@@ -80,8 +79,7 @@ def test_leading_refuses_overlapping_quantiles() -> None:
 def test_persistence_of_a_kept_and_a_reversed_ranking() -> None:
     scores = np.array([[4.0, 3, 2, 1], [40.0, 30, 20, 10], [1.0, 2, 3, 4]])
     np.testing.assert_allclose(rank_autocorrelation(scores), [1, -1])
-    np.testing.assert_allclose(leader_overlap(scores, 0.5), [1, 0])
-    np.testing.assert_allclose(leader_overlap(scores, 0.5, lag=2), [0])
+    np.testing.assert_allclose(rank_autocorrelation(scores, lag=2), [-1])
 
 
 def test_persistence_compares_assets_seen_in_both_windows() -> None:

@@ -10,12 +10,15 @@ from hypothesis import strategies as st
 
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.strategy import (
+    COST_BPS,
     fill_to_fill_returns,
     follow_leaders,
     follower_weights,
     last_moves,
     returns_of,
 )
+from pacesetter.leadlag.study import Study
+from pacesetter.market.parameters import Costs
 from pacesetter.panel import Panel
 
 FIRST_LEADS = np.array([[0.0, 1.0, 1.0], [-1.0, 0.0, 1.0], [-1.0, -1.0, 0.0]])
@@ -89,6 +92,13 @@ def test_doubling_costs_never_raises_the_result(cost_bps: float, seed: int) -> N
     rng = np.random.default_rng(seed)
     weights, fills = rng.standard_normal((2, 30, 4))
     assert (returns_of(weights, fills, 2 * cost_bps).net <= returns_of(weights, fills, cost_bps).net).all()
+
+
+def test_costs_are_those_of_the_market_unless_told() -> None:
+    costs = Costs()
+    assert Study().cost_bps == COST_BPS == costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps
+    weights, fills = np.array([[1.0, -1.0], [1.0, -1.0]]), np.zeros((2, 2))
+    np.testing.assert_allclose(returns_of(weights, fills).costs, [2 * COST_BPS / 1e4, 0.0])
 
 
 def test_nothing_is_held_without_observed_leaders_or_moves() -> None:

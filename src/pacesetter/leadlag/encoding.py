@@ -22,7 +22,6 @@ __all__ = [
     "Encoder",
     "LookbackMetadata",
     "RowSums",
-    "SideBySide",
     "SignatureSummary",
     "TopLinks",
     "UniverseMask",
@@ -154,19 +153,6 @@ class LookbackMetadata:
 
     def names(self, symbols: Sequence[str]) -> tuple[str, ...]:
         return ("lookback", "log_lookback")
-
-
-@dataclass(frozen=True)
-class SideBySide:
-    """Several encoders as one, in the order given."""
-
-    parts: tuple[Encoder, ...]
-
-    def encode(self, matrices: Array, lookbacks: ArrayLike) -> Array:
-        return np.concatenate([part.encode(matrices, lookbacks) for part in self.parts], axis=-1)
-
-    def names(self, symbols: Sequence[str]) -> tuple[str, ...]:
-        return tuple(name for part in self.parts for name in part.names(symbols))
 
 
 def _upper(matrices: Array) -> Array:

@@ -18,7 +18,6 @@ from pacesetter.registry import Registry
 
 __all__ = [
     "RANKINGS",
-    "leader_overlap",
     "leading",
     "rank_autocorrelation",
     "ranks",
@@ -82,22 +81,12 @@ def rank_autocorrelation(scores: Array, lag: int = 1) -> Array:
 
     Assets seen in both windows count; NaN where fewer than two are, or all tie.
     """
-    before, after = _lagged(scores, lag)
+    scores = np.asarray(scores)
+    check_range(1, len(scores) - 1, lag=lag)
+    before, after = scores[:-lag], scores[lag:]
     both = np.isfinite(before) & np.isfinite(after)
     first, second = (_centred(ranks(np.where(both, part, np.nan))) for part in (before, after))
     return ratio((first * second).sum(axis=-1), np.sqrt((first**2).sum(axis=-1) * (second**2).sum(axis=-1)))
-
-
-def leader_overlap(scores: Array, quantile: float = 0.2, lag: int = 1) -> Array:
-    """(windows − lag,) share of the top `quantile` of leaders that was on top `lag` windows before too."""
-    before, after = (leading(part, quantile) for part in _lagged(scores, lag))
-    return ratio((before & after).sum(axis=-1), after.sum(axis=-1))
-
-
-def _lagged(scores: Array, lag: int) -> tuple[Array, Array]:
-    scores = np.asarray(scores)
-    check_range(1, len(scores) - 1, lag=lag)
-    return scores[:-lag], scores[lag:]
 
 
 def _centred(values: Array) -> Array:

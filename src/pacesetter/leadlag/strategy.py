@@ -16,10 +16,19 @@ from pacesetter.errors import DataError, check_range
 from pacesetter.leadlag.ranking import leading, row_mean
 from pacesetter.panel import Panel
 
-__all__ = ["StrategyReturns", "fill_to_fill_returns", "follow_leaders", "follower_weights", "last_moves", "returns_of"]
+__all__ = [
+    "COST_BPS",
+    "StrategyReturns",
+    "fill_to_fill_returns",
+    "follow_leaders",
+    "follower_weights",
+    "last_moves",
+    "returns_of",
+]
 
 Array = NDArray[Any]
 BASIS_POINT = 1e-4
+COST_BPS = 10.0  # a side, what the market's `Costs` make by default; that room is beside this one, so a test holds it
 
 
 def fill_to_fill_returns(panel: Panel) -> Array:
@@ -69,7 +78,7 @@ class StrategyReturns:
         return net
 
 
-def returns_of(weights: Array, fills: Array, cost_bps: float = 5.0) -> StrategyReturns:
+def returns_of(weights: Array, fills: Array, cost_bps: float = COST_BPS) -> StrategyReturns:
     """Results of weights (time, symbol) decided at each bar, given fill-to-fill returns (time, symbol).
 
     Costs are `cost_bps` of the turnover Σ|w_t − w_{t−1}|, the first position bought from cash. A weight without a
@@ -85,7 +94,7 @@ def returns_of(weights: Array, fills: Array, cost_bps: float = 5.0) -> StrategyR
 
 
 def follow_leaders(
-    matrices: Array, moves: Array, fills: Array, *, quantile: float = 0.2, cost_bps: float = 5.0
+    matrices: Array, moves: Array, fills: Array, *, quantile: float = 0.2, cost_bps: float = COST_BPS
 ) -> StrategyReturns:
     """The strategy over a stack of matrices (time, N, N), the moves and the fill-to-fill returns (time, N)."""
     return returns_of(follower_weights(matrices, moves, quantile), fills, cost_bps)

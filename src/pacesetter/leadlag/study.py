@@ -18,7 +18,7 @@ from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.estimator import ESTIMATORS
 from pacesetter.leadlag.network import engine_score, lead_lag_network, link_p_values, ranking_intervals
 from pacesetter.leadlag.ranking import rank_autocorrelation, row_mean
-from pacesetter.leadlag.strategy import fill_to_fill_returns, follow_leaders, last_moves
+from pacesetter.leadlag.strategy import COST_BPS, fill_to_fill_returns, follow_leaders, last_moves
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
@@ -43,7 +43,7 @@ class Study:
     draws     of the permutation null and of the bootstrap
     level     false-discovery rate of the links, and one minus the width of the intervals
     quantile  share of assets that counts as leaders
-    cost_bps  paid by the strategy on what it turns over
+    cost_bps  paid by the strategy on what it turns over, a side
     """
 
     method: str = "ccf_auc"
@@ -54,7 +54,7 @@ class Study:
     draws: int = 200
     level: float = 0.1
     quantile: float = 0.2
-    cost_bps: float = 5.0
+    cost_bps: float = COST_BPS
     seed: int = 0
     engine: dict[str, Any] = dataclasses.field(default_factory=dict)
 
