@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from pacesetter.cli import app, main
-from pacesetter.errors import ConfigError, RunError
+from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.learning.supervised import Forecasts
 
 MARKET = ["data=synthetic", "data.symbols=2", "data.bars=420", "features.names=[return_1]"]
@@ -144,6 +144,12 @@ def test_mistakes_are_one_sentence(trained_run, tmp_path, command):
         call("compare", trained_run, trained_run)
     with pytest.raises(ConfigError, match=r"train\.steps=5 names no market to evaluate on"):
         call("evaluate", trained_run, "train.steps=5")
+    with pytest.raises(ConfigError, match="--rolling, --refit-every and --combinatorial are about training anew"):
+        call("evaluate", trained_run, "--rolling")
+    with pytest.raises(ConfigError, match="no other market 'montecarl' is known; did you mean 'montecarlo'"):
+        call("evaluate", trained_run, "data=montecarl")
+    with pytest.raises(DataError, match=r"reads the feature \w+, which needs [\w, ]+; give bars that have that"):
+        call("evaluate", trained_run, "data=sample")
     shown = command("evaluate", "nowhere")
     assert shown.returncode == 2
     assert shown.stderr.strip().startswith("error: nowhere is no run folder")

@@ -117,5 +117,5 @@ def test_the_actors_loss_moves_no_critic_and_no_encoder(bank: Bank, monkeypatch:
 def test_discrete_markets_are_refused(bank: Bank) -> None:
     market = FleetMarket(bank, 1, window_bars=6)
     fleet = Fleet(network("mlp", width=16), market.shapes, market.symbols, 7)
-    with pytest.raises(ConfigError, match="action='continuous'"):
+    with pytest.raises(ConfigError, match=r"task\.action=continuous"):
         FleetSACLearner(fleet, market, FleetSAC())

@@ -15,7 +15,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.training.cluster import ClusterPlan, by_fold, run_cluster
 from pacesetter.training.cluster_progress import Progress
 from pacesetter.training.launch import Launcher
@@ -39,6 +39,11 @@ def test_a_plan_covers_every_symbol_fold_and_seed_once() -> None:
         ClusterPlan.of("ABCDE", 6)
     with pytest.raises(ConfigError, match="seeds 1, 1: one is there twice"):
         ClusterPlan.of("AB", 1, seeds=(1, 1))
+
+
+def test_folds_of_too_few_bars_are_refused_before_a_run(small: Any) -> None:
+    with pytest.raises(DataError, match="fold 0 has no test bars out of 4"):
+        ClusterPlan.from_config(small(), 1, folds=100)
 
 
 def test_a_plan_takes_the_symbols_of_the_task_or_of_the_panel(small: Any) -> None:

@@ -6,12 +6,14 @@ import dataclasses
 
 import pytest
 
+from pacesetter.agents.encoders import NETWORKS, network
 from pacesetter.build import Config
 from pacesetter.data import SOURCES
 from pacesetter.errors import ConfigError
 from pacesetter.runs import config_hash
 from pacesetter.training import compose
 from pacesetter.training.configuration import source_defaults
+from pacesetter.training.preset import write_preset
 
 
 def test_defaults_are_the_sample():
@@ -74,6 +76,19 @@ def test_a_mistake_is_answered_in_one_sentence(override, sentence):
         compose([override])
     assert sentence in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("agent", ["fleet_ppo", "fleet_sac", "ppo_small", "sac_small"])
+def test_another_network_than_that_of_a_preset_has_its_own_sizes(agent):
+    own, full = (compose([f"agent={agent}", *words]).agent for words in ([], ["agent.network=transformer"]))
+    assert NETWORKS[own["network"]].layers == 1
+    assert network(full["network"], **full["network_options"] or {}) == NETWORKS["transformer"]
+
+
+def test_a_stored_preset_keeps_the_agent_that_the_task_chose(tmp_path):
+    told = ["task=fleet", "agent.network=transformer", "agent.network_options={width:128}"]
+    stored = write_preset(tmp_path / "preset" / "best.yaml", told, "as told")
+    assert compose([f"+preset={stored}"]).agent == compose(told).agent
 
 
 def test_every_registered_source_is_a_group():

@@ -65,7 +65,7 @@ def test_a_run_leaves_a_row_for_each_agent_and_what_it_did(small, console):
     assert result.score == pytest.approx(table["sharpe"].mean(), rel=1e-6)
     returns = pd.read_parquet(folder / "fleet_returns.parquet")
     bars_per_year = build_parts(small(), build_panel(small())).validation.batch.market.bars_per_year
-    ratio = returns.mean() / returns.std(ddof=0) * np.sqrt(bars_per_year)
+    ratio = returns.mean() / returns.std() * np.sqrt(bars_per_year)
     np.testing.assert_allclose(ratio, table["sharpe"], rtol=1e-4)
     assert lines(folder, "agents")[0]["S1"].keys() >= {"returns", "sharpe", "entropy", "explained"}
     assert [set(line) for line in lines(folder, "agents_validation")] == [{"S0", "S1", "S2"}] * 2

@@ -17,8 +17,9 @@ import torch
 from rich.console import Console
 
 from pacesetter.build import best_fleet, best_master, build_learner, build_panel, build_parts, build_table
+from pacesetter.build.stored import stored_end
 from pacesetter.envs.bank import Bank
-from pacesetter.errors import ConfigError, RunError
+from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.allocations_page import read_allocations
 from pacesetter.evaluation.backtest import backtest
 from pacesetter.evaluation.episode import Episode
@@ -217,6 +218,24 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
 def test_mistakes_are_refused_in_a_sentence(wrong, sentence, small, console):
     with pytest.raises(ConfigError, match=sentence):
         train(small(wrong), console=console)
+
+
+def test_a_master_with_shares_of_its_own_learns_from_bars_that_its_fleet_never_saw(small, tmp_path, console):
+    early = compose([*FLEET, "train.shares=[0.4,0.1]", f"runs={tmp_path / 'fleet'}"])
+    folder = train(early, console=console).run.folder
+    config = small(f"task.fleet={folder}", "task.shares=[0.7,0.15]")
+    panel = build_panel(config)
+    starts = build_parts(config, panel).train.batch.starts.pool[:, 1]
+    assert (starts.min(), starts.max()) == (
+        120,
+        168 - 1 - 20,
+    )  # of 240 bars the fleet has seen half
+    assert panel.index[starts.min() - 1] == stored_end(folder)
+    result = train(config, console=console)
+    assert stored_end(result.run.folder) == panel.index[203]
+    assert verify(result.run.folder, console)
+    with pytest.raises(DataError, match=r"task\.shares=\[0\.5, 0\.2\] leaves no episode behind"):
+        train(small(f"task.fleet={folder}", "task.shares=[0.5,0.2]"), console=console)
 
 
 def test_a_main_job_gives_the_fleet_inside(small, fleet, tmp_path):

@@ -88,23 +88,41 @@ def test_a_failing_stage_is_named_in_the_manifest(tmp_path, console):
     assert manifest["finished"] is False
 
 
+def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
+    wrong = (["task=lookback"], "task=lookback is for"), (["task=fleet", "agent=ppo"], "learn by agent=ppo")
+    for words, told in wrong:
+        with pytest.raises(ConfigError, match=told):
+            run_job(compose(["data=sandbox", *words, f"runs={tmp_path}"]), console)
+    assert not (tmp_path / "cache").exists()
+
+
 @pytest.mark.parametrize(
-    ("stage", "told"),
+    ("words", "failed", "told"),
     [
-        ("leadlag", r"100 bars hold no window of lag\.lookback=250; give more bars, or lower it"),
-        ("lookback", r"30 of 100 bars, and needs 253; give 844 bars, or raise the first of train\.shares"),
+        ("data.bars=100", "leadlag", r"100 bars hold no window of lag\.lookback=250; give more bars, or lower it"),
+        ("lag.end=2000-03-01", "leadlag", r"43 bars hold no window of lag\.lookback=250"),
+        (
+            "data.bars=100 lag.lookback=20",
+            "lookback",
+            r"30 of 100 bars, and needs 253; give 844 bars, or raise the first of train\.shares",
+        ),
+        ("data.bars=580 train.shares=[0.9,0.05]", "agents", "episode_bars=250 does not fit into 522 bars"),
     ],
 )
-def test_too_few_bars_are_refused_by_keys_that_the_command_has(tmp_path, console, stage, told):
+def test_too_few_bars_for_any_stage_are_refused_as_soon_as_they_are_loaded(tmp_path, console, words, failed, told):
+    config = compose(["data=synthetic", "data.symbols=3", "data.bars=900", *words.split(), f"runs={tmp_path}"])
     with pytest.raises(DataError, match=told):
-        run_job(compose(["data=synthetic", "data.bars=100", f"runs={tmp_path}"]), console, stages=stage)
+        run_job(config, console)
+    (manifest,) = tmp_path.glob("*/manifest.json")
+    assert json.loads(manifest.read_text())["failed"]["stage"] == failed
+    assert not (tmp_path / "cache").exists()
 
 
 @pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_job_that_a_signal_stops_says_so_and_goes_on_when_asked_again(tmp_path, console, monkeypatch, number, ends):
     config = compose(["data=sandbox", f"runs={tmp_path}"])
-    monkeypatch.setattr(pipeline, "build_study", lambda config: os.kill(os.getpid(), number))
+    monkeypatch.setattr(pipeline, "store_leadlag", lambda *_: os.kill(os.getpid(), number))
     with pytest.raises(ends):
         run_job(config, console, stages=("load", "check", "leadlag"))
     (folder,) = tmp_path.glob("*/manifest.json")

@@ -15,6 +15,7 @@ from pacesetter.errors import RunError
 from pacesetter.learning.adapter import VectorAdapter
 from pacesetter.learning.state import read_header
 from pacesetter.runs import Run
+from pacesetter.training.configuration import compose
 from pacesetter.training.train import train
 
 KINDS = ("step", "fsync", "replace")
@@ -115,6 +116,8 @@ def test_another_machine_is_refused_with_the_reason(stopped, console, key, value
 
 
 def test_another_config_is_refused_by_its_key(stopped, small, console):
+    with pytest.raises(RunError, match=r"was made with seed=0, not 3; leave"):  # of many, the one that was told
+        train(compose(["seed=3"]), resume=stopped.folder, console=console)
     with pytest.raises(RunError, match=r"was made with train\.steps=256, not 512"):
         train(small("ppo", "train.steps=512"), resume=stopped.folder, console=console)
     assert train(small(), resume=stopped.folder, console=console).stopped == "steps"

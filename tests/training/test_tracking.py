@@ -102,6 +102,12 @@ def test_what_is_asked_for_and_missing_is_named(small, run, monkeypatch, overrid
         tracking.make_trackers(small("ppo", override), run)
 
 
+def test_what_is_no_store_is_refused_in_a_sentence(small, run):
+    pytest.importorskip("mlflow")
+    with pytest.raises(ConfigError, match=r"track\.mlflow=nonsense is no store \(.*\); give auto, off or"):
+        tracking.make_trackers(small("ppo", "track.mlflow=nonsense"), run)
+
+
 def test_what_is_not_asked_for_is_left_out(small, run, monkeypatch):
     without(monkeypatch, "mlflow", "tensorboard")
     (only,) = tracking.make_trackers(small("ppo", "track.mlflow=auto", "track.tensorboard=auto"), run)

@@ -204,6 +204,8 @@ NETWORKS.add("transformer", Transformer())
 NETWORKS.add("transformer_medium", Transformer(width=128, layers=3, heads=4))
 NETWORKS.add("transformer_small", Transformer(width=64, layers=2, heads=4))
 NETWORKS.add("mlp", Mlp())
+NETWORKS.add("mlp_small", Mlp(width=64, layers=1))
+NETWORKS.add("mlp_tiny", Mlp(width=32, layers=1))
 NETWORKS.add("lstm", Recurrent(cell="lstm"))
 NETWORKS.add("gru", Recurrent(cell="gru"))
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from pacesetter.learning.fleet_learner import FleetLearner
     from pacesetter.learning.fleet_market import FleetMarket
 
-__all__ = ["best_fleet", "build_fleet_learner", "build_market", "load_fleet"]
+__all__ = ["best_fleet", "build_fleet_learner", "build_market", "check_algorithm", "load_fleet"]
 
 ALGORITHMS = ("fleet_ppo", "fleet_sac")
 
@@ -55,10 +55,9 @@ def build_fleet_learner(config: Config, parts: Parts) -> FleetLearner[Fleet, Fle
     from pacesetter.learning.fleet_sac import FleetSAC, FleetSACLearner
 
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    check_algorithm(config)
     options: dict[str, Any] = dict(config.agent)
-    name = str(options.pop("algorithm", ""))
-    if name not in ALGORITHMS:
-        raise ConfigError(f"task=fleet does not learn by agent={name}{did_you_mean(name, ALGORITHMS)}")
+    name = options.pop("algorithm")
     encoder = network(options.pop("network", "mlp"), **dict(options.pop("network_options", None) or {}))
     hidden = _hidden(options.pop("heads", (128,)))
     torch.manual_seed(config.seed)
@@ -68,6 +67,13 @@ def build_fleet_learner(config: Config, parts: Parts) -> FleetLearner[Fleet, Fle
     if name == "fleet_ppo":
         return FleetPPOLearner(fleet, market, configure(FleetPPO, told, "agent"))
     return FleetSACLearner(fleet, market, configure(FleetSAC, told, "agent"))
+
+
+def check_algorithm(config: Config) -> None:
+    """Refuse an algorithm that is for single agents."""
+    name = str(config.agent.get("algorithm", ""))
+    if name not in ALGORITHMS:
+        raise ConfigError(f"task=fleet does not learn by agent={name}{did_you_mean(name, ALGORITHMS)}")
 
 
 def _hidden(heads: Any) -> int:

@@ -125,12 +125,15 @@ class MasterTrading(Trading):
     """Share one account among all symbols, advised by the agents of a fleet; steps are those of all portfolios.
 
     fleet          its run folder; bars, features, symbols, window_bars, market and the split of the bars are its own
+    shares         of the bars for learning and validation instead of the fleet's; of those for learning the master
+                   then takes the ones behind the last that the fleet has seen, where its advice is honest
     tune_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
     largest_fall   that one's own yearly Sharpe ratio on the validation part may take before tuning is taken back
     """
 
     action: Literal["discrete", "continuous", "hybrid", "weights"] = "weights"
     fleet: str = ""
+    shares: tuple[float, float] | None = None
     tune_steps: int = 0
     largest_fall: float = 0.1
 
@@ -236,7 +239,7 @@ class Train:
         counts = {name: getattr(self, name) for name in ("steps", "envs", "seeds", "log_every")}
         check_range(1, owner="train", **counts)
         check_range(0, owner="train", validate_every=self.validate_every, checkpoint_every=self.checkpoint_every)
-        check_range(0, owner="train", purge_bars=self.purge_bars)
+        check_range(0, owner="train", purge_bars=self.purge_bars, threads=self.threads or 0)
         first, second = self.shares
         if not (first > 0 and second >= 0 and first + second < 1):
             raise ConfigError(
@@ -299,6 +302,9 @@ class Config:
         check_range(0, LARGEST_SEED, seed=self.seed)
         if "source" not in self.data:
             raise ConfigError("data needs a source: data=sample, data=synthetic, data=csv …")
+        if not isinstance(self.agent.get("network_options") or {}, dict):
+            told = self.agent["network_options"]
+            raise ConfigError(f"agent.network_options={told} must be a mapping, e.g. {{width: 64}}")
         build_study(self)
         build_task(self)
         source_and_loading(self.data["source"], self.data_options)  # a wrong option fails before a folder is made

@@ -53,7 +53,9 @@ def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner[Any, A
         from pacesetter.learning.sb3 import make_algorithm
     torch.set_num_threads(config.train.threads or torch.get_num_threads())  # said aloud, or numba's number becomes it
     options: dict[str, Any] = dict(config.agent)
-    name = options.pop("algorithm", "ppo")
+    name = str(options.pop("algorithm", "ppo"))
+    if name.startswith(("fleet_", "master_")):
+        raise ConfigError(f"agent={name} is for task={name.partition('_')[0]}, not task={config.task['problem']}")
     network_options = _entries(config, parts) | dict(options.pop("network_options", None) or {})
     batch = parts.validation.batch
     if config.task["problem"] != "lookback":

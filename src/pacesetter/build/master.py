@@ -6,12 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+import numpy as np
+
 from pacesetter.build.environments import Parts, build_supervised, build_table
 from pacesetter.build.fleet import best_fleet
 from pacesetter.build.job import Config, MasterTrading, build_task
-from pacesetter.build.stored import stage_run, stored_config
+from pacesetter.build.stored import stage_run, stored_config, stored_end
 from pacesetter.envs.bank import Bank
-from pacesetter.errors import ConfigError, RunError
+from pacesetter.envs.starts import Starts
+from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
@@ -33,7 +36,7 @@ def with_fleet(config: Config) -> Config:
 
     Of a main job it takes the fleet inside. Refuses a run that is no fleet, or has none yet.
     """
-    named = build_task(config).fleet
+    named, shares = build_task(config).fleet, build_task(config).shares
     if not named:
         raise ConfigError("task=master needs the run of a fleet: give task.fleet=runs/<time>-<name>-<hash>")
     folder = stage_run(named, "agents")
@@ -44,7 +47,7 @@ def with_fleet(config: Config) -> Config:
     if not (folder / "checkpoints" / "best" / "fleet.json").is_file():
         raise RunError(f"task.fleet={folder} has no fleet yet; finish it with pacesetter train --resume {folder}")
     task = {name: there.task[name] for name in TASK if name in there.task} | {"fleet": str(folder)}
-    split = {name: getattr(there.train, name) for name in SPLIT}
+    split = {name: getattr(there.train, name) for name in SPLIT} | ({} if shares is None else {"shares": shares})
     train = replace(config.train, **split)
     return replace(config, data=there.data, features=there.features, task=config.task | task, train=train)
 
@@ -85,7 +88,25 @@ def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank) -> Ma
         "reward": task.reward,
     }
     advisers = Advisers(best_fleet(task.fleet), task.symbols or panel.symbols).to(config.train.device)
-    return MasterMarket(bank, config.train.envs, advisers, **options)
+    market = MasterMarket(bank, config.train.envs, advisers, **options)
+    if task.shares is not None:
+        market.batch.use_starts(_unseen_starts(task, panel, bank))
+    return market
+
+
+def _unseen_starts(task: MasterTrading, panel: Panel, bank: Bank) -> Starts:
+    """The starts behind the last bar that the fleet has seen; refuses shares that leave no room for an episode."""
+    until = stored_end(task.fleet)
+    usable = bank.usable(task.window_bars, task.episode_bars or 1)
+    usable[:, : panel.index.searchsorted(until, side="right")] = False
+    blocks, bars = np.nonzero(usable)
+    if len(blocks) == 0:
+        raise DataError(
+            f"task.shares={list(task.shares or ())} leaves no episode behind {until:%Y-%m-%d}, the last bar that "
+            f"{task.fleet} has seen; give a larger first share, a smaller task.episode_bars, or a fleet of fewer bars"
+        )
+    pool = np.stack([blocks, bars, bank.lasts[blocks]], axis=1)
+    return Starts(pool, np.array([0, len(pool)]), is_fixed=task.starts == "fixed")
 
 
 def build_master_learner(config: Config, parts: Parts) -> MasterLearner:

@@ -27,7 +27,7 @@ from pacesetter.build import (
 from pacesetter.build.job import FleetTrading, MasterTrading, Portfolio
 from pacesetter.envs.bank import Bank
 from pacesetter.envs.lookback_batch import LookbackConfig
-from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.evaluation.allocations_page import ALLOCATIONS, allocations_section
 from pacesetter.evaluation.audit import reward_frame
 from pacesetter.evaluation.backtest import Backtest, Policy, backtest, market_bank
@@ -43,7 +43,7 @@ from pacesetter.evaluation.policies import AgentPolicy
 from pacesetter.evaluation.report import Section
 from pacesetter.evaluation.scenarios import Scenario, evaluate_scenarios
 from pacesetter.evaluation.trials import Trial, Trials
-from pacesetter.features import FeatureTable
+from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.panel import Panel
 
 __all__ = ["MARKETS", "StoredRun"]
@@ -97,8 +97,15 @@ class StoredRun:
         return int(build_fold(self.config, self.panel).test[0])
 
     def bank(self, panel: Panel) -> Bank:
-        """The features that the agent reads, of this or another panel."""
-        table = build_table(self.config, panel)
+        """The features that the agent reads, of this or another panel; refuses one that lacks what they need."""
+        asked = self.config.features
+        names = [name for name in asked.names or FEATURES if set(FEATURES[name].needs) <= set(self.panel.fields)]
+        table = build_table(replace(self.config, features=replace(asked, names=tuple(names))), panel)
+        for name, why in table.left_out.items():
+            raise DataError(
+                f"the agent of {self.folder} reads the feature {name}, which {why}; give bars that have that, or train "
+                "with features.names of what there is"
+            )
         return market_bank(panel, table, self._supervised(panel, table))
 
     def _supervised(self, panel: Panel, table: FeatureTable) -> Any:

@@ -72,7 +72,7 @@ class FleetSACLearner(FleetLearner[Fleet, FleetMarket]):
 
     def __init__(self, fleet: Fleet, market: FleetMarket, config: FleetSAC) -> None:
         if market.actions is not None:
-            raise ConfigError("fleet SAC learns continuous orders; make the market with action='continuous'")
+            raise ConfigError("fleet SAC learns continuous orders; give task.action=continuous")
         torch.manual_seed(config.seed)
         self.critics = TwinCritics(fleet.config.width, fleet.hidden, len(fleet.symbols)).to(market.device)
         self.targets = copy.deepcopy(self.critics).requires_grad_(False)

@@ -73,9 +73,10 @@ class Algorithm:
     masked: bool = False
 
     @property
-    def options(self) -> list[str]:
-        """Hyperparameters that its constructor takes."""
-        return [name for name in inspect.signature(self.kind).parameters if name not in _OURS]
+    def options(self) -> dict[str, str]:
+        """Hyperparameters that its constructor takes -> their types, as it writes them."""
+        taken = inspect.signature(self.kind).parameters.values()
+        return {item.name: str(item.annotation) for item in taken if item.name not in _OURS}
 
 
 ALGORITHMS: Registry[Algorithm] = Registry("algorithm")
@@ -103,12 +104,16 @@ class Recipe:
     hyperparameters: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        if any(width < 1 for width in self.heads):
+            raise ConfigError(f"agent.heads={list(self.heads)}: a hidden layer has a width of 1 or more")
         known = ALGORITHMS[self.algorithm].options
         for name, value in self.hyperparameters.items():
             if name not in known:
                 raise ConfigError(f"{self.algorithm} has no hyperparameter '{name}'{did_you_mean(name, known)}")
             if not _is_plain(value):
                 raise ConfigError(f"{self.algorithm}.{name}={value!r} cannot be stored; give numbers or words")
+            if isinstance(value, str) and "str" not in known[name]:
+                raise ConfigError(f"agent.{name}='{value}' must be a number")
 
 
 def _is_plain(value: Any) -> bool:

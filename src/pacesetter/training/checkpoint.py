@@ -12,6 +12,7 @@ import torch
 from pacesetter.build import Config, read_config
 from pacesetter.errors import RunError
 from pacesetter.runs import Run, config_hash, provenance, write_atomic
+from pacesetter.training.configuration import compose
 
 __all__ = ["check_same", "cut_metrics", "identity", "last_checkpoint", "stored_config"]
 
@@ -49,9 +50,12 @@ def last_checkpoint(run: Run) -> Path | None:
 
 
 def stored_config(run: Run, given: Config | None = None) -> Config:
-    """The run's own config; refuses a folder without one, and a given config that differs, naming the first key."""
+    """The run's own config; refuses a folder without one, and a given config that differs, by a key that was told."""
     config = read_config(run)
-    for key, there, here in _differences(config.to_dict(), given.to_dict() if given else config.to_dict()):
+    wanted = (given or config).to_dict()
+    told = {key for key, *_ in _differences(compose().to_dict(), wanted)}
+    found = sorted(_differences(config.to_dict(), wanted), key=lambda difference: difference[0] not in told)
+    for key, there, here in found:
         raise RunError(
             f"{run.folder} was made with {key}={there}, not {here}; leave the overrides out to go on with it, or start "
             "a new run"

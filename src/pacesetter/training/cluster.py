@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from pacesetter.build import Config, build_panel
+from pacesetter.build import Config, build_panel, build_parts
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report import Section, number, write_report
 from pacesetter.runs import Run, config_hash
@@ -68,7 +68,11 @@ class ClusterPlan:
                 "a cluster trains groups of symbols, and task=lookback looks at all of them together; its seeds and "
                 "folds are for `pacesetter sweep`"
             )
-        return cls.of(config.task.get("symbols") or build_panel(config).symbols, groups, seeds, folds)
+        panel = build_panel(config)
+        plan = cls.of(config.task.get("symbols") or panel.symbols, groups, seeds, folds)
+        if folds > 1:  # the first is the shortest: refuses too few bars before any run is made
+            build_parts(replace(config, train=replace(config.train, folds=folds, fold=0)), panel)
+        return plan
 
     def rows(self) -> list[dict[str, int]]:
         """Group, fold and seed of every run, in order."""

@@ -24,7 +24,7 @@ from pacesetter.leadlag.study import study_defaults
 from pacesetter.registry import configure
 from pacesetter.training.overrides import find_presets, parse_override
 
-__all__ = ["compose", "source_defaults", "task_defaults"]
+__all__ = ["compose", "source_defaults", "task_defaults", "with_agent"]
 
 AGENTS = {"fleet": "fleet_ppo", "master": "master_ppo"}  # of tasks that those of others cannot learn
 FLEETS = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bars|symbols|market))\b"  # of a master
@@ -35,9 +35,7 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     _register_groups()
     for text in overrides:
         parse_override(text)
-    chosen = [agent for task, agent in AGENTS.items() if f"task={task}" in overrides]
-    if chosen and not any(text.startswith("agent=") for text in overrides):
-        overrides = [*overrides, f"agent={chosen[0]}"]
+    overrides = with_agent(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
             resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
@@ -54,6 +52,12 @@ def compose(overrides: Sequence[str] = ()) -> Config:
         _leave_to_fleet(overrides)
     config = configure(Config, resolved, "config")  # type: ignore[arg-type]
     return with_fleet(config) if is_master else config
+
+
+def with_agent(overrides: Sequence[str]) -> list[str]:
+    """The overrides, and an agent that can learn the task named among them, unless they name one."""
+    chosen = [f"agent={agent}" for task, agent in AGENTS.items() if f"task={task}" in overrides]
+    return [*overrides, *([] if any(text.startswith("agent=") for text in overrides) else chosen)]
 
 
 def _leave_to_fleet(overrides: Sequence[str]) -> None:
@@ -115,6 +119,8 @@ def _explain(overrides: Sequence[str], problem: HydraException) -> str:
         if text.startswith("preset="):
             return f"{text}: a preset is added to what there is; write +{text}"
         override = parse_override(text)
+        if override.is_sweep_override():
+            return f"{text} has several values, which `pacesetter sweep` and `tune` take; give one"
         sentence = _explain_key(override.key_or_group, str(override.value()), [o for o in overrides if o != text])
         if sentence:
             return sentence

@@ -5,11 +5,14 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pacesetter.build import Config
+from pacesetter.build import Config, build_fold, build_task
+from pacesetter.build.fleet import build_market, check_algorithm
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.fleet_page import agents_section, fleet_sentence, read_agents
 from pacesetter.training.job import Found, Job, only_run, trained
+from pacesetter.training.lookback_stage import lookback_config
 
-__all__ = ["fleet_config", "train_fleet"]
+__all__ = ["check_episodes", "fleet_config", "train_fleet"]
 
 AGENT = {
     "algorithm": "fleet_ppo",
@@ -18,6 +21,8 @@ AGENT = {
     "heads": [64],
 }
 ENVS, VALIDATIONS = 16, 5
+FEW_BARS = 1000
+TRADERS = ("trading", "portfolio", "fleet")
 KEPT = ("window_bars", "episode_bars", "symbols", "market", "reward")  # of a task that trades
 
 
@@ -40,6 +45,22 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
         train=replace(config.train, steps=steps, envs=ENVS, validate_every=between, checkpoint_every=0),
         track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
     )
+
+
+def check_episodes(job: Job) -> None:
+    """Refuse a task or agent that no fleet has, and bars without room for an episode behind the longest window."""
+    if job.config.task["problem"] not in TRADERS:
+        raise ConfigError(f"the main job trains traders; task={job.config.task['problem']} is for `pacesetter train`")
+    config = fleet_config(job.config, Path(), build_task(lookback_config(job.config, Path())).windows.longest)
+    check_algorithm(config)
+    task, learned = build_task(config), int(build_fold(config, job.panel).train[-1]) + 1
+    for bars in (min(FEW_BARS, learned), learned):  # a few will do unless a symbol comes late
+        try:
+            build_market(config, job.panel.rows(0, bars), 1, episode_bars=task.episode_bars)
+            return
+        except DataError:
+            if bars == learned:
+                raise
 
 
 def train_fleet(job: Job, folder: Path) -> Found:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import shutil
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from functools import cache
@@ -25,7 +25,7 @@ from pacesetter.runs import Run, sha256, write_atomic
 from pacesetter.training.signals import leave
 from pacesetter.training.train import train
 
-__all__ = ["Found", "Job", "Stage", "chosen_stages", "only_run", "run_stage", "trained"]
+__all__ = ["Found", "Job", "Stage", "check_stages", "chosen_stages", "only_run", "run_stage", "trained"]
 
 CACHE = "cache"  # below the folder of the runs
 RECORD = "found.json"
@@ -71,6 +71,7 @@ class Stage:
     needs    stages whose artefacts it reads
     reads    keys of the configuration that it depends on
     is_kept  whether it need not work again for the same bars, configuration, code and earlier stages
+    check    refuses bars that it cannot work on, asked as soon as they are loaded
     """
 
     name: str
@@ -78,6 +79,7 @@ class Stage:
     needs: tuple[str, ...] = ()
     reads: tuple[str, ...] = ()
     is_kept: bool = True
+    check: Callable[[Job], None] = lambda job: None
 
 
 def only_run(folder: Path) -> Path:
@@ -102,6 +104,13 @@ def chosen_stages(stages: Mapping[str, Stage], wanted: str) -> list[Stage]:
         if stage.name in needed:
             needed |= set(stage.needs)
     return [stage for stage in stages.values() if stage.name in needed]
+
+
+def check_stages(job: Job, stages: Iterable[Stage]) -> None:
+    """Refuse bars that one of the stages cannot work on, before the first of them spends any time."""
+    for stage in stages:
+        with _recorded(job.run, stage.name):
+            stage.check(job)
 
 
 def run_stage(job: Job, stage: Stage, label: str) -> None:

@@ -15,10 +15,9 @@ from pacesetter.errors import DataError
 from pacesetter.evaluation import pictures
 from pacesetter.evaluation.report import Section
 from pacesetter.leadlag.baselines import WindowScores, baseline_policies
-from pacesetter.panel import Panel
 from pacesetter.training.job import Found, Job, trained
 
-__all__ = ["AGENT", "learn_lookback", "lookback_config"]
+__all__ = ["AGENT", "check_bars", "learn_lookback", "lookback_config"]
 
 AGENT = "agent"
 HINDSIGHT = "hindsight"  # knows the future: shown as the limit, never as a competitor
@@ -60,7 +59,6 @@ def lookback_config(config: Config, folder: Path) -> Config:
 def learn_lookback(job: Job, folder: Path) -> Found:
     """Train an agent, and judge it on the test years beside other policies."""
     config = lookback_config(job.config, folder)
-    _check_bars(config, job.panel)
     run = trained(config)
     agent = load_lookback(run, job.panel)
     scores = WindowScores(build_task(config).windows.grid, options={"variant": "difference"})
@@ -71,8 +69,9 @@ def learn_lookback(job: Job, folder: Path) -> Found:
     return Found(_line(found), (_section(job, found),), {"How far back to look": ("switches",)})
 
 
-def _check_bars(config: Config, panel: Panel) -> None:
+def check_bars(job: Job) -> None:
     """Refuse bars of which half of the training part has no room for a decision behind the longest window."""
+    config, panel = lookback_config(job.config, Path()), job.panel
     task, learned = build_task(config), int(build_fold(config, panel).train[-1]) + 1
     least = task.windows.longest + task.view.horizon_bars + 2
     if learned < least:

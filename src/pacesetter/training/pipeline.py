@@ -18,10 +18,10 @@ from pacesetter.evaluation.report import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
-from pacesetter.training.fleet_stage import train_fleet
-from pacesetter.training.job import Found, Job, Stage, chosen_stages, run_stage
+from pacesetter.training.fleet_stage import check_episodes, train_fleet
+from pacesetter.training.job import Found, Job, Stage, check_stages, chosen_stages, run_stage
 from pacesetter.training.judge_stage import judge_agents
-from pacesetter.training.lookback_stage import learn_lookback
+from pacesetter.training.lookback_stage import check_bars, learn_lookback
 from pacesetter.training.master_stage import train_master
 from pacesetter.training.show import section_table
 from pacesetter.training.signals import leave, on_sigterm, told_when_stopped
@@ -83,11 +83,15 @@ def _regimes_section(panel: Panel, labels: Any) -> Section:
     return Section("Regimes", text, figures=(pictures.regimes(panel, labels, REGIMES),))
 
 
-def find_leaders(job: Job, folder: Path) -> Found:
-    asked, bars = build_study(job.config), len(job.panel)
+def check_window(job: Job) -> None:
+    """Refuse bars that hold no window of the study."""
+    asked, bars = build_study(job.config), len(job.panel.between(end=job.config.lag.get("end")))
     if asked.lookback >= bars:
         raise DataError(f"{bars} bars hold no window of lag.lookback={asked.lookback}; give more bars, or lower it")
-    study = asked.run(job.panel)
+
+
+def find_leaders(job: Job, folder: Path) -> Found:
+    study = build_study(job.config).run(job.panel)
     store_leadlag(study, folder)
     rows = leadlag_rows(study)
     leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))
@@ -110,6 +114,7 @@ def write_page(job: Job, folder: Path) -> Found:
     return Found(f"{len(sections)} sections")
 
 
+TRADED = ("data", "features", "task", "agent", "train", "job")
 REPORTED = ("load", "check", "describe", "leadlag", "lookback", "agents", "master", "judge")
 STAGES: dict[str, Stage] = {
     stage.name: stage
@@ -117,9 +122,9 @@ STAGES: dict[str, Stage] = {
         Stage("load", load_panel, is_kept=False),
         Stage("check", check_panel, ("load",), ("data",)),
         Stage("describe", describe, ("load",), ("features",)),
-        Stage("leadlag", find_leaders, ("load",), ("lag",)),
-        Stage("lookback", learn_lookback, ("load",), ("data", "train", "job")),
-        Stage("agents", train_fleet, ("load", "lookback"), ("data", "features", "task", "agent", "train", "job")),
+        Stage("leadlag", find_leaders, ("load",), ("lag",), check=check_window),
+        Stage("lookback", learn_lookback, ("load",), ("data", "train", "job"), check=check_bars),
+        Stage("agents", train_fleet, ("load", "lookback"), TRADED, check=check_episodes),
         Stage("master", train_master, ("load", "lookback", "agents"), ("agent", "train", "job")),
         Stage("judge", judge_agents, ("load", "lookback", "agents", "master"), ("job",)),
         Stage("report", write_page, REPORTED, is_kept=False),
@@ -140,6 +145,8 @@ def run_job(config: Config, console: Console | None = None, stages: Sequence[str
     with stopped, on_sigterm(leave):
         for number, stage in enumerate(chosen, start=1):
             run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
+            if stage is STAGES["load"]:
+                check_stages(job, chosen)
     job.run.finish(data_fingerprint=job.panel.fingerprint, seed=config.seed, stages=job.keys)
     _show(job)
     return job

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from rich.console import Console
 
+from pacesetter.build import Config
 from pacesetter.errors import ConfigError, RunError, check_range, needs
 from pacesetter.evaluation.pictures import styled
 from pacesetter.evaluation.report import Section, write_report
@@ -92,13 +93,13 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     launcher, rest = take_options(overrides, "launcher", Launcher)
     search, rest = take_options(rest, "tune", Search)
     fixed, space = _space(rest)
-    config = compose([*fixed, *(_first(override) for override in space.values())])  # a wrong key fails before a trial
+    distributions = {key: distribution(override) for key, override in space.items()}
+    config = _check_space(fixed, space)
     run = Run.open(resume) if resume else Run.create(config.runs, "tune", {"overrides": overrides})
     console.print(f"{search.trials} trials over {', '.join(space)} → {run.folder}", soft_wrap=True)
     storage = search.storage or f"sqlite:///{run.folder.resolve()}/study.db"
     study = _study(storage, search.startup)
     study.sampler = _sampler(config.seed + len(study.trials), search.startup)  # a later part draws on, not again
-    distributions = {key: distribution(override) for key, override in space.items()}
     stopped = told_when_stopped(run, console, lambda: f"go on with: pacesetter tune --resume {run.folder}")
     with stopped, launcher.session() as crew:
         while batch := _next_trials(study, distributions, search.trials, crew.size):
@@ -201,14 +202,31 @@ def distribution(override: Override) -> BaseDistribution:
         return CategoricalDistribution([text.partition("=")[2] for text in choices(override)])
     value: Any = override.value()
     kind = IntDistribution if isinstance(value.start, int) else FloatDistribution
-    return kind(value.start, value.end, log="log" in value.tags)
+    try:
+        return kind(value.start, value.end, log="log" in value.tags)
+    except ValueError as problem:
+        raise ConfigError(f"'{override.input_line}' is no interval to search ({problem})") from problem
 
 
-def _first(override: Override) -> str:
-    if override.is_interval_sweep():
-        value: Any = override.value()
-        return f"{override.get_key_element()}={value.start}"
-    return choices(override)[0]
+def _check_space(fixed: Sequence[str], space: dict[str, Override]) -> Config:
+    """The configuration with the first value of each key; refuses a wrong value of any before there is a trial."""
+    values = [_values(override) for override in space.values()]
+    first = [each[0] for each in values]
+    for place, each in enumerate(values):
+        for value in each[1:]:
+            compose([*fixed, *first[:place], value, *first[place + 1 :]])
+    config = compose([*fixed, *first])
+    if not config.train.validate_every:
+        raise ConfigError("a search compares validation scores; give train.validate_every above 0")
+    return config
+
+
+def _values(override: Override) -> list[str]:
+    """Every value, or the ends of an interval, as single overrides."""
+    if not override.is_interval_sweep():
+        return choices(override)
+    value: Any = override.value()
+    return [f"{override.get_key_element()}={end}" for end in (value.start, value.end)]
 
 
 # ---- what is left behind ---------------------------------------------------------------------------------------------

@@ -112,10 +112,15 @@ class MlflowTracker:
 
     def __init__(self, uri: str, config: Config, run: Run) -> None:
         import mlflow
+        from mlflow.exceptions import MlflowException
 
         logging.getLogger("mlflow.store").setLevel(logging.WARNING)  # how it makes its tables is not our user's news
-        self.client = mlflow.MlflowClient(tracking_uri=uri)
-        known = self.client.get_experiment_by_name(config.name)
+        try:
+            self.client = mlflow.MlflowClient(tracking_uri=uri)
+            known = self.client.get_experiment_by_name(config.name)
+        except MlflowException as problem:
+            why = str(problem).partition(". ")[0]
+            raise ConfigError(f"track.mlflow={uri} is no store ({why}); give auto, off or a server's URI") from problem
         experiment = known.experiment_id if known else self._create(config)
         found = self.client.search_runs([experiment], f"attributes.run_name = '{run.folder.name}'")
         if found:
