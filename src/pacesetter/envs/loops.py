@@ -9,7 +9,7 @@ from numba import prange
 
 from pacesetter.envs.masks import mask_row
 from pacesetter.envs.observation import PortfolioEntry, PositionEntry, write_account
-from pacesetter.envs.rows import Cursor, Outcome, first_refused, gather_row, locate, restart_row, see_row, step_row
+from pacesetter.envs.rows import Cursor, first_refused, gather_row, locate, restart_row, see_row, step_row
 from pacesetter.market.bars import Bar
 from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu, jitable, prefetch, source_digest
 from pacesetter.market.ledger import Column, Fill
@@ -20,7 +20,7 @@ __all__ = ["STEPS", "account_rows", "has_known_widths", "mask_rows", "observe_ro
 
 INLINED = ("rows.py", "observation.py", "starts.py", "masks.py", "../rewards/trading.py", "../rewards/elementwise.py")
 AHEAD = 8  # environments between asking for a bar and reading it
-BARS, CURSOR, OUTCOME = 2, 6, 9  # places in the arguments of `step_row` after e
+BARS, CURSOR = 2, 6  # places in the arguments of `step_row` after e
 WIDTHS = (*map(len, (Slot, Bar, Account, Position, Cursor, Column, Fill)), len(PositionEntry) + len(PortfolioEntry))
 
 
@@ -29,13 +29,6 @@ def locate_row(e: int, cursor: Any, index: Any) -> None:
     """Write the block and the bar that environment e sees."""
     index[e, 0] = cursor[e, Cursor.BLOCK]
     index[e, 1] = cursor[e, Cursor.TIME]
-
-
-@jitable
-def end_row(e: int, outcome: Any, ends: Any) -> None:
-    """Write whether environment e terminated and whether it was truncated."""
-    ends[0, e] = outcome[Outcome.TERMINATED, e] != 0.0
-    ends[1, e] = outcome[Outcome.TRUNCATED, e] != 0.0
 
 
 @jitable
@@ -54,8 +47,7 @@ def fetch_bar(e: int, bars: Any, cursor: Any) -> None:
     """Have the bar that environment e fills in brought near: each stands at its own place in a table of many MB."""
     if e < cursor.shape[0]:
         block, t = locate(e, cursor)
-        prefetch(bars[block, t + 1])
-        prefetch(bars[block, t + 2])  # where that bar ends: it may lie across two lines of the cache
+        prefetch(bars[block, t + 2])  # where that bar ends; where it begins was fetched as the end of the one before
 
 
 @jitable
@@ -93,9 +85,8 @@ def _compiled_step(digest: int, parallel: bool, has_one: bool) -> Any:
             # Always true, and inside the loop: this is where the compiler learns the widths.
             if not has_one or has_known_widths(arrays):
                 fetch_bar(e + AHEAD, arrays[BARS], arrays[CURSOR])
-                step_row(e, *arrays)
+                ends[0, e], ends[1, e] = step_row(e, *arrays)
                 locate_row(e, arrays[CURSOR], index)
-                end_row(e, arrays[OUTCOME], ends)
         return min(-1, digest) - list_ended(ends, ended)
 
     return compile_for_cpu(step_rows, parallel=parallel)

@@ -98,8 +98,11 @@ def step_row(
     context_from: Any,
     windows: Any,
     context: Any,
-) -> None:
-    """Step environment e by one bar; where that ends the episode and `settings` say so, begin the next one."""
+) -> tuple[bool, bool]:
+    """Step environment e by one bar; where that ends the episode and `settings` say so, begin the next one.
+
+    Gives whether it terminated and whether it was truncated.
+    """
     block, t = locate(e, cursor)
     kind = read_order(inputs[e], settings)
     now, bar, rules = bars[block, t], bars[block, t + 1], parameters[0, e]
@@ -117,6 +120,7 @@ def step_row(
         see_row(e, bars, parameters, accounts, positions, cursor, vectors)
     if windows.shape[0] > 0:
         gather_row(e, cursor, windows_from, context_from, windows, context)
+    return is_terminated, is_time_up and not is_terminated
 
 
 @jitable
