@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import subprocess
 import sys
 
@@ -35,6 +36,12 @@ def test_run_prints_where_the_report_is(command, tmp_path):
     assert shown.returncode == 0, shown.stderr
     assert "Report: runs/" in shown.stdout
     assert list(tmp_path.glob("runs/*-try-*/report.html"))
+
+
+def test_leadlag_prints_the_hit_rate_of_its_cache(command):
+    tiny = ("data=synthetic", "data.symbols=3", "data.bars=80", "lag.lookback=20", "lag.draws=2")
+    assert re.search(r"\d% of \d+ windows from the cache", command("leadlag", *tiny, "lag.method=signature").stdout)
+    assert "from the cache" not in command("leadlag", *tiny).stdout
 
 
 def test_config_prints_the_resolved_settings_and_their_hash(command):

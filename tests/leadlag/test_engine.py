@@ -89,7 +89,9 @@ def test_the_cache_counts_forgets_the_oldest_and_is_cleared_by_fit(noise: Panel)
     assert np.abs(lag.matrix(100, 50)).max() < 9.0
     lag.many([100, 101, 102], 50)
     assert lag.cache_info() == CacheInfo(hits=2, misses=3, windows=2, capacity=2)
+    assert str(lag.cache_info()) == "40% of 5 windows from the cache"
     assert lag.fit(noise).cache_info() == CacheInfo(0, 0, 0, 2)
+    assert str(lag.cache_info()) == ""
 
 
 def test_unobserved_and_constant_assets_are_nan_as_a_whole(panel_of) -> None:

@@ -32,6 +32,11 @@ class CacheInfo(NamedTuple):
     windows: int
     capacity: int
 
+    def __str__(self) -> str:
+        """The hit rate in words; empty where no window was asked of the cache."""
+        asked = self.hits + self.misses
+        return f"{self.hits / asked:.0%} of {asked:,} windows from the cache" if asked else ""
+
 
 class Window(NamedTuple):
     """One window of a rolling computation with its (symbol, symbol) matrix."""

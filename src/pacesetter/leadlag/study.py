@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.anomaly import AlertLevels, anomaly_score, instability, worst_windows
 from pacesetter.leadlag.concentration import contributions, gini, herfindahl, leadership_table
-from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.engine import CacheInfo, LeadLag
 from pacesetter.leadlag.estimator import ESTIMATORS
 from pacesetter.leadlag.network import engine_score, lead_lag_network, link_p_values, ranking_intervals
 from pacesetter.leadlag.ranking import rank_autocorrelation, row_mean
@@ -91,6 +91,7 @@ class Study:
             matrices=matrices,
             strategy=self._strategy(panel, lag),
             diagnostics=lag.diagnose(last, self.lookback),
+            cache=lag.cache_info(),
         )
 
     def _max_lag(self) -> int:
@@ -138,6 +139,7 @@ class StudyResult:
     matrices: Array
     strategy: dict[str, float]
     diagnostics: dict[str, str]
+    cache: CacheInfo
 
     @property
     def leadership(self) -> Array:

@@ -96,7 +96,8 @@ def find_leaders(job: Job, folder: Path) -> Found:
     rows = leadlag_rows(study)
     leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))
     line = f"{leaders} leaders, {followers} followers, {study.network.number_of_edges()} significant links"
-    return Found(line, tuple(leadlag_sections(study)), {"Lead–lag": ("rank interval",)})
+    told = ", ".join(filter(None, (line, str(study.cache))))
+    return Found(told, tuple(leadlag_sections(study)), {"Lead–lag": ("rank interval",)})
 
 
 def write_page(job: Job, folder: Path) -> Found:
