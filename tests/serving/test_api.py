@@ -102,17 +102,22 @@ def test_a_bar_that_breaks_a_rule_is_refused_and_not_kept(served):
     assert served.call("/v1/decide", "trade", json={"bars": bars}).status_code == 200
 
 
-def test_features_in_place_of_bars_decide_alike(served, made, tmp_path):
-    by_bars = served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL)}).json()
+def _features(served, t):
+    """Features as the served history has them, with the time and closes of bar t."""
     entries = served.runtime.history.observation()
     rows = [
-        {"symbol": symbol, "close": float(served.panel.close[FEEDS_UNTIL, k])}
+        {"symbol": symbol, "close": float(served.panel.close[t, k])}
         | {name: values[k].tolist() for name, values in entries.items()}
         for k, symbol in enumerate(served.panel.symbols)
     ]
+    return {"time": served.panel.index[t].isoformat(), "rows": rows}
+
+
+def test_features_in_place_of_bars_decide_alike(served, made, tmp_path):
+    by_bars = served.call("/v1/decide", "trade", json={"bars": served.bars(FEEDS_UNTIL)}).json()
+    features = _features(served, FEEDS_UNTIL)
     (tmp_path / "other").mkdir()
     other = Served(made, tmp_path / "other")
-    features = {"time": served.panel.index[FEEDS_UNTIL].isoformat(), "rows": rows}
     by_features = other.call("/v1/decide", "trade", json={"features": features})
     assert by_features.status_code == 200
     assert by_features.json()["decisions"] == by_bars["decisions"]
@@ -120,6 +125,28 @@ def test_features_in_place_of_bars_decide_alike(served, made, tmp_path):
     assert other.call("/v1/decide", "trade", json=both).status_code == 422
     before = {"features": features | {"time": served.panel.index[FEEDS_UNTIL - 1].isoformat()}}
     assert Served(made, tmp_path / "other", until=10).call("/v1/decide", "trade", json=before).status_code == 409
+
+
+def test_features_with_a_close_that_no_market_has_are_refused(served):
+    def status(t: int, factor: float = 1.0, missing: int = 0) -> int:
+        features = _features(served, t)
+        features["rows"][1]["close"] *= factor
+        del features["rows"][:missing]
+        return served.call("/v1/decide", "trade", json={"features": features}).status_code
+
+    assert status(FEEDS_UNTIL) == 200
+    assert [status(FEEDS_UNTIL + 1, factor) for factor in (11.0, 0.05)] == [409, 409]
+    assert status(FEEDS_UNTIL + 1, missing=1) == 200  # a symbol that is left out has not fallen to 0
+    assert status(FEEDS_UNTIL + 2) == 200
+
+
+def test_a_position_without_a_price_is_refused_and_not_counted_as_lost(served):
+    features = _features(served, FEEDS_UNTIL)
+    symbol = features["rows"].pop()["symbol"]
+    for quantity, status, state in ((900.0, 409, "active"), (0.0, 200, "active")):
+        account = {"cash": 1e4, "positions": [{"symbol": symbol, "quantity": quantity, "entry_price": 100.0}]}
+        answer = served.call("/v1/decide", "trade", json={"features": features, "account": account})
+        assert (answer.status_code, served.call("/v1/state", "read").json()["state"]) == (status, state)
 
 
 def test_halt_is_latched_and_a_named_person_resumes(served, made, tmp_path):

@@ -92,7 +92,11 @@ def test_a_card_shows_the_test_results_or_that_there_are_none(made):
     assert "| verdict | No evidence of skill. |" in card
     assert "| gates passed | 1 of 2 |" in card
     assert "| sharpe | -0.31 |" in card
-    bare = model_card(made.config, made.bundle.features, made.bundle.manifest, None)
+    bare, odd = (
+        model_card(made.config, made.bundle.features, made.bundle.manifest, results)
+        for results in (None, {"trade_win_rate": float("nan")})
+    )
+    assert "| trade_win_rate | – |" in odd
     assert "was not evaluated on its test part" in bare
 
 

@@ -340,7 +340,7 @@ WORDS = {
     404: "there is no such route",
     405: "the route has no such method",
     409: "not possible now: history is too short, a bar not newer than the last or its price too far from it, "
-    "or the policy has no finite answer",
+    "a position without a price, or the policy has no finite answer",
     503: "the model does not answer, or books or kill switch cannot be written, and trading is halted then; "
     "look into the log by the request's id",
     422: "a field is missing, unknown or out of range, a symbol twice or not served, or a time or bar not possible",

@@ -97,9 +97,10 @@ class Desk:
     def settle(self, panel: Panel, bars: Array, now: float) -> Settlement:
         """Let the last of `bars` (time, K, Bar), the panel's, act on the open orders; the first ever opens the books.
 
-        Refuses one beyond `risk.jump_factor`, with nothing changed.
+        Refuses one beyond `risk.jump_factor`, with nothing changed; a bar that comes alone is held against the books'.
         """
-        check_jumps(panel, bars, self.guard.limits.jump_factor)
+        pair = bars if len(bars) > 1 or self._bar is None else np.stack([self._bar, bars[-1]])
+        check_jumps(panel, pair, self.guard.limits.jump_factor)
         if self._bar is None:
             settlement = Settlement()
         else:

@@ -17,13 +17,14 @@ __all__ = ["check_jumps"]
 def check_jumps(panel: Panel, bars: NDArray[Any], jump_factor: float, newest: int = 1) -> None:
     """Refuse a price in the `newest` last of `bars` (time, symbol, Bar), the panel's, beyond the close before it.
 
-    That is more than `jump_factor` times that close, or less than such a part; a first price is held against none.
+    That is more than `jump_factor` times that close, or less than such a part. A first price is held against none, and
+    0 is no price.
     """
     tail = bars[-newest - 1 :]
     before, after = tail[:-1, :, Bar.CLOSE], tail[1:]
     with np.errstate(divide="ignore", invalid="ignore"):
         factors = np.maximum(after[..., Bar.HIGH] / before, before / after[..., Bar.LOW])
-    broken = np.argwhere((before > 0.0) & (factors > jump_factor))
+    broken = np.argwhere((before > 0.0) & (after[..., Bar.LOW] > 0.0) & (factors > jump_factor))
     if len(broken):
         row, k = broken[0]
         low, high = after[row, k, Bar.LOW], after[row, k, Bar.HIGH]

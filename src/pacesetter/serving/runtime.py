@@ -132,7 +132,10 @@ class ReportedBroker:
 class Line:
     """The answer for one symbol.
 
-    action      as the policy gave it                       signal     as it is acted on
+    action      as the policy gave it; of a hybrid policy the continuous order that it comes to
+    signal      as it is acted on
+    confidence  how likely the policy, drawing its order, draws this one; where orders are numbers, one on the same side
+                of their middle, and of a hybrid policy of the same kind too. A master's is that of each symbol's agent
     quantity    signed, that the policy asks for            allowed    signed, after the guard
     limit       control of the guard that refused, or None  client_id  under which to send the order, or None
     """
@@ -238,6 +241,10 @@ class Runtime:
             raise DataError(
                 f"the books stand at {self._settled}; a decision at {panel.index[-1]} would go back in time"
             )
+        prices = dict(zip(self.symbols, bars[-1, :, Bar.CLOSE].tolist(), strict=True))
+        unknown = [symbol for symbol, held in account.holdings.items() if held.quantity and not prices[symbol]]
+        if unknown:  # at no price it would count as lost, and halt
+            raise DataError(f"'{unknown[0]}' is held, but no price of it is known; send it as well")
         self.broker.report(account, bars[-1, :, Bar.CLOSE])
         if panel.index[-1] != self._settled:
             self.desk.settle(panel, bars, now)
