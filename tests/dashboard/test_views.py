@@ -12,6 +12,7 @@ from streamlit.testing.v1 import AppTest
 from pacesetter import dashboard
 from pacesetter.dashboard import settings
 from pacesetter.dashboard.views.runs import embedded
+from pacesetter.errors import DataError
 
 PAGES = ("runs", "leadlag", "live", "agent", "book")
 
@@ -125,6 +126,19 @@ def test_a_broken_episode_is_told_and_the_page_stands(looking, tmp_path):
     app = draw("agent")
     assert not app.exception
     assert "damaged" in app.warning[0].value
+
+
+@pytest.mark.parametrize(("page", "part"), [("leadlag", "views.leadlag.open_lens"), ("agent", "behaviour.replayed")])
+def test_what_fails_in_a_part_that_redraws_itself_is_told_in_a_sentence(page, part, looking, monkeypatch):
+    def fail(*given: object) -> None:
+        raise DataError("the panel has 1 symbol")
+
+    monkeypatch.setattr(f"pacesetter.dashboard.{part}", fail)
+    app = draw(page)
+    app.session_state["agent.tab"] = "Replay"
+    app.run()
+    assert not app.exception
+    assert "the panel has 1 symbol" in [warning.value for warning in app.warning]
 
 
 def test_a_fleet_has_its_tiles_curves_and_a_word_on_where_it_is_explained(looking):

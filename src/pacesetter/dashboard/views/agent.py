@@ -85,6 +85,7 @@ def _replay(run: RunFacts) -> None:
 
 
 @st.fragment
+@contained()  # outside it the fragment has shown its traceback already
 def _replayed(folder: str) -> None:
     """The episode up to a bar that slides, with entries and exits on the chart."""
     episode = _loaded(folder, (Path(folder) / "ledger.parquet").stat().st_mtime)

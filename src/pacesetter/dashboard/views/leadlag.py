@@ -43,11 +43,11 @@ def show() -> None:
     with right:
         names = list(ESTIMATORS)
         method = st.selectbox(say("leadlag.method"), names, names.index("ccf_auc"), key="leadlag.method")
-    with contained():
-        _windows(run, method)
+    _windows(run, method)
 
 
 @st.fragment
+@contained()  # outside it the fragment has shown its traceback already
 def _windows(run: str, method: str) -> None:
     """Three views of one panel; a slider redraws nothing else, and but for the first only the open one is drawn."""
     lens = open_lens(current().runs, run, method)
