@@ -5,7 +5,6 @@ from __future__ import annotations
 import importlib
 import math
 from collections.abc import Iterator
-from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -98,8 +97,13 @@ def tasks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
 def ray_here(tasks: Any) -> Iterator[None]:
     """Ray with two cores and, as it believes, a GPU, started once; its start takes seconds."""
     ray = pytest.importorskip("ray", reason="Ray is not installed (pacesetter[ray]): many machines are not tested")
+    init = ray.init
+
+    def with_a_gpu(address: str | None = None, **options: Any) -> Any:
+        return init(address=address, **options, **({} if address else {"num_gpus": 1}))
+
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(ray, "init", partial(ray.init, num_gpus=1))
+        patch.setattr(ray, "init", with_a_gpu)
         with Launcher("ray", workers=2).session():
             yield
     assert not ray.is_initialized()

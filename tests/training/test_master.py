@@ -210,6 +210,7 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
         ("task.fleet=''", "task=master needs the run of a fleet"),
         ("task.action=discrete", "a master sets weights"),
         ("task.tune_steps=-1", "0 or more"),
+        ("task.shares=[0.9,0.2]", r"task\.shares=\[0\.9, 0\.2\] must leave a test part"),
         ("train.freeze=[encoder]", "a master learns as a whole"),
         ("agent.network_options={entries:[leadlag]}", "leave proposals among its entries"),
         ("agent.network_options={entries:[proposals,leedlag]}", "did you mean 'leadlag'"),

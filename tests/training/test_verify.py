@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import pytest
 
 from pacesetter.errors import RunError
@@ -26,6 +28,14 @@ def test_an_unfinished_run_is_refused(small, console):
     run.path("checkpoints/last/state.json")
     with pytest.raises(RunError, match="is not finished; finish it with"):
         verify(run.folder, console)
+
+
+def test_a_verification_that_is_stopped_ends_as_a_stopped_training_does(small, console, monkeypatch):
+    result = train(small("ppo", "train.steps=64"), console=console)
+    stopped = replace(result, stopped="signal")
+    monkeypatch.setattr("pacesetter.training.verify.train", lambda *given, **options: stopped)
+    with pytest.raises(SystemExit, match="143"):
+        verify(result.run.folder, console)
 
 
 def test_other_versions_are_refused(small, console):

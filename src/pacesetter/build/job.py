@@ -77,6 +77,15 @@ class Features:
     supervised: str | None = None
 
 
+def _check_shares(owner: str, shares: tuple[float, float]) -> None:
+    first, second = shares
+    if not (first > 0 and second >= 0 and first + second < 1):
+        raise ConfigError(
+            f"{owner}.shares={list(shares)} must leave a test part: training above 0, validation 0 or more, and "
+            "both together below 1"
+        )
+
+
 @dataclass(frozen=True)
 class Trading:
     """Trade one symbol per episode; see `envs.batch.Batch` for the options. No symbols named means all of them.
@@ -141,6 +150,8 @@ class MasterTrading(Trading):
         if self.action != "weights" or self.curriculum != "none":
             raise ConfigError("a master sets weights, all episodes alike: task.action=weights task.curriculum=none")
         check_range(0, owner="task", tune_steps=self.tune_steps)
+        if self.shares is not None:
+            _check_shares("task", self.shares)
 
 
 TASKS: dict[str, type[Any]] = {
@@ -240,12 +251,7 @@ class Train:
         check_range(1, owner="train", **counts)
         check_range(0, owner="train", validate_every=self.validate_every, checkpoint_every=self.checkpoint_every)
         check_range(0, owner="train", purge_bars=self.purge_bars, threads=self.threads or 0)
-        first, second = self.shares
-        if not (first > 0 and second >= 0 and first + second < 1):
-            raise ConfigError(
-                f"train.shares={list(self.shares)} must leave a test part: training above 0, validation 0 or more, and "
-                "both together below 1"
-            )
+        _check_shares("train", self.shares)
         if not 0 <= self.fold < self.folds:
             raise ConfigError(f"train.fold={self.fold} is none of train.folds={self.folds}; they count from 0")
         if self.patience is not None and (self.patience < 1 or not self.validate_every):

@@ -14,6 +14,7 @@ from rich.table import Table
 from pacesetter.errors import RunError
 from pacesetter.runs import Run
 from pacesetter.training.checkpoint import check_same, identity, stored_config
+from pacesetter.training.signals import leave
 from pacesetter.training.train import train
 
 __all__ = ["verify"]
@@ -37,7 +38,10 @@ def verify(folder: str | Path, console: Console | None = None) -> bool:
     check_same(stored["identity"] | {"data": None}, identity(config, "") | {"data": None}, run.folder)
     with tempfile.TemporaryDirectory(prefix="verify-") as where:
         quiet = replace(config.track, mlflow="off", tensorboard="off", wandb="off")
-        again = train(replace(config, runs=where, track=quiet), console=console).run
+        result = train(replace(config, runs=where, track=quiet), console=console)
+        if result.stopped == "signal":
+            leave()
+        again = result.run
         rows = [(name, stored[name], again.manifest[name]) for name in COMPARED]
         rows.insert(0, ("data", stored["identity"]["data"], again.manifest["identity"]["data"]))
         rows.append(("metrics", _metrics(run), _metrics(again)))
