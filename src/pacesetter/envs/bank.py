@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -165,14 +166,16 @@ class Bank:
     def check_market(self, market: MarketParameters) -> None:
         """Refuse what is no `MarketParameters`, and a cap on the share of volume where a block has none."""
         check_kind(MarketParameters, market=market)
-        if market.limits.volume_cap_fraction is None:
-            return
-        is_dry = ~self.bars[..., Bar.VOLUME].any(axis=(1, 2))
-        if is_dry.any():
-            lacking = ", ".join(self.symbols[int(is_dry.argmax())])
+        if market.limits.volume_cap_fraction is not None and self._dry is not None:
             raise ConfigError(
-                f"limits.volume_cap_fraction needs volume, which {lacking} lacks; give it or set the limit to None"
+                f"limits.volume_cap_fraction needs volume, which {self._dry} lacks; give it or set the limit to None"
             )
+
+    @cached_property
+    def _dry(self) -> str | None:
+        """Symbols of the first block without any volume; looked for once, as a curriculum asks at every change."""
+        is_dry = ~self.bars[..., Bar.VOLUME].any(axis=(1, 2))
+        return ", ".join(self.symbols[int(is_dry.argmax())]) if is_dry.any() else None
 
     def holds(self, places: Array, window_bars: int) -> bool:
         """Whether each of (place, Start) lies in the bank: its window behind it, its last bar ahead of it."""
