@@ -17,14 +17,14 @@ from record import publish, table
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet, fleet_card
 from pacesetter.data.synthetic import Synthetic
-from pacesetter.envs.bank import Bank
+from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.trading import TradingVectorEnv
 from pacesetter.features import feature_table
-from pacesetter.learning.fleet_market import FleetMarket
-from pacesetter.learning.fleet_ppo import FleetPPO, FleetPPOLearner
-from pacesetter.learning.fleet_validation import play
-from pacesetter.learning.gather import Tables
-from pacesetter.learning.sb3 import learn, make_algorithm
+from pacesetter.learning.experience.gather import Tables
+from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
+from pacesetter.learning.fleet.validation import play
+from pacesetter.learning.sb3.algorithms import learn, make_algorithm
 
 SYMBOLS, BARS, TRAINED = 20, 2_500, 2_000  # bars for training; the rest is for validation
 FEATURES = ["return_1", "return_5", "volatility_20", "rsi_14", "sentiment"]

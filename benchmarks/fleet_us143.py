@@ -18,16 +18,16 @@ import pandas as pd
 from record import publish, table
 
 from pacesetter.data import load
-from pacesetter.evaluation.backtest import backtest
-from pacesetter.evaluation.baselines import evaluate_baselines
-from pacesetter.evaluation.ensemble import Ensemble, evidence, unseen_returns
-from pacesetter.evaluation.ensemble_page import ensemble_section, evidence_section
-from pacesetter.evaluation.evaluate import StoredRun
-from pacesetter.evaluation.fleet_page import fleet_sentence, read_agents
-from pacesetter.evaluation.metrics import annual_return, max_drawdown, sharpe
-from pacesetter.evaluation.statistics import interval
-from pacesetter.training.configuration import compose
-from pacesetter.training.train import train
+from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
+from pacesetter.evaluation.fleet.agents_page import fleet_sentence, read_agents
+from pacesetter.evaluation.fleet.ensemble import Ensemble, evidence, unseen_returns
+from pacesetter.evaluation.fleet.ensemble_page import ensemble_section, evidence_section
+from pacesetter.evaluation.statistics.intervals import interval
+from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
 
 DATA = Path(__file__).resolve().parents[1] / "../shared/data/us143_daily_2005_2016.parquet"
 ENDS = ("2013-01-01", "2015-01-01")  # of the training and of the validation part

@@ -14,9 +14,9 @@ import numpy as np
 from gpu_kernel import SAME, difference, market  # first: it finds the package where it is not installed
 from record import publish, seconds, table
 
-from pacesetter.envs.bank import Bank
-from pacesetter.envs.batch import Batch
-from pacesetter.envs.cuda import DeviceBatch
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.cuda import DeviceBatch
 from pacesetter.market.cuda import SIMULATED
 from pacesetter.rewards import TRADING, RewardConfig
 

@@ -38,11 +38,11 @@ from record import publish, table
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet, fleet_card
 from pacesetter.data.synthetic import Synthetic
-from pacesetter.envs.bank import Bank
-from pacesetter.envs.observation import PortfolioEntry, PositionEntry
-from pacesetter.learning.fleet_market import FleetMarket
-from pacesetter.learning.fleet_ppo import FleetPPO, FleetPPOLearner
-from pacesetter.learning.fleet_shards import load_fleet, save_fleet
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry
+from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
+from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.market.bars import MarketBars
 from pacesetter.market.parameters import Costs, MarketParameters
 

@@ -16,9 +16,9 @@ import numpy as np
 from record import publish, seconds, table
 
 from pacesetter.data.synthetic import Synthetic
-from pacesetter.envs.lookback import LookbackEnv
-from pacesetter.envs.lookback_vector import LookbackVectorEnv
-from pacesetter.leadlag.dependence import pearson
+from pacesetter.envs.lookback.environment import LookbackEnv
+from pacesetter.envs.lookback.vector import LookbackVectorEnv
+from pacesetter.leadlag.estimators.dependence import pearson
 from pacesetter.panel import Panel
 from pacesetter.rewards.component import REWARDS
 

@@ -19,11 +19,11 @@ import torch
 from record import publish, table
 
 from pacesetter.agents.master import Master
-from pacesetter.evaluation.allocations import AllocationComparison, MasterPolicy, compare_allocations, measures
-from pacesetter.evaluation.allocations_page import allocation_sentence
-from pacesetter.evaluation.evaluate import StoredRun
-from pacesetter.training.configuration import compose
-from pacesetter.training.train import train
+from pacesetter.evaluation.fleet.proposals import AllocationComparison, MasterPolicy, compare_allocations, measures
+from pacesetter.evaluation.fleet.proposals_page import allocation_sentence
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 MASTER = (

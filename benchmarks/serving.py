@@ -29,23 +29,23 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.build import Config
 from pacesetter.data import load
-from pacesetter.envs.bank import Bank
+from pacesetter.envs.batch.bank import Bank
 from pacesetter.features import feature_table
 from pacesetter.panel import Panel
-from pacesetter.serving import model as model_module
-from pacesetter.serving.api import make_app
-from pacesetter.serving.bundle import Bundle, FeatureSpec
-from pacesetter.serving.export import ServedAgent, export_onnx, quantise, serve_agent
-from pacesetter.serving.gate import Settings
-from pacesetter.serving.halt import KillSwitch
-from pacesetter.serving.keys import Keys
-from pacesetter.serving.limits import RiskLimits
-from pacesetter.serving.model import Model, PolicySpec
-from pacesetter.serving.packaging import bundle_files
-from pacesetter.serving.parity import random_observations
-from pacesetter.serving.runtime import ReportedAccount, Runtime
-from pacesetter.serving.service import _listen, rehearse
-from pacesetter.serving.shortcuts import shortened
+from pacesetter.serving.api.admission import Settings
+from pacesetter.serving.api.app import make_app
+from pacesetter.serving.api.keys import Keys
+from pacesetter.serving.api.runtime import ReportedAccount, Runtime
+from pacesetter.serving.api.server import _listen, rehearse
+from pacesetter.serving.bundle import model as model_module
+from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
+from pacesetter.serving.bundle.export import ServedAgent, export_onnx, quantise, serve_agent
+from pacesetter.serving.bundle.model import Model, PolicySpec
+from pacesetter.serving.bundle.packaging import bundle_files
+from pacesetter.serving.bundle.parity import random_observations
+from pacesetter.serving.bundle.shortcuts import shortened
+from pacesetter.serving.risk.halt import KillSwitch
+from pacesetter.serving.risk.limits import RiskLimits
 
 WINDOW_BARS, WARM_BARS, REQUESTS = 24, 420, 100
 FLEET = "fleet_"  # before the network's name: an agent for each symbol on one shared encoder, not one for all

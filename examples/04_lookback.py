@@ -7,12 +7,12 @@ import numpy as np
 
 import pacesetter as ps
 import pacesetter.envs  # registers the environment
-from pacesetter.envs.lookback_batch import lookback_config
-from pacesetter.envs.lookback_evaluation import AgentLookback, evaluate_lookback
-from pacesetter.envs.lookback_vector import LookbackVectorEnv
-from pacesetter.evaluation.lookback_picture import lookback_picture
-from pacesetter.leadlag.baselines import WindowScores, baseline_policies
-from pacesetter.leadlag.policy import StoredLookback
+from pacesetter.envs.lookback.batch import lookback_config
+from pacesetter.envs.lookback.evaluation import AgentLookback, evaluate_lookback
+from pacesetter.envs.lookback.vector import LookbackVectorEnv
+from pacesetter.evaluation.report.lookback_picture import lookback_picture
+from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policies
+from pacesetter.leadlag.lookback.policy import StoredLookback
 
 # 1. Twenty stocks; an agent learns from the years to 2012 and is judged from 2013 on, with 2012 as its history.
 panel = ps.load("sample")
@@ -37,7 +37,7 @@ policies = {"random": StoredLookback(drawn)} | baseline_policies(scores)
 if find_spec("stable_baselines3"):
     import torch
 
-    from pacesetter.learning.sb3 import AlgorithmAgent, learn, make_algorithm
+    from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, make_algorithm
 
     torch.set_num_threads(1)  # a small network is faster on one
     vector = LookbackVectorEnv(training, num_envs=32, config=config)

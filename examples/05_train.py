@@ -4,7 +4,7 @@ import os
 import signal
 
 from pacesetter.training import compose, train
-from pacesetter.training.verify import verify
+from pacesetter.training.run.verify import verify
 
 # 1. A config: Hydra overrides, checked before anything runs.
 small = ["data=sandbox", "agent.network=mlp", "agent.network_options={width:32,layers:1}", "track.mlflow=off"]

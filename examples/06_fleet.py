@@ -2,10 +2,10 @@
 
 from pacesetter.agents.fleet import fleet_card
 from pacesetter.build import build_panel, load_fleet
-from pacesetter.evaluation.allocations_page import read_allocations
-from pacesetter.evaluation.ensemble import Ensemble, unseen_returns
-from pacesetter.evaluation.evaluate import StoredRun
-from pacesetter.evaluation.fleet_page import read_agents
+from pacesetter.evaluation.fleet.agents_page import read_agents
+from pacesetter.evaluation.fleet.ensemble import Ensemble, unseen_returns
+from pacesetter.evaluation.fleet.proposals_page import read_allocations
+from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.training import compose, train
 
 # 1. A market where leaders foretell followers, and a fleet of ten agents on it; steps are those of each agent.

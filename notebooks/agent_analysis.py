@@ -22,11 +22,11 @@ import tempfile
 
 from rich.console import Console
 
-from pacesetter.evaluation.evaluate import StoredRun
-from pacesetter.evaluation.insight import anomaly_section, explanation_sections, reward_section
-from pacesetter.evaluation.judgement_page import equity_picture
+from pacesetter.evaluation.explain.findings import anomaly_section, explanation_sections, reward_section
+from pacesetter.evaluation.report.judgement_page import equity_picture
+from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.training import compose
-from pacesetter.training.train import train
+from pacesetter.training.run.train import train
 
 runs = tempfile.mkdtemp()
 

@@ -1,4 +1,4 @@
-"""Writes the small policy that `tests/evaluation/test_evaluate.py` plays again, and its result.
+"""Writes the small policy that `tests/evaluation/test_stored_run.py` plays again, and its result.
 
     python scripts/archive_policy.py
 
@@ -15,11 +15,11 @@ from pathlib import Path
 
 from rich.console import Console
 
-from pacesetter.evaluation.evaluate import StoredRun
-from pacesetter.evaluation.metrics import metrics
+from pacesetter.evaluation.statistics.metrics import metrics
+from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.runs import Run
 from pacesetter.training import compose
-from pacesetter.training.train import train
+from pacesetter.training.run.train import train
 
 ARCHIVE = Path(__file__).resolve().parents[1] / "tests" / "evaluation" / "archive"
 OVERRIDES = [

@@ -16,7 +16,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.data.synthetic import Synthetic
-from pacesetter.envs.lookback_batch import LookbackBatch, lookback_config
+from pacesetter.envs.lookback.batch import LookbackBatch, lookback_config
 from pacesetter.market.ledger import LEDGER_COLUMNS, Column, Flag
 from pacesetter.rewards import PROFESSIONAL, REWARDS, TRADING, Reward, RewardConfig, Schedule, Term
 

@@ -79,7 +79,7 @@ class Small:
         self.overrides = [*AGENTS["ppo"], *self.common]
 
     def __call__(self, agent: str = "ppo", *more: str) -> Any:
-        from pacesetter.training.configuration import compose
+        from pacesetter.training.hydra.compose import compose
 
         return compose([*AGENTS[agent], *self.common, *more])
 
@@ -93,7 +93,7 @@ def small(tmp_path: Path) -> Small:
 @pytest.fixture(scope="session")
 def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of `Small`, trained once; whoever writes into it takes a copy."""
-    from pacesetter.training.train import train
+    from pacesetter.training.run.train import train
 
     config = Small(tmp_path_factory.mktemp("runs"))("ppo")
     return Path(train(config, console=Console(quiet=True)).run.folder)

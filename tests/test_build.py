@@ -24,16 +24,16 @@ from pacesetter.build import (
     stored_config,
     stored_end,
 )
-from pacesetter.build.job import Features, LeadLagFeatures
-from pacesetter.envs.starts import Start
+from pacesetter.build.configuration import Features, LeadLagFeatures
+from pacesetter.envs.batch.starts import Start
 from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
-from pacesetter.leadlag.policy import ConstantLookback, roll
+from pacesetter.leadlag.lookback.policy import ConstantLookback, roll
 from pacesetter.leadlag.signals import leadlag_features
-from pacesetter.learning.direction import Direction
-from pacesetter.learning.supervised import fit_supervised
+from pacesetter.learning.supervised.direction import Direction
+from pacesetter.learning.supervised.forecasts import fit_supervised
 from pacesetter.runs import Run, config_hash
 from pacesetter.training import compose
-from pacesetter.training.train import train
+from pacesetter.training.run.train import train
 
 WINDOWS = "task.windows.longest=30 task.windows.seen=[5,10,30] task.windows.grid=[10,20,30] task.episodes.bars=20"
 LEADLAG = ("leadlag_leader_score", "leadlag_follow_through", "leadlag_instability", "leadlag_expected")

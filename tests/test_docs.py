@@ -13,7 +13,7 @@ from typer.main import get_command
 
 from pacesetter.cli import app
 from pacesetter.training import compose
-from pacesetter.training.overrides import choices, split_varied
+from pacesetter.training.hydra.overrides import choices, split_varied
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [ROOT / "README.md", ROOT / "CONTRIBUTING.md", *sorted((ROOT / "docs").glob("*.md"))]
@@ -81,7 +81,8 @@ def test_every_required_row_is_there():
     if not REQUIRED.exists():
         pytest.skip("CAPABILITIES.md is not beside this checkout (../shared)")
     pattern = r"^\| ((?:LL|TB|CA|AR|beyond)[^|]*?) \| ([^|]+) \|"
-    required = {(row, text.strip()) for row, text in re.findall(pattern, REQUIRED.read_text(), re.M)}
+    listed = REQUIRED.read_text().partition("\n## 13")[0]  # section 13 tells what rows lack; it adds none
+    required = {(row, text.strip()) for row, text in re.findall(pattern, listed, re.M)}
     ours = {(row[0], row[1].replace("\\|", "|")) for row in capability_rows()}
     assert required - ours == set()
 

@@ -9,12 +9,12 @@ import pandas as pd
 import pytest
 
 from pacesetter.leadlag import LeadLag
-from pacesetter.leadlag.anomaly import anomaly_score, instability
-from pacesetter.leadlag.encoding import ENCODERS
-from pacesetter.leadlag.policy import ConstantLookback, roll
-from pacesetter.leadlag.ranking import RANKINGS
+from pacesetter.leadlag.lookback.policy import ConstantLookback, roll
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.leadlag.strategy import fill_to_fill_returns, follow_leaders, follower_weights, last_moves
+from pacesetter.leadlag.structure.anomaly import anomaly_score, instability
+from pacesetter.leadlag.structure.encoding import ENCODERS
+from pacesetter.leadlag.structure.ranking import RANKINGS
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 

@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 from pacesetter.data.synthetic import Synthetic
-from pacesetter.envs.lookback import LookbackEnv
-from pacesetter.envs.lookback_vector import LookbackVectorEnv
-from pacesetter.leadlag.encoding import ENCODERS
+from pacesetter.envs.lookback.environment import LookbackEnv
+from pacesetter.envs.lookback.vector import LookbackVectorEnv
+from pacesetter.leadlag.structure.encoding import ENCODERS
 from pacesetter.panel import Panel
 from pacesetter.rewards.component import REWARDS
 
@@ -105,6 +105,6 @@ def test_one_seed_is_one_trajectory(kind: type) -> None:
 def test_the_core_runs_without_gymnasium_and_torch() -> None:
     code = (
         "import sys; sys.modules |= {'gymnasium': None, 'torch': None};"
-        "import pacesetter.envs.lookback_batch, pacesetter.envs.lookback_evaluation"
+        "import pacesetter.envs.lookback.batch, pacesetter.envs.lookback.evaluation"
     )
     subprocess.run([sys.executable, "-c", code], check=True, timeout=60)

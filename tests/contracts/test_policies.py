@@ -10,12 +10,12 @@ import numpy as np
 import pytest
 
 from pacesetter.data import load
-from pacesetter.envs.bank import Bank
+from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
-from pacesetter.evaluation.backtest import Policy, Seen, backtest, market_bank
-from pacesetter.evaluation.baselines import BASELINES, make_baseline
-from pacesetter.evaluation.leak import altered_after, check_causal
-from pacesetter.evaluation.policies import AgentPolicy
+from pacesetter.evaluation.backtest.backtest import Policy, Seen, backtest, market_bank
+from pacesetter.evaluation.backtest.leak import altered_after, check_causal
+from pacesetter.evaluation.backtest.policies import AgentPolicy
+from pacesetter.evaluation.baselines.catalogue import BASELINES, make_baseline
 from pacesetter.features import Normaliser, ZScore, feature_table
 from pacesetter.panel import Panel
 

@@ -14,17 +14,17 @@ import pandas as pd
 import pytest
 
 from pacesetter.build import Config
-from pacesetter.build.job import Train
+from pacesetter.build.configuration import Train
 from pacesetter.dashboard import settings
 from pacesetter.data.loading import load
-from pacesetter.evaluation.allocations_page import ALLOCATIONS
-from pacesetter.evaluation.backtest import market_bank
-from pacesetter.evaluation.baselines import make_baseline
-from pacesetter.evaluation.fleet_page import AGENTS, STRUGGLER
-from pacesetter.evaluation.gates import Gate
+from pacesetter.evaluation.backtest.backtest import market_bank
+from pacesetter.evaluation.baselines.catalogue import make_baseline
+from pacesetter.evaluation.fleet.agents_page import AGENTS, STRUGGLER
+from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS
 from pacesetter.evaluation.judgement import judge_policy
-from pacesetter.evaluation.judgement_page import store_judgement
-from pacesetter.evaluation.report import Section, write_report
+from pacesetter.evaluation.report.judgement_page import store_judgement
+from pacesetter.evaluation.report.page import Section, write_report
+from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -125,7 +125,7 @@ def _run(root: Path, name: str, config: Config, **facts: Any) -> Run:
 @pytest.fixture(scope="session")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The journal that a real paper trader wrote over forty bars and left halted."""
-    from pacesetter.serving.session import PaperConfig, open_session
+    from pacesetter.serving.trader.session import PaperConfig, open_session
 
     folder = tmp_path_factory.mktemp("paper")
     data = {"source": "synthetic", "symbols": 3, "bars": 200}

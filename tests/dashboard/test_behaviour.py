@@ -11,7 +11,7 @@ import pytest
 
 from pacesetter.dashboard import behaviour
 from pacesetter.errors import RunError
-from pacesetter.evaluation.episode import Episode
+from pacesetter.evaluation.backtest.episode import Episode
 
 
 @pytest.fixture
@@ -60,7 +60,7 @@ def test_reward_components_of_a_validation_and_none_of_a_judged_episode(folder):
 
 def test_a_trained_agent_is_explained(small, console):
     pytest.importorskip("captum")
-    from pacesetter.training.train import train
+    from pacesetter.training.run.train import train
 
     folder = train(small(), console=console).run.folder
     titles = [finding.title for finding in behaviour.explain(folder)]

@@ -14,7 +14,7 @@ from sqlalchemy import text
 
 from pacesetter.dashboard.book import Book, JournalReader, equity_figure, pnl_figure
 from pacesetter.errors import RunError
-from pacesetter.serving import tables
+from pacesetter.serving.journal import tables
 
 
 @pytest.fixture(scope="module")

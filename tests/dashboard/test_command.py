@@ -12,7 +12,7 @@ from pacesetter.cli import dashboard as command
 from pacesetter.dashboard import server
 from pacesetter.dashboard.settings import Settings
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.serving.keys import Keys
+from pacesetter.serving.api.keys import Keys
 
 
 @pytest.fixture

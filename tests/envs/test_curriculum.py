@@ -190,7 +190,7 @@ def test_vector_rows_change_with_their_next_episode_and_old_ones_are_not_judged(
 
 def test_masked_learning_on_a_curriculum(market: Panel) -> None:
     algorithms = pytest.importorskip("sb3_contrib")
-    from pacesetter.learning.adapter import VectorAdapter
+    from pacesetter.learning.sb3.adapter import VectorAdapter
 
     env = CurriculumVectorEnv(TradingVectorEnv(market, 4, episode_bars=BARS), adaptive_stages(episodes=4))
     algorithms.MaskablePPO("MultiInputPolicy", VectorAdapter(env), n_steps=32, batch_size=64, n_epochs=1, seed=0).learn(

@@ -17,9 +17,9 @@ from gymnasium.wrappers import FlattenObservation
 
 import pacesetter.envs  # noqa: F401 - registers the environments
 from pacesetter.envs import TradingEnv
-from pacesetter.envs.observation import PortfolioEntry, PositionEntry
+from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry
+from pacesetter.envs.batch.starts import Starts
 from pacesetter.envs.render import episode_chart, text_line
-from pacesetter.envs.starts import Starts
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import feature_table
 from pacesetter.leadlag.signals import leadlag_features

@@ -14,7 +14,7 @@ import pytest
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs import PortfolioEnv, PortfolioVectorEnv, TradingEnv, TradingVectorEnv
-from pacesetter.envs.rows import Cursor
+from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import REGIMES, feature_table, regime_labels
 from pacesetter.market.ledger import Column
@@ -347,7 +347,7 @@ def test_subprocesses_of_stable_baselines3_are_seeded_each(market: Panel) -> Non
 
 def test_masked_ppo_learns_through_the_adapter(market: Panel) -> None:
     contrib = pytest.importorskip("sb3_contrib")
-    from pacesetter.learning.sb3 import VectorAdapter
+    from pacesetter.learning.sb3.algorithms import VectorAdapter
 
     adapter = VectorAdapter(TradingVectorEnv(market, 4, episode_bars=6))
     model = contrib.MaskablePPO("MultiInputPolicy", adapter, n_steps=16, batch_size=32, n_epochs=1, seed=0)
@@ -362,8 +362,8 @@ import sys
 for name in ("gymnasium", "stable_baselines3", "pandas", "torch"):
     sys.modules[name] = None
 import numpy as np
-from pacesetter.envs.bank import Bank
-from pacesetter.envs.batch import Batch
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch
 from pacesetter.market.bars import MarketBars
 close = 100 + np.arange(40.0)[:, None]
 ones = np.ones((1, 1, 40))

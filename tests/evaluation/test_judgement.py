@@ -10,8 +10,8 @@ import pytest
 from pacesetter.data import load
 from pacesetter.errors import DataError
 from pacesetter.evaluation import judgement
-from pacesetter.evaluation.backtest import backtest, market_bank
-from pacesetter.evaluation.baselines import make_baseline
+from pacesetter.evaluation.backtest.backtest import backtest, market_bank
+from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.features import feature_table
 

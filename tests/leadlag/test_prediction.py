@@ -14,8 +14,8 @@ from pacesetter.leadlag.prediction import (
     measure_windows,
     window_predictions,
 )
-from pacesetter.leadlag.ranking import row_mean
 from pacesetter.leadlag.strategy import fill_to_fill_returns
+from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.panel import Panel
 
 THREE = np.array([[0.0, 0.5, 0.2], [-0.5, 0.0, 0.1], [-0.2, -0.1, 0.0]])

@@ -8,9 +8,9 @@ import pytest
 
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag import LeadLag, signals
-from pacesetter.leadlag.policy import ConstantLookback, roll
-from pacesetter.leadlag.ranking import row_mean
+from pacesetter.leadlag.lookback.policy import ConstantLookback, roll
 from pacesetter.leadlag.signals import expected_follow_through, expected_returns, leadlag_features
+from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.panel import Panel
 
 BREAK = 200

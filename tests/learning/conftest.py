@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from pacesetter.data.synthetic import Synthetic
-from pacesetter.envs.bank import Bank
+from pacesetter.envs.batch.bank import Bank
 from pacesetter.features import feature_table
 
 
@@ -26,8 +26,8 @@ def make_learner(bank: Bank) -> Callable[..., Any]:
 
     from pacesetter.agents.encoders import network
     from pacesetter.agents.fleet import Fleet
-    from pacesetter.learning.fleet_market import FleetMarket
-    from pacesetter.learning.fleet_ppo import FleetPPO, FleetPPOLearner
+    from pacesetter.learning.experience.market import FleetMarket
+    from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
 
     def make(action: str = "discrete", symbols: tuple[str, ...] | None = None, **options: Any) -> FleetPPOLearner:
         torch.manual_seed(3)

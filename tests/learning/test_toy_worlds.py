@@ -14,7 +14,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import DummyVecEnv
 
-from pacesetter.learning.sb3 import AlgorithmAgent, learn, make_algorithm
+from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, make_algorithm
 
 DOWN, UP = 0, 1
 RETURNS = np.array([-1.0, 1.0])  # of a long position in a bar that begins in that state

@@ -8,8 +8,8 @@ import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacesetter.learning import fleet_rollout
-from pacesetter.learning.fleet_validation import FleetPlay
+from pacesetter.learning.experience import rollout as fleet_rollout
+from pacesetter.learning.fleet.validation import FleetPlay
 from pacesetter.rewards.sharpe import sharpe, sharpe_of_known, sharpe_of_sums
 
 

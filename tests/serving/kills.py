@@ -11,12 +11,11 @@ from pathlib import Path
 
 from trading import FIRST, Rule, make_trader, small_market, small_panel
 
-from pacesetter.evaluation.backtest import backtest
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.panel import Panel
-from pacesetter.serving import tables
-from pacesetter.serving.desk import GuardedPolicy
-from pacesetter.serving.guard import Guard
-from pacesetter.serving.journal import Journal, journal_url
+from pacesetter.serving.journal.journal import Journal, journal_url, tables
+from pacesetter.serving.risk.guard import Guard
+from pacesetter.serving.trader.desk import GuardedPolicy
 
 COMPARED = (tables.decisions, tables.orders, tables.fills, tables.positions, tables.events, tables.audit)
 

@@ -7,11 +7,11 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from pacesetter.serving.api import make_app
-from pacesetter.serving.gate import Gate, Settings
-from pacesetter.serving.halt import KillSwitch
-from pacesetter.serving.keys import Keys
-from pacesetter.serving.runtime import Runtime
+from pacesetter.serving.api.admission import Gate, Settings
+from pacesetter.serving.api.app import make_app
+from pacesetter.serving.api.keys import Keys
+from pacesetter.serving.api.runtime import Runtime
+from pacesetter.serving.risk.halt import KillSwitch
 
 __all__ = ["FEEDS_UNTIL", "HOSTILE", "NO_LIMITS", "POSTS", "SECRET_WORD", "Served"]
 

@@ -10,17 +10,17 @@ from typing import Any
 import numpy as np
 
 from pacesetter.data.loading import load
-from pacesetter.evaluation.backtest import Seen
+from pacesetter.evaluation.backtest.backtest import Seen
 from pacesetter.market.parameters import Exits, MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.serving.alerts import Alerts
-from pacesetter.serving.desk import Desk
-from pacesetter.serving.feeds import ReplayFeed
-from pacesetter.serving.guard import Guard
-from pacesetter.serving.halt import KillSwitch
-from pacesetter.serving.journal import Journal, journal_url
-from pacesetter.serving.paper import PaperTrader
-from pacesetter.serving.watch import Thresholds, Watch
+from pacesetter.serving.journal.journal import Journal, journal_url
+from pacesetter.serving.monitor.alerts import Alerts
+from pacesetter.serving.monitor.watch import Thresholds, Watch
+from pacesetter.serving.risk.guard import Guard
+from pacesetter.serving.risk.halt import KillSwitch
+from pacesetter.serving.trader.desk import Desk
+from pacesetter.serving.trader.feeds import ReplayFeed
+from pacesetter.serving.trader.paper import PaperTrader
 
 __all__ = ["FIRST", "RULES", "Rule", "make_trader", "small_market", "small_panel"]
 

@@ -12,9 +12,9 @@ import pytest
 
 from pacesetter.build import Config
 from pacesetter.runs import Run
-from pacesetter.training import task
-from pacesetter.training.launch import Launcher
-from pacesetter.training.train import TrainingResult
+from pacesetter.training.launch import assignment as task
+from pacesetter.training.launch.workers import Launcher
+from pacesetter.training.run.train import TrainingResult
 
 BEST_RATE, VALIDATIONS = 1e-3, 4
 

@@ -9,11 +9,11 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
-from pacesetter.evaluation.ensemble import evidence, unseen_returns
-from pacesetter.evaluation.evaluate import StoredRun
-from pacesetter.evaluation.fleet_page import read_agents
-from pacesetter.training.configuration import compose
-from pacesetter.training.train import train
+from pacesetter.evaluation.fleet.agents_page import read_agents
+from pacesetter.evaluation.fleet.ensemble import evidence, unseen_returns
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
 
 SMALL = [
     *("data.symbols=10", "data.groups=2", "data.bars=2000"),

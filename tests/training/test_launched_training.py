@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from rich.console import Console
 
-from pacesetter.training.sweep import sweep
+from pacesetter.training.launch.sweep import sweep
 
 MARKET = ["data=sample", "features.names=[return_1]", "task.symbols=[AAPL]", "task.episode_bars=100"]
 AGENT = ["agent.network=mlp", "+agent.network_options.width=8", "agent.n_steps=16"]

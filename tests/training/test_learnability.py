@@ -22,13 +22,13 @@ from pacesetter.build import (
     fitted_until,
     load_agent,
 )
-from pacesetter.evaluation.backtest import Backtest, backtest
-from pacesetter.evaluation.baselines import evaluate_baselines
-from pacesetter.evaluation.metrics import sharpe
-from pacesetter.evaluation.policies import AgentPolicy
-from pacesetter.evaluation.verdict import CASH, Verdict, judge
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.backtest.policies import AgentPolicy
+from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
+from pacesetter.evaluation.statistics.metrics import sharpe
+from pacesetter.evaluation.statistics.verdict import CASH, Verdict, judge
 from pacesetter.training import compose
-from pacesetter.training.train import train
+from pacesetter.training.run.train import train
 
 PLANTED = ["+preset=planted", "track.mlflow=off", "track.tensorboard=off", "track.progress=false"]
 AGENTS = {"ppo": [], "sac": ["agent=sac_small", "task.action=continuous"]}

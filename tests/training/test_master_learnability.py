@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from pacesetter.evaluation.allocations import measures
-from pacesetter.evaluation.allocations_page import allocation_gates
+from pacesetter.evaluation.fleet.proposals import measures
+from pacesetter.evaluation.fleet.proposals_page import allocation_gates
 
 BENCHMARKS = Path(__file__).resolve().parents[2] / "benchmarks"
 

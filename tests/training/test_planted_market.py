@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from pacesetter.build.job import Gates
+from pacesetter.build.configuration import Gates
 from pacesetter.learning.state import read_state
 from pacesetter.training import compose
-from pacesetter.training.train import TrainingResult, train
+from pacesetter.training.run.train import TrainingResult, train
 
 MARKET = ["data=synthetic", "data.symbols=4", "data.bars=700", "data.groups=0", "data.volatility=0.6"]
 TASK = ["task.action=continuous", "task.window_bars=2", "task.episode_bars=100", "features.names=[return_1,sentiment]"]

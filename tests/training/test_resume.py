@@ -12,11 +12,11 @@ from pathlib import Path
 import pytest
 
 from pacesetter.errors import RunError
-from pacesetter.learning.adapter import VectorAdapter
+from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.state import read_header
 from pacesetter.runs import Run
-from pacesetter.training.configuration import compose
-from pacesetter.training.train import train
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
 
 KINDS = ("step", "fsync", "replace")
 

@@ -1,9 +1,10 @@
 """The frozen configuration of a job, and what it builds: panel, table, environments, agent. Knows no Hydra.
 
-The parts of a configuration are in `build.job`. torch and Stable-Baselines3 are imported when an agent is built or
-loaded, and not before.
+The parts of a configuration are in `build.configuration`. torch and Stable-Baselines3 are imported when an agent is
+built or loaded, and not before.
 """
 
+from pacesetter.build.configuration import Config, build_study, build_task, read_config
 from pacesetter.build.environments import (
     Parts,
     build_environment,
@@ -16,7 +17,6 @@ from pacesetter.build.environments import (
     fitted_until,
 )
 from pacesetter.build.fleet import best_fleet, load_fleet
-from pacesetter.build.job import Config, build_study, build_task, read_config
 from pacesetter.build.learner import build_learner, check_device
 from pacesetter.build.master import best_master, with_fleet
 from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stage_run, stored_config, stored_end

@@ -9,18 +9,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.build.job import Config, FleetTrading, MasterTrading, Portfolio, Trading, build_task
+from pacesetter.build.configuration import Config, FleetTrading, MasterTrading, Portfolio, Trading, build_task
 from pacesetter.build.stored import check_unseen, load_lookback
 from pacesetter.data import check, load
 from pacesetter.data.quality import Readiness
 from pacesetter.data.splits import Fold, chronological
-from pacesetter.envs.bank import Bank
-from pacesetter.envs.lookback_batch import LookbackConfig
-from pacesetter.envs.lookback_curriculum import Curriculum
-from pacesetter.envs.starts import Starts
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.starts import Starts
+from pacesetter.envs.lookback.batch import LookbackConfig
+from pacesetter.envs.lookback.curriculum import Curriculum
 from pacesetter.errors import DataError
 from pacesetter.features import Feature, FeatureTable, feature_table
-from pacesetter.leadlag.policy import ConstantLookback, LookbackPolicy
+from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.panel import Panel
 
@@ -86,7 +86,7 @@ def build_supervised(config: Config, panel: Panel) -> NDArray[Any] | None:
     """(symbol, time, class) what the stored classifier said of the panel's bars, out-of-fold; None without one."""
     if config.features.supervised is None:
         return None
-    from pacesetter.learning.supervised import Forecasts
+    from pacesetter.learning.supervised.forecasts import Forecasts
 
     return Forecasts.load(config.features.supervised).on(panel)
 
@@ -96,7 +96,7 @@ def build_supervised(config: Config, panel: Panel) -> NDArray[Any] | None:
 
 def build_environment(config: Config, panel: Panel, envs: int = 1, **options: Any) -> Any:
     """A vector environment of the configured problem on all of the panel; `options` beside those of the task."""
-    from pacesetter.envs.lookback_vector import LookbackVectorEnv
+    from pacesetter.envs.lookback.vector import LookbackVectorEnv
     from pacesetter.envs.portfolio import PortfolioVectorEnv
     from pacesetter.envs.trading import TradingVectorEnv
 
@@ -161,7 +161,7 @@ def _lookback_parts(config: Config, task: LookbackConfig, learned: Panel, seen: 
         synthetic_share=0.0,
         curriculum=Curriculum(),
     )
-    from pacesetter.envs.lookback_vector import LookbackVectorEnv
+    from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
     validation = LookbackVectorEnv(seen, 1, replace(task, episodes=steady))
     return Parts(build_environment(config, learned, config.train.envs), validation)

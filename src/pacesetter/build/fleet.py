@@ -6,7 +6,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.job import Config, build_task, read_config
+from pacesetter.build.configuration import Config, build_task, read_config
 from pacesetter.errors import ConfigError, RunError, did_you_mean, needs
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
@@ -15,8 +15,8 @@ from pacesetter.runs import Run
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet, FleetAgent
     from pacesetter.build.environments import Parts
-    from pacesetter.learning.fleet_learner import FleetLearner
-    from pacesetter.learning.fleet_market import FleetMarket
+    from pacesetter.learning.experience.market import FleetMarket
+    from pacesetter.learning.fleet.trainer import FleetLearner
 
 __all__ = ["best_fleet", "build_fleet_learner", "build_market", "check_algorithm", "load_fleet"]
 
@@ -26,11 +26,11 @@ ALGORITHMS = ("fleet_ppo", "fleet_sac")
 def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -> FleetMarket:
     """A market of the task's symbols on all of the panel; `options` beside those of the task."""
     from pacesetter.build.environments import build_supervised, build_table
-    from pacesetter.envs.bank import Bank
+    from pacesetter.envs.batch.bank import Bank
 
     task = build_task(config)
     with needs("a fleet", "rl"):
-        from pacesetter.learning.fleet_market import FleetMarket
+        from pacesetter.learning.experience.market import FleetMarket
     table, odds = build_table(config, panel), build_supervised(config, panel)
     bank = Bank.from_panels(panel, table, odds, symbols=task.symbols or None)
     told = {
@@ -51,8 +51,8 @@ def build_fleet_learner(config: Config, parts: Parts) -> FleetLearner[Fleet, Fle
 
     from pacesetter.agents.encoders import network
     from pacesetter.agents.fleet import Fleet
-    from pacesetter.learning.fleet_ppo import FleetPPO, FleetPPOLearner
-    from pacesetter.learning.fleet_sac import FleetSAC, FleetSACLearner
+    from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
+    from pacesetter.learning.fleet.sac import FleetSAC, FleetSACLearner
 
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     check_algorithm(config)
@@ -95,7 +95,7 @@ def best_fleet(folder: str | Path) -> Fleet:
     """The best fleet of a run; sets this process to the run's number of threads."""
     import torch
 
-    from pacesetter.learning.fleet_shards import load_fleet as read_fleet
+    from pacesetter.learning.fleet.storage import load_fleet as read_fleet
 
     config = read_config(Run.open(folder))
     problem = config.task["problem"]

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
+from pacesetter.build.configuration import Config
 from pacesetter.build.environments import Parts
-from pacesetter.build.job import Config
 from pacesetter.errors import ConfigError, needs
 
 if TYPE_CHECKING:
-    from pacesetter.learning.fleet_learner import FleetLearner
-    from pacesetter.learning.learner import Learner
+    from pacesetter.learning.fleet.trainer import FleetLearner
+    from pacesetter.learning.sb3.learner import Learner
 
 __all__ = ["build_learner", "check_device"]
 
@@ -48,9 +48,9 @@ def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner[Any, A
     with needs("training", "rl"):
         import torch
 
-        from pacesetter.learning.gather import Tables
-        from pacesetter.learning.learner import Learner
-        from pacesetter.learning.sb3 import make_algorithm
+        from pacesetter.learning.experience.gather import Tables
+        from pacesetter.learning.sb3.algorithms import make_algorithm
+        from pacesetter.learning.sb3.learner import Learner
     torch.set_num_threads(config.train.threads or torch.get_num_threads())  # said aloud, or numba's number becomes it
     options: dict[str, Any] = dict(config.agent)
     name = str(options.pop("algorithm", "ppo"))

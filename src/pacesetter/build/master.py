@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
+from pacesetter.build.configuration import Config, MasterTrading, build_task
 from pacesetter.build.environments import Parts, build_supervised, build_table
 from pacesetter.build.fleet import best_fleet
-from pacesetter.build.job import Config, MasterTrading, build_task
 from pacesetter.build.stored import stage_run, stored_config, stored_end
-from pacesetter.envs.bank import Bank
-from pacesetter.envs.starts import Starts
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
@@ -22,8 +22,8 @@ from pacesetter.registry import configure
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
     from pacesetter.agents.master import Master
-    from pacesetter.learning.master import MasterLearner
-    from pacesetter.learning.master_market import MasterMarket
+    from pacesetter.learning.experience.master_market import MasterMarket
+    from pacesetter.learning.fleet.master import MasterLearner
 
 __all__ = ["Stretch", "best_master", "build_master_learner", "build_master_parts", "with_fleet"]
 
@@ -77,7 +77,7 @@ def build_master_parts(config: Config, task: MasterTrading, learned: Panel, seen
 
 
 def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank) -> MasterMarket:
-    from pacesetter.learning.master_market import Advisers, MasterMarket
+    from pacesetter.learning.experience.master_market import Advisers, MasterMarket
 
     options: dict[str, Any] = {
         "seed": config.seed,
@@ -117,7 +117,7 @@ def build_master_learner(config: Config, parts: Parts) -> MasterLearner:
     import torch
 
     from pacesetter.agents.master import Master, MasterNetwork
-    from pacesetter.learning.master import MasterLearner, MasterPPO
+    from pacesetter.learning.fleet.master import MasterLearner, MasterPPO
 
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     options: dict[str, Any] = dict(config.agent)
@@ -134,7 +134,7 @@ def best_master(folder: str | Path) -> tuple[Master, Fleet]:
     """The best master of a run and its advisers; sets this process to the run's number of threads."""
     import torch
 
-    from pacesetter.learning.master import load_master
+    from pacesetter.learning.fleet.master import load_master
 
     torch.set_num_threads(stored_config(folder).train.threads or torch.get_num_threads())
     return load_master(Path(folder) / "checkpoints" / "best")

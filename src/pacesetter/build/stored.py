@@ -7,15 +7,15 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pacesetter.build.job import Config, build_task, read_config
-from pacesetter.envs.lookback_batch import LookbackConfig
+from pacesetter.build.configuration import Config, build_task, read_config
+from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, DataError, RunError, needs
-from pacesetter.leadlag.policy import ConstantLookback, FittedLookback
+from pacesetter.leadlag.lookback.policy import ConstantLookback, FittedLookback
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 
 if TYPE_CHECKING:
-    from pacesetter.learning.sb3 import AlgorithmAgent
+    from pacesetter.learning.sb3.algorithms import AlgorithmAgent
 
 __all__ = ["check_unseen", "load_agent", "load_lookback", "stage_run", "stored_config", "stored_end"]
 
@@ -39,7 +39,7 @@ def load_agent(folder: str | Path, env: Any) -> AlgorithmAgent:
     with needs("an agent", "rl"):
         import torch
 
-        from pacesetter.learning.sb3 import AlgorithmAgent, load_algorithm
+        from pacesetter.learning.sb3.algorithms import AlgorithmAgent, load_algorithm
     torch.set_num_threads(stored_config(folder).train.threads or torch.get_num_threads())
     checkpoints = Path(folder) / "checkpoints"
     found = [checkpoints / name for name in ("best", "last") if (checkpoints / name / "state.json").is_file()]
@@ -53,8 +53,8 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
 
     On bars that it learned from or was chosen by the window is the one that episodes begin with.
     """
-    from pacesetter.envs.lookback_evaluation import BLOCK_BARS, AgentLookback
-    from pacesetter.envs.lookback_vector import LookbackVectorEnv
+    from pacesetter.envs.lookback.evaluation import BLOCK_BARS, AgentLookback
+    from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
     config = stored_config(folder)
     task = build_task(config)

@@ -32,10 +32,10 @@ def cluster(
 
     from pacesetter.errors import RunError
     from pacesetter.training import compose
-    from pacesetter.training.cluster import ClusterPlan, run_cluster
-    from pacesetter.training.launch import Launcher
-    from pacesetter.training.overrides import take_options
-    from pacesetter.training.show import section_table
+    from pacesetter.training.hydra.overrides import take_options
+    from pacesetter.training.launch.cluster import ClusterPlan, run_cluster
+    from pacesetter.training.launch.workers import Launcher
+    from pacesetter.training.pipeline.show import section_table
 
     launcher, own = take_options(overrides or (), "launcher", Launcher)
     plan = ClusterPlan.from_config(compose(own), groups, _numbers(seeds), folds)

@@ -41,7 +41,7 @@ def dashboard(
     from pacesetter.dashboard.settings import Settings
     from pacesetter.dashboard.texts import check_language
     from pacesetter.errors import RunError
-    from pacesetter.serving.halt import KillSwitch
+    from pacesetter.serving.risk.halt import KillSwitch
 
     journal = journal or (f"sqlite:///{JOURNAL}" if JOURNAL.is_file() else "")
     if not runs.is_dir() and not journal:
@@ -70,7 +70,7 @@ def _admin(path: Path) -> Callable[[str], str | None] | None:
     """Token -> name of the admin whose key it is; None where the file has no admin's key."""
     from datetime import UTC, datetime
 
-    from pacesetter.serving.keys import Keys
+    from pacesetter.serving.api.keys import Keys
 
     keys = Keys(path)
     if not any("admin" in key.scopes for key in keys.keys):

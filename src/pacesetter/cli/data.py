@@ -27,7 +27,7 @@ def data_list() -> None:
     from rich.table import Table
 
     from pacesetter.data import SOURCES
-    from pacesetter.training.configuration import source_defaults
+    from pacesetter.training.hydra.compose import source_defaults
 
     table = Table("source", "what it is", "options")
     for name in SOURCES:

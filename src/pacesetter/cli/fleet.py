@@ -27,13 +27,13 @@ def report(
     from rich.console import Console
 
     from pacesetter.build import stage_run
-    from pacesetter.evaluation.ensemble import Ensemble, evidence, unseen_returns
-    from pacesetter.evaluation.ensemble_page import ensemble_section, evidence_section
-    from pacesetter.evaluation.evaluate import StoredRun
-    from pacesetter.evaluation.fleet_page import agents_section
-    from pacesetter.evaluation.report import write_report
+    from pacesetter.evaluation.fleet.agents_page import agents_section
+    from pacesetter.evaluation.fleet.ensemble import Ensemble, evidence, unseen_returns
+    from pacesetter.evaluation.fleet.ensemble_page import ensemble_section, evidence_section
+    from pacesetter.evaluation.report.page import write_report
+    from pacesetter.evaluation.stored_run import StoredRun
     from pacesetter.runs import Run
-    from pacesetter.training.show import section_table
+    from pacesetter.training.pipeline.show import section_table
 
     opened = Run.open(stage_run(run, "agents"))
     stored = StoredRun(opened.folder)

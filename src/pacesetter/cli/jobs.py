@@ -11,7 +11,7 @@ import typer
 from pacesetter.cli.overrides import Overrides
 
 if TYPE_CHECKING:
-    from pacesetter.training.job import Job
+    from pacesetter.training.pipeline.stages import Job
 
 __all__ = ["register"]
 
@@ -36,10 +36,10 @@ def run(overrides: Overrides = None) -> None:
 def _bundled(job: Job) -> str:
     """The judged policy as a bundle, and one decision that it served; or why there is none."""
     try:
-        from pacesetter.serving.demo import bundle_and_ask
+        from pacesetter.serving.trader.demo import bundle_and_ask
     except ModuleNotFoundError as problem:
         return f"not made, it needs {problem.name}: pip install 'pacesetter[serve]'"
-    from pacesetter.training.master_stage import judged_run
+    from pacesetter.training.pipeline.master_stage import judged_run
 
     return bundle_and_ask(judged_run(job), Path(job.config.runs) / "bundles", job.folder("judge"))
 
@@ -56,9 +56,9 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder, to the bit.")] = None,
 ) -> None:
     """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; seeds=5 for five of them."""
-    from pacesetter.training.seeds import train_seeds
-    from pacesetter.training.signals import leave
-    from pacesetter.training.train import train as train_agent
+    from pacesetter.training.launch.seeds import train_seeds
+    from pacesetter.training.run.interrupts import leave
+    from pacesetter.training.run.train import train as train_agent
 
     overrides = [f"train.{text}" if text.startswith("seeds=") else text for text in overrides or ()]
     if resume is None and train_seeds(overrides):
@@ -72,7 +72,7 @@ def train(
 
 def verify(run: Annotated[Path, typer.Argument(help="A finished run folder.")]) -> None:
     """Train a run again from its config and compare hashes. Exit 0 equal, 1 different."""
-    from pacesetter.training.verify import verify as verify_run
+    from pacesetter.training.run.verify import verify as verify_run
 
     if not verify_run(run):
         raise typer.Exit(1)
@@ -94,7 +94,7 @@ def tune(
     resume: Annotated[Path | None, typer.Option(help="Go on with the search in this folder.")] = None,
 ) -> None:
     """Search settings, e.g. agent=ppo tune.trials=20 'agent.gamma=interval(0.9,0.999)'; the best becomes a preset."""
-    from pacesetter.training.search import tune as search
+    from pacesetter.training.launch.search import tune as search
 
     search(overrides or (), resume=resume)
 
@@ -104,7 +104,7 @@ def sweep(
     resume: Annotated[Path | None, typer.Option(help="Go on with the sweep in this folder.")] = None,
 ) -> None:
     """Train and compare variants, e.g. agent=ppo,a2c seed=range(0,5); sweep.design=ablation changes one at a time."""
-    from pacesetter.training.sweep import sweep as train_variants
+    from pacesetter.training.launch.sweep import sweep as train_variants
 
     train_variants(overrides or (), resume=resume)
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 if TYPE_CHECKING:
-    from pacesetter.serving.halt import KillSwitch
+    from pacesetter.serving.risk.halt import KillSwitch
 
 __all__ = ["nested", "register"]
 
@@ -34,8 +34,8 @@ def paper(
 ) -> None:
     """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… risk.order_fraction=0.1."""
     from pacesetter.registry import configure
-    from pacesetter.serving.session import PaperConfig, open_session
-    from pacesetter.training.signals import leave, on_sigterm
+    from pacesetter.serving.trader.session import PaperConfig, open_session
+    from pacesetter.training.run.interrupts import leave, on_sigterm
 
     config = configure(PaperConfig, _with_data(options or []), "paper")
     trader = open_session(policy, config)
@@ -81,7 +81,7 @@ def halt(
 ) -> None:
     """Stop all trading now, until a person resumes; needs no database and no server."""
     from pacesetter.errors import ConfigError
-    from pacesetter.serving.halt import KillSwitch
+    from pacesetter.serving.risk.halt import KillSwitch
 
     switch, is_new = KillSwitch(file), False
     with suppress(OSError):
@@ -96,7 +96,7 @@ def resume(
     file: HaltFile = Path("HALT"),
 ) -> None:
     """Allow trading again, by name."""
-    from pacesetter.serving.halt import KillSwitch
+    from pacesetter.serving.risk.halt import KillSwitch
 
     switch = KillSwitch(file)
     typer.echo(f"{file} is released by {by}" if switch.release(by) else f"{file} was not engaged; nothing to resume")
@@ -108,9 +108,9 @@ def drill(options: Options = None) -> None:
     from rich.table import Table
 
     from pacesetter.registry import configure
-    from pacesetter.serving.alerts import make_sinks
-    from pacesetter.serving.drill import DrillConfig
-    from pacesetter.serving.drill import drill as drill_all
+    from pacesetter.serving.monitor.alerts import make_sinks
+    from pacesetter.serving.risk.drill import DrillConfig
+    from pacesetter.serving.risk.drill import drill as drill_all
 
     config = configure(DrillConfig, nested(options or []), "drill")
     table, results = Table("drilled", "must", "did"), drill_all(make_sinks(config.alerts), config.watch)
@@ -134,7 +134,7 @@ def downgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where
 
 
 def _migrate(url: str, revision: str) -> None:
-    from pacesetter.serving.journal import check_there, migrate
+    from pacesetter.serving.journal.journal import check_there, migrate
 
     check_there(url)
     typer.echo(f"the journal stands at revision {migrate(url, revision)}")

@@ -13,8 +13,8 @@ from pacesetter.cli.overrides import Overrides
 
 if TYPE_CHECKING:
     from pacesetter.data.splits import Fold
-    from pacesetter.evaluation.evaluate import StoredRun
-    from pacesetter.evaluation.report import Section
+    from pacesetter.evaluation.report.page import Section
+    from pacesetter.evaluation.stored_run import StoredRun
     from pacesetter.panel import Panel
 
 __all__ = ["register"]
@@ -55,7 +55,7 @@ def evaluate(
     --gate is given and a figure differs from the stored one.
     """
     from pacesetter.errors import ConfigError
-    from pacesetter.evaluation.evaluate import StoredRun
+    from pacesetter.evaluation.stored_run import StoredRun
     from pacesetter.runs import Run
 
     if gate is not None and (overrides or folds is not None):
@@ -75,9 +75,9 @@ def _judge(
     stored: StoredRun, draws: int, is_explained: bool, has_pdf: bool, gate: Path | None, tolerance: float
 ) -> bool:
     """Judge, store and show; whether the stored result is repeated, where one was given: else it is left as it is."""
-    from pacesetter.evaluation.judgement_page import BRIEF, judgement_sections, store_judgement
-    from pacesetter.evaluation.regression import RESULT, read_result
-    from pacesetter.evaluation.report import write_pdf, write_report
+    from pacesetter.evaluation.report.judgement_page import BRIEF, judgement_sections, store_judgement
+    from pacesetter.evaluation.report.page import write_pdf, write_report
+    from pacesetter.evaluation.statistics.regression import RESULT, read_result
     from pacesetter.runs import Run
 
     expected = None if gate is None else read_result(gate)
@@ -88,7 +88,7 @@ def _judge(
     if is_repeated or gate is None or gate.resolve() != (folder / RESULT).resolve():
         store_judgement(found, folder, facts)
     if is_explained:
-        from pacesetter.evaluation.insight import insight_sections
+        from pacesetter.evaluation.explain.findings import insight_sections
 
         sections += insight_sections(stored, found)
     facts |= {"data fingerprint": stored.panel.fingerprint, "seed": str(stored.config.seed)}
@@ -100,7 +100,7 @@ def _judge(
 
 def _results(stored: StoredRun) -> Path:
     """The folder of a run that evaluations go to."""
-    from pacesetter.evaluation.trials import FOLDER
+    from pacesetter.evaluation.statistics.trials import FOLDER
 
     folder = stored.folder / FOLDER
     folder.mkdir(exist_ok=True)
@@ -111,8 +111,8 @@ def _evaluate_folds(
     stored: StoredRun, overrides: list[str], folds: int, rolling: bool, refit_every: int, combinatorial: bool
 ) -> None:
     """Train anew fold by fold; the table is printed and stored."""
-    from pacesetter.evaluation.judgement_page import markdown
-    from pacesetter.training.folds import (
+    from pacesetter.evaluation.report.judgement_page import markdown
+    from pacesetter.training.launch.folds import (
         BRIEF,
         changed,
         paths_section,
@@ -140,7 +140,7 @@ def _evaluate_folds(
 def _agents_of(folder: Path) -> Path:
     """The run itself, or inside one of the main job that of the fleet or of its master, whichever was judged."""
     from pacesetter.build import stage_run
-    from pacesetter.evaluation.allocations_page import better_run
+    from pacesetter.evaluation.fleet.proposals_page import better_run
 
     fleet, master = (stage_run(folder, stage) for stage in ("agents", "master"))
     return fleet if folder in (fleet, master) else better_run(fleet, master)
@@ -148,7 +148,7 @@ def _agents_of(folder: Path) -> Path:
 
 def _repeats(expected: dict[str, Any], found: dict[str, Any], tolerance: float) -> bool:
     """Whether the stored result is repeated; says what differs."""
-    from pacesetter.evaluation.regression import regression_gates
+    from pacesetter.evaluation.statistics.regression import regression_gates
 
     gates = regression_gates(expected, found, tolerance)
     failed = [each for each in gates if not each.passed]
@@ -162,8 +162,8 @@ def _evaluate_elsewhere(stored: StoredRun, overrides: list[str]) -> None:
     """A table of the agent and simple baselines on other markets, printed and stored."""
     from pacesetter.build import build_panel
     from pacesetter.errors import ConfigError, did_you_mean
-    from pacesetter.evaluation.evaluate import MARKETS
-    from pacesetter.evaluation.scenarios import Scenario, spread
+    from pacesetter.evaluation.backtest.scenarios import Scenario, spread
+    from pacesetter.evaluation.stored_run import MARKETS
     from pacesetter.training import compose
 
     name = next((text.removeprefix("data=") for text in overrides if text.startswith("data=")), "")
@@ -190,9 +190,9 @@ def compare(
     out: Annotated[Path, typer.Option(help="Page to write; comparison.md lies beside it.")] = Path("comparison.html"),
 ) -> None:
     """Put judged runs side by side: table, equity curves, Markdown."""
-    from pacesetter.evaluation.compare import BRIEF, compare_section, find_judged
-    from pacesetter.evaluation.judgement_page import markdown
-    from pacesetter.evaluation.report import write_report
+    from pacesetter.evaluation.report.compare import BRIEF, compare_section, find_judged
+    from pacesetter.evaluation.report.judgement_page import markdown
+    from pacesetter.evaluation.report.page import write_report
 
     section = compare_section([find_judged(run) for run in runs])
     _show([section], BRIEF)
@@ -210,7 +210,7 @@ def baseline(
 ) -> None:
     """Play baselines over the test bars with all costs; `sl` trains the supervised ones (MLP, LSTM, GRU) first."""
     from pacesetter.build import build_fold, build_panel, build_table, build_task
-    from pacesetter.envs.lookback_batch import LookbackConfig
+    from pacesetter.envs.lookback.batch import LookbackConfig
     from pacesetter.errors import ConfigError
     from pacesetter.training import compose
 
@@ -229,7 +229,7 @@ def baseline(
 
 def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: Path) -> None:
     """The supervised baselines: trained, judged, timed and stored."""
-    from pacesetter.evaluation.supervised import HIDDEN, run_supervised
+    from pacesetter.evaluation.baselines.supervised import HIDDEN, run_supervised
 
     options = {"window_bars": task.window_bars}
     found = run_supervised(panel, table, fold, market=task.market, cache=folder, options=options)
@@ -239,9 +239,9 @@ def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: 
 
 def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list[str]) -> None:
     """The baselines named, or all that are possible, and which are not."""
-    from pacesetter.evaluation.backtest import market_bank
-    from pacesetter.evaluation.baselines import distinct, evaluate_baselines, left_out_sentence
-    from pacesetter.evaluation.judgement_page import BRIEF, results_section
+    from pacesetter.evaluation.backtest.backtest import market_bank
+    from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines, left_out_sentence
+    from pacesetter.evaluation.report.judgement_page import BRIEF, results_section
 
     start, bank = time.perf_counter(), market_bank(panel, table)
     results = evaluate_baselines(panel, int(fold.test[0]), names, market=task.market, bank=bank)
@@ -261,8 +261,8 @@ def inspect(
     trades: Annotated[int, typer.Option(help="Trades to print; trades.csv has all.", min=0)] = 20,
 ) -> None:
     """Replay a stored episode: its trades, what it came to, and a chart with entries and exits."""
-    from pacesetter.evaluation.episode import BRIEF, HEADER, Episode, trade_rows
-    from pacesetter.evaluation.report import Section
+    from pacesetter.evaluation.backtest.episode import BRIEF, HEADER, Episode, trade_rows
+    from pacesetter.evaluation.report.page import Section
 
     episode = Episode.load(run)
     _show([Section("Trades", episode.verdict(), (), HEADER, tuple(trade_rows(episode.trades())))], BRIEF, trades)
@@ -274,7 +274,7 @@ def _show(sections: Iterable[Section], hidden: Sequence[str] = (), most: int = 2
     """Tables, of which the `most` first rows, and texts; the `hidden` columns are left out on a narrow console."""
     from rich.console import Console
 
-    from pacesetter.training.show import section_table
+    from pacesetter.training.pipeline.show import section_table
 
     console = Console()
     for section in sections:

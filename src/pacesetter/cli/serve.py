@@ -62,9 +62,9 @@ def bundle_make(
     observations: Annotated[int, typer.Option(help="To compare graph and policy on.", min=2)] = 10_000,
 ) -> None:
     """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the one that serves."""
-    from pacesetter.serving.bundle import pack
-    from pacesetter.serving.packaging import bundle_run
-    from pacesetter.serving.signature import SigningKey as Signer
+    from pacesetter.serving.bundle.bundle import pack
+    from pacesetter.serving.bundle.packaging import bundle_run
+    from pacesetter.serving.bundle.signature import SigningKey as Signer
 
     signer = Signer.find(key)
     folder, bundle = bundle_run(run, store, key=signer, has_torchscript=torchscript, observations=observations)
@@ -81,8 +81,8 @@ def bundle_check(
     bundle: Annotated[Path, typer.Argument(help="A bundle's folder or zip, or a store.")], key: SigningKey = None
 ) -> None:
     """Check hashes, signature and graph, and run one inference. Exit 0 whole, 2 refused."""
-    from pacesetter.serving.signature import SigningKey as Signer
-    from pacesetter.serving.store import find_bundle
+    from pacesetter.serving.bundle.signature import SigningKey as Signer
+    from pacesetter.serving.bundle.store import find_bundle
 
     signer = Signer.find(key)
     found = find_bundle(bundle, signer)
@@ -96,7 +96,7 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
     from rich.console import Console
     from rich.table import Column, Table
 
-    from pacesetter.serving.store import Store
+    from pacesetter.serving.bundle.store import Store
 
     shelf = Store(store)
     current = shelf.current.name
@@ -111,8 +111,8 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
 
 def bundle_rollback(store: StoreFolder = Path("bundles"), key: SigningKey = None) -> None:
     """Let the bundle before the current one serve again, once it is found whole."""
-    from pacesetter.serving.signature import SigningKey as Signer
-    from pacesetter.serving.store import Store
+    from pacesetter.serving.bundle.signature import SigningKey as Signer
+    from pacesetter.serving.bundle.store import Store
 
     left, taken = Store(store).rollback(Signer.find(key))
     typer.echo(f"{taken.name} serves now, in place of {left.name}; restart: pacesetter serve {store}")
@@ -137,12 +137,12 @@ def serve(
     key: SigningKey = None,
 ) -> None:
     """Serve a bundle over HTTP: POST /v1/decide, /v1/state, /v1/halt, /v1/resume, /livez, /readyz, /metrics."""
-    from pacesetter.serving.gate import Settings
-    from pacesetter.serving.halt import KillSwitch
-    from pacesetter.serving.keys import Keys
-    from pacesetter.serving.service import serve as serve_bundle
-    from pacesetter.serving.signature import SigningKey as Signer
-    from pacesetter.serving.store import find_bundle
+    from pacesetter.serving.api.admission import Settings
+    from pacesetter.serving.api.keys import Keys
+    from pacesetter.serving.api.server import serve as serve_bundle
+    from pacesetter.serving.bundle.signature import SigningKey as Signer
+    from pacesetter.serving.bundle.store import find_bundle
+    from pacesetter.serving.risk.halt import KillSwitch
 
     settings = Settings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate)
     serve_bundle(
@@ -165,14 +165,14 @@ def keys_add(
     keys: KeyFile = Path("keys.json"),
 ) -> None:
     """Make a key; its token is shown once and only its hash is kept."""
-    from pacesetter.serving.keys import Keys
+    from pacesetter.serving.api.keys import Keys
 
     typer.echo(Keys(keys).add(name, scopes.split(","), days))
 
 
 def keys_list(keys: KeyFile = Path("keys.json")) -> None:
     """Names, scopes and ends of all keys."""
-    from pacesetter.serving.keys import Keys
+    from pacesetter.serving.api.keys import Keys
 
     rows = [f"{key.name}  {','.join(key.scopes)}  until {key.expires}" for key in Keys(keys).keys]
     typer.echo("\n".join(rows) or f"{keys} has no key yet; make one: pacesetter keys add NAME")
@@ -182,7 +182,7 @@ def keys_revoke(
     name: Annotated[str, typer.Argument(help="Whose key goes.")], keys: KeyFile = Path("keys.json")
 ) -> None:
     """Forget a key."""
-    from pacesetter.serving.keys import Keys
+    from pacesetter.serving.api.keys import Keys
 
     Keys(keys).revoke(name)
     typer.echo(f"'{name}' is revoked; restart servers that read {keys}")

@@ -12,12 +12,12 @@ import plotly.graph_objects as go
 
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
-from pacesetter.evaluation.episode import Episode
-from pacesetter.evaluation.evaluate import StoredRun
-from pacesetter.evaluation.explain import DIVERGING, Finding
-from pacesetter.evaluation.explanation import explain_agent
-from pacesetter.evaluation.pictures import PALETTE, styled
-from pacesetter.evaluation.policies import AgentPolicy
+from pacesetter.evaluation.backtest.episode import Episode
+from pacesetter.evaluation.backtest.policies import AgentPolicy
+from pacesetter.evaluation.explain.behaviour import DIVERGING, Finding
+from pacesetter.evaluation.explain.explanation import explain_agent
+from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.stored_run import StoredRun
 
 __all__ = [
     "episode_folders",

@@ -17,7 +17,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchTableError, SQLAlchemyError
 
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
-from pacesetter.evaluation.pictures import PALETTE, styled, thinned
+from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
 
 __all__ = ["Book", "JournalReader", "equity_figure", "pnl_figure"]
 

@@ -13,8 +13,8 @@ from numpy.typing import NDArray
 
 from pacesetter.build import stage_run
 from pacesetter.dashboard.texts import say
-from pacesetter.evaluation.fleet_page import AGENTS
-from pacesetter.evaluation.pictures import PALETTE, styled
+from pacesetter.evaluation.fleet.agents_page import AGENTS
+from pacesetter.evaluation.report.pictures import PALETTE, styled
 
 __all__ = ["figures_of", "fleet_folder", "multiples_figure", "sorted_fleet", "tiles_figure"]
 

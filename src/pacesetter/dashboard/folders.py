@@ -17,10 +17,10 @@ import yaml
 from pacesetter.dashboard.live import CURVES, read_metrics
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import PacesetterError, RunError
-from pacesetter.evaluation.compare import FOLDER, Judged
-from pacesetter.evaluation.pictures import styled, thinned
-from pacesetter.evaluation.regression import read_result
-from pacesetter.evaluation.statistics import Interval
+from pacesetter.evaluation.report.compare import FOLDER, Judged
+from pacesetter.evaluation.report.pictures import styled, thinned
+from pacesetter.evaluation.statistics.intervals import Interval
+from pacesetter.evaluation.statistics.regression import read_result
 from pacesetter.runs import Run
 
 __all__ = ["Filters", "RunFacts", "curves", "equity_figure", "find_runs", "read_run", "run_table", "stamp"]

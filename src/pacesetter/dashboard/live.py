@@ -16,8 +16,8 @@ import yaml
 
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
-from pacesetter.evaluation.gates import Gate
-from pacesetter.evaluation.pictures import styled
+from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.market.orders import Discrete
 
 __all__ = ["LiveRun", "curve_figure", "gate_rows", "mix_figure", "read_lines", "read_live", "read_metrics"]

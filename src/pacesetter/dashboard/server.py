@@ -10,7 +10,7 @@ from threading import Thread
 
 from pacesetter.dashboard.settings import Settings, use
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.pictures import PALETTE
+from pacesetter.evaluation.report.pictures import PALETTE
 
 __all__ = ["serve"]
 

@@ -17,14 +17,14 @@ from pacesetter.build import build_fold, build_panel, load_lookback, stored_conf
 from pacesetter.dashboard.folders import find_runs
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
-from pacesetter.evaluation import pictures as house
-from pacesetter.evaluation.pictures import PALETTE, styled
+from pacesetter.evaluation.report import pictures as house
+from pacesetter.evaluation.report.pictures import PALETTE, styled
 from pacesetter.leadlag import LeadLag, pictures
-from pacesetter.leadlag.anomaly import AlertLevels, anomaly_score
-from pacesetter.leadlag.baselines import GRID
-from pacesetter.leadlag.concentration import contributions, gini, herfindahl, leadership_table
-from pacesetter.leadlag.network import lead_lag_network
-from pacesetter.leadlag.ranking import row_mean
+from pacesetter.leadlag.lookback.baselines import GRID
+from pacesetter.leadlag.structure.anomaly import AlertLevels, anomaly_score
+from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
+from pacesetter.leadlag.structure.network import lead_lag_network
+from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.panel import Panel
 
 __all__ = [

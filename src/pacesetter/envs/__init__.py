@@ -2,7 +2,7 @@
 
 `import pacesetter.envs` registers `pacesetter/Trading-v0`, `pacesetter/Portfolio-v0` and `pacesetter/Lookback-v0`, each
 with its native vector environment for `gymnasium.make_vec(…, vectorization_mode="vector_entry_point")`. Names are
-imported on first use: `pacesetter.envs.batch` also runs where Gymnasium is not installed.
+imported on first use: `pacesetter.envs.batch.batch` also runs where Gymnasium is not installed.
 """
 
 from __future__ import annotations
@@ -12,20 +12,20 @@ from importlib.util import find_spec
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pacesetter.envs.bank import Bank
-    from pacesetter.envs.batch import Batch
-    from pacesetter.envs.lookback import LookbackEnv
-    from pacesetter.envs.lookback_vector import LookbackVectorEnv
-    from pacesetter.envs.observation import ObservationBuilder
+    from pacesetter.envs.batch.bank import Bank
+    from pacesetter.envs.batch.batch import Batch
+    from pacesetter.envs.batch.observation import ObservationBuilder
+    from pacesetter.envs.lookback.environment import LookbackEnv
+    from pacesetter.envs.lookback.vector import LookbackVectorEnv
     from pacesetter.envs.portfolio import PortfolioEnv, PortfolioVectorEnv
     from pacesetter.envs.trading import TradingEnv, TradingVectorEnv
 
 _HOMES = {
-    "Bank": "bank",
-    "Batch": "batch",
-    "LookbackEnv": "lookback",
-    "LookbackVectorEnv": "lookback_vector",
-    "ObservationBuilder": "observation",
+    "Bank": "batch.bank",
+    "Batch": "batch.batch",
+    "LookbackEnv": "lookback.environment",
+    "LookbackVectorEnv": "lookback.vector",
+    "ObservationBuilder": "batch.observation",
     "PortfolioEnv": "portfolio",
     "PortfolioVectorEnv": "portfolio",
     "TradingEnv": "trading",

@@ -19,9 +19,9 @@ import numpy as np
 from gymnasium.vector import VectorWrapper
 from numpy.typing import ArrayLike, NDArray
 
-from pacesetter.envs.bank import Bank
-from pacesetter.envs.batch import Batch
-from pacesetter.envs.starts import Start, Starts, chosen_rows
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.starts import Start, Starts, chosen_rows
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.features.regime import REGIMES
 from pacesetter.market.ledger import Column

@@ -11,11 +11,11 @@ import numpy as np
 from gymnasium import spaces
 from numpy.typing import NDArray
 
-from pacesetter.envs.bank import Bank, check_kind
-from pacesetter.envs.batch import Batch
+from pacesetter.envs.batch.bank import Bank, check_kind
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.rows import Cursor, Setting
 from pacesetter.envs.journal import Journal
 from pacesetter.envs.render import chart, text_line
-from pacesetter.envs.rows import Cursor, Setting
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.market.ledger import Column
 from pacesetter.market.orders import Discrete

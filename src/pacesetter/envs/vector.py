@@ -10,11 +10,11 @@ from gymnasium.vector import AutoresetMode, VectorEnv
 from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
-from pacesetter.envs.bank import Bank
-from pacesetter.envs.batch import Batch, Step
-from pacesetter.envs.rows import Cursor
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch, Step
+from pacesetter.envs.batch.rows import Cursor
+from pacesetter.envs.batch.starts import WHOLE, chosen_rows
 from pacesetter.envs.single import EQUITY, Observation, action_space, check_options, check_reset, observation_space
-from pacesetter.envs.starts import WHOLE, chosen_rows
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pacesetter.evaluation.report import Section, write_report
+from pacesetter.evaluation.report.page import Section, write_report
 
 __all__ = ["Section", "write_report"]

@@ -11,18 +11,18 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pacesetter.envs.bank import Bank
-from pacesetter.evaluation.backtest import Backtest, Policy, backtest, market_bank
-from pacesetter.evaluation.baselines import distinct, evaluate_baselines
-from pacesetter.evaluation.contribution import Contribution, contribution
-from pacesetter.evaluation.gates import Gate, acceptance_gates
-from pacesetter.evaluation.metrics import metrics, sharpe, total_return
-from pacesetter.evaluation.regimes import benchmark_table, index_returns, regime_table
-from pacesetter.evaluation.scenarios import evaluate_scenarios
-from pacesetter.evaluation.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
-from pacesetter.evaluation.statistics import Interval, interval
-from pacesetter.evaluation.stress import stress_scenarios
-from pacesetter.evaluation.verdict import Verdict, judge
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.evaluation.backtest.backtest import Backtest, Policy, backtest, market_bank
+from pacesetter.evaluation.backtest.scenarios import evaluate_scenarios
+from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
+from pacesetter.evaluation.backtest.stress import stress_scenarios
+from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
+from pacesetter.evaluation.statistics.contribution import Contribution, contribution
+from pacesetter.evaluation.statistics.gates import Gate, acceptance_gates
+from pacesetter.evaluation.statistics.intervals import Interval, interval
+from pacesetter.evaluation.statistics.metrics import metrics, sharpe, total_return
+from pacesetter.evaluation.statistics.regimes import benchmark_table, index_returns, regime_table
+from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 

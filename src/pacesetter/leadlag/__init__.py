@@ -5,11 +5,11 @@
 
 from __future__ import annotations
 
-from pacesetter.leadlag import correlation, levy, signatures  # noqa: F401  (their estimators register themselves)
 from pacesetter.leadlag.engine import CacheInfo, LeadLag, Window
-from pacesetter.leadlag.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators import correlation, levy, signatures  # noqa: F401  (their estimators register themselves)
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Estimator, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators.ticks import TickLeadLag, hayashi_yoshida, tick_lead_lag
 from pacesetter.leadlag.series import Series
-from pacesetter.leadlag.ticks import TickLeadLag, hayashi_yoshida, tick_lead_lag
 
 __all__ = [
     "ESTIMATORS",

@@ -13,7 +13,7 @@ from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from pacesetter.errors import ConfigError, check_range
-from pacesetter.leadlag.estimator import ESTIMATORS, MEGABYTE, Backend, Resources, Scorer
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, MEGABYTE, Backend, Resources, Scorer
 from pacesetter.leadlag.series import Increments, Series, read_series
 from pacesetter.panel import Panel
 from pacesetter.registry import configure

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.observed import mean_observed
-from pacesetter.leadlag.ranking import row_mean
+from pacesetter.leadlag.structure.ranking import row_mean
 
 if TYPE_CHECKING:
     import networkx

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import check_range
 from pacesetter.leadlag.engine import LeadLag
-from pacesetter.leadlag.policy import SHORTEST
+from pacesetter.leadlag.lookback.policy import SHORTEST
 from pacesetter.leadlag.strategy import fill_to_fill_returns, last_moves
 from pacesetter.panel import Panel
 

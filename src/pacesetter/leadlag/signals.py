@@ -20,12 +20,12 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import check_range
 from pacesetter.features import Feature
-from pacesetter.leadlag.anomaly import instability
 from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy, roll
 from pacesetter.leadlag.observed import ratio
-from pacesetter.leadlag.policy import ConstantLookback, LookbackPolicy, roll
-from pacesetter.leadlag.ranking import row_mean
 from pacesetter.leadlag.strategy import last_moves
+from pacesetter.leadlag.structure.anomaly import instability
+from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.panel import Panel
 
 __all__ = ["expected_follow_through", "expected_returns", "leadlag_features"]

@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.errors import DataError, check_range
-from pacesetter.leadlag.ranking import leading, row_mean
+from pacesetter.leadlag.structure.ranking import leading, row_mean
 from pacesetter.panel import Panel
 
 __all__ = [

@@ -12,13 +12,13 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
-from pacesetter.leadlag.anomaly import AlertLevels, anomaly_score, instability, worst_windows
-from pacesetter.leadlag.concentration import contributions, gini, herfindahl, leadership_table
 from pacesetter.leadlag.engine import CacheInfo, LeadLag
-from pacesetter.leadlag.estimator import ESTIMATORS
-from pacesetter.leadlag.network import engine_score, lead_lag_network, link_p_values, ranking_intervals
-from pacesetter.leadlag.ranking import rank_autocorrelation, row_mean
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.strategy import COST_BPS, fill_to_fill_returns, follow_leaders, last_moves
+from pacesetter.leadlag.structure.anomaly import AlertLevels, anomaly_score, instability, worst_windows
+from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
+from pacesetter.leadlag.structure.network import engine_score, lead_lag_network, link_p_values, ranking_intervals
+from pacesetter.leadlag.structure.ranking import rank_autocorrelation, row_mean
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from pacesetter.serving.bundle import Bundle
-    from pacesetter.serving.runtime import BundlePolicy, Runtime
+    from pacesetter.serving.api.runtime import BundlePolicy, Runtime
+    from pacesetter.serving.bundle.bundle import Bundle
 
 __all__ = ["Bundle", "BundlePolicy", "Runtime"]
 

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
-from pacesetter.training.configuration import compose
-from pacesetter.training.pipeline import STAGES, run_job
-from pacesetter.training.train import TrainingResult, train
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.pipeline.main_job import STAGES, run_job
+from pacesetter.training.run.train import TrainingResult, train
 
 __all__ = ["STAGES", "TrainingResult", "compose", "run_job", "train"]

@@ -15,8 +15,8 @@ from rich.table import Table
 
 from pacesetter.errors import RunError
 from pacesetter.runs import Run, write_atomic
-from pacesetter.training.configuration import compose
-from pacesetter.training.train import train
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
 
 __all__ = ["Component", "ProfileResult", "components", "profile"]
 

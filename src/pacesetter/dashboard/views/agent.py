@@ -13,16 +13,16 @@ from pacesetter.dashboard.folders import RunFacts
 from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import say
 from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
-from pacesetter.evaluation.allocations_page import ALLOCATIONS, allocations_section, read_allocations
-from pacesetter.evaluation.episode import Episode
-from pacesetter.evaluation.explain import Finding
-from pacesetter.evaluation.fleet_page import (
+from pacesetter.evaluation.backtest.episode import Episode
+from pacesetter.evaluation.explain.behaviour import Finding
+from pacesetter.evaluation.fleet.agents_page import (
     AGENTS,
     action_figure,
     fleet_sentence,
     read_agents,
     validation_curves,
 )
+from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section, read_allocations
 
 __all__ = ["show"]
 

@@ -1,0 +1,353 @@
+"""The frozen configuration of a job: what goes in, what is learned and how; wrong values are refused."""
+
+from __future__ import annotations
+
+import dataclasses
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pacesetter.data.loading import source_and_loading
+from pacesetter.envs.lookback.batch import LookbackConfig
+from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS
+from pacesetter.leadlag.lookback.policy import ConstantLookback
+from pacesetter.leadlag.study import Study, configure_study
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.registry import configure
+from pacesetter.rewards.reward import RewardConfig
+from pacesetter.rewards.schedule import Schedule
+from pacesetter.runs import Run
+
+__all__ = [
+    "TASKS",
+    "Config",
+    "FailSafe",
+    "Features",
+    "FleetTrading",
+    "Gates",
+    "LeadLagFeatures",
+    "MainJob",
+    "MasterTrading",
+    "Portfolio",
+    "Track",
+    "Trading",
+    "Train",
+    "build_study",
+    "build_task",
+    "read_config",
+]
+
+LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
+
+
+@dataclass(frozen=True)
+class LeadLagFeatures:
+    """Lead–lag features of the table, see `leadlag.signals`; without a lookback there are none.
+
+    lookback        increments in the window, or the run folder of a lookback agent, which then chooses them at each bar
+    method          estimator of the matrix
+    gap_bars        to the matrix that instability is measured against
+    expected_lags   bars between a move and what it lets expect, at most
+    """
+
+    lookback: int | str | None = None
+    method: str = "ccf_auc"
+    gap_bars: int = 20
+    expected_lags: int = 5
+
+    def __post_init__(self) -> None:
+        if self.method not in ESTIMATORS:
+            raise ConfigError(
+                f"features.leadlag.method='{self.method}' is unknown{did_you_mean(self.method, ESTIMATORS)}"
+            )
+        check_range(1, owner="features.leadlag", gap_bars=self.gap_bars, expected_lags=self.expected_lags)
+        if isinstance(self.lookback, int):
+            ConstantLookback(self.lookback)  # refuses a window without a lead and a lag
+
+
+@dataclass(frozen=True)
+class Features:
+    """Which features the table holds; none named means every registered one the panel can carry.
+
+    supervised   folder of a direction classifier, as `pacesetter baseline sl` stores it, whose probabilities agents see
+    """
+
+    names: tuple[str, ...] = ()
+    leadlag: LeadLagFeatures = field(default_factory=LeadLagFeatures)
+    supervised: str | None = None
+
+
+def _check_shares(owner: str, shares: tuple[float, float]) -> None:
+    first, second = shares
+    if not (first > 0 and second >= 0 and first + second < 1):
+        raise ConfigError(
+            f"{owner}.shares={list(shares)} must leave a test part: training above 0, validation 0 or more, and "
+            "both together below 1"
+        )
+
+
+@dataclass(frozen=True)
+class Trading:
+    """Trade one symbol per episode; see `envs.batch.batch.Batch` for the options. No symbols named means all of them.
+
+    curriculum   of the training episodes: five_stages, or adaptive, which also goes back
+    """
+
+    action: Literal["discrete", "continuous", "hybrid", "weights"] = "discrete"
+    window_bars: int = 24
+    episode_bars: int | None = 250
+    starts: Literal["random", "stratified", "fixed"] = "random"
+    symbols: tuple[str, ...] = ()
+    curriculum: Literal["none", "five_stages", "adaptive"] = "none"
+    market: MarketParameters = field(default_factory=MarketParameters)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+
+
+@dataclass(frozen=True)
+class Portfolio(Trading):
+    """Trade all symbols in one account."""
+
+    action: Literal["discrete", "continuous", "hybrid", "weights"] = "weights"
+
+
+@dataclass(frozen=True)
+class FleetTrading(Trading):
+    """Trade each symbol by an agent of its own; `train.steps` and `train.envs` are those of each agent.
+
+    bar_sharpe      yearly Sharpe ratio on the validation part; an agent that is not above it struggles
+    retrain_share   of train.steps for which the heads of strugglers learn again from the start; 0 is never
+    """
+
+    bar_sharpe: float = 0.0
+    retrain_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        if self.action not in ("discrete", "continuous"):
+            raise ConfigError(f"task.action={self.action} is not for a fleet; take discrete or continuous")
+        if self.starts == "stratified" or self.curriculum != "none":
+            raise ConfigError("a fleet starts its episodes random or fixed: task.starts=random task.curriculum=none")
+        check_range(0, owner="task", retrain_share=self.retrain_share)
+
+
+@dataclass(frozen=True)
+class MasterTrading(Trading):
+    """Share one account among all symbols, advised by the agents of a fleet; steps are those of all portfolios.
+
+    fleet          its run folder; bars, features, symbols, window_bars, market and the split of the bars are its own
+    shares         of the bars for learning and validation instead of the fleet's; of those for learning the master
+                   then takes the ones behind the last that the fleet has seen, where its advice is honest
+    tune_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
+    largest_fall   that one's own yearly Sharpe ratio on the validation part may take before tuning is taken back
+    """
+
+    action: Literal["discrete", "continuous", "hybrid", "weights"] = "weights"
+    fleet: str = ""
+    shares: tuple[float, float] | None = None
+    tune_steps: int = 0
+    largest_fall: float = 0.1
+
+    def __post_init__(self) -> None:
+        if self.action != "weights" or self.curriculum != "none":
+            raise ConfigError("a master sets weights, all episodes alike: task.action=weights task.curriculum=none")
+        check_range(0, owner="task", tune_steps=self.tune_steps)
+        if self.shares is not None:
+            _check_shares("task", self.shares)
+
+
+TASKS: dict[str, type[Any]] = {
+    "lookback": LookbackConfig,
+    "trading": Trading,
+    "portfolio": Portfolio,
+    "fleet": FleetTrading,
+    "master": MasterTrading,
+}
+
+
+@dataclass(frozen=True)
+class Gates:
+    """Limits of the collapse monitor, as shares.
+
+    max_share      most that one discrete action, or one of sell, hold and buy, may take of all
+    min_trades     least share of steps with a trade, and with one that the agent asked for
+    min_coverage   least share of a continuous action's 20 bins that are used
+    min_histogram  least entropy of those 20 bins, as a share of the entropy of equal use
+    min_spread     least share of the actions that the stochastic policy's entropy amounts to
+    """
+
+    max_share: float = 0.6
+    min_trades: float = 0.05
+    min_coverage: float = 0.5
+    min_histogram: float = 0.5
+    min_spread: float = 0.02
+
+
+@dataclass(frozen=True)
+class FailSafe:
+    """When a run stops itself with a dump of diagnostics; NaN in weights, losses or rewards always stops it.
+
+    max_loss    a loss above it is divergence
+    max_weight  and so is a weight above it
+    collapse    what failed gates of the stochastic policy do: warn, or stop after `patience` validations in a row
+    """
+
+    max_loss: float = 1e8
+    max_weight: float = 1e4
+    collapse: Literal["warn", "stop"] = "warn"
+    patience: int = 3
+
+
+@dataclass(frozen=True)
+class Track:
+    """Where metrics go beside metrics.jsonl.
+
+    mlflow   auto: the embedded store beside the runs where MLflow is installed; off; or the URI of a server
+    wandb    off, offline or online
+    """
+
+    progress: bool = True
+    tensorboard: Literal["auto", "on", "off"] = "auto"
+    mlflow: str = "auto"
+    wandb: Literal["off", "offline", "online"] = "off"
+
+
+@dataclass(frozen=True)
+class Train:
+    """How an agent is trained; steps are environment steps, all environments together.
+
+    seeds              runs, with seeds from `seed` on
+    threads            of torch, None its own choice; results repeat for an equal number
+    shares             of the bars for training and validation; the rest is the test part, which training never sees
+    purge_bars         left out before each boundary
+    folds, fold        expanding walk-forward: of `folds` equal stretches the run sees those up to number `fold`, from 0
+    validate_every     steps between validations; 0 is never
+    checkpoint_every   steps between checkpoints; 0 is at the end only
+    patience           validations without a better score after which the run stops; None never does
+    schedules          hyperparameter -> schedule over steps, e.g. learning_rate
+    init_from          run folder whose best weights are taken where they fit, or a stored direction classifier
+    freeze             parts of the policy that stay as they are: encoder, or a module of it
+    """
+
+    steps: int = 100_000
+    envs: int = 16
+    seeds: int = 1
+    threads: int | None = 1
+    device: str = "cpu"
+    shares: tuple[float, float] = (0.6, 0.2)
+    purge_bars: int = 0
+    folds: int = 1
+    fold: int = 0
+    log_every: int = 1_000
+    validate_every: int = 10_000
+    checkpoint_every: int = 10_000
+    patience: int | None = None
+    schedules: dict[str, Schedule] | None = None
+    gates: Gates = field(default_factory=Gates)
+    fail_safe: FailSafe = field(default_factory=FailSafe)
+    init_from: str | None = None
+    freeze: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        counts = {name: getattr(self, name) for name in ("steps", "envs", "seeds", "log_every")}
+        check_range(1, owner="train", **counts)
+        check_range(0, owner="train", validate_every=self.validate_every, checkpoint_every=self.checkpoint_every)
+        check_range(0, owner="train", purge_bars=self.purge_bars, threads=self.threads or 0)
+        _check_shares("train", self.shares)
+        if not 0 <= self.fold < self.folds:
+            raise ConfigError(f"train.fold={self.fold} is none of train.folds={self.folds}; they count from 0")
+        if self.patience is not None and (self.patience < 1 or not self.validate_every):
+            raise ConfigError("train.patience counts validations: give 1 or more, and train.validate_every above 0")
+
+
+@dataclass(frozen=True)
+class MainJob:
+    """How long the main job trains.
+
+    lookback_steps   environment steps of the agent that chooses the window
+    fleet_steps      of each trading agent
+    master_steps     of all portfolios in which the master learns
+    draws            of the bootstrap behind every interval
+    """
+
+    lookback_steps: int = 20_000
+    fleet_steps: int = 10_000
+    master_steps: int = 10_000
+    draws: int = 2_000
+
+    def __post_init__(self) -> None:
+        check_range(1, owner="job", **vars(self))
+
+
+@dataclass(frozen=True)
+class Config:
+    """A whole job.
+
+    name    names the run
+    runs    folder that run folders go to
+    seed    of everything random; sources with a seed take this one unless they are given another
+    data    `source` and its options
+    lag     the lead–lag study: its own keys, and those of the engine and its estimator
+    task    `problem` (lookback, trading, portfolio, fleet, master) and its options
+    agent   `algorithm`, `network`, `network_options`, `heads`, and the algorithm's hyperparameters
+    """
+
+    name: str = "run"
+    runs: str = "runs"
+    seed: int = 0
+    data: dict[str, Any] = field(default_factory=lambda: {"source": "sample"})
+    features: Features = field(default_factory=Features)
+    lag: dict[str, Any] = field(default_factory=dict)
+    task: dict[str, Any] = field(default_factory=lambda: {"problem": "trading"})
+    agent: dict[str, Any] = field(default_factory=lambda: {"algorithm": "ppo"})
+    train: Train = field(default_factory=Train)
+    track: Track = field(default_factory=Track)
+    job: MainJob = field(default_factory=MainJob)
+
+    def __post_init__(self) -> None:
+        if not self.name or not all(letter.isalnum() or letter in "_-." for letter in self.name):
+            raise ConfigError(f"name='{self.name}' names a folder: letters, digits, '-', '_' and '.' only")
+        check_range(0, LARGEST_SEED, seed=self.seed)
+        if "source" not in self.data:
+            raise ConfigError("data needs a source: data=sample, data=synthetic, data=csv …")
+        if not isinstance(self.agent.get("network_options") or {}, dict):
+            told = self.agent["network_options"]
+            raise ConfigError(f"agent.network_options={told} must be a mapping, e.g. {{width: 64}}")
+        build_study(self)
+        build_task(self)
+        source_and_loading(self.data["source"], self.data_options)  # a wrong option fails before a folder is made
+
+    @property
+    def data_options(self) -> dict[str, Any]:
+        """The source's options without `source`, those that are not set left out."""
+        return {key: value for key, value in self.data.items() if value is not None and key != "source"}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Plain nested dictionary, as it is stored and hashed."""
+        return dataclasses.asdict(self)
+
+
+def read_config(run: Run) -> Config:
+    """The configuration that a run was made with; refuses a folder without a readable one."""
+    import yaml
+
+    try:
+        plain = yaml.safe_load((run.folder / "config.yaml").read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as problem:
+        why = " ".join(str(problem).split())  # YAML says it in several lines
+        raise RunError(f"{run.folder}/config.yaml cannot be read ({why}); the run is damaged") from problem
+    if not isinstance(plain, dict):
+        raise RunError(f"{run.folder}/config.yaml is no mapping; the run is damaged")
+    return configure(Config, plain, "config")
+
+
+def build_study(config: Config) -> Study:
+    """The lead–lag study the configuration asks for."""
+    return configure_study(config.lag, config.seed)
+
+
+def build_task(config: Config) -> Any:
+    """The options of the configured problem; refuses an unknown problem or option."""
+    options = dict(config.task)
+    problem = str(options.pop("problem", ""))
+    if problem not in TASKS:
+        raise ConfigError(f"task.problem='{problem}' is unknown{did_you_mean(problem, TASKS)}")
+    return configure(TASKS[problem], options, "task")

@@ -1,0 +1,386 @@
+"""Many trading environments as arrays: one compiled call steps, rewards, ends, restarts and observes all of them.
+
+Knows neither Gymnasium nor Stable-Baselines3, so it runs on a bare machine with NumPy and numba. A single environment
+is a batch of one; the rows in `rows.py` are the only code there is.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Mapping
+from functools import cached_property, partial
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import get_num_threads, typeof
+from numpy.typing import ArrayLike, NDArray
+
+from pacesetter.envs.batch.bank import Bank, check_kind
+from pacesetter.envs.batch.loops import STEPS, has_known_widths, mask_rows, observe_rows, restart_rows
+from pacesetter.envs.batch.observation import ObservationBuilder
+from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, fitting, load_reward, stored_reward
+from pacesetter.envs.batch.rows import HYBRID, Cursor, Outcome, Setting
+from pacesetter.envs.batch.starts import WHOLE, Starts, chosen_rows, whole_seeds
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.market.ledger import Column, Fill
+from pacesetter.market.orders import Discrete, OrderKind
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.state import Account, Position
+from pacesetter.rewards import Reward, RewardConfig, Schedule, Term
+
+__all__ = ["ACTIONS", "Batch", "Step"]
+
+Array = NDArray[Any]
+
+ACTIONS = {
+    "discrete": OrderKind.DISCRETE,
+    "continuous": OrderKind.CONTINUOUS,
+    "hybrid": HYBRID,
+    "weights": OrderKind.WEIGHT,
+}
+PARALLEL_FROM = 512  # positions; below it a second thread costs more than it saves
+FOREVER = 2.0**31  # bars of an episode that only the data ends
+LEDGER_SIZE, OUTCOME_SIZE = len(Column), len(Outcome)
+REWARD = int(Outcome.REWARD)  # NumPy takes a plain number quicker than a member of an enum,
+WHOLE_NUMBERS, BOOLEANS, SINGLES = map(np.dtype, ("int64", "bool", "float32"))  # and a dtype quicker than a type
+GROWTH = slice(Outcome.GROWTH, Outcome.GROWTH + 1)  # the only component where the reward is the P&L
+BOUND = ("_fixed", "_step_rows", "_alone")  # made on first use for the arrays of the batch and its starts
+REMADE = ("_state", "_sources", "_unseen", "_input", *BOUND)  # not pickled
+NUMBERS = (int, float, np.integer, np.floating)
+
+
+class Step(NamedTuple):
+    """What a step of all environments gives; every array is the caller's to keep.
+
+    observation   entry -> (env, …) as seen now: after the restart where an episode ended
+    rewards       (env,)
+    terminated    (env,) ruin, a limit, a delisting
+    truncated     (env,) time; never with `terminated`
+    components    (component, env) raw reward components
+    ledger        (env, Column)
+    finals        (env, size) account vectors at the ends of episodes; other rows hold nothing
+    """
+
+    observation: dict[str, Array]
+    rewards: Array
+    terminated: Array
+    truncated: Array
+    components: Array
+    ledger: Array
+    finals: Array
+
+
+class Batch:
+    """`env_count` environments on the blocks of a bank, in arrays named as in `rows.py`.
+
+    action         discrete, continuous, weights, or for one symbol hybrid: (switch, value) in [-1, 1]², where a switch
+                   below 0 reads the value as one of seven equal parts, the discrete orders, else as a continuous order
+    reward         "pnl", or a `RewardConfig`
+    episode_bars   bars until an episode is truncated; None plays to the end of the data
+    starts         random, stratified or fixed
+    restarts       begin the next episode in the step that ends one
+    has_windows    observe windows and context; otherwise `index` (env, 2), the block and bar where they end
+
+    `ended` lists the environments whose episode ended in the last step of all.
+    """
+
+    def __init__(
+        self,
+        bank: Bank,
+        env_count: int = 1,
+        *,
+        action: str = "discrete",
+        window_bars: int = 24,
+        market: MarketParameters | None = None,
+        reward: RewardConfig | str = "pnl",
+        episode_bars: int | None = None,
+        starts: str = "random",
+        restarts: bool = True,
+        has_windows: bool = True,
+    ) -> None:
+        market = MarketParameters() if market is None else market
+        _check_count(
+            env_count=env_count, window_bars=window_bars, episode_bars=1 if episode_bars is None else episode_bars
+        )
+        check_kind(bool, has_windows=has_windows)
+        bank.check_market(market)
+        self.bank, self.env_count, self.window_bars, self.has_windows = bank, env_count, window_bars, has_windows
+        self.action, self.market, self.episode_bars = action, market, episode_bars
+        self.reward = _reward_config(reward)
+        self.components = tuple(self.reward.components)
+        self.is_pnl_only = _is_pnl_only(self.reward)  # the compiled step writes the reward itself
+        self._reward = None if self.is_pnl_only else Reward(self.reward, env_count)
+        positions_each = bank.positions_each
+        self.inputs = np.zeros((env_count, _action_width(action, positions_each)))
+        shapes = (self.inputs.shape, *((size,) for size in self.inputs.shape), ())
+        self.action_shapes = [shape for shape in shapes if math.prod(shape) == self.inputs.size]  # none turned round
+        self.settings = self._packed_settings(restarts)
+        self.parameters = np.tile(self.market.packed(), (2, env_count, 1))
+        self.accounts = np.zeros((env_count, len(Account)))
+        self.positions = np.zeros((env_count, positions_each, len(Position)))
+        self.cursor = np.zeros((env_count, len(Cursor)), dtype=np.int64)
+        self.fills = np.zeros((env_count, positions_each, len(Fill)))
+        self.ended: list[int] = []
+        self._ended = np.zeros(env_count, dtype=np.int64)
+        self.use_starts(Starts.of(starts, bank, window_bars, episode_bars))
+        self.cursor[:, PLACE] = self.starts.pool[0]  # inside the tables before a reset too: compiled loops do not look
+        self.builder = ObservationBuilder(bank, window_bars, has_windows)
+        self._make_views()
+        self.seed(np.random.SeedSequence().generate_state(env_count))
+
+    # ---- between episodes ---------------------------------------------------------------------------------------
+
+    def seed(self, seeds: ArrayLike) -> None:
+        """Give every environment its own stream of starts: (env,) whole numbers from 0 on; refuses others."""
+        whole = whole_seeds(seeds, self.env_count)
+        states = [np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] for seed in whole]
+        self.cursor[:, Cursor.STREAM] = np.array(states, dtype=np.uint64).view(np.int64)
+
+    def use_starts(self, starts: Starts) -> None:
+        """Draw from other starts from the next episode on."""
+        self.starts = starts
+        for name in BOUND:
+            vars(self).pop(name, None)
+        self.settings[Setting.IS_FIXED] = starts.is_fixed
+
+    def use_market(self, market: MarketParameters, rows: Any = slice(None)) -> None:
+        """Give the environments `rows` other market parameters from their next episode on; refuses rows it lacks."""
+        self.bank.check_market(market)
+        try:
+            self.parameters[1, rows] = market.packed()
+        except (IndexError, TypeError) as problem:
+            raise ConfigError(
+                f"these rows are not all among the {self.env_count} environments; count from 0"
+            ) from problem
+
+    def reset(self, marks: ArrayLike | None = None) -> dict[str, Array]:
+        """Begin an episode in the environments marked by (env,) booleans, or in all; gives all observations."""
+        vectors = self.restart(marks)
+        index, *_, windows, context = self._outputs()
+        observe_rows(self.cursor, *self._sources, index, windows, context)
+        return self.builder.arrange(vectors[0], index, windows, context)
+
+    def restart(self, marks: ArrayLike | None = None) -> Array:
+        """The compiled part of a reset: fresh account vectors (2, env, size), of which the first row is filled."""
+        is_chosen = chosen_rows(marks, self.env_count)
+        vectors = np.empty((2, self.env_count, self.builder.vector_size), np.float32)
+        restart_rows(is_chosen, *self._state[1:], vectors, self.starts.pool, self.starts.offsets)
+        if self._reward is not None:
+            self._reward.reset(is_chosen)
+        return vectors
+
+    # ---- a step ---------------------------------------------------------------------------------------------------
+
+    def step(self, actions: ArrayLike) -> Step:
+        """Step every environment by one bar; refuses, before any has moved, an action outside the box."""
+        self._read(actions)
+        index, ends, ledger, outcome, vectors, *tables = written = self._outputs()
+        refused = self._step_rows(*self._arguments(*written))
+        if refused >= 0:
+            raise self._refusal(refused)
+        self.ended = self._ended[: -1 - refused].tolist() if refused < -1 else []
+        rewards, components = self.rewards(ledger, outcome)
+        observation = self.builder.arrange(vectors[0], index, *tables)
+        return Step(observation, rewards, ends[0], ends[1], components, ledger, vectors[1])
+
+    def step_alone(self, action: Any) -> tuple[Array, Array, list[float]]:
+        """Step a batch of one: copies of its ledger row (Column,) and account vector (size,), and its `Outcome`.
+
+        The arrays that the compiled call writes to are kept from step to step; windows are not gathered.
+        """
+        if self._is_scalar and isinstance(action, NUMBERS):
+            try:
+                self._input[0] = action  # the hot path of one symbol: no further call
+            except OverflowError as problem:
+                raise self.misfit() from problem
+        else:
+            self._read(action)
+        step_row, ledger, vector, outcome = self._alone
+        if step_row() >= 0:
+            raise self._refusal(0)
+        return ledger.copy(), vector.copy(), outcome.tolist()
+
+    def rewards(self, ledger: Array, outcome: Array) -> tuple[Array, Array]:
+        """(env,) rewards and (component, env) raw components; what is remembered of ended episodes is forgotten."""
+        if self._reward is None:
+            return outcome[REWARD], outcome[GROWTH]
+        values = self._reward(ledger)
+        has_ended = outcome[Outcome.TERMINATED] + outcome[Outcome.TRUNCATED] > 0.0
+        if has_ended.any():
+            self._reward.reset(has_ended)
+        return values.total, values.raw.T
+
+    def action_masks(self) -> Array:
+        """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""
+        masks = np.empty(self.mask_shape, dtype=bool)
+        mask_rows(masks, *self._state[2:])
+        return masks
+
+    @property
+    def mask_shape(self) -> tuple[int, int]:
+        """(env, K · 7) of the action masks; refuses actions that have none."""
+        if self.action != "discrete":
+            raise ConfigError(f"action='{self.action}' has no masks; make the environment with action='discrete'")
+        return self.env_count, self.bank.positions_each * len(Discrete)
+
+    # ---- looking --------------------------------------------------------------------------------------------------
+
+    def final_observation(self, e: int, finals: Array) -> dict[str, Array]:
+        """What environment e saw when its last episode ended, from the `finals` of that step."""
+        block, t = self.cursor[e].tolist()[Cursor.FINAL_BLOCK : Cursor.END]
+        return self.builder.build(block, t, finals[e])
+
+    def state_dict(self) -> dict[str, Array]:
+        """Copies of all that changes: accounts, positions, parameters, cursor, and what the reward remembers."""
+        return {name: getattr(self, name).copy() for name in REMEMBERED} | stored_reward(self._reward)
+
+    def load_state_dict(self, stored: Mapping[str, Array]) -> None:
+        """Go on from what `state_dict` gave; refuses arrays of another shape or kind, and bars not in the bank."""
+        given = fitting(self, stored)
+        load_reward(self._reward, stored)
+        for name, values in given.items():
+            getattr(self, name)[...] = values
+
+    # ---- inside ---------------------------------------------------------------------------------------------------
+
+    def _packed_settings(self, restarts: bool) -> Array:
+        kind, clip = ACTIONS[self.action], self.reward.clip
+        lowest = (
+            0.0
+            if kind == OrderKind.DISCRETE or (kind == OrderKind.WEIGHT and not self.market.limits.shorting)
+            else -1.0
+        )
+        values = {
+            Setting.KIND: kind,
+            Setting.LOWEST: lowest,
+            Setting.HIGHEST: len(Discrete) - 1 if kind == OrderKind.DISCRETE else 1.0,
+            Setting.EPISODE_BARS: self.episode_bars or FOREVER,
+            Setting.IS_FIXED: 0.0,
+            Setting.WEIGHT: 0.0 if self._reward is not None else self.reward.components["pnl"].weight,
+            Setting.CLIP: math.inf if clip is None else clip,
+            Setting.RESTARTS: restarts,
+        }
+        return np.array([values[setting] for setting in Setting], dtype=np.float64)
+
+    def _make_views(self) -> None:
+        """The argument lists of the compiled calls."""
+        bank = self.bank
+        self._state = (
+            self.inputs,
+            self.settings,
+            bank.bars,
+            self.parameters,
+            self.accounts,
+            self.positions,
+            self.cursor,
+        )
+        self._sources = (bank.windows.reshape(*bank.windows.shape[:2], -1), bank.context)
+        self._unseen = self._tables(0)
+        self._is_scalar, self._input = self.inputs.size == 1, self.inputs.reshape(-1)
+        self._is_parallel = get_num_threads() > 1 < self.env_count and self.positions[:, :, 0].size >= PARALLEL_FROM
+
+    def __getstate__(self) -> dict[str, Any]:
+        return {name: value for name, value in vars(self).items() if name not in REMADE}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        vars(self).update(state)
+        self._make_views()
+
+    def _outputs(self) -> tuple[Array, ...]:
+        """Fresh arrays for what a step writes: index, ends, ledger, outcome, vectors, and the tables if wanted."""
+        count, empty = self.env_count, np.empty
+        return (
+            empty((count, 2), WHOLE_NUMBERS),
+            empty((2, count), BOOLEANS),
+            empty((count, LEDGER_SIZE)),
+            empty((OUTCOME_SIZE, count)),
+            empty((2, count, self.builder.vector_size), SINGLES),
+            *(self._tables(count) if self.has_windows else self._unseen),
+        )
+
+    def _tables(self, count: int) -> tuple[Array, Array]:
+        """Fresh windows (env, K, bar · feature) and context (env, K, number) for so many environments."""
+        width, features = self.bank.positions_each, self.bank.windows.shape[3]
+        windows = np.empty((count, width, self.window_bars * features), np.float32)
+        return windows, np.empty((count, width, self.bank.context.shape[3]), np.float32)
+
+    def _arguments(
+        self, index: Array, ends: Array, ledger: Array, outcome: Array, vectors: Array, *tables: Array
+    ) -> tuple[Array, Array, Array, tuple[Array, ...]]:
+        """What a compiled step takes: ended rows, the index, the ends, and the arrays of `step_row` in its order."""
+        return self._ended, index, ends, (*self._state, ledger, self.fills, outcome, vectors, *self._fixed, *tables)
+
+    @cached_property
+    def _fixed(self) -> tuple[Array, ...]:
+        return self.starts.pool, self.starts.offsets, *self._sources
+
+    @cached_property
+    def _step_rows(self) -> Callable[..., int]:
+        """The compiled step for the types of these arrays; called directly, numba does not look at them each time."""
+        arguments = self._arguments(*self._outputs())
+        step_rows = STEPS[self._is_parallel, has_known_widths(arguments[-1])]
+        entry: Callable[..., int] = step_rows.compile(tuple(map(typeof, arguments)))
+        return entry
+
+    @cached_property
+    def _alone(self) -> tuple[Callable[[], int], Array, Array, Array]:
+        """The compiled step of a batch of one with its arguments; ledger row, account vector and outcome it writes."""
+        index, ends, ledger, outcome, vectors, *_ = self._outputs()
+        arguments = self._arguments(index, ends, ledger, outcome, vectors, *self._unseen)
+        return partial(self._step_rows, *arguments), ledger[0], vectors[0, 0], outcome[:, 0]
+
+    def _read(self, actions: Any) -> None:
+        """Take the actions as numbers, one row for each environment."""
+        try:
+            given = np.asarray(actions)
+        except ValueError as problem:  # of a ragged list
+            raise self.misfit() from problem
+        if given.shape not in self.action_shapes or given.dtype.kind not in "biuf":
+            raise self.misfit()
+        self._input[...] = given.reshape(-1)
+
+    def misfit(self) -> ConfigError:
+        """What actions of another shape or kind are answered with."""
+        return ConfigError(
+            f"these actions do not fit {self.env_count} environments with {self.inputs.shape[1]} numbers each"
+        )
+
+    def _refusal(self, row: int) -> ConfigError:
+        low, high = self.settings[[Setting.LOWEST, Setting.HIGHEST]]
+        kind = "a whole number" if self.action == "discrete" else "numbers"
+        return ConfigError(
+            f"action {self.inputs[row].tolist()} of environment {row} is refused; a {self.action} action is {kind} "
+            f"from {low:g} to {high:g}"
+        )
+
+
+def _check_count(**values: Any) -> None:
+    for name, value in values.items():
+        if not isinstance(value, WHOLE) or value < 1:
+            raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+def _action_width(action: str, positions_each: int) -> int:
+    """Numbers in one environment's action."""
+    if action not in list(ACTIONS):  # a list is no key of a dict
+        raise ConfigError(f"action='{action}' is unknown{did_you_mean(str(action), ACTIONS)}")
+    if action == "hybrid" and positions_each > 1:
+        raise ConfigError(
+            f"action='hybrid' trades one symbol, not {positions_each}; take discrete, continuous or weights"
+        )
+    return 2 if action == "hybrid" else positions_each
+
+
+def _reward_config(reward: RewardConfig | str) -> RewardConfig:
+    if isinstance(reward, RewardConfig):
+        return reward
+    if reward != "pnl":
+        raise ConfigError(f"reward={reward!r} is unknown; give 'pnl' or a RewardConfig")
+    return RewardConfig()
+
+
+def _is_pnl_only(config: RewardConfig) -> bool:
+    """Whether the reward is a constant multiple of the log growth of equity, which the compiled step writes itself."""
+    term = config.components.get("pnl")
+    is_plain = term is not None and term == Term(weight=term.weight) and not isinstance(term.weight, Schedule)
+    return is_plain and len(config.components) == 1 and config.scalarisation == "weighted_sum"

@@ -1,0 +1,143 @@
+"""A batch of environments on an NVIDIA GPU: the same rows compiled by numba-cuda, on tensors that torch shares."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pacesetter.envs.batch.batch import GROWTH, LEDGER_SIZE, OUTCOME_SIZE, Batch, Step
+from pacesetter.envs.batch.loops import restart_where
+from pacesetter.envs.batch.masks import mask_row
+from pacesetter.envs.batch.remembered import REMEMBERED, fitting, load_reward, stored_reward
+from pacesetter.envs.batch.rows import Cursor, Outcome, Setting, step_row
+from pacesetter.errors import ConfigError
+from pacesetter.market.cuda import SIMULATED, THREADS, by_column, cuda, current_stream, device_view, to_device
+from pacesetter.rewards import Reward
+
+__all__ = ["DeviceBatch"]
+
+
+def _compiled(row: Any) -> Any:
+    """A thread of `row` for each environment, as many as the first array has rows."""
+
+    def rows(arrays: Any) -> None:
+        e = cuda.grid(1)
+        if e < arrays[0].shape[0]:
+            row(e, *arrays)
+
+    return cuda.jit(rows)
+
+
+step_rows, restart_rows, mask_rows = map(_compiled, (step_row, restart_where, mask_row))
+
+
+class DeviceBatch:
+    """`batch` with all its arrays on the GPU; what a step gives are torch tensors (NumPy arrays in the simulator).
+
+    Takes over where the batch stands. The arrays of accounts, and only those, are laid out with neighbouring
+    environments side by side, as neighbouring threads read them. `pool` (start, 3) is the memory of its starts.
+    """
+
+    def __init__(self, batch: Batch) -> None:
+        self.batch, bank = batch, batch.bank
+        self.inputs, self.accounts, self.positions = map(by_column, (batch.inputs, batch.accounts, batch.positions))
+        self.cursor, self.fills = by_column(batch.cursor), by_column(batch.fills)
+        self.parameters = by_column(batch.parameters, axis=1)
+        self.windows, self.context = to_device(bank.windows), to_device(bank.context)
+        self._reward = None
+        if not batch.is_pnl_only:
+            self._reward = Reward(batch.reward, batch.env_count, device=None if SIMULATED else "cuda")
+        self.pool = to_device(batch.starts.pool)
+        settings, bars, offsets = map(to_device, (batch.settings, bank.bars, batch.starts.offsets))
+        state = (settings, bars, self.parameters, self.accounts, self.positions, self.cursor)
+        self._inputs, self._fills, *self._state = map(device_view, (self.inputs, self.fills, *state))
+        self._starts = (device_view(self.pool), device_view(offsets))
+        nothing = device_view(to_device(np.zeros((0, 1, 1), np.float32)))  # windows are left to torch
+        self._tables = (nothing, device_view(self.context), nothing, nothing)
+        self._kernels: dict[Any, Any] = {}
+
+    def reset(self) -> dict[str, Any]:
+        """Begin an episode in every environment."""
+        vectors, everyone = self._vectors(), to_device(np.ones(self.batch.env_count, dtype=bool))
+        self._launch(restart_rows, device_view(everyone), *self._state, device_view(vectors), *self._starts)
+        if self._reward is not None:
+            self._reward.reset(slice(None))
+        return self._observation(vectors[0])
+
+    def step(self, actions: Any, *, check: bool = True) -> Step:
+        """Step every environment; `check` refuses an action outside the box, at the price of waiting for the GPU."""
+        if tuple(actions.shape) not in self.batch.action_shapes:
+            raise self.batch.misfit()
+        self.inputs[...] = actions.reshape(self.inputs.shape)
+        if check:
+            self._check()
+        ledger, outcome = _fresh((self.batch.env_count, LEDGER_SIZE)), _fresh((OUTCOME_SIZE, self.batch.env_count), 1)
+        vectors = self._vectors()
+        written = (device_view(ledger), self._fills, device_view(outcome), device_view(vectors))
+        self._launch(step_rows, self._inputs, *self._state, *written, *self._starts, *self._tables)
+        terminated, truncated = outcome[Outcome.TERMINATED] != 0, outcome[Outcome.TRUNCATED] != 0
+        rewards, components = outcome[Outcome.REWARD], outcome[GROWTH]
+        if self._reward is not None:
+            values = self._reward(ledger)
+            self._reward.reset(terminated | truncated)
+            rewards, components = values.total, values.raw.T
+        return Step(self._observation(vectors[0]), rewards, terminated, truncated, components, ledger, vectors[1])
+
+    def action_masks(self) -> Any:
+        """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""
+        masks = _fresh(self.batch.mask_shape, axis=1, dtype="bool")
+        self._launch(mask_rows, device_view(masks), *self._state[1:])
+        return masks
+
+    def state_dict(self) -> dict[str, Any]:
+        """Copies of all that changes, as `Batch.state_dict`."""
+        return {name: getattr(self, name) + 0 for name in REMEMBERED} | stored_reward(self._reward)
+
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave, here or on the CPU; refuses what `Batch.load_state_dict` refuses."""
+        given = fitting(self.batch, stored)
+        load_reward(self._reward, stored)
+        for name, values in given.items():
+            getattr(self, name)[...] = to_device(values)
+
+    def _check(self) -> None:
+        settings = self.batch.settings
+        fits = (self.inputs >= settings[Setting.LOWEST]) & (self.inputs <= settings[Setting.HIGHEST])
+        if self.batch.action == "discrete":
+            fits &= self.inputs == self.inputs.round()
+        if not bool(fits.all()):
+            raise ConfigError(
+                f"an action is NaN or outside its box; a {self.batch.action} action lies from "
+                f"{settings[Setting.LOWEST]:g} to {settings[Setting.HIGHEST]:g}"
+            )
+
+    def _observation(self, vectors: Any) -> dict[str, Any]:
+        index = self.cursor[:, : Cursor.FINAL_BLOCK] + 0  # a copy: the cursor moves on
+        windows: Any = None
+        context: Any = None
+        if self.batch.has_windows:
+            block, t = index[:, 0], index[:, 1]
+            bars = t[:, None] + to_device(np.arange(1 - self.batch.window_bars, 1))
+            windows = self.windows[block[:, None], :, bars].swapaxes(1, 2)
+            context = self.context[block, t]
+        return self.batch.builder.arrange(vectors, index, windows, context)
+
+    def _vectors(self) -> Any:
+        return _fresh((2, self.batch.env_count, self.batch.builder.vector_size), axis=1, dtype="float32")
+
+    def _launch(self, rows: Any, *arrays: Any) -> None:
+        if rows not in self._kernels:  # compiled for these types once: looking at them takes longer than many a step
+            self._kernels[rows] = rows.specialize(arrays)
+        self._kernels[rows][-(-self.batch.env_count // THREADS), THREADS, current_stream()](arrays)
+
+
+def _fresh(shape: tuple[int, ...], axis: int = 0, dtype: str = "float64") -> Any:
+    """New memory of the device in the same layout."""
+    if SIMULATED:
+        return np.empty(shape, dtype)
+    import torch
+
+    order = [size for place, size in enumerate(shape) if place != axis] + [shape[axis]]
+    return torch.empty(order, dtype=getattr(torch, dtype), device="cuda").movedim(-1, axis)

@@ -1,0 +1,37 @@
+"""Action masks: a discrete order is allowed where the kernel would send it, by its own rules for quantities."""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor
+from pacesetter.market.bars import Bar, is_trading
+from pacesetter.market.jit import jitable
+from pacesetter.market.kernel import gross_value, is_beyond_limit, is_liquidating
+from pacesetter.market.orders import Discrete, OrderKind, order_quantity, signal, winning_side
+from pacesetter.market.parameters import Slot
+from pacesetter.market.state import Account, Position
+
+__all__ = ["mask_row"]
+
+
+@jitable
+def mask_row(e: int, masks: Any, bars: Any, parameters: Any, accounts: Any, positions: Any, cursor: Any) -> None:
+    """Fill `masks[e]` (K · Discrete,): True where the order would be sent at this close; hold always is."""
+    bar, rules = bars[cursor[e, Cursor.BLOCK], cursor[e, Cursor.TIME]], parameters[0, e]
+    equity = accounts[e, Account.EQUITY]
+    most = (rules[Slot.GROSS_LEVERAGE] - rules[Slot.RESERVE_CASH]) * equity
+    free_cash = most - gross_value(positions[e], bar, Bar.CLOSE)
+    is_open = not is_liquidating(accounts[e], rules)
+    for k in range(positions.shape[1]):
+        held, entry = positions[e, k, Position.QUANTITY], positions[e, k, Position.ENTRY_PRICE]
+        price = bar[k, Bar.CLOSE]
+        winner = winning_side(held, entry, price)
+        is_free = is_open and price > 0.0 and not is_beyond_limit(held, entry, price, rules)
+        for order in range(DISCRETE_COUNT):
+            quantity = 0.0
+            if is_free:
+                wanted = signal(order, OrderKind.DISCRETE, 0.0, winner, rules)
+                quantity = order_quantity(wanted, OrderKind.DISCRETE, held, price, equity, free_cash, rules)
+            may_trade = is_trading(bar, k) or quantity * held < 0.0
+            masks[e, k * DISCRETE_COUNT + order] = order == Discrete.HOLD or (quantity != 0.0 and may_trade)

@@ -1,0 +1,161 @@
+"""What an agent sees: a gather from the feature tables, and an account vector that one compiled function writes.
+
+Training, backtests and serving all build an observation here. Numbers are raw: the network's first module normalises.
+
+window       (bars, feature) the latest bars of all features but those below
+regime       regime features at the last bar, names that begin with `regime_`
+leadlag      lead–lag features at the last bar, names that begin with `leadlag_`; only where the table has them
+supervised   class probabilities of a supervised model at the last bar; only where they were given
+position     `PositionEntry` of a symbol
+portfolio    `PortfolioEntry` of the account
+
+A feature that is unknown at a bar (a halt, a gap) keeps its last known value, as the account keeps its last price, and
+`position` says that the symbol does not trade; before the first known value it is 0.
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.market.bars import Bar, is_trading
+from pacesetter.market.jit import jitable
+from pacesetter.market.kernel import is_liquidating
+from pacesetter.market.parameters import Slot
+from pacesetter.market.state import Account, Position
+
+if TYPE_CHECKING:
+    from pacesetter.envs.batch.bank import Bank
+
+__all__ = ["ObservationBuilder", "PortfolioEntry", "PositionEntry", "write_account"]
+
+Array = NDArray[Any]
+
+
+class PositionEntry(IntEnum):
+    """What is seen of one position at the close of t."""
+
+    WEIGHT = 0  # value / equity, negative for a short
+    UNREALISED_RETURN = 1  # of the entry price, above 0 for a profit
+    FROM_BEST = 2  # the same of the best price since entry: what a trailing stop looks at
+    BARS_HELD = 3
+    SIGNAL = 4  # the smoothed order s
+    ROOM = 5  # what the position cap leaves, as a share of equity
+    IS_TRADING = 6  # 0 while the symbol is halted, not listed yet or delisted
+
+
+class PortfolioEntry(IntEnum):
+    """What is seen of the account at the close of t."""
+
+    CASH = 0  # share of equity
+    EXPOSURE = 1  # Σ |value| / equity
+    NET_EXPOSURE = 2  # Σ value / equity
+    DRAWDOWN = 3  # 1 − equity / highest equity so far
+    EQUITY_RATIO = 4  # equity / initial cash
+    OPEN_SHARE = 5  # open positions / positions
+    IS_LIQUIDATING = 6  # 1 from the moment the portfolio's loss limit was met
+
+
+POSITION_SIZE = len(PositionEntry)
+
+
+@jitable
+def write_account(vector: Any, account: Any, positions: Any, bar: Any, parameters: Any) -> None:
+    """Fill `vector` (K · PositionEntry + PortfolioEntry,) from an account's rows and its bar (K, Bar) at the close."""
+    count, equity = positions.shape[0], account[Account.EQUITY]
+    per_equity = 1.0 / equity if equity > 0.0 else 0.0
+    gross, net, held_count = 0.0, 0.0, 0
+    for k in range(count):
+        held, close = positions[k, Position.QUANTITY], bar[k, Bar.CLOSE]
+        weight = held * close * per_equity
+        start = k * POSITION_SIZE
+        vector[start + PositionEntry.WEIGHT] = weight
+        vector[start + PositionEntry.UNREALISED_RETURN] = 0.0
+        vector[start + PositionEntry.FROM_BEST] = 0.0
+        vector[start + PositionEntry.BARS_HELD] = positions[k, Position.BARS_HELD]
+        vector[start + PositionEntry.SIGNAL] = positions[k, Position.SIGNAL]
+        vector[start + PositionEntry.ROOM] = max(parameters[Slot.POSITION_CAP] - abs(weight), 0.0)
+        vector[start + PositionEntry.IS_TRADING] = 1.0 if is_trading(bar, k) else 0.0
+        if held != 0.0:
+            side = 1.0 if held > 0.0 else -1.0
+            vector[start + PositionEntry.UNREALISED_RETURN] = side * (close / positions[k, Position.ENTRY_PRICE] - 1.0)
+            vector[start + PositionEntry.FROM_BEST] = side * (close / positions[k, Position.BEST_PRICE] - 1.0)
+            gross += abs(weight)
+            net += weight
+            held_count += 1
+    start = count * POSITION_SIZE
+    vector[start + PortfolioEntry.CASH] = account[Account.CASH] * per_equity
+    vector[start + PortfolioEntry.EXPOSURE] = gross
+    vector[start + PortfolioEntry.NET_EXPOSURE] = net
+    vector[start + PortfolioEntry.DRAWDOWN] = 1.0 - equity / account[Account.PEAK_EQUITY]
+    vector[start + PortfolioEntry.EQUITY_RATIO] = equity / parameters[Slot.INITIAL_CASH]
+    vector[start + PortfolioEntry.OPEN_SHARE] = held_count / count
+    vector[start + PortfolioEntry.IS_LIQUIDATING] = 1.0 if is_liquidating(account, parameters) else 0.0
+
+
+class ObservationBuilder:
+    """Observations of one account at a time, from the blocks of a bank: views, nothing is copied.
+
+    With `has_windows` an observation has the window and the context, else `index`, the block and bar to find them at.
+    `shapes` gives the shape of each entry; a whole market has an axis of symbols in front.
+    """
+
+    def __init__(self, bank: Bank, window_bars: int, has_windows: bool = True) -> None:
+        self.bank, self.window_bars, self.has_windows = bank, window_bars, has_windows
+        self.vector_size = bank.positions_each * POSITION_SIZE + len(PortfolioEntry)
+        self.shapes = self._make_shapes()
+        self._make_views()
+
+    def _make_shapes(self) -> dict[str, tuple[int, ...]]:
+        names = self.bank.names
+        axis = (self.bank.positions_each,) if self.bank.is_whole else ()
+        tables: dict[str, tuple[int, ...]] = {"index": (2,)}
+        if self.has_windows:
+            tables = {entry: (*axis, len(names[entry])) for entry in self.bank.places}
+            tables["window"] = (*axis, self.window_bars, len(names["window"]))
+        return tables | {"position": (*axis, POSITION_SIZE), "portfolio": (len(PortfolioEntry),)}
+
+    def build(self, block: int, t: int, vector: Array) -> dict[str, Array]:
+        """What is seen at the close of bar t of a block, with the account in `vector` (size,)."""
+        seen = self._account(vector)
+        if not self.has_windows:
+            return seen | {"index": np.array((block, t))}
+        seen["window"] = self._windows[block][t - self._bars_before]
+        for entry, views in self._context:
+            seen[entry] = views[block][t]
+        return seen
+
+    def arrange(self, vectors: Array, index: Array, windows: Array, context: Array) -> dict[str, Array]:
+        """The observations of a batch from what the compiled step wrote, as views of its arrays."""
+        if not self.has_windows:
+            return {"index": index, **self._account(vectors)}
+        tables = {entry: context[..., place] for entry, place in self.bank.places.items()} | {"window": windows}
+        shaped = {entry: values.reshape(len(vectors), *self.shapes[entry]) for entry, values in tables.items()}
+        return shaped | self._account(vectors)
+
+    def _account(self, vectors: Array) -> dict[str, Array]:
+        """The entries of account vectors (…, size)."""
+        position = vectors[self._position_place]
+        if self.bank.is_whole:
+            position = position.reshape(*vectors.shape[:-1], *self.shapes["position"])
+        return {"position": position, "portfolio": vectors[self._portfolio_place]}
+
+    def _make_views(self) -> None:
+        """Views of each block whose place [bar] is what is seen there; windows begin at their first bar."""
+        windows = np.lib.stride_tricks.sliding_window_view(self.bank.windows, self.window_bars, axis=2)
+        windows, context = windows.transpose(0, 2, 1, 4, 3), self.bank.context.view()
+        context.flags.writeable = False
+        if not self.bank.is_whole:
+            windows, context = windows[:, :, 0], context[:, :, 0]
+        self._windows = list(windows)
+        self._context = [(entry, list(context[..., place])) for entry, place in self.bank.places.items()]
+        self._bars_before = self.window_bars - 1
+        end = self.bank.positions_each * POSITION_SIZE
+        self._position_place, self._portfolio_place = (..., slice(0, end)), (..., slice(end, None))
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        """Views are made anew: a pickled view of overlapping windows would be a copy of each."""
+        return type(self), (self.bank, self.window_bars, self.has_windows)

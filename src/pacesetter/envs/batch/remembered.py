@@ -1,0 +1,53 @@
+"""What a batch of environments remembers from step to step, as it is stored and taken up again on a CPU or a GPU."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.envs.batch.rows import Cursor
+from pacesetter.errors import ConfigError
+from pacesetter.rewards import Reward
+
+if TYPE_CHECKING:
+    from pacesetter.envs.batch.batch import Batch
+
+__all__ = ["PLACE", "REMEMBERED", "fitting", "load_reward", "stored_reward"]
+
+Array = NDArray[Any]
+REMEMBERED = ("accounts", "positions", "parameters", "cursor")
+PREFIX = "reward."  # of what the reward remembers, in a stored state
+PLACE = [Cursor.BLOCK, Cursor.TIME, Cursor.END]  # the columns of a pool of starts
+
+
+def fitting(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
+    """The `REMEMBERED` of a stored state as NumPy arrays; refuses another shape or kind, and bars not in the bank."""
+    given = {name: _on_host(stored.get(name)) for name in REMEMBERED}
+    for name, values in given.items():
+        own = getattr(batch, name)
+        is_alike = values.shape == own.shape and values.dtype == own.dtype
+        if not is_alike or (own is batch.cursor and not batch.bank.holds(values[:, PLACE], batch.window_bars)):
+            raise ConfigError(
+                f"stored '{name}' does not fit this batch of {batch.env_count}; use the options it was stored with"
+            )
+    return given
+
+
+def _on_host(values: Any) -> Array:
+    """An array or a tensor, of whatever device."""
+    return np.asarray(values.cpu() if hasattr(values, "cpu") else values)
+
+
+def stored_reward(reward: Reward | None) -> dict[str, Any]:
+    """What a reward remembers, by names that begin with `reward.`; nothing where the compiled step writes it."""
+    return {} if reward is None else {f"{PREFIX}{name}": values for name, values in reward.state_dict().items()}
+
+
+def load_reward(reward: Reward | None, stored: Mapping[str, Any]) -> None:
+    """Let a reward go on from what `stored_reward` gave; refuses what does not fit before it changes anything."""
+    if reward is not None:
+        own = {name: values for name, values in stored.items() if name.startswith(PREFIX)}
+        reward.load_state_dict({name.removeprefix(PREFIX): values for name, values in own.items()})

@@ -1,0 +1,210 @@
+"""One environment, one row: step, end, restart and observe in plain scalar Python that numba compiles into one loop.
+
+Read `step_row` first. The arrays it works on:
+
+inputs       (env, action) float64, the actions             settings   (Setting,) float64, alike for all
+bars         (block, time, K, Bar) of the bank              parameters (2, env, Slot): in force, and from the next
+accounts     (env, Account)                                            episode on
+positions    (env, K, Position)                             cursor     (env, Cursor) int64
+ledger       (env, Column)                                  fills      (env, K, Fill)
+outcome      (Outcome, env)                                 vectors    (2, env, size) float32: the account as it is
+pool         (start, 3) int64 and offsets of `Starts`                  seen, and as it was seen at an episode's end
+windows_from (block, K, time · feature), context_from (block, time, K, number): what `windows` (env, K, bar · feature)
+and `context` (env, K, number) are gathered from; without rows they are left alone and the cursor says where to look
+"""
+
+from __future__ import annotations
+
+from enum import IntEnum
+from typing import Any
+
+import numpy as np
+
+from pacesetter.envs.batch.observation import write_account
+from pacesetter.envs.batch.starts import Start, draw_start
+from pacesetter.market.jit import jitable
+from pacesetter.market.kernel import open_account, step_account
+from pacesetter.market.ledger import Column, Flag
+from pacesetter.market.orders import Discrete, OrderKind
+from pacesetter.rewards.trading import pnl
+
+__all__ = [
+    "HYBRID",
+    "Cursor",
+    "Outcome",
+    "Setting",
+    "first_refused",
+    "gather_row",
+    "locate",
+    "restart_row",
+    "see_row",
+    "step_row",
+]
+
+HYBRID = len(OrderKind)  # the kind of an action that names its own kind
+DISCRETE_COUNT = len(Discrete)
+
+
+class Cursor(IntEnum):
+    """Columns of `cursor`: where an environment stands, and where its last episode ended."""
+
+    BLOCK = 0  # of the bank
+    TIME = 1  # bar last closed
+    FINAL_BLOCK = 2
+    FINAL_TIME = 3
+    END = 4  # bar at which time is up
+    STREAM = 5  # state of the row's own random numbers
+
+
+class Setting(IntEnum):
+    """Places in `settings`."""
+
+    KIND = 0  # OrderKind, or HYBRID
+    LOWEST = 1  # number in an action
+    HIGHEST = 2
+    EPISODE_BARS = 3
+    IS_FIXED = 4  # starts
+    WEIGHT = 5  # of the P&L in the reward
+    CLIP = 6  # the reward stays within ±clip
+    RESTARTS = 7  # 1 where an episode that ends begins anew in the same step
+
+
+class Outcome(IntEnum):
+    """Columns of `outcome`: what a step came to."""
+
+    REWARD = 0
+    GROWTH = 1  # log(equity / equity before), the raw P&L component
+    TERMINATED = 2
+    TRUNCATED = 3
+
+
+@jitable
+def step_row(
+    e: int,
+    inputs: Any,
+    settings: Any,
+    bars: Any,
+    parameters: Any,
+    accounts: Any,
+    positions: Any,
+    cursor: Any,
+    ledger: Any,
+    fills: Any,
+    outcome: Any,
+    vectors: Any,
+    pool: Any,
+    offsets: Any,
+    windows_from: Any,
+    context_from: Any,
+    windows: Any,
+    context: Any,
+) -> tuple[bool, bool]:
+    """Step environment e by one bar; where that ends the episode and `settings` say so, begin the next one.
+
+    Gives whether it terminated and whether it was truncated.
+    """
+    block, t = locate(e, cursor)
+    kind = read_order(inputs[e], settings)
+    now, bar, rules = bars[block, t], bars[block, t + 1], parameters[0, e]
+    flags = step_account(accounts[e], positions[e], ledger[e], fills[e], now, bar, inputs[e], kind, rules)
+    cursor[e, Cursor.TIME] = t + 1
+    is_terminated, is_time_up = (flags & Flag.TERMINATED) != 0, t + 1 >= cursor[e, Cursor.END]
+    write_outcome(e, outcome, ledger[e], is_terminated, is_time_up, settings)
+    write_account(vectors[0, e], accounts[e], positions[e], bar, rules)
+    if (is_terminated or is_time_up) and settings[Setting.RESTARTS] != 0.0:
+        for place in range(vectors.shape[2]):
+            vectors[1, e, place] = vectors[0, e, place]
+        cursor[e, Cursor.FINAL_BLOCK] = block
+        cursor[e, Cursor.FINAL_TIME] = t + 1
+        restart_row(e, settings, parameters, accounts, positions, cursor, pool, offsets)
+        see_row(e, bars, parameters, accounts, positions, cursor, vectors)
+    if windows.shape[0] > 0:
+        gather_row(e, cursor, windows_from, context_from, windows, context)
+    return is_terminated, is_time_up and not is_terminated
+
+
+@jitable
+def locate(e: int, cursor: Any) -> tuple[int, int]:
+    """Block and bar where environment e stands; said to be no negative places, which the compiler would look into."""
+    return max(cursor[e, Cursor.BLOCK], 0), max(cursor[e, Cursor.TIME], 0)
+
+
+@jitable
+def write_outcome(e: int, outcome: Any, ledger: Any, is_terminated: bool, is_time_up: bool, settings: Any) -> None:
+    """The P&L reward, and how the episode ended if it did: an account that is terminated is not truncated too."""
+    growth, clip = pnl(ledger[Column.EQUITY_BEFORE], ledger[Column.EQUITY_CHANGE]), settings[Setting.CLIP]
+    outcome[Outcome.REWARD, e] = min(max(settings[Setting.WEIGHT] * growth, -clip), clip)
+    outcome[Outcome.GROWTH, e] = growth
+    outcome[Outcome.TERMINATED, e] = 1.0 if is_terminated else 0.0
+    outcome[Outcome.TRUNCATED, e] = 1.0 if is_time_up and not is_terminated else 0.0
+
+
+@jitable
+def restart_row(
+    e: int, settings: Any, parameters: Any, accounts: Any, positions: Any, cursor: Any, pool: Any, offsets: Any
+) -> None:
+    """Begin an episode of environment e: the parameters that wait for it, a fresh account, a drawn start."""
+    for slot in range(parameters.shape[2]):
+        parameters[0, e, slot] = parameters[1, e, slot]
+    open_account(accounts[e], positions[e], parameters[0, e])
+    place, stream = draw_start(e, cursor[e, Cursor.STREAM], offsets, settings[Setting.IS_FIXED] != 0.0)
+    t = pool[place, Start.TIME]
+    cursor[e, Cursor.BLOCK] = pool[place, Start.BLOCK]
+    cursor[e, Cursor.TIME] = t
+    cursor[e, Cursor.END] = min(t + int(settings[Setting.EPISODE_BARS]), pool[place, Start.LAST])
+    cursor[e, Cursor.STREAM] = stream
+
+
+@jitable
+def see_row(e: int, bars: Any, parameters: Any, accounts: Any, positions: Any, cursor: Any, vectors: Any) -> None:
+    """Write what environment e sees of its account."""
+    block, t = locate(e, cursor)
+    write_account(vectors[0, e], accounts[e], positions[e], bars[block, t], parameters[0, e])
+
+
+@jitable
+def gather_row(e: int, cursor: Any, windows_from: Any, context_from: Any, windows: Any, context: Any) -> None:
+    """Copy the window and the context that environment e sees."""
+    block, t = locate(e, cursor)
+    features = windows_from.shape[2] // context_from.shape[1]
+    start = (t + 1) * features - windows.shape[2]
+    for k in range(windows.shape[1]):
+        for place in range(windows.shape[2]):
+            windows[e, k, place] = windows_from[block, k, start + place]
+        for place in range(context.shape[2]):
+            context[e, k, place] = context_from[block, t, k, place]
+
+
+@jitable
+def first_refused(inputs: Any, settings: Any) -> int:
+    """The first row of actions with NaN, a number outside the box or no whole discrete order; −1 without one."""
+    numbers, fitting = inputs.reshape(inputs.size), 0
+    for place in range(numbers.size):  # without a way out, so that the processor takes several at once
+        fitting += is_in_box(numbers[place], settings)
+    if fitting == numbers.size:
+        return -1
+    for place in range(numbers.size):
+        if not is_in_box(numbers[place], settings):
+            return int(place // inputs.shape[1])
+    return -1
+
+
+@jitable
+def is_in_box(number: float, settings: Any) -> bool:
+    """Whether an action may hold this number."""
+    is_within: bool = (number >= settings[Setting.LOWEST]) & (number <= settings[Setting.HIGHEST])
+    is_kind: bool = (int(settings[Setting.KIND]) != OrderKind.DISCRETE) | (number == np.floor(number))
+    return is_within & is_kind
+
+
+@jitable
+def read_order(order: Any, settings: Any) -> int:
+    """The kind of an order; a hybrid (switch, value) is rewritten to a discrete one below 0, else to continuous."""
+    kind = int(settings[Setting.KIND])
+    if kind != HYBRID:
+        return kind
+    if order[0] >= 0.0:
+        order[0] = order[1]
+        return OrderKind.CONTINUOUS
+    order[0] = min(int((order[1] + 1.0) / 2.0 * DISCRETE_COUNT), DISCRETE_COUNT - 1)
+    return OrderKind.DISCRETE

@@ -1,0 +1,83 @@
+"""Feature tables as observations read them: windows and context apart, without NaN."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry
+from pacesetter.errors import DataError
+
+if TYPE_CHECKING:
+    from pacesetter.features.table import FeatureTable
+
+__all__ = ["ObservationTables", "entry_columns"]
+
+Array = NDArray[Any]
+Names = dict[str, tuple[str, ...]]
+CONTEXT = {"regime": "regime_", "leadlag": "leadlag_"}  # entry -> what the names of its features begin with
+
+
+@dataclass(frozen=True, eq=False)
+class ObservationTables:
+    """What observations are gathered from, without NaN.
+
+    windows   (symbol, time, feature) float32
+    context   (symbol, time, number) float32: regime, lead–lag and supervised side by side
+    names     entry of the observation -> names of its last axis
+    places    entry -> its slice of `context`
+    known     (symbol, time) True where every feature and probability was known
+    """
+
+    windows: Array
+    context: Array
+    names: Names
+    places: dict[str, slice]
+    known: Array
+
+    @classmethod
+    def from_table(cls, table: FeatureTable, supervised: ArrayLike | None = None) -> ObservationTables:
+        """The tables of a feature table and, optionally, of (symbol, time, class) probabilities."""
+        columns = entry_columns(table.names)
+        parts = {entry: table.values[:, :, places] for entry, places in columns.items() if entry in CONTEXT}
+        names: Names = {entry: tuple(table.names[k] for k in places) for entry, places in columns.items()}
+        known = table.mask
+        if supervised is not None:
+            parts["supervised"] = _probabilities(supervised, known.shape)
+            names["supervised"] = tuple(f"class_{k}" for k in range(parts["supervised"].shape[2]))
+            known = known & np.isfinite(parts["supervised"]).all(axis=2)
+        names["position"] = tuple(entry.name.lower() for entry in PositionEntry)
+        names["portfolio"] = tuple(entry.name.lower() for entry in PortfolioEntry)
+        ends = np.cumsum([0, *(part.shape[2] for part in parts.values())])
+        places = {entry: slice(int(ends[k]), int(ends[k + 1])) for k, entry in enumerate(parts)}
+        empty = np.zeros((*known.shape, 0), np.float32)
+        context = np.concatenate([*parts.values(), empty], axis=2)
+        return cls(_last_known(table.values[:, :, columns["window"]]), _last_known(context), names, places, known)
+
+
+def entry_columns(names: Sequence[str]) -> dict[str, list[int]]:
+    """Entry of the observation -> columns of a feature table with these names that it shows; the window comes first."""
+    kinds = [next((entry for entry, prefix in CONTEXT.items() if name.startswith(prefix)), "window") for name in names]
+    if "window" not in kinds:
+        raise DataError("the feature table has regime and lead–lag features only; a window needs at least one other")
+    found = [entry for entry in ("window", *CONTEXT) if entry in kinds]
+    return {entry: [k for k, kind in enumerate(kinds) if kind == entry] for entry in found}
+
+
+def _probabilities(values: ArrayLike, shape: tuple[int, ...]) -> Array:
+    array = np.asarray(values, dtype=np.float32)
+    if array.ndim != 3 or array.shape[:2] != shape or array.shape[2] == 0:
+        raise DataError(f"supervised has shape {array.shape}; give (symbol, time, class) with {shape} first")
+    return array
+
+
+def _last_known(values: Array) -> Array:
+    """A copy of (symbol, time, feature) with each NaN replaced by the last value known before it, 0 where none is."""
+    bars = np.arange(values.shape[1])[:, None]
+    latest = np.maximum.accumulate(np.where(np.isnan(values), -1, bars), axis=1)
+    filled = np.take_along_axis(values, np.maximum(latest, 0), axis=1)
+    return np.ascontiguousarray(np.where(latest >= 0, filled, np.float32(0)), dtype=np.float32)

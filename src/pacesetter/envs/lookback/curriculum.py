@@ -1,0 +1,222 @@
+"""Which market, which bars and which bounds the next lookback episode has."""
+
+from __future__ import annotations
+
+import logging
+from collections import deque
+from dataclasses import dataclass, field, replace
+from functools import lru_cache
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.data.synthetic import Synthetic
+from pacesetter.envs.lookback.actions import Windows
+from pacesetter.envs.lookback.market import LookbackMarket, View
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.features.regime import regime_labels
+from pacesetter.leadlag.structure.anomaly import instability, worst_windows
+from pacesetter.panel import Panel
+from pacesetter.registry import configure
+
+__all__ = ["Curriculum", "Dealer", "Episode", "Episodes"]
+
+Array = NDArray[Any]
+logger = logging.getLogger(__name__)
+SWEPT_WINDOWS = 500  # windows among which the least stable ones are sought
+OWN_RESOLUTION = ""
+
+
+@dataclass(frozen=True)
+class Curriculum:
+    """Bounds of the lookback that widen stage by stage; none: the full range at once.
+
+    stages     (shortest, longest) of each stage, in bars
+    advance    episodes: after every `episodes` of them; score: when the mean reward per step of the latest `episodes`
+               episodes reaches `score`
+    """
+
+    stages: tuple[tuple[int, int], ...] = ()
+    advance: Literal["episodes", "score"] = "episodes"
+    episodes: int = 100
+    score: float = 0.0
+
+    def __post_init__(self) -> None:
+        if self.episodes < 1 or any(not 2 <= low <= high for low, high in self.stages):
+            raise ConfigError(f"curriculum stages {self.stages} need bounds of 2 bars or more, and episodes above 0")
+
+
+@dataclass(frozen=True)
+class Episodes:
+    """What episodes are made of.
+
+    bars               decisions in an episode; None: until the data ends
+    starts             random bars; stratified: a regime first, then one of its bars; fixed: the first usable bar;
+                       adversarial: where the lead–lag structure breaks most
+    warmup_bars        history before any start; None: enough for the longest window
+    resolutions        coarser bars ("1W") that take turns with the panel's own (""), episode by episode, or each from
+    resolution_from    the episode given here on
+    synthetic_share    chance that an episode is played on a synthetic market instead, made from
+    synthetic          options of the source `synthetic`, with `randomise`: each market is drawn anew
+    synthetic_pool     markets kept at once, each played `synthetic_plays` times before it is drawn again
+    adversarial_count  breaks to start from
+    """
+
+    bars: int | None = 250
+    starts: Literal["random", "stratified", "fixed", "adversarial"] = "random"
+    warmup_bars: int | None = None
+    resolutions: tuple[str, ...] = (OWN_RESOLUTION,)
+    resolution_from: tuple[int, ...] = ()
+    synthetic_share: float = 0.0
+    synthetic: dict[str, Any] = field(default_factory=dict)
+    synthetic_pool: int = 4
+    synthetic_plays: int = 16
+    adversarial_count: int = 10
+    curriculum: Curriculum = field(default_factory=Curriculum)
+
+    def __post_init__(self) -> None:
+        if self.bars is not None and self.bars < 1:
+            raise ConfigError(f"episodes.bars={self.bars} must be 1 or more, or None until the data ends")
+        if not 0 <= self.synthetic_share <= 1 or min(self.synthetic_pool, self.synthetic_plays) < 1:
+            raise ConfigError("episodes.synthetic_share must lie in 0 … 1, its pool and plays must be 1 or more")
+        if not self.resolutions or len(self.resolution_from) not in (0, len(self.resolutions)):
+            raise ConfigError("episodes.resolution_from needs one episode number for each of episodes.resolutions")
+
+    def resolution(self, episode: int) -> str:
+        """The resolution of an episode by its number."""
+        if not self.resolution_from:
+            return self.resolutions[episode % len(self.resolutions)]
+        begun = [name for name, first in zip(self.resolutions, self.resolution_from, strict=True) if episode >= first]
+        return (begun or self.resolutions)[-1]
+
+
+class Episode(NamedTuple):
+    """One episode: decisions at the bars start … stop of a market, with windows of low … high bars."""
+
+    market: LookbackMarket
+    start: int
+    stop: int
+    low: int
+    high: int
+
+
+class Dealer:
+    """Deals episodes to all environments of a batch, and hears how they went.
+
+    `restart` brings it back to its first episode; one seed then deals the same episodes.
+    """
+
+    def __init__(self, panel: Panel, windows: Windows, view: View, episodes: Episodes) -> None:
+        self.panel, self.windows, self.episodes = panel, windows, episodes
+        self.view = replace(view, max_assets=view.max_assets or len(panel.symbols))  # one shape for every market
+        self.market = lru_cache(maxsize=None)(self._market_of)
+        self._groups = lru_cache(maxsize=len(episodes.resolutions) + episodes.synthetic_pool)(self._starts_of)
+        self.restart(0)
+
+    def restart(self, seed: int) -> None:
+        """Forget all progress; `seed` decides the synthetic markets."""
+        self.dealt, self.stage = 0, 0
+        self._scores: deque[float] = deque(maxlen=self.episodes.curriculum.episodes)
+        self._seeds = np.random.default_rng([seed, 5])
+        self._pool: list[tuple[LookbackMarket, int]] = []
+
+    def deal(self, generator: np.random.Generator) -> Episode:
+        """The next episode, drawn with an environment's own `generator`."""
+        market = self._next_market(generator)
+        self.dealt += 1
+        groups = self._groups(market)
+        if self.episodes.starts == "fixed":
+            start = int(groups[0][0])
+        else:
+            bars = groups[int(generator.integers(len(groups)))]
+            start = int(bars[generator.integers(len(bars))])
+        stop = market.last if self.episodes.bars is None else min(start + self.episodes.bars - 1, market.last)
+        return Episode(market, start, stop, *self.bounds)
+
+    @property
+    def bounds(self) -> tuple[int, int]:
+        """Shortest and longest window of the current stage."""
+        stages = self.episodes.curriculum.stages
+        low, high = stages[self.stage] if stages else (self.windows.shortest, self.windows.longest)
+        return max(low, self.windows.shortest), min(high, self.windows.longest)
+
+    def finished(self, mean_reward: float) -> None:
+        """Hear of an episode that ended; the curriculum may advance."""
+        curriculum = self.episodes.curriculum
+        self._scores.append(mean_reward)
+        is_due = len(self._scores) == curriculum.episodes
+        if curriculum.advance == "score":
+            is_due = is_due and float(np.mean(self._scores)) >= curriculum.score
+        if is_due and self.stage < len(curriculum.stages) - 1:
+            self.stage += 1
+            logger.info("level %d, stage %d to %d bars", self.stage, *self.bounds)
+            self._scores.clear()
+
+    # ---- markets ----------------------------------------------------------------------------------------------------
+
+    def _next_market(self, generator: np.random.Generator) -> LookbackMarket:
+        if self.episodes.synthetic_share and generator.random() < self.episodes.synthetic_share:
+            return self._next_synthetic()
+        return self.market(self.episodes.resolution(self.dealt))
+
+    def _market_of(self, resolution: str) -> LookbackMarket:
+        panel = self.panel if resolution == OWN_RESOLUTION else self.panel.resample(resolution)
+        return LookbackMarket(panel, self.windows, self.view, resolution)
+
+    def _next_synthetic(self) -> LookbackMarket:
+        """A market of the pool: the one that waited longest, drawn anew when it has been played often enough."""
+        if len(self._pool) < self.episodes.synthetic_pool:
+            market, played = self._draw_synthetic(), 0
+        else:
+            market, played = self._pool.pop(0)
+            if played >= self.episodes.synthetic_plays:
+                market, played = self._draw_synthetic(), 0
+        self._pool.append((market, played + 1))
+        return market
+
+    def _draw_synthetic(self) -> LookbackMarket:
+        options = {"symbols": len(self.panel.symbols), "bars": len(self.panel)} | self.episodes.synthetic
+        seed = int(self._seeds.integers(2**31))
+        panel = configure(Synthetic, options | {"seed": seed}, "episodes.synthetic").read()
+        return LookbackMarket(panel, self.windows, self.view, OWN_RESOLUTION)
+
+    # ---- starts -----------------------------------------------------------------------------------------------------
+
+    def _starts_of(self, market: LookbackMarket) -> list[Array]:
+        """Bars to start from, in groups that are drawn equally often."""
+        longest = max(self.windows.longest, self.windows.seen[-1])
+        warmup = longest if self.episodes.warmup_bars is None else self.episodes.warmup_bars
+        bars = np.arange(max(market.first, warmup), market.last + 1)
+        if len(bars) == 0:
+            raise DataError(
+                f"{len(market.panel)} bars leave no decision after {max(market.first, warmup)} bars of history; load "
+                "more bars, or lower windows.longest or episodes.warmup_bars"
+            )
+        if self.episodes.starts == "adversarial":
+            return [self._breaks(market, bars)]
+        if self.episodes.starts == "stratified":
+            labels = _common_labels(market.panel)[bars]
+            return [bars[labels == label] for label in np.unique(labels)]
+        if self.episodes.starts == "random" and self.episodes.bars is not None:
+            bars = bars[: max(len(bars) - self.episodes.bars + 1, 1)]
+        return [bars]
+
+    def _breaks(self, market: LookbackMarket, bars: Array) -> Array:
+        """Starts a middle window before the worst breaks of the lead–lag structure."""
+        lookback = min(self.windows.seen[1], int(bars[0]))
+        step = max(1, len(bars) // SWEPT_WINDOWS)
+        ends = bars[::step]
+        gap = min(max(1, lookback // step), len(ends) - 1)
+        scores = instability(market.matrices(ends, np.full(len(ends), lookback)), gap) if gap else np.zeros(1)
+        worst = worst_windows(scores, ends, np.full(len(ends), lookback), self.episodes.adversarial_count)
+        if worst.empty:
+            return bars[:1]
+        return np.asarray(np.maximum(worst["end"].to_numpy() - lookback, bars[0]))
+
+
+def _common_labels(panel: Panel) -> Array:
+    """(time,) the regime most symbols are in; −1 while warming up."""
+    labels = regime_labels(panel)
+    counts = np.stack([(labels == label).sum(axis=1) for label in range(-1, labels.max(initial=0) + 1)])
+    return np.asarray(counts.argmax(axis=0) - 1)

@@ -1,0 +1,160 @@
+"""Every lookback policy through the environment's own reward, side by side in one table with standard errors."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.leadlag.lookback.policy import LookbackPolicy
+from pacesetter.panel import Panel
+from pacesetter.rewards.sharpe import sharpe
+
+__all__ = ["AgentLookback", "LookbackEvaluation", "evaluate_lookback"]
+
+Array = NDArray[Any]
+FEWEST_BLOCKS = 2
+BLOCK_BARS = 256
+
+
+@dataclass(frozen=True, eq=False)
+class LookbackEvaluation:
+    """What each policy got, over the same bars.
+
+    names        (policy,) in the order given          components   their names, as in the reward
+    rewards      (time, policy)                        parts        (time, policy, component) before shaping
+    lookbacks    (time, policy) bars in force          bars         (time,) positions in the panel
+    block_bars   bars of a block; standard errors are of block means, because neighbouring rewards are alike
+    """
+
+    names: tuple[str, ...]
+    components: tuple[str, ...]
+    rewards: Array
+    parts: Array
+    lookbacks: Array
+    bars: Array
+    bars_per_year: float
+    block_bars: int
+
+    def table(self) -> pd.DataFrame:
+        """A row per policy: mean reward and each component, with standard errors, and the windows it used.
+
+        With `follow_through` among the components there is the annual Sharpe ratio of its net returns too.
+        """
+        columns = {"reward": self.rewards} | {name: self.parts[..., k] for k, name in enumerate(self.components)}
+        found = {}
+        for name, values in columns.items():
+            found[name], found[f"{name}_se"] = values.mean(axis=0), self._error(values)
+        if "follow_through" in self.components:
+            found["sharpe"] = sharpe(columns["follow_through"], self.bars_per_year)
+        found["mean_lookback"] = self.lookbacks.mean(axis=0)
+        found["switches"] = (np.diff(self.lookbacks, axis=0) != 0).mean(axis=0) if len(self.bars) > 1 else 0.0
+        return pd.DataFrame(found, index=pd.Index(self.names, name="policy"))
+
+    def gap(self, better: str, worse: str) -> tuple[float, float]:
+        """Mean reward of one policy less another's over the same bars, and the standard error of that difference."""
+        first, second = (self._place(name) for name in (better, worse))
+        difference = self.rewards[:, [first]] - self.rewards[:, [second]]
+        return float(difference.mean()), float(self._error(difference)[0])
+
+    def _place(self, name: str) -> int:
+        if name not in self.names:
+            raise ConfigError(f"no policy '{name}' was evaluated; there are {', '.join(self.names)}")
+        return self.names.index(name)
+
+    def _error(self, values: Array) -> Array:
+        """(policy,) standard error of the mean of (time, policy) values, from the means of whole blocks."""
+        count = len(values) // self.block_bars
+        if count < FEWEST_BLOCKS:
+            return np.full(values.shape[1], np.nan)
+        blocks = values[: count * self.block_bars].reshape(count, self.block_bars, -1).mean(axis=1)
+        return np.asarray(blocks.std(axis=0, ddof=1) / np.sqrt(count))
+
+
+def evaluate_lookback(
+    policies: Mapping[str, LookbackPolicy],
+    panel: Panel,
+    config: LookbackConfig | None = None,
+    *,
+    start: int | None = None,
+    block_bars: int = 250,
+) -> LookbackEvaluation:
+    """All policies from bar `start` to the last measurable one, an environment each; the first pays no switch.
+
+    `start` None begins where the longest window fits. Refuses no policies, and a panel without a decision left.
+    """
+    config = config or LookbackConfig()
+    if not policies:
+        raise ConfigError("evaluate_lookback needs one policy or more, e.g. baseline_policies()")
+    batch = LookbackBatch(panel, config, len(policies))
+    market = batch.markets[0]
+    longest = max(config.windows.longest, config.windows.seen[-1])
+    first = max(market.first, longest if start is None else start)
+    if first > market.last:
+        raise DataError(f"bar {first} leaves no decision in {len(panel)} bars; load more, or start earlier")
+    previous = _choices(policies, panel, first, np.zeros(len(policies), dtype=np.int64))
+    batch.place(market, first, np.clip(previous, config.windows.shortest, config.windows.longest))
+    bars = range(first, market.last + 1)
+    steps = [batch.move(_choices(policies, panel, t, batch.lookback)) for t in bars]
+    return LookbackEvaluation(
+        tuple(policies),
+        batch.reward.names,
+        np.stack([step.reward.total for step in steps]),
+        np.stack([step.reward.raw for step in steps]),
+        np.stack([step.lookback for step in steps]),
+        np.array(bars),
+        panel.bars_per_year,
+        block_bars,
+    )
+
+
+def _choices(policies: Mapping[str, LookbackPolicy], panel: Panel, t: int, previous: Array) -> Array:
+    chosen = [policy.choose(panel, t, int(before)) for policy, before in zip(policies.values(), previous, strict=True)]
+    return np.array(chosen, dtype=np.int64)
+
+
+class AgentLookback:
+    """A trained agent as a `LookbackPolicy`: shown what the environment would show, it chooses a window.
+
+    `act` maps a batch of observations to a batch of actions, e.g. `lambda seen: model.predict(seen)[0]`. An agent that
+    chooses from a grid decides `block_bars` bars ahead at once, for every window that may then be in force; each of
+    these decisions still sees bars up to its own alone. An agent with a memory takes `block_bars=1`.
+    """
+
+    def __init__(
+        self, act: Callable[[dict[str, Array]], Any], config: LookbackConfig, block_bars: int = BLOCK_BARS
+    ) -> None:
+        windows = config.windows
+        is_free = windows.space == "discrete" and windows.action == "absolute" and windows.max_delta is None
+        self.act, self.config = act, config
+        self.block_bars = block_bars if is_free else 1
+        self._panel: Panel | None = None
+
+    @property
+    def longest(self) -> int:
+        return self.config.windows.longest
+
+    def choose(self, panel: Panel, t: int, previous: int) -> int:
+        if self._panel is not panel:
+            others = len(self.config.windows.grid) if self.block_bars > 1 else 0
+            self._batch = LookbackBatch(panel, self.config, self.block_bars * (others + 1))
+            self._panel, self._decided = panel, dict[tuple[int, int], int]()
+        if (t, previous) not in self._decided:
+            self._decided = self._decide(t, previous)
+        return self._decided[t, previous]
+
+    def _decide(self, t: int, previous: int) -> dict[tuple[int, int], int]:
+        """(bar, window in force) -> window, for the block of bars from `t` on."""
+        batch, windows = self._batch, self.config.windows
+        before = [previous, *windows.grid] if self.block_bars > 1 else [previous]
+        bars = np.minimum(np.arange(t, t + self.block_bars), len(batch.markets[0].panel) - 1)
+        at, held = (part.ravel() for part in np.meshgrid(bars, before))
+        batch.place(batch.markets[0], at, np.where(held > 0, held, windows.start))
+        chosen, _ = batch.feasible(windows.asked(self.act(batch.observe()), batch.lookback))
+        return dict(zip(zip(at.tolist(), held.tolist(), strict=True), chosen.tolist(), strict=True))

@@ -1,0 +1,145 @@
+"""The tables of one panel that lookback environments share: all that depends on the bar alone is computed once.
+
+An observation of bar t gathers rows t of these tables and adds the window that was chosen. Nothing in `observation`
+reads a bar after t; the outcomes after t are in `prediction` and `fills`, for the reward alone.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.envs.lookback.actions import Windows
+from pacesetter.envs.lookback.liquidity import Liquidity
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.features.feature import FEATURES
+from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.lookback.policy import SHORTEST
+from pacesetter.leadlag.observed import mean_observed, observed_assets
+from pacesetter.leadlag.prediction import FEW_WINDOWS, Prediction
+from pacesetter.leadlag.strategy import fill_to_fill_returns, last_moves
+from pacesetter.leadlag.structure.encoding import ENCODERS, Encoder
+from pacesetter.panel import Panel
+from pacesetter.registry import configure
+
+__all__ = ["LookbackMarket", "View"]
+
+Array = NDArray[Any]
+BLOCK_WINDOWS = 1024
+REGIME_CONTEXT = tuple(name for name in FEATURES if name.startswith("regime_"))
+
+
+@dataclass(frozen=True)
+class View:
+    """How windows are looked at and shown.
+
+    method, options   lead–lag estimator and its options
+    encoder           name in ENCODERS, with its options
+    context           features, averaged over the symbols, that tell the regime; `("regime",)` is all regime indicators
+    max_assets        symbols of the largest universe; smaller ones are padded; None: those of the panel
+    horizon_bars      bars over which followers are given to respond, for the reward
+    """
+
+    method: str = "ccf_auc"
+    options: dict[str, Any] = field(default_factory=dict)
+    encoder: str = "row_sums"
+    encoder_options: dict[str, Any] = field(default_factory=dict)
+    context: tuple[str, ...] = ()
+    max_assets: int | None = None
+    horizon_bars: int = 1
+
+    def __post_init__(self) -> None:
+        for name in self.features:
+            FEATURES[name]  # refuses an unknown name
+        self.coder()
+        if self.max_assets is not None and self.max_assets < 2:
+            raise ConfigError(f"view.max_assets={self.max_assets} must be 2 or more, or None for those of the panel")
+
+    @property
+    def features(self) -> tuple[str, ...]:
+        """Names of the context's features."""
+        return REGIME_CONTEXT if self.context == ("regime",) else self.context
+
+    def coder(self) -> Encoder:
+        """The encoder with its options."""
+        return configure(ENCODERS[self.encoder], self.encoder_options, "view.encoder_options")
+
+
+class LookbackMarket:
+    """One panel, ready to be looked at; `assets` is the padded universe.
+
+    short_to_long  (time, 3, entry) float32 encodings of the seen windows, each cut to the history behind its bar
+    universe       (time, assets) float32, 1 for an asset that the shortest seen window could score
+    is_changed     (time,) True where the universe differs from that of the bar before
+    context        (time, feature) float32 means over the symbols, 0 where unknown
+    fills, moves   (time, symbol) fill-to-fill returns and last moves, NaN where there is none
+    """
+
+    def __init__(self, panel: Panel, windows: Windows, view: View, resolution: str = "") -> None:
+        if not panel.causal:
+            raise DataError("the panel was repaired by looking ahead; an environment takes only causal bars")
+        self.panel, self.windows, self.view, self.resolution = panel, windows, view, resolution
+        self.assets = view.max_assets or len(panel.symbols)
+        if self.assets < len(panel.symbols):
+            raise ConfigError(
+                f"view.max_assets={self.assets} is below the panel's {len(panel.symbols)} symbols; raise it"
+            )
+        self.encoder = view.coder()
+        self.engine = LeadLag(view.method, **view.options).fit(panel)
+        self.prediction = Prediction.of(panel, self.engine, view.horizon_bars, windows.longest)
+        self.fills, self.moves = fill_to_fill_returns(panel), last_moves(panel)
+        self.liquidity = Liquidity.of(panel)
+        self.context = self._context()
+        self._encode_seen()
+
+    @property
+    def first(self) -> int:
+        """The first bar at which a decision can be made."""
+        return max(self.windows.shortest, SHORTEST)
+
+    @property
+    def last(self) -> int:
+        """The last bar whose outcome lies within the panel."""
+        return len(self.panel) - 2 - self.view.horizon_bars
+
+    def matrices(self, ends: Array, lookbacks: Array) -> Array:
+        """(window, symbol, symbol) matrices of windows that are known to fit: nothing is checked again."""
+        symbols = len(self.panel.symbols)
+        out = np.empty((len(ends), symbols, symbols))
+        if len(ends) > FEW_WINDOWS:
+            self.engine.scorer_.score_many(ends, lookbacks, out)
+        else:
+            for row, (end, lookback) in enumerate(zip(ends.tolist(), lookbacks.tolist(), strict=True)):
+                self.engine.scorer_.score(end, lookback, out[row])
+        return out
+
+    def encode(self, matrices: Array, lookbacks: Array) -> Array:
+        """(window, entry) float32 encodings in the padded universe."""
+        missing = self.assets - len(self.panel.symbols)
+        if missing:
+            matrices = np.pad(matrices, ((0, 0), (0, missing), (0, missing)), constant_values=np.nan)
+        return np.asarray(self.encoder.encode(matrices, lookbacks), dtype=np.float32)
+
+    def _encode_seen(self) -> None:
+        """Fill `short_to_long` and `universe`, a block of bars at a time; nothing is seen before `first`."""
+        bars = len(self.panel)
+        self.universe = np.zeros((bars, self.assets), dtype=np.float32)
+        entries = len(self.encoder.names([""] * self.assets))
+        self.short_to_long = np.zeros((bars, 3, entries), dtype=np.float32)
+        for place, lookback in enumerate(self.windows.seen):
+            for start in range(self.first, bars, BLOCK_WINDOWS):
+                ends = np.arange(start, min(start + BLOCK_WINDOWS, bars))
+                fitting = np.minimum(lookback, ends)
+                matrices = self.matrices(ends, fitting)
+                self.short_to_long[ends, place] = self.encode(matrices, fitting)
+                if place == 0:
+                    self.universe[ends, : len(self.panel.symbols)] = observed_assets(matrices)
+        self.is_changed = np.append(False, (self.universe[1:] != self.universe[:-1]).any(axis=1))
+
+    def _context(self) -> Array:
+        """(time, feature) means over the symbols."""
+        columns = [mean_observed(FEATURES[name].compute(self.panel), axis=1) for name in self.view.features]
+        return np.asarray(np.nan_to_num(np.array(columns).T.reshape(len(self.panel), -1)), dtype=np.float32)

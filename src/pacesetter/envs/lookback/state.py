@@ -1,0 +1,60 @@
+"""What a lookback batch remembers, to store and to go on from: places, windows, random numbers, curriculum, reward."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+
+from pacesetter.envs.lookback.batch import LookbackBatch
+from pacesetter.errors import ConfigError
+
+__all__ = ["load_lookback_state", "lookback_state"]
+
+_ROWS = (
+    "t",
+    "stop",
+    "low",
+    "high",
+    "lookback",
+    "run_of_trouble",
+    "decisions",
+    "total",
+    "scores",
+    "weights",
+    "chosen",
+)
+
+
+def lookback_state(batch: LookbackBatch) -> dict[str, Any]:
+    """Copies of all that changes; refuses synthetic markets, which are drawn on the way and not stored."""
+    if batch.config.episodes.synthetic_share > 0:
+        raise ConfigError(
+            "episodes on synthetic markets cannot be stored for an exact resume; set episodes.synthetic_share=0"
+        )
+    dealer = batch.dealer
+    return {
+        "rows": {name: getattr(batch, name).copy() for name in _ROWS},
+        "resolutions": [market.resolution for market in batch.markets],
+        "random": [generator.bit_generator.state for generator in batch.generators],
+        "dealer": {"dealt": dealer.dealt, "stage": dealer.stage, "scores": list(dealer._scores)},
+        "reward": batch.reward.state_dict(),
+    }
+
+
+def load_lookback_state(batch: LookbackBatch, stored: Mapping[str, Any]) -> None:
+    """Go on from what `lookback_state` gave; refuses rows of another shape."""
+    for name in _ROWS:
+        if stored["rows"][name].shape != getattr(batch, name).shape:
+            raise ConfigError(f"stored '{name}' does not fit this batch of {batch.env_count}; use its own options")
+        setattr(batch, name, stored["rows"][name].copy())
+    batch.markets = [batch.dealer.market(name) for name in stored["resolutions"]]
+    for generator, state in zip(batch.generators, stored["random"], strict=True):
+        generator.bit_generator.state = state
+    dealer = batch.dealer
+    dealer.dealt, dealer.stage = stored["dealer"]["dealt"], stored["dealer"]["stage"]
+    dealer._scores.clear()
+    dealer._scores.extend(stored["dealer"]["scores"])
+    batch.reward.load_state_dict(stored["reward"])
+    batch._group(np.empty(0, dtype=np.int64))

@@ -1,0 +1,311 @@
+"""One path from a policy to a result: the environments' own kernel, observations, costs and caps for everybody.
+
+A policy decides at the close of bar t from bars ≤ t, its orders fill in bar t+1 and are marked at its close. Agents,
+baselines, folds, stressed and synthetic markets all come through `backtest`, so their results compare.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from datetime import datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.rows import Outcome, Setting
+from pacesetter.envs.batch.starts import Starts
+from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.evaluation.backtest.hybrid import hybrid_orders
+from pacesetter.market.bars import Bar
+from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Column, Fill
+from pacesetter.market.orders import Discrete, OrderKind
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.state import Account, Position
+from pacesetter.market.trades import Trade, trades
+from pacesetter.panel import Panel
+from pacesetter.stamps import moment_of
+
+if TYPE_CHECKING:
+    from pacesetter.evaluation.backtest.episode import Episode
+    from pacesetter.features.table import FeatureTable
+
+__all__ = ["Backtest", "Policy", "Seen", "backtest", "market_bank"]
+
+Array = NDArray[Any]
+KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
+
+
+class Seen(NamedTuple):
+    """All that may be known at the close of bar t.
+
+    panel         rows 0 … t, as views
+    observation   that of Portfolio-v0: window (symbol, bar, feature), regime, leadlag, supervised and position
+                  (symbol, ·), portfolio (·,)
+    masks         (symbol, 7) True where a discrete order would be sent; None for other actions
+    first         bar of the first decision, from which rebalancing counts
+    """
+
+    panel: Panel
+    t: int
+    observation: Mapping[str, Array]
+    masks: Array | None = None
+    first: int = 0
+
+
+class Policy(Protocol):
+    """Whoever decides: a baseline, an agent, a fleet, a guarded policy.
+
+    action   how the orders are read: discrete, continuous, hybrid, which are (switch, value) as in Trading-v0, or
+             weights, which are shares of equity. A weight that is NaN leaves its symbol as it is; beside other orders,
+             as it is up to the position cap
+
+    One that learned from data has `fitted_until`, the last moment it saw, and so have the parts it is made of; it is
+    refused on bars up to there.
+    """
+
+    @property
+    def name(self) -> str: ...
+
+    @property
+    def action(self) -> str: ...
+
+    def decide(self, seen: Seen) -> Array:
+        """(symbol,) orders at the close of bar `seen.t`; (symbol, 2) hybrid ones."""
+        ...
+
+
+@dataclass(frozen=True, eq=False)
+class Backtest:
+    """What a policy came to, bar by bar.
+
+    times    (n,) UTC, when the bars are known that orders filled in     closes   (n, K)
+    ledger   (n, Column)       fills   (n, K, Fill)
+    orders   (n, K) as they were decided at the close before, hybrid ones as the continuous orders that they come to;
+             NaN where a position was left as it is
+
+    An account that ends early, by ruin or by a limit, stays flat in cash from the next bar on: its equity is kept, its
+    returns are 0, and the policy is not asked again.
+    """
+
+    name: str
+    symbols: tuple[str, ...]
+    times: pd.DatetimeIndex
+    ledger: Array
+    fills: Array
+    orders: Array
+    closes: Array
+    bars_per_year: float
+
+    def __len__(self) -> int:
+        return len(self.times)
+
+    def __repr__(self) -> str:
+        span = f"{self.times[0]:%Y-%m-%d} → {self.times[-1]:%Y-%m-%d}"
+        return f"Backtest({self.name}, {len(self)} bars × {len(self.symbols)} symbols, {span})"
+
+    @property
+    def returns(self) -> Array:
+        """(n,) net returns of the account's equity from close to close."""
+        before, change = self.ledger[:, Column.EQUITY_BEFORE], self.ledger[:, Column.EQUITY_CHANGE]
+        return np.divide(change, before, out=np.zeros(len(self)), where=before > 0)
+
+    @property
+    def equity(self) -> Array:
+        """(n + 1,) money, from the close of the first decision on."""
+        return np.concatenate([self.ledger[:1, Column.EQUITY_BEFORE], self.ledger[:, Column.EQUITY]])
+
+    @property
+    def drawdown(self) -> Array:
+        """(n,) 1 − equity / highest equity so far."""
+        return self.ledger[:, Column.DRAWDOWN]
+
+    def trades(self) -> list[Trade]:
+        """Every trade from flat to flat, in order of entry; bars count from 0, the first that orders filled in."""
+        return trades(self.fills)
+
+    def episode(self) -> Episode:
+        """The backtest as `pacesetter inspect` shows it: table of trades, chart."""
+        from pacesetter.evaluation.backtest.episode import Episode
+
+        return Episode(*self._frames())
+
+    def save(self, folder: str | Path, beside: Mapping[str, Any] | None = None) -> Path:
+        """Write `ledger.parquet`, with columns `beside` it, and `fills.parquet`; `pacesetter inspect` reads them."""
+        target = Path(folder)
+        target.mkdir(parents=True, exist_ok=True)
+        ledger, fills = self._frames()
+        ledger.assign(**beside or {}).to_parquet(target / "ledger.parquet")
+        fills.to_parquet(target / "fills.parquet")
+        return target
+
+    @classmethod
+    def load(cls, folder: str | Path) -> Backtest:
+        """What `save` wrote, bit for bit; refuses files that are absent, damaged, or no backtest's."""
+        from pacesetter.evaluation.backtest.episode import Episode
+
+        episode = Episode.load(folder)
+        ledger, fills = (pd.read_parquet(Path(folder) / f"{name}.parquet") for name in ("ledger", "fills"))
+        if "order" not in fills or not set(KEPT) <= set(ledger.attrs):
+            raise RunError(f"{folder} holds an episode without orders, no backtest; look at it by pacesetter inspect")
+        shape = (len(ledger), len(episode.symbols))
+        return cls(
+            name=str(ledger.attrs["name"]),
+            symbols=episode.symbols,
+            times=pd.DatetimeIndex(ledger.index, name=None),
+            ledger=ledger[list(LEDGER_COLUMNS)].to_numpy(),
+            fills=fills[list(FILL_COLUMNS)].to_numpy().reshape(*shape, len(Fill)),
+            orders=fills["order"].to_numpy().reshape(shape),
+            closes=fills["close"].to_numpy().reshape(shape),
+            bars_per_year=float(ledger.attrs["bars_per_year"]),
+        )
+
+    def _frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
+        """The ledger, and the fills with a row for each bar and symbol, in the form of `envs.journal`."""
+        times, width = self.times.rename("time"), len(self.symbols)
+        ledger = pd.DataFrame(self.ledger, times, list(LEDGER_COLUMNS))
+        ledger.attrs = {name: getattr(self, name) for name in KEPT}
+        fills = pd.DataFrame(self.fills.reshape(-1, len(Fill)), times.repeat(width), list(FILL_COLUMNS))
+        own: dict[str, Any] = {
+            "symbol": list(self.symbols) * len(self),
+            "close": self.closes.ravel(),
+            "order": self.orders.ravel(),
+        }
+        return ledger, fills.assign(**own)
+
+
+def market_bank(panel: Panel, table: FeatureTable | None = None, supervised: Any = None) -> Bank:
+    """The panel as one market with its features, to be shared by many backtests; see `Bank.from_panels`."""
+    return Bank.from_panels(panel, table, supervised, is_whole=True)
+
+
+def backtest(
+    policy: Policy,
+    panel: Panel,
+    *,
+    first: int,
+    last: int | None = None,
+    market: MarketParameters | None = None,
+    table: FeatureTable | None = None,
+    window_bars: int = 24,
+    bank: Bank | None = None,
+    is_unseen: bool = False,
+) -> Backtest:
+    """Play a policy from the close of bar `first`, where it decides first, to the close of bar `last` (the panel's).
+
+    Yearly rates of `market` are taken per bar of this panel. `bank` is the panel's `market_bank`, with which nothing is
+    computed twice; then `table` is not looked at. Refuses an empty period, one without room for a window, and a policy
+    that was fitted on bars after `first`, unless the caller knows that it has seen none of these: `is_unseen`, as on
+    another market, or in a fold with training bars behind its test.
+    """
+    last = len(panel) - 1 if last is None else last
+    _check_period(panel, first, last, window_bars)
+    if not is_unseen:
+        _check_fitted(policy, panel, first)
+    bank = market_bank(panel, table) if bank is None else bank
+    if bank.symbols != (panel.symbols,) or len(bank.times[0]) != len(panel):
+        raise DataError(f"the bank is not of {panel!r} as one market; make it by market_bank(panel)")
+    rules = replace(market or MarketParameters(), bars_per_year=panel.bars_per_year)
+    action = "continuous" if policy.action == "hybrid" else policy.action
+    batch = Batch(bank, action=action, window_bars=window_bars, market=rules, restarts=False)
+    batch.use_starts(Starts(np.array([[0, first, last]]), np.array([0, 1]), is_fixed=True))
+    ledger, fills, orders = _play(policy, replace(panel, truth=None), batch, first, last)
+    played = slice(first + 1, last + 1)
+    return Backtest(
+        policy.name,
+        panel.symbols,
+        panel.index[played],
+        ledger,
+        fills,
+        orders,
+        bank.bars[0, played, :, Bar.CLOSE],
+        panel.bars_per_year,
+    )
+
+
+def _play(policy: Policy, panel: Panel, batch: Batch, first: int, last: int) -> tuple[Array, Array, Array]:
+    """Ledger, fills and orders of each bar."""
+    bars, width = last - first, len(panel.symbols)
+    ledger, fills = np.zeros((bars, len(Column))), np.zeros((bars, width, len(Fill)))
+    orders = np.full((bars, width), np.nan)
+    vector = batch.restart(np.ones(1, dtype=bool))[0, 0]
+    for step, t in enumerate(range(first, last)):
+        masks = batch.action_masks().reshape(width, -1) if policy.action == "discrete" else None
+        seen = Seen(panel.rows(0, t + 1), t, batch.builder.build(0, t, vector), masks, first)
+        orders[step] = _decided(policy, seen, batch)
+        ledger[step], vector, outcome = _send(batch, orders[step], t)
+        fills[step] = batch.fills[0]
+        if outcome[Outcome.TERMINATED]:
+            _stay_flat(ledger[step:])
+            break
+    return ledger, fills, orders
+
+
+def _send(batch: Batch, orders: Array, t: int) -> tuple[Array, Array, list[float]]:
+    """Step the account by one bar; weights that are NaN leave their symbols as they are."""
+    left = np.isnan(orders)
+    if batch.action != "weights" or not left.any():
+        return batch.step_alone(orders)
+    if not left.all():
+        return batch.step_alone(np.where(left, _held_weights(batch, t), orders))
+    batch.settings[Setting.KIND] = OrderKind.DISCRETE  # a weight, even the one held, would be trimmed to the cap
+    stepped = batch.step_alone(np.full(len(orders), float(Discrete.HOLD)))
+    batch.settings[Setting.KIND] = OrderKind.WEIGHT
+    return stepped
+
+
+def _held_weights(batch: Batch, t: int) -> Array:
+    """(K,) shares of equity at the close of t, in the range that weights may have."""
+    values = batch.positions[0, :, Position.QUANTITY] * batch.bank.bars[0, t, :, Bar.CLOSE]
+    low, high = batch.settings[[Setting.LOWEST, Setting.HIGHEST]]
+    weights: Array = np.clip(values / batch.accounts[0, Account.EQUITY], low, high)
+    return weights
+
+
+def _stay_flat(rows: Array) -> None:
+    """Fill the ledger rows (bar, Column) behind the first, in which the account ended, with its equity as cash."""
+    for column in (Column.EQUITY_BEFORE, Column.EQUITY, Column.CASH):
+        rows[1:, column] = rows[0, Column.EQUITY]
+    rows[1:, Column.DRAWDOWN] = rows[0, Column.DRAWDOWN]
+
+
+def _decided(policy: Policy, seen: Seen, batch: Batch) -> Array:
+    """(K,) orders of the one kind that the batch reads."""
+    found, width = np.asarray(policy.decide(seen), dtype=np.float64), len(seen.panel.symbols)
+    is_hybrid = policy.action == "hybrid"
+    wanted = (width, 2) if is_hybrid else (width,)
+    if found.shape != wanted:
+        raise ConfigError(f"policy '{policy.name}' gave orders of shape {found.shape}; give {wanted}, a row a symbol")
+    if not is_hybrid:
+        return found
+    return hybrid_orders(found, batch.positions[0], batch.bank.bars[0, seen.t, :, Bar.CLOSE], batch.parameters[0, 0])
+
+
+def _check_period(panel: Panel, first: int, last: int, window_bars: int) -> None:
+    if not 0 <= first < last < len(panel):
+        raise DataError(
+            f"the period from bar {first} to bar {last} is empty or outside the panel's {len(panel)} bars; give "
+            f"0 ≤ first < last ≤ {len(panel) - 1}"
+        )
+    if first < window_bars - 1:
+        raise DataError(
+            f"bar {first} has no window of {window_bars} bars behind it; start at bar {window_bars - 1} or later"
+        )
+
+
+def _check_fitted(policy: Policy, panel: Panel, first: int) -> None:
+    """Refuse a policy that was fitted on later bars, or that holds something that was, e.g. a normaliser."""
+    parts = {f"policy '{policy.name}'": policy}
+    parts |= {f"'{name}' of policy '{policy.name}'": part for name, part in getattr(policy, "__dict__", {}).items()}
+    for name, part in parts.items():
+        until = getattr(part, "fitted_until", None) or getattr(part, "fitted_until_", None)
+        if isinstance(until, (str, datetime)) and moment_of(until) > panel.index[first]:
+            raise DataError(
+                f"{name} was fitted on bars until {moment_of(until):%Y-%m-%d %H:%M}, after the first decision at "
+                f"{panel.index[first]:%Y-%m-%d %H:%M}; fit it on earlier bars, or test it on later ones"
+            )

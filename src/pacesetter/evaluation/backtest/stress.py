@@ -1,0 +1,175 @@
+"""Stressed markets by name: `STRESSES`. Each alters a stretch of a panel's bars and, where it must, the market's rules.
+
+Outside the stretch every return stays as it was; all prices of a bar move by one factor unless said. An outside
+package adds one by an entry point of the group `pacesetter.stress`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from functools import partial
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError
+from pacesetter.evaluation.backtest.scenarios import Scenario
+from pacesetter.evaluation.backtest.sensitivity import scaled_costs
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import PRICE_FIELDS, Panel
+from pacesetter.registry import Registry
+
+__all__ = ["STRESSES", "Stress", "stress_scenarios"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Stress(ABC):
+    """What happens to a market in `bars` bars."""
+
+    bars: int = 20
+
+    def __post_init__(self) -> None:
+        if self.bars < 1:
+            raise ConfigError(f"a stress lasts 1 bar or more, not bars={self.bars}")
+
+    @abstractmethod
+    def apply(self, panel: Panel, start: int) -> Panel:
+        """The panel under stress in bars start … start + bars − 1, or to its end."""
+
+    def rules(self, market: MarketParameters, panel: Panel) -> MarketParameters:
+        """The market's rules under stress, for all bars."""
+        return market
+
+
+STRESSES: Registry[Callable[..., Stress]] = Registry("stress")
+
+
+@dataclass(frozen=True)
+class Move(Stress):
+    """Every symbol moves by `size` over the stretch, in equal log steps beside its own returns, and stays there."""
+
+    size: float = 0.0
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not self.size > -1:
+            raise ConfigError(f"size={self.size} takes a price to 0 or below; give more than -1")
+
+    def apply(self, panel: Panel, start: int) -> Panel:
+        steps = np.clip(np.arange(len(panel)) - start + 1, 0, self.bars) / self.bars
+        return _scaled(panel, np.log1p(self.size) * steps[:, None])
+
+
+STRESSES.add("crash", partial(Move, bars=10, size=-0.3))
+STRESSES.add("rally", partial(Move, bars=60, size=0.3))
+STRESSES.add("gap", partial(Move, bars=1, size=-0.1))  # between two bars: no order can be filled on the way
+
+
+@STRESSES.register("sideways")
+@dataclass(frozen=True)
+class Sideways(Stress):
+    """For a year every symbol ends where it began: its mean log return is taken off each bar."""
+
+    bars: int = 252
+
+    def apply(self, panel: Panel, start: int) -> Panel:
+        returns = _log_returns(panel)
+        stretch = slice(start, start + self.bars)
+        taken = np.zeros_like(returns)
+        taken[stretch] = returns[stretch].mean(axis=0)
+        return _scaled(panel, -np.cumsum(taken, axis=0))
+
+
+@STRESSES.register("volatility_shock")
+@dataclass(frozen=True)
+class VolatilityShock(Stress):
+    """For sixty bars every return, and the range of every bar, is `factor` times as large in logs."""
+
+    bars: int = 60
+    factor: float = 3.0
+
+    def apply(self, panel: Panel, start: int) -> Panel:
+        returns, ranges = _log_returns(panel), np.zeros(len(panel))
+        added = np.zeros_like(returns)
+        stretch = slice(start, start + self.bars)
+        added[stretch], ranges[stretch] = (self.factor - 1.0) * returns[stretch], self.factor - 1.0
+        return _scaled(panel, np.cumsum(added, axis=0), ranges[:, None])
+
+
+@STRESSES.register("liquidity_drought")
+@dataclass(frozen=True)
+class LiquidityDrought(Stress):
+    """For a quarter little is traded, and all the time trading is dear.
+
+    volume_share   what is left of the volume
+    halted_share   share of a symbol's bars without trading, drawn by `seed`
+    cost_factor    of spread, slippage and impact
+    volume_cap     most of a bar's volume that fills take, where the panel has volumes and no cap is set
+    """
+
+    bars: int = 63
+    volume_share: float = 0.05
+    halted_share: float = 0.2
+    cost_factor: float = 5.0
+    volume_cap: float = 0.1
+    seed: int = 0
+
+    def apply(self, panel: Panel, start: int) -> Panel:
+        blocks, mask = panel.blocks.copy(), panel.mask.copy()
+        stretch = slice(start, start + self.bars)
+        if "volume" in panel.fields:
+            blocks[panel.fields.index("volume"), stretch] *= self.volume_share
+        mask[stretch] &= np.random.default_rng(self.seed).random(mask[stretch].shape) >= self.halted_share
+        blocks[:, ~mask] = np.nan
+        return replace(panel, blocks=blocks, mask=mask, truth=None)
+
+    def rules(self, market: MarketParameters, panel: Panel) -> MarketParameters:
+        dear = scaled_costs(market, self.cost_factor, ("spread_bps", "slippage_bps", "impact_bps"))
+        cap = market.limits.volume_cap_fraction or (self.volume_cap if "volume" in panel.fields else None)
+        return replace(dear, limits=replace(market.limits, volume_cap_fraction=cap))
+
+
+def stress_scenarios(
+    panel: Panel,
+    first: int,
+    names: Sequence[str] | None = None,
+    *,
+    start: int | None = None,
+    market: MarketParameters | None = None,
+) -> list[Scenario]:
+    """The market as it was, then under each stress named (all of them when None) from bar `start` on.
+
+    `start` is a third of the way from `first` to the end when it is not given.
+    """
+    start = first + 1 + (len(panel) - first) // 3 if start is None else start
+    if not first < start < len(panel):
+        raise ConfigError(f"start={start} must lie behind first={first} and within the {len(panel)} bars")
+    market = market or MarketParameters()
+    chosen = {name: STRESSES[name]() for name in names or STRESSES}
+    stressed = [
+        Scenario(name, stress.apply(panel, start), first, market=stress.rules(market, panel))
+        for name, stress in chosen.items()
+    ]
+    return [Scenario("as it was", panel, first, market=market), *stressed]
+
+
+def _log_returns(panel: Panel) -> Array:
+    """(time, symbol) log returns from the last observed close; 0 where there is none."""
+    close = np.where(panel.mask, panel.close, np.nan)
+    return np.nan_to_num(np.diff(pd.DataFrame(np.log(close)).ffill().to_numpy(), axis=0, prepend=np.nan))
+
+
+def _scaled(panel: Panel, shifts: Array, ranges: Array | float = 0.0) -> Panel:
+    """The panel with `shifts` added to all log prices, and each price `ranges` times further from its close in logs."""
+    close = panel.close
+    blocks = [
+        block * np.exp(shifts) * (block / close) ** ranges if name in PRICE_FIELDS else block
+        for name, block in zip(panel.fields, panel.blocks, strict=True)
+    ]
+    return replace(panel, blocks=np.stack(blocks), truth=None)

@@ -1,0 +1,198 @@
+"""Baselines that allocate: cash, hold, equal weight, by volatility, by risk (skfolio), by momentum, at random."""
+
+from __future__ import annotations
+
+import warnings
+from abc import abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.errors import ConfigError
+from pacesetter.evaluation.backtest.backtest import Seen
+from pacesetter.evaluation.baselines.baseline import BASELINES, Allocation, Baseline
+
+__all__ = [
+    "Cash",
+    "EqualWeight",
+    "Hold",
+    "InverseVolatility",
+    "MeanVariance",
+    "MinimumVariance",
+    "Momentum",
+    "Random",
+    "RiskParity",
+]
+
+Array = NDArray[Any]
+QUARTER_BARS, YEAR_BARS, MONTH_BARS = 63, 252, 21
+LEAST_VOLATILITY = 0.01  # of the largest: a price that stands still is not the safest holding
+
+
+@BASELINES.register("cash")
+@dataclass(frozen=True)
+class Cash(Baseline):
+    """Holds nothing."""
+
+    name: ClassVar[str] = "cash"
+
+    def decide(self, seen: Seen) -> Array:
+        return np.zeros(len(seen.panel.symbols))
+
+
+@BASELINES.register("equal_weight")
+@dataclass(frozen=True)
+class EqualWeight(Allocation):
+    """As much of each symbol that trades."""
+
+    name: ClassVar[str] = "equal_weight"
+
+    @classmethod
+    def lacks(cls, bank: Bank) -> str:
+        return ""
+
+    def allocate(self, returns: Array, seen: Seen) -> Array:
+        return np.full(returns.shape[1], 1.0 / returns.shape[1])
+
+
+@BASELINES.register("hold")
+@dataclass(frozen=True)
+class Hold(EqualWeight):
+    """Buys as much of each symbol once, at the first close, and keeps it: a weight may grow beyond the cap."""
+
+    name: ClassVar[str] = "hold"
+
+    def is_due(self, seen: Seen) -> bool:
+        return seen.t == seen.first
+
+
+@BASELINES.register("inverse_volatility")
+@dataclass(frozen=True)
+class InverseVolatility(Allocation):
+    """In proportion to the inverse of each symbol's volatility."""
+
+    name: ClassVar[str] = "inverse_volatility"
+    history_bars: int = QUARTER_BARS
+
+    def allocate(self, returns: Array, seen: Seen) -> Array:
+        volatility = returns.std(axis=0)
+        inverse = 1.0 / np.maximum(volatility, max(LEAST_VOLATILITY * volatility.max(), 1e-12))
+        shares: Array = inverse / inverse.sum()
+        return shares
+
+
+@BASELINES.register("momentum")
+@dataclass(frozen=True)
+class Momentum(Allocation):
+    """Equal parts of the `share` of the symbols that rose most over a year less its last month (Jegadeesh, Titman)."""
+
+    name: ClassVar[str] = "momentum"
+    history_bars: int = YEAR_BARS
+    skipped_bars: int = MONTH_BARS
+    share: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if not (0 <= self.skipped_bars < self.history_bars and 0 < self.share <= 1):
+            raise ConfigError(
+                f"momentum: skipped_bars={self.skipped_bars} must lie in history_bars={self.history_bars}, and "
+                f"share={self.share} above 0 and at most 1"
+            )
+
+    def allocate(self, returns: Array, seen: Seen) -> Array:
+        growth = np.log1p(returns[: len(returns) - self.skipped_bars]).sum(axis=0)
+        count = max(round(self.share * len(growth)), 1)
+        shares = np.zeros(len(growth))
+        shares[np.argsort(-growth, kind="stable")[:count]] = 1.0 / count
+        return shares
+
+
+@BASELINES.register("random")
+@dataclass(frozen=True)
+class Random(Allocation):
+    """Shares drawn evenly from all that add up to 1; the same seed and bar give the same."""
+
+    name: ClassVar[str] = "random"
+    seed: int = 0
+
+    def allocate(self, returns: Array, seen: Seen) -> Array:
+        return np.random.default_rng([self.seed, seen.t]).dirichlet(np.ones(returns.shape[1]))
+
+
+# ---- by risk --------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True)
+class Optimised(Allocation):
+    """What a convex optimisation of skfolio finds on a year of returns, with a shrunk covariance (Ledoit, Wolf).
+
+    No share is above the cap in the optimum itself, or above 1/k where k symbols could not take all. Equal shares
+    where the solver finds nothing, as for prices that stand still.
+    """
+
+    history_bars: int = YEAR_BARS
+
+    def allocate(self, returns: Array, seen: Seen) -> Array:
+        from skfolio.moments import LedoitWolf
+        from skfolio.optimization import EqualWeighted
+        from skfolio.prior import EmpiricalPrior
+        from threadpoolctl import threadpool_limits
+
+        optimiser = self.optimiser(
+            prior_estimator=EmpiricalPrior(covariance_estimator=LedoitWolf()),
+            max_weights=max(self.cap, 1.0 / returns.shape[1]),
+            fallback=EqualWeighted(),
+        )
+        # The matrices are small: one thread is faster, and the result does not hang on how many there are.
+        with threadpool_limits(1), warnings.catch_warnings():
+            warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # for shares it is enough
+            weights = np.maximum(optimiser.fit(returns).weights_, 0.0)  # a solver leaves −1e-12
+        shares: Array = weights / weights.sum()
+        return shares
+
+    @abstractmethod
+    def optimiser(self, **options: Any) -> Any:
+        """The skfolio estimator to be fitted, with the options that all of them take."""
+
+
+@BASELINES.register("minimum_variance")
+@dataclass(frozen=True)
+class MinimumVariance(Optimised):
+    """The shares whose return varies least."""
+
+    name: ClassVar[str] = "minimum_variance"
+
+    def optimiser(self, **options: Any) -> Any:
+        from skfolio.optimization import MeanRisk
+
+        return MeanRisk(**options)
+
+
+@BASELINES.register("risk_parity")
+@dataclass(frozen=True)
+class RiskParity(Optimised):
+    """The shares with which each symbol adds as much to the variance."""
+
+    name: ClassVar[str] = "risk_parity"
+
+    def optimiser(self, **options: Any) -> Any:
+        from skfolio.optimization import RiskBudgeting
+
+        return RiskBudgeting(**options)
+
+
+@BASELINES.register("mean_variance")
+@dataclass(frozen=True)
+class MeanVariance(Optimised):
+    """The shares with the most of mean return − `risk_aversion` · variance, both per bar, as the history has them."""
+
+    name: ClassVar[str] = "mean_variance"
+    risk_aversion: float = 2.5
+
+    def optimiser(self, **options: Any) -> Any:
+        from skfolio.optimization import MeanRisk, ObjectiveFunction
+
+        return MeanRisk(ObjectiveFunction.MAXIMIZE_UTILITY, risk_aversion=self.risk_aversion, **options)

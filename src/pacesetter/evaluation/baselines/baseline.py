@@ -1,0 +1,131 @@
+"""What a baseline is: a policy with plain options, filed in `BASELINES`; and what those that allocate have alike.
+
+An outside package adds one by an entry point of the group `pacesetter.baseline`.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
+from typing import Any, ClassVar, Self
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.errors import ConfigError
+from pacesetter.evaluation.backtest.backtest import Seen
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
+from pacesetter.registry import Registry, configure
+
+__all__ = ["BASELINES", "Allocation", "Baseline", "capped", "recent_returns"]
+
+Array = NDArray[Any]
+LEAST_OBSERVED = 0.5  # of the returns of a history; a symbol with fewer is left out
+
+
+class Baseline(ABC):
+    """A policy whose options are plain; members of `BASELINES` are dataclasses of it."""
+
+    name: ClassVar[str]
+    action: ClassVar[str] = "weights"
+
+    @classmethod
+    def lacks(cls, bank: Bank) -> str:
+        """What the baseline needs and the bank has not, in words; empty where it has all."""
+        return ""
+
+    @classmethod
+    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+        """The baseline with the options that the market gives it, and others; refuses unknown ones."""
+        return configure(cls, options, cls.name)
+
+    @abstractmethod
+    def decide(self, seen: Seen) -> Array:
+        """(symbol,) orders at the close of bar `seen.t`."""
+
+
+BASELINES: Registry[type[Baseline]] = Registry("baseline")
+
+
+@dataclass(frozen=True)
+class Allocation(Baseline):
+    """Shares of equity for the symbols that trade, renewed every `every_bars` bars; in between all is left as it is.
+
+    cap            most of one symbol, the kernel's position cap: what is above it goes to the other symbols in
+                   proportion. Fewer than 1/cap symbols cannot take all, and the rest stays in cash: with the default
+                   limit of 15 % that is any market of fewer than seven
+    history_bars   latest returns that `allocate` sees. A symbol with fewer than half of them is left out; while that
+                   is each one, everything stays in cash
+
+    A symbol that is halted keeps its position, which the others leave room for; one that is delisted is paid out.
+    """
+
+    every_bars: int = 21
+    cap: float = 0.15
+    history_bars: int = 0
+
+    @classmethod
+    def lacks(cls, bank: Bank) -> str:
+        return "" if bank.positions_each > 1 else "a second symbol, without which they are equal_weight"
+
+    def __post_init__(self) -> None:
+        if self.every_bars < 1 or self.history_bars < 0 or not 0 < self.cap <= 1:
+            raise ConfigError(
+                f"{self.name}: every_bars={self.every_bars} must be 1 or more, history_bars={self.history_bars} "
+                f"not negative, and cap={self.cap} above 0 and at most 1"
+            )
+
+    @classmethod
+    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+        return configure(cls, {"cap": min(market.limits.position_cap_fraction, 1.0)} | options, cls.name)
+
+    def decide(self, seen: Seen) -> Array:
+        if not self.is_due(seen):
+            return np.full(len(seen.panel.symbols), np.nan)
+        trades, held = seen.panel.mask[seen.t], seen.observation["position"][:, PositionEntry.WEIGHT]
+        returns = recent_returns(seen.panel, self.history_bars)
+        chosen = trades & (np.isfinite(returns).sum(axis=0) >= LEAST_OBSERVED * self.history_bars)
+        orders = np.where(trades, 0.0, np.nan)
+        if chosen.any():
+            room = max(1.0 - float(np.abs(held[~trades]).sum()), 0.0)
+            orders[chosen] = capped(room * self.allocate(np.nan_to_num(returns[:, chosen]), seen), self.cap)
+        return orders
+
+    def is_due(self, seen: Seen) -> bool:
+        """Whether the shares are renewed at this close."""
+        return (seen.t - seen.first) % self.every_bars == 0
+
+    @abstractmethod
+    def allocate(self, returns: Array, seen: Seen) -> Array:
+        """(k,) shares ≥ 0 that add up to 1, from `returns` (bar, k) of the symbols that may be held."""
+
+
+def recent_returns(panel: Panel, bars: int) -> Array:
+    """(bars, symbol) latest returns, from one observed close to the next; NaN where none was, also before the panel.
+
+    The close before the first of them is looked for among the `bars` + 1 latest only.
+    """
+    latest = slice(max(len(panel) - bars - 1, 0), None)
+    close = np.where(panel.mask[latest], panel.close[latest], np.nan)
+    last = pd.DataFrame(close).ffill().to_numpy()
+    returns = np.full((bars, close.shape[1]), np.nan)
+    returns[bars - len(close) + 1 :] = np.where(np.isnan(close[1:]), np.nan, last[1:] / last[:-1] - 1.0)
+    return returns
+
+
+def capped(shares: Array, cap: float) -> Array:
+    """(k,) shares of which none is above `cap`; the excess goes to the others in proportion while they have room.
+
+    A share of 0 stays 0, and what nobody has room for is left out of the sum.
+    """
+    wanted, result = float(shares.sum()), shares.astype(np.float64)
+    while (over := result > cap).any():
+        result[over] = cap
+        free = (result > 0) & (result < cap)
+        if free.any():
+            result[free] *= (wanted - result[~free].sum()) / result[free].sum()
+    return result

@@ -1,0 +1,86 @@
+"""The baselines by name, made for a market and played over the same bars in one call."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.evaluation.backtest import policies as policies  # and so does this
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest, market_bank
+from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
+from pacesetter.evaluation.statistics.verdict import CASH
+from pacesetter.features.table import FeatureTable
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
+
+__all__ = [
+    "BASELINES",
+    "alike",
+    "distinct",
+    "evaluate_baselines",
+    "left_out_sentence",
+    "make_baseline",
+    "possible_baselines",
+]
+
+
+def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None, **options: Any) -> Baseline:
+    """The registered baseline `name` with the options that the market gives it; refuses an unknown name or option."""
+    return BASELINES[name].on(bank, market or MarketParameters(), **options)
+
+
+def possible_baselines(bank: Bank) -> list[str]:
+    """Names of the registered baselines that find in the bank what they need, cash first and then by the alphabet.
+
+    Of equal ones the first is counted (see `distinct`), which must not hang on what was imported first.
+    """
+    possible = (name for name in BASELINES if not BASELINES[name].lacks(bank))
+    return sorted(possible, key=lambda name: (name != CASH, name))
+
+
+def left_out_sentence(bank: Bank) -> str:
+    """Which registered baselines are not possible, and what they need; empty where all are."""
+    by_need: dict[str, list[str]] = {}
+    for name in BASELINES:
+        by_need.setdefault(BASELINES[name].lacks(bank), []).append(name)
+    by_need.pop("", None)
+    parts = [f"{', '.join(names)} for want of {need}" for need, names in by_need.items()]
+    return f"Left out: {'; '.join(parts)}." if parts else ""
+
+
+def evaluate_baselines(
+    panel: Panel,
+    first: int,
+    names: Sequence[str] | None = None,
+    *,
+    last: int | None = None,
+    market: MarketParameters | None = None,
+    table: FeatureTable | None = None,
+    bank: Bank | None = None,
+    window_bars: int = 24,
+) -> dict[str, Backtest]:
+    """The named baselines, or all that are possible, over the same bars; options are those of `backtest`."""
+    bank = market_bank(panel, table) if bank is None else bank
+    chosen = [make_baseline(name, bank, market) for name in names or possible_baselines(bank)]
+    options: dict[str, Any] = {"first": first, "last": last, "market": market, "bank": bank, "window_bars": window_bars}
+    return {baseline.name: backtest(baseline, panel, **options) for baseline in chosen}
+
+
+def distinct(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]:
+    """The results without those that have an earlier one's returns to the bit, and in words which these are.
+
+    Few symbols under a position cap leave nothing to divide, so that allocations become one and the same.
+    """
+    groups = alike(results)
+    said = [f"{', '.join(same)} earned what {first} did at every bar" for first, *same in groups if same]
+    told = f"Shown and counted once: {'; '.join(said)}." if said else ""
+    return {first: results[first] for first, *_ in groups}, told
+
+
+def alike(results: Mapping[str, Backtest]) -> list[list[str]]:
+    """Names of the results in groups whose returns are the same to the bit, in the order of the first of each."""
+    names: dict[bytes, list[str]] = {}
+    for name, result in results.items():
+        names.setdefault((result.returns + 0.0).tobytes(), []).append(name)  # -0.0 becomes 0.0
+    return list(names.values())

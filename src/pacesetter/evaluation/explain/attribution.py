@@ -1,0 +1,239 @@
+"""What moves a policy's action: integrated gradients by feature, asset and lag (Sundararajan, Taly, Yan 2017; captum).
+
+With f the explained output, x an observation and b the baseline, the attribution of input i is
+
+    a_i = (x_i − b_i) ∫₀¹ ∂f/∂x_i (b + α(x − b)) dα        so that        Σ_i a_i = f(x) − f(b)
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError, DataError, needs
+from pacesetter.evaluation.explain.behaviour import Finding, Names
+from pacesetter.evaluation.report.pictures import PALETTE, styled
+
+if TYPE_CHECKING:
+    import torch
+
+    from pacesetter.learning.sb3.readout import Readout
+
+    Tensors = tuple[torch.Tensor, ...]
+
+__all__ = ["Attributions", "integrated_gradients"]
+
+Array = NDArray[Any]
+STEPS = (64, 256, 1024)
+AT_ONCE = 2048  # points of all paths evaluated together
+MOST_BARS = 25
+
+
+@dataclass(frozen=True, eq=False)
+class Attributions:
+    """Attributions of each entry as (observation, asset, bar, feature), with 1 for an axis that it has not.
+
+    outputs, baselines   (observation,) the explained output of each observation and of its baseline
+    assets               names of the asset axis; for agents of one symbol, the symbol of each observation, or none
+    names                entry -> names of its features
+    """
+
+    entries: Mapping[str, Array]
+    outputs: Array
+    baselines: Array
+    assets: tuple[str, ...]
+    names: Names
+
+    def __post_init__(self) -> None:
+        wanted = self._width if self._width > 1 else len(self.outputs)
+        if self.assets and len(self.assets) != wanted:
+            raise DataError(f"{len(self.assets)} symbols were named for {wanted} assets or observations; name each")
+
+    @property
+    def _width(self) -> int:
+        """Assets of an observation."""
+        return max(int(entry.shape[1]) for entry in self.entries.values())
+
+    @property
+    def gaps(self) -> Array:
+        """(observation,) Σ attributions − (output − baseline output): 0 but for the steps of the integral."""
+        total = sum(entry.sum(axis=(1, 2, 3)) for entry in self.entries.values())
+        gaps: Array = total - (self.outputs - self.baselines)
+        return gaps
+
+    def by_feature(self) -> pd.DataFrame:
+        """A row for each feature, strongest first: `influence` is the mean of Σ|a|, `effect` that of Σ a."""
+        parts = [
+            _measured(entry.swapaxes(1, 3), {"entry": name, "feature": list(self.names[name])})
+            for name, entry in self.entries.items()
+        ]
+        return _ranked(pd.concat(parts))
+
+    def by_asset(self) -> pd.DataFrame:
+        """A row for each asset, strongest first; refuses agents of one symbol when it was not told which."""
+        if self._width > 1:
+            parts = [_measured(entry, {"asset": self.assets}) for entry in self.entries.values() if entry.shape[1] > 1]
+            return _ranked(pd.concat(parts).groupby("asset", as_index=False).sum())
+        if not self.assets:
+            raise ConfigError("these observations are of one symbol each; name it for each of them in `symbols`")
+        flat = np.concatenate([entry.reshape(len(entry), -1) for entry in self.entries.values()], axis=1)
+        each = pd.DataFrame({"asset": self.assets, "influence": np.abs(flat).sum(axis=1), "effect": flat.sum(axis=1)})
+        return _ranked(each.groupby("asset", as_index=False).mean())
+
+    def by_lag(self) -> pd.DataFrame:
+        """A row for each bar of the windows, the newest, lag 0, first; refuses observations without a window."""
+        windows = [entry for entry in self.entries.values() if entry.shape[2] > 1]
+        if not windows:
+            raise ConfigError("these observations have no window, so they have no lags")
+        lags = np.arange(windows[0].shape[2])[::-1]
+        parts = [_measured(entry.swapaxes(1, 2), {"lag": lags}) for entry in windows]
+        return _shared(pd.concat(parts).groupby("lag", as_index=False).sum())
+
+    def findings(self) -> list[Finding]:
+        """What was found by feature and, where there are such, by asset and by lag."""
+        found = [self._finding("feature", self.by_feature())]
+        if self.assets:
+            found.append(self._finding("asset", self.by_asset()))
+        if any(entry.shape[2] > 1 for entry in self.entries.values()):
+            found.append(self._finding("lag", self.by_lag()))
+        return found
+
+    def _finding(self, kind: str, table: pd.DataFrame) -> Finding:
+        shown = table[:MOST_BARS]
+        labels = shown[kind].astype(str).str.replace("_", " ")
+        colours = np.where(shown["effect"] >= 0, PALETTE[0], PALETTE[5])
+        bars = go.Bar(y=labels, x=shown["share"], orientation="h", marker={"color": colours})
+        figure = styled(go.Figure(bars), f"Share of influence by {kind}", 140 + 18 * len(shown))
+        figure.update_xaxes(tickformat=".0%").update_yaxes(autorange="reversed", type="category", automargin=True)
+        text = (
+            f"Integrated gradients over {len(self.outputs):,} observations against the baseline; blue raises the "
+            f"explained action on average, orange lowers it. Largest gap to completeness {np.abs(self.gaps).max():.1e}."
+        )
+        return Finding(f"Attribution by {kind}", text, table, figure)
+
+
+def _measured(entry: Array, columns: Mapping[str, Any]) -> pd.DataFrame:
+    """Influence and effect along axis 1 of attributions (observation, ·, ·, ·)."""
+    influence = np.abs(entry).sum(axis=(2, 3)).mean(axis=0)
+    return pd.DataFrame({**columns, "influence": influence, "effect": entry.sum(axis=(2, 3)).mean(axis=0)})
+
+
+def _shared(table: pd.DataFrame) -> pd.DataFrame:
+    return table.assign(share=table["influence"] / max(table["influence"].sum(), np.finfo(float).tiny))
+
+
+def _ranked(table: pd.DataFrame) -> pd.DataFrame:
+    return _shared(table).sort_values("influence", ascending=False, kind="stable", ignore_index=True)
+
+
+def integrated_gradients(
+    agent: Any,
+    observations: Mapping[str, Array],
+    names: Names | None = None,
+    symbols: Sequence[str] = (),
+    *,
+    output: int | None = None,
+    baseline: Mapping[str, Array] | None = None,
+    tolerance: float = 0.01,
+) -> Attributions:
+    """Attributions of an agent's action on a batch of observations (observation, …).
+
+    symbols    names of the asset axis, or for agents of one symbol the symbol of each observation
+    output     which action or number is explained; None takes the probability of the chosen discrete actions, or the
+               sum of the continuous ones
+    baseline   entries of one observation to start from; the mean observation of the normaliser where not given
+    tolerance  the path has 64 steps, then 256, then 1,024, until the largest gap to completeness is below this share of
+               the largest gain
+    """
+    import torch
+
+    from pacesetter.learning.sb3.readout import readout
+
+    network = readout(agent)
+    seen = network.tensors(observations)
+    starts = {name: _start(centre, (baseline or {}).get(name)) for name, centre in network.centre().items()}
+    masks = [name for name in seen if name not in starts]
+    weights = _output_weights(network, seen, output)
+
+    def explained(*parts: torch.Tensor) -> torch.Tensor:
+        entries = dict(zip([*starts, *masks], parts[:-1], strict=True))
+        return (network.actions(entries) * parts[-1]).sum(-1)
+
+    inputs, fixed = tuple(seen[name] for name in starts), (*(seen[name] for name in masks), weights)
+    origin = tuple(start.expand_as(entry) for start, entry in zip(starts.values(), inputs, strict=True))
+    with torch.no_grad():
+        outputs, baselines = (explained(*part, *fixed).double().numpy() for part in (inputs, origin))
+    for steps in STEPS:
+        parts = zip(starts, _integrated(explained, inputs, origin, fixed, steps), strict=True)
+        entries = {name: _four_axes(part, name in network.encoder.layout.assets) for name, part in parts}
+        found = Attributions(entries, outputs, baselines, tuple(symbols), _feature_names(entries, names or {}))
+        if np.abs(found.gaps).max() <= tolerance * np.abs(outputs - baselines).max():
+            break
+    return found
+
+
+def _integrated(
+    function: Callable[..., torch.Tensor], inputs: Tensors, origin: Tensors, fixed: Tensors, steps: int
+) -> Tensors:
+    """captum's integral of the gradients along the straight path from `origin` to `inputs`.
+
+    Rectifiers bend the path, so the midpoint rule is as near as Gauss–Legendre, whose nodes take longer to find.
+    """
+    with needs("attribution", "evaluate"):
+        from captum.attr import IntegratedGradients
+    found: Tensors = IntegratedGradients(function).attribute(
+        inputs,
+        origin,
+        additional_forward_args=fixed,
+        n_steps=steps,
+        method="riemann_middle",
+        internal_batch_size=max(AT_ONCE, len(inputs[0])),
+    )
+    return found
+
+
+def _start(centre: torch.Tensor, given: Array | None) -> torch.Tensor:
+    import torch
+
+    return centre if given is None else torch.as_tensor(given, dtype=centre.dtype).expand_as(centre)
+
+
+def _output_weights(network: Readout, seen: Mapping[str, torch.Tensor], output: int | None) -> torch.Tensor:
+    """(observation, output) weights whose product with the outputs is what is explained; fixed along the path."""
+    import torch
+
+    with torch.no_grad():
+        outputs = network.actions(seen)
+    if output is not None:
+        if not 0 <= output < outputs.shape[1]:
+            raise ConfigError(f"output={output} is none of the policy's {outputs.shape[1]}; they count from 0")
+        return torch.nn.functional.one_hot(torch.full((len(outputs),), output), outputs.shape[1]).to(outputs)
+    if not network.options:
+        return torch.ones_like(outputs)
+    choices = outputs.reshape(len(outputs), -1, network.options)
+    return torch.nn.functional.one_hot(choices.argmax(-1), network.options).flatten(1).to(outputs)
+
+
+def _four_axes(part: torch.Tensor, is_asset: bool) -> Array:
+    """(observation, asset, bar, feature) of an entry's attributions."""
+    values = part.detach().double().numpy()
+    if is_asset:
+        return values[..., None, None] if values.ndim == 2 else values[:, :, None] if values.ndim == 3 else values
+    return values[:, None] if values.ndim == 3 else values[:, None, None]
+
+
+def _feature_names(entries: Mapping[str, Array], names: Names) -> dict[str, tuple[str, ...]]:
+    """The given names of each entry's features, or its own name with a number; refuses a wrong count of them."""
+    found = {}
+    for entry, values in entries.items():
+        width, given = values.shape[3], tuple(names.get(entry, ()))
+        if given and len(given) != width:
+            raise DataError(f"'{entry}' has {width} features, but {len(given)} names were given")
+        found[entry] = given or ((entry,) if width == 1 else tuple(f"{entry} {k}" for k in range(width)))
+    return found

@@ -1,0 +1,258 @@
+"""What a policy does and sees, in pictures: its actions, by two features, its attention, its values, its alarms.
+
+Each function gives a `Finding`: a sentence, a table and a figure, ready for the report. A feature is named by the entry
+of the observation that holds it and its own name, e.g. `("position", "weight")`; of a window the newest bar is read.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from itertools import pairwise
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.evaluation.report.page import Section, number
+from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.statistics.metrics import evenness
+from pacesetter.leadlag.structure.anomaly import AlertLevels
+from pacesetter.market.orders import Discrete
+
+__all__ = [
+    "Finding",
+    "action_distribution",
+    "anomaly_overlay",
+    "attention_map",
+    "state_action_map",
+    "value_landscape",
+]
+
+Array = NDArray[Any]
+Names = Mapping[str, Sequence[str]]  # entry of the observation -> names of its last axis
+Feature = tuple[str, str]
+BINS = 20
+DIVERGING = [[0.0, PALETTE[5]], [0.5, "#f2f2f2"], [1.0, PALETTE[0]]]
+MOST_ROWS = 30
+UNSEEN_SPAN = 0.1  # shown of a feature that never varied, e.g. the weight of an agent that never bought
+GRADES = {1: ("warning", PALETTE[1]), 2: ("alarm", PALETTE[5])}
+
+
+@dataclass(frozen=True, eq=False)
+class Finding:
+    """What was found: a title, a sentence, a table and its figure; `is_listed` where the report shows the table too."""
+
+    title: str
+    text: str
+    table: pd.DataFrame
+    figure: go.Figure
+    is_listed: bool = True
+
+    def section(self) -> Section:
+        """The finding as a part of the report; of a long table the first rows."""
+        if not self.is_listed:
+            return Section(self.title, self.text, (self.figure,))
+        rows = tuple(tuple(map(_cell, row)) for row in self.table[:MOST_ROWS].itertuples(index=False))
+        header = tuple(str(column).replace("_", " ") for column in self.table.columns)
+        return Section(self.title, self.text, (self.figure,), header, rows)
+
+
+def _cell(value: Any) -> str:
+    if isinstance(value, pd.Timestamp):
+        return f"{value:%Y-%m-%d}"
+    return number(value, ".4g") if isinstance(value, float) else str(value)
+
+
+# ---- what it does ---------------------------------------------------------------------------------------------------
+
+
+def action_distribution(actions: Array, names: Sequence[str] | None = None) -> Finding:
+    """How often each discrete action, or each twentieth of the range of continuous ones, was taken.
+
+    `names` are those of the discrete actions, the seven orders unless given. Refuses an empty record.
+    """
+    values = np.ravel(actions)
+    if len(values) == 0:
+        raise DataError("there is no action to count; play an episode first")
+    if np.issubdtype(values.dtype, np.integer):
+        labels = [order.name.lower().replace("_", " ") for order in Discrete] if names is None else list(names)
+        counts = np.bincount(values, minlength=len(labels))
+    else:
+        counts, edges = np.histogram(values, bins=BINS, range=(min(values.min(), 0.0), max(values.max(), 1.0)))
+        labels = [f"{low:.2f} … {high:.2f}" for low, high in pairwise(edges)]
+    share = counts / len(values)
+    table = pd.DataFrame({"action": labels, "count": counts, "share": share})
+    text = (
+        f"{len(values):,} actions; the most frequent one, {labels[share.argmax()]}, takes {share.max():.0%}; "
+        f"the entropy is {evenness(counts):.0%} of that of equal use."
+    )
+    figure = styled(go.Figure(go.Bar(x=labels, y=share)), "Actions taken", 340).update_yaxes(tickformat=".0%")
+    return Finding("Action distribution", text, table, figure)
+
+
+def state_action_map(
+    observations: Mapping[str, Array], actions: Array, x: Feature, y: Feature, names: Names, bins: int = 10
+) -> Finding:
+    """Mean action by two features, each cut into `bins` of equal counts; NaN where the two never met.
+
+    actions   (observation,) or (observation, symbol) numbers, e.g. orders by `market.orders.as_continuous`
+    """
+    across, up = (np.ravel(_feature(observations, feature, names)) for feature in (x, y))
+    taken = np.ravel(actions).astype(np.float64)
+    if not len(across) == len(up) == len(taken):
+        raise DataError(f"{len(taken)} actions do not match {x} ({len(across)} values) and {y} ({len(up)} values)")
+    frame = pd.DataFrame({"x": _middles(across, bins), "y": _middles(up, bins), "action": taken})
+    table = frame.pivot_table(index="y", columns="x", values="action", aggfunc="mean")
+    heat = go.Heatmap(
+        z=table.to_numpy(),
+        x=[f"{middle:.3g}" for middle in table.columns],
+        y=[f"{middle:.3g}" for middle in table.index],
+        colorscale=DIVERGING,
+        zmid=0.0,
+        colorbar={"title": "mean action"},
+    )
+    figure = styled(go.Figure(heat), f"Mean action by {_label(x)} and {_label(y)}", 440)
+    figure.update_xaxes(title=_label(x), type="category").update_yaxes(title=_label(y), type="category")
+    text = f"Mean action over {len(taken):,} decisions; axes show the median of each bin of equal counts."
+    return Finding("State–action map", text, table, figure, is_listed=False)
+
+
+def _middles(values: Array, bins: int) -> Array:
+    """Each value's bin of equal counts, as the median of the values in it."""
+    edges = np.unique(np.nanquantile(values, np.linspace(0, 1, bins + 1)[1:-1]))
+    series = pd.Series(values.astype(np.float64))
+    return series.groupby(np.searchsorted(edges, values, side="right")).transform("median").to_numpy()
+
+
+def _feature(observations: Mapping[str, Array], feature: Feature, names: Names) -> Array:
+    """(observation,) or (observation, symbol) values of a feature, of a window at its newest bar."""
+    values = np.asarray(observations[_entry(feature, names)])
+    column = values[..., _place(feature, names)]
+    return column[..., -1] if feature[0] == "window" else column
+
+
+def _entry(feature: Feature, names: Names) -> str:
+    if feature[0] not in names:
+        raise ConfigError(f"the observation has no entry '{feature[0]}'{did_you_mean(feature[0], names)}")
+    return feature[0]
+
+
+def _place(feature: Feature, names: Names) -> int:
+    entry, name = feature
+    if name not in names[entry]:
+        raise ConfigError(f"'{entry}' has no feature '{name}'{did_you_mean(name, names[entry])}")
+    return list(names[entry]).index(name)
+
+
+def _label(feature: Feature) -> str:
+    return f"{feature[0]} {feature[1]}".replace("_", " ")
+
+
+# ---- what its networks say ------------------------------------------------------------------------------------------
+
+
+def value_landscape(
+    agent: Any,
+    observations: Mapping[str, Array],
+    x: Feature,
+    y: Feature,
+    names: Names,
+    points: int = 25,
+    asset: int = 0,
+) -> Finding:
+    """The critic's value over two features between their 1 % and 99 % quantiles, all else at the median observation.
+
+    asset   whose features are moved, in observations of a whole market
+    """
+    import torch
+
+    from pacesetter.learning.sb3.readout import readout
+
+    network = readout(agent)
+    if network.values is None:
+        raise ConfigError(f"{type(agent).__name__} has no critic, so it has no values; explain an agent")
+    seen = {name: entry.numpy() for name, entry in network.tensors(observations).items()}
+    low, high = np.transpose([np.quantile(_feature(seen, feature, names), (0.01, 0.99)) for feature in (x, y)])
+    across, up = np.linspace(low, np.where(high > low, high, low + UNSEEN_SPAN), points).T
+    grid = {name: np.repeat(np.median(entry, axis=0)[None], points**2, axis=0) for name, entry in seen.items()}
+    for feature, values in zip((x, y), np.meshgrid(across, up), strict=True):
+        moved = _feature(grid, feature, names)  # a view
+        moved[(slice(None), asset)[: moved.ndim]] = values.ravel()
+    with torch.no_grad():
+        values = network.values(network.tensors(grid)).numpy().reshape(points, points)
+    table = pd.DataFrame(values, index=up, columns=across)
+    heat = go.Contour(z=values, x=across, y=up, colorscale="Cividis", colorbar={"title": "value"})
+    figure = styled(go.Figure(heat), f"Value by {_label(x)} and {_label(y)}", 440)
+    figure.update_xaxes(title=_label(x)).update_yaxes(title=_label(y))
+    text = (
+        f"What the critic expects, from {values.min():.4g} to {values.max():.4g}; all else at the median observation."
+    )
+    return Finding("Value landscape", text, table, figure, is_listed=False)
+
+
+def attention_map(agent: Any, observations: Mapping[str, Array], symbols: Sequence[str] | None = None) -> Finding:
+    """Mean attention over observations, layers and heads: of bars to bars of a window, or of assets to assets.
+
+    Rows look, columns are looked at; bar 0 is the newest. Refuses a network without attention.
+    """
+    from pacesetter.agents.encoders import TransformerEncoder
+    from pacesetter.learning.sb3.readout import readout
+
+    network = readout(agent)
+    encoder, inputs = network.encoder, network.inputs(network.tensors(observations))
+    if isinstance(encoder, TransformerEncoder) and encoder.layout.window:
+        kind, found = "bar", encoder.attention_weights(inputs)
+        labels = [str(k) for k in range(1 - found.shape[-1], 1)]
+    else:
+        kind, found = "asset", encoder.asset_weights(inputs)
+        labels = list(symbols or map(str, range(found.shape[-1])))
+    weights = found.mean(dim=(0, 1, 2)).numpy()
+    table = pd.DataFrame(weights, index=labels, columns=labels)
+    received = pd.Series(weights.mean(axis=0), index=labels).sort_values(ascending=False)
+    text = f"Rows look at columns. Most looked at: {', '.join(f'{k} ({v:.0%})' for k, v in received[:5].items())}."
+    heat = go.Heatmap(z=weights, x=labels, y=labels, colorscale="Cividis", zmin=0.0)
+    figure = styled(go.Figure(heat), f"Attention between {kind}s", max(340, min(60 + 16 * len(labels), 900)))
+    figure.update_xaxes(type="category").update_yaxes(type="category", autorange="reversed")
+    return Finding(f"Attention by {kind}", text, table, figure, is_listed=False)
+
+
+# ---- when the structure broke ---------------------------------------------------------------------------------------
+
+
+def anomaly_overlay(
+    equity: pd.Series, scores: pd.Series, levels: AlertLevels | None = None, after_bars: int = 20
+) -> Finding:
+    """An equity curve with the alarms of `leadlag.structure.anomaly`, and the return in the bars after each.
+
+    equity, scores   by time; an alarm is shown at the first moment of the curve at which it was known
+    """
+    grades = (levels or AlertLevels()).grade(scores.to_numpy())
+    places = equity.index.searchsorted(scores.index)
+    shown = (grades > 0) & (places < len(equity))
+    at, later = places[shown], np.minimum(places[shown] + after_bars, len(equity) - 1)
+    money = equity.to_numpy()
+    table = pd.DataFrame(
+        {
+            "time": equity.index[at],
+            "grade": [GRADES[grade][0] for grade in grades[shown]],
+            "score": scores.to_numpy()[shown],
+            "equity": money[at],
+            f"return in {after_bars} bars": money[later] / money[at] - 1,
+        }
+    )
+    line = {"width": 1, "color": PALETTE[0]}
+    figure = go.Figure(go.Scatter(x=equity.index, y=money, name="equity", mode="lines", line=line))
+    for name, colour in GRADES.values():
+        marks = table[table["grade"] == name]
+        marker = {"symbol": "x", "size": 8, "color": colour}
+        figure.add_scatter(x=marks["time"], y=marks["equity"], name=name, mode="markers", marker=marker)
+    counts = table["grade"].value_counts()
+    text = (
+        f"Moments at which the leaders changed more than they used to; warnings: {counts.get('warning', 0)}, "
+        f"alarms: {counts.get('alarm', 0)}."
+    )
+    return Finding("Anomalies over equity", text, table, styled(figure, "Equity with anomalies of the lead–lag matrix"))

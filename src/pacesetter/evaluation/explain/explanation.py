@@ -1,0 +1,113 @@
+"""One call from a trained agent to its explanation: it is played once, and what it saw and did is looked at."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any, Protocol, runtime_checkable
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.agents.agent import Agent, Observation
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.evaluation.backtest.backtest import backtest, market_bank
+from pacesetter.evaluation.backtest.policies import AgentPolicy
+from pacesetter.evaluation.explain.attribution import Attributions, integrated_gradients
+from pacesetter.evaluation.explain.behaviour import (
+    Finding,
+    action_distribution,
+    attention_map,
+    state_action_map,
+    value_landscape,
+)
+from pacesetter.market.orders import as_continuous
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
+
+__all__ = ["Witness", "explain_agent"]
+
+Array = NDArray[Any]
+HOLDING = ("position", "weight"), ("position", "unrealised_return")
+
+
+@runtime_checkable
+class Fleet(Protocol):
+    """Agents of many symbols that act together; `take` gives one of them."""
+
+    def take(self, symbol: str) -> Agent: ...
+
+
+class Witness:
+    """An agent that remembers what it was shown."""
+
+    def __init__(self, agent: Agent) -> None:
+        self.agent = agent
+        self.shown: list[dict[str, Array]] = []
+
+    def reset(self) -> None:
+        """Let an agent that remembers begin anew."""
+        if hasattr(self.agent, "reset"):
+            self.agent.reset()
+
+    def act(self, observation: Observation, deterministic: bool = True) -> Array:
+        """The agent's own actions."""
+        self.shown.append(dict(observation))
+        return self.agent.act(observation, deterministic)
+
+    def observations(self, is_whole: bool) -> dict[str, Array]:
+        """Entries (decision, …): a decision for each bar, or for each bar and symbol where the agent trades one."""
+        join = np.stack if is_whole else np.concatenate
+        return {name: join([entries[name] for entries in self.shown]) for name in self.shown[0]}
+
+
+def explain_agent(
+    policy: AgentPolicy,
+    panel: Panel,
+    *,
+    first: int,
+    last: int | None = None,
+    market: MarketParameters | None = None,
+    bank: Bank | None = None,
+    window_bars: int = 24,
+    most: int = 64,
+    symbol: str | None = None,
+) -> list[Finding]:
+    """Attributions, actions, actions by the two strongest features, values and attention, where the agent has them.
+
+    Options are those of `backtest`; at most `most` decisions, evenly spread, are attributed and attended to. Of a fleet
+    the agent of one `symbol` is explained, by what it saw and decided in the account of all.
+    """
+    bank, witness = market_bank(panel) if bank is None else bank, Witness(policy.agent)
+    watched = replace(policy, agent=witness)
+    played = backtest(watched, panel, first=first, last=last, market=market, bank=bank, window_bars=window_bars)
+    orders, is_discrete = played.orders[: len(witness.shown)], policy.action == "discrete"
+    seen, agent = witness.observations(policy.is_whole), policy.agent
+    symbols: tuple[str, ...] = panel.symbols if policy.is_whole else panel.symbols * len(orders)
+    if isinstance(agent, Fleet):
+        place = panel.symbols.index(symbol or panel.symbols[0])
+        seen = {name: entry[place :: len(panel.symbols)] for name, entry in seen.items()}
+        symbols, orders, agent = (), orders[:, place], agent.take(panel.symbols[place])
+    chosen = np.unique(np.linspace(0, len(seen["position"]) - 1, most).astype(int))
+    few = {name: entry[chosen] for name, entry in seen.items()}
+    named = symbols if policy.is_whole or not symbols else [symbols[row] for row in chosen]
+    attributions = integrated_gradients(agent, few, bank.names, named)
+    found = [*attributions.findings(), action_distribution(orders.astype(int) if is_discrete else orders)]
+    x, y = _strongest(attributions)
+    found.append(state_action_map(seen, as_continuous(orders) if is_discrete else orders, x, y, bank.names))
+    found.append(value_landscape(agent, seen, *HOLDING, bank.names))
+    return found + ([attention_map(agent, few, panel.symbols)] if _attends(agent) else [])
+
+
+def _strongest(attributions: Attributions) -> list[tuple[str, str]]:
+    """The two features of single symbols that had the most influence."""
+    features = attributions.by_feature()
+    own = features[features["entry"] != "portfolio"][:2]
+    return list(zip(own["entry"], own["feature"], strict=True))
+
+
+def _attends(agent: Any) -> bool:
+    from pacesetter.agents.encoders import TransformerEncoder
+    from pacesetter.learning.sb3.readout import readout
+
+    encoder = readout(agent).encoder
+    return encoder.assets is not None or (isinstance(encoder, TransformerEncoder) and bool(encoder.layout.window))

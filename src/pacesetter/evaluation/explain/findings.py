@@ -1,0 +1,91 @@
+"""What a report says beside a judgement: what the agent looks at, what it is paid for, when the structure broke."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pandas as pd
+
+from pacesetter.evaluation.backtest.fleet_policy import fleet_action
+from pacesetter.evaluation.backtest.policies import AgentPolicy
+from pacesetter.evaluation.explain.behaviour import Finding, anomaly_overlay
+from pacesetter.evaluation.explain.explanation import explain_agent
+from pacesetter.evaluation.explain.reward_audit import RewardAudit, audit_ledger
+from pacesetter.evaluation.judgement import Judgement
+from pacesetter.evaluation.report.page import Section, number
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.structure.anomaly import anomaly_score
+
+__all__ = ["anomaly_section", "explanation_sections", "insight_sections", "reward_section"]
+
+EXPLAINED_BARS = 120  # latest ones that the explanation looks at
+LOOKBACK, STEP = 60, 5  # of the lead–lag windows whose breaks are shown
+
+
+def insight_sections(run: StoredRun, found: Judgement) -> list[Section]:
+    """Explanations, the reward audit, and anomalies over equity."""
+    return [*explanation_sections(run, found), reward_section(run, found), anomaly_section(run, found)]
+
+
+def explanation_sections(run: StoredRun, found: Judgement) -> list[Section]:
+    """What the agent looked at and did in the latest bars; of a fleet, that of the symbol that moved most money.
+
+    Of a master the agents are explained that advise it, as they trade by themselves.
+    """
+    symbol = str(found.contribution.table.index[0])
+    findings = explain_agent(
+        _as_agent(run),
+        run.panel,
+        first=max(run.first, len(run.panel) - EXPLAINED_BARS),
+        symbol=symbol,
+        market=run.task.market,
+        bank=run.bank(run.panel),
+        window_bars=run.task.window_bars,
+    )
+    return [_titled(finding, "" if isinstance(run.policy, AgentPolicy) else symbol) for finding in findings]
+
+
+def _as_agent(run: StoredRun) -> AgentPolicy:
+    policy: Any = run.policy
+    if isinstance(policy, AgentPolicy):
+        return policy
+    from pacesetter.agents.fleet import FleetAgent
+
+    agent = FleetAgent(policy.fleet, run.panel.symbols)
+    return AgentPolicy(agent, policy.name, fleet_action(policy.fleet), fitted_until=policy.fitted_until)
+
+
+def _titled(finding: Finding, symbol: str) -> Section:
+    section = finding.section()
+    return replace(section, title=f"{section.title} ({symbol})") if symbol else section
+
+
+def reward_section(run: StoredRun, found: Judgement) -> Section:
+    """The audit of the run's reward over the judged account: what it would have paid for what was earned."""
+    ledger = found.result.episode().ledger.join(found.rewards)
+    weights = {name: term.weight_at(run.config.train.steps) for name, term in run.task.reward.components.items()}
+    return _audit_section(audit_ledger(ledger, weights), len(found.result))
+
+
+def _audit_section(found: RewardAudit, steps: int) -> Section:
+    signs = " ".join(found.signs) or "No sign of trouble."
+    text = (
+        f"What the reward of the training pays the judged account: over {steps:,} bars its correlation with the change "
+        f"of equity is {number(found.with_equity, '+.2f')}. {signs}"
+    )
+    rows = tuple(
+        (str(name), *map(number, values, (".0%", ".3f", "+.2f"))) for name, *values in found.table.itertuples()
+    )
+    header = ("component", "share of the reward", "signal to noise", "correlation with equity")
+    return Section("Reward components", text, (), header, rows)
+
+
+def anomaly_section(run: StoredRun, found: Judgement) -> Section:
+    """The judged equity with the moments at which the lead–lag matrix changed more than it used to."""
+    engine = LeadLag("ccf_lag1").fit(run.panel)
+    ends, lookbacks = engine.windows(LOOKBACK, STEP)
+    scores = pd.Series(anomaly_score(engine.many(ends, lookbacks)), run.panel.index[ends])
+    equity = pd.Series(found.result.equity[1:], found.result.times)
+    return anomaly_overlay(equity, scores[scores.index >= equity.index[0]]).section()

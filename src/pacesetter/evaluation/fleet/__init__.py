@@ -1,0 +1,1 @@
+"""A fleet's agents one by one and together: tables, pictures, allocation over their proposals."""

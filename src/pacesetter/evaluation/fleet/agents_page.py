@@ -1,0 +1,114 @@
+"""The agents of a fleet on a page: a row for each, what they order, and how they came to it. Reads a run folder."""
+
+from __future__ import annotations
+
+import json
+from collections import Counter
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import plotly.graph_objects as go
+
+from pacesetter.errors import RunError
+from pacesetter.evaluation.report.page import Section
+from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.evaluation.report.tables import read_table
+
+__all__ = [
+    "AGENTS",
+    "BETTER",
+    "RETURNS",
+    "STRUGGLER",
+    "action_figure",
+    "agents_section",
+    "curves_figure",
+    "fleet_sentence",
+    "read_agents",
+    "validation_curves",
+]
+
+AGENTS, RETURNS = "fleet.csv", "fleet_returns.parquet"  # in the run folder of a fleet
+STRUGGLER, BETTER = "struggler", "better"
+ORDERS = {"sell": PALETTE[5], "hold": PALETTE[7], "buy": PALETTE[0]}
+
+
+def read_agents(folder: Path) -> pd.DataFrame:
+    """`fleet.csv`, a row for each agent; refuses a run without it."""
+    path = folder / AGENTS
+    if not path.is_file():
+        raise RunError(f"{folder} has no {AGENTS}; give a finished run of task=fleet with train.validate_every above 0")
+    return read_table(path, keep_default_na=False, dtype={"symbol": str})
+
+
+def validation_curves(folder: Path) -> pd.DataFrame:
+    """(step, symbol) Sharpe ratios of the validations while the fleet learned."""
+    lines = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
+    found = {line["step"]: line["agents_validation"] for line in lines if "agents_validation" in line}
+    return pd.DataFrame.from_dict(found, orient="index").rename_axis("step")
+
+
+def fleet_sentence(table: pd.DataFrame) -> str:
+    """How many agents are above the bar, why the others are not, and what a second try brought."""
+    weak = table[table["state"] == STRUGGLER]
+    reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(weak["reason"]).most_common())
+    told = f"{len(table) - len(weak)} of {len(table)} agents above the bar, {len(weak)} struggle"
+    told += f" ({reasons})" if reasons else ""
+    tried = table["retrained"][table["retrained"] != ""]
+    return told + (f"; {len(tried)} retrained, {(tried == BETTER).sum()} of them better" if len(tried) else "")
+
+
+def agents_section(folder: Path) -> Section:
+    """Table and pictures of the agents on the validation part, the best first."""
+    table = read_agents(folder).sort_values("sharpe", ascending=False, kind="stable")
+    text = (
+        "Each agent alone on the validation part, whose bars chose the fleet and are no proof of it: "
+        f"{fleet_sentence(table)}. An agent whose Sharpe ratio is not above the bar struggles: by cost where it would "
+        "be above it for free, by collapse where one action takes too large a share, else for want of a signal. It "
+        "learns again from the start behind the shared encoder, and the better head stays."
+    )
+    header = ("symbol", "Sharpe ratio", "drawdown", "trades", "entropy", "main action", "reason", "retrained")
+    figures = (curves_figure(validation_curves(folder), table), action_figure(table))
+    return Section("Agents", text, figures, header, tuple(_row(row) for _, row in table.iterrows()))
+
+
+def _row(row: pd.Series[Any]) -> tuple[Any, ...]:
+    return (
+        row["symbol"],
+        f"{row['sharpe']:+.2f}",
+        f"{row['drawdown']:.1%}",
+        int(row["trades"]),
+        f"{row['entropy']:.2f}",
+        f"{row['main_share']:.0%}",
+        row["reason"],
+        row["retrained"],
+    )
+
+
+def curves_figure(curves: pd.DataFrame, table: pd.DataFrame) -> go.Figure:
+    """Validation Sharpe ratio of every agent by its steps, strugglers in a colour of their own, the median on top."""
+    weak = set(table.loc[table["state"] == STRUGGLER, "symbol"])
+    groups = {
+        "above the bar": ([name for name in curves if name not in weak], PALETTE[4]),
+        "struggler": ([name for name in curves if name in weak], PALETTE[5]),
+    }
+    figure = go.Figure()
+    for label, (symbols, colour) in groups.items():
+        steps = [step for _ in symbols for step in (*curves.index, None)]
+        values = [value for symbol in symbols for value in (*curves[symbol], None)]
+        names = [symbol for symbol in symbols for _ in range(len(curves) + 1)]
+        line = {"width": 1, "color": colour}
+        figure.add_scatter(x=steps, y=values, text=names, name=label, mode="lines", line=line, opacity=0.55)
+    median = curves.median(axis=1)
+    figure.add_scatter(x=curves.index, y=median, name="median", mode="lines", line={"width": 3, "color": PALETTE[0]})
+    titled = styled(figure, f"Validation Sharpe ratio of {len(table)} agents", 420)
+    return titled.update_xaxes(title="steps of each agent").update_yaxes(title="Sharpe ratio")
+
+
+def action_figure(table: pd.DataFrame) -> go.Figure:
+    """Shares of sell, hold and buy among each agent's orders on the validation part."""
+    figure = go.Figure()
+    for order, colour in ORDERS.items():
+        figure.add_bar(x=table["symbol"], y=table[order], name=order, marker={"color": colour})
+    figure.update_layout(barmode="stack", bargap=0.1)
+    return styled(figure, "What each agent orders").update_yaxes(range=[0, 1], tickformat=".0%")

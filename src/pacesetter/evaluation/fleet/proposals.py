@@ -1,0 +1,199 @@
+"""Who turns the proposals of symbol agents into shares of equity: a master, or a fixed allocation over what they want.
+
+`compare_allocations` plays all of them over the same bars.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from pacesetter.agents.fleet import Fleet
+from pacesetter.agents.master import PROPOSALS, Master
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.evaluation.backtest.backtest import Backtest, Policy, Seen, backtest
+from pacesetter.evaluation.backtest.fleet_policy import FleetPolicy, fleet_action
+from pacesetter.evaluation.baselines.allocators import EqualWeight, InverseVolatility, RiskParity
+from pacesetter.evaluation.baselines.baseline import Allocation, capped, recent_returns
+from pacesetter.evaluation.baselines.catalogue import alike
+from pacesetter.evaluation.statistics.intervals import Difference, paired_difference
+from pacesetter.evaluation.statistics.metrics import sharpe
+from pacesetter.learning.experience.master_market import Advisers
+from pacesetter.market.ledger import Column, Fill
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
+
+__all__ = [
+    "FIXED",
+    "Advice",
+    "AllocationComparison",
+    "MasterPolicy",
+    "ProposedAllocation",
+    "compare_allocations",
+    "measures",
+]
+
+Array = NDArray[Any]
+FIXED: tuple[type[Allocation], ...] = (EqualWeight, InverseVolatility, RiskParity)
+OF_PROPOSALS = " of proposals"
+DUST = 1e-9  # of equity: what rounding leaves of a closed position
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """What the agents of a fleet say in a backtest, whatever symbols the market has; refuses one without an agent."""
+
+    fleet: Fleet
+    _advisers: dict[tuple[str, ...], Advisers] = field(default_factory=dict, init=False, repr=False)
+
+    @torch.no_grad()
+    def __call__(self, seen: Seen) -> dict[str, Array]:
+        """What a master sees of the market, entries (symbol, …)."""
+        symbols, device = seen.panel.symbols, self.fleet.frozen.device
+        if symbols not in self._advisers:
+            self._advisers[symbols] = Advisers(self.fleet, symbols).to(device)
+        rows = {name: torch.tensor(entry, device=device)[None] for name, entry in seen.observation.items()}
+        return {name: entry[0].cpu().numpy() for name, entry in self._advisers[symbols](rows).items()}
+
+
+@dataclass(frozen=True, eq=False)
+class MasterPolicy:
+    """A master and its agents in a backtest, without exploring; `fitted_until` is the last moment any of them saw."""
+
+    master: Master
+    advice: Advice
+    fitted_until: pd.Timestamp | None = None
+    name: str = "master"
+    action: ClassVar[str] = "weights"
+
+    @property
+    def fleet(self) -> Fleet:
+        """The agents."""
+        return self.advice.fleet
+
+    def decide(self, seen: Seen) -> Array:
+        return np.asarray(self.master.act(self.advice(seen)), dtype=np.float64)
+
+
+@dataclass(frozen=True, eq=False)
+class ProposedAllocation:
+    """A fixed allocation over the symbols that the agents want to hold: what they would buy, or hold and not sell.
+
+    Shares are renewed when the symbols change, and where the allocation itself would renew them. A proposal within
+    `hold_zone`, the market's, leaves a position as it is.
+    """
+
+    allocation: Allocation
+    advice: Advice
+    fitted_until: pd.Timestamp | None = None
+    hold_zone: float = 0.1
+    action: ClassVar[str] = "weights"
+
+    @property
+    def name(self) -> str:
+        return f"{self.allocation.name}{OF_PROPOSALS}"
+
+    def decide(self, seen: Seen) -> Array:
+        proposals, trades = self.advice(seen)[PROPOSALS], seen.panel.mask[seen.t]
+        is_held = seen.observation["position"][:, PositionEntry.WEIGHT] > 0
+        wanted = trades & ((proposals > self.hold_zone) | (is_held & (proposals >= -self.hold_zone)))
+        if (wanted == is_held)[trades].all() and not self.allocation.is_due(seen):
+            return np.full(len(trades), np.nan)
+        orders = np.where(trades, 0.0, np.nan)
+        if wanted.any():
+            returns = np.nan_to_num(recent_returns(seen.panel, self.allocation.history_bars)[:, wanted])
+            orders[wanted] = capped(self.allocation.allocate(returns, seen), self.allocation.cap)
+        return orders
+
+
+# ---- comparing ------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class AllocationComparison:
+    """A master beside its agents' own orders, and fixed allocations over the same proposals, in one account each."""
+
+    master: Backtest
+    fleet: Backtest
+    fixed: tuple[Backtest, ...]
+
+    @property
+    def best(self) -> Backtest:
+        """The fixed allocation with the highest Sharpe ratio."""
+        return max(self.fixed, key=lambda result: float(sharpe(result.returns)))
+
+    def difference(self, other: Backtest | None = None) -> Difference:
+        """The yearly Sharpe ratio of the master less another's, the best fixed allocation's; with its interval."""
+
+        def yearly(returns: Array) -> Array:
+            return np.asarray(sharpe(returns) * np.sqrt(self.master.bars_per_year))
+
+        return paired_difference(self.master.returns, (other or self.best).returns, yearly)
+
+    def table(self) -> pd.DataFrame:
+        """A row each: its `measures`, and `difference`, `low` and `high` of the master's Sharpe ratio less its own.
+
+        Fixed allocations that earned the same at every bar, as few symbols under a cap do, are one row with all names.
+        """
+        fixed = {result.name: result for result in self.fixed}
+        groups = {_joined(names): fixed[names[0]] for names in alike(fixed)}
+        rows = {self.master.name: measures(self.master)}
+        for name, result in {self.fleet.name: self.fleet, **groups}.items():
+            above = dict(zip(("difference", "low", "high"), self.difference(result), strict=False))
+            rows[name] = measures(result) | above
+        return pd.DataFrame.from_dict(rows, orient="index").rename_axis("policy")
+
+
+def _joined(names: Sequence[str]) -> str:
+    return ", ".join(name.removesuffix(OF_PROPOSALS) for name in names) + OF_PROPOSALS
+
+
+def compare_allocations(
+    master: MasterPolicy,
+    panel: Panel,
+    *,
+    first: int,
+    bank: Bank,
+    last: int | None = None,
+    market: MarketParameters | None = None,
+    window_bars: int = 24,
+    fixed: Sequence[type[Allocation]] = FIXED,
+) -> AllocationComparison:
+    """Play the master, its agents, and fixed allocations over their proposals; options are those of `backtest`."""
+    rules = market or MarketParameters()
+
+    def play(policy: Policy) -> Backtest:
+        return backtest(policy, panel, first=first, last=last, market=rules, bank=bank, window_bars=window_bars)
+
+    fleet = FleetPolicy(master.fleet, fleet_action(master.fleet), fitted_until=master.fitted_until)
+    told = master.advice, master.fitted_until, rules.orders.hold_zone
+    policies = [ProposedAllocation(kind.on(bank, rules), *told) for kind in fixed]
+    return AllocationComparison(play(master), play(fleet), tuple(play(policy) for policy in policies))
+
+
+def measures(result: Backtest) -> dict[str, float]:
+    """Yearly Sharpe ratio, growth, mean share of cash, effective number of positions, turnover a bar."""
+    return {
+        "sharpe": float(sharpe(result.returns) * np.sqrt(result.bars_per_year)),
+        "growth": float(result.equity[-1] / result.equity[0] - 1),
+        "cash": float(np.mean(1 - result.ledger[:, Column.EXPOSURE])),
+        "positions": _effective_positions(result),
+        "turnover": float(result.ledger[:, Column.TURNOVER].mean()),
+    }
+
+
+def _effective_positions(result: Backtest) -> float:
+    """1 / Σ of squared shares of what is invested (Herfindahl), the mean over bars with something invested."""
+    held = (result.fills[:, :, Fill.QUANTITY] + result.fills[:, :, Fill.EXIT_QUANTITY]).cumsum(axis=0)
+    values = np.abs(held * np.nan_to_num(result.closes))
+    invested = values.sum(axis=1, keepdims=True)
+    is_invested = invested[:, 0] > DUST * result.equity[1:]
+    parts = values[is_invested] / invested[is_invested]
+    return float(np.mean(1 / (parts**2).sum(axis=1))) if len(parts) else 0.0

@@ -1,0 +1,87 @@
+"""Who allocates best on a page: the master, its agents' own orders, and fixed allocations. Reads a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pacesetter.errors import RunError
+from pacesetter.evaluation.report.page import Section, number
+from pacesetter.evaluation.report.tables import read_table
+from pacesetter.evaluation.statistics.gates import Gate
+
+__all__ = [
+    "ALLOCATIONS",
+    "allocation_gates",
+    "allocation_sentence",
+    "allocations_section",
+    "better_run",
+    "read_allocations",
+]
+
+ALLOCATIONS = "allocations.csv"  # in the run folder of a master
+MASTER, FLEET = "master", "fleet"  # its rows beside the fixed allocations
+MOST_CASH, FEWEST_POSITIONS = 0.95, 2.0
+SHOWN = {
+    "Sharpe ratio": ("sharpe", "+.2f"),
+    "growth": ("growth", "+.1%"),
+    "cash": ("cash", ".0%"),
+    "positions": ("positions", ".1f"),
+    "turnover a bar": ("turnover", ".1%"),
+    "master less it": ("difference", "+.2f"),
+    "from": ("low", "+.2f"),
+    "to": ("high", "+.2f"),
+}
+
+
+def read_allocations(folder: Path) -> pd.DataFrame:
+    """`allocations.csv`, a row for each policy; refuses a run without it."""
+    path = folder / ALLOCATIONS
+    if not path.is_file():
+        raise RunError(
+            f"{folder} has no {ALLOCATIONS}; give a finished run of task=master with train.validate_every above 0"
+        )
+    return read_table(path, index_col="policy")
+
+
+def allocation_gates(found: Mapping[str, float]) -> list[Gate]:
+    """Whether by its `measures` an account has collapsed: to cash, which hides from the market, or into one symbol."""
+    return [
+        Gate("mean share of cash", found["cash"], "<=", MOST_CASH),
+        Gate("effective number of positions", found["positions"], ">=", FEWEST_POSITIONS),
+    ]
+
+
+def allocation_sentence(table: pd.DataFrame) -> str:
+    """How far the master is above the best fixed allocation, with the interval, and whether it has collapsed."""
+    own: Any = table.loc[MASTER]
+    best: Any = table.drop([MASTER, FLEET]).sort_values("sharpe", kind="stable").iloc[-1]
+    gates = allocation_gates(own)
+    failed = [f"{gate.name} {gate.value:.2f} must be {gate.sense} {gate.limit:g}" for gate in gates if not gate.passed]
+    collapse = f"it has collapsed: {', '.join(failed)}" if failed else "no collapse into cash or one symbol"
+    return (
+        f"the master's yearly Sharpe ratio is {own['sharpe']:+.2f}, a difference of {best['difference']:+.2f} "
+        f"({best['low']:+.2f} to {best['high']:+.2f}) to {best.name}, the best fixed allocation; the fleet's own "
+        f"orders have {table['sharpe'][FLEET]:+.2f}; {collapse}"
+    )
+
+
+def allocations_section(folder: Path) -> Section:
+    """The table of allocations on the validation part."""
+    table = read_allocations(folder)
+    text = (
+        "One account for each way to share the money, on the validation part, whose bars chose the master and are no "
+        f"proof of it: {allocation_sentence(table)}. The fleet's agents give their own orders; fixed allocations "
+        "spread the money over what the agents want to hold."
+    )
+    rows = [(str(name), *(number(row[key], form) for key, form in SHOWN.values())) for name, row in table.iterrows()]
+    return Section("Allocations", text, (), ("policy", *SHOWN), tuple(rows))
+
+
+def better_run(fleet: Path, master: Path) -> Path:
+    """The run folder of the two whose account had the higher Sharpe ratio on the validation part."""
+    ratios = read_allocations(master)["sharpe"]
+    return master if ratios[MASTER] > ratios[FLEET] else fleet

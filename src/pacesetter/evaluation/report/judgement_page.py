@@ -1,0 +1,198 @@
+"""A judgement on paper: report sections with the verdict first, Markdown, and the memo."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from plotly.subplots import make_subplots
+
+from pacesetter.evaluation.backtest.backtest import Backtest
+from pacesetter.evaluation.judgement import Judgement
+from pacesetter.evaluation.report.memo import memo
+from pacesetter.evaluation.report.page import Section, number
+from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
+from pacesetter.evaluation.statistics.intervals import Interval
+from pacesetter.evaluation.statistics.metrics import metrics
+from pacesetter.evaluation.statistics.regression import RESULT
+from pacesetter.evaluation.statistics.trials import RETURNS
+from pacesetter.runs import write_atomic
+
+__all__ = ["BRIEF", "VERDICT", "judgement_sections", "markdown", "results_section", "store_judgement"]
+
+VERDICT = "Verdict"
+SCORES = ("policy", "annual return", "volatility", "Sharpe ratio", "drawdown", "turnover", "costs", "round trips")
+BRIEF = ("volatility", "turnover", "costs", "round trips")  # columns left out on a console of 80 letters
+MOST_LINES = 6
+
+
+def judgement_sections(found: Judgement) -> list[Section]:
+    """The sections of the report that a judgement fills, the verdict first."""
+    return [
+        _verdict_section(found),
+        _gates_section(found),
+        _benchmark_section(found),
+        _regimes_section(found),
+        _scenario_section("Stress", STRESS_TEXT, found.stress),
+        _scenario_section("Costs and limits", RULES_TEXT, found.rules),
+        _assets_section(found),
+    ]
+
+
+def store_judgement(found: Judgement, folder: Path, facts: Mapping[str, str] | None = None) -> None:
+    """Write evaluation.json, evaluation.md, memo.md and the judged policy's ledger into a folder."""
+    write_atomic(folder / RESULT, json.dumps(found.to_json(), indent=2, default=str) + "\n")
+    write_atomic(folder / "evaluation.md", markdown(judgement_sections(found)))
+    write_atomic(folder / "memo.md", memo(found.verdict, found.gates, facts))
+    found.result.save(folder, dict(found.rewards))
+    returns = {name: each.returns for name, each in found.results.items()}
+    pd.DataFrame(returns, found.result.times).to_parquet(folder / RETURNS)
+
+
+def markdown(sections: list[Section]) -> str:
+    """Titles, texts and tables; pictures are left to the page."""
+    parts = []
+    for section in sections:
+        lines = [f"## {section.title}", "", section.text]
+        if section.rows:
+            lines += ["", _line(section.header), _line(["---"] * len(section.header)), *map(_line, section.rows)]
+        parts.append("\n".join(lines))
+    return "\n\n".join(parts) + "\n"
+
+
+def _line(cells: Any) -> str:
+    return "| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |"
+
+
+def _verdict_section(found: Judgement) -> Section:
+    table = results_section(found.results, found.intervals)
+    return replace(table, title=VERDICT, text=found.sentence, is_evidence=found.verdict.is_evidence)
+
+
+# ---- tables ---------------------------------------------------------------------------------------------------------
+
+STRESS_TEXT = (
+    "The same policy, not trained again, where the market of the judged bars is altered from a third of the way on; "
+    "what each stress does is said in the guide."
+)
+RULES_TEXT = "The same policy under other costs and limits, one at a time."
+
+
+def results_section(results: Mapping[str, Backtest], intervals: Mapping[str, Interval] | None = None) -> Section:
+    """Figures and equity of many backtests over the same bars: the first one first, the others by Sharpe ratio."""
+    found = {name: metrics(each) for name, each in results.items()}
+    first, *rest = found
+    rest.sort(key=lambda name: -found[name]["sharpe"])
+    order = [first, *rest]
+    rows = [_score(name, found[name], intervals) for name in order]
+    days = results[first].times
+    text = f"{len(days)} bars, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, everybody with the same costs and caps."
+    return Section(
+        "Results", text, (equity_picture([results[name] for name in order[:MOST_LINES]]),), SCORES, tuple(rows)
+    )
+
+
+def _score(name: str, row: Mapping[str, float], intervals: Mapping[str, Interval] | None) -> tuple[str, ...]:
+    return (
+        name,
+        number(row["annual_return"], "+.1%"),
+        number(row["volatility"], ".1%"),
+        str(intervals[name]) if intervals else number(row["sharpe"], "+.2f"),
+        number(row["max_drawdown"], ".1%"),
+        f"{row['turnover']:.1f}×",
+        number(row["cost_share"], ".1%"),
+        number(row["round_trips"], ".0f"),
+    )
+
+
+def _gates_section(found: Judgement) -> Section:
+    failed = sum(not gate.passed for gate in found.gates)
+    decision = "NO-GO" if failed else "GO"
+    text = f"{decision}: {len(found.gates) - failed} of {len(found.gates)} gates passed; the memo has the decision."
+    rows = tuple(
+        (gate.name, number(gate.value, ".4g"), f"{gate.sense} {gate.limit:g}", "pass" if gate.passed else "FAIL")
+        for gate in found.gates
+    )
+    return Section("Gates", text, (), ("gate", "value", "limit", ""), rows)
+
+
+def _benchmark_section(found: Judgement) -> Section:
+    header = ("policy", "alpha", "beta", "correlation", "Sharpe ratio above it", "drawdown against it")
+    rows = tuple(
+        (str(name), *map(number, values, ("+.1%", ".2f", ".2f", "+.2f", ".1%")))
+        for name, *values in found.benchmark.itertuples()
+    )
+    text = "Against all symbols in equal parts at every bar, which pays no costs; alpha is yearly."
+    return Section("Against the index", text, (), header, rows)
+
+
+def _regimes_section(found: Judgement) -> Section:
+    header = ("regime", "bars", "total return", "Sharpe ratio", "bars with a gain")
+    rows = tuple(
+        (str(name).replace("_", " "), bars, *map(number, values, ("+.1%", "+.2f", ".0%")))
+        for name, bars, *values in found.regimes.itertuples()
+    )
+    text = (
+        "By the regime that most symbols were in at the close of the decision. "
+        f"{int((found.windows > 0).sum())} of {len(found.windows)} equal parts of the judged bars had a gain."
+    )
+    return Section("Results by regime", text, (_window_picture(found),), header, rows)
+
+
+def _scenario_section(title: str, text: str, table: pd.DataFrame) -> Section:
+    header = ("scenario", "annual return", "Sharpe ratio", "drawdown", "costs")
+    shown = table[["annual_return", "sharpe", "max_drawdown", "cost_share"]]
+    rows = tuple(
+        (str(name).replace("_", " "), *map(number, values, ("+.1%", "+.2f", ".1%", ".1%")))
+        for name, *values in shown.itertuples()
+    )
+    return Section(title, text, (), header, rows)
+
+
+def _assets_section(found: Judgement, most: int = 25) -> Section:
+    earned = found.contribution
+    text = (
+        f"What each symbol earned after costs. Concentration of the absolute shares: Herfindahl "
+        f"{number(earned.herfindahl, '.3f')}, Gini {number(earned.gini, '.2f')}."
+    )
+    rows = tuple(
+        (str(name), *map(number, values, ("+,.0f", "+.1%"))) for name, *values in earned.table[:most].itertuples()
+    )
+    return Section("Contribution by asset", text, (), ("symbol", "profit and loss", "share"), rows)
+
+
+# ---- pictures -------------------------------------------------------------------------------------------------------
+
+
+def equity_picture(results: Sequence[Backtest]) -> go.Figure:
+    """Equity from 100 on a log axis above the drawdown, the first policy's line the strongest."""
+    figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.7, 0.3], vertical_spacing=0.04)
+    for colour, result in zip(PALETTE, results, strict=False):
+        _draw(figure, result, {"color": colour, "width": 2.4 if result is results[0] else 1.2})
+    figure.update_yaxes(type="log", row=1, col=1).update_yaxes(tickformat=".0%", row=2, col=1)
+    return styled(figure, "Equity (start = 100) and drawdown", 520)
+
+
+def _draw(figure: go.Figure, result: Backtest, line: Mapping[str, Any]) -> None:
+    rows = thinned(len(result))
+    equity = 100 * result.equity[1:] / result.equity[0]
+    common = {"x": result.times[rows], "mode": "lines", "line": line, "legendgroup": result.name, "name": result.name}
+    figure.add_scatter(y=equity[rows], row=1, col=1, **common)
+    figure.add_scatter(y=-result.drawdown[rows], row=2, col=1, showlegend=False, **common)
+
+
+def _window_picture(found: Judgement) -> go.Figure:
+    days = found.result.times
+    starts = [days[part[0]] for part in np.array_split(np.arange(len(days)), len(found.windows))]
+    bars = go.Bar(
+        x=[f"{day:%Y-%m-%d}" for day in starts],
+        y=found.windows,
+        marker_color=[PALETTE[0] if gain > 0 else PALETTE[5] for gain in found.windows],
+    )
+    return styled(go.Figure(bars), "Return of equal parts of the judged bars", 260).update_yaxes(tickformat=".0%")

@@ -1,0 +1,33 @@
+"""The go/no-go memo: a decision that follows from the gates alone, in Markdown."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from pacesetter.errors import DataError
+from pacesetter.evaluation.statistics.gates import Gate
+from pacesetter.evaluation.statistics.verdict import Verdict
+
+__all__ = ["memo"]
+
+
+def memo(verdict: Verdict, gates: Sequence[Gate], facts: Mapping[str, str] | None = None) -> str:
+    """The memo on a judged policy: GO where it passes every gate, else NO-GO; `facts` are the set-up, shown last."""
+    if not gates:
+        raise DataError(f"a decision on {verdict.name} takes one gate or more; none was measured")
+    failed = [gate for gate in gates if not gate.passed]
+    decision = f"# {'NO-GO' if failed else 'GO'}: {verdict.name}"
+    passed = f"{len(gates) - len(failed)} of {len(gates)} gates passed."
+    rows = [f"| {gate.name} | {gate.value:.4g} | {gate.sense} {gate.limit:g} | {_word(gate)} |" for gate in gates]
+    table = ["| gate | value | limit | |", "|---|---|---|---|", *rows]
+    parts = [decision, verdict.sentence, passed, "## Gates\n\n" + "\n".join(table)]
+    if failed:
+        open_points = [f"- {gate.name}: {gate.value:.4g} must be {gate.sense} {gate.limit:g}" for gate in failed]
+        parts.append("## What stands against it\n\n" + "\n".join(open_points))
+    if facts:
+        parts.append("## Set-up\n\n" + "\n".join(f"- {name}: {value}" for name, value in facts.items()))
+    return "\n\n".join(parts) + "\n"
+
+
+def _word(gate: Gate) -> str:
+    return "pass" if gate.passed else "FAIL"

@@ -1,0 +1,215 @@
+"""What a series of returns came to: growth, risk, their ratios and tails; and all of it for one backtest.
+
+Returns run along the first axis, (time,) or (time, many): what is one number for the former is (many,) for the latter.
+A risk-free rate is never taken off; hand in excess returns where there is one. Per-bar figures become yearly ones by
+`bars_per_year`, which a panel measures over its own span.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacesetter.errors import DataError
+from pacesetter.leadlag.observed import ratio
+from pacesetter.market.ledger import Column
+from pacesetter.rewards.sharpe import sharpe
+
+if TYPE_CHECKING:
+    from pacesetter.evaluation.backtest.backtest import Backtest
+
+__all__ = [
+    "alpha_beta",
+    "annual_return",
+    "calmar",
+    "checked",
+    "drawdowns",
+    "evenness",
+    "expected_shortfall",
+    "longest_drawdown",
+    "max_drawdown",
+    "metrics",
+    "profit_factor",
+    "sharpe",
+    "sortino",
+    "tail_ratio",
+    "total_return",
+    "value_at_risk",
+    "volatility",
+    "win_rate",
+]
+
+Array = NDArray[Any]
+TAIL = 0.05  # share of the bars in each tail
+
+
+def checked(returns: ArrayLike, what: str = "returns") -> Array:
+    """(time, …) float64; refuses fewer than two bars, and what is not finite, by its bar."""
+    array = np.asarray(returns, dtype=np.float64)
+    if array.ndim == 0 or len(array) < 2:
+        raise DataError(f"{what} cover {array.size} bars; statistics take two or more, choose a longer period")
+    odd = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
+    if odd.any():
+        raise DataError(
+            f"{what} are not finite in {odd.sum()} of {len(array)} bars, first in bar {odd.argmax()}; "
+            "leave out the bars that have no result"
+        )
+    return array
+
+
+# ---- growth and risk ------------------------------------------------------------------------------------------------
+
+
+def total_return(returns: Array) -> Array:
+    """Compounded over all bars, 0.1 for ten percent."""
+    total: Array = np.prod(1.0 + returns, axis=0) - 1.0
+    return total
+
+
+def annual_return(returns: Array, bars_per_year: float) -> Array:
+    """The yearly rate that compounds to the total; −1 once everything is lost."""
+    growth: Array = np.maximum(1.0 + total_return(returns), 0.0) ** (bars_per_year / len(returns))
+    return growth - 1.0
+
+
+def volatility(returns: Array, bars_per_year: float = 1.0) -> Array:
+    """Standard deviation, yearly."""
+    deviation: Array = np.std(returns, axis=0, ddof=1) * np.sqrt(bars_per_year)
+    return deviation
+
+
+def drawdowns(returns: Array) -> Array:
+    """(time, …) share lost since the highest equity so far, the start included."""
+    equity = np.cumprod(1.0 + returns, axis=0)
+    lost: Array = 1.0 - equity / np.maximum(np.maximum.accumulate(equity, axis=0), 1.0)
+    return lost
+
+
+def max_drawdown(returns: Array) -> Array:
+    """The largest drawdown, 0.1 for ten percent."""
+    deepest: Array = drawdowns(returns).max(axis=0)
+    return deepest
+
+
+def longest_drawdown(returns: Array) -> Array:
+    """Most bars in a row below an earlier high."""
+    places = np.arange(1, len(returns) + 1).reshape(-1, *[1] * (returns.ndim - 1))
+    last_high = np.maximum.accumulate(np.where(drawdowns(returns) > 0.0, 0, places), axis=0)
+    longest: Array = (places - last_high).max(axis=0)
+    return longest
+
+
+# ---- ratios ---------------------------------------------------------------------------------------------------------
+
+
+def sortino(returns: Array, bars_per_year: float = 1.0) -> Array:
+    """Mean over the root mean square of the losses, yearly; NaN without a loss."""
+    downside = np.sqrt(np.mean(np.minimum(returns, 0.0) ** 2, axis=0))
+    return ratio(np.mean(returns, axis=0) * np.sqrt(bars_per_year), downside)
+
+
+def calmar(returns: Array, bars_per_year: float) -> Array:
+    """Annual return over the largest drawdown; NaN without one."""
+    return ratio(annual_return(returns, bars_per_year), max_drawdown(returns))
+
+
+def win_rate(gains: Array) -> Array:
+    """Share of wins among what won or lost; NaN where nothing did."""
+    return ratio((gains > 0).sum(axis=0), (gains != 0).sum(axis=0))
+
+
+def profit_factor(gains: Array) -> Array:
+    """Sum of the gains over the sum of the losses; NaN without a loss."""
+    return ratio(np.maximum(gains, 0.0).sum(axis=0), -np.minimum(gains, 0.0).sum(axis=0))
+
+
+def evenness(counts: Array) -> float:
+    """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike."""
+    shares = counts[counts > 0] / max(counts.sum(), 1)
+    return float(-(shares * np.log(shares)).sum() / np.log(len(counts))) + 0.0  # -0.0 becomes 0.0
+
+
+# ---- tails ----------------------------------------------------------------------------------------------------------
+
+
+def tail_ratio(returns: Array) -> Array:
+    """The gain at the 95 % quantile over the loss at the 5 % quantile; NaN where the latter is 0."""
+    low, high = np.abs(np.quantile(returns, [TAIL, 1 - TAIL], axis=0))
+    return ratio(high, low)
+
+
+def value_at_risk(returns: Array) -> Array:
+    """Loss of one bar that 5 % of the bars reach or exceed, as observed."""
+    loss: Array = -np.quantile(returns, TAIL, axis=0)
+    return loss
+
+
+def expected_shortfall(returns: Array) -> Array:
+    """Mean loss of the bars that reach the value at risk."""
+    beyond = returns <= -value_at_risk(returns)
+    return ratio(-np.where(beyond, returns, 0.0).sum(axis=0), beyond.sum(axis=0))
+
+
+def alpha_beta(returns: Array, benchmark: Array, bars_per_year: float) -> tuple[float, float]:
+    """Yearly alpha and beta of returns (time,) to those of a benchmark (time,); NaN where that never moves."""
+    spread = benchmark - benchmark.mean()
+    beta = ratio(np.sum(spread * returns), np.sum(spread * spread))
+    return float((returns.mean() - beta * benchmark.mean()) * bars_per_year), float(beta)
+
+
+# ---- a whole backtest -----------------------------------------------------------------------------------------------
+
+
+def metrics(result: Backtest, benchmark: ArrayLike | None = None) -> dict[str, float]:
+    """Every figure of a backtest by name; `alpha` and `beta` too where a benchmark's returns (time,) are given.
+
+    Rates are shares, `cost` is money, `cost_share` is of the first equity, `turnover` is yearly, `exposure` the mean
+    over the bars. `win_rate` and `profit_factor` are of bars, with `trade_` in front of round trips from flat to flat.
+    """
+    returns, year = checked(result.returns, f"the returns of {result.name}"), result.bars_per_year
+    figures: dict[str, Any] = {
+        "bars": len(returns),
+        "total_return": total_return(returns),
+        "annual_return": annual_return(returns, year),
+        "volatility": volatility(returns, year),
+        "sharpe": sharpe(returns, year),
+        "sortino": sortino(returns, year),
+        "calmar": calmar(returns, year),
+        "max_drawdown": max_drawdown(returns),
+        "longest_drawdown": longest_drawdown(returns),
+        "win_rate": win_rate(returns),
+        "profit_factor": profit_factor(returns),
+        "tail_ratio": tail_ratio(returns),
+        "value_at_risk": value_at_risk(returns),
+        "expected_shortfall": expected_shortfall(returns),
+    } | _trading(result)
+    if benchmark is not None:
+        figures["alpha"], figures["beta"] = alpha_beta(returns, _aligned(benchmark, returns), year)
+    return {name: float(value) for name, value in figures.items()}
+
+
+def _aligned(benchmark: ArrayLike, returns: Array) -> Array:
+    index = checked(benchmark, "the benchmark's returns")
+    if index.shape != returns.shape:
+        raise DataError(
+            f"the benchmark has {len(index)} bars and the result {len(returns)}; give it over the same bars"
+        )
+    return index
+
+
+def _trading(result: Backtest) -> dict[str, Any]:
+    """Costs, turnover and exposure by the ledger, and what round trips came to; a position that is open is none yet."""
+    ledger = result.ledger
+    cost = ledger[:, Column.COST].sum()
+    closed = np.array([trade.pnl for trade in result.trades() if trade.exit_bar is not None])
+    return {
+        "cost": cost,
+        "cost_share": cost / ledger[0, Column.EQUITY_BEFORE],
+        "turnover": ledger[:, Column.TURNOVER].mean() * result.bars_per_year,
+        "exposure": ledger[:, Column.EXPOSURE].mean(),
+        "round_trips": len(closed),
+        "trade_win_rate": win_rate(closed),
+        "trade_profit_factor": profit_factor(closed),
+    }

@@ -1,0 +1,139 @@
+"""What is left of a Sharpe ratio once it is known how many were tried.
+
+Sharpe ratios here are per bar. Sources: Bailey and López de Prado, "The deflated Sharpe ratio" (2014) and "The Sharpe
+ratio efficient frontier" (2012); Bailey, Borwein, López de Prado and Zhu, "The probability of backtest overfitting"
+(2017).
+"""
+
+from __future__ import annotations
+
+from itertools import combinations
+from typing import Any
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.evaluation.statistics.metrics import checked
+from pacesetter.rewards.sharpe import SAME, sharpe
+
+__all__ = [
+    "choice_sentence",
+    "deflated_sharpe",
+    "expected_best_sharpe",
+    "minimum_track_record",
+    "overfitting_probability",
+    "probabilistic_sharpe",
+]
+
+Array = NDArray[Any]
+FEWEST_BARS = 100  # below which halves of the time say nothing of a choice
+
+
+def probabilistic_sharpe(
+    value: float, reference: float, bars: float, skewness: float = 0.0, kurtosis: float = 3.0
+) -> float:
+    """Probability that the true Sharpe ratio lies above `reference`, given `value` over so many bars.
+
+    Φ[(SR − SR*)·√(n−1) / √(1 − γ₃·SR + (γ₄−1)/4·SR²)]
+    """
+    from scipy.stats import norm  # here, as it takes a second to import
+
+    return float(norm.cdf((value - reference) * np.sqrt(bars - 1) / _error_scale(value, skewness, kurtosis)))
+
+
+def _error_scale(value: float, skewness: float, kurtosis: float) -> float:
+    """Standard error of an estimated Sharpe ratio times the root of its bars."""
+    return float(np.sqrt(1.0 - skewness * value + (kurtosis - 1.0) / 4.0 * value**2))
+
+
+def expected_best_sharpe(trials: int, deviation: float) -> float:
+    """Sharpe ratio that the best of so many skilless trials reaches on average, `deviation` being theirs.
+
+    σ·[(1−γ)·Φ⁻¹(1 − 1/N) + γ·Φ⁻¹(1 − 1/(N·e))], γ the Euler–Mascheroni constant; 0 for one trial.
+    """
+    from scipy.stats import norm
+
+    if trials < 2:
+        return 0.0
+    quantiles = norm.ppf([1 - 1 / trials, 1 - 1 / (trials * np.e)])
+    return float(deviation * np.dot([1 - np.euler_gamma, np.euler_gamma], quantiles))
+
+
+def deflated_sharpe(returns: ArrayLike, trial_sharpes: ArrayLike = ()) -> float:
+    """Probability that returns (time,) have more skill than the best of all trials would have by luck.
+
+    `trial_sharpes` (trial,) are per bar, one for every trial ever made; NaN counts as a trial whose result is unknown.
+    Where fewer than two are known, they are taken to differ as much as skilless ones over as many bars do.
+    """
+    sample, tried = checked(returns), np.asarray(trial_sharpes, dtype=np.float64)
+    known = tried[np.isfinite(tried)]
+    deviation = float(known.std(ddof=1)) if len(known) > 1 else 1 / np.sqrt(len(sample) - 1)
+    value, skewness, kurtosis = _moments(sample)
+    return probabilistic_sharpe(value, expected_best_sharpe(len(tried), deviation), len(sample), skewness, kurtosis)
+
+
+def minimum_track_record(returns: ArrayLike, level: float = 0.95) -> float:
+    """Bars that a Sharpe ratio like that of returns (time,) takes to be above 0 at `level`; infinite if it is not."""
+    from scipy.stats import norm
+
+    value, skewness, kurtosis = _moments(checked(returns))
+    if value <= 0:
+        return float("inf")
+    return float(1 + (_error_scale(value, skewness, kurtosis) * norm.ppf(level) / value) ** 2)
+
+
+def _moments(returns: Array) -> tuple[float, float, float]:
+    """Sharpe ratio, skewness and kurtosis (3 for a normal); those of a normal where the returns never change."""
+    spread = returns - returns.mean()
+    deviation = spread.std()
+    if deviation <= SAME * abs(returns.mean()):
+        return 0.0, 0.0, 3.0
+    z = spread / deviation
+    return float(sharpe(returns)), float(np.mean(z**3)), float(np.mean(z**4))
+
+
+def overfitting_probability(returns: ArrayLike, blocks: int = 16) -> float:
+    """Probability that the trial which is best in one half of the time is at or below the median in the other.
+
+    Combinatorially symmetric cross-validation of returns (time, trial): time is cut into `blocks` equal stretches (the
+    first bars left out where it does not divide), and every choice of half of them is once the half that chooses.
+    """
+    matrix = checked(returns, "the trials' returns")
+    if matrix.ndim != 2 or matrix.shape[1] < 2:
+        raise DataError("overfitting shows among two trials or more; give returns (time, trial)")
+    if blocks < 2 or blocks % 2 or len(matrix) < 2 * blocks:
+        raise ConfigError(f"blocks={blocks} must be even and leave {len(matrix)} bars two or more each")
+    chosen, left = _halves(matrix, blocks)
+    best = chosen.argmax(axis=1)[:, None]
+    mark = np.take_along_axis(left, best, axis=1)
+    # mean rank of the winner among all trials, ties shared: at the middle or below it the choice was worth nothing
+    rank = (left < mark).sum(axis=1) + ((left == mark).sum(axis=1) + 1) / 2
+    return float(np.mean(rank <= (matrix.shape[1] + 1) / 2))
+
+
+def choice_sentence(returns: Array) -> str:
+    """What it is worth to choose the best of returns (time, trial); empty below two trials or a hundred bars."""
+    if len(returns) < FEWEST_BARS or returns.shape[1] < 2:
+        return ""
+    chance = overfitting_probability(returns)
+    return f"the best in one half of the time is at or below the median in the other with probability {chance:.2f}."
+
+
+def _halves(matrix: Array, blocks: int) -> tuple[Array, Array]:
+    """(choice, trial) Sharpe ratios in the half that chooses and in the other, from sums over each block."""
+    size = len(matrix) // blocks
+    cut = matrix[len(matrix) - size * blocks :].reshape(blocks, size, -1)
+    members = np.zeros((len(picks := list(combinations(range(blocks), blocks // 2))), blocks))
+    np.put_along_axis(members, np.array(picks), 1.0, axis=1)
+    centred = cut - matrix.mean(axis=0)  # sums of squares about the mean lose no digits
+    bars = size * blocks // 2
+
+    def ratios(which: Array) -> Array:
+        mean, square = which @ centred.sum(axis=1) / bars, which @ np.square(centred).sum(axis=1) / bars
+        deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
+        total = mean + matrix.mean(axis=0)
+        found: Array = np.divide(total, deviation, out=np.zeros_like(total), where=deviation > SAME * np.abs(total))
+        return found
+
+    return ratios(members), ratios(1.0 - members)

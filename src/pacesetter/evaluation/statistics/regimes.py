@@ -1,0 +1,88 @@
+"""A result by the regime that the market was in when it was decided, and against an index."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.errors import DataError
+from pacesetter.evaluation.backtest.backtest import Backtest
+from pacesetter.evaluation.statistics.metrics import alpha_beta, checked, max_drawdown, sharpe, total_return
+from pacesetter.features.regime import REGIMES, regime_labels
+from pacesetter.leadlag.observed import mean_observed
+from pacesetter.leadlag.strategy import last_moves
+from pacesetter.panel import Panel
+
+__all__ = ["benchmark_table", "index_returns", "market_regimes", "regime_table"]
+
+Array = NDArray[Any]
+
+
+def market_regimes(panel: Panel) -> Array:
+    """(time,) position in `REGIMES` of the regime that most symbols are in at each close, −1 while none is known."""
+    labels = regime_labels(panel)
+    counts = np.stack([(labels == code).sum(axis=1) for code in range(len(REGIMES))])
+    most: Array = np.where(counts.any(axis=0), counts.argmax(axis=0), -1)
+    return most
+
+
+def regime_table(result: Backtest, panel: Panel) -> pd.DataFrame:
+    """A row for each regime: bars, total return over them, yearly Sharpe ratio, and share of bars that gained.
+
+    A return belongs to the regime that was known when it was decided, at the close before. NaN below two bars.
+    """
+    regimes = market_regimes(panel)[_places(result, panel) - 1]
+    rows = {name: _figures(result.returns[regimes == code], result) for code, name in enumerate(REGIMES)}
+    return pd.DataFrame(rows).T.astype({"bars": int}).rename_axis("regime")
+
+
+def _figures(returns: Array, result: Backtest) -> dict[str, float]:
+    if len(returns) < 2:
+        return {"bars": len(returns)} | dict.fromkeys(("total_return", "sharpe", "positive"), float("nan"))
+    return {
+        "bars": len(returns),
+        "total_return": float(total_return(returns)),
+        "sharpe": float(sharpe(returns, result.bars_per_year)),
+        "positive": float((returns > 0).mean()),
+    }
+
+
+def index_returns(panel: Panel, symbol: str | None = None) -> Array:
+    """(time,) returns from close to close of one symbol, or of all in equal parts; 0 where none was observed."""
+    moves = last_moves(panel) if symbol is None else last_moves(panel.select([symbol]))
+    return np.nan_to_num(mean_observed(moves, axis=1))
+
+
+def benchmark_table(results: Mapping[str, Backtest], panel: Panel, symbol: str | None = None) -> pd.DataFrame:
+    """A row for each result against the index over the same bars: yearly alpha, beta, correlation, and what is left.
+
+    The index is `symbol`, or all of the panel's in equal parts at every bar; it pays no costs. `active_sharpe` is that
+    of the returns above the index, `active_drawdown` the most they fell from their high.
+    """
+    index = index_returns(panel, symbol)
+    return pd.DataFrame({name: _against(result, index, panel) for name, result in results.items()}).T
+
+
+def _against(result: Backtest, index: Array, panel: Panel) -> dict[str, float]:
+    own, other = checked(result.returns, f"the returns of {result.name}"), index[_places(result, panel)]
+    alpha, beta = alpha_beta(own, other, result.bars_per_year)
+    moves = own.std() > 0 and other.std() > 0
+    return {
+        "alpha": alpha,
+        "beta": beta,
+        "correlation": float(np.corrcoef(own, other)[0, 1]) if moves else float("nan"),
+        "active_sharpe": float(sharpe(own - other, result.bars_per_year)),
+        "active_drawdown": float(max_drawdown(own - other)),
+    }
+
+
+def _places(result: Backtest, panel: Panel) -> Array:
+    """(n,) bars of the panel that the result's are."""
+    places: Array = panel.index.get_indexer(result.times)
+    if places.min(initial=0) < 0:
+        raise DataError(f"{result!r} has bars that {panel!r} has not; give the panel it was played on")
+    return places

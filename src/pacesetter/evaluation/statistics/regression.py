@@ -1,0 +1,55 @@
+"""The regression gate: a result must repeat a stored one, number by number, within a tolerance."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from pacesetter.errors import RunError, check_range
+from pacesetter.evaluation.statistics.gates import Gate
+
+__all__ = ["RESULT", "read_result", "regression_gates"]
+
+RESULT = "evaluation.json"
+
+
+def regression_gates(stored: Mapping[str, Any], found: Mapping[str, Any], tolerance: float = 1e-6) -> list[Gate]:
+    """A gate for each number of the stored result: how far the new one is away, as a share of it (of 1 where smaller).
+
+    Names of nested entries are joined by dots. A stored number that the new result does not have fails, and so does
+    text that differs; what is new there is not looked at.
+    """
+    check_range(0, tolerance=tolerance)
+    new = dict(_flat(found))
+    return [Gate(name, _distance(value, new.get(name)), "<=", tolerance) for name, value in _flat(stored)]
+
+
+def _flat(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
+    """(dotted name, value) of every leaf."""
+    if not isinstance(content, (Mapping, list)):
+        yield name, content
+        return
+    for key, value in content.items() if isinstance(content, Mapping) else enumerate(content):
+        yield from _flat(value, f"{name}.{key}" if name else str(key))
+
+
+def _distance(stored: Any, found: Any) -> float:
+    numbers = all(isinstance(value, (int, float)) for value in (stored, found))
+    if not numbers or math.isnan(stored) or math.isnan(found):
+        both_unknown = numbers and math.isnan(stored) and math.isnan(found)
+        return 0.0 if stored == found or both_unknown else math.inf
+    return 0.0 if stored == found else abs(found - stored) / max(abs(stored), 1.0)
+
+
+def read_result(path: str | Path) -> dict[str, Any]:
+    """A stored result; refuses a file that is absent or no JSON mapping."""
+    try:
+        content = json.loads(Path(path).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as problem:
+        raise RunError(f"{path} cannot be read as a result ({problem}); give a JSON file of figures") from problem
+    if not isinstance(content, dict):
+        raise RunError(f"{path} is no result: it holds no mapping of names to figures")
+    return content

@@ -1,0 +1,210 @@
+"""From a run folder to a judgement: its agent on the bars it never saw, and on other markets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+
+from pacesetter.build import (
+    Config,
+    best_fleet,
+    best_master,
+    build_environment,
+    build_fold,
+    build_panel,
+    build_supervised,
+    build_table,
+    build_task,
+    fitted_until,
+    load_agent,
+    stored_config,
+)
+from pacesetter.build.configuration import FleetTrading, MasterTrading, Portfolio
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.lookback.batch import LookbackConfig
+from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.evaluation.backtest.backtest import Backtest, Policy, backtest, market_bank
+from pacesetter.evaluation.backtest.fleet_policy import FleetPolicy
+from pacesetter.evaluation.backtest.markets import (
+    adversarial_scenarios,
+    monte_carlo_scenarios,
+    universe_scenarios,
+    unstable_windows,
+)
+from pacesetter.evaluation.backtest.policies import AgentPolicy
+from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios
+from pacesetter.evaluation.explain.reward_audit import reward_frame
+from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section
+from pacesetter.evaluation.judgement import Judgement, judge_policy
+from pacesetter.evaluation.report.page import Section
+from pacesetter.evaluation.statistics.trials import Trial, Trials
+from pacesetter.features import FEATURES, FeatureTable
+from pacesetter.panel import Panel
+
+__all__ = ["MARKETS", "StoredRun"]
+
+BESIDE = ("cash", "hold", "equal_weight")  # shown beside a policy on other markets
+
+
+@dataclass(frozen=True, eq=False)
+class StoredRun:
+    """A trained run, its bars, and the policy that it came to.
+
+    Refuses a run that trades nothing; one without a checkpoint is refused when its policy is asked for.
+    """
+
+    folder: Path
+
+    @cached_property
+    def config(self) -> Config:
+        return stored_config(self.folder)
+
+    @cached_property
+    def task(self) -> Any:
+        task = build_task(self.config)
+        if isinstance(task, LookbackConfig):
+            raise ConfigError(
+                f"{self.folder} chooses windows and trades nothing; its table of policies is in `pacesetter run`"
+            )
+        return task
+
+    @cached_property
+    def whole(self) -> Panel:
+        """All symbols of its data, by which trials are counted."""
+        return build_panel(self.config)
+
+    @cached_property
+    def panel(self) -> Panel:
+        """The symbols that it trades; refuses lead–lag features that read others too."""
+        symbols = self.task.symbols
+        if not symbols:
+            return self.whole
+        if self.config.features.leadlag.lookback is not None and set(symbols) != set(self.whole.symbols):
+            raise ConfigError(
+                f"{self.folder} trades {len(symbols)} symbols by lead–lag features of {len(self.whole.symbols)}; judge "
+                "one of all of them, or name its symbols by data.symbols"
+            )
+        return self.whole.select(symbols)
+
+    @cached_property
+    def first(self) -> int:
+        """The first bar that the agent neither learned from nor was chosen by."""
+        return int(build_fold(self.config, self.panel).test[0])
+
+    def bank(self, panel: Panel) -> Bank:
+        """The features that the agent reads, of this or another panel; refuses one that lacks what they need."""
+        asked = self.config.features
+        names = [name for name in asked.names or FEATURES if set(FEATURES[name].needs) <= set(self.panel.fields)]
+        table = build_table(replace(self.config, features=replace(asked, names=tuple(names))), panel)
+        for name, why in table.left_out.items():
+            raise DataError(
+                f"the agent of {self.folder} reads the feature {name}, which {why}; give bars that have that, or train "
+                "with features.names of what there is"
+            )
+        return market_bank(panel, table, self._supervised(panel, table))
+
+    def _supervised(self, panel: Panel, table: FeatureTable) -> Any:
+        """What the run's classifier said of its own bars, or says of another market; None without one."""
+        if panel is self.panel or self.config.features.supervised is None:
+            return build_supervised(self.config, panel)
+        from pacesetter.learning.supervised.direction import Examples
+        from pacesetter.learning.supervised.forecasts import Forecasts
+
+        model = Forecasts.load(self.config.features.supervised).model
+        return Examples.of(panel, table, model.config.window_bars).predict(model, 0, len(panel))
+
+    @cached_property
+    def policy(self) -> Policy:
+        """The best agent of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
+        until = fitted_until(self.config, self.panel)
+        if isinstance(self.task, MasterTrading):
+            from pacesetter.evaluation.fleet.proposals import Advice, MasterPolicy
+
+            master, fleet = best_master(self.folder)
+            return MasterPolicy(master, Advice(fleet), until)
+        if isinstance(self.task, FleetTrading):
+            return FleetPolicy(best_fleet(self.folder), self.task.action, fitted_until=until)
+        env = build_environment(self.config, self.panel, 1)
+        is_whole = isinstance(self.task, Portfolio)
+        name = str(self.config.agent["algorithm"])
+        return AgentPolicy(load_agent(self.folder, env), name, self.task.action, is_whole, until)
+
+    def sections(self) -> list[Section]:
+        """What its training left for a report: of a master that was validated, the table of allocations."""
+        return [allocations_section(self.folder)] if (self.folder / ALLOCATIONS).is_file() else []
+
+    def play(self) -> Backtest:
+        """The policy alone on the test bars."""
+        market, window_bars = self.task.market, self.task.window_bars
+        bank = self.bank(self.panel)
+        return backtest(self.policy, self.panel, first=self.first, market=market, bank=bank, window_bars=window_bars)
+
+    def judge(self, draws: int = 1000) -> Judgement:
+        """The judgement on the test bars; the run is counted among the trials on this data and task."""
+        policy, trials = self.policy, Trials.beside(self.folder.parent)  # a run that cannot be judged is no trial
+        task, seed = str(self.config.task["problem"]), self.config.seed
+        trial = Trial(self.whole.fingerprint, task, self.folder.name, seed)
+        found = judge_policy(
+            policy,
+            self.panel,
+            self.first,
+            market=self.task.market,
+            bank_of=self.bank,
+            window_bars=self.task.window_bars,
+            other_sharpes=trials.sharpes_beside(trial),
+            draws=draws,
+            seed=seed,
+        )
+        trials.add(replace(trial, sharpe=_per_bar(found)))
+        returns = pd.Series(found.result.returns, found.result.times)
+        rewards = reward_frame(found.result, self.task.reward, self.config.train.steps)
+        return replace(found, rewards=rewards, trials=trials.about(trial, returns))
+
+    def on(self, market: str) -> pd.DataFrame:
+        """Figures of the policy and simple baselines by (scenario, policy) on other markets: see `MARKETS`."""
+        if market not in MARKETS:
+            raise ConfigError(f"no other market '{market}' is known{did_you_mean(market, MARKETS)}")
+        return self.over(MARKETS[market](self))
+
+    def over(self, scenarios: Iterable[Scenario]) -> pd.DataFrame:
+        """The same over given scenarios; refuses a market of more or fewer symbols for an agent of all at once."""
+        return evaluate_scenarios(
+            [self.policy, *BESIDE], map(self._fitting, scenarios), bank_of=self.bank, window_bars=self.task.window_bars
+        )
+
+    def _fitting(self, scenario: Scenario) -> Scenario:
+        own, there = len(self.panel.symbols), len(scenario.panel.symbols)
+        if isinstance(self.task, Portfolio) and own != there:
+            raise ConfigError(
+                f"the agent of {self.folder} trades {own} symbols at once and '{scenario.label}' has {there}; give a "
+                "market of as many, or train with task=trading"
+            )
+        return scenario
+
+
+def _per_bar(found: Judgement) -> float:
+    return float(found.verdict.sharpe.value / found.result.bars_per_year**0.5)
+
+
+def _monte_carlo(run: StoredRun) -> Any:
+    return monte_carlo_scenarios(run.panel, market=run.task.market, seed=run.config.seed)
+
+
+def _adversarial(run: StoredRun) -> list[Scenario]:
+    return adversarial_scenarios(run.panel, unstable_windows(run.panel, run.first), market=run.task.market)
+
+
+def _universes(run: StoredRun) -> list[Scenario]:
+    return universe_scenarios(run.panel, run.first, market=run.task.market)
+
+
+MARKETS: dict[str, Callable[[StoredRun], Any]] = {
+    "montecarlo": _monte_carlo,
+    "adversarial": _adversarial,
+    "universes": _universes,
+}

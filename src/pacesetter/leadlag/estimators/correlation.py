@@ -1,0 +1,290 @@
+"""Scores from lagged dependence: `ccf_lag1`, `ccf_auc`, `ccf_peak`, `mutual_information`, `transfer_entropy`.
+
+For each lag there is a matrix C_l[i, j] of how x_i(t−l) goes with x_j(t). The lags are folded into one number per
+direction (their signed or absolute sum, or their peak), and the two directions of a pair are weighed against each
+other. A lag whose overlap is shorter than two increments counts as zero.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, ClassVar, Literal
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+
+from pacesetter.errors import check_range
+from pacesetter.leadlag.estimators.dependence import DEPENDENCES, Dependence, Inner
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.estimators.information import lagged_information, lagged_transfer
+from pacesetter.leadlag.series import CONSTANT, Series, inverse_deviations
+
+__all__ = ["CcfAuc", "CcfLag1", "CcfPeak", "CorrelationTable", "LaggedWindows", "MutualInformation", "TransferEntropy"]
+
+Array = NDArray[Any]
+
+SIGNED_SUM, ABSOLUTE_SUM, PEAK = 0, 1, 2  # how the lags fold
+DIFFERENCE, PUBLISHED, RELATIVE = 0, 1, 2  # how the two directions are weighed
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """How a score is made: lags 1 … max_lag, the fold over them, and the weighing of the two directions."""
+
+    max_lag: int
+    fold: int
+    weighing: int
+
+    def __post_init__(self) -> None:
+        check_range(1, owner="lag", max_lag=self.max_lag)
+
+    def lags(self, lookback: int) -> range:
+        """The lags whose overlap has two increments or more."""
+        return range(1, min(self.max_lag, lookback - 2) + 1)
+
+
+@ESTIMATORS.register("ccf_lag1")
+@dataclass(frozen=True)
+class CcfLag1:
+    """corr(x_i(t−1), x_j(t)) − corr(x_j(t−1), x_i(t))."""
+
+    spans_gaps: ClassVar[bool] = False
+    inner: Inner = "pearson"
+
+    def scorer(self, series: Series, resources: Resources) -> Scorer:
+        """Scorer of lag 1 alone."""
+        return _correlation_scorer("ccf_lag1", self.inner, series, Recipe(1, SIGNED_SUM, DIFFERENCE), resources)
+
+
+@ESTIMATORS.register("ccf_auc")
+@dataclass(frozen=True)
+class CcfAuc:
+    """I_ij = Σ_l |corr_l|; sign(I_ij − I_ji)·max(I_ij, I_ji)/(I_ij + I_ji), or (I_ij − I_ji)/(I_ij + I_ji).
+
+    The first, `published`, has sizes in [0.5, 1] (0 at a tie); the second, `difference`, can be near 0.
+    """
+
+    spans_gaps: ClassVar[bool] = False
+    max_lag: int = 5
+    variant: Literal["published", "difference"] = "published"
+    inner: Inner = "pearson"
+
+    def scorer(self, series: Series, resources: Resources) -> Scorer:
+        """Scorer of lags 1 … max_lag."""
+        recipe = Recipe(self.max_lag, ABSOLUTE_SUM, PUBLISHED if self.variant == "published" else RELATIVE)
+        return _correlation_scorer("ccf_auc", self.inner, series, recipe, resources)
+
+
+@ESTIMATORS.register("ccf_peak")
+@dataclass(frozen=True)
+class CcfPeak:
+    """max_l |corr_l| forward − max_l |corr_l| backward; `lags` gives the lag of the larger peak."""
+
+    spans_gaps: ClassVar[bool] = False
+    max_lag: int = 5
+    inner: Inner = "pearson"
+
+    def scorer(self, series: Series, resources: Resources) -> Scorer:
+        """Scorer of lags 1 … max_lag."""
+        return _correlation_scorer("ccf_peak", self.inner, series, Recipe(self.max_lag, PEAK, DIFFERENCE), resources)
+
+
+@ESTIMATORS.register("mutual_information")
+@dataclass(frozen=True)
+class MutualInformation:
+    """Σ_l I(x_i(t−l); x_j(t)) − I(x_j(t−l); x_i(t)) in nats, each asset in `bins` quantile bins of the window."""
+
+    spans_gaps: ClassVar[bool] = False
+    max_lag: int = 1
+    bins: int = 4
+
+    name: ClassVar[str] = "mutual_information"
+    measure: ClassVar[Any] = staticmethod(lagged_information)
+
+    def scorer(self, series: Series, resources: Resources) -> Scorer:
+        """Scorer of lags 1 … max_lag; refuses fewer than two bins, since one holds no information."""
+        resources.refuse_backends(self.name)
+        check_range(2, owner="lag", bins=self.bins)
+        measure = partial(self.measure, bins=self.bins)
+        return LaggedWindows(series, measure, Recipe(self.max_lag, ABSOLUTE_SUM, DIFFERENCE))
+
+
+@ESTIMATORS.register("transfer_entropy")
+@dataclass(frozen=True)
+class TransferEntropy(MutualInformation):
+    """Σ_l I(x_i(t−l); x_j(t) | x_j(t−1)) less the same from j to i, in nats: net transfer entropy."""
+
+    bins: int = 3
+
+    name: ClassVar[str] = "transfer_entropy"
+    measure: ClassVar[Any] = staticmethod(lagged_transfer)
+
+
+def _correlation_scorer(method: str, inner: Inner, series: Series, recipe: Recipe, resources: Resources) -> Scorer:
+    if inner not in ("pearson", "squared"):
+        resources.refuse_backends(f"{method} with inner='{inner}'")
+        return LaggedWindows(series, DEPENDENCES[inner], recipe)
+    bars, symbols = series.x.shape
+    backend = resources.choose(method, bars * recipe.max_lag * symbols * symbols * 8)
+    if backend == "table":
+        return CorrelationTable(series, recipe, inner == "squared")
+    if backend == "gemm":
+        return LaggedWindows(series, DEPENDENCES[inner], recipe)
+    from pacesetter.leadlag.estimators.torch_backend import TorchCorrelation
+
+    return TorchCorrelation(series, recipe, inner == "squared", resources)
+
+
+class LaggedWindows(WindowScorer):
+    """Scores of one window at a time from any dependence."""
+
+    def __init__(self, series: Series, dependence: Dependence, recipe: Recipe) -> None:
+        self.series, self.dependence, self.recipe = series, dependence, recipe
+
+    def correlations(self, end: int, lookback: int) -> Array:
+        """(lag, symbol, symbol) dependence of x_j(t) on x_i(t−lag), lags from 1."""
+        lags = self.recipe.lags(lookback)
+        symbols = len(self.series.symbols)
+        return np.array([*self.dependence(self.series.window(end, lookback), lags)]).reshape(-1, symbols, symbols)
+
+    def score(self, end: int, lookback: int, out: Array) -> None:
+        """Fill `out` (symbol, symbol) for one window."""
+        out[:] = 0.0
+        for correlation in self.correlations(end, lookback):
+            _fold(correlation, self.recipe.fold, out)
+        _weigh(out, self.series.weights(end, lookback), self.recipe.weighing)
+
+    def lags(self, end: int, lookback: int) -> Array:
+        """(symbol, symbol) lag in bars of the larger peak: positive where i leads j, NaN where not scored."""
+        sizes = np.abs(self.correlations(end, lookback))
+        if len(sizes) == 0:
+            sizes = np.zeros((1, *sizes.shape[1:]))
+        peak, lag = sizes.max(axis=0), sizes.argmax(axis=0) + 1.0
+        signed = np.where(peak > peak.T, lag, np.where(peak < peak.T, -lag.T, 0.0))
+        weights = self.series.weights(end, lookback)
+        return signed + 0.0 * np.add.outer(weights, weights)
+
+
+class CorrelationTable(LaggedWindows):
+    """Scores from a table of running lagged products (time, lag, symbol, symbol): two look-ups a pair and lag."""
+
+    batched: ClassVar[bool] = True
+    backend = "table"
+
+    def __init__(self, series: Series, recipe: Recipe, square: bool) -> None:
+        super().__init__(series, DEPENDENCES["squared" if square else "pearson"], recipe)
+        self.products = _running_products(series.x, recipe.max_lag)
+        self.table_bytes = int(self.products.nbytes)
+        self._arguments = (self.products, series.totals, series.minimum, square, recipe.fold, recipe.weighing)
+
+    def score(self, end: int, lookback: int, out: Array) -> None:
+        """Fill `out` (symbol, symbol) for one window."""
+        _correlation_window(*self._arguments, end, lookback, out)
+
+    def score_many(self, ends: Array, lookbacks: Array, out: Array) -> None:
+        """Fill `out` (window, symbol, symbol), windows in parallel."""
+        _correlation_windows(*self._arguments, ends, lookbacks, out)
+
+
+@njit(cache=True)
+def _running_products(x: Array, max_lag: int) -> Array:
+    """(time, lag, symbol, symbol) Σ_{u≤t} x_i(u−lag) x_j(u), lags 1 … max_lag."""
+    bars, symbols = x.shape
+    products = np.zeros((bars, max_lag, symbols, symbols))
+    for t in range(1, bars):
+        for lag in range(1, max_lag + 1):
+            for i in range(symbols):
+                lead = x[t - lag, i] if t >= lag else 0.0
+                for j in range(symbols):
+                    products[t, lag - 1, i, j] = products[t - 1, lag - 1, i, j] + lead * x[t, j]
+    return products
+
+
+@njit(cache=True)
+def _part(totals: Array, begin: int, end: int, mean: Array, scale: Array) -> None:
+    """Sum / √count and 1/√(Σ(x − mean)²) of each asset's increments in (begin, end]; scale 0 where constant."""
+    for i in range(mean.size):
+        square = totals[end, 1, i] - totals[begin, 1, i]
+        mean[i] = (totals[end, 0, i] - totals[begin, 0, i]) / np.sqrt(end - begin)
+        variance = square - mean[i] * mean[i]
+        scale[i] = 1.0 / np.sqrt(variance) if variance > CONSTANT * square else 0.0
+
+
+@njit(cache=True)
+def _correlation_window(
+    products: Array,
+    totals: Array,
+    minimum: int,
+    square: bool,
+    fold: int,
+    weighing: int,
+    end: int,
+    lookback: int,
+    out: Array,
+) -> None:
+    symbols = out.shape[0]
+    start = end - lookback
+    correlation = np.empty((symbols, symbols))
+    lead, lead_scale, follow, follow_scale = np.empty((4, symbols))
+    out[:] = 0.0
+    for lag in range(1, min(products.shape[1], lookback - 2) + 1):
+        _part(totals, start, end - lag, lead, lead_scale)
+        _part(totals, start + lag, end, follow, follow_scale)
+        until, begin = products[end, lag - 1], products[start + lag, lag - 1]
+        for i in range(symbols):
+            for j in range(symbols):
+                covariance = until[i, j] - begin[i, j] - lead[i] * follow[j]
+                correlation[i, j] = covariance * lead_scale[i] * follow_scale[j]
+        if square:
+            correlation *= correlation
+        _fold(correlation, fold, out)
+    inverse_deviations(totals, end, lookback, minimum, lead_scale)
+    _weigh(out, lead_scale, weighing)
+
+
+@njit(parallel=True, cache=True)
+def _correlation_windows(
+    products: Array,
+    totals: Array,
+    minimum: int,
+    square: bool,
+    fold: int,
+    weighing: int,
+    ends: Array,
+    lookbacks: Array,
+    out: Array,
+) -> None:
+    for k in prange(ends.size):
+        _correlation_window(products, totals, minimum, square, fold, weighing, ends[k], lookbacks[k], out[k])
+
+
+@njit(cache=True)
+def _fold(correlation: Array, fold: int, out: Array) -> None:
+    """Take one lag's matrix into what `out` holds of the lags before."""
+    for i in range(out.shape[0]):
+        for j in range(out.shape[1]):
+            if fold == SIGNED_SUM:
+                out[i, j] += correlation[i, j]
+            elif fold == ABSOLUTE_SUM:
+                out[i, j] += abs(correlation[i, j])
+            else:
+                out[i, j] = max(out[i, j], abs(correlation[i, j]))
+
+
+@njit(cache=True)
+def _weigh(out: Array, weights: Array, weighing: int) -> None:
+    """Turn the folded directions in `out` into the antisymmetric score, NaN for assets whose weight is NaN."""
+    for i in range(out.shape[0]):
+        out[i, i] = 0.0 * weights[i]
+        for j in range(i):
+            forward, backward = out[i, j], out[j, i]
+            score = forward - backward
+            if weighing != DIFFERENCE:
+                total = forward + backward
+                if weighing == PUBLISHED:
+                    score = np.sign(score) * max(forward, backward)
+                score = score / total if total > 0 else 0.0
+            score += 0.0 * (weights[i] + weights[j])
+            out[i, j], out[j, i] = score, -score

@@ -1,0 +1,82 @@
+"""Signatures of every pair of paths, to any depth and without a loop over pairs.
+
+Of the signature of (X_i, X_j), the coefficients at the words i…ij say how the path so far of i goes with what j does
+next: S(iᵏ⁻¹j) = ∫ X_iᵏ⁻¹/(k−1)! dX_j. On straight segments that is Σ_u Σ_m X_i(u)ᵐ X_i(u−1)ᵏ⁻¹⁻ᵐ ΔX_j(u) / k!, one
+matrix product a level. The logarithm of the signature has Σ_m B_m h_iᵐ/m! S(iᵏ⁻¹⁻ᵐj) at the same words, h the whole
+increment and B the Bernoulli numbers: with E = exp(h t), log(E)/(E − 1) generates them.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from math import factorial
+from typing import Any, ClassVar
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import bernoulli
+
+from pacesetter.errors import check_range
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
+from pacesetter.leadlag.series import Series
+
+__all__ = ["Signature", "SignatureWindows", "log_words", "words"]
+
+Array = NDArray[Any]
+
+
+def words(path: Array, depth: int) -> Array:
+    """(depth, symbol, symbol) signature coefficients at j, ij, iij … of each pair; `path` (time, symbol) from 0."""
+    before, after, step = path[:-1], path[1:], np.diff(path, axis=0)
+    polynomial = np.ones_like(step)
+    levels = []
+    for level in range(1, depth + 1):
+        levels.append(polynomial.T @ step / factorial(level))
+        polynomial = polynomial * before + after**level  # Σ_m after^m · before^(level−m), one degree higher
+    return np.stack(levels)
+
+
+def log_words(path: Array, depth: int) -> Array:
+    """(depth, symbol, symbol) log-signature coefficients at j, ij, iij … in tensor words; `path` as in `words`."""
+    plain, numbers = words(path, depth), bernoulli(depth)
+    whole = (path[-1] - path[0])[:, None]
+    return np.stack(
+        [
+            sum(numbers[m] / factorial(m) * whole**m * plain[level - m] for m in range(level + 1))
+            for level in range(depth)
+        ]
+    )
+
+
+@ESTIMATORS.register("signature")
+@dataclass(frozen=True)
+class Signature:
+    """½ Σ_k S(iᵏ⁻¹j) − S(jᵏ⁻¹i), k = 2 … depth, of paths over deviation × √lookback; with `log`, of log-signatures.
+
+    At depth 2 both are the area `levy_path` over the lookback.
+    """
+
+    spans_gaps: ClassVar[bool] = False
+    depth: int = 3
+    log: bool = False
+
+    def scorer(self, series: Series, resources: Resources) -> Scorer:
+        """Scorer of words up to `depth`; refuses a depth below 2, which has no order of events."""
+        resources.refuse_backends("signature")
+        check_range(2, owner="lag", depth=self.depth)
+        return SignatureWindows(series, self.depth, self.log)
+
+
+class SignatureWindows(WindowScorer):
+    """Signature scores of one window at a time."""
+
+    def __init__(self, series: Series, depth: int, log: bool) -> None:
+        self.series, self.depth, self.words = series, depth, log_words if log else words
+
+    def score(self, end: int, lookback: int, out: Array) -> None:
+        """Fill `out` (symbol, symbol) for one window."""
+        weights = self.series.weights(end, lookback)
+        bars = self.series.path[end - lookback : end + 1]
+        path = (bars - bars[0]) * np.nan_to_num(weights) / np.sqrt(lookback)
+        leads = self.words(path, self.depth)[1:].sum(axis=0)
+        out[:] = 0.5 * (leads - leads.T) + 0.0 * np.add.outer(weights, weights)

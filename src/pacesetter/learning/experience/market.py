@@ -1,0 +1,182 @@
+"""Many environments for each symbol, side by side, on the CPU or the GPU alike: tensors in, tensors out.
+
+Environment e = symbol · envs_each + i always trades its symbol. One start waits for each environment, so that an
+episode can begin in the very step that ends one; the starts that wait are drawn anew before each step.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Mapping
+from dataclasses import replace
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+
+from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.agents.layout import Shapes, Tensors
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.rows import Cursor
+from pacesetter.envs.batch.starts import Starts
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.learning.experience.gather import Tables
+from pacesetter.market.ledger import Column
+
+__all__ = ["FleetMarket", "FleetStep"]
+
+
+class FleetStep(NamedTuple):
+    """A step of all environments; every tensor is the caller's to keep.
+
+    observation   compact entries (env, …) as seen now: after the restart where an episode ended
+    rewards       (env,)
+    returns       (env,) equity change / equity before
+    costs         (env,) what trading and holding cost / equity before
+    trades        (env,) True where an order was filled
+    terminated    (env,) ruin, a limit, a delisting; never with `truncated`, which is time
+    finals        observations at the ends of episodes; rows of others hold nothing
+    """
+
+    observation: dict[str, torch.Tensor]
+    rewards: torch.Tensor
+    returns: torch.Tensor
+    costs: torch.Tensor
+    trades: torch.Tensor
+    terminated: torch.Tensor
+    truncated: torch.Tensor
+    finals: dict[str, torch.Tensor]
+
+
+class FleetMarket:
+    """`envs_each` environments for each symbol of a bank whose blocks are symbols; blocks of one name are one symbol.
+
+    starts      random, or fixed: always the first usable bar
+    first_bar   no episode starts before it
+    options     of `Batch`: action (discrete or continuous), window_bars, episode_bars, market, reward
+    """
+
+    def __init__(
+        self,
+        bank: Bank,
+        envs_each: int,
+        device: str = "cpu",
+        *,
+        starts: str = "random",
+        first_bar: int = 0,
+        **options: Any,
+    ) -> None:
+        if bank.is_whole:
+            raise ConfigError("a fleet trades symbols one by one; make the bank with is_whole=False")
+        self._made_with = {"device": device, "starts": starts, "first_bar": first_bar, **options}
+        self.symbols = tuple(dict.fromkeys(name for (name,) in bank.symbols))
+        self.envs_each, self.is_fixed, self.device = envs_each, starts == "fixed", torch.device(device)
+        self.batch = Batch(bank, len(self.symbols) * envs_each, has_windows=False, **options)
+        pool = self._pool(bank, first_bar)
+        waiting = np.repeat(np.stack([group[0] for group in pool]), envs_each, axis=0)
+        self.batch.use_starts(Starts(waiting, np.arange(len(waiting) + 1), is_fixed=True))
+        self.engine, memory = self._engine()
+        self.waiting = torch.as_tensor(memory, device=self.device)  # without a copy: the engine reads it
+        self.pool = torch.as_tensor(np.concatenate(pool), device=self.device)
+        self.counts = torch.tensor([len(group) for group in pool], device=self.device)[:, None]
+        self.offsets = self.counts.cumsum(0) - self.counts
+        self.tables = Tables(bank.windows, bank.context, bank.places, self.batch.window_bars, False).to(self.device)
+
+    def _engine(self) -> tuple[Any, Any]:
+        """The batch or its twin on the GPU, and the memory of the starts that it reads."""
+        if self.device.type != "cuda":
+            return self.batch, self.batch.starts.pool
+        from pacesetter.envs.batch.cuda import DeviceBatch
+        from pacesetter.market.cuda import SIMULATED
+
+        engine = DeviceBatch(self.batch)
+        if SIMULATED:
+            self.device = torch.device("cpu")
+        return engine, engine.pool
+
+    def _pool(self, bank: Bank, first_bar: int) -> list[Any]:
+        """The starts (start, 3) of each symbol; refuses a symbol that has none."""
+        usable = bank.usable(self.batch.window_bars, self.batch.episode_bars or 1)
+        usable[:, :first_bar] = False
+        blocks, bars = np.nonzero(usable)
+        starts = np.stack([blocks, bars, bank.lasts[blocks]], axis=1)
+        names = np.array([name for (name,) in bank.symbols])[blocks]
+        groups = [starts[names == symbol] for symbol in self.symbols]
+        for symbol, group in zip(self.symbols, groups, strict=True):
+            if len(group) == 0:
+                raise DataError(f"'{symbol}' has no bar to start an episode at; leave it out or give it more bars")
+        return groups
+
+    def select(self, symbols: Collection[str]) -> FleetMarket:
+        """The same market with some of its symbols alone."""
+        bank = self.batch.bank
+        blocks = [block for block, (name,) in enumerate(bank.symbols) if name in symbols]
+        names = ("bars", "windows", "context", "known", "labels", "lasts")
+        parts: dict[str, Any] = {name: getattr(bank, name)[blocks] for name in names}
+        parts |= {name: tuple(getattr(bank, name)[block] for block in blocks) for name in ("symbols", "times")}
+        return FleetMarket(replace(bank, **parts), self.envs_each, **self._made_with)
+
+    @property
+    def env_count(self) -> int:
+        return self.batch.env_count
+
+    @property
+    def actions(self) -> int | None:
+        """How many discrete actions there are; None for continuous ones."""
+        return 7 if self.batch.action == "discrete" else None
+
+    @property
+    def shapes(self) -> Shapes:
+        """Shapes of a full observation's entries, as an encoder takes them."""
+        return self.tables.shapes(self.batch.builder.shapes)
+
+    # ---- stepping -------------------------------------------------------------------------------------------------
+
+    def reset(self) -> dict[str, torch.Tensor]:
+        """Begin an episode in every environment."""
+        self._draw()
+        return self._seen(self.engine.reset())
+
+    def step(self, actions: torch.Tensor) -> FleetStep:
+        """Step every environment by its action (env,), or (env, 1)."""
+        self._draw()
+        step = self.engine.step(actions) if self.engine is self.batch else self.engine.step(actions, check=False)
+        rewards, ledger, finals = (torch.as_tensor(part) for part in (step.rewards, step.ledger, step.finals))
+        places = torch.as_tensor(self.engine.cursor)[:, Cursor.FINAL_BLOCK : Cursor.END]
+        return FleetStep(
+            self._seen(step.observation),
+            rewards.float(),
+            (ledger[:, Column.EQUITY_CHANGE] / ledger[:, Column.EQUITY_BEFORE]).float(),
+            (ledger[:, Column.COST] / ledger[:, Column.EQUITY_BEFORE]).float(),
+            ledger[:, Column.FILL_PRICE] != 0.0,
+            torch.as_tensor(step.terminated),
+            torch.as_tensor(step.truncated),
+            self._tensors(self.batch.builder.arrange(finals, places, None, None)),  # type: ignore[arg-type]
+        )
+
+    def _draw(self) -> None:
+        """Put a random start of its symbol before each environment."""
+        if self.is_fixed:
+            return
+        shares = torch.rand(len(self.symbols), self.envs_each, dtype=torch.float64, device=self.device)
+        places = self.offsets + (shares * self.counts).long()
+        self.waiting.copy_(self.pool[places.flatten()])
+
+    def _seen(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        seen = self._tensors(observation)
+        return seen if self.actions is None else seen | {ACTION_MASK: torch.as_tensor(self.engine.action_masks())}
+
+    @staticmethod
+    def _tensors(observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        """Entries in one memory layout, wherever they come from: compiled code is made for a layout."""
+        return {name: torch.as_tensor(entry).contiguous() for name, entry in observation.items()}
+
+    # ---- storing --------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that changes but the random numbers, which are torch's."""
+        return dict(self.engine.state_dict())
+
+    def load_state_dict(self, stored: Tensors) -> None:
+        """Go on from what `state_dict` gave."""
+        self.engine.load_state_dict(stored)

@@ -1,0 +1,174 @@
+"""Many portfolios side by side for the master to learn in, and the symbol agents that advise it."""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import torch
+from torch import nn
+
+from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.agents.fleet import Fleet
+from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian
+from pacesetter.agents.layout import Shapes, Tensors
+from pacesetter.agents.master import CONFIDENCE, PROPOSALS, UNIVERSE, Master, shares
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry
+from pacesetter.envs.batch.rows import Cursor
+from pacesetter.errors import ConfigError
+from pacesetter.learning.experience.gather import Tables
+from pacesetter.learning.experience.market import FleetStep
+from pacesetter.market.ledger import Column
+from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
+
+__all__ = ["Advisers", "MasterMarket", "allowed_orders"]
+
+BUYS = [Discrete.BUY_SMALL, Discrete.BUY_MEDIUM, Discrete.BUY_LARGE]
+SELLS = [Discrete.SELL_PART, Discrete.SELL_ALL]
+
+
+class Advisers(nn.Module):
+    """The symbol agents of a market: a portfolio's observation (env, symbol, …) to what its master sees.
+
+    Each agent is asked about its own position in an account that holds nothing else, which is what it was trained in:
+    its advice does not hang on what the master does elsewhere.
+    """
+
+    rows: torch.Tensor
+    orders: torch.Tensor
+
+    def __init__(self, fleet: Fleet, symbols: Sequence[str]) -> None:
+        super().__init__()
+        self.fleet = fleet
+        self.register_buffer("rows", torch.tensor(fleet.places(symbols)), persistent=False)
+        self.register_buffer("orders", torch.tensor(DISCRETE_AS_CONTINUOUS), persistent=False)
+
+    def forward(self, observation: Tensors) -> dict[str, torch.Tensor]:
+        """The observation without windows, with `proposals` in [-1, 1], `confidence` in [0, 1] and who is present."""
+        position = observation["position"]
+        asked = dict(observation) | {"portfolio": _own_account(position)}
+        if self.fleet.actions is not None:
+            asked[ACTION_MASK] = allowed_orders(position)
+        rows = {name: entry.transpose(0, 1).flatten(0, 1) for name, entry in asked.items()}
+        policy, _ = self.fleet.evaluate(rows, self.rows)
+        proposals, confidence = (part.view(len(self.rows), -1).T for part in self._opinion(policy))
+        kept = {name: entry for name, entry in observation.items() if name != "window"}
+        present = position[..., PositionEntry.IS_TRADING]
+        return kept | {PROPOSALS: proposals, CONFIDENCE: confidence, UNIVERSE: present}
+
+    def _opinion(self, policy: Distribution) -> tuple[torch.Tensor, torch.Tensor]:
+        """(row,) expected orders; and confidence: the chance of the likeliest order, or 1 / (1 + deviation)."""
+        if isinstance(policy, MaskedCategorical):
+            return policy.probabilities @ self.orders, policy.probabilities.amax(-1)
+        assert isinstance(policy, TanhGaussian)
+        return policy.mode().squeeze(-1), 1 / (1 + policy.log_deviation.exp().squeeze(-1))
+
+
+def _own_account(position: torch.Tensor) -> torch.Tensor:
+    """(env, symbol, PortfolioEntry) of an account with this position (env, symbol, PositionEntry) alone."""
+    weight = position[..., PositionEntry.WEIGHT]
+    account = weight.new_zeros(*weight.shape, len(PortfolioEntry))
+    account[..., PortfolioEntry.CASH] = 1 - weight
+    account[..., PortfolioEntry.EXPOSURE] = weight.abs()
+    account[..., PortfolioEntry.NET_EXPOSURE] = weight
+    account[..., PortfolioEntry.EQUITY_RATIO] = 1.0
+    account[..., PortfolioEntry.OPEN_SHARE] = (weight != 0).to(weight)
+    return account
+
+
+def allowed_orders(position: torch.Tensor) -> torch.Tensor:
+    """(env, symbol, 7) discrete orders that such an account would send: buys with room, sells of all that is held."""
+    trades, is_held = position[..., PositionEntry.IS_TRADING] > 0.5, position[..., PositionEntry.WEIGHT] > 0
+    may_buy = trades & (position[..., PositionEntry.ROOM] > 0)
+    allowed = torch.zeros(*trades.shape, len(Discrete), dtype=torch.bool, device=position.device)
+    allowed[..., Discrete.HOLD] = True
+    allowed[..., BUYS] = may_buy[..., None]
+    allowed[..., SELLS] = is_held[..., None]
+    allowed[..., Discrete.ADD_TO_WINNER] = may_buy & is_held & (position[..., PositionEntry.UNREALISED_RETURN] > 0)
+    return allowed
+
+
+class MasterMarket:
+    """`envs` portfolios of a bank that is one market or several; to a learner a fleet's market of one symbol.
+
+    is_joint   hand out places instead of advice, so that gradients reach the advisers when the advice is asked for
+    options    of `Batch`: window_bars, episode_bars, market, reward, starts
+    """
+
+    symbols, actions = Master.symbols, Master.actions
+
+    def __init__(
+        self, bank: Bank, envs: int, advisers: Advisers, *, is_joint: bool = False, seed: int = 0, **options: Any
+    ) -> None:
+        if not bank.is_whole:
+            raise ConfigError("a master trades whole markets; make the bank with is_whole=True")
+        self.advisers, self.is_joint, self.device = advisers, is_joint, advisers.rows.device
+        self.batch = Batch(bank, envs, action="weights", has_windows=False, **options)
+        self.batch.seed(range(seed, seed + envs))
+        self.envs_each = self.env_count = envs
+        self.lookup = Tables(bank.windows, bank.context, bank.places, self.batch.window_bars, True).to(self.device)
+
+    def joint(self) -> MasterMarket:
+        """The same market, in which gradients reach the advisers."""
+        twin = copy.copy(self)
+        twin.is_joint = True
+        return twin
+
+    @property
+    def shapes(self) -> Shapes:
+        """Shapes of what the master sees, without the batch."""
+        full = self.lookup.shapes(self.batch.builder.shapes)
+        own = (len(self.advisers.rows),)
+        return {name: full[name] for name in full if name != "window"} | dict.fromkeys(
+            (PROPOSALS, CONFIDENCE, UNIVERSE), own
+        )
+
+    def reset(self) -> dict[str, torch.Tensor]:
+        """Begin an episode in every portfolio."""
+        return self._seen(self.batch.reset())
+
+    def step(self, actions: torch.Tensor) -> FleetStep:
+        """Step every portfolio to the shares of its action (env, symbol + cash), as far as caps and cash let it."""
+        step = self.batch.step(shares(actions).cpu().numpy())
+        before, places = step.ledger[:, Column.EQUITY_BEFORE], self.batch.cursor[:, Cursor.FINAL_BLOCK : Cursor.END]
+        finals = self.batch.builder.arrange(step.finals, places.copy(), None, None)  # type: ignore[arg-type]
+        numbers = {
+            "rewards": step.rewards,
+            "returns": step.ledger[:, Column.EQUITY_CHANGE] / before,
+            "costs": step.ledger[:, Column.COST] / before,
+        }
+        happened = {
+            "trades": step.ledger[:, Column.TURNOVER] > 0,
+            "terminated": step.terminated,
+            "truncated": step.truncated,
+        }
+        return FleetStep(
+            observation=self._seen(step.observation),
+            finals=self._tensors(finals),
+            **{name: part.float() for name, part in self._tensors(numbers).items()},
+            **self._tensors(happened),
+        )
+
+    def tables(self, seen: Tensors) -> dict[str, torch.Tensor]:
+        """What the master sees of an observation as this market hands it out."""
+        return dict(seen) if PROPOSALS in seen else self.advisers(self.lookup(seen))
+
+    @torch.no_grad()
+    def _seen(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        compact = self._tensors(observation)
+        present = compact["position"][..., PositionEntry.IS_TRADING] > 0.5
+        return (compact if self.is_joint else self.tables(compact)) | {ACTION_MASK: present}
+
+    def _tensors(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
+        return {name: torch.as_tensor(entry, device=self.device) for name, entry in observation.items()}
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that changes, its random numbers too."""
+        return dict(self.batch.state_dict())
+
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave."""
+        self.batch.load_state_dict(stored)

@@ -1,0 +1,179 @@
+"""The master's learner: fleet PPO whose one symbol is the portfolio; agents that advise it are frozen or tuned along.
+
+`tune` lets the agents learn with the master at a low rate, and takes it back when one of them forgets its own trade.
+"""
+
+from __future__ import annotations
+
+import copy
+import dataclasses
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import nn
+
+from pacesetter.agents.fleet import Fleet
+from pacesetter.agents.layout import Tensors
+from pacesetter.agents.master import Master, MasterNetwork
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.learning.experience.master_market import MasterMarket
+from pacesetter.learning.experience.rollout import Rollout, Statistics
+from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
+from pacesetter.learning.fleet.storage import blank_fleet, describe_fleet
+from pacesetter.learning.state import read_header, read_state, tensors_hash
+from pacesetter.registry import configure
+
+__all__ = ["MasterLearner", "MasterPPO", "Tuning", "load_master", "tune"]
+
+
+@dataclass(frozen=True)
+class MasterPPO(FleetPPO):
+    """Options of the master's PPO; `batch_size` counts portfolios, `encoder_learning_rate` is its network's.
+
+    Shares earn in the next bar, and are free to change in the one after: the discount is short. Scores are explored
+    widely, in as many directions as there are symbols, so that the divergence is no measure of going too far.
+
+    adviser_learning_rate   of agents that are tuned along
+    """
+
+    learning_rate: float = 3e-3
+    encoder_learning_rate: float = 3e-3
+    discount: float = 0.5
+    gae_lambda: float = 0.5
+    epochs: int = 6
+    target_kl: float | None = None
+    adviser_learning_rate: float = 1e-5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.curiosity is not None:
+            raise ConfigError("a master has no curiosity; leave curiosity out")
+
+
+class MasterLearner(FleetPPOLearner[Master, MasterMarket]):
+    """PPO of a master in its market; `statistics.action_mix` are the mean shares (1, symbol + cash) of a round.
+
+    What it saves is whole: `load_master` needs nothing else.
+    """
+
+    config: MasterPPO
+
+    def __init__(self, master: Master, market: MasterMarket, config: MasterPPO) -> None:
+        super().__init__(master, market, config)
+        self.advisers = market.advisers.fleet.requires_grad_(market.is_joint)
+        if market.is_joint:  # Adam's steps are as long as its rate says, whatever the gradient: nothing to clip
+            tuned = {"params": list(self.advisers.parameters()), "lr": config.adviser_learning_rate}
+            self.encoder_optimiser.add_param_group(tuned)
+
+    @torch.no_grad()
+    def count(self, seen: Tensors) -> None:
+        super().count(seen)
+
+    def describe(self, rollout: Rollout, data: Mapping[str, Any], losses: Mapping[str, torch.Tensor]) -> Statistics:
+        held = rollout.actions.softmax(-1).mean((0, 1))
+        return super().describe(rollout, data, losses)._replace(action_mix=held[None])
+
+    def state_dict(self) -> dict[str, Any]:
+        return super().state_dict() | {"advisers": self.advisers.state_dict()}
+
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+        super().load_state_dict(stored)
+        self.advisers.load_state_dict(stored["advisers"])
+
+    def weights_hash(self) -> str:
+        """SHA-256 over names and bytes of the weights of the master and its agents."""
+        return tensors_hash(nn.ModuleList([self.fleet, self.advisers]).state_dict())
+
+    def freeze(self, parts: tuple[str, ...]) -> None:
+        """Nothing of a master can be kept as it is."""
+        if parts:
+            raise ConfigError(f"train.freeze={list(parts)}: a master learns as a whole; leave it out")
+
+    def take_weights(self, folder: str | Path) -> int:
+        """Begin with a stored master; gives how many tensors were taken, and refuses one of another size."""
+        taken = load_master(folder)[0].state_dict()
+        try:
+            self.fleet.load_state_dict(taken)
+        except RuntimeError as problem:
+            raise ConfigError(f"the master in {folder} is of another size; take its network_options") from problem
+        return len(taken)
+
+    def _described(self) -> dict[str, Any]:
+        own = {"network": dataclasses.asdict(self.fleet.config), "shapes": self.fleet.shapes}
+        plain = json.loads(json.dumps(own | {"advisers": describe_fleet(self.advisers)}))
+        return super()._described() | dict(plain)
+
+
+def load_master(folder: str | Path) -> tuple[Master, Fleet]:
+    """The master that `MasterLearner.save` stored, and the agents that advise it; refuses what holds no master."""
+    told = read_header(folder).get("learner", {})
+    if told.get("algorithm") != MasterPPO.__name__:
+        raise RunError(f"{folder} holds no master; give checkpoints/best of a run of task=master")
+    state, fleet = read_state(folder), blank_fleet(told["advisers"])
+    with torch.random.fork_rng(devices=[]):
+        master = Master(configure(MasterNetwork, told["network"], "network"), told["shapes"])
+    master.load_state_dict(state["fleet"])
+    fleet.load_state_dict(state["advisers"])
+    return master, fleet
+
+
+# ---- learning together ----------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, eq=False)
+class Tuning:
+    """How agents did on their own before and after they were tuned with the master.
+
+    before, after   (symbol,) scores; `after` is of the last check, also where it was refused
+    is_kept         false where an agent fell by more than allowed: everything is as at the check before
+    """
+
+    symbols: tuple[str, ...]
+    before: torch.Tensor
+    after: torch.Tensor
+    largest_fall: float
+    is_kept: bool
+
+    def __str__(self) -> str:
+        falls = self.before - self.after
+        worst = int(falls.argmax())
+        ending = "kept" if self.is_kept else "taken back"
+        return (
+            f"{ending}: scores of {len(self.symbols)} agents went from {self.before.mean():+.2f} to "
+            f"{self.after.mean():+.2f} in the mean; {self.symbols[worst]} fell most, by {float(falls[worst]):.2f} of "
+            f"the {self.largest_fall:.2f} allowed"
+        )
+
+
+def tune(
+    learner: MasterLearner,
+    steps: int,
+    score: Callable[[], torch.Tensor],
+    *,
+    checks: int = 4,
+    largest_fall: float = 0.1,
+    between: Callable[[], None] | None = None,
+) -> Tuning:
+    """Learn `steps` more with the agents tuned along; `score` gives what each agent (symbol,) is worth by itself.
+
+    After each of `checks` equal parts every agent is scored. Where one has fallen by more than `largest_fall` from the
+    start, master and agents go back to the check before, and learning ends; `between` is called as by `learn`. Refuses
+    a market that is not joint.
+    """
+    if not learner.market.is_joint:
+        raise ConfigError("agents are tuned in a market that is joint; make it with is_joint=True")
+    first, before = learner.steps, score()
+    after, is_kept = before, True
+    for part in range(1, checks + 1):
+        kept = copy.deepcopy(learner.state_dict())
+        learner.learn(first + steps * part // checks, between)
+        after = score()
+        if bool((before - after > largest_fall).any()):
+            learner.load_state_dict(kept)
+            is_kept = False
+            break
+    return Tuning(learner.advisers.symbols, before, after, largest_fall, is_kept)

@@ -1,0 +1,119 @@
+"""Our vector environments as Stable-Baselines3 wants them, with their clock and their state."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Mapping
+from typing import Any
+
+import gymnasium
+import numpy as np
+from numpy.typing import NDArray
+from stable_baselines3.common.vec_env import VecEnv
+
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.lookback.batch import LookbackBatch
+from pacesetter.envs.lookback.state import load_lookback_state, lookback_state
+from pacesetter.errors import ConfigError
+
+__all__ = ["VectorAdapter"]
+
+Array = NDArray[Any]
+
+
+class VectorAdapter(VecEnv):
+    """A Gymnasium vector environment that resets in the same step.
+
+    The last observation of an episode is read from `infos["final_obs"]`: a row per environment, or a dict of arrays.
+    `infos` are those of the latest step, `seconds` the time spent in steps so far.
+    """
+
+    def __init__(self, env: gymnasium.vector.VectorEnv[Any, Any, Any]) -> None:
+        if env.metadata.get("autoreset_mode") != gymnasium.vector.AutoresetMode.SAME_STEP:
+            raise ConfigError(
+                "the vector environment does not reset in the same step; make it with AutoresetMode.SAME_STEP"
+            )
+        self.env = env
+        self.infos: dict[str, Any] = {}
+        self.seconds = 0.0
+        self.returns, self.lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, dtype=np.int64)
+        super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
+
+    def reset(self) -> Any:
+        seeds = self._seeds if self._seeds[0] is not None else None
+        observation, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
+        self._reset_seeds()
+        self.returns[:], self.lengths[:] = 0.0, 0
+        return observation
+
+    def step_async(self, actions: Array) -> None:
+        self.actions = actions
+
+    def step_wait(self) -> Any:
+        start = time.perf_counter()
+        observation, rewards, terminated, truncated, self.infos = self.env.step(self.actions)
+        done = np.logical_or(terminated, truncated)
+        self.returns += rewards
+        self.lengths += 1
+        rows: list[dict[str, Any]] = [{} for _ in range(self.num_envs)]
+        for place in np.flatnonzero(done):
+            rows[place] = {
+                "terminal_observation": _row(self.infos["final_obs"], place),
+                "TimeLimit.truncated": bool(truncated[place] and not terminated[place]),
+                "episode": {"r": float(self.returns[place]), "l": int(self.lengths[place])},
+            }
+        self.returns[done], self.lengths[done] = 0.0, 0
+        self.seconds += time.perf_counter() - start
+        return observation, np.asarray(rewards, dtype=np.float32), done, rows
+
+    def state_dict(self) -> dict[str, Any]:
+        """What batch and curriculum remember, and the episodes so far; refuses an environment without a batch."""
+        batch, course = self._batch(), getattr(self.env, "course", None)
+        return {
+            "batch": lookback_state(batch) if isinstance(batch, LookbackBatch) else batch.state_dict(),
+            "course": None if course is None else course.state_dict(),
+            "returns": self.returns.copy(),
+            "lengths": self.lengths.copy(),
+        }
+
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+        """Go on from what `state_dict` gave, without a reset."""
+        self.env.reset(seed=0)  # opens the episodes that are then overwritten
+        batch = self._batch()
+        if stored["course"] is not None:
+            self.get_attr("course")[0].load_state_dict(stored["course"])
+        if isinstance(batch, LookbackBatch):
+            load_lookback_state(batch, stored["batch"])
+        else:
+            batch.load_state_dict(stored["batch"])
+        self.returns[:], self.lengths[:] = stored["returns"], stored["lengths"]
+        self._reset_seeds()
+
+    def _batch(self) -> Any:
+        batch = getattr(self.env.unwrapped, "batch", None)
+        if not isinstance(batch, (Batch, LookbackBatch)):
+            raise ConfigError(f"{type(self.env.unwrapped).__name__} has no batch whose state could be stored")
+        return batch
+
+    def close(self) -> None:
+        self.env.close()
+
+    def get_attr(self, attr_name: str, indices: Any = None) -> list[Any]:
+        value = getattr(self.env, attr_name)
+        return [value for _ in self._get_indices(indices)]
+
+    def set_attr(self, attr_name: str, value: Any, indices: Any = None) -> None:
+        setattr(self.env, attr_name, value)
+
+    def env_method(self, method_name: str, *method_args: Any, indices: Any = None, **method_kwargs: Any) -> list[Any]:
+        """The rows of what a batch method gives, e.g. `action_masks() -> (env, action)`."""
+        rows = getattr(self.env, method_name)(*method_args, **method_kwargs)
+        return [rows[place] for place in self._get_indices(indices)]
+
+    def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
+        return [False for _ in self._get_indices(indices)]
+
+
+def _row(final: Any, place: Any) -> dict[str, Array]:
+    """One environment's last observation."""
+    return {name: entry[place] for name, entry in final.items()} if isinstance(final, dict) else final[place]

@@ -1,0 +1,382 @@
+"""Every Stable-Baselines3 class: six algorithms around our encoders, made from plain options, stored without pickle.
+
+`make_algorithm("ppo", env, network="transformer_small")`, `learn(algorithm, 10_000)`, `save_algorithm`, and
+`AlgorithmAgent(algorithm)` to act.
+"""
+
+from __future__ import annotations
+
+import inspect
+import json
+import warnings
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any, Literal
+
+import gymnasium
+import numpy as np
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from sb3_contrib import MaskablePPO, RecurrentPPO
+from sb3_contrib.common.maskable.utils import is_masking_supported
+from stable_baselines3 import A2C, PPO, SAC, TD3
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback, CallbackList
+from stable_baselines3.common.logger import Logger
+from stable_baselines3.common.noise import NormalActionNoise
+from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.common.torch_layers import BaseFeaturesExtractor
+from stable_baselines3.common.vec_env import VecEnv
+from torch import nn
+
+from pacesetter.agents.agent import ACTION_MASK, Observation
+from pacesetter.agents.encoders import Network, network
+from pacesetter.agents.initialise import initialise_encoder
+from pacesetter.agents.layout import Shapes
+from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.learning.experience.gather import Tables
+from pacesetter.learning.sb3.adapter import VectorAdapter
+from pacesetter.learning.state import read_header, read_state, write_state
+from pacesetter.registry import Registry, configure
+
+__all__ = [
+    "ALGORITHMS",
+    "AlgorithmAgent",
+    "EncoderExtractor",
+    "NormaliserCallback",
+    "Recipe",
+    "VectorAdapter",
+    "fit_normaliser",
+    "learn",
+    "load_algorithm",
+    "load_weights",
+    "make_algorithm",
+    "observation_shapes",
+    "save_algorithm",
+]
+
+Array = NDArray[Any]
+Environment = gymnasium.Env[Any, Any] | gymnasium.vector.VectorEnv[Any, Any, Any] | VecEnv
+_COUNTERS = ("num_timesteps", "_n_updates", "_episode_num", "_total_timesteps", "_current_progress_remaining")
+_OURS = ("self", "policy", "env", "seed", "device", "policy_kwargs", "_init_setup_model")
+
+
+@dataclass(frozen=True)
+class Algorithm:
+    """A Stable-Baselines3 class, the kind of actions it can learn, and its policy for dict observations."""
+
+    kind: Any  # a subclass of BaseAlgorithm
+    actions: Literal["discrete", "continuous", "either"] = "either"
+    policy: str = "MultiInputPolicy"
+    masked: bool = False
+
+    @property
+    def options(self) -> dict[str, str]:
+        """Hyperparameters that its constructor takes -> their types, as it writes them."""
+        taken = inspect.signature(self.kind).parameters.values()
+        return {item.name: str(item.annotation) for item in taken if item.name not in _OURS}
+
+
+ALGORITHMS: Registry[Algorithm] = Registry("algorithm")
+ALGORITHMS.add("ppo", Algorithm(PPO))
+ALGORITHMS.add("a2c", Algorithm(A2C))
+ALGORITHMS.add("sac", Algorithm(SAC, "continuous"))
+ALGORITHMS.add("td3", Algorithm(TD3, "continuous"))
+ALGORITHMS.add("maskable_ppo", Algorithm(MaskablePPO, "discrete", masked=True))
+ALGORITHMS.add("recurrent_ppo", Algorithm(RecurrentPPO, policy="MultiInputLstmPolicy"))
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """All that makes an untrained algorithm, as plain values that JSON can hold.
+
+    heads            widths of the hidden layers of actor and critic
+    hyperparameters  of the Stable-Baselines3 constructor, by its own names
+    """
+
+    algorithm: str
+    network: str = "transformer_small"
+    network_options: dict[str, Any] = field(default_factory=dict)
+    heads: tuple[int, ...] = (128,)
+    seed: int = 0
+    hyperparameters: dict[str, Any] = field(default_factory=dict)
+
+    def __post_init__(self) -> None:
+        if any(width < 1 for width in self.heads):
+            raise ConfigError(f"agent.heads={list(self.heads)}: a hidden layer has a width of 1 or more")
+        known = ALGORITHMS[self.algorithm].options
+        for name, value in self.hyperparameters.items():
+            if name not in known:
+                raise ConfigError(f"{self.algorithm} has no hyperparameter '{name}'{did_you_mean(name, known)}")
+            if not _is_plain(value):
+                raise ConfigError(f"{self.algorithm}.{name}={value!r} cannot be stored; give numbers or words")
+            if isinstance(value, str) and "str" not in known[name]:
+                raise ConfigError(f"agent.{name}='{value}' must be a number")
+
+
+def _is_plain(value: Any) -> bool:
+    try:
+        json.dumps(value)
+    except TypeError:
+        return False
+    return True
+
+
+def make_algorithm(
+    name: str,
+    env: Environment,
+    network: str = "transformer_small",
+    network_options: Mapping[str, Any] | None = None,
+    heads: Sequence[int] = (128,),
+    seed: int = 0,
+    device: str = "cpu",
+    tables: Tables | None = None,
+    **hyperparameters: Any,
+) -> BaseAlgorithm:
+    """An untrained algorithm around one of our networks; refuses a combination that cannot learn.
+
+    With `tables` the environment's observations may hold places instead of windows.
+    """
+    own = {"network": network, "network_options": network_options or {}, "heads": heads, "seed": seed}
+    told = {"algorithm": name, "hyperparameters": hyperparameters} | own
+    return _build(configure(Recipe, told, "agent"), env, device, tables)
+
+
+def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None = None) -> BaseAlgorithm:
+    chosen = ALGORITHMS[recipe.algorithm]
+    config = network(recipe.network, **recipe.network_options)
+    if isinstance(env, gymnasium.vector.VectorEnv):
+        env = VectorAdapter(env)
+    _check_environment(recipe.algorithm, chosen, env)
+    options = _constructor_options(recipe, env)
+    try:
+        algorithm: BaseAlgorithm = chosen.kind(
+            chosen.policy,
+            env,
+            seed=recipe.seed,
+            device=device,
+            policy_kwargs=_policy(recipe, config, tables),
+            **options,
+        )
+    except (AssertionError, TypeError, ValueError) as problem:
+        raise ConfigError(f"{recipe.algorithm} refuses its options: {' '.join(str(problem).split())}") from problem
+    if not isinstance(algorithm, OffPolicyAlgorithm):  # these re-draw the encoder with the heads' rule; it is not ours
+        for extractor in _extractors(algorithm):
+            initialise_encoder(extractor.encoder)
+    algorithm.recipe = recipe  # type: ignore[attr-defined]
+    algorithm.set_logger(Logger(None, []))  # its own would leave a folder among the temporary files
+    return algorithm
+
+
+def _constructor_options(recipe: Recipe, env: Any) -> dict[str, Any]:
+    """Hyperparameters as the constructor wants them: tuples, and noise by its deviation."""
+    options = {key: tuple(value) if isinstance(value, list) else value for key, value in recipe.hyperparameters.items()}
+    if options.get("action_noise") is not None:
+        shape = env.action_space.shape
+        options["action_noise"] = NormalActionNoise(np.zeros(shape), np.full(shape, options["action_noise"]))
+    return options
+
+
+def _policy(recipe: Recipe, config: Network, tables: Tables | None) -> dict[str, Any]:
+    """The policy's options: our encoder, and heads of rectifiers."""
+    kind = ALGORITHMS[recipe.algorithm].kind
+    critic = "qf" if issubclass(kind, OffPolicyAlgorithm) else "vf"
+    options: dict[str, Any] = {
+        "features_extractor_class": EncoderExtractor,
+        "features_extractor_kwargs": {"config": config, "tables": tables},
+        "net_arch": {"pi": list(recipe.heads), critic: list(recipe.heads)},
+        "activation_fn": nn.ReLU,
+    }
+    return options | ({"lstm_hidden_size": config.width} if kind is RecurrentPPO else {})
+
+
+def _check_environment(name: str, chosen: Algorithm, env: gymnasium.Env[Any, Any] | VecEnv) -> None:
+    """Refuse actions the algorithm cannot learn, and masks that are missing."""
+    observation_shapes(env.observation_space)
+    found = "continuous" if isinstance(env.action_space, spaces.Box) else "discrete"
+    if chosen.actions not in ("either", found):
+        others = [other for other in ALGORITHMS if ALGORITHMS[other].actions in ("either", found)]
+        raise ConfigError(
+            f"{name} needs {chosen.actions} actions, but the environment's are {found} ({env.action_space}); "
+            f"choose {chosen.actions} actions or one of {', '.join(others)}"
+        )
+    if chosen.masked and not is_masking_supported(env):
+        raise ConfigError(f"{name} needs masks, but the environment has no action_masks(); add it or choose ppo")
+
+
+def observation_shapes(space: spaces.Space[Any]) -> Shapes:
+    """Entry names to shapes of a dict space of arrays; refuses any other space."""
+    if not isinstance(space, spaces.Dict):
+        raise ConfigError(f"networks take observations of named arrays (spaces.Dict), not {space}")
+    for name, entry in space.items():
+        if not isinstance(entry, (spaces.Box, spaces.MultiBinary)):
+            raise ConfigError(f"observation entry '{name}' is {entry}; make it an array (spaces.Box)")
+    return {name: tuple(entry.shape or ()) for name, entry in space.items()}
+
+
+class EncoderExtractor(BaseFeaturesExtractor):
+    """One of our encoders as a features extractor; entries (asset, bar, feature) become (asset, bar · feature)."""
+
+    def __init__(self, observation_space: spaces.Dict, config: Network, tables: Tables | None = None) -> None:
+        super().__init__(observation_space, features_dim=config.width)
+        shapes = observation_shapes(observation_space)
+        self.tables = tables
+        complete = shapes if tables is None else tables.shapes(shapes)
+        self.shapes = dict(sorted(complete.items()))  # vectors are joined in this order, wherever windows come from
+        self.encoder = config.build({name: _flat_shape(shape) for name, shape in self.shapes.items()})
+
+    def forward(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
+        return self.encoder(self.complete(observations))  # type: ignore[no-any-return]
+
+    def complete(self, observations: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """(batch, …) entries as the encoder takes them."""
+        full = observations if self.tables is None else self.tables(observations)
+        return {name: entry.flatten(2) if entry.ndim == 4 else entry for name, entry in full.items()}
+
+
+def _flat_shape(shape: tuple[int, ...]) -> tuple[int, ...]:
+    return (shape[0], shape[1] * shape[2]) if len(shape) == 3 else shape
+
+
+def _extractors(algorithm: BaseAlgorithm) -> list[EncoderExtractor]:
+    return [module for module in algorithm.policy.modules() if isinstance(module, EncoderExtractor)]
+
+
+# ---- learning -------------------------------------------------------------------------------------------------------
+
+
+def learn(
+    algorithm: BaseAlgorithm, steps: int, callbacks: Sequence[BaseCallback] = (), **options: Any
+) -> BaseAlgorithm:
+    """Train for `steps` environment steps with the normaliser kept up to date; `options` go to SB3's own `learn`."""
+    return algorithm.learn(steps, callback=CallbackList([NormaliserCallback(), *callbacks]), **options)
+
+
+class NormaliserCallback(BaseCallback):
+    """Counts what the environments show; the counts come into force when a rollout starts.
+
+    So the probabilities that a rollout stores and those of the update it feeds are computed on equal inputs.
+    """
+
+    def _on_rollout_start(self) -> None:
+        _commit(self.model)
+
+    def _on_step(self) -> bool:
+        _observe(self.model, self.locals["new_obs"])
+        return True
+
+
+def fit_normaliser(algorithm: BaseAlgorithm, observations: Observation) -> None:
+    """Count a batch of observations, e.g. a sample of the training part, and put it into force."""
+    _observe(algorithm, observations)
+    _commit(algorithm)
+
+
+def _observe(algorithm: BaseAlgorithm, observation: Any) -> None:
+    first = _extractors(algorithm)[0]
+    if first.encoder.start.requires_grad:  # a frozen encoder keeps the normaliser it was trained with
+        tensors = {name: torch.as_tensor(entry, device=algorithm.device) for name, entry in observation.items()}
+        first.encoder.normaliser.observe(first.complete(tensors))
+
+
+def _commit(algorithm: BaseAlgorithm) -> None:
+    """Actor, critic and target networks normalise alike: one counts, the others copy."""
+    first, *others = [extractor.encoder.normaliser for extractor in _extractors(algorithm)]
+    first.commit()
+    for other in others:
+        other.load_state_dict(first.state_dict())
+
+
+# ---- acting ---------------------------------------------------------------------------------------------------------
+
+
+class AlgorithmAgent:
+    """A trained algorithm as an `Agent`; a recurrent one remembers until `reset`."""
+
+    def __init__(self, algorithm: BaseAlgorithm) -> None:
+        self.algorithm = algorithm
+        self.masked = isinstance(algorithm, MaskablePPO)
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the episode so far."""
+        self._memory: Any = None
+        self._starts: Array | None = None
+
+    def act(self, observation: Observation, deterministic: bool = True) -> Array:
+        """Actions of one observation or a batch, under its `action_mask` entry where the algorithm masks."""
+        masks = {"action_masks": observation.get(ACTION_MASK)} if self.masked else {}
+        known: Any = self.algorithm.observation_space  # the mask may come beside what the policy sees
+        seen = {name: entry for name, entry in observation.items() if name in known.spaces}
+        action, self._memory = self.algorithm.predict(
+            seen, state=self._memory, episode_start=self._starts, deterministic=deterministic, **masks
+        )
+        if self._memory is not None:
+            self._starts = np.zeros(self._memory[0].shape[1], dtype=bool)
+        return np.asarray(action)
+
+
+# ---- on disk --------------------------------------------------------------------------------------------------------
+
+
+def save_algorithm(
+    algorithm: BaseAlgorithm,
+    folder: str | Path,
+    header: Mapping[str, Any] | None = None,
+    state: Mapping[str, Any] | None = None,
+) -> Path:
+    """Store recipe, weights, optimisers and counters, with what else a run's `header` and `state` add."""
+    modules, variables = algorithm._get_torch_save_params()
+    own = {
+        "modules": {name: _reach(algorithm, name).state_dict() for name in modules},
+        "variables": {name: _reach(algorithm, name) for name in variables},
+        "counters": {name: getattr(algorithm, name) for name in _COUNTERS if hasattr(algorithm, name)},
+    }
+    told = {"recipe": asdict(_reach(algorithm, "recipe")), "spaces": _spaces(algorithm)}
+    return write_state(folder, told | dict(header or {}), own | dict(state or {}))
+
+
+def load_algorithm(
+    folder: str | Path, env: Environment, device: str = "cpu", tables: Tables | None = None
+) -> BaseAlgorithm:
+    """The stored algorithm on `env`; refuses an environment whose observations or actions differ."""
+    header = read_header(folder)
+    if "recipe" not in header:
+        raise RunError(f"{folder} holds no algorithm of {', '.join(ALGORITHMS)}; load it with what wrote it")
+    with warnings.catch_warnings():  # to act, it need not have as many environments as it learned in
+        warnings.filterwarnings("ignore", message="You have specified a mini-batch size")
+        algorithm = _build(configure(Recipe, header["recipe"], "recipe"), env, device, tables)
+    if header["spaces"] != _spaces(algorithm):
+        raise RunError(
+            f"{folder} was trained on {header['spaces']}, but this environment has {_spaces(algorithm)}; "
+            "build the environment from the run's own config"
+        )
+    load_weights(algorithm, read_state(folder))
+    return algorithm
+
+
+def load_weights(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
+    """Put what `save_algorithm` stored of an equal algorithm into this one."""
+    for name, content in state["modules"].items():
+        _reach(algorithm, name).load_state_dict(content)
+    for name, value in state["variables"].items():
+        _reach(algorithm, name).data.copy_(value)
+    for name, value in state["counters"].items():
+        setattr(algorithm, name, value)
+
+
+def _reach(algorithm: BaseAlgorithm, path: str) -> Any:
+    """The attribute at a dotted path, e.g. `policy.optimizer`."""
+    found: Any = algorithm
+    for name in path.split("."):
+        found = getattr(found, name)
+    return found
+
+
+def _spaces(algorithm: BaseAlgorithm) -> dict[str, Any]:
+    """What the encoder sees and what the policy does: equal whether windows are gathered inside or outside."""
+    shapes = _extractors(algorithm)[0].shapes
+    seen = {name: list(shapes[name]) for name in sorted(shapes)}
+    return {"observation": seen, "action": str(algorithm.action_space)}

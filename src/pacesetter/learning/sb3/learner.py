@@ -1,0 +1,246 @@
+"""An algorithm as a run sees it: step by step, between rollouts, and never by a Stable-Baselines3 name.
+
+`Learner(algorithm).learn(steps, watcher)` tells a watcher of every step and of every moment between rollouts, where
+everything may be looked at, stored or ended by raising `Stop`.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stable_baselines3.common.base_class import BaseAlgorithm
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.policies import ActorCriticPolicy
+from stable_baselines3.common.utils import ConstantSchedule
+
+from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.learning.sb3.adapter import VectorAdapter
+from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor, learn, load_weights, save_algorithm
+from pacesetter.learning.sb3.resume import capture, check_resumable, random_state, restore, set_random_state
+from pacesetter.learning.state import read_header, read_state, tensors_hash
+from pacesetter.learning.supervised.forecasts import KIND, Forecasts
+from pacesetter.learning.supervised.transfer import transfer_encoder
+
+__all__ = ["Learner", "Seen", "Stop", "Watcher", "undisturbed"]
+
+Array = NDArray[Any]
+SCHEDULED = ("learning_rate", "clip_range", "ent_coef", "vf_coef", "gamma", "tau", "target_kl")
+ENCODER = "encoder"
+
+
+class Stop(Exception):  # noqa: N818 - it ends a run, it is no error
+    """Raised between rollouts to end learning there; its text says why."""
+
+
+class Seen(NamedTuple):
+    """One step of all environments: `actions` (env, …), `rewards` (env,), `done` (env,) and the environments' infos."""
+
+    actions: Array
+    rewards: Array
+    done: Array
+    infos: Mapping[str, Any]
+
+
+class Watcher(Protocol):
+    """What a run does while an algorithm learns."""
+
+    def step(self, seen: Seen) -> None:
+        """Hear of a step."""
+
+    def between(self) -> None:
+        """Act between rollouts: look, store, or raise `Stop`."""
+
+
+class _Bridge(BaseCallback):
+    """Stable-Baselines3's callback as a watcher and a clock."""
+
+    def __init__(self, watcher: Watcher, seconds: dict[str, float]) -> None:
+        super().__init__()
+        self.watcher, self.seconds = watcher, seconds
+        self.rollout_ended: float | None = None
+
+    def _on_rollout_start(self) -> None:
+        now = time.perf_counter()
+        if self.rollout_ended is not None:
+            self.seconds["update"] += now - self.rollout_ended
+        self.watcher.between()
+        self.rollout_started = time.perf_counter()
+
+    def _on_rollout_end(self) -> None:
+        self.rollout_ended = time.perf_counter()
+        self.seconds["rollout"] += self.rollout_ended - self.rollout_started
+
+    def _on_step(self) -> bool:
+        actions = self.locals.get("clipped_actions", self.locals["actions"])
+        infos = getattr(self.training_env, "infos", {})
+        self.watcher.step(Seen(actions, self.locals["rewards"], self.locals["dones"], infos))
+        return True
+
+
+class Learner:
+    """An algorithm on a vector environment, with what a run asks of it."""
+
+    def __init__(self, algorithm: BaseAlgorithm) -> None:
+        check_resumable(algorithm)
+        self.algorithm = algorithm
+        self._seconds = {"rollout": 0.0, "update": 0.0}
+
+    def learn(self, steps: int, watcher: Watcher) -> None:
+        """Train up to `steps` environment steps in all; `Stop` passes through to the caller."""
+        left = steps - self.step
+        if left > 0:
+            bridge = _Bridge(watcher, self._seconds)
+            learn(self.algorithm, left, [bridge], reset_num_timesteps=self.step == 0, log_interval=None)
+
+    # ---- looking --------------------------------------------------------------------------------------------------
+
+    @property
+    def step(self) -> int:
+        """Environment steps so far."""
+        return int(self.algorithm.num_timesteps)
+
+    @property
+    def round_steps(self) -> int:
+        """Environment steps between two updates; learning ends with a whole such round."""
+        algorithm: Any = self.algorithm
+        each = algorithm.n_steps if hasattr(algorithm, "n_steps") else algorithm.train_freq.frequency
+        return int(each * algorithm.n_envs)
+
+    @property
+    def agent(self) -> AlgorithmAgent:
+        """The policy as it is now, to act."""
+        return AlgorithmAgent(self.algorithm)
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent in environment, policy and update since this process began."""
+        env = self.algorithm.env
+        environment = env.seconds if isinstance(env, VectorAdapter) else 0.0
+        return {
+            "environment": environment,
+            "policy": max(self._seconds["rollout"] - environment, 0.0),
+            "update": self._seconds["update"],
+        }
+
+    @property
+    def seen(self) -> dict[str, Any]:
+        """The latest observations, entries (env, …)."""
+        return dict(self.algorithm._last_obs or {})
+
+    def parameters(self) -> Iterator[tuple[str, torch.nn.Parameter]]:
+        """Name and tensor of everything that is trained."""
+        return self.algorithm.policy.named_parameters()
+
+    def losses(self) -> dict[str, float]:
+        """What the latest update logged, e.g. `value_loss`."""
+        values = getattr(self.algorithm, "_logger", None)
+        logged = values.name_to_value if values is not None else {}
+        return {key.removeprefix("train/"): float(value) for key, value in logged.items() if key.startswith("train/")}
+
+    def mean_return(self) -> float:
+        """Mean reward of the latest episodes; NaN before the first has ended."""
+        episodes = self.algorithm.ep_info_buffer or ()
+        return float(np.mean([episode["r"] for episode in episodes])) if episodes else float("nan")
+
+    @torch.no_grad()
+    def entropy(self) -> float:
+        """Mean policy entropy on the latest observations, in nats; NaN for a policy without one."""
+        policy: Any = self.algorithm.policy
+        seen, _ = policy.obs_to_tensor(self.algorithm._last_obs)
+        with undisturbed():
+            if isinstance(policy, ActorCriticPolicy) and not hasattr(policy, "lstm_actor"):
+                found = policy.get_distribution(seen).entropy()
+                return float("nan") if found is None else float(found.mean())
+            if hasattr(getattr(policy, "actor", None), "action_log_prob"):
+                widths = policy.action_space.high - policy.action_space.low  # it acts in [-1, 1], which is 2 wide
+                return float(np.log(widths / 2).sum()) - float(policy.actor.action_log_prob(seen)[1].mean())
+        return -self.losses().get("entropy_loss", float("nan"))
+
+    def shapes(self) -> dict[str, tuple[int, ...]]:
+        """Shapes of what the encoder takes, all entries per asset as one: `window`, `assets`, vectors, mask."""
+        extractor = next(module for module in self.algorithm.policy.modules() if isinstance(module, EncoderExtractor))
+        layout, seen = extractor.encoder.layout, extractor.shapes
+        shapes: dict[str, tuple[int, ...]] = {name: (size,) for name, size in layout.vectors.items()}
+        if layout.window:
+            shapes["window"] = seen[next(iter(layout.window))]
+        if layout.assets:
+            shapes["assets"] = (seen[next(iter(layout.assets))][0], sum(layout.assets.values()))
+        return shapes | ({} if layout.mask is None else {"universe_mask": seen[layout.mask]})
+
+    def weights(self) -> dict[str, torch.Tensor]:
+        """Every tensor of the policy, by name."""
+        return dict(self.algorithm.policy.state_dict())
+
+    def weights_hash(self) -> str:
+        """SHA-256 over names and bytes of all weights."""
+        return tensors_hash(self.weights())
+
+    # ---- changing -------------------------------------------------------------------------------------------------
+
+    def set(self, name: str, value: float) -> None:
+        """Change a hyperparameter while learning; refuses one that the algorithm does not read anew."""
+        if name not in SCHEDULED or not hasattr(self.algorithm, name):
+            known = [key for key in SCHEDULED if hasattr(self.algorithm, key)]
+            raise ConfigError(f"train.schedules names '{name}', which cannot be scheduled{did_you_mean(name, known)}")
+        if name == "learning_rate":
+            self.algorithm.lr_schedule = ConstantSchedule(value)
+        else:
+            setattr(self.algorithm, name, ConstantSchedule(value) if name == "clip_range" else value)
+
+    def freeze(self, parts: tuple[str, ...]) -> None:
+        """Keep the named parts of the policy as they are: `encoder`, or a module of the policy by its path."""
+        policy = self.algorithm.policy
+        for part in parts:
+            named = dict(policy.named_modules())
+            encoders = [module for module in named.values() if isinstance(module, EncoderExtractor)]
+            found = encoders if part == ENCODER else [named[part]] if part and part in named else []
+            if not found:
+                known = [ENCODER, *(name for name, _ in policy.named_children())]
+                raise ConfigError(f"train.freeze names '{part}', which the policy has not{did_you_mean(part, known)}")
+            for module in found:
+                module.requires_grad_(False)
+
+    def take_weights(self, folder: str | Path) -> int:
+        """Take every stored tensor of the policy that fits by name and shape; gives how many, and refuses none.
+
+        Of a stored direction classifier the encoder is taken, see `transfer_encoder`.
+        """
+        if read_header(folder).get("kind") == KIND:
+            return transfer_encoder(Forecasts.load(folder).model, self.algorithm)
+        stored, own = read_state(folder)["modules"]["policy"], self.weights()
+        fitting = {name: tensor for name, tensor in stored.items() if name in own and own[name].shape == tensor.shape}
+        if not fitting:
+            raise RunError(f"{folder} has no weights that fit this policy; take a run with the same network")
+        self.algorithm.policy.load_state_dict(own | fitting)
+        return len(fitting)
+
+    # ---- storing --------------------------------------------------------------------------------------------------
+
+    def save(self, folder: str | Path, header: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
+        """Store the agent; with `more`, also all that an exact resume needs, and `more` beside it."""
+        state = {} if more is None else {"resume": capture(self.algorithm), "run": dict(more)}
+        save_algorithm(self.algorithm, folder, header, state)
+
+    def load(self, folder: str | Path) -> dict[str, Any]:
+        """Go on from what `save` stored with `more`, which it gives back."""
+        state = read_state(folder)
+        load_weights(self.algorithm, state)
+        restore(self.algorithm, state["resume"])
+        return dict(state["run"])
+
+
+@contextmanager
+def undisturbed() -> Iterator[None]:
+    """Leave every random generator as it was: looking at a policy must not change how it learns."""
+    state = random_state()
+    try:
+        yield
+    finally:
+        set_random_state(state)

@@ -1,0 +1,1 @@
+"""Direction classifiers: trained, stored, out-of-fold in their own training span, and as a start for agents."""

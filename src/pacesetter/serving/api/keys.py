@@ -1,0 +1,109 @@
+"""API keys: random tokens of which only hashes are kept, each with scopes and an end."""
+
+from __future__ import annotations
+
+import hashlib
+import hmac
+import json
+import os
+import secrets
+from collections.abc import Iterable
+from dataclasses import asdict, dataclass
+from datetime import UTC, datetime, timedelta
+from pathlib import Path
+from typing import Literal, get_args
+
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.registry import configure
+from pacesetter.runs import write_atomic
+from pacesetter.serving.bundle.signature import DEFAULTS
+
+__all__ = ["SCOPES", "Key", "Keys", "Scope"]
+
+Scope = Literal["read", "trade", "admin"]
+SCOPES: tuple[str, ...] = get_args(Scope)
+MOST_DAYS = 36_500
+PREFIX = "pace_"  # tokens are known by it wherever they must not appear
+
+
+@dataclass(frozen=True)
+class Key:
+    """What is kept of a key. A token has 256 random bits, so that a plain SHA-256 cannot be turned round."""
+
+    id: str
+    name: str
+    sha256: str
+    scopes: tuple[Scope, ...]
+    expires: str
+
+    def __post_init__(self) -> None:
+        if datetime.fromisoformat(self.expires).tzinfo is None:
+            raise ValueError(f"{self.expires} has no time zone")
+
+    def is_expired(self, now: datetime) -> bool:
+        return now >= datetime.fromisoformat(self.expires)
+
+
+class Keys:
+    """The keys in a file; `find` tells whose a token is."""
+
+    def __init__(self, path: str | Path) -> None:
+        self.path = Path(path)
+        self.keys = tuple(self._read()) if self.path.exists() else ()
+
+    def find(self, token: str) -> Key | None:
+        """The key of a token; every key is compared, in equal time, whichever fits."""
+        digest = _hash(token).encode()
+        found = [key for key in self.keys if hmac.compare_digest(key.sha256.encode(), digest)]
+        return found[0] if found else None
+
+    def check_startable(self) -> None:
+        """Refuse to serve without a key that has not ended, and with one that everybody knows."""
+        now = datetime.now(UTC)
+        if all(key.is_expired(now) for key in self.keys):
+            why = "only keys that have ended" if self.keys else "no key"
+            raise ConfigError(f"{self.path} has {why}, and nothing is served without: pacesetter keys add NAME")
+        known = {_hash(word) for word in (*DEFAULTS, "")}
+        for key in self.keys:
+            if key.sha256 in known:
+                raise ConfigError(f"key '{key.name}' in {self.path} is a default that everybody knows; revoke it")
+
+    def add(self, name: str, scopes: Iterable[str], days: float = 90.0) -> str:
+        """A new key's token, which is shown once and kept nowhere; refuses a name twice and scopes that are none."""
+        if not name.strip() or any(key.name == name for key in self.keys):
+            raise ConfigError(f"a key needs a name of its own, and '{name}' is taken or empty")
+        wanted = tuple(dict.fromkeys(scope.strip() for scope in scopes))
+        for scope in wanted or ("",):
+            if scope not in SCOPES:
+                raise ConfigError(f"scope '{scope}' is unknown{did_you_mean(scope, SCOPES)}")
+        if not 0 < days <= MOST_DAYS:
+            raise ConfigError(f"a key that lasts {days:g} days is of no use; give days above 0, {MOST_DAYS:,} at most")
+        token = PREFIX + secrets.token_urlsafe(32)
+        expires = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
+        self._write((*self.keys, Key(secrets.token_hex(4), name, _hash(token), wanted, expires)))  # type: ignore[arg-type]
+        return token
+
+    def revoke(self, name: str) -> None:
+        """Forget a key by its name."""
+        if all(key.name != name for key in self.keys):
+            raise ConfigError(f"there is no key '{name}'{did_you_mean(name, [key.name for key in self.keys])}")
+        self._write(tuple(key for key in self.keys if key.name != name))
+
+    def _read(self) -> list[Key]:
+        try:
+            return [configure(Key, row, "key") for row in json.loads(self.path.read_text(encoding="utf-8"))]
+        except (OSError, ValueError, TypeError, ConfigError) as problem:
+            raise ConfigError(f"{self.path} is no file of keys ({problem}); give another, or make it anew") from problem
+
+    def _write(self, keys: tuple[Key, ...]) -> None:
+        try:
+            self.path.parent.mkdir(parents=True, exist_ok=True)
+            write_atomic(self.path, json.dumps([asdict(key) for key in keys], indent=2) + "\n")
+            os.chmod(self.path, 0o600)
+        except OSError as problem:
+            raise ConfigError(f"{self.path} cannot be written ({problem.strerror}); give another --keys") from problem
+        self.keys = keys
+
+
+def _hash(token: str) -> str:
+    return hashlib.sha256(token.encode(errors="surrogatepass")).hexdigest()

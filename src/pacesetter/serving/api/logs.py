@@ -1,0 +1,44 @@
+"""Structured logs: one line of JSON for each record, with run, model and request, and never a secret."""
+
+from __future__ import annotations
+
+import json
+import logging
+import re
+from collections.abc import Mapping
+from contextvars import ContextVar
+from typing import IO, Any
+
+from pacesetter.serving.api.keys import PREFIX
+
+__all__ = ["REQUEST", "JsonLines", "log_to"]
+
+REQUEST: ContextVar[str] = ContextVar("request", default="")
+SECRET = re.compile(rf"{PREFIX}[\w-]+|(?i:bearer)\s+\S+|-----BEGIN[^-]+-----[\s\S]+?-----END[^-]+-----")
+LEFT_OUT = {*vars(logging.makeLogRecord({})), "taskName", "color_message"}  # uvicorn tells its lines in colours too
+
+
+class JsonLines(logging.Formatter):
+    """Time, level, room, message, what `extra` adds, the facts that all lines share, and the request at work."""
+
+    def __init__(self, facts: Mapping[str, Any]) -> None:
+        super().__init__()
+        self.facts = dict(facts)
+
+    def format(self, record: logging.LogRecord) -> str:
+        line = {"time": record.created, "level": record.levelname, "room": record.name, "message": record.getMessage()}
+        line |= self.facts | {"request": REQUEST.get() or None}
+        line |= {key: value for key, value in vars(record).items() if key not in LEFT_OUT}
+        if record.exc_info:
+            line["error"] = self.formatException(record.exc_info)
+        return SECRET.sub("[secret]", json.dumps(line, default=str))
+
+
+def log_to(stream: IO[str], facts: Mapping[str, Any]) -> None:
+    """Send what every room and the server log to `stream`, as JSON lines with `facts`."""
+    handler = logging.StreamHandler(stream)
+    handler.setFormatter(JsonLines(facts))
+    for name in ("pacesetter", "uvicorn"):
+        logger = logging.getLogger(name)
+        logger.handlers, logger.propagate = [handler], False
+        logger.setLevel(logging.INFO)

@@ -1,0 +1,286 @@
+"""A bundle at work: bars or features come in, the training observation is built, the policy asked, the guard heard.
+
+The desk is the paper trader's own; only its broker differs, which is told its account by the caller.
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.build import build_task
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.evaluation.backtest.backtest import Seen
+from pacesetter.evaluation.backtest.policies import per_symbol
+from pacesetter.market.bars import Bar, MarketBars
+from pacesetter.market.orders import Discrete
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.state import Account, Position
+from pacesetter.panel import SECONDS_PER_YEAR, Panel
+from pacesetter.serving.bundle.bundle import Bundle
+from pacesetter.serving.risk.guard import Decision, Guard, Order
+from pacesetter.serving.risk.jumps import check_jumps
+from pacesetter.serving.trader.brokers import Settlement, Status
+from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
+from pacesetter.serving.trader.history import GONE_BARS, History
+
+__all__ = ["Answer", "BundlePolicy", "Holding", "Line", "ReportedAccount", "Runtime"]
+
+Array = NDArray[Any]
+NAMES = {int(order): order.name.lower() for order in Discrete}
+LEAST_MONEY = 1e-6  # that an account is told apart from an empty one by; shares of less are beyond what numbers hold
+
+
+class BundlePolicy:
+    """The bundle's model as a `Policy` of the backtest; `confidence` (symbol,) and `value` are of the last decision."""
+
+    def __init__(self, bundle: Bundle) -> None:
+        self.model = bundle.model
+        self.name, self.action = bundle.name, self.model.spec.action
+        self.fitted_until = pd.Timestamp(bundle.manifest["fitted_until"])
+        self.confidence, self.value = np.empty(0), None
+
+    confidence: Array
+    value: float | None
+
+    def decide(self, seen: Seen) -> Array:
+        spec = self.model.spec
+        if spec.symbols and seen.panel.symbols != spec.symbols:
+            raise ConfigError(f"policy '{self.name}' is for the {len(spec.symbols)} symbols of its training, in order")
+        is_whole = spec.rows == "market"
+        entries = {k: v[None] for k, v in seen.observation.items()} if is_whole else per_symbol(seen.observation)
+        if ACTION_MASK in spec.inputs:
+            assert seen.masks is not None
+            entries[ACTION_MASK] = seen.masks.reshape(1, -1) if is_whole else seen.masks
+        answer = self.model(entries)
+        if not all(np.isfinite(part).all() for part in answer.values()):
+            raise DataError("the policy has no finite answer; look at the newest bars or features, and at the account")
+        symbols = len(seen.panel.symbols)
+        self.confidence = answer["confidence"].reshape(symbols, -1).prod(axis=1)  # hybrid: of the kind and of the value
+        self.value = float(answer["value"].mean()) if "value" in answer else None
+        chosen = answer["probabilities"].argmax(axis=-1) if self.action == "discrete" else answer["orders"]
+        return np.asarray(chosen, dtype=np.float64).reshape((symbols, 2) if self.action == "hybrid" else symbols)
+
+
+@dataclass(frozen=True)
+class Holding:
+    """A position as the caller has it; the best price since entry is the entry's where it is not told."""
+
+    quantity: float
+    entry_price: float
+    best_price: float | None = None
+    bars_held: int = 0
+
+
+@dataclass(frozen=True)
+class ReportedAccount:
+    """An account as the caller has it, in its own currency; positions stopped out in the last bar are counted."""
+
+    cash: float
+    holdings: Mapping[str, Holding] = field(default_factory=dict)
+    peak_equity: float | None = None
+    stop_outs: int = 0
+
+
+class ReportedBroker:
+    """A broker whose books the caller keeps: what was open at a bar is done at the next, as the caller then reports."""
+
+    def __init__(self, symbols: tuple[str, ...]) -> None:
+        self.symbols = symbols
+        self.account, self.positions = np.zeros(len(Account)), np.zeros((len(symbols), len(Position)))
+        self.stop_outs = 0
+
+    def report(self, told: ReportedAccount, prices: Array) -> None:
+        """Take over the caller's books at the last `prices` (symbol,); signals stay as they are."""
+        self.positions[:, : Position.SIGNAL] = 0.0
+        self.positions[:, Position.BARS_HELD] = 0.0
+        for symbol, held in told.holdings.items():
+            row = self.positions[self.symbols.index(symbol)]
+            row[Position.QUANTITY], row[Position.ENTRY_PRICE] = held.quantity, held.entry_price
+            row[Position.BEST_PRICE] = held.entry_price if held.best_price is None else held.best_price
+            row[Position.BARS_HELD] = held.bars_held
+        cash = told.cash if abs(told.cash) > LEAST_MONEY else 0.0
+        equity = cash + float(self.positions[:, Position.QUANTITY] @ prices)
+        self.account[:] = cash, equity, max(told.peak_equity or equity, equity, LEAST_MONEY), 0.0
+        self.stop_outs = told.stop_outs
+
+    def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
+        closed = {order.client_id: Status.FILLED for order in orders}
+        return Settlement((), closed, self.stop_outs, False)
+
+    def submit(self, order: Order) -> Status:
+        return Status.SENT
+
+    def find(self, client_id: str) -> Status:
+        return Status.UNKNOWN
+
+    def cancel_all(self) -> None:
+        """Nothing is open here: orders are the caller's."""
+
+    def restore(self, account: Array, positions: Array) -> None:
+        self.account[:], self.positions[:] = account, positions
+
+
+@dataclass(frozen=True, slots=True)
+class Line:
+    """The answer for one symbol.
+
+    action      as the policy gave it; of a hybrid policy the continuous order that it comes to
+    signal      as it is acted on
+    confidence  how likely the policy, drawing its order, draws this one; where orders are numbers, one on the same side
+                of their middle, and of a hybrid policy of the same kind too. A master's is that of each symbol's agent
+    quantity    signed, that the policy asks for            allowed    signed, after the guard
+    limit       control of the guard that refused, or None  client_id  under which to send the order, or None
+    """
+
+    symbol: str
+    order: str
+    action: float
+    signal: float
+    confidence: float
+    quantity: float
+    allowed: float
+    limit: str | None
+    client_id: str | None
+
+
+@dataclass(frozen=True)
+class Answer:
+    """What was decided at the close of the bar known at `time`."""
+
+    time: pd.Timestamp
+    lines: tuple[Line, ...]
+    value: float | None
+    state: str
+
+
+class Runtime:
+    """A bundle with its history, desk and guard; not for several threads at once.
+
+    symbols   what is served; those of the training where None. A fleet or market serves exactly its own
+    clock     UTC seconds since 1970, which data is fresh or stale by
+    """
+
+    def __init__(
+        self,
+        bundle: Bundle,
+        symbols: tuple[str, ...] | None = None,
+        guard: Guard | None = None,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        spec = bundle.model.spec
+        self.bundle, self.clock = bundle, clock
+        self.symbols = symbols or spec.symbols or bundle.features.symbols
+        if spec.symbols and self.symbols != spec.symbols:
+            raise ConfigError(f"this policy serves exactly its {len(spec.symbols)} symbols; leave the symbols out")
+        self.policy = BundlePolicy(bundle)
+        self.guard = guard or Guard(bundle.limits)
+        self.history = History.of(bundle, self.symbols)
+        self.market = serving_market(bundle)
+        self.broker = ReportedBroker(self.symbols)
+        self.desk = Desk(self.policy, self.guard, self.symbols, self.market, self.broker, bundle.name)
+        self._settled: pd.Timestamp | None = None  # bar that the desk's books stand at
+
+    @property
+    def bar_seconds(self) -> float:
+        """Mean seconds between bars."""
+        return SECONDS_PER_YEAR / self.bundle.features.bars_per_year
+
+    def feed(self, bars: Panel) -> None:
+        """Take newer bars without deciding; refuses those with a price beyond `risk.jump_factor`."""
+        if self.history.panel is not None:
+            joined = self.history.panel.rows(-GONE_BARS, None).append(bars)
+            check_jumps(joined, MarketBars.from_panel(joined).values, self.guard.limits.jump_factor, len(bars))
+        self.history.append(bars)
+
+    def decide(self, account: ReportedAccount, bars: Panel | None = None) -> Answer:
+        """Take newer bars, if any, and decide at the last one; refuses while features are still unknown.
+
+        A symbol with fewer bars than fix its features counts as stale: it may be left, not entered.
+        """
+        if bars is not None:
+            self.feed(bars)
+        panel, missing = self.history.panel, self.history.missing_bars()
+        if panel is None or missing > 0:
+            raise DataError(f"history is too short: {max(missing, 1)} more bars are needed before the first decision")
+        return self._decide(panel, self.history.observation(), account, np.where(self.history.is_short, np.inf, 0.0))
+
+    def decide_features(self, panel: Panel, entries: Mapping[str, Array], account: ReportedAccount) -> Answer:
+        """Decide on given entries (symbol, …) at the last bar of `panel`, which need only have closes."""
+        return self._decide(panel, entries, account, np.zeros(len(self.symbols)))
+
+    # ---- across restarts ----------------------------------------------------------------------------------------
+
+    def to_dict(self) -> dict[str, Any]:
+        """All that the next decision needs beside the bars, as JSON can hold it."""
+        settled = None if self._settled is None else self._settled.isoformat()
+        return {"symbols": self.symbols, "settled": settled, "desk": self.desk.to_dict()}
+
+    def restore(self, stored: Mapping[str, Any]) -> None:
+        """Go on from what `to_dict` gave; refuses the books of other symbols."""
+        if tuple(stored["symbols"]) != self.symbols:
+            raise ConfigError(
+                f"these books are of {len(stored['symbols'])} other symbols than the {len(self.symbols)} served"
+            )
+        self.desk.restore(stored["desk"])
+        self.guard = self.desk.guard
+        self._settled = None if stored["settled"] is None else pd.Timestamp(stored["settled"])
+
+    # ---- inside ---------------------------------------------------------------------------------------------------
+
+    def _decide(self, panel: Panel, entries: Mapping[str, Array], account: ReportedAccount, more_late: Array) -> Answer:
+        bars, now, t = last_bars(panel), self.clock(), len(panel) - 1
+        if self._settled is not None and panel.index[-1] < self._settled:
+            raise DataError(
+                f"the books stand at {self._settled}; a decision at {panel.index[-1]} would go back in time"
+            )
+        prices = dict(zip(self.symbols, bars[-1, :, Bar.CLOSE].tolist(), strict=True))
+        unknown = [symbol for symbol, held in account.holdings.items() if held.quantity and not prices[symbol]]
+        if unknown:  # at no price it would count as lost, and halt
+            raise DataError(f"'{unknown[0]}' is held, but no price of it is known; send it as well")
+        self.broker.report(account, bars[-1, :, Bar.CLOSE])
+        if panel.index[-1] != self._settled:
+            self.desk.settle(panel, bars, now)
+            self._settled = panel.index[-1]
+        late_bars = max(now - panel.index[-1].timestamp(), 0.0) / self.bar_seconds
+        seen = Seen(panel, t, {**entries, "position": np.zeros((len(self.symbols), 1)), "portfolio": np.zeros(1)})
+        ticket = self.desk.decide(seen, bars, now, late_bars + more_late)
+        return Answer(panel.index[-1], self._lines(ticket), self.policy.value, self.guard.state.value)
+
+    def _lines(self, ticket: Ticket) -> tuple[Line, ...]:
+        checked = {decision.order.symbol: decision for decision in ticket.decisions}
+        confidence = self.policy.confidence.astype(np.float64).round(6).tolist()
+        rows = zip(self.symbols, ticket.actions.tolist(), ticket.signals.tolist(), confidence, strict=True)
+        return tuple(self._line(*row, checked.get(row[0])) for row in rows)
+
+    def _line(self, symbol: str, action: float, signal: float, confidence: float, checked: Decision | None) -> Line:
+        quantity = 0.0 if checked is None else checked.order.quantity
+        is_allowed = checked is not None and checked.allowed
+        return Line(
+            symbol,
+            NAMES[int(action)] if self.policy.action == "discrete" else _side(quantity),
+            action,
+            signal,
+            confidence,
+            quantity,
+            quantity if is_allowed else 0.0,
+            None if checked is None else checked.reason,
+            checked.order.client_id if checked is not None and is_allowed else None,
+        )
+
+
+def _side(quantity: float) -> str:
+    return "buy" if quantity > 0 else "sell" if quantity < 0 else "hold"
+
+
+def serving_market(bundle: Bundle) -> MarketParameters:
+    """The rules the policy was trained under, with yearly rates per bar of its data."""
+    market: MarketParameters = build_task(bundle.config).market
+    return replace(market, bars_per_year=bundle.features.bars_per_year)

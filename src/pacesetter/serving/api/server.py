@@ -1,0 +1,116 @@
+"""The server process: a bundle, its keys and the kill switch, on loopback unless told otherwise."""
+
+from __future__ import annotations
+
+import errno
+import gc
+import logging
+import socket
+import sys
+from contextlib import suppress
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.panel import Panel, utc_index
+from pacesetter.serving.api.admission import Gate, Settings
+from pacesetter.serving.api.app import make_app
+from pacesetter.serving.api.keys import Keys
+from pacesetter.serving.api.logs import log_to
+from pacesetter.serving.api.runtime import ReportedAccount, Runtime
+from pacesetter.serving.bundle.bundle import Bundle
+from pacesetter.serving.risk.halt import KillSwitch
+
+__all__ = ["load_history", "rehearse", "serve"]
+
+KEEP_ALIVE_SECONDS = 5
+DRAIN_SECONDS = 5
+WHY_NOT = {
+    errno.EADDRINUSE: "another program listens there; end it, or give another --port",
+    errno.EACCES: "only an administrator may take that port; give --port 1024 or more",
+}
+
+log = logging.getLogger(__name__)
+
+
+def serve(
+    bundle: Bundle,
+    keys: Keys,
+    switch: KillSwitch,
+    settings: Settings,
+    symbols: tuple[str, ...] | None = None,
+    history: Path | None = None,
+) -> None:
+    """Serve until a signal; refuses to start without a key, with a known one, and with a model that does not answer.
+
+    What the guard remembers is kept beside the kill switch, for each port a file.
+    """
+    keys.check_startable()
+    switch.check_usable()
+    bundle.model.probe()
+    rehearse(Runtime(bundle, symbols))
+    runtime = Runtime(bundle, symbols)
+    if history is not None:
+        load_history(runtime, history)
+    log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})
+    if switch.engaged():
+        log.warning("halted: %s; to go on: %s", switch.reason(), switch.way_out)
+    books = switch.path.with_name(f"{switch.path.name}.books-{settings.port}")
+    _listen(make_app(runtime, switch, keys, settings, books), settings)
+
+
+def rehearse(runtime: Runtime) -> None:
+    """Decide once on bars that nobody traded, so that no request waits for a compiler; the runtime is spent."""
+    spec, symbols = runtime.bundle.features, runtime.symbols
+    index = utc_index(pd.date_range("2000", periods=spec.memory_bars + spec.window_bars))
+    bars = np.broadcast_to(100.0 + np.sin(np.arange(len(index)))[:, None], (len(spec.fields), len(index), len(symbols)))
+    panel = Panel(index, symbols, spec.fields, bars.copy(), np.ones(bars.shape[1:], bool))
+    for part in (panel.rows(0, -1), panel.rows(-1, None)):  # a whole history, and one more bar
+        runtime.feed(part)
+    runtime.decide_features(panel, runtime.history.observation(), ReportedAccount(1e5))
+
+
+def _listen(app: Gate, settings: Settings) -> None:
+    import uvicorn
+
+    gc.collect()
+    gc.freeze()  # what is loaded stays: a request does not wait while all of it is looked through again
+    config = uvicorn.Config(
+        app,
+        log_config=None,
+        access_log=False,  # its lines hold whole addresses; the gate writes our own
+        server_header=False,
+        timeout_keep_alive=KEEP_ALIVE_SECONDS,
+        timeout_graceful_shutdown=DRAIN_SECONDS,
+        lifespan="off",
+        ws="none",
+    )
+    with _door(settings) as door, suppress(KeyboardInterrupt):  # which it raises again once all is answered
+        log.info("listening on %s port %d", *door.getsockname()[:2])
+        uvicorn.Server(config).run([door])
+
+
+def _door(settings: Settings) -> socket.socket:
+    """A socket that listens; refuses an address that is taken, or is not ours to take."""
+    host, port = settings.host, settings.port
+    try:
+        if not host:
+            raise OSError  # it would stand for every address of this machine
+        return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
+    except (OSError, UnicodeError) as problem:
+        foreign = "it is no address of this machine; give --host 127.0.0.1, or one that it has"
+        why = WHY_NOT.get(getattr(problem, "errno", 0), foreign)
+        raise ConfigError(f"cannot listen on {host} port {port}: {why}") from problem
+
+
+def load_history(runtime: Runtime, path: Path) -> None:
+    """Feed the latest bars of a stored panel; refuses one without a served symbol or a needed field."""
+    if not path.is_file():
+        raise DataError(f"--history {path} is no file; store bars in one: pacesetter data fetch --out bars.parquet")
+    panel, fields = Panel.load(path).select(list(runtime.symbols)), runtime.bundle.features.fields
+    if not set(fields) <= set(panel.fields):
+        raise DataError(f"{path} has not all of the fields {', '.join(fields)}; store it with them")
+    blocks = panel.blocks[[panel.fields.index(name) for name in fields]]
+    runtime.feed(Panel(panel.index, panel.symbols, fields, blocks, panel.mask, calendar=panel.calendar))

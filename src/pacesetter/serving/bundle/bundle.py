@@ -1,0 +1,223 @@
+"""A bundle on disk: a policy with all that serves it, as a folder or a zip, every file by its hash.
+
+```
+model.onnx     the policy: normaliser, order of features and mask inside     README.md   how to run it
+features.json  names, order and memory of its features, window              CARD.md     what it is and how it tested
+config.yaml    the run's configuration                                      limits.json what the risk guard allows
+manifest.json  run, data, seed, versions, hashes: how it was made           hashes.json SHA-256 of every file
+signature.txt  of hashes.json, where a key was given                        model.pt    TorchScript, where asked for
+lookback.onnx, lookback.json   the agent that chooses the windows of its lead–lag features, where one does
+```
+
+All bytes are read once and checked before any of them is parsed. Nothing is pickled, and `model.pt` is never loaded.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import zipfile
+import zlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import yaml
+
+from pacesetter.build import Config
+from pacesetter.errors import DataError, RunError
+from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
+from pacesetter.registry import configure
+from pacesetter.runs import write_atomic
+from pacesetter.serving.bundle.model import Model
+from pacesetter.serving.bundle.signature import SigningKey
+from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.trader.lookback import LookbackSpec, ServedLookback
+
+__all__ = ["Bundle", "FeatureSpec", "pack", "partial_folder"]
+
+HASHES, SIGNATURE = "hashes.json", "signature.txt"
+NEEDED = ("model.onnx", "features.json", "config.yaml", "manifest.json", "limits.json", "README.md", "CARD.md")
+MOST_BYTES = 2**30  # of all files together; a zip may promise little and hold much
+# RuntimeError: a flipped bit says "encrypted", or names an unknown method
+BROKEN_ZIP = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
+FORMAT = 1
+
+
+@dataclass(frozen=True)
+class FeatureSpec:
+    """What the policy's features are made of.
+
+    names        in the order of the training table        memory   name -> bars of history it needs
+    fields       that a bar must have                      symbols  that it was trained on
+    entries      entry of the observation -> names of its last axis
+    """
+
+    names: tuple[str, ...]
+    memory: dict[str, int]
+    fields: tuple[str, ...]
+    symbols: tuple[str, ...]
+    entries: dict[str, tuple[str, ...]]
+    window_bars: int
+    bars_per_year: float
+
+    @property
+    def memory_bars(self) -> int:
+        """Bars of history that fix the newest row."""
+        return max(self.memory.values())
+
+
+@dataclass(frozen=True, eq=False)
+class Bundle:
+    """Checked files by name; make one with `Bundle.open` or `Bundle.write`. Its policy runs on so many threads."""
+
+    files: Mapping[str, bytes]
+    name: str
+    is_signed: bool = False
+    threads: int = 1
+
+    @classmethod
+    def open(cls, path: str | Path, key: SigningKey | None = None) -> Bundle:
+        """The bundle in a folder or zip; refuses a file that is missing, extra or changed, by name.
+
+        With a key its signature must be there and right.
+        """
+        path = Path(path)
+        files = _read_folder(path) if path.is_dir() else _read_zip(path)
+        is_signed = SIGNATURE in files
+        if key is not None:
+            if not is_signed:
+                raise RunError(f"{path} is not signed, but a signing key was given; sign it or leave the key out")
+            key.check(files.get(HASHES, b""), files[SIGNATURE].decode(errors="replace"))
+        _check_hashes(files, path)
+        own = {name: data for name, data in files.items() if name not in (HASHES, SIGNATURE)}
+        return cls(own, path.name.removesuffix(".zip"), is_signed)
+
+    @classmethod
+    def write(cls, folder: str | Path, files: Mapping[str, bytes], key: SigningKey | None = None) -> Bundle:
+        """Write files, hashes and signature into a new folder, and open it."""
+        folder = Path(folder)
+        partial = partial_folder(folder)
+        try:
+            partial.mkdir(parents=True)
+        except OSError as problem:
+            raise RunError(f"{folder.parent} cannot hold a bundle ({problem.strerror}); give another") from problem
+        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
+        told = json.dumps({"format": FORMAT, "files": hashes}, indent=2).encode() + b"\n"
+        signed = {} if key is None else {SIGNATURE: key.sign(told).encode() + b"\n"}
+        for name, data in ({**files, HASHES: told} | signed).items():
+            write_atomic(partial / name, data)
+        partial.rename(folder)
+        return cls.open(folder, key)
+
+    # ---- what is inside -------------------------------------------------------------------------------------------
+
+    @cached_property
+    def model(self) -> Model:
+        """The policy, ready to run."""
+        return Model(self.files["model.onnx"], self.threads)
+
+    @cached_property
+    def features(self) -> FeatureSpec:
+        return configure(FeatureSpec, self._json("features.json"), "features")
+
+    @cached_property
+    def lookback(self) -> LookbackPolicy | None:
+        """What chooses the windows of the lead–lag features; None where there are none."""
+        told = self.config.features.leadlag.lookback
+        if not isinstance(told, str):
+            return None if told is None else ConstantLookback(told)
+        if "lookback.onnx" not in self.files:
+            raise RunError(f"{self.name} lacks lookback.onnx, the agent of its lead–lag features; make it again")
+        spec = configure(LookbackSpec, self._json("lookback.json"), "lookback")
+        return ServedLookback(spec, Model(self.files["lookback.onnx"]))
+
+    @cached_property
+    def limits(self) -> RiskLimits:
+        return configure(RiskLimits, self._json("limits.json"), "limits")
+
+    @cached_property
+    def config(self) -> Config:
+        return configure(Config, yaml.safe_load(self.files["config.yaml"]), "config")
+
+    @cached_property
+    def manifest(self) -> dict[str, Any]:
+        return dict(self._json("manifest.json"))
+
+    def _json(self, name: str) -> Any:
+        try:
+            return json.loads(self.files[name])
+        except ValueError as problem:
+            raise DataError(f"{self.name}/{name} is no JSON ({problem}); make the bundle again") from problem
+
+
+def partial_folder(folder: Path) -> Path:
+    """Where a new bundle is written until it is whole; refuses a folder that is there, or that was begun before."""
+    partial = folder.with_name(f".{folder.name}.partial")
+    if folder.exists():
+        raise RunError(f"{folder} is there already; bundles are never overwritten")
+    if partial.exists():
+        raise RunError(f"{partial} was left by a bundling that was cut short; remove it")
+    return partial
+
+
+def pack(folder: str | Path) -> Path:
+    """A bundle folder as a zip beside it, which `Bundle.open` reads alike."""
+    folder = Path(folder)
+    target = folder.with_name(f"{folder.name}.zip")
+    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
+        for path in sorted(folder.iterdir()):
+            archive.write(path, path.name)
+    return target
+
+
+def _read_folder(folder: Path) -> dict[str, bytes]:
+    if not (folder / HASHES).is_file():
+        raise RunError(f"{folder} is no bundle, for {HASHES} is missing; make one of a run: pacesetter bundle RUN")
+    files = {}
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() or not path.is_file():
+            raise RunError(f"{path} is no plain file, and a bundle has no other; do not load it")
+        files[path.name] = path.read_bytes()
+    return files
+
+
+def _read_zip(path: Path) -> dict[str, bytes]:
+    try:
+        with zipfile.ZipFile(path) as archive:
+            members = archive.infolist()
+            names = [member.filename for member in members]
+            odd = next((name for name in names if Path(name).name != name or names.count(name) > 1), None)
+            if odd is not None or sum(member.file_size for member in members) > MOST_BYTES:
+                raise RunError(f"{path} holds {odd or 'more than a bundle can'}; it is no bundle, do not load it")
+            return {member.filename: archive.read(member) for member in members}
+    except FileNotFoundError as problem:
+        raise RunError(f"there is no bundle {path}; make one: pacesetter bundle RUN") from problem
+    except BROKEN_ZIP as problem:
+        raise RunError(f"{path} is no bundle ({type(problem).__name__}): neither folder nor whole zip") from problem
+
+
+def _check_hashes(files: Mapping[str, bytes], path: Path) -> None:
+    """Refuse the first file that is not as `hashes.json` tells."""
+    try:
+        told = json.loads(files[HASHES])
+        hashes = {str(name): str(digest) for name, digest in told["files"].items()}
+        is_known = told["format"] == FORMAT
+    except (KeyError, ValueError, TypeError, AttributeError) as problem:
+        raise RunError(
+            f"{path}/{HASHES} is missing or damaged; the bundle cannot be trusted, take another"
+        ) from problem
+    if not is_known:
+        raise RunError(
+            f"{path} has bundle format {told['format']}; this version reads {FORMAT}, take the one that made it"
+        )
+    for name in (*NEEDED, *hashes):
+        if name not in files or name not in hashes:
+            raise RunError(f"{path}/{name} is missing; the bundle is not whole, take another copy")
+        if hashlib.sha256(files[name]).hexdigest() != hashes[name]:
+            raise RunError(f"{path}/{name} was changed: its hash is not the one of {HASHES}; take another copy")
+    extra = sorted(set(files) - set(hashes) - {HASHES, SIGNATURE})
+    if extra:
+        raise RunError(f"{path}/{extra[0]} does not belong to the bundle; remove it or take another copy")

@@ -1,0 +1,120 @@
+"""What a bundle tells its reader: the model card with the test results as they are, and how to ask the policy."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from pacesetter.build import Config, build_task
+from pacesetter.evaluation.report.page import number
+from pacesetter.serving.bundle.bundle import FeatureSpec
+
+__all__ = ["model_card", "readme"]
+
+EXAMPLE = {"open": 100.0, "high": 101.5, "low": 99.5, "close": 101.0, "volume": 1000000}  # a bar that breaks no rule
+MIDDLE = 0.5  # of any other field, e.g. a sentiment
+
+CARD = """# {name}
+
+A {network} policy trained by {algorithm} for the problem `{problem}` with {action} orders.
+
+| what | |
+|---|---|
+| run | `{run}` |
+| data | {source}, {symbols} symbols, fitted until {fitted_until} |
+| features | {features} of {memory_bars} bars of memory, in windows of {window_bars} bars |
+| training | {steps} steps, seed {seed}, best validation score {score} |
+| exported graph against the policy | largest difference {difference:.2g} over {count:,} observations |
+
+## Results on bars it never saw
+
+{results}
+
+## Limits of use
+
+It was fitted to past bars of these symbols and to costs as configured; nothing promises that either will hold.
+Validation chose it among its own checkpoints, so that the validation score above is no forecast. Between it and a
+broker stands the risk guard with the limits of `limits.json`. It is no advice.
+"""
+
+README = """# Asking {name}
+
+    pacesetter bundle check BUNDLE          # hashes, signature, one inference
+    pacesetter keys add ops --scopes read,trade
+    pacesetter serve BUNDLE --keys keys.json
+
+Then `POST /v1/decide` with `Authorization: Bearer KEY`, the newest bars and the account:
+
+    {{"bars": [{{"symbol": "{symbol}", "time": "2026-01-02T21:00:00Z", {fields}}}],
+      "account": {{"cash": 100000}}}}
+
+The server keeps {memory_bars} bars of history for each symbol, so that a request carries the new bars only; the first
+ones come from requests or from `--history PANEL.parquet`. In Python:
+
+    from pacesetter.serving import Bundle, BundlePolicy, Runtime
+
+    runtime = Runtime(Bundle.open("BUNDLE"))      # bars in, orders out
+    policy = BundlePolicy(Bundle.open("BUNDLE"))  # for pacesetter.evaluation.backtest.backtest
+
+`model.onnx` takes raw numbers: normaliser, order of features and mask are inside. Its inputs are (row, …):
+
+{inputs}
+"""
+
+
+def model_card(
+    config: Config, features: FeatureSpec, manifest: Mapping[str, Any], results: Mapping[str, Any] | None
+) -> str:
+    """The card as Markdown; a run without an evaluation says so."""
+    training = manifest["training"]
+    return CARD.format(
+        name=config.name,
+        network=config.agent.get("network", config.task["problem"]),
+        algorithm=config.agent.get("algorithm", "ppo"),
+        problem=config.task["problem"],
+        action=build_task(config).action,
+        run=manifest["run"],
+        source=config.data["source"],
+        symbols=len(features.symbols),
+        fitted_until=manifest["fitted_until"],
+        features=len(features.names),
+        memory_bars=features.memory_bars,
+        window_bars=features.window_bars,
+        steps=training.get("steps", "unknown"),
+        seed=training.get("seed", "unknown"),
+        score=training.get("score", "unknown"),
+        difference=manifest["parity"]["max_difference"],
+        count=manifest["parity"]["count"],
+        results=_results(results),
+    )
+
+
+def readme(config: Config, features: FeatureSpec) -> str:
+    """How to run inference, with this bundle's own names."""
+    fields = ", ".join(f'"{name}": {EXAMPLE.get(name, MIDDLE)}' for name in features.fields)
+    entries = (f"- `{entry}`: {', '.join(names)}" for entry, names in features.entries.items())
+    return README.format(
+        name=config.name,
+        symbol=features.symbols[0],
+        fields=fields,
+        memory_bars=features.memory_bars,
+        inputs="\n".join(entries),
+    )
+
+
+def _results(results: Mapping[str, Any] | None) -> str:
+    if not results:
+        return "None: the run was not evaluated on its test part. Do not trade it before `pacesetter evaluate` was run."
+    rows = [f"| {name} | {value} |" for name, value in _flat(results)]
+    return "\n".join(["| measure | value |", "|---|---|", *rows])
+
+
+def _flat(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, str]]:
+    """Every number and sentence of nested results, under its path; lists are left to the run's report."""
+    for key, value in results.items():
+        if isinstance(value, Mapping):
+            yield from _flat(value, f"{prefix}{key} ")
+        elif isinstance(value, float):
+            yield f"{prefix}{key}", number(value, ".4g")
+        elif isinstance(value, (str, int)):
+            yield f"{prefix}{key}", str(value)

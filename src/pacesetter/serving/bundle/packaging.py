@@ -1,0 +1,217 @@
+"""A finished training run as a bundle: policy exported and compared, features described, results told as they are."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict
+from datetime import UTC, datetime
+from importlib.metadata import version
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from numpy.typing import NDArray
+from torch import nn
+
+from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config
+from pacesetter.errors import ConfigError, RunError, check_range
+from pacesetter.evaluation.statistics.trials import FOLDER
+from pacesetter.features import FeatureTable
+from pacesetter.panel import Panel
+from pacesetter.runs import Run, provenance
+from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
+from pacesetter.serving.bundle.card import model_card, readme
+from pacesetter.serving.bundle.export import export_onnx, export_torchscript
+from pacesetter.serving.bundle.lookback_export import lookback_files
+from pacesetter.serving.bundle.model import Model, PolicySpec
+from pacesetter.serving.bundle.parity import Parity, check_parity, random_observations
+from pacesetter.serving.bundle.signature import SigningKey
+from pacesetter.serving.bundle.store import Store
+from pacesetter.serving.bundle.trained import load_trained
+from pacesetter.serving.monitor.watch import feature_moments
+from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.trader.lookback import lookback_memory
+
+__all__ = ["bundle_files", "bundle_policy", "bundle_run"]
+
+Array = NDArray[Any]
+TRAINING_KEYS = ("config_hash", "weights_hash", "seed", "steps", "score", "best_step", "stopped", "identity", "commit")
+
+
+def bundle_run(
+    folder: str | Path,
+    store: str | Path,
+    *,
+    judged: Path | None = None,
+    limits: RiskLimits | None = None,
+    key: SigningKey | None = None,
+    has_torchscript: bool = False,
+    observations: int = 10_000,
+) -> tuple[Path, Bundle]:
+    """Bundle a run's best policy into a store, where it then serves; gives its folder and the opened bundle.
+
+    judged   folder of its judgement, for the model card; None is where `pacesetter evaluate` leaves it
+    Refuses an unfinished run, one whose policy does not trade, and one that reads what no bundle holds; a store that
+    cannot take the bundle before any work.
+    """
+    run, config = Run.open(folder), stored_config(folder)
+    checkpoint = _checkpoint(run, config)
+    Store(store).next_folder(config.name)
+    panel = build_panel(config)
+    _check_universe(config, panel)
+    table = build_table(config, panel)
+    trained = load_trained(config, checkpoint, panel, table, observations // 2)
+    return bundle_policy(
+        trained.module,
+        trained.spec,
+        config,
+        panel.select(list(trained.symbols)),
+        store,
+        table=table,
+        training={key: run.manifest[key] for key in TRAINING_KEYS if key in run.manifest} | {"run": run.folder.name},
+        results=_results(judged or run.folder / FOLDER),
+        real=trained.real,
+        limits=limits,
+        key=key,
+        has_torchscript=has_torchscript,
+        observations=observations,
+    )
+
+
+def bundle_policy(
+    module: nn.Module,
+    spec: PolicySpec,
+    config: Config,
+    panel: Panel,
+    store: str | Path,
+    *,
+    table: FeatureTable,
+    training: Mapping[str, Any],
+    results: Mapping[str, Any] | None = None,
+    real: Iterable[Mapping[str, Array]] = (),
+    limits: RiskLimits | None = None,
+    key: SigningKey | None = None,
+    has_torchscript: bool = False,
+    observations: int = 10_000,
+) -> tuple[Path, Bundle]:
+    """Bundle any policy with a spec, e.g. a fleet by `serve_agent`, that was trained as `config` says on `panel`.
+
+    table      its features       training   facts of its training, `run` among them       results   of its test
+    Refuses a graph that is not the policy's equal on so many observations, half of them random; `real` are the others.
+    """
+    check_range(2, observations=observations)
+    _check_held(spec)
+    Store(store).next_folder(config.name)
+    graph = export_onnx(module, spec)
+    parity = check_parity(module, Model(graph), chain(random_observations(spec, observations // 2), real))
+    memory, lookback = _lookback(config, panel, table, observations)
+    features = FeatureSpec(
+        names=table.names,
+        memory=memory,
+        fields=panel.fields,
+        symbols=panel.symbols,
+        entries=dict(spec.names),
+        window_bars=build_task(config).window_bars,
+        bars_per_year=panel.bars_per_year,
+    )
+    until = fitted_until(config, panel)
+    manifest = _manifest(training, until, parity) | {"feature_moments": feature_moments(table, until)}
+    files = bundle_files(graph, features, config, manifest, results, limits) | lookback
+    if has_torchscript:
+        files["model.pt"] = export_torchscript(module, spec)
+    return Store(store).add(config.name, files, key)
+
+
+def _lookback(
+    config: Config, panel: Panel, table: FeatureTable, observations: int
+) -> tuple[dict[str, int], dict[str, bytes]]:
+    """Bars of history that each feature needs, and the files of the lookback agent, where one shapes the features."""
+    folder, memory = config.features.leadlag.lookback, dict(table.memory)
+    if not isinstance(folder, str):
+        return memory, {}
+    needed = lookback_memory(build_task(stored_config(folder)))
+    learned = {name: max(bars, needed) for name, bars in memory.items() if name.startswith("leadlag_")}
+    return memory | learned, lookback_files(folder, panel, observations)
+
+
+def bundle_files(
+    graph: bytes,
+    features: FeatureSpec,
+    config: Config,
+    manifest: Mapping[str, Any],
+    results: Mapping[str, Any] | None = None,
+    limits: RiskLimits | None = None,
+) -> dict[str, bytes]:
+    """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
+    plain = json.loads(json.dumps(config.to_dict(), default=str))
+    del plain["runs"]  # a folder of the machine that trained it, which nobody reads
+    for options, name in ((plain["features"]["leadlag"], "lookback"), (plain["task"], "fleet")):
+        if isinstance(options.get(name), str):
+            options[name] = Path(options[name]).name  # the run of its lookback agent or fleet, wherever it lay
+    texts = {
+        "features.json": _json(asdict(features)),
+        "limits.json": _json(asdict(limits or RiskLimits())),
+        "manifest.json": _json(manifest),
+        "config.yaml": yaml.safe_dump(plain, sort_keys=False),
+        "CARD.md": model_card(config, features, manifest, results),
+        "README.md": readme(config, features),
+    }
+    return {"model.onnx": graph} | {name: text.encode() for name, text in texts.items()}
+
+
+def _json(content: Any) -> str:
+    return json.dumps(content, indent=2, default=str) + "\n"
+
+
+def _checkpoint(run: Run, config: Config) -> Path:
+    """The best policy of a finished run."""
+    if config.task.get("problem") == "lookback":
+        raise RunError(f"{run.folder} chooses lookbacks; bundle the agent, fleet or master that trades on them")
+    manifest = run.manifest
+    if not manifest.get("finished") or "weights_hash" not in manifest:
+        raise RunError(f"{run.folder} is no finished training run; finish it: pacesetter train --resume {run.folder}")
+    best = run.folder / "checkpoints" / "best"
+    return best if best.is_dir() else best.with_name("last")
+
+
+def _check_universe(config: Config, panel: Panel) -> None:
+    """Refuse a policy of some symbols whose features read others, which nobody would send to a server."""
+    traded = build_task(config).symbols or panel.symbols
+    if config.features.leadlag.lookback is not None and set(traded) != set(panel.symbols):
+        raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features read others too")
+
+
+def _check_held(spec: PolicySpec) -> None:
+    """Refuse a policy that reads another model, which would have to be in the bundle too."""
+    if "supervised" in spec.inputs:
+        raise ConfigError("the policy reads a supervised model's probabilities, which a bundle does not hold")
+
+
+def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) -> dict[str, Any]:
+    """How the bundle was made, and what it was made of."""
+    return {
+        "run": training["run"],
+        "made": datetime.now(UTC).isoformat(timespec="seconds"),
+        "fitted_until": until.isoformat(),
+        "parity": asdict(parity),
+        "versions": provenance()["versions"] | {name: version(name) for name in ("onnx", "onnxruntime")},
+        "training": dict(training),
+    }
+
+
+def _results(judged: Path) -> dict[str, Any] | None:
+    """Verdict, gates and figures of the judged policy on the test part; None where nothing was judged."""
+    path = judged / "evaluation.json"
+    if not path.is_file():
+        return None
+    try:
+        told = json.loads(path.read_text(encoding="utf-8"))
+        passed = [bool(gate["passed"]) for gate in told["gates"]]
+        figures: dict[str, Any] = dict(told["figures"][told["policy"]])
+        sentence = told["sentence"]
+    except (OSError, ValueError, LookupError, TypeError) as problem:
+        raise RunError(f"{path} is damaged ({problem!r}); make it again: pacesetter evaluate RUN") from problem
+    return {"verdict": sentence, "gates passed": f"{sum(passed)} of {len(passed)}"} | figures

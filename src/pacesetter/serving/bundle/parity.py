@@ -1,0 +1,89 @@
+"""Is an exported graph the policy it was made of? Both answer the same observations, and every number is compared."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from torch import nn
+
+from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.errors import RunError
+from pacesetter.serving.bundle.model import Model, PolicySpec
+
+__all__ = ["Parity", "check_parity", "random_observations"]
+
+Array = NDArray[Any]
+TOLERANCE = 1e-5
+ROWS = 500  # observations of a symbol in a batch
+
+
+@dataclass(frozen=True)
+class Parity:
+    """How far a graph is from its module, over `count` observations.
+
+    max_difference   of any output, as a share of its largest where that is above 1: values have no bound
+    ties             rows whose likeliest order, or largest share, is another, because two are equal but for rounding
+    """
+
+    count: int
+    max_difference: float
+    ties: int = 0
+
+
+@torch.no_grad()
+def check_parity(module: nn.Module, model: Model, batches: Iterable[Mapping[str, Any]]) -> Parity:
+    """Compare on batches of observations (row, …); refuses a difference above 1e-5, and another choice."""
+    count, ties, answer = 0, 0, model.spec.outputs[0]
+    apart, largest = dict.fromkeys(model.spec.outputs, 0.0), dict.fromkeys(model.spec.outputs, 1.0)
+    for batch in batches:
+        rows = {name: np.ascontiguousarray(batch[name], dtype=np.float32) for name in model.spec.inputs}
+        told = module({name: torch.as_tensor(entry) for name, entry in rows.items()})
+        ours = dict(zip(model.spec.outputs, (one.numpy() for one in told), strict=True))
+        theirs = model(rows)
+        for name, own in ours.items():
+            apart[name] = float(np.maximum(apart[name], np.abs(own - theirs[name]).max()))
+            largest[name] = max(largest[name], float(np.abs(own).max()))
+        ties += _ties(ours[answer], theirs[answer])
+        count += len(told[0])
+    most = float(np.max([apart[name] / largest[name] for name in apart]))  # NaN stays NaN, and is refused
+    if not most <= TOLERANCE:
+        raise RunError(f"the exported graph differs from the policy by {most:.2g}, above {TOLERANCE:g}; report this")
+    return Parity(count, most, ties)
+
+
+def _ties(ours: Array, theirs: Array) -> int:
+    """Rows whose likeliest order or largest share (…, choice) differs within rounding; refuses one by more."""
+    first, second = ours.argmax(axis=-1)[..., None], theirs.argmax(axis=-1)[..., None]
+    behind = np.take_along_axis(ours, first, -1) - np.take_along_axis(ours, second, -1)
+    if (behind > TOLERANCE).any():
+        raise RunError("the exported graph prefers another order than the policy; keep the policy, and report this")
+    return int((first != second).sum())
+
+
+def random_observations(spec: PolicySpec, count: int, seed: int = 0) -> Iterator[dict[str, Array]]:
+    """Batches of normal noise, from small to far outside what was seen, under random masks that allow holding."""
+    generator, symbols = np.random.default_rng(seed), max(len(spec.symbols), 1)
+    size = {"fleet": symbols, "market": max(ROWS // symbols, 1)}.get(spec.rows, ROWS)
+    for first in range(0, count, size):
+        rows = size if spec.rows == "fleet" else min(size, count - first)
+        scale = generator.choice([0.1, 1.0, 100.0], (rows, 1)).astype(np.float32)
+        batch = {name: _noise(generator, (rows, *shape), scale) for name, shape in spec.inputs.items()}
+        if ACTION_MASK in batch:
+            batch[ACTION_MASK] = _random_masks(generator, batch[ACTION_MASK].shape)
+        yield batch
+
+
+def _noise(generator: np.random.Generator, shape: tuple[int, ...], scale: Array) -> Array:
+    noise = generator.standard_normal(shape, dtype=np.float32)
+    return noise * scale.reshape(-1, *(1 for _ in shape[1:]))
+
+
+def _random_masks(generator: np.random.Generator, shape: tuple[int, ...], orders: int = 7) -> Array:
+    masks = (generator.random(shape) < 0.6).astype(np.float32)
+    masks.reshape(shape[0], -1, orders)[:, :, 0] = 1.0
+    return masks

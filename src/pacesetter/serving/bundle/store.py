@@ -1,0 +1,108 @@
+"""A shelf of bundles: numbered folders, which of them serves, and the way back to the one before.
+
+`versions.json` is the version matrix: a row for each bundle with the versions it was made and checked with.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from tempfile import TemporaryFile
+from typing import Any
+
+from pacesetter.errors import RunError
+from pacesetter.runs import write_atomic
+from pacesetter.serving.bundle.bundle import Bundle, partial_folder
+from pacesetter.serving.bundle.signature import SigningKey
+
+__all__ = ["Store", "find_bundle"]
+
+INDEX = "versions.json"
+ROW = {"bundle", "run", "model", "made", "signed", "versions"}
+
+
+class Store:
+    """Bundles in a folder; `current` is what `pacesetter serve STORE` takes."""
+
+    def __init__(self, folder: str | Path) -> None:
+        self.folder = Path(folder)
+
+    @property
+    def versions(self) -> list[dict[str, Any]]:
+        """The version matrix, oldest first."""
+        return list(self._index()["versions"])
+
+    @property
+    def current(self) -> Path:
+        """Folder of the bundle that serves; refuses an empty store."""
+        name = self._index()["current"]
+        if name is None:
+            raise RunError(f"{self.folder} has no bundle yet; make one: pacesetter bundle RUN --store {self.folder}")
+        return self.folder / str(name)
+
+    def next_folder(self, name: str) -> Path:
+        """Where the next bundle goes; refuses, before any work is done for it, a store that could not take it."""
+        folder = self.folder / f"{len(self.versions) + 1:04d}-{name}"
+        try:
+            self.folder.mkdir(parents=True, exist_ok=True)
+            with TemporaryFile(dir=self.folder):  # permissions alone tell nothing of a disk that is mounted read-only
+                pass
+        except OSError as problem:
+            raise RunError(f"{self.folder} cannot hold a bundle ({problem.strerror}); give another") from problem
+        partial_folder(folder)
+        return folder
+
+    def add(self, name: str, files: Mapping[str, bytes], key: SigningKey | None = None) -> tuple[Path, Bundle]:
+        """Write a bundle under the next number and let it serve; gives its folder and what `Bundle.open` reads."""
+        folder = self.next_folder(name)
+        bundle = Bundle.write(folder, files, key)
+        made = bundle.manifest
+        row = {
+            "bundle": folder.name,
+            "run": made["run"],
+            "model": bundle.model.sha256,
+            "made": made["made"],
+            "signed": bundle.is_signed,
+            "versions": made["versions"],
+        }
+        self._write({"current": folder.name, "versions": [*self.versions, row]})
+        return folder, bundle
+
+    def rollback(self, key: SigningKey | None = None) -> tuple[Path, Path]:
+        """Let the bundle before the current one serve, once it is found whole; gives the one left and the one taken."""
+        index, left = self._index(), self.current
+        names = [row["bundle"] for row in index["versions"]]
+        place = names.index(left.name)
+        if place == 0:
+            raise RunError(f"{left.name} is the first bundle of {self.folder}; there is none before it")
+        taken = self.folder / names[place - 1]
+        Bundle.open(taken, key).model.probe()
+        self._write(index | {"current": taken.name})
+        return left, taken
+
+    def _index(self) -> dict[str, Any]:
+        path = self.folder / INDEX
+        if not path.is_file():
+            return {"current": None, "versions": []}
+        try:
+            index = json.loads(path.read_text(encoding="utf-8"))
+            current, versions = index["current"], list(index["versions"])
+            names = [row["bundle"] for row in versions if row.keys() >= ROW]
+            if len(names) < len(versions) or current not in (None, *names):
+                raise ValueError(current)
+            return {"current": current, "versions": versions}
+        except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
+            raise RunError(f"{path} cannot be read ({type(problem).__name__}); restore it from a copy") from problem
+
+    def _write(self, index: Mapping[str, Any]) -> None:
+        try:
+            write_atomic(self.folder / INDEX, json.dumps(index, indent=2) + "\n")
+        except OSError as problem:
+            raise RunError(f"{self.folder} cannot be written to ({problem.strerror}); nothing was changed") from problem
+
+
+def find_bundle(path: str | Path, key: SigningKey | None = None) -> Bundle:
+    """The bundle at a path: a store's current one, a folder or a zip."""
+    path = Path(path)
+    return Bundle.open(Store(path).current if (path / INDEX).is_file() else path, key)

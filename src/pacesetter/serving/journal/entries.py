@@ -1,0 +1,104 @@
+"""A bar as the journal keeps it: rows of decisions, orders, fills, positions and equity."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.market.bars import Bar
+from pacesetter.market.state import Account, Position
+from pacesetter.serving.journal.journal import Page, Row
+from pacesetter.serving.monitor.alerts import Alert
+from pacesetter.serving.monitor.watch import Vitals
+from pacesetter.serving.risk.order import Decision
+from pacesetter.serving.trader.brokers import Execution, Settlement, Status
+from pacesetter.serving.trader.desk import Desk, Ticket
+
+__all__ = ["make_page"]
+
+Array = NDArray[Any]
+
+
+def make_page(
+    desk: Desk,
+    at: pd.Timestamp,
+    bar: Array,
+    settlement: Settlement,
+    ticket: Ticket,
+    vitals: Vitals,
+    alerts: Sequence[Alert],
+    state: Row,
+) -> Page:
+    """The page of the bar (K, Bar) known at `at`, with the `state` to go on from."""
+    orders = [_order_row(decision) for decision in ticket.decisions]
+    fills = [_fill_row(at, count, fill) for count, fill in enumerate(settlement.executions)]
+    return Page(
+        time=at.floor("us").to_pydatetime(),
+        state=state,
+        content={"orders": orders, "fills": fills, "state": desk.guard.state.value},
+        equity=_equity_row(desk, bar, vitals),
+        decisions=_decision_rows(desk, ticket),
+        orders=orders,
+        fills=fills,
+        positions=_position_rows(desk, bar),
+        events=[{"kind": "alert", "message": alert.message} for alert in alerts],
+        statuses=settlement.closed,
+    )
+
+
+def _equity_row(desk: Desk, bar: Array, vitals: Vitals) -> Row:
+    account, values = desk.broker.account, desk.broker.positions[:, Position.QUANTITY] * bar[:, Bar.CLOSE]
+    return {
+        "equity": float(account[Account.EQUITY]),
+        "cash": float(account[Account.CASH]),
+        "exposure": float(np.abs(values).sum() / account[Account.EQUITY]),
+        "drawdown": vitals.drawdown,
+        "state": desk.guard.state.value,
+        "vitals": {name: value for name, value in vitals._asdict().items() if math.isfinite(value)},
+    }
+
+
+def _order_row(decision: Decision) -> Row:
+    status = Status.PENDING if decision.allowed else Status.DENIED
+    order = {name: getattr(decision.order, name) for name in ("client_id", "symbol", "quantity", "price")}
+    return {**order, "status": status.value, "reason": decision.reason or ""}
+
+
+def _fill_row(at: pd.Timestamp, count: int, fill: Execution) -> Row:
+    return {"fill_id": f"{at:%Y%m%dT%H%M%S}-{count:04d}", **fill._asdict()}
+
+
+def _position_rows(desk: Desk, bar: Array) -> list[Row]:
+    """The open positions."""
+    rows = zip(desk.symbols, desk.broker.positions, bar[:, Bar.CLOSE], strict=True)
+    return [
+        {
+            "symbol": symbol,
+            "quantity": float(position[Position.QUANTITY]),
+            "entry_price": float(position[Position.ENTRY_PRICE]),
+            "price": float(price),
+        }
+        for symbol, position, price in rows
+        if position[Position.QUANTITY]
+    ]
+
+
+def _decision_rows(desk: Desk, ticket: Ticket) -> list[Row]:
+    """What was decided for each symbol; a policy with options or curiosity says so in `notes`."""
+    notes: Mapping[str, Any] = getattr(desk.policy, "notes", {})
+    return [
+        {
+            "symbol": symbol,
+            "action_space": desk.policy.action,
+            "raw_action": None if math.isnan(action) else action,
+            "smoothed_action": signal,
+            "curiosity_reward": notes.get("curiosity_reward"),
+            "option": notes.get("option"),
+        }
+        for symbol, action, signal in zip(desk.symbols, ticket.actions.tolist(), ticket.signals.tolist(), strict=True)
+    ]

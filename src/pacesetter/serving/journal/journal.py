@@ -1,0 +1,279 @@
+"""The journal: what was seen, decided, ordered and filled, one transaction a bar, in SQLite or PostgreSQL.
+
+A bar is written as one `Page` before anything is sent, so that a process that dies at any moment left either the whole
+bar or nothing of it. Writing a page again changes nothing.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Any
+
+from alembic import command
+from alembic.config import Config
+from alembic.util import CommandError
+from sqlalchemy import (
+    URL,
+    Connection,
+    Engine,
+    NullPool,
+    Table,
+    create_engine,
+    event,
+    func,
+    insert,
+    inspect,
+    make_url,
+    select,
+    update,
+)
+from sqlalchemy.exc import ArgumentError, SQLAlchemyError
+
+from pacesetter.errors import RunError
+from pacesetter.serving.journal import tables
+from pacesetter.serving.journal.chain import GENESIS, canonical, link, verify
+
+__all__ = ["Journal", "Page", "check_there", "journal_url", "migrate"]
+
+MIGRATIONS = "pacesetter.serving.journal:migrations"
+KEPT_AT_BASE = {"alembic_version", "decisions_0002"}  # what the way down leaves
+PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000")
+Row = Mapping[str, Any]
+
+
+@dataclass(frozen=True)
+class Page:
+    """All rows of one bar, without `run` and `time`, and the state to go on from.
+
+    statuses   client id -> where orders of earlier bars ended
+    content    what the audit log keeps of the bar
+    """
+
+    time: datetime
+    state: Row
+    content: Row
+    equity: Row
+    decisions: Sequence[Row] = ()
+    orders: Sequence[Row] = ()
+    fills: Sequence[Row] = ()
+    positions: Sequence[Row] = ()
+    events: Sequence[Row] = ()
+    statuses: Mapping[str, str] = field(default_factory=dict)
+
+
+class Journal:
+    """One run's rows in a database, whose tables are brought up to date when it is opened."""
+
+    def __init__(self, url: str, run: str) -> None:
+        migrate(url, "head")
+        self.run, self.engine = run, _engine(url)
+
+    def close(self) -> None:
+        """Give the connections back."""
+        self.engine.dispose()
+
+    # ---- writing --------------------------------------------------------------------------------------------------
+
+    def record(self, page: Page) -> bool:
+        """Write a bar and its state at once; False, with nothing written, where the bar is there already."""
+        with self._transaction() as connection:
+            latest = connection.scalar(select(tables.checkpoints.c.time).where(tables.checkpoints.c.run == self.run))
+            if latest is not None and page.time <= latest:
+                return False
+            sequence, previous = self._audit(connection, "bar", {"time": page.time.isoformat(), **page.content})
+            for table in (tables.decisions, tables.orders, tables.fills, tables.positions, tables.events):
+                self._insert(connection, table, getattr(page, table.name), page.time)
+            self._insert(connection, tables.equity, [page.equity], page.time)
+            for client_id, status in page.statuses.items():
+                self._set_status(connection, client_id, status)
+            state = {"time": page.time, "state": {**page.state, "audit": [sequence, previous]}}
+            if latest is None:
+                connection.execute(insert(tables.checkpoints).values(run=self.run, **state))
+            else:
+                connection.execute(update(tables.checkpoints).where(tables.checkpoints.c.run == self.run).values(state))
+        return True
+
+    def set_statuses(self, statuses: Mapping[str, str]) -> None:
+        """Client id -> where each order stands now, in the audit log too."""
+        with self._transaction() as connection:
+            self._audit(connection, "statuses", statuses)
+            for client_id, status in statuses.items():
+                self._set_status(connection, client_id, status)
+
+    def note(self, kind: str, message: str, at: datetime | None = None) -> None:
+        """An event: a halt, a resumption, an alert, data out of order; in the audit log too."""
+        at = at or datetime.now(UTC)
+        with self._transaction() as connection:
+            self._audit(connection, "event", {"time": at.isoformat(), "kind": kind, "message": message})
+            self._insert(connection, tables.events, [{"kind": kind, "message": message}], at)
+
+    # ---- reading --------------------------------------------------------------------------------------------------
+
+    def checkpoint(self) -> tuple[datetime, Row] | None:
+        """Time of the last bar written and the state to go on from; None before the first."""
+        rows = self.rows(tables.checkpoints)
+        return (rows[0]["time"], rows[0]["state"]) if rows else None
+
+    def rows(self, table: Table, **equal: Any) -> list[Row]:
+        """All rows of the run whose columns equal the given values, in order of their keys or, without them, time."""
+        chosen = select(table).where(
+            table.c.run == self.run, *(table.c[name] == value for name, value in equal.items())
+        )
+        order = [table.c.time] if "time" in table.c else []
+        with self._transaction() as connection:
+            found = connection.execute(chosen.order_by(*order, *table.primary_key.columns)).mappings()
+            return [dict(row) for row in found]
+
+    def holdings(self) -> dict[str, float]:
+        """Symbol -> quantity: the sum of its fills; flat symbols are left out."""
+        held: dict[str, float] = {}
+        for fill in self.rows(tables.fills):  # in order, as the account added them
+            held[fill["symbol"]] = held.get(fill["symbol"], 0.0) + fill["quantity"]
+        return {symbol: quantity for symbol, quantity in held.items() if quantity}
+
+    def verify(self) -> int:
+        """Number of audit records; refuses a chain that is broken, or shorter than the last state knows."""
+        records = self.rows(tables.audit)
+        count = verify((row["sequence"], row["kind"], row["content"], row["hash"]) for row in records)
+        latest = self.checkpoint()
+        if latest is not None:
+            sequence, known = latest[1]["audit"]
+            if sequence >= count or records[sequence]["hash"] != known:
+                raise RunError(
+                    f"the audit log ends before record {sequence}, which the last state names; rows were lost"
+                )
+        return count
+
+    # ---- inside ---------------------------------------------------------------------------------------------------
+
+    @contextmanager
+    def _transaction(self) -> Iterator[Connection]:
+        try:
+            with self.engine.begin() as connection:
+                yield connection
+        except SQLAlchemyError as problem:
+            raise _refusal(self.engine, problem) from problem
+
+    def _insert(self, connection: Connection, table: Table, rows: Sequence[Row], at: datetime) -> None:
+        if rows:
+            connection.execute(insert(table), [{"run": self.run, "time": at, **row} for row in rows])
+
+    def _set_status(self, connection: Connection, client_id: str, status: str) -> None:
+        orders = tables.orders
+        named = (orders.c.run == self.run) & (orders.c.client_id == client_id)
+        connection.execute(update(orders).where(named).values(status=status))
+
+    def _audit(self, connection: Connection, kind: str, content: Row) -> tuple[int, str]:
+        """Append a record; gives its number and hash."""
+        audit, text = tables.audit, canonical(content)
+        newest = select(func.max(audit.c.sequence)).where(audit.c.run == self.run).scalar_subquery()
+        last = connection.execute(select(audit).where(audit.c.run == self.run, audit.c.sequence == newest)).first()
+        sequence, previous = (0, GENESIS) if last is None else (last.sequence + 1, last.hash)
+        digest = link(previous, sequence, kind, text)
+        row = {"run": self.run, "sequence": sequence, "kind": kind, "content": text, "hash": digest}
+        connection.execute(insert(audit).values(row))
+        return sequence, digest
+
+
+def journal_url(folder: Path) -> str:
+    """The journal in a folder: SQLite."""
+    return f"sqlite:///{folder / 'journal.db'}"
+
+
+def check_there(url: str) -> None:
+    """Refuse a SQLite file that is not there, which opening would make."""
+    parsed = _parsed(url)
+    if parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file():
+        raise RunError(f"there is no journal {parsed.database}; pacesetter paper makes one, so look for a typing error")
+
+
+def migrate(url: str, revision: str) -> str:
+    """Bring the tables up or down to a revision, keeping every row; gives where they stand.
+
+    Refuses an unknown revision, and a database that is somebody else's.
+    """
+    engine, config = _engine(url), Config()
+    config.set_main_option("script_location", MIGRATIONS)
+    try:
+        _check_ours(engine.url)
+        with engine.begin() as connection:
+            config.attributes["connection"] = connection
+            down = revision in ("-1", "base") or (revision.isdigit() and revision < (_revision(connection) or ""))
+            (command.downgrade if down else command.upgrade)(config, revision)
+            return _revision(connection) or "base"
+    except SQLAlchemyError as problem:
+        raise _refusal(engine, problem) from problem
+    except CommandError as problem:
+        raise RunError(
+            f"the journal has no way to revision '{revision}' ({problem}); give head, or one like 0001, "
+            "to the version of pacesetter that wrote it"
+        ) from problem
+    finally:
+        engine.dispose()
+
+
+def _check_ours(url: URL) -> None:
+    """Refuse a database with tables of others, which not even our settings of SQLite have touched yet."""
+    with create_engine(url, poolclass=NullPool).connect() as connection:
+        found = set(inspect(connection).get_table_names())
+    foreign = sorted(found - KEPT_AT_BASE)
+    if foreign and not found >= set(tables.METADATA.tables):
+        raise RunError(
+            f"{url.render_as_string(hide_password=True)} is no journal: it has tables like '{foreign[0]}'; "
+            "give the journal a database of its own"
+        )
+
+
+def _revision(connection: Connection) -> str | None:
+    from alembic.runtime.migration import MigrationContext
+
+    return MigrationContext.configure(connection).get_current_revision()
+
+
+def _engine(url: str) -> Engine:
+    """An engine for SQLite or PostgreSQL; SQLite syncs every commit to the disk."""
+    engine = create_engine(_parsed(url))
+    if engine.dialect.name == "sqlite":
+        try:
+            Path(str(engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
+        except OSError as problem:
+            raise RunError(
+                f"no journal can be made at {engine.url.database} ({problem.strerror}); give another"
+            ) from problem
+        event.listen(engine, "connect", _prepare_sqlite)
+        event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
+    return engine
+
+
+def _parsed(url: str) -> URL:
+    """The URL of a SQLite file, however spelled, or of a PostgreSQL database; refuses any other, not repeating it."""
+    refusal = RunError(
+        "that is no journal's URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"
+    )
+    try:
+        parsed = make_url(url)
+    except (ArgumentError, ValueError) as problem:
+        raise refusal from problem
+    backend = parsed.get_backend_name()
+    if backend == "sqlite" and parsed.database not in (None, "", ":memory:"):
+        return parsed.set(database=str(Path(str(parsed.database)).resolve()))
+    if backend == "postgresql":
+        return parsed.set(drivername="postgresql+psycopg")
+    raise refusal
+
+
+def _prepare_sqlite(connection: Any, record: Any) -> None:
+    """Transactions are begun by us, DDL included, and a commit is on the disk before it returns."""
+    connection.isolation_level = None
+    for pragma in PRAGMAS:
+        connection.execute(f"PRAGMA {pragma}").close()
+
+
+def _refusal(engine: Engine, problem: SQLAlchemyError) -> RunError:
+    where = engine.url.render_as_string(hide_password=True)
+    reason = str(getattr(problem, "orig", None) or problem).split("\n")[0]
+    return RunError(f"the journal at {where} cannot be used ({reason}); nothing was written")

@@ -1,0 +1,1 @@
+"""Watching a trader at work: vital figures and alerts."""

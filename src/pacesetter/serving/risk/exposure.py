@@ -1,0 +1,76 @@
+"""What an account can come to hold: its positions and the orders in flight, kept up to date order by order."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from collections.abc import Iterable
+
+from pacesetter.serving.risk.order import AccountView, Order, Quote
+
+__all__ = ["Book"]
+
+NO_QUOTE = Quote(math.nan)
+
+
+class Book:
+    """An account as the guard was told it, with all orders in flight; `add` counts one more in constant time.
+
+    is_sound     equity is above 0, and it and every quantity are finite
+    has_prices   there is a price for all that is held and in flight
+    """
+
+    def __init__(self, account: AccountView, in_flight: Iterable[Order]) -> None:
+        self.account = account
+        self.is_sound = 0.0 < account.equity < math.inf and all(map(math.isfinite, account.quantities.values()))
+        self.has_prices = True
+        self._bought, self._sold, self._values = (defaultdict[str, float](float) for _ in range(3))
+        self._gross, self._clusters = 0.0, defaultdict[int, float](float)
+        for symbol, quantity in account.quantities.items():
+            if quantity:
+                self._count(symbol)
+        for order in in_flight:
+            self.add(order)
+
+    def add(self, order: Order) -> None:
+        """Count an order as in flight."""
+        (self._bought if order.quantity > 0.0 else self._sold)[order.symbol] += order.quantity
+        self._count(order.symbol)
+
+    def has_price(self, symbol: str) -> bool:
+        """Whether a symbol's price can value anything."""
+        return 0.0 < self.account.quotes.get(symbol, NO_QUOTE).price < math.inf
+
+    def is_exit(self, order: Order) -> bool:
+        """Whether the order, with all exits in flight before it, only makes a position smaller."""
+        held = self.account.quantities.get(order.symbol, 0.0)
+        if not order.quantity * held < 0.0:
+            return False
+        leaving = (self._sold if held > 0.0 else self._bought)[order.symbol]
+        return abs(leaving + order.quantity) <= abs(held)
+
+    def value(self, symbol: str, more: float = 0.0) -> float:
+        """The most money a symbol can come to stand for if any of its orders in flight, and one of `more`, fill."""
+        held, bought, sold = self.account.quantities.get(symbol, 0.0), self._bought[symbol], self._sold[symbol]
+        if more > 0.0:
+            bought += more
+        else:
+            sold += more
+        most = max(held + bought, -held - sold)
+        return most * self.account.quotes.get(symbol, NO_QUOTE).price if most else 0.0
+
+    def cluster(self, symbol: str, more: float) -> float:
+        """That of all symbols in the cluster of `symbol`."""
+        return self._clusters[self.account.clusters[symbol]] - self._values[symbol] + self.value(symbol, more)
+
+    def gross(self, symbol: str, more: float) -> float:
+        """That of all symbols together."""
+        return self._gross - self._values[symbol] + self.value(symbol, more)
+
+    def _count(self, symbol: str) -> None:
+        more = self.value(symbol) - self._values[symbol]
+        self._values[symbol] += more
+        self._gross += more
+        if symbol in self.account.clusters:
+            self._clusters[self.account.clusters[symbol]] += more
+        self.has_prices = self.has_prices and self.has_price(symbol)

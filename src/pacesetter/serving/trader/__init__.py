@@ -1,0 +1,1 @@
+"""The paper trader: feeds, decisions, desk, brokers, session."""

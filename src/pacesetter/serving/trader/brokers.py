@@ -1,0 +1,153 @@
+"""Brokers: who fills orders. The one here is the market kernel itself; that of a service is in `alpaca`.
+
+A broker that cannot be reached leaves an order UNKNOWN, never rejected: it may have arrived. `find` settles that later,
+by the client id.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from enum import StrEnum
+from typing import Any, NamedTuple, Protocol
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.market.bars import Bar, MarketBars
+from pacesetter.market.batch import Accounts
+from pacesetter.market.ledger import Fill, Flag
+from pacesetter.market.orders import OrderKind
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.serving.risk.order import Order
+
+__all__ = ["FINAL_STATUSES", "Broker", "Execution", "KernelAccount", "PaperBroker", "Settlement", "Status"]
+
+Array = NDArray[Any]
+STOPS = Flag.STOP_LOSS | Flag.TRAILING_STOP
+EXITS = (Flag.STOP_LOSS, Flag.TRAILING_STOP, Flag.TAKE_PROFIT, Flag.DELISTED)
+
+
+class Status(StrEnum):
+    """Where an order stands; the last four are final."""
+
+    PENDING = "pending"  # journalled, not sent yet
+    SENT = "sent"
+    UNKNOWN = "unknown"  # sent, and no answer came
+    FILLED = "filled"  # all of it, or what the bar allowed
+    CANCELLED = "cancelled"
+    REJECTED = "rejected"
+    DENIED = "denied"  # by the risk guard
+
+
+FINAL_STATUSES = (Status.FILLED, Status.CANCELLED, Status.REJECTED)
+
+
+class Execution(NamedTuple):
+    """One fill. `client_id` is that of its order; a stop or limit that acts by itself has none."""
+
+    client_id: str | None
+    symbol: str
+    quantity: float
+    price: float
+    commission: float
+    reason: str
+
+
+class Settlement(NamedTuple):
+    """What became of orders in a bar.
+
+    closed      client id -> final status        stop_outs   positions that a stop closed
+    is_over     the account was ruined or liquidated
+    is_known    False where the broker could not be asked, so that the account may be another by now
+    """
+
+    executions: tuple[Execution, ...] = ()
+    closed: Mapping[str, Status] = {}
+    stop_outs: int = 0
+    is_over: bool = False
+    is_known: bool = True
+
+
+class Broker(Protocol):
+    """account (Account,) and positions (K, Position) are those of the last settlement."""
+
+    account: Array
+    positions: Array
+
+    def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
+        """Let the bar (K, Bar) after `now` act on what is left of `orders`, which lead to target `weights` (K,)."""
+        ...
+
+    def submit(self, order: Order) -> Status:
+        """Send an order once: SENT, REJECTED or UNKNOWN; the same client id is never traded twice."""
+        ...
+
+    def find(self, client_id: str) -> Status:
+        """Where an order of that id stands; PENDING where it never arrived, UNKNOWN where nobody answers."""
+        ...
+
+    def cancel_all(self) -> None:
+        """Cancel what is open."""
+        ...
+
+    def restore(self, account: Array, positions: Array) -> None:
+        """Go on from stored rows; a broker with books of its own takes only what those lack."""
+        ...
+
+
+class KernelAccount:
+    """One account of all symbols in the kernel, a bar at a time; the arrays are views of what it writes."""
+
+    def __init__(self, symbols: Sequence[str], market: MarketParameters, kind: OrderKind) -> None:
+        bars = MarketBars(np.zeros((2, len(symbols), len(Bar))), tuple(symbols), has_volume=True)
+        self._accounts = Accounts(bars, market, kind=kind)
+        self.account, self.positions = self._accounts.accounts[0], self._accounts.positions[0]
+        self.fills = self._accounts.fills[0]
+
+    def step(self, now: Array, bar: Array, actions: Array) -> int:
+        """Decide `actions` (K,) at the close of `now` (K, Bar) and fill them in `bar`; gives the joined flags."""
+        accounts = self._accounts
+        accounts.bars[0], accounts.bars[1], accounts.times[0] = now, bar, 0
+        return int(accounts.step(actions[None])[0])
+
+
+class PaperBroker:
+    """The kernel as a broker: orders fill in the next bar, under `market`."""
+
+    def __init__(self, symbols: Sequence[str], market: MarketParameters) -> None:
+        self._kernel, self._symbols = KernelAccount(symbols, market, OrderKind.WEIGHT), tuple(symbols)
+        self.account, self.positions = self._kernel.account, self._kernel.positions
+
+    def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
+        ids = {order.symbol: order.client_id for order in orders}
+        is_over = bool(self._kernel.step(now, bar, weights) & Flag.TERMINATED)
+        rows = self._kernel.fills
+        fills = [fill for k, row in enumerate(rows) for fill in _fills(self._symbols[k], row, ids)]
+        filled = {fill.client_id for fill in fills}
+        closed = {each: Status.FILLED if each in filled else Status.CANCELLED for each in ids.values()}
+        stop_outs = int(sum(int(row[Fill.FLAGS]) & STOPS != 0 for row in rows))
+        return Settlement(tuple(fills), closed, stop_outs, is_over)
+
+    def submit(self, order: Order) -> Status:
+        return Status.SENT
+
+    def find(self, client_id: str) -> Status:
+        return Status.PENDING
+
+    def cancel_all(self) -> None:
+        """Nothing rests here: what the bar does not fill is cancelled by the kernel."""
+
+    def restore(self, account: Array, positions: Array) -> None:
+        self.account[:], self.positions[:] = account, positions
+
+
+def _fills(symbol: str, row: Array, ids: Mapping[str, str]) -> list[Execution]:
+    """The order's own fill and the exit inside the bar, from a row (Fill,), where there were any."""
+    quantity, price, commission, *leaving = row[Fill.QUANTITY : Fill.FLAGS].tolist()
+    flags, own, fills = int(row[Fill.FLAGS]), ids.get(symbol), []
+    if quantity:
+        fills.append(Execution(own, symbol, quantity, price, commission, "order" if own else "loss limit"))
+    if leaving[0]:
+        reason = next(flag.name.lower().replace("_", " ") for flag in EXITS if flags & flag)
+        fills.append(Execution(None, symbol, leaving[0], leaving[1], leaving[2], reason))
+    return fills

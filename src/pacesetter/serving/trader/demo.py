@@ -1,0 +1,99 @@
+"""The end of a job: its policy is bundled, read back, and asked once through the API's own application."""
+
+from __future__ import annotations
+
+import asyncio
+import json
+from collections import Counter
+from collections.abc import MutableMapping
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import Any
+
+import numpy as np
+
+from pacesetter.build import build_panel
+from pacesetter.errors import RunError
+from pacesetter.panel import Panel
+from pacesetter.serving.api.admission import Gate, Settings
+from pacesetter.serving.api.app import make_app
+from pacesetter.serving.api.keys import Keys
+from pacesetter.serving.api.runtime import Runtime
+from pacesetter.serving.bundle.bundle import Bundle
+from pacesetter.serving.bundle.packaging import bundle_run
+from pacesetter.serving.bundle.store import Store
+from pacesetter.serving.risk.halt import KillSwitch
+
+__all__ = ["bundle_and_ask"]
+
+
+def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: int = 10_000) -> str:
+    """Bundle a run, and answer POST /v1/decide for its newest bar, without a network; the answer in one line.
+
+    judged   folder of its judgement, for the model card
+    What `bundle_run` refuses is refused here, and so is an answer other than 200.
+    """
+    kept = _current(run_folder, store)
+    folder, bundle = kept or bundle_run(run_folder, store, judged=judged, observations=observations)
+    runtime = Runtime(bundle)
+    panel = build_panel(bundle.config).select(list(runtime.symbols))
+    runtime.clock = panel.index[-1].timestamp  # stored bars are served as they came, not as years old
+    runtime.feed(panel.rows(0, len(panel) - 1))
+    body = _request(panel.rows(len(panel) - 1, None))
+    with TemporaryDirectory() as place:
+        keys = Keys(Path(place) / "keys.json")
+        token = keys.add("demo", ["trade"], 1.0)
+        settings = Settings(max_body_bytes=max(len(body), 65_536))
+        app = make_app(runtime, KillSwitch(Path(place) / "HALT"), keys, settings)
+        answer = asyncio.run(_post(app, "/v1/decide", token, body))
+    return f"{folder.name} (model {answer['model'][:12]}) at {answer['time'][:10]}: {_told(answer['decisions'])}"
+
+
+def _current(run_folder: Path, store: Path) -> tuple[Path, Bundle] | None:
+    """The bundle that serves, where it is of this very run already."""
+    kept = Store(store)
+    if not kept.versions or kept.versions[-1]["run"] != run_folder.name:
+        return None
+    return kept.current, Bundle.open(kept.current)
+
+
+def _request(bar: Panel) -> bytes:
+    """One bar of every symbol that has one, as a caller sends it."""
+    moment = bar.index[0].isoformat()
+    bars = [
+        {"symbol": symbol, "time": moment} | {name: float(bar[name][0, k]) for name in bar.fields}
+        for k, symbol in enumerate(bar.symbols)
+        if np.isfinite(bar.blocks[:, 0, k]).all()
+    ]
+    return json.dumps({"bars": bars}).encode()
+
+
+async def _post(app: Gate, path: str, token: str, body: bytes) -> dict[str, Any]:
+    """The JSON answer of the application to one request; refuses another status than 200."""
+    headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-type", b"application/json")]
+    scope = {"type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": path}
+    sent: list[MutableMapping[str, Any]] = []
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        sent.append(message)
+
+    await app(scope | {"query_string": b"", "headers": headers}, receive, send)
+    if sent[0]["status"] != 200:
+        raise RunError(f"the served policy answered {sent[0]['status']} to its own newest bar; look into the log")
+    return dict(json.loads(b"".join(message.get("body", b"") for message in sent)))
+
+
+def _told(decisions: list[dict[str, Any]]) -> str:
+    """The surest order that passes the guard, and how many others there are."""
+    passed = [row for row in decisions if row["allowed"]]
+    refused = Counter(row["limit"] for row in decisions if row["limit"])
+    best = max(passed or decisions, key=lambda row: row["confidence"])
+    size = f" {abs(best['allowed']):.4g}" if passed else ""
+    limits = ", ".join(f"{name} {count}" for name, count in refused.items()) or "none"
+    return (
+        f"{best['order'].replace('_', ' ').upper()}{size} {best['symbol']} (confidence {best['confidence']:.2f}); "
+        f"{len(passed)} of {len(decisions)} symbols trade; limits applied: {limits}"
+    )

@@ -1,0 +1,167 @@
+"""The latest bars of all symbols, and what training would observe at the last of them.
+
+Features are computed by the training table's own code, each on as many bars as its memory needs and no more; what is
+older is forgotten. A feature that is unknown at a bar keeps its last known value, as in training.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Any, cast
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.envs.batch.tables import entry_columns
+from pacesetter.errors import DataError
+from pacesetter.features import FEATURES
+from pacesetter.panel import Panel
+from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
+from pacesetter.serving.trader.lookback import LeadLagRows
+
+__all__ = ["GONE_BARS", "History"]
+
+Array = NDArray[Any]
+GONE_BARS = 20  # without a bar for so long, a symbol is gone and nobody waits for its history
+MOST_MEMORIES = 8  # history is cut at so many memories, however many gaps a symbol has
+
+
+class History:
+    """`panel` holds the bars, `observation()` the table entries (symbol, …) at the last of them."""
+
+    def __init__(self, spec: FeatureSpec, symbols: tuple[str, ...], leadlag: LeadLagRows | None = None) -> None:
+        self.spec, self.symbols, self._leadlag = spec, symbols, leadlag
+        self.panel: Panel | None = None
+        self._blocks, self._mask = np.empty((0, 0, 0)), np.empty((0, 0), bool)  # the panel's bars, and room behind them
+        self._stop = 0  # row of theirs behind the panel's last
+        self._first = 0  # row of the panel's first bar that a feature may still read
+        self._taken = np.zeros(len(symbols), dtype=np.int64)  # bars of each symbol so far
+        self._whole = dict.fromkeys(spec.fields, 0)  # latest bars that have a field of all symbols
+        self._columns = entry_columns(spec.names)
+        others = self._columns.get("leadlag", []) if leadlag is not None else []
+        self._features = [(k, FEATURES[name]) for k, name in enumerate(spec.names) if k not in others]
+        self._values = np.full((len(symbols), len(spec.names)), np.nan, np.float32)  # newest row, NaN as last known
+        self._window = np.empty((len(symbols), 0, len(self._columns["window"])), np.float32)
+        self._known = np.empty((len(symbols), 0), bool)  # of each bar of the window, whether all features are
+        self._context: dict[str, Array] = {}  # of the last bar
+
+    @classmethod
+    def of(cls, bundle: Bundle, symbols: tuple[str, ...]) -> History:
+        """An empty history for a bundle's policy."""
+        policy = bundle.lookback
+        leadlag = None if policy is None else LeadLagRows(bundle.config.features.leadlag, policy)
+        return cls(bundle.features, symbols, leadlag)
+
+    def append(self, bars: Panel) -> None:
+        """Take newer bars of all symbols; refuses others, none, and bars that are not newer."""
+        if bars.symbols != self.symbols or bars.fields != self.spec.fields:
+            raise DataError(f"bars must be of the symbols and fields {', '.join(self.spec.fields)} that are served")
+        if len(bars) == 0:
+            raise DataError("there is no bar to take; give one or more")
+        panel = bars if self.panel is None else self._behind(self.panel, bars)
+        if self._leadlag is not None:
+            self._leadlag.choose(panel, len(bars))
+        whole, count = self._whole_with(bars), len(bars)
+        keep = self.spec.memory_bars + self.spec.window_bars
+        if count > keep:  # older ones reach no row that is observed
+            panel, count = panel.rows(_first_rows(panel.mask)(keep), None), self.spec.window_bars
+        first_row = _first_rows(panel.mask)
+        self._remember(self._newest_rows(panel, count, whole, first_row))
+        self.panel, self._whole = panel, whole
+        self._first = max(first_row(self.spec.memory_bars), len(panel) - MOST_MEMORIES * keep)
+        self._stop += len(bars)
+        self._taken += bars.mask.sum(axis=0)
+
+    def observation(self) -> dict[str, Array]:
+        """window (symbol, bar, feature), and regime and leadlag (symbol, ·) where the policy has them."""
+        return {"window": self._window} | self._context
+
+    def missing_bars(self) -> int:
+        """How many bars at least are missing until some symbol has its whole window of known features."""
+        known = int(self._known.sum(axis=1).max(initial=0))
+        if known > 0:
+            return self.spec.window_bars - known
+        return self.spec.memory_bars + self.spec.window_bars - (0 if self.panel is None else len(self.panel))
+
+    def waiting(self) -> tuple[str, ...]:
+        """Symbols with fewer bars so far than fix their features; decided on, they differ from training's."""
+        return tuple(s for s, is_short in zip(self.symbols, self.is_short, strict=True) if is_short)
+
+    @property
+    def is_short(self) -> Array:
+        """(symbol,) True for these."""
+        return self._taken < self.spec.memory_bars
+
+    def _behind(self, panel: Panel, bars: Panel) -> Panel:
+        """What features read of the panel, with newer bars behind it; of the arrays handed out before, none changes."""
+        if bars.index.asi8[0] <= panel.index.asi8[-1]:
+            raise DataError(
+                f"the new bar {bars.index[0]} is not after the last one {panel.index[-1]}; history is never rewritten"
+            )
+        first, kept = self._first, len(panel) - self._first
+        if self._stop + len(bars) > len(self._mask):  # once in as many bars as are kept
+            room = ((0, kept + len(bars)), (0, 0))
+            self._blocks = np.pad(panel.blocks[:, first:], ((0, 0), *room))
+            self._mask, self._stop = np.pad(panel.mask[first:], room), kept
+        fresh, part = (slice(self._stop - back, self._stop + len(bars)) for back in (0, kept))
+        self._blocks[:, fresh], self._mask[fresh] = bars.blocks, bars.mask
+        blocks, mask, causal = self._blocks[:, part], self._mask[part], panel.causal and bars.causal
+        index = cast(pd.DatetimeIndex, panel.index[first:].append(bars.index))
+        return replace(panel, index=index, blocks=blocks, mask=mask, causal=causal, truth=None)
+
+    def _whole_with(self, bars: Panel) -> dict[str, int]:
+        """Field -> latest bars, these included, in which every symbol was observed with it."""
+        seen = bars.mask & np.isfinite(bars.blocks)
+        is_whole = np.logical_and.reduce(seen, axis=2)[:, ::-1]  # (field, bar), the latest bar first
+        runs = np.where(is_whole.all(axis=1), len(bars), is_whole.argmin(axis=1)).tolist()
+        return {f: run + (self._whole[f] if run == len(bars) else 0) for f, run in zip(bars.fields, runs, strict=True)}
+
+    def _newest_rows(
+        self, panel: Panel, count: int, whole: Mapping[str, int], first_row: Callable[[int], int]
+    ) -> Array:
+        """(symbol, count, feature) of the table's newest rows, NaN where the table has it."""
+        rows = np.full((len(self.symbols), count, len(self.spec.names)), np.nan, np.float32)
+        with np.errstate(all="ignore"):  # what float32 cannot hold is not finite, and so unknown
+            for column, feature in self._features:
+                bars = self.spec.memory[feature.name] + count - 1
+                is_whole = all(whole.get(field, 0) >= bars for field in feature.needs)
+                rows[:, :, column] = feature.since(panel, first_row(bars), is_whole)[-count:].T
+            if self._leadlag is not None and len(panel) > 1:  # nobody leads in the very first bar
+                for name, values in self._leadlag_columns(panel, count).items():
+                    rows[:, :, self.spec.names.index(name)] = values.T
+        rows[~(panel.mask[-count:].T[:, :, None] & np.isfinite(rows))] = np.nan
+        return rows
+
+    def _leadlag_columns(self, panel: Panel, count: int) -> dict[str, Array]:
+        """Name -> (count, symbol) of the lead–lag features; NaN at bars with less than their memory behind them."""
+        assert self._leadlag is not None
+        behind = np.arange(len(panel) - count, len(panel))[:, None] + 1
+        columns = self._leadlag.newest(panel, count)
+        return {name: np.where(behind >= self.spec.memory[name], rows, np.nan) for name, rows in columns.items()}
+
+    def _remember(self, rows: Array) -> None:
+        """Observe the newest rows; NaN becomes what was known before, and 0 where nothing was."""
+        for row in rows.swapaxes(0, 1):
+            row[:] = self._values = np.where(np.isnan(row), self._values, row)
+        is_known = np.isfinite(rows)
+        shown = np.where(is_known, rows, np.float32(0))
+        self._known = _latest(self._known, np.logical_and.reduce(is_known, axis=2), self.spec.window_bars)
+        self._window = _latest(self._window, shown[:, :, self._columns["window"]], self.spec.window_bars)
+        self._context = {entry: shown[:, -1, places] for entry, places in self._columns.items() if entry != "window"}
+
+
+def _latest(before: Array, fresh: Array, bars: int) -> Array:
+    """The latest `bars` bars along the second axis, in an array of their own."""
+    kept = max(bars - fresh.shape[1], 0)
+    return np.concatenate([before[:, max(before.shape[1] - kept, 0) :], fresh[:, -bars:]], axis=1)
+
+
+def _first_rows(mask: Array) -> Callable[[int], int]:
+    """bars -> the latest row from which on each symbol that is not gone has so many observed; 0 where one has fewer."""
+    if mask.all():
+        return lambda bars: max(len(mask) - bars, 0)
+    is_here = mask[-GONE_BARS:].any(axis=0)
+    fewest = np.cumsum(mask[::-1, is_here], axis=0).min(axis=1, initial=len(mask))  # of a symbol, since each row
+    return lambda bars: max(len(mask) - 1 - int(fewest.searchsorted(bars)), 0)

@@ -1,0 +1,109 @@
+"""Lead–lag features of served bars: a lookback policy chooses the window of each new bar, and it is remembered.
+
+A lookback agent travels in the bundle as `lookback.onnx`, with `lookback.json`: what it looks at, and the windows that
+were in force over the bars of training, where it is not asked again.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.build.configuration import LeadLagFeatures
+from pacesetter.envs.lookback.batch import LookbackConfig, lookback_config
+from pacesetter.envs.lookback.evaluation import AgentLookback
+from pacesetter.features import FEATURES
+from pacesetter.leadlag.lookback.policy import SHORTEST, LookbackPolicy, StoredLookback
+from pacesetter.leadlag.signals import leadlag_features
+from pacesetter.panel import Panel
+from pacesetter.serving.bundle.model import Model, PolicySpec
+
+__all__ = ["LeadLagRows", "LookbackSpec", "ServedLookback", "lookback_memory", "unmasked"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class LookbackSpec:
+    """What a bundle tells of its lookback agent.
+
+    task       options of its environment
+    changes    (nanoseconds since 1970, window in force from then on), over the bars of training
+    until      nanoseconds since 1970 of the last bar that they hold for
+    """
+
+    task: dict[str, Any]
+    changes: tuple[tuple[int, int], ...]
+    until: int
+
+
+def lookback_memory(task: LookbackConfig) -> int:
+    """Bars of history that fix what the agent sees at the last of them."""
+    context = [FEATURES[name].memory_bars for name in task.view.features]
+    return max(task.windows.longest + 1, task.windows.seen[-1] + 1, *context)
+
+
+def unmasked(seen: Mapping[str, Array], spec: PolicySpec) -> dict[str, Array]:
+    """A batch of observations with every action allowed, as `leadlag.lookback.policy.roll` shows them."""
+    masks = {name: np.ones((len(seen["lookback"]), *spec.inputs[name])) for name in spec.inputs if name == ACTION_MASK}
+    return {**seen, **masks}
+
+
+class ServedLookback:
+    """A bundled agent as a `LookbackPolicy`: as in training on training's bars, then by its own choice.
+
+    Where history is too short for what it looks at, the window is the one that its episodes begin with.
+    """
+
+    def __init__(self, spec: LookbackSpec, model: Model) -> None:
+        self.task, self.model, self._until = lookback_config(**spec.task), model, spec.until
+        self._moments, self._windows = np.array(spec.changes, dtype=np.int64).reshape(-1, 2).T
+        self._agent = AgentLookback(self._act, self.task, block_bars=1)
+        self._memory_bars = lookback_memory(self.task)
+
+    @property
+    def longest(self) -> int:
+        return self.task.windows.longest
+
+    def choose(self, panel: Panel, t: int, previous: int) -> int:
+        moment = panel.index[t].value
+        if self._moments[0] <= moment <= self._until:
+            return int(self._windows[self._moments.searchsorted(moment, side="right") - 1])
+        if t + 1 < self._memory_bars:
+            return self.task.windows.start
+        return self._agent.choose(panel, t, previous)
+
+    def _act(self, seen: Mapping[str, Array]) -> Array:
+        """Actions of a batch of observations (row, …)."""
+        answer = self.model(unmasked(seen, self.model.spec))
+        return answer["probabilities"].argmax(axis=-1) if "probabilities" in answer else answer["orders"]
+
+
+class LeadLagRows:
+    """The lead–lag features of the newest bars; the windows of the bars before are those that were in force then."""
+
+    def __init__(self, asked: LeadLagFeatures, policy: LookbackPolicy) -> None:
+        self._asked, self._policy = asked, policy
+        self._schedule = np.zeros(0, dtype=np.int64)  # of the latest bars
+
+    def choose(self, panel: Panel, fresh: int) -> None:
+        """Choose a window for each of the `fresh` last bars of the panel, and remember it."""
+        for t in range(len(panel) - fresh, len(panel)):
+            previous = int(self._schedule[-1]) if len(self._schedule) else 0
+            window = max(self._policy.choose(panel, t, previous), SHORTEST)
+            self._schedule = np.append(self._schedule, window)[-len(panel) :]
+
+    def newest(self, panel: Panel, count: int) -> dict[str, Array]:
+        """Name -> (count, symbol) of the newest bars, whose windows are chosen."""
+        scored = count + self._asked.gap_bars
+        longest = int(self._schedule[-scored:].max())
+        part = panel.rows(max(len(panel) - scored - longest, 0), None)
+        windows = StoredLookback(np.minimum(self._schedule[-len(part) :], longest))
+        gap_bars, lags = self._asked.gap_bars, self._asked.expected_lags
+        features = leadlag_features(self._asked.method, windows, gap_bars=gap_bars, expected_lags=lags)
+        return {feature.name: feature.compute(part)[-count:] for feature in features}

@@ -1,0 +1,349 @@
+"""The paper trader: new bar → fills → features → decision → guard → journal → orders → vitals, bar after bar.
+
+A bar is journalled whole before its orders are sent, so a process that is killed at any moment goes on where it was:
+nothing lost, nothing doubled. Whatever goes wrong ends in a clean halt: the guard and the kill switch stay latched
+until a person resumes.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any, NamedTuple
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.envs.batch.observation import ObservationBuilder
+from pacesetter.errors import DataError, PacesetterError, RunError
+from pacesetter.evaluation.backtest.backtest import Seen, market_bank
+from pacesetter.features.table import FeatureTable, feature_table
+from pacesetter.market.state import Account, Position
+from pacesetter.panel import Panel
+from pacesetter.serving.journal.entries import make_page
+from pacesetter.serving.journal.journal import Journal, Row, tables
+from pacesetter.serving.monitor.alerts import Alert
+from pacesetter.serving.monitor.watch import Vitals, Watch
+from pacesetter.serving.risk.halt import KillSwitch
+from pacesetter.serving.risk.order import Order, State
+from pacesetter.serving.trader.brokers import Status
+from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
+from pacesetter.serving.trader.feeds import Feed
+
+__all__ = ["Observe", "PaperResult", "PaperTrader", "portfolio_observer"]
+
+Array = NDArray[Any]
+Observe = Callable[[Panel], Mapping[str, Array]]  # at the last bar; the desk writes the account into it
+SWITCH_SECONDS = 0.25  # between two looks at the kill switch while waiting
+POLL_SECONDS = 10.0  # between two questions for new bars
+SAME_QUANTITY = 1e-9
+
+log = logging.getLogger("pacesetter.paper")
+
+
+class PaperResult(NamedTuple):
+    """What a run came to so far: bars decided on since its first start, of those in this one, whether all there are."""
+
+    bars: int
+    new_bars: int
+    equity: float
+    state: State
+    reason: str
+    denials: Mapping[str, int]
+    is_at_end: bool
+
+
+def portfolio_observer(window_bars: int, tabulate: Callable[[Panel], FeatureTable] = feature_table) -> Observe:
+    """The training's own observation of a whole market at the last bar of a panel."""
+
+    def observe(panel: Panel) -> Mapping[str, Array]:
+        builder = ObservationBuilder(market_bank(panel, tabulate(panel)), window_bars)
+        return builder.build(0, len(panel) - 1, np.zeros(builder.vector_size, np.float32))
+
+    return observe
+
+
+class PaperTrader:
+    """One desk on one feed, with its journal, kill switch and watch."""
+
+    def __init__(
+        self, desk: Desk, feed: Feed, journal: Journal, switch: KillSwitch, watch: Watch, observe: Observe
+    ) -> None:
+        self.desk, self.feed, self.journal, self.switch, self.watch = desk, feed, journal, switch, watch
+        self.observe = observe
+        self.bars = 0  # decided on so far
+        where = journal.engine.url.render_as_string(hide_password=True)
+        self._name = f"run '{journal.run}' in {where}"  # that the switch is engaged by where a limit of its own acted
+        self._panel: Panel | None = None
+
+    def run(self, most_bars: int | None = None) -> PaperResult:
+        """Trade until the feed ends, or for `most_bars`; what goes wrong halts cleanly and is raised again.
+
+        Stored bars wait for a switch that somebody else engaged, so that none passes untraded; under a limit of its own
+        guard they go on, as in a backtest behind it.
+        Bars other than those that the journal was written on are refused with nothing touched.
+        """
+        state = self._stored()
+        before = self.bars
+        try:
+            self._resume(state)
+            for count, bar in enumerate(self._new_bars()):
+                self._trade(bar)
+                if count + 1 == most_bars:
+                    break
+        except Exception as problem:
+            self._halt(problem)
+            raise
+        guard, new = self.desk.guard, self.bars - before
+        is_at_end = self.feed.is_stored and self._panel is not None and self.feed.after(self._last) is None
+        return PaperResult(self.bars, new, self.desk.equity, guard.state, guard.reason, dict(guard.denials), is_at_end)
+
+    # ---- one bar --------------------------------------------------------------------------------------------------
+
+    def _trade(self, panel: Panel) -> None:
+        """Fills of the last bar of `panel`, the decision at its close, the page in the journal, and then the orders."""
+        started, desk, at = time.perf_counter(), self.desk, panel.index[-1]
+        now, bars = self.feed.clock.now(at), last_bars(panel)
+        settlement = desk.settle(panel, bars, now)
+        late = max(now - at.timestamp(), 0.0) / _bar_seconds(panel)
+        if settlement.is_over:
+            desk.guard.halt("the account was ruined or liquidated")
+        self._heed_within_bar()
+        observation = self.observe(panel)
+        seen = Seen(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
+        ticket = desk.decide(seen, bars, now, late if settlement.is_known else math.inf)
+        denied = [not each.allowed for each in ticket.decisions if each.reason != "halted"]  # which has its own alert
+        self.watch.served(ticket.actions, denied, observation)
+        self.bars, self._panel = self.bars + 1, panel
+        vitals = self._vitals(late, time.perf_counter() - started)
+        alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
+        if not self.journal.record(make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state())):
+            raise RunError(f"another process trades run '{self.journal.run}'; end one of the two, then resume")
+        self._send(ticket)
+
+    def _send(self, ticket: Ticket) -> None:
+        """Send what was allowed, the switch looked at before each order; log what was refused."""
+        for decision in ticket.decisions:
+            if not decision.allowed:
+                log.info("%s is refused: %s", decision.order.client_id, decision.reason)
+        statuses = {}
+        for order in ticket.orders:
+            self._heed_within_bar()
+            is_halted = self.desk.guard.state is State.HALTED
+            statuses[order.client_id] = Status.CANCELLED if is_halted else self.desk.broker.submit(order)
+        self._set_statuses(statuses)
+
+    def _set_statuses(self, statuses: Mapping[str, Status]) -> None:
+        for client_id, status in statuses.items():
+            if status in (Status.CANCELLED, Status.REJECTED):
+                self.desk.drop(client_id)
+        if statuses:
+            self.journal.set_statuses(statuses)
+
+    # ---- waiting and halting ----------------------------------------------------------------------------------------
+
+    def _new_bars(self) -> Iterator[Panel]:
+        """The panel with each new bar behind it, one bar at a time, as they come."""
+        if not self._is_over() and self._panel is None:
+            yield self.feed.history(None)
+        while not self._is_over() and (bars := self._next()) is not None:
+            for row in range(len(bars)):
+                joined = self._joined(bars.rows(row, row + 1))
+                if joined is not None:
+                    yield joined
+            if len(bars) == 0:
+                self._wait(POLL_SECONDS)
+
+    def _is_over(self) -> bool:
+        """Whether stored bars end here, before the next one is taken: a person, or another trader, halted."""
+        self._heed_switch()
+        return self.feed.is_stored and self.switch.engaged() and self.switch.engaged_by() != self._name
+
+    def _next(self) -> Panel | None:
+        """What the feed has; a feed that fails has nothing now, and the data grows old."""
+        try:
+            return self.feed.after(self._last)
+        except DataError as problem:
+            log.warning("no new bars: %s", problem)
+            self.journal.note("feed", str(problem))
+            assert self._panel is not None
+            return self._panel.rows(0, 0)
+
+    def _joined(self, bar: Panel) -> Panel | None:
+        """The history with a bar behind it; one out of order or of other symbols is noted and left out."""
+        assert self._panel is not None
+        try:
+            return self._panel.append(bar)
+        except DataError as problem:
+            self.journal.note("out_of_order", str(problem))
+            return None
+
+    def _wait(self, seconds: float) -> None:
+        """Wait for new bars, looking at the kill switch and the age of the data meanwhile."""
+        clock = self.feed.clock
+        for _ in range(math.ceil(seconds / SWITCH_SECONDS)):
+            self._heed_switch()
+            clock.sleep(SWITCH_SECONDS)
+        assert self._panel is not None
+        now = clock.now(self._last)
+        age = (now - self._last.timestamp()) / _bar_seconds(self._panel)
+        for alert in self.watch.check(Vitals(data_age_bars=age), now):
+            self.journal.note("alert", alert.message)
+
+    def _heed_switch(self, by: str | None = None) -> None:
+        """Bring kill switch and guard together, and tell what changed; `by` is who engages it if not this trader."""
+        change = self.switch.heed(self.desk.guard, self._name if by is None else by)
+        if change is not None and change[0] == "halt":
+            self._announce_halt()
+        elif change is not None:
+            self.journal.note(*change)
+
+    def _heed_within_bar(self) -> None:
+        """Heed the switch, but on stored bars only the guard's own halt: a person's waits for the end of the bar."""
+        if not self.feed.is_stored or self.desk.guard.state is State.HALTED:
+            self._heed_switch()
+
+    def _announce_halt(self) -> None:
+        """Tell people, which waits for nobody; cancel; then tell the journal, whether or not the broker answered."""
+        reason, alerts = self.desk.guard.reason, self.watch.alerts
+        alerts.latest.pop("halt", None)  # told every time, for since the last one a person resumed
+        alerts.send(Alert("halt", reason, 1.0, time.time()))
+        try:
+            self.desk.broker.cancel_all()
+        finally:
+            self.journal.note("halt", reason)
+
+    def _halt(self, problem: Exception) -> None:
+        """Stop for good: latch the switch first, then cancel and tell, as far as anything still works."""
+        reason = str(problem) if isinstance(problem, PacesetterError) else f"{type(problem).__name__}: {problem}"
+        self.desk.guard.halt(reason)
+        for step in (lambda: self.switch.engage(reason), self._announce_halt):
+            try:
+                step()
+            except Exception as second:  # the disk, the broker or the journal may be what failed
+                log.error("halted, but not everywhere noted: %s", second)
+
+    # ---- starting -------------------------------------------------------------------------------------------------
+
+    def _stored(self) -> Row | None:
+        """The state to go on from, and the bars up to it; None before the first. Refuses a feed of other bars."""
+        stored = self.journal.checkpoint()
+        if stored is None:
+            return None
+        with self._readable():
+            state, bars, last = stored[1], int(stored[1]["bars"]), pd.Timestamp(stored[1]["last"], tz="UTC")
+        panel = self.feed.history(last)
+        is_there = len(panel) > 0 and panel.index[-1] == last
+        if not is_there or any(state.get(name, told) != told for name, told in self._identity(last).items()):
+            raise RunError(
+                f"run '{self.journal.run}' stands at {last}, and up to there this feed has other symbols or bars; "
+                "give the same data, or another run= or folder= for a book of its own"
+            )
+        self.bars, self._panel = bars, panel
+        return state
+
+    @contextmanager
+    def _readable(self) -> Iterator[None]:
+        """Refuse a stored state that lacks something."""
+        try:
+            yield
+        except (LookupError, TypeError, ValueError) as problem:
+            raise RunError(
+                f"the last state of run '{self.journal.run}' is damaged ({problem!r}); go on from a copy of the journal"
+            ) from problem
+
+    def _resume(self, state: Row | None) -> None:
+        """Go on from a state: books, guard, orders under way; refuses books that do not add up."""
+        if state is not None:
+            self.journal.verify()
+            with self._readable():
+                self.desk.restore(state["desk"])
+                self.watch.restore(state["watch"])
+        self._latch()
+        self._reconcile()
+        if state is not None:
+            self._tell_heir(state["desk"].get("policy"))
+
+    def _latch(self) -> None:
+        """Stay halted, and say so, where the journal was told of a halt last, which the state may not know yet."""
+        told = [row for row in self.journal.rows(tables.events) if row["kind"] in ("halt", "resume")]
+        was_halted = bool(told) and told[-1]["kind"] == "halt"
+        if was_halted:
+            self.desk.guard.halt(told[-1]["message"])
+        self._heed_switch(by="")
+        if was_halted and self.desk.guard.state is State.HALTED:
+            log.warning("still halted: %s", self.desk.guard.reason)
+
+    def _tell_heir(self, before: str | None) -> None:
+        """Say so where the book was another policy's: after a rollback that is meant, else it may be a mistake."""
+        name = self.desk.policy.name
+        if before not in (None, name):
+            told = f"{name} goes on with the book of {before}, {self.bars} bars old"
+            log.warning("%s; for a book of its own give another run= or folder=", told)
+            self.journal.note("policy", told)
+
+    def _reconcile(self) -> None:
+        """Compare the broker's positions with the fills, and ask it about orders whose fate is not known."""
+        orders, known = list(self.desk.guard.in_flight.values()), {}
+        found = [self.desk.broker.find(order.client_id) for order in orders]
+        self._compare(order for order, at in zip(orders, found, strict=True) if at is not Status.PENDING)
+        for order, at in zip(orders, found, strict=True):
+            stored = self.journal.rows(tables.orders, client_id=order.client_id)
+            if not stored:
+                raise RunError(f"the journal has lost order {order.client_id}, which is under way; go on from a copy")
+            status = stored[0]["status"]
+            if status in (Status.CANCELLED, Status.REJECTED):
+                self.desk.drop(order.client_id)
+            elif status in (Status.PENDING, Status.UNKNOWN):
+                known[order.client_id] = self._fate(order, at)
+        self._set_statuses(known)
+
+    def _compare(self, arrived: Iterable[Order]) -> None:
+        """Refuse positions other than the fills and any part of the orders that arrived, whose fills come later."""
+        booked, open_orders = self.journal.holdings(), list(arrived)
+        held = zip(self.desk.symbols, self.desk.broker.positions[:, Position.QUANTITY].tolist(), strict=True)
+        for symbol, quantity in held:
+            more, rounding = quantity - booked.get(symbol, 0.0), SAME_QUANTITY * max(abs(quantity), 1.0)
+            parts = [order.quantity for order in open_orders if order.symbol == symbol]
+            least, most = sum(min(part, 0.0) for part in parts), sum(max(part, 0.0) for part in parts)
+            if not least - rounding <= more <= most + rounding:
+                raise RunError(
+                    f"the broker holds {quantity:g} of '{symbol}', the journal's fills come to "
+                    f"{booked.get(symbol, 0.0):g}; put it right, then resume"
+                )
+
+    def _fate(self, order: Order, found: Status) -> Status:
+        """Where an order stands whose sending was interrupted: sent now, if it never arrived and still may be."""
+        if found is not Status.PENDING:
+            return found
+        return Status.CANCELLED if self.desk.guard.state is State.HALTED else self.desk.broker.submit(order)
+
+    # ---- what is written ------------------------------------------------------------------------------------------
+
+    def _state(self) -> Row:
+        """What the next bar, or a restart, goes on from."""
+        books = {"desk": self.desk.to_dict(), "watch": self.watch.to_dict()}
+        return {**books, "bars": self.bars, "last": self._last.value, **self._identity(self._last)}
+
+    def _identity(self, at: pd.Timestamp) -> dict[str, Any]:
+        """What a restart must find again of the bars up to `at`."""
+        return {"symbols": list(self.desk.symbols), "fed": self.feed.digest(at)}
+
+    @property
+    def _last(self) -> pd.Timestamp:
+        assert self._panel is not None
+        return self._panel.index[-1]
+
+    def _vitals(self, late_bars: float, seconds: float) -> Vitals:
+        account = self.desk.broker.account
+        drawdown = 1.0 - account[Account.EQUITY] / account[Account.PEAK_EQUITY]
+        return self.watch.vitals(self.desk.policy.action, float(drawdown), late_bars, seconds)
+
+
+def _bar_seconds(panel: Panel) -> float:
+    """The usual time between two bars."""
+    return float(np.median(np.diff(panel.index[-100:].asi8))) / 1e9 if len(panel) > 1 else math.inf

@@ -1,0 +1,179 @@
+"""A paper-trading session from its configuration: policy, feed, broker, guard, journal, watch put together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any, Literal
+
+from pacesetter.data.loading import load
+from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
+from pacesetter.evaluation.backtest.backtest import Policy, market_bank
+from pacesetter.evaluation.baselines.catalogue import BASELINES, make_baseline
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
+from pacesetter.registry import configure
+from pacesetter.serving.api.runtime import BundlePolicy, serving_market
+from pacesetter.serving.bundle.bundle import Bundle
+from pacesetter.serving.bundle.store import find_bundle
+from pacesetter.serving.journal.journal import Journal, journal_url
+from pacesetter.serving.monitor.alerts import AlertOptions, Alerts, make_sinks
+from pacesetter.serving.monitor.watch import FeatureReference, Thresholds, Watch
+from pacesetter.serving.risk.guard import Guard
+from pacesetter.serving.risk.halt import KillSwitch
+from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.trader.alpaca import AlpacaBroker
+from pacesetter.serving.trader.desk import Desk
+from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
+from pacesetter.serving.trader.history import History
+from pacesetter.serving.trader.paper import Observe, PaperTrader, portfolio_observer
+
+__all__ = ["PaperConfig", "open_session"]
+
+MOST_LETTERS = 47  # of a run's name: a client id has 128, with the bar's 17 and a symbol's 64
+WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
+
+
+@dataclass(frozen=True)
+class PaperConfig:
+    """How to trade on paper.
+
+    run         names the rows in the journal and begins every client id; the same run goes on where it stood
+    journal     sqlite:///FILE or postgresql://…; a file in `folder` where empty
+    halt_file   the kill switch
+    first       bar of a replay's first decision; None is the first after the policy's training, or the middle
+    bars        stop after so many; None goes on until the feed ends
+    data        of a replay: `source` and its options, or some that change the bundle's own data; a baseline's is the
+                sample. Of a network feed: symbols, start, freq …
+    risk        limits that replace the bundle's
+    """
+
+    feed: Literal["replay", "yahoo", "alpaca", "ccxt"] = "replay"
+    broker: Literal["paper", "alpaca"] = "paper"
+    run: str = "paper"
+    folder: str = "paper"
+    journal: str = ""
+    halt_file: str = "HALT"
+    first: int | None = None
+    bars: int | None = None
+    data: dict[str, Any] = field(default_factory=dict)
+    risk: dict[str, Any] = field(default_factory=dict)
+    watch: Thresholds = field(default_factory=Thresholds)
+    alerts: AlertOptions = field(default_factory=AlertOptions)
+
+    def __post_init__(self) -> None:
+        if not 0 < len(self.run) <= MOST_LETTERS:
+            raise ConfigError(f"paper.run='{self.run}' must have 1 to {MOST_LETTERS} letters, for client ids begin so")
+        if self.bars is not None:
+            check_range(1, owner="paper", bars=self.bars)
+        if self.feed == "replay" and self.broker != "paper":
+            raise ConfigError(
+                f"feed=replay plays stored bars, which broker={self.broker} cannot fill; leave one of the two out"
+            )
+
+
+def open_session(policy: str, config: PaperConfig) -> PaperTrader:
+    """The trader of a bundle, or of a baseline by name; refuses what does not fit together."""
+    bundle = find_bundle(policy) if Path(policy).exists() else None
+    if bundle is None and policy not in BASELINES:
+        known = did_you_mean(policy, BASELINES)
+        raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
+    switch = KillSwitch(config.halt_file)
+    switch.check_usable()
+    panel = _history(config, bundle)
+    feed = _feed(config, panel, bundle)
+    market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
+    decider = BundlePolicy(bundle) if bundle else _baseline(policy, panel, market)
+    guard = Guard(_limits(bundle, config.risk))
+    broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
+    return PaperTrader(
+        Desk(decider, guard, panel.symbols, market, broker, run=config.run),
+        feed,
+        Journal(config.journal or journal_url(Path(config.folder)), config.run),
+        switch,
+        Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle)),
+        _bundle_observer(bundle, panel.symbols) if bundle else portfolio_observer(WINDOW_BARS),
+    )
+
+
+def _baseline(name: str, panel: Panel, market: MarketParameters) -> Policy:
+    """The baseline of that name; refuses one that needs more than bars."""
+    bank = market_bank(panel)
+    needed = BASELINES[name].lacks(bank)
+    if needed:
+        raise ConfigError(f"'{name}' needs {needed}, which paper trading does not have; give another baseline")
+    return make_baseline(name, bank, market)
+
+
+def _history(config: PaperConfig, bundle: Bundle | None) -> Panel:
+    """All bars so far, of the policy's own symbols where it has its own; refuses others, and bars of other fields."""
+    own = bundle.model.spec.symbols if bundle else ()
+    if config.feed == "replay":
+        panel = load(**_replayed(config.data, bundle))
+        panel = panel.select(list(own)) if own else panel
+    else:
+        panel = load(config.feed, **_network_options(config))
+    if own and panel.symbols != own:
+        raise ConfigError(f"this policy trades its own {len(own)} symbols; give data.symbols=[{','.join(own)}]")
+    if bundle and panel.fields != bundle.features.fields:
+        raise ConfigError(
+            f"{bundle.name} was trained on {bundle.config.data['source']} bars of {', '.join(bundle.features.fields)}, "
+            f"these have {', '.join(panel.fields)}; leave out data to replay its own"
+        )
+    return panel
+
+
+def _replayed(data: Mapping[str, Any], bundle: Bundle | None) -> dict[str, Any]:
+    """The source to replay, with its options: the given one, else what the policy was trained on, changed by `data`."""
+    if "source" in data:
+        return dict(data)
+    own = {"source": bundle.config.data["source"], **bundle.config.data_options} if bundle else {"source": "sample"}
+    return own | dict(data)
+
+
+def _network_options(config: PaperConfig) -> dict[str, Any]:
+    return {key: value for key, value in config.data.items() if key != "source"}
+
+
+def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None) -> Feed:
+    if config.feed != "replay":
+        return OnlineFeed(config.feed, _network_options(config))
+    fitted_until = BundlePolicy(bundle).fitted_until if bundle else None
+    unseen = 0 if fitted_until is None else int(panel.index.searchsorted(fitted_until, side="right"))
+    if bundle and unseen > len(panel) - 2:
+        raise ConfigError(f"these bars end at {panel.index[-1]}, the policy's training at {fitted_until}; give newer")
+    first = config.first if config.first is not None else unseen or len(panel) // 2
+    if 0 <= first < unseen:
+        raise ConfigError(f"first={first} lies within the policy's training; give {unseen} or more")
+    return ReplayFeed(panel, first)
+
+
+def _limits(bundle: Bundle | None, changed: Mapping[str, Any]) -> RiskLimits:
+    limits = bundle.limits if bundle else RiskLimits()
+    return replace(limits, **_known(changed))
+
+
+def _known(changed: Mapping[str, Any]) -> dict[str, Any]:
+    """`changed` as the limits take it; refuses an unknown limit by name."""
+    checked = configure(RiskLimits, changed, "risk")
+    return {name: getattr(checked, name) for name in changed}
+
+
+def _reference(bundle: Bundle | None) -> FeatureReference | None:
+    """Mean and spread of the window's features in training, where the bundle knows them."""
+    moments = bundle.manifest.get("feature_moments") if bundle else None
+    return FeatureReference.of(moments, bundle.features.entries["window"]) if bundle and moments else None
+
+
+def _bundle_observer(bundle: Bundle, symbols: tuple[str, ...]) -> Observe:
+    """The served history as an observer: the same builder, told one bar at a time."""
+    history = History.of(bundle, symbols)
+
+    def observe(panel: Panel) -> Mapping[str, Any]:
+        history.append(panel if history.panel is None else panel.rows(len(panel) - 1, None))
+        if history.missing_bars() > 0:
+            raise DataError(f"history is too short: {history.missing_bars()} more bars are needed before a decision")
+        return history.observation()
+
+    return observe

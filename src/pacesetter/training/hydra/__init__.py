@@ -1,0 +1,1 @@
+"""Hydra at the edge: overrides and presets become one frozen configuration."""

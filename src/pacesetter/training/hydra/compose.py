@@ -1,0 +1,172 @@
+"""Hydra at the edge: overrides such as `data=synthetic data.symbols=50` → a frozen Config, or "did you mean"."""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from importlib.resources import files
+from typing import Any
+
+from hydra import compose as hydra_compose
+from hydra import initialize_config_module
+from hydra.core.config_store import ConfigStore
+from hydra.errors import HydraException
+from omegaconf import MISSING, OmegaConf
+from omegaconf.errors import OmegaConfBaseException
+
+from pacesetter.build import Config, with_fleet
+from pacesetter.build.configuration import TASKS, MainJob, Track, Train
+from pacesetter.data import SOURCES, Loading
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.leadlag.study import study_defaults
+from pacesetter.registry import configure
+from pacesetter.training.hydra.overrides import find_presets, parse_override
+
+__all__ = ["compose", "source_defaults", "task_defaults", "with_agent"]
+
+AGENTS = {"fleet": "fleet_ppo", "master": "master_ppo"}  # of tasks that those of others cannot learn
+FLEETS = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bars|symbols|market))\b"  # of a master
+
+
+def compose(overrides: Sequence[str] = ()) -> Config:
+    """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
+    _register_groups()
+    for text in overrides:
+        parse_override(text)
+    overrides = with_agent(overrides)
+    with initialize_config_module("pacesetter.conf", version_base="1.3"):
+        try:
+            resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
+        except HydraException as problem:
+            raise ConfigError(_explain(overrides, problem)) from problem
+        except OmegaConfBaseException as problem:
+            raise ConfigError(f"the configuration does not resolve: {str(problem).splitlines()[0]}") from problem
+    assert isinstance(resolved, dict)
+    missing = [key for key, value in _flatten(resolved) if value == MISSING]
+    if missing:
+        raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
+    is_master = resolved["task"]["problem"] == "master"
+    if is_master:
+        _leave_to_fleet(overrides)
+    config = configure(Config, resolved, "config")  # type: ignore[arg-type]
+    return with_fleet(config) if is_master else config
+
+
+def with_agent(overrides: Sequence[str]) -> list[str]:
+    """The overrides, and an agent that can learn the task named among them, unless they name one."""
+    chosen = [f"agent={agent}" for task, agent in AGENTS.items() if f"task={task}" in overrides]
+    return [*overrides, *([] if any(text.startswith("agent=") for text in overrides) else chosen)]
+
+
+def _leave_to_fleet(overrides: Sequence[str]) -> None:
+    """Refuse to be told what a master has of its fleet, be it right or wrong."""
+    for text in overrides:
+        if re.match(FLEETS, text):
+            raise ConfigError(f"{text}: a master has that of its fleet; leave it out, or train the fleet with it")
+
+
+def source_defaults(name: str) -> dict[str, Any]:
+    """A source's options with their defaults, as the group `data=<name>` holds them."""
+    options: dict[str, Any] = {"source": name}
+    for kind in (Loading, SOURCES[name]):
+        for field in dataclasses.fields(kind):  # type: ignore[arg-type]
+            if field.init:
+                options[field.name] = _default(field)
+    if "seed" in options:
+        options["seed"] = "${seed}"
+    return options
+
+
+def task_defaults(name: str) -> dict[str, Any]:
+    """A problem's options with their defaults, as the group `task=<name>` holds them."""
+    options = _plain(TASKS[name]())
+    options.get("market", {}).pop("bars_per_year", None)  # the panel's own
+    return {"problem": name} | options
+
+
+def _plain(settings: Any) -> dict[str, Any]:
+    """A dataclass as the nested lists and dictionaries that YAML knows."""
+    plain: dict[str, Any] = json.loads(json.dumps(dataclasses.asdict(settings)))
+    return plain
+
+
+def _register_groups() -> None:
+    for name in SOURCES:
+        ConfigStore.instance().store(group="data", name=name, node=source_defaults(name))
+    for name in TASKS:
+        ConfigStore.instance().store(group="task", name=name, node=task_defaults(name))
+    ConfigStore.instance().store(group="lag", name="study", node=study_defaults())
+    for name, kind in {"train": Train, "track": Track, "job": MainJob}.items():
+        ConfigStore.instance().store(group=name, name="default", node=_plain(kind()))
+
+
+def _default(field: dataclasses.Field[Any]) -> Any:
+    value = field.default
+    if field.default_factory is not dataclasses.MISSING:
+        value = field.default_factory()
+    if value is dataclasses.MISSING:
+        return MISSING
+    return dataclasses.asdict(value) if dataclasses.is_dataclass(value) and not isinstance(value, type) else value
+
+
+# ---- what went wrong, in the user's words -----------------------------------------------------------------------
+
+
+def _explain(overrides: Sequence[str], problem: HydraException) -> str:
+    for text in overrides:
+        if text.startswith("preset="):
+            return f"{text}: a preset is added to what there is; write +{text}"
+        override = parse_override(text)
+        if override.is_sweep_override():
+            return f"{text} has several values, which `pacesetter sweep` and `tune` take; give one"
+        sentence = _explain_key(override.key_or_group, str(override.value()), [o for o in overrides if o != text])
+        if sentence:
+            return sentence
+    said = re.sub(r"\s+", " ", str(problem).splitlines()[0])
+    if match := re.fullmatch(r"Could not override '(.+)'\.", said):  # a mapping, by a name that it has not
+        return "{0} has other names: set one by {0}.NAME=…, add one by +{0}.NAME=…".format(match[1])
+    return said
+
+
+def _explain_key(key: str, value: str, others: list[str]) -> str | None:
+    groups = {
+        "data": [*SOURCES, *_names("data")],
+        "task": list(TASKS),
+        "agent": _names("agent"),
+        "preset": _names("preset"),
+    }
+    if key in groups:
+        known = sorted(set(groups[key]))
+        is_file = key == "preset" and value.endswith(".yaml")
+        return None if is_file or value in known else f"unknown {key} '{value}'{did_you_mean(value, known)}"
+    known = [name for name, _ in _flatten(_defaults(others))]
+    if key in known or any(name.startswith(f"{key}.") for name in known):
+        return None
+    inside = [name for name in known if name.split(".")[0] == key.split(".")[0]] if "." in key else None
+    return f"unknown key '{key}'{did_you_mean(key, inside or [*known, *groups])}"
+
+
+def _defaults(others: list[str]) -> Mapping[str, Any]:
+    """The configuration with the group choices among `others` only."""
+    choices = [text for text in others if re.match(r"\+?(data|task|agent|preset)=", text)]
+    try:
+        plain = OmegaConf.to_container(hydra_compose("config", choices))
+    except HydraException:
+        plain = OmegaConf.to_container(hydra_compose("config"))
+    assert isinstance(plain, dict)
+    return {str(key): value for key, value in plain.items()}
+
+
+def _names(group: str) -> list[str]:
+    folder = files("pacesetter.conf") / group
+    return [entry.name.removesuffix(".yaml") for entry in folder.iterdir() if entry.name.endswith(".yaml")]
+
+
+def _flatten(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[tuple[str, Any]]:
+    for key, value in tree.items():
+        if isinstance(value, Mapping) and value:
+            yield from _flatten(value, f"{prefix}{key}.")
+        else:
+            yield f"{prefix}{key}", value

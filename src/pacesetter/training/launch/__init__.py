@@ -1,0 +1,1 @@
+"""Many runs: workers, searches, sweeps, seeds, folds and clusters."""

@@ -1,0 +1,123 @@
+"""Where independent tasks run: here, in processes or as Ray actors on many machines."""
+
+from __future__ import annotations
+
+import os
+import tempfile
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, Literal, TypeVar
+
+from pacesetter.errors import ConfigError
+from pacesetter.training.launch.crew import ActorWorker, Crew, ProcessWorker, ThisProcess
+from pacesetter.training.run.interrupts import leave, on_sigterm
+
+__all__ = ["Launcher"]
+
+Task = TypeVar("Task")
+Result = TypeVar("Result")
+
+
+@dataclass(frozen=True)
+class Launcher:
+    """Where tasks run; the function and the tasks must pickle, and on a cluster all machines share the folder of work.
+
+    name     local: this machine; ray: Ray, started here unless an address is given
+    workers  tasks at a time; None is this process itself, or with Ray all that the machines' cores and GPUs hold
+    address  of a Ray cluster, e.g. `auto` or `ray://head:10001`
+    retries  how often a task is repeated whose worker died
+    cores    that a worker on Ray holds
+    gpus     that a worker on Ray holds: a share of one, e.g. 0.25, or whole ones
+    """
+
+    name: Literal["local", "ray"] = "local"
+    workers: int | None = None
+    address: str | None = None
+    retries: int = 3
+    cores: int = 1
+    gpus: float = 0.0
+
+    def __post_init__(self) -> None:
+        if (self.workers is not None and self.workers < 1) or self.retries < 0 or self.cores < 1:
+            raise ConfigError(
+                f"launcher.workers={self.workers} and launcher.cores={self.cores} must be at least 1, and "
+                f"launcher.retries={self.retries} at least 0"
+            )
+        if self.gpus < 0 or (self.gpus > 1 and self.gpus % 1):
+            raise ConfigError(f"launcher.gpus={self.gpus} must be a share of one GPU or a whole number of them")
+        for key, value in (("address", self.address), ("gpus", self.gpus)):
+            if value and self.name != "ray":
+                raise ConfigError(f"launcher.{key}={value} is for Ray; add launcher=ray")
+
+    def run(self, function: Callable[[Task], Result], tasks: Sequence[Task]) -> list[Result]:
+        """`function` of every task, in the order of the tasks; an error that it raises is raised here."""
+        with self.session() as crew:
+            return crew.run(function, tasks)
+
+    @contextmanager
+    def session(self) -> Iterator[Crew]:
+        """A crew that keeps its workers from call to call; SIGTERM ends them in order, and this process with 143."""
+        with _ray(self) if self.name == "ray" else nullcontext() as ray, on_sigterm(leave):
+            crew = self._crew(ray)
+            try:
+                yield crew
+            finally:
+                crew.dismiss()
+
+    def _crew(self, ray: Any) -> Crew:
+        if self.name == "ray":
+            slots = self.slots([node["Resources"] for node in ray.nodes() if node["Alive"]])
+            return Crew(partial(ActorWorker, ray, self.cores, self.gpus), self.workers or slots, self.retries)
+        if self.workers is None:
+            return Crew(ThisProcess, 1, retries=0)
+        return Crew(ProcessWorker, self.workers, self.retries)
+
+    def slots(self, machines: Sequence[Mapping[str, float]]) -> int:
+        """Workers for which machines have `CPU` cores and `GPU`s; refuses none, as one would wait for them for ever."""
+        slots = sum(self._fitting(machine.get("CPU", 0.0), machine.get("GPU", 0.0)) for machine in machines)
+        if not slots:
+            raise ConfigError(
+                f"no machine of the Ray cluster has launcher.cores={self.cores} and launcher.gpus={self.gpus:g}; "
+                "lower them"
+            )
+        return slots
+
+    def _fitting(self, cores: float, gpus: float) -> int:
+        """Those of one machine; a share of a GPU is never made up of two."""
+        by_cores = int(cores / self.cores)
+        if not self.gpus:
+            return by_cores
+        by_gpus = gpus * int(1 / self.gpus) if self.gpus <= 1 else gpus / self.gpus
+        return min(by_cores, int(by_gpus))
+
+
+@contextmanager
+def _ray(launcher: Launcher) -> Iterator[Any]:
+    """Ray as it runs already, at the address, or started here with its files in a temporary folder."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as problem:
+        raise ConfigError("launcher=ray needs Ray: install pacesetter[ray], or take launcher=local") from problem
+    if ray.is_initialized():
+        yield ray
+        return
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        cores = launcher.workers and launcher.workers * launcher.cores
+        here = {"num_cpus": cores, "include_dashboard": False, "_temp_dir": folder}
+        _connect(ray, launcher.address, {} if launcher.address else here)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, configure_logging=False, **options)
+    except (ConnectionError, ValueError) as problem:
+        raise ConfigError(
+            f"no Ray answers at launcher.address={address}; start it, or leave the address out"
+        ) from problem

@@ -1,0 +1,27 @@
+"""The stage of the main job that judges what was trained: on the test years, beside baselines, with explanations."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pacesetter.evaluation.report.judgement_page import BRIEF, VERDICT, judgement_sections, store_judgement
+from pacesetter.training.pipeline.master_stage import judged_run
+from pacesetter.training.pipeline.stages import Found, Job
+
+__all__ = ["judge_agents"]
+
+
+def judge_agents(job: Job, folder: Path) -> Found:
+    """The fleet or its master in one account, from the first bar that none of them saw."""
+    from pacesetter.evaluation.explain.findings import insight_sections
+    from pacesetter.evaluation.stored_run import StoredRun
+
+    run = StoredRun(judged_run(job))
+    found = run.judge(job.config.job.draws)
+    store_judgement(found, folder, {"config hash": job.run.manifest["config_hash"]})
+    passed = sum(gate.passed for gate in found.gates)
+    claim = "evidence" if found.verdict.is_evidence else "no evidence"
+    line = (
+        f"{claim} that the {run.policy.name} beats cash and every baseline; {passed} of {len(found.gates)} gates passed"
+    )
+    return Found(line, (*judgement_sections(found), *insight_sections(run, found)), {VERDICT: BRIEF})

@@ -1,0 +1,130 @@
+"""The stage of the main job that learns how far back to look: an agent, and beside it fixed windows and heuristics."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from pacesetter.build import Config, build_fold, build_task, load_lookback
+from pacesetter.envs.lookback.evaluation import LookbackEvaluation, evaluate_lookback
+from pacesetter.errors import DataError
+from pacesetter.evaluation.report import pictures
+from pacesetter.evaluation.report.page import Section
+from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policies
+from pacesetter.training.pipeline.stages import Found, Job, trained
+
+__all__ = ["AGENT", "check_bars", "learn_lookback", "lookback_config"]
+
+AGENT = "agent"
+HINDSIGHT = "hindsight"  # knows the future: shown as the limit, never as a competitor
+SHOWN = (AGENT, "volatility", "cross-validated")
+TASK = {
+    "problem": "lookback",
+    "view": {"options": {"variant": "difference"}, "encoder": "signature_summary", "context": ["volatility_20"]},
+    "reward": {"components": {"signal": 1.0, "switching": 0.05, "follow_through": 0.0}},
+}
+LEARNER = {
+    "algorithm": "ppo",
+    "network": "mlp",
+    "heads": [32],
+    "n_steps": 64,
+    "batch_size": 512,
+    "gamma": 0.0,  # today's window changes nothing about tomorrow's market
+}
+ENVS = 32
+
+
+def lookback_config(config: Config, folder: Path) -> Config:
+    """The run of the lookback agent inside the main job, on the first half of the bars that traders learn from.
+
+    What it chooses on bars that it learned from is not shown to anybody: traders see its windows from there on.
+    """
+    steps, (first, second) = config.job.lookback_steps, config.train.shares
+    learned = replace(config.train, shares=(first / 2, second / 2), steps=steps, envs=ENVS)
+    return replace(
+        config,
+        name="lookback",
+        runs=str(folder),
+        task=TASK,
+        agent=LEARNER,
+        train=replace(learned, validate_every=max(steps // 4, 1), checkpoint_every=0),
+        track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
+    )
+
+
+def learn_lookback(job: Job, folder: Path) -> Found:
+    """Train an agent, and judge it on the test years beside other policies."""
+    config = lookback_config(job.config, folder)
+    run = trained(config)
+    agent = load_lookback(run, job.panel)
+    scores = WindowScores(build_task(config).windows.grid, options={"variant": "difference"})
+    policies: dict[str, Any] = {AGENT: agent} | baseline_policies(scores)
+    start = int(build_fold(job.config, job.panel).test[0])
+    found = evaluate_lookback(policies, job.panel, build_task(config), start=start)
+    found.table().to_csv(folder / "table.csv")
+    return Found(_line(found), (_section(job, found),), {"How far back to look": ("switches",)})
+
+
+def check_bars(job: Job) -> None:
+    """Refuse bars of which half of the training part has no room for a decision behind the longest window."""
+    config, panel = lookback_config(job.config, Path()), job.panel
+    task, learned = build_task(config), int(build_fold(config, panel).train[-1]) + 1
+    least = task.windows.longest + task.view.horizon_bars + 2
+    if learned < least:
+        raise DataError(
+            f"the lookback agent learns from half of the training part, {learned} of {len(panel)} bars, and needs "
+            f"{least}; give {math.ceil(len(panel) * least / learned)} bars, or raise the first of train.shares"
+        )
+
+
+def _best_fixed(found: LookbackEvaluation) -> str:
+    means = found.rewards.mean(axis=0)
+    fixed = [place for place, name in enumerate(found.names) if name not in (AGENT, HINDSIGHT)]
+    return found.names[max(fixed, key=lambda place: means[place])]
+
+
+def _line(found: LookbackEvaluation) -> str:
+    best = _best_fixed(found)
+    gap, error = found.gap(AGENT, best)
+    if np.isnan(error):
+        return f"too few bars to tell the agent from '{best}', the best of the others"
+    if not abs(gap) > 2 * error:
+        return f"no evidence that the agent differs from '{best}', the best of the others"
+    return f"the agent is {'better' if gap > 0 else 'worse'} than '{best}', the best of the others"
+
+
+def _section(job: Job, found: LookbackEvaluation) -> Section:
+    best, (gap, error) = _best_fixed(found), found.gap(AGENT, _best_fixed(found))
+    days = job.panel.index[found.bars]
+    text = (
+        f"Mean reward (how well the leaders of the window foretold the next bar, less the price of switching) over the "
+        f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, {_errors(error)}. The agent less "
+        f"'{best}', the best of the others in hindsight: {_pair(gap, error)}. {_line(found).capitalize()}. "
+        "'hindsight' knows the future and is a limit that nobody can reach."
+    )
+    chosen = {name: found.lookbacks[:, found.names.index(name)] for name in SHOWN}
+    figure = pictures.lookbacks(days, chosen)
+    return Section("How far back to look", text, (figure,), *_table(found))
+
+
+def _errors(error: float) -> str:
+    """What stands beside a mean reward."""
+    return "± one standard error of block means" if np.isfinite(error) else "too few for a standard error"
+
+
+def _table(found: LookbackEvaluation) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+    """Policies by reward, the best first."""
+    table = found.table().sort_values("reward", ascending=False)
+    rows = tuple(
+        (str(name), _pair(row["reward"], row["reward_se"]), f"{row['mean_lookback']:.0f}", f"{row['switches']:.0%}")
+        for name, row in table.iterrows()
+    )
+    return ("policy", "reward", "mean window (bars)", "switches"), rows
+
+
+def _pair(value: float, error: float) -> str:
+    return f"{value:+.4f}" + (f" ± {error:.4f}" if np.isfinite(error) else "")

@@ -1,0 +1,202 @@
+"""The main job: its stages, and what is printed at the end."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from pacesetter.build import Config, build_panel, build_readiness, build_study, build_table
+from pacesetter.errors import DataError
+from pacesetter.evaluation.report import pictures
+from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
+from pacesetter.evaluation.report.page import Section, write_report
+from pacesetter.features import REGIMES, FeatureTable, regime_labels
+from pacesetter.panel import Panel
+from pacesetter.runs import Run
+from pacesetter.training.pipeline.fleet_stage import check_episodes, train_fleet
+from pacesetter.training.pipeline.judge_stage import judge_agents
+from pacesetter.training.pipeline.lookback_stage import check_bars, learn_lookback
+from pacesetter.training.pipeline.master_stage import train_master
+from pacesetter.training.pipeline.show import section_table
+from pacesetter.training.pipeline.stages import Found, Job, Stage, check_stages, chosen_stages, run_stage
+from pacesetter.training.run.interrupts import leave, on_sigterm, told_when_stopped
+
+__all__ = ["PAGE", "STAGES", "run_job", "summary"]
+
+
+def load_panel(job: Job, folder: Path) -> Found:
+    job.panel = build_panel(job.config)
+    job.panel.save(folder / "panel.parquet")
+    return Found(repr(job.panel))
+
+
+def check_panel(job: Job, folder: Path) -> Found:
+    readiness = build_readiness(job.config)
+    (folder / "readiness.json").write_text(json.dumps(readiness.to_json(), indent=2, default=str) + "\n")
+    findings = readiness.findings
+    rows = [(f.severity, f.rule, f.symbol or "all", f.when or "", f.count, f.what) for f in findings]
+    section = Section(
+        "Data quality",
+        "Observed share of each symbol's bars, and every rule that was broken. Errors stop a load; warnings do not.",
+        figures=(pictures.coverage(job.panel),),
+        header=("severity", "rule", "symbol", "first at", "times", "what"),
+        rows=tuple(rows),
+    )
+    return Found(f"{len(findings)} warnings" if findings else "nothing to report", (section,))
+
+
+def describe(job: Job, folder: Path) -> Found:
+    panel, labels = job.panel, regime_labels(job.panel)
+    table = build_table(job.config, panel)
+    sections = (_bars_section(panel, labels), _features_section(table), _regimes_section(panel, labels))
+    line = f"{len(table.names)} features" + (f", left out: {', '.join(table.left_out)}" if table.left_out else "")
+    return Found(line, sections)
+
+
+def _bars_section(panel: Panel, labels: Any) -> Section:
+    period = f"{panel.index[0]:%Y-%m-%d} to {panel.index[-1]:%Y-%m-%d}"
+    text = f"{len(panel)} bars of {len(panel.symbols)} symbols, {period}."
+    return Section("Bars", text, (pictures.prices(panel),), *summary(panel, labels))
+
+
+def _features_section(table: FeatureTable) -> Section:
+    rows = [
+        (name, f"{low:.3g}", f"{middle:.3g}", f"{high:.3g}", bars) for name, low, middle, high, bars in _spread(table)
+    ]
+    missing = ", ".join(table.left_out)
+    return Section(
+        "Features",
+        "Raw values over all symbols and bars, warm-up excluded; the network normalises, nothing else does."
+        + (f" Left out because the data lacks what they need: {missing}." if missing else ""),
+        header=("feature", "5 %", "median", "95 %", "memory (bars)"),
+        rows=tuple(rows),
+    )
+
+
+def _regimes_section(panel: Panel, labels: Any) -> Section:
+    text = "Share of symbols in each regime, from closes up to each bar only."
+    return Section("Regimes", text, figures=(pictures.regimes(panel, labels, REGIMES),))
+
+
+def check_window(job: Job) -> None:
+    """Refuse bars that hold no window of the study."""
+    asked, bars = build_study(job.config), len(job.panel.between(end=job.config.lag.get("end")))
+    if asked.lookback >= bars:
+        raise DataError(f"{bars} bars hold no window of lag.lookback={asked.lookback}; give more bars, or lower it")
+
+
+def find_leaders(job: Job, folder: Path) -> Found:
+    study = build_study(job.config).run(job.panel)
+    store_leadlag(study, folder)
+    rows = leadlag_rows(study)
+    leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))
+    line = f"{leaders} leaders, {followers} followers, {study.network.number_of_edges()} significant links"
+    told = ", ".join(filter(None, (line, str(study.cache))))
+    return Found(told, tuple(leadlag_sections(study)), {"Lead–lag": ("rank interval",)})
+
+
+def write_page(job: Job, folder: Path) -> Found:
+    """The report, its parts in the order of what a reader wants to know first."""
+    sections = [section for name in PAGE if name in job.found for section in job.found[name].sections]
+    manifest = job.run.manifest
+    facts = {
+        "config hash": manifest["config_hash"],
+        "data fingerprint": job.panel.fingerprint,
+        "seed": str(job.config.seed),
+        "commit": manifest["commit"] or "none",
+        "versions": ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()),
+    }
+    write_report(job.run.path("report.html"), job.config.name, sections, job.panel.notes, facts)
+    return Found(f"{len(sections)} sections")
+
+
+TRADED = ("data", "features", "task", "agent", "train", "job")
+REPORTED = ("load", "check", "describe", "leadlag", "lookback", "agents", "master", "judge")
+STAGES: dict[str, Stage] = {
+    stage.name: stage
+    for stage in (
+        Stage("load", load_panel, is_kept=False),
+        Stage("check", check_panel, ("load",), ("data",)),
+        Stage("describe", describe, ("load",), ("features",)),
+        Stage("leadlag", find_leaders, ("load",), ("lag",), check=check_window),
+        Stage("lookback", learn_lookback, ("load",), ("data", "train", "job"), check=check_bars),
+        Stage("agents", train_fleet, ("load", "lookback"), TRADED, check=check_episodes),
+        Stage("master", train_master, ("load", "lookback", "agents"), ("agent", "train", "job")),
+        Stage("judge", judge_agents, ("load", "lookback", "agents", "master"), ("job",)),
+        Stage("report", write_page, REPORTED, is_kept=False),
+    )
+}
+# stages with sections, in the order of the report
+PAGE = ("judge", "leadlag", "lookback", "master", "agents", "describe", "check")
+
+
+def run_job(config: Config, console: Console | None = None, stages: Sequence[str] | str = "report") -> Job:
+    """Run the stages named, or one with all it needs, into a new run folder; print what was found and where it is."""
+    chosen = chosen_stages(STAGES, stages) if isinstance(stages, str) else [STAGES[name] for name in stages]
+    job = Job(config, Run.create(config.runs, config.name, config.to_dict()), console or Console())
+    job.console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
+    stopped = told_when_stopped(
+        job.run, job.console, lambda: f"the same command goes on with the {len(job.found)} stages done"
+    )
+    with stopped, on_sigterm(leave):
+        for number, stage in enumerate(chosen, start=1):
+            run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
+            if stage is STAGES["load"]:
+                check_stages(job, chosen)
+    job.run.finish(data_fingerprint=job.panel.fingerprint, seed=config.seed, stages=job.keys)
+    _show(job)
+    return job
+
+
+def _show(job: Job) -> None:
+    """What a reader wants to know at once: tables and sentences, notes on the data, and where the report is."""
+    for found in job.found.values():
+        for section in found.sections:
+            if section.title in found.shown:
+                job.console.print(section_table(section, found.shown[section.title]))
+                job.console.print(section.text, highlight=False, markup=False)
+    for note in job.panel.notes:
+        job.console.print(f"Note: {note}", soft_wrap=True, markup=False)
+    if "report" in job.found:
+        job.console.print(f"Report: {job.run.folder / 'report.html'}", soft_wrap=True)
+
+
+def summary(panel: Panel, labels: Any) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
+    """One row a symbol: life, annual return and volatility of its closes, deepest drawdown, regime now."""
+    header = ("symbol", "first", "last", "bars", "annual return", "volatility", "drawdown", "regime now")
+    return header, tuple(_symbol_row(panel, labels, column) for column in range(len(panel.symbols)))
+
+
+def _symbol_row(panel: Panel, labels: Any, column: int) -> tuple[Any, ...]:
+    seen = np.flatnonzero(panel.mask[:, column])
+    closes = panel.close[seen, column]
+    if len(closes) < 2:
+        return (panel.symbols[column], "", "", len(closes), "", "", "", "")
+    moves = np.diff(np.log(closes))
+    years = len(moves) / panel.bars_per_year
+    drawdown = float((closes / np.maximum.accumulate(closes) - 1).min())
+    label = labels[seen[-1], column]
+    return (
+        panel.symbols[column],
+        f"{panel.index[seen[0]]:%Y-%m-%d}",
+        f"{panel.index[seen[-1]]:%Y-%m-%d}",
+        len(closes),
+        f"{(closes[-1] / closes[0]) ** (1 / years) - 1:+.1%}",
+        f"{moves.std() * np.sqrt(panel.bars_per_year):.1%}",
+        f"{drawdown:.1%}",
+        REGIMES[label].replace("_", " ") if label >= 0 else "–",
+    )
+
+
+def _spread(table: FeatureTable) -> Iterator[tuple[str, float, float, float, int]]:
+    """Each feature's 5 %, median and 95 % over everything that was observed."""
+    for place, (name, memory) in enumerate(table.memory.items()):
+        values = table.values[:, :, place]
+        finite = values[np.isfinite(values)]
+        low, middle, high = np.percentile(finite, (5, 50, 95)) if len(finite) else (np.nan,) * 3
+        yield name, float(low), float(middle), float(high), memory

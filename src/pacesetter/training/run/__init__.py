@@ -1,0 +1,1 @@
+"""One training run: the loop, its callbacks, checkpoints, tracking and verification."""

@@ -1,0 +1,330 @@
+"""What a run does while its agent learns: schedules, fail-safe, metrics, validation, checkpoints, in this order.
+
+Every callback hears each step and acts between rollouts, where nothing is half done. What it must remember across a
+resume is in its `state`; the rest follows from the step. A callback ends the run by setting `session.stop`, and the
+last one, `Checkpoints`, then stores the run and stops it there.
+"""
+
+from __future__ import annotations
+
+import logging
+import math
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from gymnasium import spaces
+from numpy.typing import NDArray
+from rich.console import Console
+
+from pacesetter.build import Config, Parts
+from pacesetter.envs.journal import Journal
+from pacesetter.errors import RunError
+from pacesetter.evaluation.statistics.gates import Gate
+from pacesetter.evaluation.statistics.metrics import sharpe
+from pacesetter.learning.sb3.learner import Learner, Seen, Stop, undisturbed
+from pacesetter.learning.state import write_state
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.runs import Run
+from pacesetter.training.run.collapse import BINS, Activity, action_sizes, collapse_gates, gate_table, histogram, play
+from pacesetter.training.run.tracking import Tracker, resources
+
+__all__ = ["Callback", "Checkpoints", "Guard", "Meter", "Schedules", "Session", "Validator"]
+
+Array = NDArray[Any]
+log = logging.getLogger(__name__)
+ROLLING = 250  # steps of the live Sharpe ratio
+Report = Callable[[int, float], bool]
+
+
+@dataclass
+class Session:
+    """A run at work: what its callbacks share."""
+
+    config: Config
+    run: Run
+    parts: Parts
+    learner: Learner
+    console: Console
+    header: dict[str, Any]
+    trackers: list[Tracker] = field(default_factory=list)
+    report: Report | None = None
+    bars_per_year: float = 252.0
+    stop: str | None = None
+
+    def listen(self) -> None:
+        """End what follows learning where a signal has come meanwhile."""
+        if self.stop == "signal":
+            raise Stop
+
+    def log(self, **metrics: Any) -> None:
+        """Metrics of this step to every tracker."""
+        for tracker in self.trackers:
+            tracker.log(self.learner.step, metrics)
+
+
+class Callback:
+    """One concern; `state` is what a resume must bring back, in plain values and arrays."""
+
+    def __init__(self, session: Session) -> None:
+        self.session = session
+        self.state: dict[str, Any] = {}
+
+    def step(self, seen: Seen) -> None:
+        """Hear of a step."""
+
+    def between(self) -> None:
+        """Act between rollouts."""
+
+    def is_due(self, every: int) -> bool:
+        """Whether a multiple of `every` steps was passed since this was last asked; never for 0."""
+        step, before = self.session.learner.step, self.state.get("asked", 0)
+        if not every or step // every <= before // every:
+            return False
+        self.state["asked"] = step
+        return True
+
+
+class Schedules(Callback):
+    """Sets scheduled hyperparameters, which follow from the step alone; reward weights and curricula have their own."""
+
+    def between(self) -> None:
+        learner = self.session.learner
+        for name, schedule in (self.session.config.train.schedules or {}).items():
+            learner.set(name, schedule.at(learner.step))
+
+
+class Guard(Callback):
+    """The fail-safe: NaN and divergence stop the run with a dump of diagnostics; the last good checkpoint stays."""
+
+    def step(self, seen: Seen) -> None:
+        if not np.isfinite(seen.rewards).all():
+            self.fail("a reward is not finite", {"actions": seen.actions, "rewards": seen.rewards})
+
+    def between(self) -> None:
+        self._check_losses()
+        if self.is_due(self.session.config.train.log_every):  # looking at every weight takes its time
+            self._check_weights()
+
+    def check(self) -> None:
+        """Look at everything now."""
+        self._check_losses()
+        self._check_weights()
+
+    def _check_losses(self) -> None:
+        most = self.session.config.train.fail_safe.max_loss
+        for name, loss in self.session.learner.losses().items():
+            if not math.isfinite(loss) and name != "explained_variance":  # that one is NaN where returns are constant
+                self.fail(f"{name} is {loss}")
+            if name.endswith("loss") and abs(loss) > most:
+                self.fail(f"{name}={loss:.3g} is beyond train.fail_safe.max_loss={most:g}")
+
+    def _check_weights(self) -> None:
+        most = self.session.config.train.fail_safe.max_weight
+        for name, largest in self._largest():
+            if not largest <= most:
+                self.fail(f"weight {name} is {largest:.3g}, train.fail_safe.max_weight={most:g}")
+
+    def _largest(self) -> list[tuple[str, float]]:
+        """Name and largest size of every trained tensor."""
+        parameters = self.session.learner.parameters()
+        return [(name, float(tensor.detach().abs().max())) for name, tensor in parameters if tensor.numel()]
+
+    def fail(self, why: str, more: dict[str, Any] | None = None) -> None:
+        """Write diagnostics and raise `RunError`."""
+        session, learner = self.session, self.session.learner
+        folder = session.run.folder / "diagnostics"
+        state = {"observation": learner.seen, **(more or {})}
+        write_state(folder, {"why": why, "step": learner.step}, state)
+        facts = {"why": why, "step": learner.step, "losses": learner.losses(), "largest_weights": dict(self._largest())}
+        session.run.write_json("diagnostics/report.json", facts)
+        raise RunError(
+            f"the run stopped itself at step {learner.step}: {why}; see {folder}/report.json, and lower the learning "
+            "rate or check rewards and features"
+        )
+
+
+class Meter(Callback):
+    """Live metrics of the training environments: reward, entropy, action mix, trade rate, rolling Sharpe ratio."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.space = session.learner.algorithm.action_space
+        self.started, self.first = time.perf_counter(), session.learner.step
+        self.shown: dict[str, Any] = {}
+        self.state = {"recent": [], **self._nothing()}
+
+    def _nothing(self) -> dict[str, Any]:
+        size = BINS if isinstance(self.space, spaces.Box) else int(action_sizes(self.space).max())
+        return {"mix": np.zeros(size), "steps": 0, "trades": 0, "voluntary": 0}
+
+    def step(self, seen: Seen) -> None:
+        state, activity = self.state, Activity.of(seen.infos)
+        growth = seen.rewards if activity.growth is None else activity.growth
+        state["recent"] = [*state["recent"][1 - ROLLING :], float(np.mean(growth))]
+        state["mix"] = state["mix"] + self._mix(seen.actions)
+        state["steps"] += len(seen.rewards)
+        if activity.trades is not None and activity.voluntary is not None:
+            state["trades"] += int(activity.trades.sum())
+            state["voluntary"] += int(activity.voluntary.sum())
+
+    def _mix(self, actions: Array) -> Array:
+        if isinstance(self.space, spaces.Box):
+            return histogram(actions, self.space)
+        return np.bincount(np.ravel(actions).astype(np.int64), minlength=len(self.state["mix"]))
+
+    def between(self) -> None:
+        if self.state["steps"] and self.is_due(self.session.config.train.log_every):
+            self.shown = self.metrics()
+            self.session.log(**self.shown, **self.costs())
+            self.state |= self._nothing()
+
+    def metrics(self) -> dict[str, Any]:
+        """What happened since the last line; equal in every repeat of the run."""
+        state, learner = self.state, self.session.learner
+        ratio = float(sharpe(np.array(state["recent"]), self.session.bars_per_year))
+        return {
+            "reward": learner.mean_return(),
+            "entropy": learner.entropy(),
+            "action_mix": (state["mix"] / max(state["mix"].sum(), 1)).round(4).tolist(),
+            "trade_rate": state["trades"] / state["steps"],
+            "voluntary_rate": state["voluntary"] / state["steps"],
+            "sharpe": ratio,
+            "losses": learner.losses(),
+        }
+
+    def told(self) -> list[str]:
+        """What the progress line says: reward, entropy, most used action, trade rate, rolling Sharpe ratio."""
+        shown = self.shown
+        if not shown:
+            return []
+        mix = shown["action_mix"]
+        return [
+            "no episode yet" if math.isnan(shown["reward"]) else f"reward {shown['reward']:+.3f}",
+            f"entropy {shown['entropy']:.2f}",
+            f"mix {max(mix):.0%}@{mix.index(max(mix))}",
+            f"trades {shown['trade_rate']:.0%}",
+            f"sharpe {shown['sharpe']:+.2f}",
+        ]
+
+    def costs(self) -> dict[str, Any]:
+        """What it took: steps per second, seconds per component, memory."""
+        learner = self.session.learner
+        passed = time.perf_counter() - self.started
+        rate = (learner.step - self.first) / passed
+        return {"steps_per_second": rate, "seconds": learner.seconds, "resources": resources()}
+
+
+class Validator(Callback):
+    """Plays the validation part, keeps the best agent, prints the gates; patience and the report may end the run."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.state = {"best": -math.inf, "best_step": 0, "sharpe": None, "since_best": 0, "collapsed": 0, "scores": []}
+        self.gates: dict[str, list[Gate]] = {}
+        batch: Any = getattr(session.parts.validation, "batch", None)
+        trades = hasattr(batch, "bank")
+        self.journal = Journal(batch.bank, batch.components) if trades else None
+        self.hold_zone = (batch.market if trades else MarketParameters()).orders.hold_zone
+
+    def between(self) -> None:
+        if self.is_due(self.session.config.train.validate_every):
+            self.validate()
+        self._be_patient()  # also when resumed in what follows learning
+
+    def _be_patient(self) -> None:
+        patience = self.session.config.train.patience
+        if patience is not None and self.state["since_best"] >= patience:
+            self.session.stop = "patience"
+
+    def validate(self) -> None:
+        """One validation, and what follows from it."""
+        session = self.session
+        metrics = self._play()
+        score, step = metrics["score"], session.learner.step
+        self.state["scores"] = [*self.state["scores"], [step, score]]
+        is_best = score > self.state["best"]
+        if is_best:
+            sharpe = metrics["deterministic"]["sharpe"]
+            self.state |= {"best": score, "best_step": step, "sharpe": sharpe, "since_best": 0}
+            self.keep(session.run.path("checkpoints/best"), {"step": step, "score": score})
+        else:
+            self.state["since_best"] += 1
+        session.log(validation=metrics | {way: metrics.get(way, {}) | self._told(way) for way in self.gates})
+        self._be_patient()
+        if session.report is not None and session.report(step, score):
+            session.stop = "report"
+        self._watch_collapse()
+
+    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+        """Store the agent as the best so far."""
+        self.session.learner.save(folder, self.session.header | facts)
+        if self.journal is not None:
+            self.journal.save(self.session.run.folder)  # what `pacesetter inspect` replays
+
+    def _told(self, way: str) -> dict[str, Any]:
+        """The gates of one way of acting: value, sense and limit of each."""
+        return {"gates": {gate.name: asdict(gate) for gate in self.gates[way]}}
+
+    def finish(self) -> None:
+        """Do what is left when learning has ended."""
+
+    def _play(self) -> dict[str, Any]:
+        """Both ways of acting, without touching any generator that training draws from."""
+        session, metrics = self.session, {}
+        space = session.learner.algorithm.action_space
+        for name, deterministic in (("deterministic", True), ("stochastic", False)):
+            with undisturbed():
+                journal = self.journal if deterministic else None
+                played = play(session.learner.agent, session.parts.validation, deterministic, journal=journal)
+                entropy = None if deterministic else session.learner.entropy()
+            self.gates[name] = collapse_gates(played, space, session.config.train.gates, entropy, self.hold_zone)
+            metrics[name] = {
+                "score": played.score,
+                "sharpe": played.sharpe(session.bars_per_year),
+                "growth": float(np.prod(1 + played.growth) - 1),
+            }
+        return {"score": metrics["deterministic"]["score"], **metrics}
+
+    def _watch_collapse(self) -> None:
+        *_, watched = self.gates.values()  # of the stochastic policy, where it is played
+        failed = [gate.name for gate in watched if not gate.passed]
+        self.state["collapsed"] = self.state["collapsed"] + 1 if failed else 0
+        limits = self.session.config.train.fail_safe
+        if failed:
+            log.warning("step %d: gates failed: %s", self.session.learner.step, ", ".join(failed))
+        if limits.collapse == "stop" and self.state["collapsed"] >= limits.patience:
+            self.session.console.print(gate_table(self.gates))
+            times = f"{self.state['collapsed']} validations in a row"
+            Guard(self.session).fail(f"the policy has collapsed: {', '.join(failed)} failed in {times}")
+
+
+class Checkpoints(Callback):
+    """Stores the run as `last` when due or when it is to stop, and then stops it."""
+
+    def __init__(self, session: Session, others: list[Callback]) -> None:
+        super().__init__(session)
+        self.others = others
+
+    def between(self) -> None:
+        is_due = self.is_due(self.session.config.train.checkpoint_every)
+        if is_due or self.session.stop:
+            self.save()
+        if self.session.stop:
+            raise Stop(self.session.stop)
+
+    def save(self) -> None:
+        """Everything an exact resume needs, under `checkpoints/last`."""
+        session, step = self.session, self.session.learner.step
+        if step:  # before the first step there is nothing that the config does not say
+            remembered = {type(part).__name__: part.state for part in [*self.others, self]}
+            session.learner.save(session.run.path("checkpoints/last"), session.header | {"step": step}, remembered)
+
+    def load(self) -> None:
+        """Go on from `checkpoints/last`."""
+        stored = self.session.learner.load(self.session.run.folder / "checkpoints" / "last")
+        for part in [*self.others, self]:
+            part.state = stored[type(part).__name__]

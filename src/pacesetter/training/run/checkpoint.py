@@ -1,0 +1,87 @@
+"""What a checkpoint belongs to, and why another run may not go on from it."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from pacesetter.build import Config, read_config
+from pacesetter.errors import RunError
+from pacesetter.runs import Run, config_hash, provenance, write_atomic
+from pacesetter.training.hydra.compose import compose
+
+__all__ = ["check_same", "cut_metrics", "identity", "last_checkpoint", "stored_config"]
+
+LAST = Path("checkpoints") / "last"
+TOLD = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium")
+
+
+def identity(config: Config, fingerprint: str) -> dict[str, Any]:
+    """What must be equal for a resume to give the same bits: config, data, threads, device, processor, versions."""
+    here = provenance()
+    return {
+        "config": config_hash(config.to_dict()),
+        "data": fingerprint,
+        "threads": torch.get_num_threads(),
+        "device": config.train.device,
+        "processor": here["processor"],
+        "versions": {name: here["versions"][name] for name in TOLD if name in here["versions"]},
+    }
+
+
+def check_same(stored: Mapping[str, Any], here: Mapping[str, Any], folder: Path) -> None:
+    """Refuse the first difference, by name."""
+    for name, value in here.items():
+        if stored.get(name) != value:
+            raise RunError(
+                f"{folder} cannot go on to the bit: its {name} was {stored.get(name)}, here it is {value}; resume it "
+                f"as it was, or start a new run from its weights with train.init_from={folder}"
+            )
+
+
+def last_checkpoint(run: Run) -> Path | None:
+    """The folder to resume from; None where the run was stopped before its first checkpoint."""
+    folder = run.folder / LAST
+    return folder if (folder / "state.json").is_file() else None
+
+
+def stored_config(run: Run, given: Config | None = None) -> Config:
+    """The run's own config; refuses a folder without one, and a given config that differs, by a key that was told."""
+    config = read_config(run)
+    wanted = (given or config).to_dict()
+    told = {key for key, *_ in _differences(compose().to_dict(), wanted)}
+    found = sorted(_differences(config.to_dict(), wanted), key=lambda difference: difference[0] not in told)
+    for key, there, here in found:
+        raise RunError(
+            f"{run.folder} was made with {key}={there}, not {here}; leave the overrides out to go on with it, or start "
+            "a new run"
+        )
+    return config
+
+
+def _differences(first: Any, second: Any, key: str = "") -> Iterator[tuple[str, Any, Any]]:
+    if isinstance(first, dict) and isinstance(second, dict):
+        for name in [*first, *(name for name in second if name not in first)]:
+            yield from _differences(first.get(name), second.get(name), f"{key}.{name}" if key else str(name))
+    elif json.dumps(first, default=str) != json.dumps(second, default=str):
+        yield key, first, second
+
+
+def cut_metrics(run: Run, step: int) -> None:
+    """Drop the lines after `step` from metrics.jsonl: a resume writes them again. A line cut by a kill goes too."""
+    path = run.folder / "metrics.jsonl"
+    if not path.is_file():
+        return
+    kept = []
+    for line in path.read_text(encoding="utf-8").splitlines(keepends=True):
+        try:
+            is_kept = json.loads(line)["step"] <= step
+        except (ValueError, KeyError):
+            is_kept = False
+        if is_kept:
+            kept.append(line)
+    write_atomic(path, "".join(kept))

@@ -1,0 +1,143 @@
+"""What a run does while a fleet learns: the statistics of its agents, their validation, and a second try for the weak.
+
+Of an interrupted second try nothing is kept: it begins anew, and ends as it would have, from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any, cast
+
+import pandas as pd
+
+from pacesetter.agents.fleet import Fleet
+from pacesetter.build import build_task
+from pacesetter.build.configuration import FleetTrading
+from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sentence
+from pacesetter.evaluation.fleet.ensemble import returns_frame
+from pacesetter.evaluation.statistics.gates import Gate
+from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.fleet.storage import load_fleet, save_fleet
+from pacesetter.learning.fleet.trainer import FleetLearner
+from pacesetter.learning.fleet.validation import FleetPlay, play
+from pacesetter.learning.sb3.learner import Stop
+from pacesetter.training.run.callbacks import Callback, Session, Validator
+from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
+from pacesetter.training.run.tracking import resources
+
+__all__ = ["FleetMeter", "FleetValidator"]
+
+LEAST_AT_WORK = 0.5  # share of the agents; with fewer the fleet as a whole has collapsed
+DIGITS = 6  # of the statistics of each agent
+
+
+class FleetMeter(Callback):
+    """Statistics of the latest round: means over the agents to every tracker, those of each agent to metrics.jsonl."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.learner: FleetLearner[Any, Any] = cast(Any, session.learner)
+        self.started, self.first = time.perf_counter(), self.learner.steps
+        self.shown: dict[str, Any] = {}
+
+    def between(self) -> None:
+        found = getattr(self.learner, "statistics", None)
+        if found is None or not self.is_due(self.session.config.train.log_every):
+            return
+        logged = found._asdict()
+        mix = logged.pop("action_mix").mean(0).tolist()
+        self.shown = {name: float(values.mean()) for name, values in logged.items()}
+        self.session.log(**self.shown, **self._mixed([round(share, 4) for share in mix]), **self.costs())
+        self.session.run.log(step=self.learner.steps, agents=self._by_agent(logged))
+
+    def _mixed(self, shares: list[float]) -> dict[str, Any]:
+        """The mean action mix as it is logged."""
+        return {"action_mix": shares}
+
+    def _by_agent(self, logged: dict[str, Any]) -> dict[str, dict[str, float]]:
+        rows = zip(*(values.tolist() for values in logged.values()), strict=True)
+        return {
+            symbol: {name: round(value, DIGITS) for name, value in zip(logged, row, strict=True)}
+            for symbol, row in zip(self.learner.market.symbols, rows, strict=True)
+        }
+
+    def costs(self) -> dict[str, Any]:
+        """What it took: steps of all agents per second, seconds per section, memory."""
+        made = (self.learner.steps - self.first) * self.learner.symbols
+        rate = made / (time.perf_counter() - self.started)
+        return {"steps_per_second": rate, "seconds": self.learner.clock.seconds(), "resources": resources()}
+
+    def told(self) -> list[str]:
+        """What the progress line says."""
+        if not self.shown:
+            return []
+        agents = f"{self.learner.symbols} agents"
+        return [agents, f"sharpe {self.shown['sharpe']:+.2f}", f"entropy {self.shown['entropy']:.2f}"]
+
+
+class FleetValidator(Validator):
+    """Plays every agent through the validation part; the fleet's score is their mean Sharpe ratio."""
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.learner: FleetLearner[Fleet, FleetMarket] = cast(Any, session.learner)
+        self.task: FleetTrading = build_task(session.config)
+
+    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+        save_fleet(self.learner.fleet, folder)
+
+    def _play(self) -> dict[str, Any]:
+        found = play(self.learner.fleet, self.market)
+        self.gates["stochastic"] = self._gates()
+        sharpes = [round(value, DIGITS) for value in found.sharpe.tolist()]
+        validated = dict(zip(found.symbols, sharpes, strict=True))
+        self.session.run.log(step=self.learner.steps, agents_validation=validated)
+        return {"score": float(found.sharpe.mean()), "deterministic": {"sharpe": found.sharpe_together}}
+
+    @property
+    def market(self) -> FleetMarket:
+        """That of the validation part."""
+        market: FleetMarket = self.session.parts.validation
+        return market
+
+    def _gates(self) -> list[Gate]:
+        """Whether enough agents vary their orders; nothing before the first update."""
+        found = getattr(self.learner, "statistics", None)
+        if found is None:
+            return []
+        varied = found.action_mix.amax(1) <= self.session.config.train.gates.max_share
+        return [Gate("agents that vary their orders", float(varied.float().mean()), ">=", LEAST_AT_WORK)]
+
+    # ---- the end --------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Retrain the strugglers of the best fleet, and leave `fleet.csv`, its returns, and the fleet as it ends."""
+        best = self.session.run.path("checkpoints/best")
+        if not self.state["scores"]:
+            save_fleet(self.learner.fleet, best)
+            return
+        self.learner.fleet.load_state_dict(load_fleet(best).state_dict())
+        tried: dict[str, str] = {}
+        weak = strugglers(self._table(play(self.learner.fleet, self.market)))
+        steps = int(self.task.retrain_share * self.session.config.train.steps)
+        if weak and steps:
+            told = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and learn again"
+            self.session.console.print(told, highlight=False)
+            try:
+                tried = retrain(self.learner, self.market, weak, steps, self.session.listen)
+            except Stop:
+                return
+        self._store(play(self.learner.fleet, self.market), tried, best)
+
+    def _table(self, found: FleetPlay) -> pd.DataFrame:
+        return agent_table(found, self.task.bar_sharpe, self.session.config.train.gates.max_share)
+
+    def _store(self, found: FleetPlay, tried: dict[str, str], best: Path) -> None:
+        table, run = self._table(found), self.session.run
+        table["retrained"] = table["symbol"].map(tried).fillna("")
+        table.to_csv(run.path(AGENTS), index=False)
+        returns_frame(found, self.market).to_parquet(run.path(RETURNS))
+        save_fleet(self.learner.fleet, best)
+        self.state["best"] = float(found.sharpe.mean())
+        self.session.console.print(f"{fleet_sentence(table)} → {run.folder / AGENTS}", soft_wrap=True, highlight=False)

@@ -1,0 +1,91 @@
+"""The agents of a fleet one by one: what each did on the validation part, why it struggles, and a second try for it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from dataclasses import replace
+
+import pandas as pd
+import torch
+
+from pacesetter.agents.fleet import Fleet
+from pacesetter.evaluation.fleet.agents_page import BETTER, STRUGGLER
+from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.fleet.trainer import FleetLearner
+from pacesetter.learning.fleet.validation import FleetPlay, play
+from pacesetter.market.orders import Discrete
+
+__all__ = ["agent_table", "retrain", "strugglers"]
+
+OK, NOT_BETTER = "ok", "not better"
+COLLAPSE, COST, NO_SIGNAL = "collapse", "cost", "no signal"
+SELLS = (Discrete.SELL_PART, Discrete.SELL_ALL)
+
+
+def agent_table(found: FleetPlay, bar_sharpe: float, max_share: float) -> pd.DataFrame:
+    """A row for each agent in the order of the fleet, as in `fleet.csv`.
+
+    score        mean reward per bar            sharpe       yearly, after costs
+    drawdown     largest, as a share            trades       bars with a fill
+    entropy      mean, in nats                  main_share   of the most used action
+    sell, hold, buy   shares of the orders
+    state        ok, or struggler: not above `bar_sharpe`
+    reason       cost: above the bar before costs; collapse: one action takes more than `max_share`; no signal
+    """
+    columns = {
+        "score": found.rewards.nanmean(1),
+        "sharpe": found.sharpe,
+        "drawdown": found.drawdown,
+        "trades": found.trades.nansum(1).int(),
+        "entropy": found.entropy.nanmean(1),
+        "main_share": found.mix.amax(1),
+    }
+    columns |= dict(zip(("sell", "hold", "buy"), _orders(found.mix).T, strict=True))
+    table = pd.DataFrame({"symbol": found.symbols} | {name: values.numpy() for name, values in columns.items()})
+    is_weak = table["sharpe"] <= bar_sharpe
+    reason = pd.Series(NO_SIGNAL, table.index)
+    reason[table["main_share"] > max_share] = COLLAPSE
+    reason[found.gross_sharpe.numpy() > bar_sharpe] = COST
+    state = is_weak.map({True: STRUGGLER, False: OK})
+    return table.assign(state=state, reason=reason.where(is_weak, ""), retrained="")
+
+
+def _orders(mix: torch.Tensor) -> torch.Tensor:
+    """(symbol, 3) shares of sell, hold and buy of (symbol, action) shares."""
+    if mix.shape[1] != len(Discrete):
+        return mix  # of continuous orders they are these three
+    sell, hold = mix[:, SELLS].sum(1), mix[:, Discrete.HOLD]
+    return torch.stack([sell, hold, 1 - sell - hold], dim=1)
+
+
+def strugglers(table: pd.DataFrame) -> list[str]:
+    """The symbols whose agents struggle."""
+    return list(table.loc[table["state"] == STRUGGLER, "symbol"])
+
+
+def retrain(
+    learner: FleetLearner[Fleet, FleetMarket],
+    validation: FleetMarket,
+    weak: Sequence[str],
+    steps: int,
+    between: Callable[[], None],
+) -> dict[str, str]:
+    """Let the heads of `weak` learn again from the start behind the encoder as it is; says of each if it is better.
+
+    One that is not, by its Sharpe ratio on the validation part, has its old head back.
+    """
+    fleet, config = learner.fleet, replace(learner.config, seed=learner.config.seed + 1)
+    rows, before = fleet.places(weak), play(fleet, validation).sharpe
+    old = [fleet.take(symbol) for symbol in weak]
+    was_learning = learner.is_encoder_learning
+    torch.manual_seed(config.seed)
+    fleet.reinitialise(weak)
+    fleet.freeze_encoder()
+    type(learner)(fleet, learner.market.select(weak), config).learn(steps, between)
+    fleet.freeze_encoder(not was_learning)
+    is_better = (play(fleet, validation).sharpe > before).tolist()
+    for row, agent in zip(rows, old, strict=True):
+        if not is_better[row]:
+            fleet.actor.write(row, agent.actor.layers)
+            fleet.critic.write(row, agent.critic.layers)
+    return {symbol: BETTER if is_better[row] else NOT_BETTER for symbol, row in zip(weak, rows, strict=True)}

@@ -1,0 +1,127 @@
+"""What a run does while a master learns: its shares, its validation, tuning with its agents, and who allocates best.
+
+Of an interrupted tuning nothing is kept: it begins anew, and ends as it would have, from the last checkpoint.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any, cast
+
+import torch
+
+from pacesetter.build import build_task
+from pacesetter.build.configuration import MasterTrading
+from pacesetter.build.fleet import build_market
+from pacesetter.build.master import Stretch
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.backtest.fleet_policy import fleet_action
+from pacesetter.evaluation.fleet.proposals import (
+    Advice,
+    MasterPolicy,
+    compare_allocations,
+    measures,
+)
+from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocation_gates, allocation_sentence
+from pacesetter.learning.fleet.master import MasterLearner, load_master, tune
+from pacesetter.learning.fleet.validation import play
+from pacesetter.learning.sb3.learner import Stop
+from pacesetter.training.run.callbacks import Session, Validator
+from pacesetter.training.run.fleet import FleetMeter
+
+__all__ = ["MasterMeter", "MasterValidator"]
+
+
+class MasterMeter(FleetMeter):
+    """Statistics of the latest round, with the mean share of cash and of each symbol."""
+
+    learner: MasterLearner
+
+    def _mixed(self, shares: list[float]) -> dict[str, Any]:
+        *held, self.shown["cash"] = shares
+        return {"cash": shares[-1], "shares": dict(zip(self.learner.advisers.symbols, held, strict=True))}
+
+    def told(self) -> list[str]:
+        return [*super().told()[1:], f"cash {self.shown['cash']:.0%}"] if self.shown else []
+
+
+class MasterValidator(Validator):
+    """Plays the master through the validation part; its score is the account's yearly Sharpe ratio."""
+
+    played: Backtest
+
+    def __init__(self, session: Session) -> None:
+        super().__init__(session)
+        self.learner: MasterLearner = cast(Any, session.learner)
+        self.task: MasterTrading = build_task(session.config)
+        self.stretch: Stretch = session.parts.validation
+
+    @property
+    def policy(self) -> MasterPolicy:
+        """The master as it is now."""
+        return MasterPolicy(self.learner.fleet, Advice(self.learner.advisers))
+
+    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+        super().keep(folder, facts)
+        self.played.save(self.session.run.folder)  # what `pacesetter inspect` replays
+
+    def _play(self) -> dict[str, Any]:
+        self.played = backtest(self.policy, **self.stretch._asdict())
+        found = measures(self.played)
+        self.gates["deterministic"] = allocation_gates(found)
+        return {"score": found["sharpe"], "deterministic": found}
+
+    # ---- the end --------------------------------------------------------------------------------------------------
+
+    def finish(self) -> None:
+        """Tune the best master with its agents where that is asked for, and leave `allocations.csv`."""
+        best = self.session.run.path("checkpoints/best")
+        if not self.state["scores"]:
+            self.learner.save(best, self.session.header)
+            return
+        self._take(best)
+        if self.task.tune_steps:
+            try:
+                self._tune(best)
+            except Stop:
+                return
+        table = compare_allocations(self.policy, **self.stretch._asdict()).table()
+        table.to_csv(self.session.run.path(ALLOCATIONS))
+        told = f"{allocation_sentence(table)} → {self.session.run.folder / ALLOCATIONS}"
+        self.session.console.print(told, soft_wrap=True, highlight=False)
+
+    def _take(self, folder: Path) -> None:
+        """Go on with the master and the agents that are stored there."""
+        for own, stored in zip((self.learner.fleet, self.learner.advisers), load_master(folder), strict=True):
+            own.load_state_dict(stored.state_dict())
+
+    def _tune(self, best: Path) -> None:
+        """Let the agents learn along, and keep what comes of it where no agent forgets and the score is better."""
+        config = replace(self.learner.config, seed=self.learner.config.seed + 1)
+        learner = MasterLearner(self.learner.fleet, self.learner.market.joint(), config)
+        found = tune(
+            learner,
+            self.task.tune_steps,
+            self._scores(),
+            largest_fall=self.task.largest_fall,
+            between=self.session.listen,
+        )
+        before, score = self.state["best"], self._play()["score"]
+        self.session.console.print(f"Tuning {found}; the master's score {before:+.2f} → {score:+.2f}", soft_wrap=True)
+        if found.is_kept and score > before:
+            self.state["best"] = score
+            self.keep(best, {"step": self.learner.steps, "score": score})
+        else:
+            self._take(best)
+
+    def _scores(self) -> Any:
+        """What gives the Sharpe ratio (symbol,) of each agent alone on the validation part."""
+        fleet, panel, first = self.learner.advisers, self.stretch.panel, self.stretch.first
+        action = fleet_action(fleet)
+        alone = build_market(self.session.config, panel, 1, action=action, starts="fixed", first_bar=first)
+
+        def scores() -> torch.Tensor:
+            return play(fleet, alone).sharpe
+
+        return scores

@@ -1,0 +1,33 @@
+"""The line that shows a run at work."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
+
+from pacesetter.training.run.callbacks import Meter, Session, Validator
+
+__all__ = ["progress", "status"]
+
+
+@contextmanager
+def progress(session: Session, meter: Meter, validator: Validator) -> Iterator[Callable[[], None]]:
+    """A bar of steps with live metrics and the time left; the function it gives brings it up to date."""
+    columns = (
+        TextColumn("train"),
+        BarColumn(bar_width=20),
+        MofNCompleteColumn(),
+        TimeRemainingColumn(),
+        TextColumn("{task.fields[live]}"),
+    )
+    with Progress(*columns, console=session.console, disable=not session.config.track.progress) as bar:
+        task = bar.add_task("train", total=session.config.train.steps, completed=session.learner.step, live="")
+        yield lambda: bar.update(task, completed=session.learner.step, live=status(meter, validator))
+
+
+def status(meter: Meter, validator: Validator) -> str:
+    """What the meter tells and the best validation score, in one line."""
+    parts = meter.told()
+    return " ".join([*parts, f"best {validator.state['best']:+.4f}"] if parts and validator.state["scores"] else parts)

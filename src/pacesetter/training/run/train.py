@@ -1,0 +1,310 @@
+"""A run from a config to an agent: watched, resumable to the bit, repeatable."""
+
+from __future__ import annotations
+
+import logging
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from rich.console import Console
+
+from pacesetter.build import (
+    Config,
+    build_learner,
+    build_panel,
+    build_parts,
+    check_device,
+    check_unseen,
+    fitted_until,
+)
+from pacesetter.errors import RunError
+from pacesetter.evaluation.statistics.trials import Trial, Trials
+from pacesetter.runs import Run
+from pacesetter.training.run.interrupts import on_sigterm, told_when_stopped
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pacesetter.learning.sb3.learner import Seen
+    from pacesetter.training.run.callbacks import Session, Validator
+
+__all__ = ["Report", "TrainingResult", "train"]
+
+Report = Callable[[int, float], bool]  # hears (step, validation score) after each validation; True stops the run
+log = logging.getLogger(__name__)
+
+
+@dataclass(frozen=True)
+class TrainingResult:
+    """What a run came to; `run.folder` holds the rest.
+
+    score    best validation score: mean reward per step of the deterministic policy; −inf without a validation
+    stopped  why it ended: steps, patience, report or signal (the manifest of one ended by Ctrl-C says interrupted)
+    """
+
+    run: Run
+    steps: int
+    score: float
+    weights_hash: str
+    stopped: str
+
+
+def train(
+    config: Config | None = None,
+    *,
+    resume: str | Path | None = None,
+    console: Console | None = None,
+    report: Report | None = None,
+) -> TrainingResult:
+    """Train the configured agent into a new run folder, or go on with the run in `resume`, whose own config it has.
+
+    Refuses in one sentence: a combination that cannot learn, a folder that is no run, a checkpoint of another config,
+    machine, thread count or library version. A fail-safe stop raises `RunError` after its diagnostics are written.
+    """
+    if resume is None:
+        config = config or Config()
+        run = None
+    else:
+        from pacesetter.training.run.checkpoint import stored_config
+
+        run = Run.open(resume)
+        config = stored_config(run, config)
+        if run.manifest["finished"]:
+            result = _stored_result(run)
+            (console or Console()).print(f"nothing to do, the run is finished: {_verdict(result)}", soft_wrap=True)
+            return result
+    return _train(config, run, console or Console(), report)
+
+
+def _stored_result(run: Run) -> TrainingResult:
+    manifest = run.manifest
+    if "weights_hash" not in manifest:
+        raise RunError(f"{run.folder} is a finished run of another kind; it has no agent to go on with")
+    return TrainingResult(
+        run, manifest["steps"], float(manifest["score"]), manifest["weights_hash"], manifest["stopped"]
+    )
+
+
+def _train(config: Config, run: Run | None, console: Console, report: Report | None) -> TrainingResult:
+    """Build, learn, store: everything that can be refused is, before a run folder is made."""
+    check_device(config.train.device)
+    panel = build_panel(config)
+    parts = build_parts(config, panel)
+    learner: Any = build_learner(config, parts)
+
+    from pacesetter.training.run.callbacks import Session
+    from pacesetter.training.run.checkpoint import identity
+    from pacesetter.training.run.tracking import make_trackers
+
+    until = fitted_until(config, panel)
+    _transfer(config, learner, until)
+    run = run or Run.create(config.runs, config.name, config.to_dict())
+    run.write_json("manifest.json", run.manifest | {"fitted_until": str(until)})
+    header = identity(config, panel.fingerprint)
+    session = Session(config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year)
+    _count(session)
+    with _logged(run), _recorded(session):
+        session.trackers = make_trackers(config, run)
+        return _learn(session)
+
+
+def _transfer(config: Config, learner: Any, until: pd.Timestamp) -> None:
+    """Start from another run's best weights, or a classifier's encoder, and keep what is to stay.
+
+    A teacher that has seen bars after `until`, on which this run is judged, is refused.
+    """
+    if config.train.init_from is not None:
+        check_unseen("train.init_from: the teacher in", config.train.init_from, until)
+        taken = learner.take_weights(_weights(Path(config.train.init_from)))
+        log.info("took %d tensors from %s", taken, config.train.init_from)
+    learner.freeze(config.train.freeze)
+
+
+def _weights(teacher: Path) -> Path:
+    """Where the weights lie of a stored classifier, or of a run's best agent."""
+    if (teacher / "state.json").is_file():
+        return teacher
+    best = Run.open(teacher).folder / "checkpoints" / "best"
+    return best if best.is_dir() else best.with_name("last")
+
+
+def _count(session: Session, sharpe: float | None = None) -> None:
+    """Enter the run among all trials on its data, whatever becomes of it; `sharpe` is yearly."""
+    config, folder = session.config, session.run.folder
+    per_bar = None if sharpe is None else sharpe / session.bars_per_year**0.5
+    trial = Trial(session.header["data"], str(config.task["problem"]), folder.name, config.seed, per_bar)
+    Trials.beside(folder.parent).add(trial)
+
+
+class _Watcher:
+    """All callbacks and the progress line as one watcher."""
+
+    def __init__(self, callbacks: list[Any], show: Callable[[], None]) -> None:
+        self.callbacks, self.show = callbacks, show
+
+    def step(self, seen: Seen) -> None:
+        for callback in self.callbacks:
+            callback.step(seen)
+
+    def between(self) -> None:
+        self.show()
+        for callback in self.callbacks:
+            callback.between()
+
+    __call__ = between  # all that a fleet tells: its steps are many at a time
+
+
+def _learn(session: Session) -> TrainingResult:
+    from pacesetter.learning.sb3.learner import Stop
+    from pacesetter.training.run.callbacks import Checkpoints, Guard, Schedules
+    from pacesetter.training.run.progress import progress
+
+    guard = Guard(session)
+    meter, validator = _observers(session)
+    others = [Schedules(session), guard, meter, validator]
+    checkpoints = Checkpoints(session, others)
+    _go_on(session, checkpoints)
+    _tell_steps(session)
+    stopped = "steps"
+    with _told_how_to_go_on(session), progress(session, meter, validator) as show, _terminable(session):
+        try:
+            session.learner.learn(session.config.train.steps, _Watcher([*others, checkpoints], show))
+            guard.check()
+            _finish_validation(session, validator)
+            checkpoints.save()
+        except Stop as reason:
+            stopped = str(reason)
+        show()
+        if stopped != "signal":
+            validator.finish()
+            stopped = session.stop or stopped  # a signal may have come meanwhile
+    return _store(session, validator, stopped)
+
+
+def _tell_steps(session: Session) -> None:
+    """Say so where learning will end behind `train.steps`, with its last round."""
+    asked, each = session.config.train.steps, session.learner.round_steps
+    whole = -(-asked // each) * each
+    if whole != asked:
+        told = f"train.steps={asked} becomes {whole}: the agent learns in whole rounds of {each} steps"
+        session.console.print(told, soft_wrap=True, highlight=False)
+
+
+def _observers(session: Session) -> tuple[Any, Any]:
+    """What meters and validates this kind of learner."""
+    from pacesetter.training.run.callbacks import Meter, Validator
+    from pacesetter.training.run.fleet import FleetMeter, FleetValidator
+    from pacesetter.training.run.master import MasterMeter, MasterValidator
+
+    own: dict[str, Any] = {"fleet": (FleetMeter, FleetValidator), "master": (MasterMeter, MasterValidator)}
+    meter, validator = own.get(str(session.config.task["problem"]), (Meter, Validator))
+    return meter(session), validator(session)
+
+
+def _go_on(session: Session, checkpoints: Any) -> None:
+    """Load the last checkpoint where there is one, if it is of this config, data and machine."""
+    from pacesetter.learning.state import read_header
+    from pacesetter.training.run.checkpoint import check_same, cut_metrics, last_checkpoint
+
+    folder = last_checkpoint(session.run)
+    if folder is None:
+        cut_metrics(session.run, -1)
+        return
+    stored = read_header(folder)
+    check_same(stored, session.header, session.run.folder)
+    checkpoints.load()
+    cut_metrics(session.run, stored["step"])
+    session.console.print(f"going on from step {stored['step']:,}")
+
+
+def _finish_validation(session: Session, validator: Validator) -> None:
+    """The agent at the end is validated too, unless it just was."""
+    scores = validator.state["scores"]
+    if session.config.train.validate_every and (not scores or scores[-1][0] != session.learner.step):
+        validator.validate()
+
+
+def _store(session: Session, validator: Validator, stopped: str) -> TrainingResult:
+    """Complete the manifest; a run stopped by a signal stays open for a resume."""
+    from pacesetter.training.run.collapse import gate_table
+
+    learner, run = session.learner, session.run
+    result = TrainingResult(run, learner.step, validator.state["best"], learner.weights_hash(), stopped)
+    is_done = stopped != "signal"
+    for tracker in session.trackers:
+        tracker.close(is_done)
+    if validator.gates:
+        session.console.print(gate_table(validator.gates))
+    facts = {"steps": result.steps, "score": result.score, "weights_hash": result.weights_hash, "stopped": stopped}
+    if is_done:
+        run.finish(**facts, seed=session.config.seed, identity=session.header, best_step=validator.state["best_step"])
+    else:
+        run.write_json("manifest.json", run.manifest | facts)
+    _count(session, validator.state["sharpe"])
+    session.console.print(_verdict(result), soft_wrap=True, highlight=False)
+    return result
+
+
+def _verdict(result: TrainingResult) -> str:
+    if result.stopped == "signal":
+        return f"stopped at step {result.steps:,}; go on with: pacesetter train --resume {result.run.folder}"
+    return (
+        f"{result.steps:,} steps ({result.stopped}), best validation score {result.score:+.6f}, "
+        f"weights {result.weights_hash[:12]} → {result.run.folder}"
+    )
+
+
+# ---- around a run ---------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def _recorded(session: Session) -> Iterator[None]:
+    """What stops a run is written into its manifest before it is raised."""
+    try:
+        yield
+    except Exception as problem:
+        run = session.run
+        run.write_json("manifest.json", run.manifest | {"failed": {"stage": "train", "why": str(problem)}})
+        raise
+
+
+@contextmanager
+def _logged(run: Run) -> Iterator[None]:
+    """Everything that rooms log while the run works, as JSON lines in log.jsonl."""
+    from pacesetter.training.run.tracking import JsonFormatter
+
+    room = logging.getLogger("pacesetter")
+    handler = logging.FileHandler(run.path("log.jsonl"), encoding="utf-8")
+    handler.setFormatter(JsonFormatter())
+    level = room.level
+    room.addHandler(handler)
+    room.setLevel(min(level, logging.INFO) if level else logging.INFO)
+    try:
+        yield
+    finally:
+        room.removeHandler(handler)
+        room.setLevel(level)
+        handler.close()
+
+
+def _told_how_to_go_on(session: Session) -> AbstractContextManager[None]:
+    """Ctrl-C ends the run at once; what came after its last checkpoint is made again."""
+    folder = session.run.folder
+
+    def tell() -> str:
+        where = "its last checkpoint" if (folder / "checkpoints" / "last").is_dir() else "the start"
+        return f"go on from {where} with: pacesetter train --resume {folder}"
+
+    return told_when_stopped(session.run, session.console, tell)
+
+
+def _terminable(session: Session) -> AbstractContextManager[None]:
+    """SIGTERM stores the run between rollouts and ends it there."""
+
+    def stop() -> None:
+        session.stop = "signal"
+
+    return on_sigterm(stop)

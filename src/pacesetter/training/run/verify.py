@@ -1,0 +1,63 @@
+"""`pacesetter verify RUN`: the same config trained again must give the same hashes."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from rich.console import Console
+from rich.table import Table
+
+from pacesetter.errors import RunError
+from pacesetter.runs import Run
+from pacesetter.training.run.checkpoint import check_same, identity, stored_config
+from pacesetter.training.run.interrupts import leave
+from pacesetter.training.run.train import train
+
+__all__ = ["verify"]
+
+COMPARED = ("weights_hash", "score", "steps", "stopped")
+MEASURED = ("seconds", "resources", "steps_per_second")  # differ from run to run
+
+
+def verify(folder: str | Path, console: Console | None = None) -> bool:
+    """Whether training again gives the stored weights, score and metrics; refuses unfinished runs and other versions.
+
+    The data is loaded anew, so that a source that changed shows as another fingerprint.
+    """
+    run, console = Run.open(folder), console or Console()
+    stored = run.manifest
+    if not (run.folder / "checkpoints").is_dir():
+        raise RunError(f"{run.folder} is no training run; verify repeats what pacesetter train made")
+    if not stored["finished"] or "weights_hash" not in stored:
+        raise RunError(f"{run.folder} is not finished; finish it with pacesetter train --resume {folder}")
+    config = stored_config(run)
+    check_same(stored["identity"] | {"data": None}, identity(config, "") | {"data": None}, run.folder)
+    with tempfile.TemporaryDirectory(prefix="verify-") as where:
+        quiet = replace(config.track, mlflow="off", tensorboard="off", wandb="off")
+        result = train(replace(config, runs=where, track=quiet), console=console)
+        if result.stopped == "signal":
+            leave()
+        again = result.run
+        rows = [(name, stored[name], again.manifest[name]) for name in COMPARED]
+        rows.insert(0, ("data", stored["identity"]["data"], again.manifest["identity"]["data"]))
+        rows.append(("metrics", _metrics(run), _metrics(again)))
+    console.print(_table(rows))
+    return all(first == second for _, first, second in rows)
+
+
+def _metrics(run: Run) -> list[dict[str, Any]]:
+    """Every line of metrics.jsonl without what was measured by a clock."""
+    lines = (run.folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()
+    return [{key: value for key, value in json.loads(line).items() if key not in MEASURED} for line in lines]
+
+
+def _table(rows: list[tuple[str, Any, Any]]) -> Table:
+    table = Table("what", "stored", "again", "", title="Verification", title_justify="left")
+    for name, first, second in rows:
+        shown = [f"{len(side)} lines" if isinstance(side, list) else str(side)[:12] for side in (first, second)]
+        table.add_row(name, *shown, "equal" if first == second else "DIFFERENT")
+    return table

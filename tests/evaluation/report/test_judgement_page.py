@@ -1,0 +1,130 @@
+"""A judgement on paper: the verdict first, a dash for what is not known, and a page that real browsers show well."""
+
+from __future__ import annotations
+
+import json
+import shutil
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pacesetter.data import load
+from pacesetter.evaluation.backtest.backtest import Backtest, market_bank
+from pacesetter.evaluation.baselines.catalogue import evaluate_baselines, make_baseline
+from pacesetter.evaluation.judgement import judge_policy
+from pacesetter.evaluation.report.judgement_page import judgement_sections, markdown, results_section, store_judgement
+from pacesetter.evaluation.report.page import Section, number, write_pdf, write_report
+from pacesetter.features import feature_table
+
+TITLES = [
+    *("Verdict", "Gates", "Against the index", "Results by regime", "Stress", "Costs and limits"),
+    "Contribution by asset",
+]
+
+
+def bank_of(panel):
+    return market_bank(panel, feature_table(panel, ["return_1"]))
+
+
+@pytest.fixture(scope="module")
+def found():
+    panel = load("synthetic", symbols=3, bars=420, seed=5)
+    policy = make_baseline("hold", bank_of(panel))
+    return judge_policy(policy, panel, 320, bank_of=bank_of, baselines=("cash", "equal_weight"), draws=50)
+
+
+def test_the_verdict_comes_first_and_says_it(found):
+    sections = judgement_sections(found)
+    assert [section.title for section in sections] == TITLES
+    assert sections[0].text == found.verdict.sentence
+    assert sections[0].is_evidence is False
+    assert all(section.is_evidence is None for section in sections[1:])
+    assert sections[0].rows[0][0] == "hold"
+    assert "NO-GO" in sections[1].text
+
+
+def test_what_is_not_known_is_a_dash(found):
+    beside = next(section for section in judgement_sections(found) if section.title == "Against the index")
+    row = next(row for row in beside.rows if row[0] == "cash")
+    assert row[beside.header.index("correlation")] == "–"
+    unknown = replace(found, benchmark=found.benchmark * np.nan, stress=found.stress * np.nan)
+    assert "nan" not in markdown(judgement_sections(unknown)).lower()
+    assert number(float("nan"), "+.1%") == "–"
+    assert number(-0.125, "+.1%") == "-12.5%"
+
+
+def test_others_are_sorted_by_their_sharpe_ratio():
+    panel = load("synthetic", symbols=3, bars=420, seed=5)
+    results = evaluate_baselines(panel, 320, ["cash", "equal_weight", "random"], bank=bank_of(panel))
+    section = results_section(results)
+    ratios = [float(row[section.header.index("Sharpe ratio")]) for row in section.rows]
+    assert section.rows[0][0] == "cash"
+    assert ratios[1:] == sorted(ratios[1:], reverse=True)
+    (picture,) = section.figures
+    assert [line.name for line in picture.data if line.showlegend is not False] == [row[0] for row in section.rows]
+
+
+def test_all_of_it_is_stored_and_the_ledger_reads_back(found, tmp_path):
+    store_judgement(found, tmp_path, {"run": "one"})
+    assert json.loads((tmp_path / "evaluation.json").read_text())["policy"] == "hold"
+    assert (tmp_path / "evaluation.md").read_text().startswith("## Verdict")
+    assert (tmp_path / "memo.md").read_text().startswith("# NO-GO: hold")
+    assert (Backtest.load(tmp_path).returns == found.result.returns).all()
+    assert list(pd.read_parquet(tmp_path / "returns.parquet")) == list(found.results)
+
+
+# ---- the page in a browser ------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def page(found, tmp_path_factory) -> Path:
+    many = [Section(f"Part {place}", "More.") for place in range(18)]  # as many as the main job has
+    path = tmp_path_factory.mktemp("page") / "report.html"
+    return write_report(path, "try", [*judgement_sections(found), *many], ["survivors only"], {"seed": "0"})
+
+
+@pytest.fixture(scope="module")
+def browser():
+    found = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if found is None:
+        pytest.skip("NOT CHECKED: the report's page was not looked at, because no chromium is installed")
+    playwright = pytest.importorskip("playwright.sync_api")
+    with playwright.sync_playwright() as driver:
+        opened = driver.chromium.launch(executable_path=found, args=["--no-sandbox"])
+        yield opened
+        opened.close()
+
+
+@pytest.mark.parametrize(("scheme", "media"), [("light", "screen"), ("dark", "screen"), ("dark", "print")])
+def test_the_page_reads_in_light_dark_and_print(browser, page, tmp_path, scheme, media):
+    tab = browser.new_page(viewport={"width": 1280, "height": 900}, color_scheme=scheme)
+    problems: list[str] = []
+    tab.on("console", lambda message: problems.append(message.text) if message.type == "error" else None)
+    tab.on("pageerror", lambda problem: problems.append(str(problem)))
+    tab.emulate_media(media=media, color_scheme=scheme)
+    tab.goto(page.as_uri())
+    tab.wait_for_selector(".main-svg")
+    tab.screenshot(path=tmp_path / f"{scheme}-{media}.png", full_page=True)
+    wide, inner = tab.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    ink, paper = (_brightness(tab, name) for name in ("color", "backgroundColor"))
+    top = {name: tab.locator(name).first.bounding_box()["y"] for name in (".verdict", ".note", "h2")}
+    is_nav_shown = tab.locator("nav").is_visible()
+    tab.close()
+    assert problems == []
+    assert wide <= inner
+    assert (ink > paper) == (scheme == "dark" and media == "screen")  # paper is white, whatever the screen
+    assert top[".verdict"] < top[".note"] < top["h2"]
+    assert is_nav_shown == (media == "screen")
+
+
+def _brightness(tab, name: str) -> float:
+    """Mean of red, green and blue."""
+    text = tab.evaluate(f"getComputedStyle(document.body).{name}")
+    return float(np.mean([float(part) for part in text[text.index("(") + 1 : -1].split(",")[:3]]))
+
+
+def test_the_page_prints_to_pdf(browser, page):
+    assert write_pdf(page).read_bytes()[:5] == b"%PDF-"

@@ -1,0 +1,121 @@
+"""Fleet SAC: replay by symbol, targets by hand, repeatable and resumable to the bit."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+
+from pacesetter.agents.encoders import network
+from pacesetter.agents.fleet import Fleet
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.errors import ConfigError
+from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.experience.replay import Replay
+from pacesetter.learning.extras.curiosity import CuriosityConfig
+from pacesetter.learning.fleet.sac import FleetSAC, FleetSACLearner
+
+
+def make_sac(bank: Bank, symbols: tuple[str, ...] | None = None, **options: Any) -> FleetSACLearner:
+    torch.manual_seed(3)
+    market = FleetMarket(bank, 3, action="continuous", window_bars=6, episode_bars=10)
+    fleet = Fleet(network("mlp", width=16), market.shapes, symbols or market.symbols, None, hidden=8)
+    small = {"rollout_steps": 4, "updates": 2, "batch_size": 16, "replay_steps": 30, "warmup_steps": 24}
+    return FleetSACLearner(fleet, market, FleetSAC(**(small | options)))
+
+
+def test_a_replay_keeps_the_latest_and_draws_symbol_by_symbol() -> None:
+    replay = Replay(4, symbols=2, envs_each=3)
+    for step in range(6):
+        replay.add({"x": 10 * step + torch.arange(6)})
+    drawn = replay.sample(200)["x"].view(2, 200)
+    assert set((drawn // 10).unique().tolist()) == {2, 3, 4, 5}
+    assert set((drawn[0] % 10).tolist()) == {0, 1, 2}
+    assert set((drawn[1] % 10).tolist()) == {3, 4, 5}
+    with pytest.raises(ConfigError, match="replay is empty"):
+        Replay(4, 2, 3).sample(1)
+
+
+def test_a_run_repeats_and_resumes_to_the_bit(bank: Bank, tmp_path: Path) -> None:
+    options: dict[str, Any] = {"curiosity": CuriosityConfig(warmup_steps=30, hidden=8)}
+    whole = make_sac(bank, **options)
+    whole.learn(96, lambda: whole.save(tmp_path) if whole.steps == 60 else None)
+    resumed = make_sac(bank, **options)
+    torch.manual_seed(99)
+    resumed.load(tmp_path)
+    resumed.learn(96)
+    again = make_sac(bank, **options)
+    again.learn(96)
+    for other in (resumed, again):
+        for module in ("fleet", "critics", "targets"):
+            stored = getattr(other, module).state_dict()
+            assert all(torch.equal(t, stored[name]) for name, t in getattr(whole, module).state_dict().items())
+    assert len(whole.curiosity.log) == len(resumed.curiosity.log) > 0
+
+
+def test_the_replay_holds_final_observations_where_episodes_end(bank: Bank) -> None:
+    learner = make_sac(bank)
+    for _ in range(12):
+        learner.collect()
+    bars = {part: learner.replay.entries[f"{part}.index"][:12, :, 1] for part in ("seen", "next")}
+    assert torch.equal(bars["next"], bars["seen"] + 1)
+    assert not torch.equal(bars["next"][9], bars["seen"][10])  # there the next episode has begun
+
+
+def test_targets_by_hand(bank: Bank) -> None:
+    learner = make_sac(bank, discount=0.5)
+    learner.learn(24)
+    batch = learner.replay.sample(2)
+    batch["terminated"][:] = False
+    batch["terminated"][0] = True
+    features = torch.zeros(8, 16)
+    torch.manual_seed(7)
+    with torch.no_grad():
+        wanted = learner.wanted(batch, features, features)
+        torch.manual_seed(7)
+        policy, _ = learner.fleet.decide(features)
+        actions = policy.sample()
+        q = learner.targets(features, actions, None).amin(0)
+        soft = q - learner.log_temperature.exp().repeat_interleave(2) * policy.log_prob(actions)
+        rewards = learner.scale(batch["rewards"].view(4, 2)).flatten()
+    torch.testing.assert_close(wanted[1:], (rewards + 0.5 * soft)[1:])
+    torch.testing.assert_close(wanted[0], rewards[0])
+
+
+def test_absent_symbols_keep_everything_and_temperatures_differ(bank: Bank) -> None:
+    learner = make_sac(bank, symbols=("S0", "X", "S1", "S2", "S3"))
+    before = {name: t.clone() for name, t in learner.critics.state_dict().items()}
+    learner.learn(96)
+    for name, tensor in learner.critics.state_dict().items():
+        moved = (tensor != before[name]).flatten(1).any(1)
+        assert moved.tolist() == [True, False, True, True, True], name
+    temperatures = learner.log_temperature.detach()
+    assert temperatures[1] == torch.tensor(0.1).log()
+    assert len(set(temperatures.tolist())) == 5
+    assert learner.statistics.sharpe.shape == (4,)
+    assert torch.isfinite(learner.statistics.critic_loss).all()
+
+
+def test_the_actors_loss_moves_no_critic_and_no_encoder(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    learner = make_sac(bank)
+    for _ in range(4):
+        learner.collect()
+
+    def as_it_is(batch: Any, features: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+        return learner.critics(features, batch["actions"], None)  # the critics' own loss is 0 then
+
+    monkeypatch.setattr(learner, "wanted", as_it_is)
+    modules = (learner.critics, learner.fleet.encoder, learner.fleet.actor)
+    before = [torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules]
+    learner.update(learner.replay.sample(8))
+    after = [torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules]
+    assert [torch.equal(*pair) for pair in zip(before, after, strict=True)] == [True, True, False]
+
+
+def test_discrete_markets_are_refused(bank: Bank) -> None:
+    market = FleetMarket(bank, 1, window_bars=6)
+    fleet = Fleet(network("mlp", width=16), market.shapes, market.symbols, 7)
+    with pytest.raises(ConfigError, match=r"task\.action=continuous"):
+        FleetSACLearner(fleet, market, FleetSAC())

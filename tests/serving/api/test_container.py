@@ -1,0 +1,97 @@
+"""What can be said of the container without docker: its files, locks, options and words are there, and torch is not."""
+
+from __future__ import annotations
+
+import json
+import re
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import yaml
+from sqlalchemy import make_url
+from typer.main import get_command
+
+from pacesetter.cli import app
+from pacesetter.cli.paper import nested
+from pacesetter.registry import configure
+from pacesetter.serving.trader.session import PaperConfig
+
+ROOT = Path(__file__).resolve().parents[3]
+STAGES = (ROOT / "Dockerfile").read_text().replace("\\\n", " ").split("\nFROM ")
+COMPOSE = yaml.safe_load((ROOT / "docker-compose.yml").read_text())
+BLOCKED = ("torch", "stable_baselines3", "safetensors")
+
+
+def test_the_image_is_made_of_files_that_are_there_by_locked_versions_alone() -> None:
+    copied = [word for line in re.findall(r"^COPY (?!--from)(.+)$", STAGES[0], re.M) for word in line.split()[:-1]]
+    kept = (ROOT / ".dockerignore").read_text().splitlines()
+    for path in copied:
+        assert (ROOT / path).exists(), path
+        assert f"!{path}" in kept, path
+    for install in re.findall(r"pip install (.+?)(?: &&|$)", STAGES[0], re.M):
+        assert "--no-deps" in install
+        assert install.endswith((" -r locks/serve.txt", " ."))
+
+
+def test_the_image_starts_with_a_command_of_ours() -> None:
+    (entry,) = re.findall(r"^ENTRYPOINT (.+)$", STAGES[-1], re.M)
+    (words,) = re.findall(r"^CMD (.+)$", STAGES[-1], re.M)
+    command, *given = json.loads(words)
+    known = {name for option in get_command(app).commands[command].params for name in option.opts}  # type: ignore[attr-defined]
+    assert json.loads(entry) == ["pacesetter"]
+    assert {word for word in given if word.startswith("--")} <= known
+
+
+def test_the_services_name_what_is_declared() -> None:
+    services = COMPOSE["services"]
+    for name, service in services.items():
+        assert "image" in service or (ROOT / service["build"] / "Dockerfile").is_file()
+        assert set(service.get("secrets", ())) <= set(COMPOSE["secrets"])
+        assert set(service.get("depends_on", ())) <= set(services)
+        assert all(port.startswith("127.0.0.1:") for port in service.get("ports", ())), f"{name} is open to others"
+        volumes = [volume.split(":")[0] for volume in service.get("volumes", ())]
+        assert {volume for volume in volumes if not volume.startswith("./")} <= set(COMPOSE["volumes"])
+        assert not re.search(r"PASSWORD: |PASSWORD=(?!.{0,3}\$)", yaml.safe_dump(service)), "a password in the file"
+
+
+def test_the_trader_is_started_with_options_that_it_has() -> None:
+    (line,) = COMPOSE["services"]["paper"]["command"]
+    words = line.replace("$${OPTIONS:-feed=replay}", "feed=replay").partition("exec pacesetter paper ")[2].split()
+    config = configure(PaperConfig, nested(words[1:]), "paper")
+    journal = COMPOSE["services"]["journal"]["environment"]
+    url = make_url(config.journal)
+    assert (url.host, url.username, url.database) == ("journal", journal["POSTGRES_USER"], journal["POSTGRES_DB"])
+
+
+def test_prometheus_asks_the_api_by_a_declared_token() -> None:
+    (job,) = yaml.safe_load(COMPOSE["configs"]["prometheus"]["content"])["scrape_configs"]
+    assert job["authorization"]["credentials_file"] == "/run/secrets/metrics_token"
+    assert job["static_configs"] == [{"targets": ["api:8000"]}]
+
+
+SERVE = """
+import sys
+for name in {blocked}:
+    sys.modules[name] = None
+import pacesetter.serving.api.server, pacesetter.serving.trader.session
+from pacesetter.panel import Panel
+from pacesetter.serving import Bundle, Runtime
+from pacesetter.serving.api.runtime import ReportedAccount
+runtime = Runtime(Bundle.open({bundle!r}))
+runtime.feed(Panel.load({panel!r}))
+print(len(runtime.decide(ReportedAccount(1e5)).lines))
+"""
+
+
+@pytest.mark.parametrize("kind", ["made", "fleet", "master"])
+def test_a_bundle_is_served_without_what_the_image_leaves_out(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    made: Any = request.getfixturevalue(kind)
+    panel = str(made.panel.save(tmp_path / "bars.parquet"))
+    code = SERVE.format(blocked=BLOCKED, bundle=str(made.folder), panel=panel)
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.stdout.strip() == str(len(made.panel.symbols)), done.stderr

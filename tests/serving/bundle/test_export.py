@@ -1,0 +1,215 @@
+"""Exports: a module that decides as its algorithm, a graph that answers as its module, and nothing else that runs."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+import onnx
+import pytest
+import torch
+from onnx import TensorProto, helper
+
+from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.agents.encoders import network
+from pacesetter.agents.fleet import Fleet, FleetAgent
+from pacesetter.agents.symbol_agent import SymbolAgent
+from pacesetter.build import build_learner, build_panel, build_parts
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
+from pacesetter.serving.bundle.export import export_onnx, export_torchscript, quantise, serve_agent
+from pacesetter.serving.bundle.export import serve_algorithm as as_module
+from pacesetter.serving.bundle.model import SPEC, Model, PolicySpec, check_graph
+from pacesetter.serving.bundle.parity import check_parity, random_observations
+
+KINDS = {
+    "ppo": ("ppo",),
+    "a2c": ("a2c", "task.action=continuous"),
+    "sac": ("sac",),
+    "td3": ("td3",),
+    "maskable_ppo": ("maskable_ppo",),
+    "weights": ("ppo", "task=portfolio"),
+    "masked portfolio": ("maskable_ppo", "task=portfolio", "task.action=discrete"),
+}
+NETWORKS = {"transformer": "transformer_small", "lstm": "lstm", "gru": "gru"}
+SHAPES = {"window": (5, 4), "regime": (3,), "position": (7,), "portfolio": (7,)}
+NAMES = {entry: tuple(f"{entry}{k}" for k in range(shape[-1])) for entry, shape in SHAPES.items()}
+
+
+def built(config: Any) -> tuple[Any, Any, Any, PolicySpec]:
+    """Algorithm, training environments, module and spec of a configuration; nothing is trained."""
+    parts = build_parts(config, build_panel(config))
+    algorithm = build_learner(config, parts).algorithm
+    bank = parts.validation.batch.bank
+    return algorithm, parts.train, *as_module(algorithm, bank.names, config.task["action"], bank.symbols[0])
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_the_module_decides_as_the_algorithm(small, kind):
+    algorithm, env, module, spec = built(small(*KINDS[kind]))
+    extractor = next(part for part in algorithm.policy.modules() if isinstance(part, EncoderExtractor))
+    observation, _ = env.reset(seed=0)
+    masks = {ACTION_MASK: env.action_masks()} if ACTION_MASK in spec.inputs else {}
+    full = extractor.tables({name: torch.as_tensor(entry) for name, entry in observation.items()})
+    seen = {name: full[name].float() for name in full} | {k: torch.as_tensor(v).float() for k, v in masks.items()}
+    with torch.no_grad():
+        answer, confidence, *_ = module(seen)
+    ours = answer.argmax(-1) if spec.action == "discrete" else answer
+    theirs = AlgorithmAgent(algorithm).act({**observation, **masks})
+    np.testing.assert_allclose(ours.numpy(), theirs.reshape(ours.shape), atol=1e-6)
+    assert ((confidence >= 0) & (confidence <= 1)).all()
+    if masks:
+        assert (answer.reshape(len(answer), -1).numpy()[~masks[ACTION_MASK]] == 0).all()
+
+
+def check_graph_of(module: torch.nn.Module, spec: PolicySpec, count: int, data: bytes | None = None) -> Model:
+    model = Model(data or export_onnx(module, spec))
+    parity = check_parity(module, model, random_observations(spec, count))
+    assert parity.count == count
+    assert parity.max_difference <= 1e-5
+    return model
+
+
+@pytest.mark.parametrize("kind", ["sac", "masked portfolio"])
+def test_the_graph_answers_as_the_module(small, kind):
+    *_, module, spec = built(small(*KINDS[kind]))
+    model = check_graph_of(module, spec, 1_000)
+    model.probe()
+    assert model.spec == spec
+    assert ("value" in spec.outputs) == (kind != "sac")
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", [*KINDS, *NETWORKS])
+def test_every_kind_and_network_is_equal_on_10_000_observations(small, kind):
+    words = KINDS.get(kind) or ("ppo", f"agent.network={NETWORKS[kind]}", "agent.network_options={width:32}")
+    *_, module, spec = built(small(*words))
+    check_graph_of(module, spec, 10_000)
+
+
+def test_a_transformer_that_answers_for_its_newest_bar_alone_is_the_same(tmp_path):
+    torch.manual_seed(0)
+    agent = SymbolAgent(network("transformer_small", width=16, layers=2, heads=2), SHAPES)
+    for parameter in agent.parameters():
+        parameter.data += 0.05 * torch.randn_like(parameter)  # biases of 0 would hide that one was lost
+    module, spec = serve_agent(agent, NAMES)
+    data = export_onnx(module, spec)
+    model = check_graph_of(module, spec, 1_000, data)
+    (batch,) = random_observations(spec, 8, seed=3)
+    probabilities = model(batch)["probabilities"]
+    assert (probabilities.argmax(-1) == agent.act(batch)).all()
+    products = 2 + 1 + 6 + 4 + 4  # context, window, a whole block, the newest bar's block, heads
+    kinds, quantised = _operators(data), quantise(data)
+    assert kinds.count("Gemm") == products  # with the bias in it
+    assert not {"Shape", "Slice", "IsInf"} & set(kinds)
+    assert "Gemm" not in _operators(quantised)  # no layer stays in float32
+    small = Model(quantised)
+    assert 0 < np.abs(small(batch)["probabilities"] - probabilities).max() < 0.05
+    traced = torch.jit.load(_file(tmp_path, export_torchscript(module, spec)))
+    again = traced(observation={name: torch.as_tensor(entry) for name, entry in batch.items()})[0]
+    np.testing.assert_allclose(again.detach().numpy(), probabilities, atol=1e-5)
+
+
+def _operators(data: bytes) -> list[str]:
+    return [node.op_type for node in onnx.load_model_from_string(data).graph.node]
+
+
+def _file(folder: Any, data: bytes) -> str:
+    path = folder / "model.pt"
+    path.write_bytes(data)
+    return str(path)
+
+
+def test_a_fleet_is_one_graph_with_a_row_for_each_symbol():
+    torch.manual_seed(0)
+    fleet = Fleet(network("mlp", width=16, layers=1), SHAPES, ("A", "B", "C"), actions=None)
+    module, spec = serve_agent(fleet, NAMES)
+    model = Model(export_onnx(module, spec))
+    assert (spec.rows, spec.symbols, spec.action) == ("fleet", ("A", "B", "C"), "continuous")
+    (batch,) = random_observations(spec, 3)
+    np.testing.assert_allclose(model(batch)["orders"][:, 0], FleetAgent(fleet).act(batch), atol=1e-5)
+    model.probe()
+
+
+def test_what_cannot_be_served_is_refused(small):
+    with pytest.raises(ConfigError, match="a memory"):
+        built(small("recurrent_ppo"))
+
+
+def test_a_graph_that_differs_is_refused(made):
+    model = made.bundle.model
+
+    class Other(torch.nn.Module):
+        def __init__(self, turn: int) -> None:
+            super().__init__()
+            self.turn = turn
+
+        def forward(self, observation: Any) -> Any:
+            answer = model({name: entry.numpy() for name, entry in observation.items()})
+            parts = [torch.as_tensor(answer[name]) for name in model.spec.outputs]
+            return (parts[0].roll(self.turn, -1), *(part + 1e-3 for part in parts[1:]))
+
+    with pytest.raises(RunError, match="prefers another order"):
+        check_parity(Other(1), model, random_observations(model.spec, 50))
+    with pytest.raises(RunError, match=r"differs from the policy by 0\.001"):
+        check_parity(Other(0), model, random_observations(model.spec, 50))
+
+
+# ---- graphs of others -----------------------------------------------------------------------------------------------
+
+
+def graph(domain: str = "", is_outside: bool = False, spec: PolicySpec | None = None, inner: bool = False) -> bytes:
+    """Identity of one number, with what a hostile file may hold."""
+    value = helper.make_tensor_value_info("x", TensorProto.FLOAT, ["rows", 1])
+    answer = helper.make_tensor_value_info("orders", TensorProto.FLOAT, ["rows", 1])
+    weight = helper.make_tensor("w", TensorProto.FLOAT, [1], [1.0])
+    if is_outside:
+        weight.ClearField("float_data")
+        weight.data_location = TensorProto.EXTERNAL
+        weight.external_data.add(key="location", value="/etc/passwd")
+    node = helper.make_node("Mul", ["x", "w"], ["orders"], domain="" if inner else domain)
+    nodes = [node]
+    if inner:
+        branch = helper.make_graph([helper.make_node("Evil", [], ["y"], domain=domain)], "b", [], [answer])
+        nodes.append(helper.make_node("If", ["x"], ["z"], then_branch=branch, else_branch=branch))
+    imports = [
+        helper.make_opsetid(name, 20 if name == "" else 1) for name in dict.fromkeys(("", *([] if inner else [domain])))
+    ]
+    model = helper.make_model(helper.make_graph(nodes, "g", [value], [answer], [weight]), opset_imports=imports)
+    model.ir_version = 10
+    if spec is not None:
+        model.metadata_props.add(key=SPEC, value=spec.to_json())
+    return model.SerializeToString()
+
+
+PLAIN = PolicySpec({"x": (1,)}, {"x": ("a",)}, "continuous", outputs=("orders",))
+
+
+def test_a_plain_graph_runs_and_checks_what_goes_in():
+    model = Model(graph(spec=PLAIN))
+    assert model({"x": np.ones((100, 1))})["orders"].shape == (100, 1)
+    with pytest.raises(ConfigError, match="'x' has rows of"):
+        model({"x": np.ones((1, 2))})
+
+
+@pytest.mark.parametrize(
+    ("data", "why"),
+    [
+        (graph(), "no policy"),
+        (b"\x80\x04.", "no policy"),
+        (graph("com.evil", spec=PLAIN), "operators of com.evil"),
+        (graph("com.evil", spec=PLAIN, inner=True), "operators of com.evil"),
+        (graph(is_outside=True, spec=PLAIN), "weights in another file"),
+        (graph(spec=PolicySpec({"y": (1,)}, {"y": ("a",)}, "continuous", outputs=("orders",))), "inputs and outputs"),
+    ],
+)
+def test_other_graphs_are_refused_before_they_run(data, why):
+    with pytest.raises(RunError, match=why):
+        check_graph(data)
+
+
+def test_a_model_that_answers_nan_is_refused():
+    holed = onnx.load_model_from_string(graph(spec=PLAIN))
+    holed.graph.initializer[0].float_data[0] = float("nan")
+    with pytest.raises(RunError, match="answers with NaN"):
+        Model(holed.SerializeToString()).probe()

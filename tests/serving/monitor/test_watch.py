@@ -1,0 +1,222 @@
+"""Alerts: each vital sign fires beyond its threshold, cools down, and reaches every sink; the drill makes all act."""
+
+from __future__ import annotations
+
+import json
+import logging
+import math
+import smtplib
+from http.server import BaseHTTPRequestHandler, HTTPServer
+from pathlib import Path
+from threading import Thread
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pacesetter.cli.paper import register
+from pacesetter.data.loading import load
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.features.table import feature_table
+from pacesetter.serving.monitor.alerts import (
+    Alert,
+    AlertOptions,
+    Alerts,
+    EmailSink,
+    FileSink,
+    LogSink,
+    WebhookSink,
+    make_sinks,
+)
+from pacesetter.serving.monitor.watch import (
+    FeatureReference,
+    Thresholds,
+    Vitals,
+    Watch,
+    action_entropy,
+    feature_moments,
+)
+from pacesetter.serving.risk.drill import BEYOND, drill
+from pacesetter.serving.risk.guard import CONTROLS
+
+
+class Kept:
+    def __init__(self) -> None:
+        self.alerts: list[Alert] = []
+
+    def send(self, alert: Alert) -> None:
+        self.alerts.append(alert)
+
+
+@pytest.mark.parametrize("kind", Vitals._fields)
+def test_each_vital_sign_fires_its_own_alert_and_only_beyond_the_threshold(kind: str) -> None:
+    thresholds = Thresholds()
+    limit = getattr(thresholds, kind)
+    step = -1e-6 if kind == "entropy" else 1e-6
+    assert [alert.kind for alert in thresholds.broken(Vitals(**{kind: limit + step}), 0.0)] == [kind]
+    assert thresholds.broken(Vitals(**{kind: limit}), 0.0) == []
+    assert thresholds.broken(Vitals(**{kind: math.nan}), 0.0) == []
+
+
+def test_a_kind_is_silent_while_it_cools_down_and_others_are_not() -> None:
+    kept = Kept()
+    alerts = Alerts([kept], 60.0)
+    times = [("drift", 0.0), ("drift", 59.0), ("latency", 59.0), ("drift", 60.0)]
+    assert [alerts.send(Alert(kind, "", 1.0, at)) for kind, at in times] == [True, False, True, True]
+    alerts.close()
+    assert [alert.kind for alert in kept.alerts] == ["drift", "latency", "drift"]
+
+
+def test_a_sink_that_fails_is_logged_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
+    class Broken:
+        def send(self, alert: Alert) -> None:
+            raise ConnectionError("s3cret")
+
+    kept = Kept()
+    alerts = Alerts([Broken(), kept], 0.0)
+    assert alerts.send(Alert("drift", "too far", 1.0, 0.0))
+    alerts.close()
+    assert len(kept.alerts) == 1
+    assert "Broken did not take the alert 'drift'" in caplog.text
+    assert "s3cret" not in caplog.text
+
+
+def test_log_file_webhook_and_mail_carry_the_alert(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    posted: list[Any] = []
+    mails: list[Any] = []
+
+    class Hook(BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            posted.append(json.loads(self.rfile.read(int(self.headers["Content-Length"]))))
+            self.send_response(200)
+            self.end_headers()
+
+        def log_message(self, *words: Any) -> None:
+            pass
+
+    class Mailbox:
+        def __init__(self, *place: Any, timeout: float) -> None:
+            self.place = place
+
+        def __enter__(self) -> Mailbox:
+            return self
+
+        def __exit__(self, *problem: Any) -> None:
+            pass
+
+        def send_message(self, mail: Any) -> None:
+            mails.append((self.place, mail["Subject"], mail["To"], mail.get_content().strip()))
+
+    monkeypatch.setattr(smtplib, "SMTP", Mailbox)
+    server = HTTPServer(("127.0.0.1", 0), Hook)
+    thread = Thread(target=server.serve_forever)
+    thread.start()
+    hook, file = f"http://127.0.0.1:{server.server_port}", str(tmp_path / "alerts.jsonl")
+    sinks = make_sinks(AlertOptions(file, hook, "desk@example.org", "mail.example.org:587"))
+    assert [type(sink) for sink in sinks] == [LogSink, FileSink, WebhookSink, EmailSink]
+    with caplog.at_level(logging.WARNING):
+        for sink in sinks:
+            sink.send(Alert("drift", "too far", 4.5, 1.0))
+    server.shutdown()
+    thread.join()
+    server.server_close()
+    expected = {"kind": "drift", "message": "too far", "value": 4.5, "at": 1.0}
+    assert json.loads((tmp_path / "alerts.jsonl").read_text()) == expected
+    assert posted == [expected]
+    assert mails == [(("mail.example.org", 587), "pacesetter: drift", "desk@example.org", "too far")]
+    assert "drift: too far" in caplog.text
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (AlertOptions(webhook="file:///etc/passwd"), "no web address"),
+        (AlertOptions(file="/proc/nowhere/alerts.jsonl"), "in no folder that is there"),
+        (AlertOptions(email="desk@example.org", smtp="localhost:smtp"), "no mail server"),
+    ],
+)
+def test_a_sink_that_can_never_take_an_alert_is_refused(options: AlertOptions, message: str) -> None:
+    with pytest.raises(ConfigError, match=message):
+        make_sinks(options)
+
+
+def test_entropy_tells_a_collapsed_policy_from_a_lively_one() -> None:
+    assert action_entropy([0] * 200, "discrete") == 0.0
+    assert action_entropy(list(range(7)) * 20, "discrete") == pytest.approx(1.0)
+    shares = np.random.default_rng(0).dirichlet(np.full(143, 5.0), size=4).ravel()  # of a master's many symbols
+    assert action_entropy(shares, "weights") > 0.5
+    assert action_entropy(np.full(500, 1 / 143), "weights") == action_entropy(np.zeros(500), "weights") == 0.0
+    assert action_entropy(np.linspace(-1, 1, 2000), "continuous") == pytest.approx(1.0, abs=1e-3)
+    assert action_entropy([0.3] * 100, "continuous") == 0.0
+    assert math.isnan(action_entropy([1] * 10, "discrete"))
+
+
+def test_drift_is_the_largest_shift_of_a_mean_in_deviations_of_training() -> None:
+    reference = FeatureReference(np.array([0.0, 10.0, 1.0]), np.array([1.0, 2.0, 0.0]))
+    rows = np.tile([0.5, 16.0, 99.0], (20, 1))
+    assert reference.drift(rows) == pytest.approx(3.0)
+    assert math.isnan(reference.drift(rows[:5]))
+
+
+def test_moments_of_training_are_the_reference_of_drift() -> None:
+    panel = load("synthetic", symbols=2, bars=450)
+    table = feature_table(panel)
+    moments = feature_moments(table, panel.index[-10])
+    names = table.names[::-1]
+    reference = FeatureReference.of(json.loads(json.dumps(moments)), names)
+    known = table.values[:, :-9][table.mask[:, :-9]][:, ::-1].astype(float)
+    np.testing.assert_allclose(reference.mean, known.mean(axis=0), rtol=1e-9)
+    assert reference.drift(known) == pytest.approx(0.0, abs=1e-9)
+    assert reference.drift(known + 5.0 * reference.spread) == pytest.approx(5.0)
+    with pytest.raises(DataError, match="has all features known"):
+        feature_moments(table, panel.index[10])
+
+
+def test_the_watch_looks_back_and_goes_on_after_a_restart() -> None:
+    reference = FeatureReference(np.zeros(2), np.ones(2))
+    watch = Watch(Thresholds(cooldown_seconds=100.0), Alerts([], 100.0), reference)
+    for _ in range(25):
+        watch.served(np.array([0.0, math.nan, 0.0]), [True, False], {"window": np.full((3, 4, 2), 5.0)})
+    vitals = watch.vitals("discrete", 0.01, 0.5, 0.1)
+    assert vitals == Vitals(0.01, 0.5, 0.5, 0.1, 0.0, 5.0)
+    assert [alert.kind for alert in watch.check(vitals, 0.0)] == ["entropy", "drift"]
+    again = Watch(Thresholds(), Alerts([], 100.0))
+    again.restore(json.loads(json.dumps(watch.to_dict(), allow_nan=False)))
+    assert again.vitals("discrete", 0.01, 0.5, 0.1)._replace(drift=5.0) == vitals
+    assert again.check(vitals, 50.0) == []
+
+
+def test_the_drill_makes_every_control_and_every_alert_act(tmp_path: Path) -> None:
+    kept = Kept()
+    results = drill([kept])
+    assert [result.name for result in results if not result.acted] == []
+    assert {result.name for result in results} >= {f"control {name}" for name in CONTROLS} | {"kill switch"}
+    assert [alert.kind for alert in kept.alerts] == ["drill", *BEYOND._fields]
+
+
+def test_a_drill_sees_a_sink_that_fails_and_does_not_wait_for_it_again(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    results = drill([FileSink(tmp_path)])
+    (failed,) = (result for result in results if not result.acted)
+    assert failed == ("FileSink", "takes an alert, not IsADirectoryError", False)
+    assert "did not take the alert" not in caplog.text
+
+
+def test_the_command_line_drills_into_a_file(tmp_path: Path) -> None:
+    app = typer.Typer()
+    register(app)
+    file = tmp_path / "alerts.jsonl"
+    done = CliRunner().invoke(app, ["drill", f"alerts.file={file}"])
+    assert done.exit_code == 0
+    assert "NO" not in done.output
+    assert len(file.read_text().splitlines()) == len(BEYOND) + 1
+    failed = CliRunner().invoke(app, ["drill", f"alerts.file={tmp_path}"])
+    assert failed.exit_code == 1
+    assert failed.stderr.startswith("error: FileSink did not act; put it right")
+    typed_wrong = CliRunner().invoke(app, ["drill", f"alerts.fil={file}"])
+    assert "did you mean 'file'" in str(typed_wrong.exception)

@@ -1,0 +1,213 @@
+"""`pacesetter paper` from its words: what fits together runs and goes on, what does not is refused in one sentence."""
+
+from __future__ import annotations
+
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pacesetter.build import build_table
+from pacesetter.cli.paper import register
+from pacesetter.data import load
+from pacesetter.errors import ConfigError, PacesetterError
+from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.registry import configure
+from pacesetter.serving.api.runtime import BundlePolicy, serving_market
+from pacesetter.serving.journal import tables
+from pacesetter.serving.journal.journal import Journal, journal_url
+from pacesetter.serving.risk.guard import Guard
+from pacesetter.serving.risk.halt import KillSwitch
+from pacesetter.serving.trader import session
+from pacesetter.serving.trader.desk import GuardedPolicy
+from pacesetter.serving.trader.paper import PaperTrader
+from pacesetter.serving.trader.session import PaperConfig, open_session
+
+DATA = ["data.source=synthetic", "data.symbols=8", "data.bars=260", "first=220"]
+
+
+@pytest.fixture
+def app() -> typer.Typer:
+    made = typer.Typer()
+    register(made)
+    return made
+
+
+def test_a_baseline_trades_on_paper_and_goes_on_where_it_stood(app: typer.Typer, tmp_path: Path) -> None:
+    words = ["paper", "equal_weight", *DATA, f"folder={tmp_path}", f"halt_file={tmp_path / 'HALT'}"]
+    first = CliRunner().invoke(app, [*words, "bars=10"])
+    assert first.output.startswith("bars decided on: 10 new, 10 in all; equity ")
+    second = CliRunner().invoke(app, words)
+    assert second.output.startswith("bars decided on: 30 new, 40 in all; equity ")
+    journal = Journal(journal_url(tmp_path), "paper")
+    assert len(journal.rows(tables.equity)) == 40
+    journal.close()
+    assert CliRunner().invoke(app, ["journal", "downgrade", journal_url(tmp_path)]).output.endswith("revision 0001\n")
+    assert CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path)]).output.endswith("revision 0002\n")
+
+
+def test_a_halted_replay_says_so_and_how_to_go_on(app: typer.Typer, tmp_path: Path) -> None:
+    switch = KillSwitch(tmp_path / "HALT")
+    switch.engage("feed looks wrong")
+    done = CliRunner().invoke(app, ["paper", "equal_weight", *DATA, f"folder={tmp_path}", f"halt_file={switch.path}"])
+    assert done.stdout == (
+        "bars decided on: 0 new, 0 in all; equity 100,000.00; halted (feed looks wrong); orders refused: none; "
+        f"to go on: pacesetter resume --by NAME --file {switch.path}, then the same command\n"
+    )
+
+
+def test_a_baseline_trades_from_the_first_bar(app: typer.Typer, tmp_path: Path) -> None:
+    words = ["paper", "rule", *DATA[:3], "first=0", "bars=3", f"folder={tmp_path}", f"halt_file={tmp_path / 'HALT'}"]
+    assert CliRunner().invoke(app, words).output.startswith("bars decided on: 3 new, 3 in all; equity ")
+
+
+def test_a_replay_under_its_own_limit_goes_on_however_its_folder_is_spelled(
+    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    words = ["paper", "equal_weight", *DATA, "risk.reduce_fraction=1e-5", "risk.halt_fraction=2e-5"]
+    shown = [
+        CliRunner().invoke(app, [*words, f"folder={folder}", bars]).stdout
+        for folder, bars in (("paper", "bars=20"), (f"{tmp_path}/paper/", "bars=10"), ("./x/../paper", "bars=99"))
+    ]
+    assert [text.split(";")[0] for text in shown] == [
+        "bars decided on: 20 new, 20 in all",
+        "bars decided on: 10 new, 30 in all",
+        "bars decided on: 10 new, 40 in all",
+    ]
+    way_out = "pacesetter resume --by NAME --file HALT"
+    assert all(text.endswith(f"; to go on: {way_out}, then the same command\n") for text in shown[:2])
+    assert shown[2].endswith(f"; there are no more bars, but the kill switch stays engaged until: {way_out}\n")
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)])
+def test_a_signal_ends_the_trader_in_one_sentence(
+    app: typer.Typer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    monkeypatch.setattr(PaperTrader, "run", lambda *_: signal.raise_signal(number))
+    words = ["paper", "equal_weight", *DATA, f"folder={tmp_path}", f"halt_file={tmp_path / 'HALT'}"]
+    done = CliRunner().invoke(app, words)
+    assert done.exit_code == code
+    assert done.stderr.startswith("stopped, and nothing is lost: the same command goes on where it stood\n")
+
+
+def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, tmp_path: Path) -> None:
+    done = CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path / "ppaer")])
+    assert "there is no journal" in str(done.exception)
+    assert not list(tmp_path.iterdir())
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["equal_wait"], "did you mean 'equal_weight'"),
+        (["equal_weight", "alerts.webhok=https://x"], "did you mean 'webhook'"),
+        (["equal_weight", "hlat_file=HALT"], "did you mean 'halt_file'"),
+        (["equal_weight", "feed=reply"], "did you mean 'replay'"),
+        (["equal_weight", "risk.order_share=0.1"], r"unknown option 'risk\.order_share'"),
+        (["equal_weight", "risk.order_fraction=0"], "a limit is never off"),
+        (["equal_weight", "risk.order_fraction=5"], r"risk\.order_fraction=5\.0 must lie in 0 … 1"),
+        (["equal_weight", *DATA[:3], "first=400"], "leaves no bar to replay"),
+        (["equal_weight", *DATA[:3], "first=-3"], "leaves no bar to replay"),
+        (
+            ["supervised", *DATA],
+            "'supervised' needs probabilities of a classifier, .* which paper trading does not have",
+        ),
+        (["equal_weight", f"run={'x' * 48}"], "must have 1 to 47 letters"),
+        (["equal_weight", "run=''"], "must have 1 to 47 letters"),
+        (["equal_weight", "bars=0"], r"paper\.bars=0 must be 1 or more"),
+        (["equal_weight", "replay"], "is no KEY=VALUE"),
+        (["equal_weight", "data.symbols=[A"], r"'data.symbols=\[A' cannot be read"),
+        (["equal_weight", "halt_file=/proc/nowhere/HALT"], "no kill switch can be at"),
+    ],
+)
+def test_what_does_not_fit_is_refused_in_one_sentence(
+    app: typer.Typer, tmp_path: Path, words: list[str], message: str
+) -> None:
+    done = CliRunner().invoke(app, ["paper", *words, f"folder={tmp_path}"])
+    assert isinstance(done.exception, PacesetterError)
+    with pytest.raises(PacesetterError, match=message):
+        raise done.exception
+
+
+def opened(made: Any, folder: Path, **more: Any) -> PaperTrader:
+    """A bundle's session that replays the bars of its training's source."""
+    options = {"folder": str(folder), "halt_file": str(folder / "HALT"), "data": dict(made.config.data)}
+    return open_session(str(made.folder), configure(PaperConfig, options | more, "paper"))
+
+
+def test_a_bundle_replays_what_it_was_trained_on_unless_told_otherwise(made: Any, tmp_path: Path) -> None:
+    ends = {bars: {"end": f"{made.panel.index[bars - 1]:%Y-%m-%d}"} for bars in (400, 470)}
+    for data, bars in (({}, 480), (ends[470], 470)):
+        trader = opened(made, tmp_path, data=data)
+        assert trader.feed.panel == made.panel.rows(0, bars)  # type: ignore[attr-defined]
+        trader.journal.close()
+    for data, message in (
+        ({"source": "sample"}, "was trained on synthetic bars of open, .*, sentiment, these have .*leave out data"),
+        (ends[400], "these bars end at .*, the policy's training at .*; give newer"),
+    ):
+        with pytest.raises(ConfigError, match=message):
+            opened(made, tmp_path, data=data)
+
+
+@pytest.mark.parametrize("kind", ["made", "fleet", "master"])
+def test_a_bundle_trades_on_paper_as_its_backtest_does(
+    kind: str, request: pytest.FixtureRequest, tmp_path: Path
+) -> None:
+    made = request.getfixturevalue(kind)
+    trader = opened(made, tmp_path)
+    trader.run()
+    panel, first = trader.feed.panel, trader.feed.first  # type: ignore[attr-defined]
+    assert panel == made.panel
+    bundle, table = made.bundle, build_table(made.config, panel)
+    guarded = GuardedPolicy(BundlePolicy(bundle), Guard(bundle.limits), panel, serving_market(bundle))
+    bars = bundle.features.window_bars
+    expected = backtest(guarded, panel, first=first, market=guarded.market, table=table, window_bars=bars)
+    rows = trader.journal.rows(tables.equity)
+    assert [row["equity"] for row in rows] == expected.equity.tolist()
+    assert len({row["equity"] for row in rows}) > 10
+    trader.journal.close()
+    with pytest.raises(ConfigError, match="within the policy's training"):
+        opened(made, tmp_path, first=first - 1)
+
+
+def test_a_fleet_trades_its_own_symbols_and_no_others(fleet: Any, tmp_path: Path) -> None:
+    more = dict(fleet.config.data) | {"symbols": 6}
+    trader = opened(fleet, tmp_path, data=more)
+    assert trader.desk.symbols == trader.feed.panel.symbols == fleet.panel.symbols  # type: ignore[attr-defined]
+    trader.journal.close()
+    turned = fleet.panel.select(list(fleet.panel.symbols[::-1]))
+    with pytest.raises(ConfigError, match="the 4 symbols of its training, in order"):
+        backtest(BundlePolicy(fleet.bundle), turned, first=290, table=build_table(fleet.config, turned), window_bars=4)
+
+
+def test_features_that_leave_those_of_training_raise_the_drift_alarm(made: Any, tmp_path: Path) -> None:
+    trader = opened(made, tmp_path)
+    watch, panel = trader.watch, made.panel
+    shown = [trader.observe(panel.rows(0, t)) for t in range(430, 450)]
+    for moved, kinds in ((0.0, []), (5.0, ["drift"])):
+        watch._rows.clear()
+        for seen in shown:
+            window = seen["window"] + moved * watch.reference.spread  # type: ignore[union-attr]
+            watch.served(np.zeros(3), [], {"window": window})
+        vitals = watch.vitals("discrete", 0.0, 0.0, 0.0)
+        assert [alert.kind for alert in watch.check(vitals, 0.0) if alert.kind == "drift"] == kinds
+    trader.journal.close()
+
+
+def test_alpaca_without_keys_is_refused(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delenv("ALPACA_API_KEY", raising=False)
+    monkeypatch.setattr(session, "load", lambda source, **options: load("synthetic", bars=260))
+    options = {"feed": "alpaca", "broker": "alpaca", "folder": str(tmp_path)}
+    with pytest.raises(ConfigError, match="ALPACA_API_KEY and ALPACA_SECRET_KEY"):
+        open_session("cash", configure(PaperConfig, options, "paper"))
+
+
+def test_no_order_of_stored_bars_goes_to_a_broker_outside() -> None:
+    with pytest.raises(ConfigError, match="feed=replay plays stored bars, which broker=alpaca cannot fill"):
+        configure(PaperConfig, {"broker": "alpaca"}, "paper")

@@ -1,0 +1,101 @@
+"""From overrides to a frozen configuration, and what a typo is answered with."""
+
+from __future__ import annotations
+
+import dataclasses
+
+import pytest
+
+from pacesetter.agents.encoders import NETWORKS, network
+from pacesetter.build import Config
+from pacesetter.data import SOURCES
+from pacesetter.errors import ConfigError
+from pacesetter.runs import config_hash
+from pacesetter.training import compose
+from pacesetter.training.hydra.compose import source_defaults
+from pacesetter.training.launch.preset import write_preset
+
+
+def test_defaults_are_the_sample():
+    config = compose()
+    assert config.data["source"] == "sample"
+    assert config.seed == 0
+
+
+def test_overrides_reach_the_source_and_the_seed_follows():
+    config = compose(["data=synthetic", "data.symbols=50", "seed=7"])
+    assert config.data["symbols"] == 50
+    assert config.data["seed"] == 7
+
+
+def test_configuration_is_frozen():
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        compose().seed = 3  # type: ignore[misc]
+
+
+@pytest.mark.parametrize("preset", ["sandbox", "equities_daily", "equities_hourly", "crypto_daily", "planted"])
+def test_presets_compose(preset):
+    assert compose([f"+preset={preset}"]).name == preset.replace("_", "-")
+
+
+def test_an_override_beats_the_preset():
+    assert compose(["+preset=equities_hourly", "data.symbols=9"]).data["symbols"] == 9
+
+
+@pytest.mark.parametrize(
+    ("override", "sentence"),
+    [
+        ("sede=3", "unknown key 'sede'; did you mean 'seed'?"),
+        ("data=smaple", "unknown data 'smaple'; did you mean 'sample'?"),
+        ("data.symbls=3", "unknown key 'data.symbls'; did you mean 'data.symbols'?"),
+        ("+preset=sandbx", "unknown preset 'sandbx'; did you mean 'sandbox'?"),
+        ("preset=sandbox", "a preset is added to what there is; write +preset=sandbox"),
+        ("seed=-1", "seed=-1 must lie in 0 … "),
+        ("train.shares=[2,3]", "train.shares=[2.0, 3.0] must leave a test part"),
+        ("train.shares=[0.8,0.2]", "both together below 1"),
+        ("features.name=[x]", "unknown key 'features.name'; did you mean 'features.names'?"),
+        ("rubbish", "'rubbish' is no override; write key=value"),
+        ("=3", "'=3' is no override; write key=value"),
+        ("seed=many", "config.seed='many' must be of type int"),
+        ("data.fill=backward", "data.fill='backward' is unknown"),
+        ("data.allow=[highlow]", "data.allow=highlow names no rule that can be allowed; did you mean 'high_low'?"),
+        ("data=csv", "data.path is not set: give data.path=…"),
+        ("name=a/b", "name='a/b' names a folder"),
+        ("+data.symbls=3", "unknown option 'data.symbls'; did you mean 'symbols'?"),
+        ("features.leadlag.lookbck=60", "did you mean 'features.leadlag.lookback'"),
+        ("+features.leadlag.methd=x", "unknown option 'config.features.leadlag.methd'; did you mean 'method'"),
+        ("features.leadlag.method=ccf_auk", "did you mean 'ccf_auc'"),
+        ("features.leadlag.lookback=1", "lookback 1 is too short"),
+        ("task.reward.components={pnl:1,cost:1}", "task.reward.components has other names: set one by task.reward"),
+        ("features.leadlag.gap_bars=0", "features.leadlag.gap_bars=0 must be 1 or more"),
+        ("features.leadlag.expected_lags=0", "features.leadlag.expected_lags=0 must be 1 or more"),
+    ],
+)
+def test_a_mistake_is_answered_in_one_sentence(override, sentence):
+    with pytest.raises(ConfigError) as refused:
+        compose([override])
+    assert sentence in str(refused.value)
+    assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize("agent", ["fleet_ppo", "fleet_sac", "ppo_small", "sac_small"])
+def test_another_network_than_that_of_a_preset_has_its_own_sizes(agent):
+    own, full = (compose([f"agent={agent}", *words]).agent for words in ([], ["agent.network=transformer"]))
+    assert NETWORKS[own["network"]].layers == 1
+    assert network(full["network"], **full["network_options"] or {}) == NETWORKS["transformer"]
+
+
+def test_a_stored_preset_keeps_the_agent_that_the_task_chose(tmp_path):
+    told = ["task=fleet", "agent.network=transformer", "agent.network_options={width:128}"]
+    stored = write_preset(tmp_path / "preset" / "best.yaml", told, "as told")
+    assert compose([f"+preset={stored}"]).agent == compose(told).agent
+
+
+def test_every_registered_source_is_a_group():
+    for name in SOURCES:
+        assert source_defaults(name)["source"] == name
+
+
+def test_equal_settings_hash_equal():
+    assert config_hash(compose(["seed=3"]).to_dict()) == config_hash(Config(**compose(["seed=3"]).__dict__).to_dict())
+    assert config_hash(compose(["seed=3"]).to_dict()) != config_hash(compose(["seed=4"]).to_dict())

@@ -1,0 +1,75 @@
+"""The stage of the main job that trains the fleet, and the report of its run on the command line."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+import numpy as np
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from pacesetter.build import build_panel, stored_config
+from pacesetter.cli import fleet
+from pacesetter.runs import Run
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.pipeline import fleet_stage
+from pacesetter.training.pipeline.fleet_stage import fleet_config, train_fleet
+from pacesetter.training.pipeline.stages import Job, only_run
+
+SMALL = [
+    *("data=synthetic", "data.symbols=3", "data.bars=500", "features.names=[return_1]", "job.fleet_steps=1024"),
+    *("task.window_bars=4", "task.episode_bars=20", "task.market.costs.commission_bps=7", "train.envs=2"),
+]
+
+
+def test_the_fleet_trades_by_the_rules_of_the_job_with_leadlag_features(tmp_path):
+    config = compose(SMALL)
+    made = fleet_config(config, tmp_path, "elsewhere")
+    assert made.task["market"]["costs"]["commission_bps"] == 7
+    assert (made.task["problem"], made.train.steps, made.features.leadlag.lookback) == ("fleet", 1024, "elsewhere")
+    asked = compose([*SMALL, "features.leadlag.lookback=40"])
+    assert fleet_config(asked, tmp_path, "elsewhere").features.leadlag.lookback == 40
+    own = compose(["task=fleet", "agent=fleet_ppo", "agent.heads=[8]"])
+    assert fleet_config(own, tmp_path, 60).agent["heads"] == [8]
+
+
+@pytest.fixture
+def job(tmp_path, monkeypatch):
+    config = compose([*SMALL, "features.leadlag.lookback=40", f"runs={tmp_path}"])
+    monkeypatch.setattr(fleet_stage, "AGENT", fleet_stage.AGENT | {"network_options": {"width": 8, "layers": 1}})
+    job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
+    job.panel = build_panel(config)
+    Run.create(job.folder("lookback"), "lookback", {})
+    return job
+
+
+def test_the_stage_leaves_a_run_and_says_in_a_line_what_became_of_its_agents(job):
+    folder = job.folder("agents")
+    found = train_fleet(job, folder)
+    assert found.line.split(" agents")[0].endswith("of 3")
+    (section,) = found.sections
+    assert len(section.rows) == 3
+    assert len(section.figures) == 2
+    assert set(found.shown["Agents"]) <= set(section.header)
+    run = only_run(folder)
+    assert stored_config(run).features.leadlag.lookback == 40
+    _report_shows(job.run.folder, run)
+
+
+def _report_shows(job, run):
+    app = typer.Typer()
+    fleet.register(app)
+    shown = CliRunner().invoke(app, ["fleet", "report", str(job), "--draws", "50"], env={"COLUMNS": "200"})
+    assert shown.exit_code == 0, shown.output
+    for title in ("Agents", "Agents on unseen bars", "Agents together"):
+        assert title in shown.output
+    assert "diversification ratio" in shown.output
+    assert (run / "fleet.html").stat().st_size > 100_000
+
+
+def test_the_seed_and_shares_are_those_of_the_job(tmp_path):
+    config = replace(compose(SMALL), seed=7)
+    made = fleet_config(config, tmp_path, 60)
+    assert made.seed == 7
+    np.testing.assert_array_equal(made.train.shares, config.train.shares)

@@ -1,0 +1,57 @@
+"""The stage of the main job that trains the master, and which run goes to the judge."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pacesetter.build import stored_config
+from pacesetter.evaluation.fleet.proposals_page import read_allocations
+from pacesetter.runs import Run
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.pipeline import fleet_stage
+from pacesetter.training.pipeline.fleet_stage import fleet_config
+from pacesetter.training.pipeline.master_stage import judged_run, master_config, train_master
+from pacesetter.training.pipeline.stages import Job, only_run
+from pacesetter.training.run.train import train
+
+SMALL = [
+    *("data=synthetic", "data.symbols=3", "data.bars=240", "features.names=[return_1]", "features.leadlag.lookback=40"),
+    *("task.window_bars=4", "task.episode_bars=20", "task.market.costs.commission_bps=7", "task.reward.clip=3"),
+    *("job.fleet_steps=1024", "job.master_steps=1024"),
+]
+
+
+@pytest.fixture
+def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
+    config = compose([*SMALL, f"runs={tmp_path}"])
+    monkeypatch.setattr(fleet_stage, "AGENT", fleet_stage.AGENT | {"network_options": {"width": 8, "layers": 1}})
+    job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
+    train(fleet_config(config, job.folder("agents"), 40), console=Console(quiet=True))
+    return job
+
+
+def test_the_master_goes_by_the_fleets_rules_and_the_better_of_both_is_judged(job: Job) -> None:
+    fleet, folder = only_run(job.folder("agents")), job.folder("master")
+    found = train_master(job, folder)
+    run = only_run(folder)
+    made, there = stored_config(run), stored_config(fleet)
+    assert (made.data, made.features, made.train.shares) == (there.data, there.features, there.train.shares)
+    assert made.task["market"] == there.task["market"]
+    assert (made.task["reward"]["clip"], made.train.steps) == (3, 1024)
+    ratios = read_allocations(run)["sharpe"]
+    better = "master" if ratios["master"] > ratios["fleet"] else "fleet"
+    assert found.line.endswith(f"the {better} is judged")
+    (section,) = found.sections
+    assert section.text.endswith(f"By these years alone the {better} is what is judged.")
+    assert set(found.shown["Allocations"]) <= set(section.header)
+    assert judged_run(job) == {"master": run, "fleet": fleet}[better]
+
+
+def test_an_agent_for_masters_is_the_jobs_own(job: Job) -> None:
+    fleet = only_run(job.folder("agents"))
+    own = replace(job.config, agent={"algorithm": "master_ppo", "epochs": 1})
+    assert master_config(own, Path("there"), fleet).agent["epochs"] == 1

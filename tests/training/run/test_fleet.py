@@ -1,0 +1,214 @@
+"""A fleet as a run: what it leaves, that it resumes and repeats to the bit, and a second try for its strugglers."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import pytest
+import torch
+
+from pacesetter.build import build_learner, build_panel, build_parts, load_fleet
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.evaluation.backtest.scenarios import Scenario
+from pacesetter.evaluation.fleet.agents_page import fleet_sentence
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.learning.fleet.validation import FleetPlay, play
+from pacesetter.runs import Run
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run import fleet
+from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
+from pacesetter.training.run.train import train
+from pacesetter.training.run.verify import verify
+
+FLEET = [
+    *(
+        "task=fleet",
+        "agent=fleet_ppo",
+        "data=synthetic",
+        "data.symbols=3",
+        "data.bars=300",
+        "features.names=[return_1]",
+    ),
+    *("task.window_bars=4", "task.episode_bars=20", "task.retrain_share=0.5", "task.bar_sharpe=1000"),
+    *("agent.network_options={width:8,layers:1}", "agent.heads=[8]", "agent.rollout_steps=16", "agent.batch_size=32"),
+    *("train.envs=4", "train.steps=256", "train.log_every=64", "train.validate_every=128", "train.checkpoint_every=64"),
+    *("track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
+]
+SAC = ["agent=fleet_sac", "task.action=continuous", "agent.rollout_steps=8", "agent.warmup_steps=64", "agent.updates=2"]
+
+
+@pytest.fixture
+def small(tmp_path: Path) -> Any:
+    """A run of three agents whose bar nobody reaches; more overrides follow."""
+    return lambda *more: compose([*FLEET, f"runs={tmp_path}", *more])
+
+
+def lines(folder: Path, key: str) -> list[Any]:
+    told = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
+    return [line[key] for line in told if key in line]
+
+
+def test_a_run_leaves_a_row_for_each_agent_and_what_it_did(small, console):
+    result = train(small(), console=console)
+    folder = result.run.folder
+    table = pd.read_csv(folder / "fleet.csv", keep_default_na=False)
+    assert list(table["symbol"]) == ["S0", "S1", "S2"]
+    assert set(table["state"]) == {"struggler"}
+    assert set(table["reason"]) <= {"collapse", "cost", "no signal"}
+    assert set(table["retrained"]) <= {"better", "not better"}
+    assert result.score == pytest.approx(table["sharpe"].mean(), rel=1e-6)
+    returns = pd.read_parquet(folder / "fleet_returns.parquet")
+    bars_per_year = build_parts(small(), build_panel(small())).validation.batch.market.bars_per_year
+    ratio = returns.mean() / returns.std() * np.sqrt(bars_per_year)
+    np.testing.assert_allclose(ratio, table["sharpe"], rtol=1e-4)
+    assert lines(folder, "agents")[0]["S1"].keys() >= {"returns", "sharpe", "entropy", "explained"}
+    assert [set(line) for line in lines(folder, "agents_validation")] == [{"S0", "S1", "S2"}] * 2
+    assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best", "last"}
+    assert result.run.manifest["finished"]
+    assert "3 of 3 agents are not above the bar and learn again" in console.file.getvalue()
+
+
+@pytest.mark.parametrize("more", [[], SAC], ids=["ppo", "sac"])
+def test_a_stopped_run_goes_on_to_the_bit(more, small, console):
+    whole = train(small(*more), console=console)
+    cut = train(small(*more), console=console, report=lambda step, score: bool(os.kill(os.getpid(), signal.SIGTERM)))
+    assert (cut.stopped, cut.run.manifest["finished"]) == ("signal", False)
+    assert cut.steps < whole.steps
+    resumed = train(resume=cut.run.folder, console=console)
+    assert resumed.weights_hash == whole.weights_hash
+    assert resumed.score == whole.score
+    assert lines(cut.run.folder, "agents") == lines(whole.run.folder, "agents")
+
+
+def test_a_run_stopped_in_the_second_try_goes_on_too(small, console, monkeypatch):
+    whole = train(small("train.patience=1"), console=console)
+
+    def interrupted(*given: Any) -> Any:
+        os.kill(os.getpid(), signal.SIGTERM)
+        return retrain(*given)
+
+    monkeypatch.setattr(fleet, "retrain", interrupted)
+    cut = train(small("train.patience=1"), console=console)
+    assert cut.stopped == "signal"
+    assert not (cut.run.folder / "fleet.csv").exists()
+    monkeypatch.undo()
+    resumed = train(resume=cut.run.folder, console=console)
+    assert (resumed.weights_hash, resumed.stopped) == (whole.weights_hash, whole.stopped)
+
+
+def test_a_finished_run_can_be_verified_and_judged(small, console):
+    folder = train(small("task.bar_sharpe=-1000"), console=console).run.folder
+    assert verify(folder, console)
+    run = StoredRun(folder)
+    assert run.policy.name == "fleet"
+    fewer = Scenario("fewer", run.panel.select(["S2", "S0"]), run.first, market=run.task.market, is_unseen=True)
+    table = run.over([fewer])
+    assert set(table.index.get_level_values("policy")) >= {"fleet", "cash"}
+
+
+def test_the_stored_fleet_acts_for_the_symbols_of_a_panel_in_their_order(small, console):
+    config = small("task.bar_sharpe=-1000")
+    folder = train(config, console=console).run.folder
+    panel = build_panel(config)
+    rng = np.random.default_rng(0)
+    fleet_agent = load_fleet(folder, panel)
+    shapes = fleet_agent.fleet.shapes
+    seen = {name: rng.normal(size=(3, *shape)).astype(np.float32) for name, shape in shapes.items()}
+    mixed = load_fleet(folder, panel.select(["S2", "S0"]))
+    some = {name: entry[[2, 0]] for name, entry in seen.items()}
+    np.testing.assert_array_equal(mixed.act(some), fleet_agent.act(seen)[[2, 0]])
+    with pytest.raises(ConfigError, match="no agent for 'S3'"):
+        load_fleet(folder, build_panel(compose(["data=synthetic", "data.symbols=4", "data.bars=50"])))
+
+
+def test_a_run_of_another_task_has_no_fleet(tmp_path, console):
+    run = Run.create(tmp_path, "other", compose([]).to_dict())
+    with pytest.raises(RunError, match="task=trading, which has no fleet"):
+        load_fleet(run.folder, build_panel(compose(["data=synthetic"])))
+
+
+def test_heads_that_are_not_better_come_back_and_the_encoder_never_moves(small):
+    config = small()
+    parts = build_parts(config, build_panel(config))
+    learner: Any = build_learner(config, parts)
+    learner.learn(64)
+    before = {name: tensor.clone() for name, tensor in learner.fleet.state_dict().items()}
+    told = retrain(learner, parts.validation, ["S0", "S2"], 64, lambda: None)
+    assert set(told) == {"S0", "S2"}
+    after = learner.fleet.state_dict()
+    for name, tensor in before.items():
+        if name.startswith("encoder."):
+            assert torch.equal(tensor, after[name]), name
+    weight = "actor.first.weight"
+    for row, symbol in enumerate(["S0", "S1", "S2"]):
+        assert torch.equal(before[weight][row], after[weight][row]) == (told.get(symbol) != "better")
+    assert learner.fleet.encoder.start.requires_grad
+
+
+def test_reasons_are_told_apart():
+    returns = torch.tensor([[0.01, -0.02], [0.01, -0.02], [0.01, -0.02], [0.02, 0.01]])
+    costs = torch.tensor([[0.0, 0.0], [0.02, 0.02], [0.0, 0.0], [0.0, 0.0]])
+    mix = torch.tensor([[0.5, 0.5, 0.0], [1.0, 0.0, 0.0], [0.9, 0.1, 0.0], [1.0, 0.0, 0.0]])
+    nothing = torch.zeros_like(returns)
+    found = FleetPlay(tuple("ABCD"), torch.zeros(4), returns, costs, nothing, nothing, nothing, mix, 252.0)
+    table = agent_table(found, bar_sharpe=0.0, max_share=0.6)
+    assert list(table["reason"]) == ["no signal", "cost", "collapse", ""]
+    assert strugglers(table) == ["A", "B", "C"]
+    assert fleet_sentence(table) == "1 of 4 agents above the bar, 3 struggle (1 no signal, 1 cost, 1 collapse)"
+
+
+@pytest.mark.parametrize(
+    ("wrong", "sentence"),
+    [
+        ("task.action=weights", "take discrete or continuous"),
+        ("task.curriculum=adaptive", "random or fixed"),
+        ("agent.batch_size=31", r"agent\.batch_size=31 does not divide the 64 rows of a round"),
+        ("agent.heads=0", r"agent\.heads=0: heads of a fleet have one hidden layer"),
+        ("agent.heads=[8,8]", r"agent\.heads=\[8, 8\]: heads of a fleet have one hidden layer"),
+        ("agent.batch_size=0", r"agent\.batch_size=0 must be 1 or more"),
+        ("train.freeze=[actor]", "the encoder can be frozen"),
+        ("train.schedules={clip_range:{kind:linear,points:[[0,0.1],[100,0.2]]}}", "does not schedule"),
+    ],
+)
+def test_mistakes_are_refused_in_a_sentence(wrong, sentence, small, console):
+    with pytest.raises(ConfigError, match=sentence):
+        train(small(wrong), console=console)
+
+
+def test_an_algorithm_of_single_agents_is_refused(console):
+    assert compose(["task=fleet"]).agent["algorithm"] == "fleet_ppo"
+    config = compose(["task=fleet", "agent=ppo", "data=synthetic", "data.symbols=3", "features.names=[return_1]"])
+    with pytest.raises(ConfigError, match="task=fleet does not learn by agent=ppo; known: fleet_ppo, fleet_sac"):
+        train(config, console=console)
+
+
+def test_a_learning_rate_follows_its_schedule(small):
+    config = small()
+    learner: Any = build_learner(config, build_parts(config, build_panel(config)))
+    learner.set("learning_rate", 0.0)
+    before = learner.fleet.actor.last.weight.clone()
+    learner.learn(64)
+    assert torch.equal(before, learner.fleet.actor.last.weight)
+
+
+def test_a_fleet_begins_with_another_whose_encoder_may_stay(small, console):
+    first = train(small("task.bar_sharpe=-1000"), console=console).run.folder
+    config = small(f"train.init_from={first}", "train.freeze=[encoder]", "task.bar_sharpe=-1000")
+    second = train(config, console=console).run.folder
+    panel = build_panel(config)
+    one, other = (load_fleet(folder, panel).fleet.encoder.state_dict() for folder in (first, second))
+    assert all(torch.equal(one[name], other[name]) for name in one)
+
+
+def test_curiosity_is_an_option_of_the_agent(small):
+    config = small("agent.curiosity={share:0.2,warmup_steps:0}")
+    learner: Any = build_learner(config, build_parts(config, build_panel(config)))
+    learner.learn(64)
+    assert learner.curiosity.gates().forward[0] > 0
+    assert play(learner.fleet, build_parts(config, build_panel(config)).validation).sharpe.isfinite().all()
