@@ -6,8 +6,9 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest import policies as policies  # and so does this
+from pacesetter.evaluation.backtest import policies as policies  # registers its baselines
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest, market_bank
+from pacesetter.evaluation.baselines import allocators as allocators  # and so does this
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
 from pacesetter.evaluation.statistics.verdict import CASH
 from pacesetter.features.table import FeatureTable
