@@ -162,7 +162,7 @@ class Lasso(Regression):
         gram, products = features.T @ features, features.T @ targets
         largest = np.abs(products).max() / len(features)  # above it every coefficient of every symbol is 0
         penalties = largest * np.logspace(0, np.log10(SMALLEST_PENALTY), PENALTIES)
-        options: dict[str, Any] = {"alphas": penalties, "precompute": gram, "tol": 1e-3}
+        options: dict[str, Any] = {"alphas": penalties, "precompute": gram}
         columns = [
             lasso_path(features, targets[:, k], Xy=products[:, k], **options)[1] for k in range(targets.shape[1])
         ]
