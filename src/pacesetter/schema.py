@@ -16,9 +16,9 @@ from typing import Any
 from pacesetter.errors import RunError
 
 __all__ = [
-    "SCHEMA",
     "RENAMED_KEYS",
     "RENAMED_VALUES",
+    "SCHEMA",
     "RenamedKey",
     "read_schema",
     "renamed_sentence",

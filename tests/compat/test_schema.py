@@ -9,6 +9,8 @@ from typing import Any
 import pytest
 import yaml
 
+from pacesetter.errors import RunError
+from pacesetter.runs import config_hash
 from pacesetter.schema import (
     RENAMED_KEYS,
     SCHEMA,
@@ -20,8 +22,6 @@ from pacesetter.schema import (
     translate_overrides,
     translate_preset,
 )
-from pacesetter.errors import RunError
-from pacesetter.runs import config_hash
 
 V0 = Path(__file__).parents[1] / "fixtures" / "v0"
 
