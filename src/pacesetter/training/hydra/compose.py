@@ -34,7 +34,7 @@ FLEETS = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bar
 def compose(overrides: Sequence[str] = ()) -> Config:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
     _register_groups()
-    _refuse_renamed(overrides)
+    _refuse_old_names(overrides)
     overrides = with_agent(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
@@ -115,7 +115,7 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 # ---- what went wrong, in the user's words -----------------------------------------------------------------------
 
 
-def _refuse_renamed(overrides: Sequence[str]) -> None:
+def _refuse_old_names(overrides: Sequence[str]) -> None:
     """Refuse by its new name what Hydra would take under the old one: a key that is added, or a value."""
     for text in overrides:
         override = parse_override(text)
