@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
@@ -16,7 +17,8 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.registry import configure
 from pacesetter.rewards.reward import RewardConfig
 from pacesetter.rewards.schedule import Schedule
-from pacesetter.runs import Run
+from pacesetter.runs import Run, config_hash
+from pacesetter.schema import translate_config
 
 __all__ = [
     "TASKS",
@@ -34,7 +36,9 @@ __all__ = [
     "Train",
     "build_study",
     "build_task",
+    "parse_config",
     "read_config",
+    "stored_hash",
 ]
 
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
@@ -327,6 +331,15 @@ class Config:
 
 def read_config(run: Run) -> Config:
     """The configuration that a run was made with; refuses a folder without a readable one."""
+    return parse_config(_read_stored(run), f"{run.folder}/config.yaml")
+
+
+def stored_hash(run: Run) -> str:
+    """The hash of a run's configuration as it was stored: the one in the run's name, whatever it is read as today."""
+    return config_hash({key: value for key, value in _read_stored(run).items() if key != "schema"})
+
+
+def _read_stored(run: Run) -> dict[str, Any]:
     import yaml
 
     try:
@@ -336,7 +349,14 @@ def read_config(run: Run) -> Config:
         raise RunError(f"{run.folder}/config.yaml cannot be read ({why}); the run is damaged") from problem
     if not isinstance(plain, dict):
         raise RunError(f"{run.folder}/config.yaml is no mapping; the run is damaged")
-    return configure(Config, plain, "config")
+    return plain
+
+
+def parse_config(stored: Mapping[str, Any], what: str = "the stored configuration") -> Config:
+    """A configuration as this or an earlier version stored it; `what` names it in a refusal."""
+    if not isinstance(stored, Mapping):
+        raise RunError(f"{what} is not a mapping; it is damaged")
+    return configure(Config, translate_config(stored, what), "config")
 
 
 def build_study(config: Config) -> Study:
