@@ -34,7 +34,7 @@ class PolicySpec:
 
     inputs    entry -> shape of one row; `action_mask` is among them where the policy masks
     names     entry -> names of its last axis, in order
-    action    discrete: probabilities of seven orders; continuous and weights: numbers; hybrid: (switch, value)
+    action    discrete: probabilities of seven orders; continuous and target: numbers; hybrid: (switch, value)
     rows      what a row is: symbol, any one of them; fleet, the symbols in their order; market, all of them at once
     symbols   those of a fleet or a market, in order; () where a row is any symbol
     outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
@@ -42,7 +42,7 @@ class PolicySpec:
 
     inputs: dict[str, tuple[int, ...]]
     names: dict[str, tuple[str, ...]]
-    action: Literal["discrete", "continuous", "hybrid", "weights"]
+    action: Literal["discrete", "continuous", "hybrid", "target"]
     rows: Literal["symbol", "fleet", "market"] = "symbol"
     symbols: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
@@ -52,7 +52,11 @@ class PolicySpec:
 
     @classmethod
     def from_json(cls, text: str) -> PolicySpec:
-        return configure(cls, json.loads(text), "policy")
+        """The spec that `to_json` wrote; older ones say weights where target is meant."""
+        stored = json.loads(text)
+        if stored.get("action") == "weights":
+            stored["action"] = "target"
+        return configure(cls, stored, "policy")
 
 
 class Model:
