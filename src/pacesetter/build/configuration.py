@@ -142,8 +142,8 @@ class FleetTrading(Trading):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.action not in ("discrete", "continuous"):
-            raise ConfigError(f"task.action={self.action} is not for a fleet; take discrete or continuous")
+        if self.action == "hybrid":
+            raise ConfigError(f"task.action={self.action} is not for a fleet; take target, discrete or continuous")
         if self.starts == "stratified" or self.curriculum != "none":
             raise ConfigError("a fleet starts its episodes random or fixed: task.starts=random task.curriculum=none")
         check_range(0, owner="task", retrain_share=self.retrain_share)

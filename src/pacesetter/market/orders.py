@@ -16,9 +16,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError
 from pacesetter.market.jit import jitable
-from pacesetter.market.parameters import Slot
+from pacesetter.market.parameters import MarketParameters, Slot
 
-__all__ = ["DISCRETE_AS_CONTINUOUS", "Discrete", "OrderKind", "as_continuous", "check_actions"]
+__all__ = [
+    "DISCRETE_AS_CONTINUOUS",
+    "Discrete",
+    "OrderKind",
+    "as_continuous",
+    "as_targets",
+    "check_actions",
+    "target_range",
+]
 
 
 class OrderKind(IntEnum):
@@ -49,6 +57,21 @@ def as_continuous(actions: ArrayLike) -> NDArray[np.float64]:
     indices = np.asarray(actions)
     check_actions(indices, OrderKind.DISCRETE)
     return np.array(DISCRETE_AS_CONTINUOUS)[indices.astype(np.int64)]
+
+
+def target_range(market: MarketParameters) -> tuple[float, float]:
+    """The lowest and the highest target that differ from their neighbours: 0 or minus the position cap, and the cap."""
+    cap = min(market.limits.position_cap_fraction, 1.0)
+    return (-cap if market.limits.shorting else 0.0), cap
+
+
+def as_targets(actions: Any, market: MarketParameters) -> Any:
+    """The targets that a policy's numbers in [-1, 1] stand for, of an array or a tensor: -1 the lowest, 1 the highest.
+
+    Spread over [0, 1] nearly all of them would ask for more than the position cap, and mean the same.
+    """
+    low, high = target_range(market)
+    return low + (actions + 1) * ((high - low) / 2)
 
 
 def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True) -> None:
