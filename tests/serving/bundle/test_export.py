@@ -28,7 +28,7 @@ KINDS = {
     "sac": ("sac",),
     "td3": ("td3",),
     "maskable_ppo": ("maskable_ppo",),
-    "weights": ("ppo", "task=portfolio"),
+    "target": ("ppo", "task=portfolio"),
     "masked portfolio": ("maskable_ppo", "task=portfolio", "task.action=discrete"),
 }
 NETWORKS = {"transformer": "transformer_small", "lstm": "lstm", "gru": "gru"}
@@ -180,6 +180,11 @@ def graph(domain: str = "", is_outside: bool = False, spec: PolicySpec | None = 
     if spec is not None:
         model.metadata_props.add(key=SPEC, value=spec.to_json())
     return model.SerializeToString()
+
+
+def test_a_spec_of_an_old_bundle_says_weights_and_means_target() -> None:
+    old = PolicySpec({"x": (1,)}, {"x": ("a",)}, "target", outputs=("orders",)).to_json().replace("target", "weights")
+    assert PolicySpec.from_json(old).action == "target"
 
 
 PLAIN = PolicySpec({"x": (1,)}, {"x": ("a",)}, "continuous", outputs=("orders",))

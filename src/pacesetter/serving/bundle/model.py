@@ -26,17 +26,126 @@ SPEC = "pacesetter.policy"  # key of the spec among the graph's metadata
 OWN_DOMAINS = ("", "ai.onnx")
 # Arithmetic on arrays: what exports are made of. None reads a file, holds a graph, keeps state or works on text.
 OPERATORS = frozenset(
-    """
-    Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast CastLike Ceil Celu Clip Concat Constant
-    ConstantOfShape Conv Cos CumSum DepthToSpace DequantizeLinear Div Dropout DynamicQuantizeLinear Einsum Elu Equal Erf
-    Exp Expand EyeLike Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool Greater
-    GreaterOrEqual GroupNormalization HardSigmoid HardSwish Identity InstanceNormalization IsInf IsNaN LSTM
-    LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax MatMul MatMulInteger Max MaxPool Mean Min Mish Mod Mul
-    Neg NonZero Not OneHot Or PRelu Pad Pow QLinearMatMul QuantizeLinear RMSNormalization RNN Range Reciprocal ReduceL1
-    ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round
-    ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt
-    Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where Xor
-    """.split()
+    [
+        "Abs",
+        "Add",
+        "And",
+        "ArgMax",
+        "ArgMin",
+        "AveragePool",
+        "BatchNormalization",
+        "Cast",
+        "CastLike",
+        "Ceil",
+        "Celu",
+        "Clip",
+        "Concat",
+        "Constant",
+        "ConstantOfShape",
+        "Conv",
+        "Cos",
+        "CumSum",
+        "DepthToSpace",
+        "DequantizeLinear",
+        "Div",
+        "Dropout",
+        "DynamicQuantizeLinear",
+        "Einsum",
+        "Elu",
+        "Equal",
+        "Erf",
+        "Exp",
+        "Expand",
+        "EyeLike",
+        "Flatten",
+        "Floor",
+        "GRU",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Gelu",
+        "Gemm",
+        "GlobalAveragePool",
+        "Greater",
+        "GreaterOrEqual",
+        "GroupNormalization",
+        "HardSigmoid",
+        "HardSwish",
+        "Identity",
+        "InstanceNormalization",
+        "IsInf",
+        "IsNaN",
+        "LSTM",
+        "LayerNormalization",
+        "LeakyRelu",
+        "Less",
+        "LessOrEqual",
+        "Log",
+        "LogSoftmax",
+        "MatMul",
+        "MatMulInteger",
+        "Max",
+        "MaxPool",
+        "Mean",
+        "Min",
+        "Mish",
+        "Mod",
+        "Mul",
+        "Neg",
+        "NonZero",
+        "Not",
+        "OneHot",
+        "Or",
+        "PRelu",
+        "Pad",
+        "Pow",
+        "QLinearMatMul",
+        "QuantizeLinear",
+        "RMSNormalization",
+        "RNN",
+        "Range",
+        "Reciprocal",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSumExp",
+        "ReduceMax",
+        "ReduceMean",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceSum",
+        "ReduceSumSquare",
+        "Relu",
+        "Reshape",
+        "Round",
+        "ScatterElements",
+        "ScatterND",
+        "Selu",
+        "Shape",
+        "Sigmoid",
+        "Sign",
+        "Sin",
+        "Size",
+        "Slice",
+        "Softmax",
+        "Softplus",
+        "Softsign",
+        "SpaceToDepth",
+        "Split",
+        "Sqrt",
+        "Squeeze",
+        "Sub",
+        "Sum",
+        "Tan",
+        "Tanh",
+        "ThresholdedRelu",
+        "Tile",
+        "TopK",
+        "Transpose",
+        "Trilu",
+        "Unsqueeze",
+        "Where",
+        "Xor",
+    ]
 )
 ROWS_AT_ONCE = 48  # more rows and a transformer's activations leave the processor's cache
 
@@ -49,7 +158,7 @@ class PolicySpec:
 
     inputs    entry -> shape of one row; `action_mask` is among them where the policy masks
     names     entry -> names of its last axis, in order
-    action    discrete: probabilities of seven orders; continuous and weights: numbers; hybrid: (switch, value)
+    action    discrete: probabilities of seven orders; continuous and target: numbers; hybrid: (switch, value)
     rows      what a row is: symbol, any one of them; fleet, the symbols in their order; market, all of them at once
     symbols   those of a fleet or a market, in order; () where a row is any symbol
     outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
@@ -57,7 +166,7 @@ class PolicySpec:
 
     inputs: dict[str, tuple[int, ...]]
     names: dict[str, tuple[str, ...]]
-    action: Literal["discrete", "continuous", "hybrid", "weights"]
+    action: Literal["discrete", "continuous", "hybrid", "target"]
     rows: Literal["symbol", "fleet", "market"] = "symbol"
     symbols: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
@@ -67,7 +176,11 @@ class PolicySpec:
 
     @classmethod
     def from_json(cls, text: str) -> PolicySpec:
-        return configure(cls, json.loads(text), "policy")
+        """The spec that `to_json` wrote; older ones say weights where target is meant."""
+        stored = json.loads(text)
+        if stored.get("action") == "weights":
+            stored["action"] = "target"
+        return configure(cls, stored, "policy")
 
 
 class Model:
