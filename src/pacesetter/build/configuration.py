@@ -172,9 +172,7 @@ class MasterTrading(Trading):
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.action != "target" or self.curriculum != "none":
-            raise ConfigError(
-                "a master sets target weights, all episodes alike: task.action=target task.curriculum=none"
-            )
+            raise ConfigError("a master sets targets, all episodes alike: task.action=target task.curriculum=none")
         check_range(0, owner="task", tune_steps=self.tune_steps)
         if self.shares is not None:
             _check_shares("task", self.shares)

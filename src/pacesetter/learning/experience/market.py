@@ -54,7 +54,7 @@ class FleetMarket:
 
     starts      random, or fixed: always the first usable bar
     first_bar   no episode starts before it
-    options     of `Batch`: action (discrete, continuous or target), window_bars, episode_bars, continued, market, reward
+    options     of `Batch`: action (discrete, continuous, target), window_bars, episode_bars, continued, market, reward
     """
 
     def __init__(

@@ -120,8 +120,6 @@ class Gate:
         except Refusal as refusal:
             if refusal.status == 429:
                 await asyncio.sleep(REFUSAL_SECONDS)  # or callers who ask again at once would leave no time for others
-                    REFUSAL_SECONDS
-                )  # or callers who ask again at once would take all the time there is
             await answer.refuse(refusal.status)
         except Exception:
             log.exception("request failed")
