@@ -53,7 +53,7 @@ class Forecasting(Baseline):
     lags   latest returns of each symbol that the forecast reads
     """
 
-    action: ClassVar[str] = "weights"
+    action: ClassVar[str] = "target"
     size: float = 0.15
     cost: float = 0.0
     lags: int = 5
