@@ -18,8 +18,9 @@ from typing import Any
 from pacesetter.errors import RunError
 from pacesetter.schema import SCHEMA
 
-__all__ = ["Run", "config_hash", "provenance", "sha256", "write_atomic"]
+__all__ = ["EVALUATION", "Run", "config_hash", "provenance", "sha256", "write_atomic"]
 
+EVALUATION = "evaluation"  # folder of a run in which its judgement lies
 KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")
 
 

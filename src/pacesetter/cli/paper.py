@@ -33,12 +33,13 @@ def paper(
     options: Options = None,
 ) -> None:
     """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… risk.order_fraction=0.1."""
+    from pacesetter.evaluation.baselines.catalogue import BASELINES
     from pacesetter.registry import configure
     from pacesetter.serving.trader.session import PaperConfig, open_session
     from pacesetter.training.run.interrupts import leave, on_sigterm
 
     config = configure(PaperConfig, _with_data(options or []), "paper")
-    trader = open_session(policy, config)
+    trader = open_session(policy, config, BASELINES)
     try:
         with on_sigterm(leave):
             result = trader.run(config.bars)

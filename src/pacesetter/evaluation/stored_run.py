@@ -12,31 +12,24 @@ import pandas as pd
 
 from pacesetter.build import (
     Config,
-    best_fleet,
-    best_master,
-    build_environment,
     build_fold,
     build_panel,
     build_supervised,
     build_table,
     build_task,
-    fitted_until,
-    load_agent,
     stored_config,
+    task_of,
 )
-from pacesetter.build.configuration import FleetTrading, MasterTrading, Portfolio
+from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Backtest, Policy, backtest, market_bank
-from pacesetter.evaluation.backtest.fleet_policy import FleetPolicy
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.backtest.markets import (
     adversarial_scenarios,
     monte_carlo_scenarios,
     universe_scenarios,
     unstable_windows,
 )
-from pacesetter.evaluation.backtest.policies import AgentPolicy
 from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios
 from pacesetter.evaluation.explain.reward_audit import reward_frame
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section
@@ -45,6 +38,8 @@ from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 
 __all__ = ["MARKETS", "StoredRun"]
 
@@ -66,12 +61,9 @@ class StoredRun:
 
     @cached_property
     def task(self) -> Any:
-        task = build_task(self.config)
-        if isinstance(task, LookbackConfig):
-            raise ConfigError(
-                f"{self.folder} chooses windows and trades nothing; its table of policies is in `pacesetter run`"
-            )
-        return task
+        """Its options; refuses a task that declares that it cannot be evaluated."""
+        task_of(self.config).check("evaluate", self.folder)
+        return build_task(self.config)
 
     @cached_property
     def whole(self) -> Panel:
@@ -120,19 +112,8 @@ class StoredRun:
 
     @cached_property
     def policy(self) -> Policy:
-        """The best agent of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
-        until = fitted_until(self.config, self.panel)
-        if isinstance(self.task, MasterTrading):
-            from pacesetter.evaluation.fleet.proposals import Advice, MasterPolicy
-
-            master, fleet = best_master(self.folder)
-            return MasterPolicy(master, Advice(fleet), until)
-        if isinstance(self.task, FleetTrading):
-            return FleetPolicy(best_fleet(self.folder), self.task.action, fitted_until=until)
-        env = build_environment(self.config, self.panel, 1)
-        is_whole = isinstance(self.task, Portfolio)
-        name = str(self.config.agent["algorithm"])
-        return AgentPolicy(load_agent(self.folder, env), name, self.task.action, is_whole, until)
+        """The best policy of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
+        return task_of(self.config).policy(Stored(self.folder, self.config, self.panel))
 
     def sections(self) -> list[Section]:
         """What its training left for a report: of a master that was validated, the table of allocations."""
@@ -178,12 +159,8 @@ class StoredRun:
         )
 
     def _fitting(self, scenario: Scenario) -> Scenario:
-        own, there = len(self.panel.symbols), len(scenario.panel.symbols)
-        if isinstance(self.task, Portfolio) and own != there:
-            raise ConfigError(
-                f"the agent of {self.folder} trades {own} symbols at once and '{scenario.label}' has {there}; give a "
-                "market of as many, or train with task=trading"
-            )
+        symbols = self.panel.symbols, scenario.label, scenario.panel.symbols
+        task_of(self.config).check_symbols(self.folder, *symbols)
         return scenario
 
 

@@ -26,11 +26,11 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Config, build_table
 from pacesetter.cli.serve import register
 from pacesetter.errors import ConfigError, RunError
+from pacesetter.policies.modules import serve_agent
 from pacesetter.runs import Run
 from pacesetter.serving.api.runtime import ReportedAccount, Runtime
 from pacesetter.serving.bundle.bundle import NEEDED, Bundle, pack
 from pacesetter.serving.bundle.card import model_card
-from pacesetter.serving.bundle.export import serve_agent
 from pacesetter.serving.bundle.packaging import bundle_policy, bundle_run
 from pacesetter.serving.bundle.parity import random_observations
 from pacesetter.serving.bundle.signature import SIGNING_KEY, SigningKey, check_secret
@@ -112,7 +112,7 @@ def test_a_run_without_a_policy_is_refused(made, tmp_path):
     with pytest.raises(RunError, match="no finished training run"):
         bundle_run(cut.folder, tmp_path / "bundles")
     lookback = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
-    with pytest.raises(RunError, match="chooses lookbacks"):
+    with pytest.raises(ConfigError, match="chooses lookbacks"):
         bundle_run(lookback.folder, tmp_path / "bundles")
 
 

@@ -20,9 +20,10 @@ from trading import FIRST, RULES, Rule, make_trader, small_market, small_panel
 
 from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError, RunError
-from pacesetter.evaluation.backtest.backtest import Seen, backtest
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.market.state import Position
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 from pacesetter.serving.journal.journal import Journal, journal_url, tables
 from pacesetter.serving.monitor.alerts import Alert, Alerts
 from pacesetter.serving.risk.guard import Guard, Order, State

@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,7 +21,6 @@ from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Outcome, Setting
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
-from pacesetter.evaluation.backtest.hybrid import hybrid_orders
 from pacesetter.market.bars import Bar
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Column, Fill
 from pacesetter.market.orders import Discrete, OrderKind
@@ -29,55 +28,19 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.market.trades import Trade, trades
 from pacesetter.panel import Panel
+from pacesetter.policies.hybrid import hybrid_orders
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy, Seen
 from pacesetter.stamps import moment_of
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.backtest.episode import Episode
     from pacesetter.features.table import FeatureTable
 
-__all__ = ["Backtest", "Policy", "Seen", "backtest", "market_bank"]
+__all__ = ["Backtest", "backtest"]
 
 Array = NDArray[Any]
 KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
-
-
-class Seen(NamedTuple):
-    """All that may be known at the close of bar t.
-
-    panel         rows 0 … t, as views
-    observation   that of Portfolio-v0: window (symbol, bar, feature), regime, leadlag, supervised and position
-                  (symbol, ·), portfolio (·,)
-    masks         (symbol, 7) True where a discrete order would be sent; None for other actions
-    first         bar of the first decision, from which rebalancing counts
-    """
-
-    panel: Panel
-    t: int
-    observation: Mapping[str, Array]
-    masks: Array | None = None
-    first: int = 0
-
-
-class Policy(Protocol):
-    """Whoever decides: a baseline, an agent, a fleet, a guarded policy.
-
-    action   how the orders are read: discrete, continuous, hybrid, which are (switch, value) as in Trading-v0, or
-             weights, which are shares of equity. A weight that is NaN leaves its symbol as it is; beside other orders,
-             as it is up to the position cap
-
-    One that learned from data has `fitted_until`, the last moment it saw, and so have the parts it is made of; it is
-    refused on bars up to there.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def action(self) -> str: ...
-
-    def decide(self, seen: Seen) -> Array:
-        """(symbol,) orders at the close of bar `seen.t`; (symbol, 2) hybrid ones."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -177,11 +140,6 @@ class Backtest:
             "order": self.orders.ravel(),
         }
         return ledger, fills.assign(**own)
-
-
-def market_bank(panel: Panel, table: FeatureTable | None = None, supervised: Any = None) -> Bank:
-    """The panel as one market with its features, to be shared by many backtests; see `Bank.from_panels`."""
-    return Bank.from_panels(panel, table, supervised, is_whole=True)
 
 
 def backtest(

@@ -3,23 +3,21 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.registry import configure
+from pacesetter.policies.spec import PolicySpec
 
-__all__ = ["OPERATORS", "Model", "PolicySpec", "check_graph", "read_graph"]
+__all__ = ["OPERATORS", "Model", "check_graph", "read_graph"]
 
 Array = NDArray[Any]
 SPEC = "pacesetter.policy"  # key of the spec among the graph's metadata
@@ -150,37 +148,6 @@ OPERATORS = frozenset(
 ROWS_AT_ONCE = 48  # more rows and a transformer's activations leave the processor's cache
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime would keep an id of this machine for its maker
-
-
-@dataclass(frozen=True)
-class PolicySpec:
-    """What goes into a policy and how its answer is read.
-
-    inputs    entry -> shape of one row; `action_mask` is among them where the policy masks
-    names     entry -> names of its last axis, in order
-    action    discrete: probabilities of seven orders; continuous and target: numbers; hybrid: (switch, value)
-    rows      what a row is: symbol, any one of them; fleet, the symbols in their order; market, all of them at once
-    symbols   those of a fleet or a market, in order; () where a row is any symbol
-    outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
-    """
-
-    inputs: dict[str, tuple[int, ...]]
-    names: dict[str, tuple[str, ...]]
-    action: Literal["discrete", "continuous", "hybrid", "target"]
-    rows: Literal["symbol", "fleet", "market"] = "symbol"
-    symbols: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> PolicySpec:
-        """The spec that `to_json` wrote; older ones say weights where target is meant."""
-        stored = json.loads(text)
-        if stored.get("action") == "weights":
-            stored["action"] = "target"
-        return configure(cls, stored, "policy")
 
 
 class Model:

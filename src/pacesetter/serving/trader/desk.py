@@ -17,14 +17,14 @@ from pacesetter.envs.batch.loops import account_rows, mask_rows
 from pacesetter.envs.batch.observation import POSITION_SIZE, PortfolioEntry
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Policy, Seen
-from pacesetter.evaluation.backtest.hybrid import hybrid_orders
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.ledger import Fill
 from pacesetter.market.orders import Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
+from pacesetter.policies.hybrid import hybrid_orders
+from pacesetter.policies.policy import Policy, Seen
 from pacesetter.serving.risk.clusters import clusters
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.jumps import check_jumps

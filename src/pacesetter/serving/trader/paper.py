@@ -20,10 +20,11 @@ from numpy.typing import NDArray
 
 from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.errors import DataError, PacesetterError, RunError
-from pacesetter.evaluation.backtest.backtest import Seen, market_bank
 from pacesetter.features.table import FeatureTable, feature_table
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Seen
 from pacesetter.serving.journal.entries import make_page
 from pacesetter.serving.journal.journal import Journal, Row, tables
 from pacesetter.serving.monitor.alerts import Alert

@@ -9,11 +9,11 @@ from typing import Any, Literal
 
 from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Policy, market_bank
-from pacesetter.evaluation.baselines.catalogue import BASELINES, make_baseline
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.registry import configure
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
+from pacesetter.registry import Registry, configure
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.store import find_bundle
@@ -73,18 +73,21 @@ class PaperConfig:
             )
 
 
-def open_session(policy: str, config: PaperConfig) -> PaperTrader:
-    """The trader of a bundle, or of a baseline by name; refuses what does not fit together."""
+def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | None = None) -> PaperTrader:
+    """The trader of a bundle, or of a baseline by name; refuses what does not fit together.
+
+    baselines   those there are: `evaluation.baselines`, which serving does not import, has them
+    """
     bundle = find_bundle(policy) if Path(policy).exists() else None
-    if bundle is None and policy not in BASELINES:
-        known = did_you_mean(policy, BASELINES)
+    if bundle is None and (baselines is None or policy not in baselines):
+        known = did_you_mean(policy, baselines or ())
         raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
     switch = KillSwitch(config.halt_file)
     switch.check_usable()
     panel = _history(config, bundle)
     feed = _feed(config, panel, bundle)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
-    decider = BundlePolicy(bundle) if bundle else _baseline(policy, panel, market)
+    decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
     guard = Guard(_limits(bundle, config.risk))
     broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
     return PaperTrader(
@@ -97,13 +100,15 @@ def open_session(policy: str, config: PaperConfig) -> PaperTrader:
     )
 
 
-def _baseline(name: str, panel: Panel, market: MarketParameters) -> Policy:
-    """The baseline of that name; refuses one that needs more than bars."""
-    bank = market_bank(panel)
-    needed = BASELINES[name].lacks(bank)
+def _baseline(name: str, baselines: Registry[Any] | None, panel: Panel, market: MarketParameters) -> Policy:
+    """The policy of a baseline; refuses one that needs more than bars."""
+    assert baselines is not None
+    bank, baseline = market_bank(panel), baselines[name]
+    needed = baseline.lacks(bank)
     if needed:
         raise ConfigError(f"'{name}' needs {needed}, which paper trading does not have; give another baseline")
-    return make_baseline(name, bank, market)
+    made: Policy = baseline.on(bank, market)
+    return made
 
 
 def _history(config: PaperConfig, bundle: Bundle | None) -> Panel:

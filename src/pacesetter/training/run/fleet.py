@@ -13,7 +13,7 @@ import pandas as pd
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import build_task
-from pacesetter.build.configuration import FleetTrading
+from pacesetter.build.tasks.fleet import FleetTrading
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sentence
 from pacesetter.evaluation.fleet.ensemble import returns_frame
 from pacesetter.evaluation.statistics.gates import Gate

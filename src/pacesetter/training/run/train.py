@@ -19,6 +19,7 @@ from pacesetter.build import (
     check_device,
     check_unseen,
     fitted_until,
+    task_of,
 )
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.trials import Trial, Trials
@@ -160,10 +161,11 @@ class _Watcher:
 def _learn(session: Session) -> TrainingResult:
     from pacesetter.learning.sb3.learner import Stop
     from pacesetter.training.run.callbacks import Checkpoints, Guard, Schedules
+    from pacesetter.training.run.observers import OBSERVERS
     from pacesetter.training.run.progress import progress
 
     guard = Guard(session)
-    meter, validator = _observers(session)
+    meter, validator = OBSERVERS[task_of(session.config).observers](session)
     others = [Schedules(session), guard, meter, validator]
     checkpoints = Checkpoints(session, others)
     _go_on(session, checkpoints)
@@ -191,17 +193,6 @@ def _tell_steps(session: Session) -> None:
     if whole != asked:
         told = f"train.steps={asked} becomes {whole}: the agent learns in whole rounds of {each} steps"
         session.console.print(told, soft_wrap=True, highlight=False)
-
-
-def _observers(session: Session) -> tuple[Any, Any]:
-    """What meters and validates this kind of learner."""
-    from pacesetter.training.run.callbacks import Meter, Validator
-    from pacesetter.training.run.fleet import FleetMeter, FleetValidator
-    from pacesetter.training.run.master import MasterMeter, MasterValidator
-
-    own: dict[str, Any] = {"fleet": (FleetMeter, FleetValidator), "master": (MasterMeter, MasterValidator)}
-    meter, validator = own.get(str(session.config.task["problem"]), (Meter, Validator))
-    return meter(session), validator(session)
 
 
 def _go_on(session: Session, checkpoints: Any) -> None:
