@@ -12,9 +12,19 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pacesetter.build import Config, build_panel, build_parts, build_table, build_task, stored_config, task_of
+from pacesetter.build import (
+    Config,
+    build_panel,
+    build_parts,
+    build_table,
+    build_task,
+    environments,
+    stored_config,
+    task_of,
+)
 from pacesetter.build.tasks.task import TASKS, Stored
 from pacesetter.build.tasks.trading import Trading, TradingTask
+from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
@@ -94,6 +104,25 @@ def test_parts_hold_no_bar_of_the_test_set(name: str, trained: Any) -> None:
 
 
 @pytest.mark.parametrize("name", list(TASKS))
+def test_features_of_a_run_are_computed_once(name: str, trained: Any, monkeypatch: pytest.MonkeyPatch) -> None:
+    run, tables = stored(trained(name)), list[int]()
+
+    def counted(panel: Any, *options: Any) -> Any:
+        tables.append(len(panel))
+        return feature_table(panel, *options)
+
+    monkeypatch.setattr(environments, "feature_table", counted)
+    parts = build_parts(run.config, run.panel)
+    assert len(tables) == (0 if name == "lookback" else 1)
+    if name in ("trading", "portfolio"):  # what the training bars show is what they would show alone
+        alone = feature_table(run.panel.rows(0, 180), run.config.features.names)
+        learned = parts.train.batch.bank
+        bank = Bank.from_panels(run.panel.rows(0, 180), alone, is_whole=learned.is_whole)
+        np.testing.assert_array_equal(learned.windows, bank.windows)
+        np.testing.assert_array_equal(learned.known, bank.known)
+
+
+@pytest.mark.parametrize("name", list(TASKS))
 def test_a_trained_run_is_a_policy_or_says_why_not(name: str, trained: Any) -> None:
     folder, task = trained(name), TASKS[name]
     run = StoredRun(folder)
@@ -116,20 +145,17 @@ def test_a_trained_run_is_a_policy_or_says_why_not(name: str, trained: Any) -> N
 def test_a_trained_run_is_exported_or_says_why_not(name: str, trained: Any) -> None:
     folder, task = trained(name), TASKS[name]
     run = stored(folder)
-    table = feature_table(run.panel, ["return_1"]) if name == "lookback" else build_table(run.config, run.panel)
     if "bundle" in task.refusals:
         with pytest.raises(ConfigError, match=f"{folder.name} chooses lookbacks; bundle"):
-            task.export(run, table, 4)
+            task.export(run, 4)
         return
-    exported = task.export(run, table, 4)
+    exported = task.export(run, 4)
     assert exported.symbols == run.panel.symbols
     batches: Iterator[Any] = exported.real
     shown = next(batches)
     rows = {len(entry) for entry in shown.values()}
     assert len(rows) == 1
-    assert {entry: values.shape[1:] for entry, values in shown.items()} == {
-        entry: shape for entry, shape in exported.spec.inputs.items() if entry in shown
-    }
+    assert {entry: shown[entry].shape[1:] for entry in exported.spec.inputs} == exported.spec.inputs
 
 
 # ---- a new task is a file -------------------------------------------------------------------------------------------
@@ -164,7 +190,7 @@ def test_a_new_task_is_trained_evaluated_and_exported_like_the_others(tmp_path: 
     folder = train(config, console=Console(file=io.StringIO())).run.folder
     assert len(StoredRun(folder).play()) > 1
     run = stored(folder)
-    assert task_of(config).export(run, build_table(config, run.panel), 4).spec.inputs["window"] == (6, 2)
+    assert task_of(config).export(run, 4).spec.inputs["window"] == (6, 2)
     with pytest.raises(ConfigError, match="waits for nobody"):
         task_of(config).check("cluster")
 

@@ -90,6 +90,21 @@ class StoredRun:
 
     def bank(self, panel: Panel) -> Bank:
         """The features that the agent reads, of this or another panel; refuses one that lacks what they need."""
+        if panel is self.panel:
+            return self._own_bank
+        table = self._table(panel)
+        return market_bank(panel, table, self._supervised(panel, table))
+
+    @cached_property
+    def table(self) -> FeatureTable:
+        """The features of its own bars, computed once."""
+        return self._table(self.panel)
+
+    @cached_property
+    def _own_bank(self) -> Bank:
+        return market_bank(self.panel, self.table, build_supervised(self.config, self.panel))
+
+    def _table(self, panel: Panel) -> FeatureTable:
         asked = self.config.features
         names = [name for name in asked.names or FEATURES if set(FEATURES[name].needs) <= set(self.panel.fields)]
         table = build_table(replace(self.config, features=replace(asked, names=tuple(names))), panel)
@@ -98,12 +113,12 @@ class StoredRun:
                 f"the agent of {self.folder} reads the feature {name}, which {why}; give bars that have that, or train "
                 "with features.names of what there is"
             )
-        return market_bank(panel, table, self._supervised(panel, table))
+        return table
 
     def _supervised(self, panel: Panel, table: FeatureTable) -> Any:
-        """What the run's classifier said of its own bars, or says of another market; None without one."""
-        if panel is self.panel or self.config.features.supervised is None:
-            return build_supervised(self.config, panel)
+        """What the run's classifier says of another market; None without one."""
+        if self.config.features.supervised is None:
+            return None
         from pacesetter.learning.supervised.direction import Examples
         from pacesetter.learning.supervised.forecasts import Forecasts
 
@@ -113,7 +128,7 @@ class StoredRun:
     @cached_property
     def policy(self) -> Policy:
         """The best policy of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
-        return task_of(self.config).policy(Stored(self.folder, self.config, self.panel))
+        return task_of(self.config).policy(Stored(self.folder, self.config, self.panel, self.table))
 
     def sections(self) -> list[Section]:
         """What its training left for a report: of a master that was validated, the table of allocations."""

@@ -9,9 +9,10 @@ from numpy.typing import NDArray
 
 from pacesetter.panel import Panel
 
-__all__ = ["Policy", "Seen"]
+__all__ = ["QUANTITIES", "Policy", "Seen"]
 
 Array = NDArray[Any]
+QUANTITIES = "quantities"  # action of whoever sizes orders itself, as a guarded policy does
 
 
 class Seen(NamedTuple):
@@ -36,7 +37,7 @@ class Policy(Protocol):
 
     action   how the orders are read: discrete, continuous, hybrid, which are (switch, value) as in Trading-v0, or
              weights, which are shares of equity. A weight that is NaN leaves its symbol as it is; beside other orders,
-             as it is up to the position cap
+             as it is up to the position cap. Quantities are orders that were sized already
 
     One that learned from data has `fitted_until`, the last moment it saw, and so have the parts it is made of; it is
     refused on bars up to there.

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 from numpy.typing import NDArray
 
 from pacesetter.build.configuration import Config, build_task
-from pacesetter.build.environments import Parts, feature_split, fitted_until
+from pacesetter.build.environments import Parts, build_table, feature_split, fitted_until
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.build.tasks.trading import Trading
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pacesetter.policies.fleet import FleetPolicy
     from pacesetter.policies.modules import Exported
 
-__all__ = ["FleetTask", "FleetTrading", "shown"]
+__all__ = ["FleetTask", "FleetTrading", "known_table", "shown"]
 
 Array = NDArray[Any]
 
@@ -87,7 +87,7 @@ class FleetTask(Task):
 
         return FleetPolicy(fleet, build_task(config).action, fitted_until=until)
 
-    def export(self, stored: Stored, table: FeatureTable, count: int) -> Exported:
+    def export(self, stored: Stored, count: int) -> Exported:
         import torch
 
         from pacesetter.learning.experience.market import FleetMarket
@@ -95,7 +95,7 @@ class FleetTask(Task):
         from pacesetter.market.orders import Discrete
         from pacesetter.policies.modules import Exported, serve_agent
 
-        task = build_task(stored.config)
+        task, table = build_task(stored.config), known_table(stored)
         bank = Bank.from_panels(stored.panel, table, symbols=task.symbols or None)
         module, spec = serve_agent(load_fleet(stored.checkpoint), bank.names)
         market = FleetMarket(bank, 1, action=task.action, window_bars=task.window_bars, market=task.market)
@@ -108,6 +108,11 @@ class FleetTask(Task):
 
 
 TASKS.add("fleet", FleetTask())
+
+
+def known_table(stored: Stored) -> FeatureTable:
+    """The features of a run's panel, computed where nobody has yet."""
+    return build_table(stored.config, stored.panel) if stored.table is None else stored.table
 
 
 def _episodes(config: Config) -> dict[str, Any]:

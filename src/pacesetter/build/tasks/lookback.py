@@ -11,7 +11,6 @@ from pacesetter.build.environments import Parts, split_panel
 from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.curriculum import Curriculum
-from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
@@ -64,7 +63,7 @@ class LookbackTask(Task):
     def policy(self, stored: Stored) -> Policy:
         self._refuse("evaluate", stored)
 
-    def export(self, stored: Stored, table: FeatureTable, count: int) -> Exported:
+    def export(self, stored: Stored, count: int) -> Exported:
         self._refuse("bundle", stored)
 
     def _refuse(self, ability: str, stored: Stored) -> NoReturn:

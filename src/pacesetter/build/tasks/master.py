@@ -8,12 +8,11 @@ from typing import TYPE_CHECKING, Literal
 from pacesetter.build.configuration import Config, build_task, check_shares
 from pacesetter.build.environments import Parts, feature_split, fitted_until
 from pacesetter.build.master import best_master, build_master_parts, with_fleet
-from pacesetter.build.tasks.fleet import shown
+from pacesetter.build.tasks.fleet import known_table, shown
 from pacesetter.build.tasks.task import NO_WINDOWS, TASKS, Stored, Task
 from pacesetter.build.tasks.trading import Trading
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, check_range
-from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
@@ -77,14 +76,14 @@ class MasterTask(Task):
         master, fleet = best_master(stored.folder)
         return MasterPolicy(master, Advice(fleet), fitted_until(stored.config, stored.panel))
 
-    def export(self, stored: Stored, table: FeatureTable, count: int) -> Exported:
+    def export(self, stored: Stored, count: int) -> Exported:
         import torch
 
         from pacesetter.learning.experience.master_market import MasterMarket
         from pacesetter.learning.fleet.master import load_master
         from pacesetter.policies.modules import Exported, serve_master
 
-        task = build_task(stored.config)
+        task, table = build_task(stored.config), known_table(stored)
         symbols = task.symbols or stored.panel.symbols
         bank = Bank.from_panels(stored.panel, table, symbols=symbols, is_whole=True)
         module, spec = serve_master(*load_master(stored.checkpoint), symbols, bank.names)

@@ -36,11 +36,13 @@ class Stored:
 
     folder   of the run        checkpoint   folder of its best weights
     config   of the run        panel        the symbols that its policy is asked for
+    table    features of the panel, where they are known already
     """
 
     folder: Path
     config: Config
     panel: Panel
+    table: FeatureTable | None = None
 
     @property
     def checkpoint(self) -> Path:
@@ -91,7 +93,7 @@ class Task(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def export(self, stored: Stored, table: FeatureTable, count: int) -> Exported:
+    def export(self, stored: Stored, count: int) -> Exported:
         """What a bundle holds of a run, with `count` observations of its own market to compare the graph on."""
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:

@@ -25,7 +25,6 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import ACCOUNT_ENTRIES
 from pacesetter.envs.batch.starts import Start, Starts
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.features import FeatureTable
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.rewards.reward import RewardConfig
@@ -124,8 +123,10 @@ class SingleAgentTask(Task):
         return Parts(env, env)
 
     def policy(self, stored: Stored) -> AgentPolicy:
-        agent = load_agent(stored.folder, self.environment(stored.config, stored.panel))
-        return self._policy(agent, stored.config, fitted_until(stored.config, stored.panel))
+        config, panel = stored.config, stored.panel
+        known = {} if stored.table is None else {"table": stored.table, "supervised": build_supervised(config, panel)}
+        agent = load_agent(stored.folder, self.environment(config, panel, **known))
+        return self._policy(agent, config, fitted_until(config, panel))
 
     def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> AgentPolicy:
         return self._policy(learner.agent, config, until)
@@ -136,14 +137,14 @@ class SingleAgentTask(Task):
         name, action = str(config.agent["algorithm"]), build_task(config).action
         return AgentPolicy(agent, name, action, self.is_whole, until)
 
-    def export(self, stored: Stored, table: FeatureTable, count: int) -> Exported:
+    def export(self, stored: Stored, count: int) -> Exported:
         from pacesetter.build.learner import build_learner
         from pacesetter.learning.sb3.algorithms import load_weights
         from pacesetter.learning.state import read_state
         from pacesetter.policies.modules import Exported, serve_algorithm
 
         config = stored.config
-        parts = self._parts(config, feature_split(config, stored.panel, table))
+        parts = self._parts(config, feature_split(config, stored.panel, stored.table))
         algorithm = build_learner(config, parts).algorithm  # type: ignore[union-attr]
         load_weights(algorithm, read_state(stored.checkpoint))
         bank = parts.validation.batch.bank

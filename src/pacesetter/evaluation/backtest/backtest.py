@@ -23,14 +23,14 @@ from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.bars import Bar
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Column, Fill
-from pacesetter.market.orders import Discrete, OrderKind
+from pacesetter.market.orders import LARGEST_QUANTITY, Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.market.trades import Trade, trades
 from pacesetter.panel import Panel
 from pacesetter.policies.hybrid import hybrid_orders
 from pacesetter.policies.observation import market_bank
-from pacesetter.policies.policy import Policy, Seen
+from pacesetter.policies.policy import QUANTITIES, Policy, Seen
 from pacesetter.stamps import moment_of
 
 if TYPE_CHECKING:
@@ -40,6 +40,8 @@ if TYPE_CHECKING:
 __all__ = ["Backtest", "backtest"]
 
 Array = NDArray[Any]
+READ_AS = {"hybrid": "continuous", QUANTITIES: "target"}  # what the batch is told that a policy's actions are
+QUANTITY_SETTINGS = OrderKind.QUANTITY, -LARGEST_QUANTITY, LARGEST_QUANTITY  # no agent's action, hence no batch's own
 KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
 
 
@@ -169,8 +171,10 @@ def backtest(
     if bank.symbols != (panel.symbols,) or len(bank.times[0]) != len(panel):
         raise DataError(f"the bank is not of {panel!r} as one market; make it by market_bank(panel)")
     rules = replace(market or MarketParameters(), bars_per_year=panel.bars_per_year)
-    action = "continuous" if policy.action == "hybrid" else policy.action
+    action = READ_AS.get(policy.action, policy.action)
     batch = Batch(bank, action=action, window_bars=window_bars, market=rules, restarts=False)
+    if policy.action == QUANTITIES:
+        batch.settings[[Setting.KIND, Setting.LOWEST, Setting.HIGHEST]] = QUANTITY_SETTINGS
     batch.use_starts(Starts(np.array([[0, first, last]]), np.array([0, 1]), is_fixed=True))
     ledger, fills, orders = _play(policy, replace(panel, truth=None), batch, first, last)
     played = slice(first + 1, last + 1)
@@ -207,7 +211,7 @@ def _play(policy: Policy, panel: Panel, batch: Batch, first: int, last: int) -> 
 def _send(batch: Batch, orders: Array, t: int) -> tuple[Array, Array, list[float]]:
     """Step the account by one bar; weights that are NaN leave their symbols as they are."""
     left = np.isnan(orders)
-    if batch.action != "target" or not left.any():
+    if batch.settings[Setting.KIND] != OrderKind.TARGET or not left.any():
         return batch.step_alone(orders)
     if not left.all():
         return batch.step_alone(np.where(left, _held_weights(batch, t), orders))

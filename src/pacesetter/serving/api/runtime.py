@@ -111,7 +111,7 @@ class ReportedBroker:
         self.account[:] = cash, equity, max(told.peak_equity or equity, equity, LEAST_MONEY), 0.0
         self.stop_outs = told.stop_outs
 
-    def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
+    def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         closed = {order.client_id: Status.FILLED for order in orders}
         return Settlement((), closed, self.stop_outs, False)
 

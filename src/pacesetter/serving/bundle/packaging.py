@@ -64,7 +64,7 @@ def bundle_run(
     panel = build_panel(config)
     _check_universe(config, panel)
     table = build_table(config, panel)
-    trained = task_of(config).export(Stored(run.folder, config, panel), table, observations // 2)
+    trained = task_of(config).export(Stored(run.folder, config, panel, table), observations // 2)
     return bundle_policy(
         trained.module,
         trained.spec,
