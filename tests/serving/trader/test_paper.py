@@ -23,6 +23,7 @@ from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.market.state import Position
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import table_observer
 from pacesetter.policies.policy import Seen
 from pacesetter.serving.journal.journal import Journal, journal_url, tables
 from pacesetter.serving.monitor.alerts import Alert, Alerts
@@ -33,7 +34,7 @@ from pacesetter.serving.trader.alpaca import AlpacaBroker
 from pacesetter.serving.trader.brokers import Status
 from pacesetter.serving.trader.desk import Desk, GuardedPolicy
 from pacesetter.serving.trader.feeds import LiveClock, OnlineFeed, ReplayFeed
-from pacesetter.serving.trader.paper import PaperTrader, portfolio_observer
+from pacesetter.serving.trader.paper import PaperTrader
 
 LOOSE = RiskLimits(
     order_fraction=1.0,
@@ -113,7 +114,7 @@ def test_a_policy_sees_the_same_to_the_bit_in_backtest_and_replay(panel: Panel, 
     market = small_market(panel)
     guarded = GuardedPolicy(Watcher(), Guard(), panel, market)
     behind = backtest(guarded, panel, first=FIRST, market=guarded.market)
-    trader = make_trader(tmp_path, panel=panel, policy=Watcher(), observe=portfolio_observer(24))
+    trader = make_trader(tmp_path, panel=panel, policy=Watcher(), observe=table_observer(24))
     assert finish(trader) == behind.equity.tolist()
 
 

@@ -25,6 +25,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
 from pacesetter.policies.hybrid import hybrid_orders
+from pacesetter.policies.observation import with_account
 from pacesetter.policies.policy import QUANTITIES, Policy, Seen
 from pacesetter.serving.risk.clusters import clusters
 from pacesetter.serving.risk.guard import Guard
@@ -174,10 +175,8 @@ class Desk:
 
     def _own_view(self, seen: Seen) -> Seen:
         """What the policy sees: the account as these books have it, and the masks of discrete orders."""
-        vector, places = self.account_vector(), len(self.symbols) * POSITION_SIZE
-        account = {"position": vector[:places].reshape(-1, POSITION_SIZE), "portfolio": vector[places:]}
         masks = self._masks() if self._kind is OrderKind.DISCRETE else None
-        return seen._replace(observation={**seen.observation, **account}, masks=masks)
+        return seen._replace(observation=with_account(seen.observation, self.account_vector()), masks=masks)
 
     def _masks(self) -> Array:
         """(symbol, 7) by the environments' own rule."""

@@ -11,7 +11,7 @@ from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.observation import Observe, market_bank, table_observer
 from pacesetter.policies.policy import Policy
 from pacesetter.registry import Registry, configure
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
@@ -27,7 +27,7 @@ from pacesetter.serving.trader.alpaca import AlpacaBroker
 from pacesetter.serving.trader.desk import Desk
 from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.history import History
-from pacesetter.serving.trader.paper import Observe, PaperTrader, portfolio_observer
+from pacesetter.serving.trader.paper import PaperTrader
 
 __all__ = ["PaperConfig", "open_session"]
 
@@ -96,7 +96,7 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
         Journal(config.journal or journal_url(Path(config.folder)), config.run),
         switch,
         Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle)),
-        _bundle_observer(bundle, panel.symbols) if bundle else portfolio_observer(WINDOW_BARS),
+        _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS),
     )
 
 
