@@ -75,6 +75,7 @@ def stored(folder: Path) -> Stored:
 def test_a_task_declares_itself(name: str) -> None:
     task = TASKS[name]
     assert task.name == name
+    assert task.learned_as in TASKS
     assert task.observers in OBSERVERS
     assert set(task.refusals) <= ABILITIES
     assert isinstance(build_task(Config(task=task_defaults(name))), task.config)  # its defaults are a configuration

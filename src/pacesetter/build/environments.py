@@ -47,7 +47,7 @@ def build_readiness(config: Config) -> Readiness:
 
 
 def build_fold(config: Config, panel: Panel) -> Fold:
-    """The bars of the training, validation and test part; a run sees those of the first two."""
+    """The bars of the training, validation and test set; a run sees those of the first two."""
     seen = panel.rows(0, len(panel) * (config.train.fold + 1) // config.train.folds)
     first, second = config.train.shares
     (fold,) = chronological(seen, first, second, round(1 - first - second, 9), config.train.purge_bars).folds
@@ -158,9 +158,9 @@ def build_environment(config: Config, panel: Panel, envs: int = 1, **options: An
 
 
 class Parts(NamedTuple):
-    """Vector environments of the training and of the validation part.
+    """Vector environments of the training and of the validation set.
 
-    A validation episode starts at the first bar of its part and plays to the end, one environment per symbol that is
+    A validation episode starts at the first bar of its set and plays to the end, one environment per symbol that is
     traded alone. Trading observations hold places in the validation environment's tables, with which the training
     environment's begin.
     """
@@ -170,5 +170,5 @@ class Parts(NamedTuple):
 
 
 def build_parts(config: Config, panel: Panel) -> Parts:
-    """The environments that an agent learns and is validated in; bars of the test part are in neither."""
+    """The environments that an agent learns and is validated in; bars of the test set are in neither."""
     return task_of(config).parts(config, panel)

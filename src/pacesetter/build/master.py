@@ -64,7 +64,7 @@ class Stretch(NamedTuple):
 
 
 def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
-    """A `MasterMarket` to learn in, and the `Stretch` of the validation part; features, which are causal, of both."""
+    """A `MasterMarket` to learn in, and the `Stretch` of the validation set; features, which are causal, of both."""
     task: MasterTrading = build_task(config)
 
     def bank(panel: Panel) -> Bank:

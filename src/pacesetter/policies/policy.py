@@ -1,4 +1,4 @@
-"""Whoever decides, and what may be known when it does: the one protocol of backtest, paper trading and API."""
+"""What decides, and what may be known when it does: the one protocol of backtest, paper trading and API."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from pacesetter.panel import Panel
 __all__ = ["QUANTITIES", "Policy", "Seen"]
 
 Array = NDArray[Any]
-QUANTITIES = "quantities"  # action of whoever sizes orders itself, as a guarded policy does
+QUANTITIES = "quantities"  # action of a policy that sizes orders itself, as a guarded one does
 
 
 class Seen(NamedTuple):
@@ -33,7 +33,7 @@ class Seen(NamedTuple):
 
 
 class Policy(Protocol):
-    """Whoever decides: a baseline, an agent, a fleet, a guarded policy.
+    """What decides: a baseline, an agent, a fleet, a guarded policy.
 
     action   how the orders are read: discrete, continuous, hybrid, which are (switch, value) as in Trading-v0, or
              weights, which are shares of equity. A weight that is NaN leaves its symbol as it is; beside other orders,

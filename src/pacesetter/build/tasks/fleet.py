@@ -35,7 +35,7 @@ Array = NDArray[Any]
 class FleetTrading(Trading):
     """Trade each symbol by an agent of its own; `train.steps` and `train.envs` are those of each agent.
 
-    bar_sharpe      yearly Sharpe ratio on the validation part; an agent that is not above it struggles
+    bar_sharpe      annualised Sharpe ratio on the validation set; an agent that is not above it struggles
     retrain_share   of train.steps for which the heads of strugglers learn again from the start; 0 is never
     """
 
@@ -55,6 +55,7 @@ class FleetTask(Task):
     """Markets of its own kind in place of vector environments: many environments a symbol, one to be validated in."""
 
     name = "fleet"
+    learned_as = "fleet"
     config = FleetTrading
     observers = "fleet"
 
@@ -111,7 +112,7 @@ TASKS.add("fleet", FleetTask())
 
 
 def known_table(stored: Stored) -> FeatureTable:
-    """The features of a run's panel, computed where nobody has yet."""
+    """The features of a run's panel, computed unless they are known already."""
     return build_table(stored.config, stored.panel) if stored.table is None else stored.table
 
 

@@ -24,6 +24,7 @@ class LookbackTask(Task):
     """Windows instead of orders: what asks for a trading policy is refused."""
 
     name = "lookback"
+    learned_as = "lookback"
     config = LookbackConfig
     refusals: ClassVar[Mapping[str, str]] = {
         "evaluate": "{run} chooses windows and trades nothing; its table of policies is in `pacesetter run`",

@@ -34,7 +34,7 @@ class MasterTrading(Trading):
     shares         of the bars for learning and validation instead of the fleet's; of those for learning the master
                    then takes the ones behind the last that the fleet has seen, where its advice is honest
     tune_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
-    largest_fall   that one's own yearly Sharpe ratio on the validation part may take before tuning is taken back
+    largest_fall   of an agent's own annualised Sharpe ratio on the validation set before tuning is undone
     """
 
     action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
@@ -56,10 +56,11 @@ class MasterTask(Task):
     """A market whose observations are what the agents of a fleet say of it."""
 
     name = "master"
+    learned_as = "master"
     config = MasterTrading
     observers = "master"
     refusals = NO_WINDOWS | {
-        "folds": "a master is trained anew only with its fleet; give --folds the fleet's run",
+        "folds": "a master is retrained only with its fleet; give --folds the fleet's run",
         "job": "the main job trains traders; task=master is for `pacesetter train`",
     }
     inherited = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bars|symbols|market))\b"

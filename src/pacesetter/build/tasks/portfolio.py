@@ -24,6 +24,7 @@ class PortfolioTask(SingleAgentTask):
     """All symbols in one account."""
 
     name = "portfolio"
+    learned_as = "portfolio"
     config = Portfolio
     is_whole = True
 

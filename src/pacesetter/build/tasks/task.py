@@ -55,6 +55,7 @@ class Task(ABC):
 
     name        as in `task=<name>`
     config      dataclass of its options
+    learned_as  task whose methods learn it, see METHODS; those of a built-in task are declared under its own name
     observers   key of `training.run.observers.OBSERVERS`: what meters and validates a run of it
     refusals    what cannot be done with it (evaluate, baseline, folds, bundle, cluster, job, lookback) -> the
                 sentence that says so; `{run}` becomes the run's folder
@@ -63,6 +64,7 @@ class Task(ABC):
 
     name: ClassVar[str]
     config: ClassVar[type[Any]]
+    learned_as: ClassVar[str]
     observers: ClassVar[str] = "single"
     refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS
     inherited: ClassVar[str] = ""

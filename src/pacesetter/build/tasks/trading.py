@@ -157,6 +157,7 @@ class TradingTask(SingleAgentTask):
     """One symbol an episode."""
 
     name = "trading"
+    learned_as = "trading"
     config = Trading
 
 
@@ -169,7 +170,7 @@ def _starts_from(start: int, bank: Bank, window_bars: int) -> Starts:
     usable[:, :start] = False
     blocks = np.flatnonzero(usable.any(axis=1))
     if len(blocks) == 0:
-        raise DataError(f"no symbol trades in the validation part, from bar {start} on; change train.shares")
+        raise DataError(f"no symbol trades in the validation set, from bar {start} on; change train.shares")
     pool = np.stack([blocks, usable[blocks].argmax(axis=1), bank.lasts[blocks]], axis=1)
     return Starts(pool, np.arange(len(blocks) + 1), is_fixed=True)
 

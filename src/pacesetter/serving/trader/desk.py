@@ -106,7 +106,7 @@ class Desk:
         else:
             settlement = self.broker.settle(self._bar, bars[-1], self.guard.in_flight.values())
         self._bar = bars[-1].copy()
-        self.broker.positions[:, Position.SIGNAL] = self._signals  # a quantity is no signal that the policy knows
+        self.broker.positions[:, Position.SIGNAL] = self._signals  # the kernel keeps the quantity there
         for execution in settlement.executions:
             if execution.client_id is not None:
                 self.guard.filled(execution.client_id, execution.quantity)
@@ -144,7 +144,7 @@ class Desk:
     # ---- across restarts ----------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """All that the next bar needs, as JSON can hold it to the bit."""
+        """All that the next bar needs, as JSON can hold it bit-exactly."""
         return {
             "policy": self.policy.name,
             "guard": self.guard.to_dict(),
@@ -155,7 +155,7 @@ class Desk:
         }
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `to_dict` gave."""
+        """Resume from what `to_dict` gave."""
         self.guard = Guard.from_dict(stored["guard"], self.guard.limits)
         account, positions = _row(stored["account"], Account), self._rows(stored["positions"], Position)
         self.broker.restore(account, positions)

@@ -1,4 +1,4 @@
-"""A run's configuration trained anew on each fold and tested on what it has not seen: walk-forward, purged paths."""
+"""A run's configuration retrained on each fold and tested on what it has not seen: walk-forward, purged paths."""
 
 from __future__ import annotations
 
@@ -166,7 +166,7 @@ def walk_forward_section(own: WalkForward, beside: WalkForward) -> Section:
     )
     better = float(np.mean(table["total_return"] > others))
     text = (
-        f"Trained anew before each test and never chosen by one; a gain in {own.positive_share:.0%} of the tests, more "
+        f"Retrained before each test and never chosen by one; a gain in {own.positive_share:.0%} of the tests, more "
         f"than {BESIDE.replace('_', ' ')} in {better:.0%}."
     )
     return Section("Walk-forward", text, (), HEADER, rows)
