@@ -27,7 +27,6 @@ from pacesetter.leadlag.strategy import (
     delayed_moves,
     fill_to_fill_returns,
     follower_weights,
-    last_moves,
     returns_of,
 )
 from pacesetter.leadlag.structure.anomaly import AlertLevels, Autoencoder, anomaly_score, instability, worst_windows
@@ -274,12 +273,12 @@ class _Walker:
         """Mean and t-value of the leaders → followers strategy at every bar, fill to fill, gross and net of costs."""
         panel, study = self.panel, self.study
         bars = np.arange(max(study.lookback, len(panel) - MOST_STRATEGY_BARS), len(panel))
-        moves, fills = last_moves(panel), fill_to_fill_returns(panel)
+        fills = fill_to_fill_returns(panel)
         weights = np.zeros((len(bars), len(panel.symbols)))
         row = 0
         for block in self.answers(bars, "strategy"):
             part = slice(row, row + len(block.ends))
-            latest = delayed_moves(moves, block.ends, max(self.gauge.max_lag, 1))
+            latest = delayed_moves(panel, block.ends, max(self.gauge.max_lag, 1))
             weights[part] = follower_weights(block.leadership, latest, study.quantile, block.delays)
             row = part.stop
         returns = returns_of(weights, fills[bars], study.cost_bps)
