@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pacesetter.errors import RunError
+from pacesetter.locks import LOCK
 from pacesetter.schema import SCHEMA
 
 __all__ = ["Run", "config_hash", "provenance", "sha256", "write_atomic"]
@@ -108,7 +109,7 @@ class Run:
         artefacts = {
             str(path.relative_to(self.folder)): sha256(path)
             for path in sorted(self.folder.rglob("*"))
-            if path.is_file() and path.name != "manifest.json"
+            if path.is_file() and path.name not in ("manifest.json", LOCK)
         }
         manifest = self.manifest | facts | {"artefacts": artefacts, "finished": True}
         self.write_json("manifest.json", manifest)
