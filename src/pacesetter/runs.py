@@ -9,6 +9,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -142,8 +143,13 @@ def write_atomic(path: Path, content: str | bytes, *, is_synced: bool = True) ->
         os.replace(temporary, path)
         if is_synced:
             _sync_folder(path.parent)
+    except OSError as problem:  # a full disk says so without a name
+        if problem.errno is not None and problem.filename is None:
+            problem.filename = str(path)
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return path
 
 

@@ -104,6 +104,7 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
     from rich.table import Column, Table
 
     from pacesetter.serving.bundle.store import Store
+    from pacesetter.words import cell
 
     shelf = Store(store)
     current = shelf.current.name
@@ -112,7 +113,7 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
         mark = "→" if row["bundle"] == current else ""
         versions = ", ".join(f"{name} {row['versions'][name]}" for name in SHOWN if name in row["versions"])
         told = (row["bundle"], row["run"], row["model"][:12], row["made"], "yes" if row["signed"] else "no", versions)
-        table.add_row(mark, *told)
+        table.add_row(mark, *map(cell, told))
     Console().print(table)
 
 
