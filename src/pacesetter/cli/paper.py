@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
     journal = typer.Typer(help="The journal's tables, up and down; every row is kept.", no_args_is_help=True)
     journal.command("upgrade")(upgrade)
     journal.command("downgrade")(downgrade)
+    journal.command("verify")(verify)
     app.add_typer(journal, name="journal")
     for command in (paper, halt, resume, drill):
         app.command()(command)
@@ -132,6 +133,33 @@ def upgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where t
 def downgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where to, e.g. 0001.")] = "-1") -> None:
     """Take the journal's tables back; what an older revision has no place for is put aside and kept."""
     _migrate(url, revision)
+
+
+def verify(
+    url: JournalUrl,
+    key: Annotated[Path | None, typer.Option("--key", help="File of the signing key that the heads are by.")] = None,
+    heads: Annotated[Path | None, typer.Option(help="Signed heads, e.g. paper/heads.jsonl or a copy of it.")] = None,
+) -> None:
+    """Compare every row with the audit chain, and the chain with its signed heads. Exit 0 whole, 2 refused."""
+    from pacesetter.errors import ConfigError
+    from pacesetter.serving.bundle.signature import SigningKey
+    from pacesetter.serving.journal.heads import Heads
+    from pacesetter.serving.journal.journal import Journal, check_there, journal_runs
+
+    check_there(url)
+    signer = SigningKey.find(key)
+    if heads is not None and (signer is None or not heads.is_file()):
+        raise ConfigError("--heads needs a file that is there and the key that signed it: --key FILE")
+    signed = Heads(heads, signer) if heads is not None and signer is not None else None
+    for run in journal_runs(url):
+        journal = Journal(url, run, signed)
+        count = journal.verify()
+        journal.close()
+        typer.echo(f"run '{run}' is whole: {count} audit records, and every row as they say")
+    if signed is None:
+        typer.echo(
+            "NO SIGNED HEAD WAS CHECKED, so a chain that was written anew would not show: give --heads and --key"
+        )
 
 
 def _migrate(url: str, revision: str) -> None:

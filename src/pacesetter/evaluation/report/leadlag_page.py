@@ -13,6 +13,7 @@ from pacesetter.evaluation.report.pictures import styled
 from pacesetter.leadlag import pictures
 from pacesetter.leadlag.answer.influence import HALF
 from pacesetter.leadlag.study import StudyResult
+from pacesetter.words import for_spreadsheets
 
 __all__ = ["leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
 
@@ -99,9 +100,9 @@ def leadlag_sections(result: StudyResult) -> list[Section]:
 def store_leadlag(result: StudyResult, folder: Path) -> None:
     """Write matrix, ranking, links and pictures (HTML and PNG) into a folder."""
     symbols = list(result.panel.symbols)
-    pd.DataFrame(result.matrix, index=symbols, columns=symbols).to_csv(folder / "matrix.csv")
-    result.table().to_csv(folder / "ranking.csv")
-    _links(result).to_csv(folder / "links.csv", index=False)
+    for_spreadsheets(pd.DataFrame(result.matrix, index=symbols, columns=symbols)).to_csv(folder / "matrix.csv")
+    for_spreadsheets(result.table()).to_csv(folder / "ranking.csv")
+    for_spreadsheets(_links(result)).to_csv(folder / "links.csv", index=False)
     for name, picture in leadlag_pictures(result).items():
         pictures.save_picture(picture, folder, name)
 

@@ -246,8 +246,8 @@ class PaperTrader:
 
     def _resume(self, state: Row | None) -> None:
         """Go on from a state: books, guard, orders under way; refuses books that do not add up."""
+        self.journal.verify()
         if state is not None:
-            self.journal.verify()
             with self._readable():
                 self.desk.restore(state["desk"])
                 self.watch.restore(state["watch"])

@@ -16,7 +16,9 @@ from pacesetter.policies.policy import Policy
 from pacesetter.registry import Registry, configure
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.bundle import Bundle
+from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import find_bundle
+from pacesetter.serving.journal.heads import HEADS, Heads
 from pacesetter.serving.journal.journal import Journal, journal_url
 from pacesetter.serving.monitor.alerts import AlertOptions, Alerts, make_sinks
 from pacesetter.serving.monitor.watch import FeatureReference, Thresholds, Watch
@@ -47,6 +49,8 @@ class PaperConfig:
     data        of a replay: `source` and its options, or some that change the bundle's own data; a baseline's is the
                 sample. Of a network feed: symbols, start, freq …
     risk        limits that replace the bundle's
+    key         file of the signing key; PACESETTER_SIGNING_KEY where empty
+    unverified  take a signed bundle without a key to check it by
     """
 
     feed: Literal["replay", "yahoo", "alpaca", "ccxt"] = "replay"
@@ -59,6 +63,8 @@ class PaperConfig:
     bars: int | None = None
     data: dict[str, Any] = field(default_factory=dict)
     risk: dict[str, Any] = field(default_factory=dict)
+    key: str = ""
+    unverified: bool = False
     watch: Thresholds = field(default_factory=Thresholds)
     alerts: AlertOptions = field(default_factory=AlertOptions)
 
@@ -78,7 +84,8 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
 
     baselines   those there are: `evaluation.baselines`, which serving does not import, has them
     """
-    bundle = find_bundle(policy) if Path(policy).exists() else None
+    key = SigningKey.find(config.key or None)
+    bundle = find_bundle(policy, key, config.unverified) if Path(policy).exists() else None
     if bundle is None and (baselines is None or policy not in baselines):
         known = did_you_mean(policy, baselines or ())
         raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
@@ -93,11 +100,21 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     return PaperTrader(
         Desk(decider, guard, panel.symbols, market, broker, run=config.run),
         feed,
-        Journal(config.journal or journal_url(Path(config.folder)), config.run),
+        _journal(config, key),
         switch,
         Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle)),
         _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS),
     )
+
+
+def _journal(config: PaperConfig, key: SigningKey | None) -> Journal:
+    """The run's journal; with a key the head of its chain is signed every day."""
+    folder = Path(config.folder)
+    heads = None
+    if key is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        heads = Heads(folder / HEADS, key)
+    return Journal(config.journal or journal_url(folder), config.run, heads)
 
 
 def _baseline(name: str, baselines: Registry[Any] | None, panel: Panel, market: MarketParameters) -> Policy:

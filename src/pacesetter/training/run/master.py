@@ -25,6 +25,7 @@ from pacesetter.policies.fleet import fleet_action
 from pacesetter.policies.master import Advice, MasterPolicy
 from pacesetter.training.run.callbacks import Session, Validator
 from pacesetter.training.run.fleet import FleetMeter
+from pacesetter.words import for_spreadsheets
 
 __all__ = ["MasterMeter", "MasterValidator"]
 
@@ -83,7 +84,7 @@ class MasterValidator(Validator):
             except Stop:
                 return
         table = compare_allocations(self.policy, **self.stretch._asdict()).table()
-        table.to_csv(self.session.run.path(ALLOCATIONS))
+        for_spreadsheets(table).to_csv(self.session.run.path(ALLOCATIONS))
         told = f"{allocation_sentence(table)} → {self.session.run.folder / ALLOCATIONS}"
         self.session.console.print(told, soft_wrap=True, highlight=False)
 
