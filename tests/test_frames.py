@@ -92,7 +92,7 @@ def test_missing_cells_are_unobserved() -> None:
     [
         (CLOSES.iloc[:0], "the table is empty: it has no rows"),
         (CLOSES[[]], "the table is empty: it has no columns"),
-        (CLOSES.reset_index(drop=True), "the table has no time stamps"),
+        (CLOSES.reset_index(drop=True), "the table has no timestamps"),
         (
             CLOSES.iloc[::-1],
             "row 1 (all symbols, 2020-01-02 23:59:59+00:00): the bar is older than the one before it [order]",
@@ -110,7 +110,7 @@ def test_missing_cells_are_unobserved() -> None:
             CLOSES.set_axis(pd.MultiIndex.from_tuples([("close", "A", 1), ("close", "A", 2)]), axis=1),
             "not pairs of field",
         ),
-        (CLOSES.set_index(pd.DatetimeIndex([pd.NaT, "2020-01-03"])), "row 0: the time stamp is missing [timestamp]"),
+        (CLOSES.set_index(pd.DatetimeIndex([pd.NaT, "2020-01-03"])), "row 0: the timestamp is missing [timestamp]"),
         (long().reset_index().assign(symbol=[None, "A", "A", "B"]), "row 0: the symbol is missing [symbol]"),
         (long().reset_index().assign(other_time=0).rename(columns={"other_time": "time"}), "more than one time column"),
     ],

@@ -96,7 +96,7 @@ def test_between_includes_both_ends(start: Any, end: Any, first: str, last: str)
 def test_between_nothing_and_no_moment() -> None:
     assert len(market().between("2021")) == len(market().between("2020-01-03", "2020-01-02")) == 0
     for stamp in ("soon", "2020-13-01", pd.NaT, []):
-        with pytest.raises(ConfigError, match="is no moment; write it like"):
+        with pytest.raises(ConfigError, match="is not a date or time; write it like"):
             market().between(stamp)
 
 
@@ -331,7 +331,7 @@ def coarse_or_none(panel: Panel, freq: str) -> Panel | None:
 
 @pytest.mark.parametrize("freq", ["x", "", "1M", "0h", "-1h", "-1W", "1 fortnight"])
 def test_what_is_no_length_is_refused(freq: str) -> None:
-    with pytest.raises(ConfigError, match="is no bar length; take one like 1h, 1D, 1W or 1ME"):
+    with pytest.raises(ConfigError, match="is not a bar length; take one like 1h, 1D, 1W or 1ME"):
         market().resample(freq)
 
 

@@ -31,7 +31,7 @@ class RunError(PacesetterError):
 
 
 def check_range(least: float, most: float = math.inf, /, owner: str = "", **values: Any) -> None:
-    """Refuse, by its key `owner.name`, a value that is no finite number from `least` to `most`, both included."""
+    """Refuse, by its key `owner.name`, a value that is not a finite number from `least` to `most`, both included."""
     for name, value in values.items():
         is_number = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
         if not (is_number and least <= value <= most):

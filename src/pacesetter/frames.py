@@ -185,7 +185,7 @@ class _Table:
             self.problems.append(Finding(rule, what, where, symbol, when, len(rows), remedy=remedy))
 
     def floats(self, values: pd.Series[Any], field: str, owner: str | pd.Series[Any]) -> Array:
-        """A column as float64; a cell that is no number is reported, with the symbol that owns it, and becomes NaN."""
+        """A column as float64; a cell that is not a number is reported with its symbol and becomes NaN."""
         if _is_numeric(values):
             return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
         text, number, bad = _cells(values)
@@ -211,7 +211,7 @@ def _cells(values: pd.Series[Any]) -> tuple[pd.Series[Any], Array, Array]:
 
 
 def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.Series[Any]]:
-    """The value columns and the raw time stamps: the index when it is one of time, else the first column named so."""
+    """The value columns and the raw timestamps: the index when it is one of time, else the first column named so."""
     if isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index.to_series()
     named = [place for place, name in enumerate(frame.columns) if _is_stamp(name)]
@@ -221,7 +221,7 @@ def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.
     if _is_stamp(frame.index.name):
         return frame, frame.index.to_series()
     has = ", ".join(str(name) or "a column without a name" for name in frame.columns[:6])
-    raise DataError(f"{table} has no time stamps: name a column timestamp or date (it has {has})")
+    raise DataError(f"{table} has no timestamps: name a column timestamp or date (it has {has})")
 
 
 def _is_stamp(name: Any) -> bool:
@@ -273,7 +273,7 @@ def _pairs(columns: pd.Index[Any], table: _Table) -> list[tuple[str, str]]:
 
 
 def _value_columns(frame: pd.DataFrame, words: list[str], table: _Table) -> list[int]:
-    """Columns that are fields: those of a bar, and others that hold numbers (a company's name is no field)."""
+    """Columns that are fields: those of a bar, and others that hold numbers (a company's name is not a field)."""
     if "timestamp" in words:
         raise DataError(f"{table} has more than one time column; keep the one that says when a bar is known")
     places = [place for place, word in enumerate(words) if word in KNOWN_FIELDS or _holds_numbers(frame[place])]

@@ -113,7 +113,7 @@ class Panel:
         return bars.panel(**attributes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # a copy, also in another process, is made anew and so is read-only too
+        # a copy, also in another process, is created again and so is read-only too
         return Panel, tuple(getattr(self, part.name) for part in dataclasses.fields(self))
 
     # ---- looking --------------------------------------------------------------------------------------------------

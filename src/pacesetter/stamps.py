@@ -29,7 +29,7 @@ DATE, CLOCK, ZONE = (
     r"Z|[+-][0-9]{2}(?::?[0-9]{2})?",
 )
 ISO = rf"^(?P<date>{DATE})(?:[T ](?P<clock>{CLOCK})\s?(?P<zone>{ZONE})?)?$"
-EPOCHS = (("s", 1e8), ("ms", 1e11), ("us", 1e14), ("ns", 1e17))  # each from 1973 on; smaller numbers are no stamps
+EPOCHS = (("s", 1e8), ("ms", 1e11), ("us", 1e14), ("ns", 1e17))  # each from 1973 on; smaller numbers are not timestamps
 FIRST_DATE, LAST_DATE = 19_000_101, 22_001_231  # dates as numbers: 20161230
 
 
@@ -62,7 +62,7 @@ def moment_of(stamp: Any, last: bool = False) -> pd.Timestamp:
             moment = (moment.to_period(span) + 1).start_time.as_unit("ns") - pd.Timedelta(1, unit="ns")
         return utc_index([moment])[0]
     except (ValueError, TypeError) as problem:
-        raise ConfigError(f"{stamp!r} is no moment; write it like 2016-12-30 or 2016-12-30T21:00Z") from problem
+        raise ConfigError(f"{stamp!r} is not a date or time; write 2016-12-30 or 2016-12-30T21:00Z") from problem
 
 
 def _span(text: str) -> str | None:
@@ -91,16 +91,16 @@ class StampReader:
     def known(self, raw: Stamps[Any]) -> pd.DatetimeIndex:
         """(row,) UTC moments at which bars are known, NaT where the stamp is unusable; refuses if all are."""
         place, unique = pd.factorize(raw)  # a long table repeats each stamp for every symbol
-        self.report("timestamp", "the time stamp is missing", np.flatnonzero(place < 0), "give each row its time")
+        self.report("timestamp", "the timestamp is missing", np.flatnonzero(place < 0), "give each row its time")
         if len(unique) == 0:
-            raise DataError(f"{self.origin} has no time stamp in any row; fill the time column")
+            raise DataError(f"{self.origin} has no timestamp in any row; fill the time column")
 
         def report(rule: str, what: str, rows: Array, remedy: str = "") -> None:
             self.report(rule, what, np.flatnonzero(np.isin(place, rows)), remedy)
 
         parsed = _Parser(report, self._zone, self._may_be_dates).parse(pd.Series(unique))
         if parsed.isna().all():
-            raise DataError(f"{self.origin} has no readable time stamp, e.g. '{unique[0]}'; write 2016-12-30T21:00:00Z")
+            raise DataError(f"{self.origin} has no readable timestamp, e.g. '{unique[0]}'; write 2016-12-30T21:00:00Z")
         return pd.DatetimeIndex(self._moments(parsed).append(_nothing(1))[place])  # place −1 is a missing stamp
 
     @property
@@ -120,7 +120,7 @@ class StampReader:
         try:
             length = None if self.bar is None else pd.Timedelta(self.bar)
         except ValueError as problem:
-            raise ConfigError(f"data.bar='{self.bar}' is no length of time; write it like 1h or 30min") from problem
+            raise ConfigError(f"data.bar='{self.bar}' is not a length of time; write it like 1h or 30min") from problem
         if length is not None and not pd.Timedelta(0) < length <= LONGEST_BAR:
             raise ConfigError(f"data.bar='{self.bar}' must be longer than nothing and no longer than a year")
         return length
@@ -184,7 +184,7 @@ class _Parser:
         unit = np.bincount(kind[kind > 0]).argmax() if (kind > 0).any() else 0
         bad = (kind != unit) | (kind == 0) | values.isna().to_numpy()
         if bad.any():
-            what = f"{values.iloc[int(bad.argmax())]} is no time stamp{f' in {EPOCHS[unit - 1][0]}' * bool(unit)}"
+            what = f"{values.iloc[int(bad.argmax())]} is not a timestamp{f' in {EPOCHS[unit - 1][0]}' * bool(unit)}"
             self.report("timestamp", what, np.flatnonzero(bad), "give dates, or epochs in one unit")
         if unit == 0:
             return _nothing(len(values))
@@ -199,7 +199,7 @@ class _Parser:
         if bad.any():
             shown = text.iloc[int(bad.argmax())][:40]
             remedy = "write it like 2016-12-30T21:00:00Z"
-            self.report("timestamp", f"'{shown}' is no ISO time stamp", np.flatnonzero(bad), remedy)
+            self.report("timestamp", f"'{shown}' is not an ISO timestamp", np.flatnonzero(bad), remedy)
         self._check_alike(parts[~bad])
         index = pd.DatetimeIndex(parsed)
         return self._localise(index.tz_localize(None) if parts["zone"].isna().all() else index)

@@ -42,7 +42,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_not_trained_again(small: A
 
 
 def test_mistakes_are_one_sentence(small: Any) -> None:
-    assert "--seeds 0,x is no list of whole numbers" in str(refused(*small.overrides, "--seeds", "0,x"))
+    assert "--seeds 0,x is not a list of whole numbers" in str(refused(*small.overrides, "--seeds", "0,x"))
     assert "9 groups of 3 symbols" in str(refused(*small.overrides, "--groups", "9"))
     assert "task=lookback looks at all of them together" in str(refused("data=sandbox", "task=lookback"))
     assert "did you mean 'workers'" in str(refused(*small.overrides, "launcher.worker=2"))

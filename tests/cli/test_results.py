@@ -144,7 +144,7 @@ def test_mistakes_are_one_sentence(trained_run, tmp_path, command):
         call("compare", trained_run, trained_run)
     with pytest.raises(ConfigError, match=r"train\.steps=5 names no market to evaluate on"):
         call("evaluate", trained_run, "train.steps=5")
-    with pytest.raises(ConfigError, match="--rolling, --refit-every and --combinatorial are about training anew"):
+    with pytest.raises(ConfigError, match="--rolling, --refit-every and --combinatorial are about refitting"):
         call("evaluate", trained_run, "--rolling")
     with pytest.raises(ConfigError, match="no other market 'montecarl' is known; did you mean 'montecarlo'"):
         call("evaluate", trained_run, "data=montecarl")
@@ -152,4 +152,4 @@ def test_mistakes_are_one_sentence(trained_run, tmp_path, command):
         call("evaluate", trained_run, "data=sample")
     shown = command("evaluate", "nowhere")
     assert shown.returncode == 2
-    assert shown.stderr.strip().startswith("error: nowhere is no run folder")
+    assert shown.stderr.strip().startswith("error: nowhere is not a run folder")

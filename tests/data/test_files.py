@@ -110,7 +110,7 @@ def test_epochs_are_read_in_every_unit(tmp_path: Path, factor: int, kind: str) -
 def test_epochs_with_fractions_and_in_mixed_units(write: Write) -> None:
     assert read(write("ts,AAA\n1577977200.5,1\n1577980800,2\n")).index[0] == pd.Timestamp("2020-01-02T15:00:00.5Z")
     assert "row 3: 1577980800000" in refusal(write("ts,AAA\n1577977200,1\n1577980800000,2\n1577984400,2\n"))
-    assert "no readable time stamp, e.g. '1'" in refusal(write("ts,AAA\n1,1\n2,2\n"))
+    assert "no readable timestamp, e.g. '1'" in refusal(write("ts,AAA\n1,1\n2,2\n"))
 
 
 @pytest.mark.parametrize("symbol", ["NA", "NULL", "nan", "TRUE", "1", "INF", "None", "005930", "1e5", "BRK.B"])
@@ -227,17 +227,17 @@ BAD_TEXT = [
     ("date,symbol,close,c\n2020-01-02,A,1,1\n", "two columns for close of every symbol"),
     ("date,open,high,low,volume\n2020-01-02,1,1,1,1\n", "bars.csv has no close [missing_column]"),
     ("date,symbol,price\n2020-01-02,A,1\n", "bars.csv has no close [missing_column]; it has price"),
-    ("when,close\n2020-01-02,1\n", "bars.csv has no time stamps: name a column timestamp or date (it has when, close)"),
+    ("when,close\n2020-01-02,1\n", "bars.csv has no timestamps: name a column timestamp or date (it has when, close)"),
     (",date,close\n0,2020-01-02,1\n", "bars.csv has a column without a name"),
     ("open_time,close,close_time\n2020-01-02,1,2020-01-02\n", "more than one time column"),
-    ("date,close\n2020-01-02,1\n02/01/2020,1\n", "bars.csv row 3: '02/01/2020' is no ISO time stamp"),
-    ("date,close\n2020-01-02,1\n2020-01,1\n", "bars.csv row 3: '2020-01' is no ISO time stamp"),
-    ("date,close\n2020-01-02,1\n2020-02-30,1\n", "bars.csv row 3: '2020-02-30' is no ISO time stamp"),
+    ("date,close\n2020-01-02,1\n02/01/2020,1\n", "bars.csv row 3: '02/01/2020' is not an ISO timestamp"),
+    ("date,close\n2020-01-02,1\n2020-01,1\n", "bars.csv row 3: '2020-01' is not an ISO timestamp"),
+    ("date,close\n2020-01-02,1\n2020-02-30,1\n", "bars.csv row 3: '2020-02-30' is not an ISO timestamp"),
     ("date,close\n2020-01-02,1\n,1\n", "bars.csv row 3: "),
     ("date,close\n2020-01-02,1\n9999-12-31,1\n", "bars.csv row 3: 9999-12-31 00:00:00 lies outside 1700 … 2260"),
     ("date,close\n1066-10-14,1\n", "bars.csv"),
     ("date,close\n2020-01-02,1\n2020-01-03 16:00,1\n2020-01-06,1\n", "bars.csv row 3: only some stamps have"),
-    ("date,close\nyesterday,1\n", "no readable time stamp, e.g. 'yesterday'"),
+    ("date,close\nyesterday,1\n", "no readable timestamp, e.g. 'yesterday'"),
     (
         "date,close\n2020-01-02,1\n2020-01-02,2\n",
         "bars.csv row 3 (all symbols, 2020-01-02 21:00:00+00:00): the bar stands",
@@ -309,7 +309,7 @@ def test_order_and_duplicates_can_be_allowed_by_name(write: Write) -> None:
 )
 def test_binary_junk_is_refused(write: Write, junk: bytes) -> None:
     assert "bars.csv" in refusal(write(junk))
-    assert "is no readable Parquet file" in refusal(write(junk, "bars.parquet"), "parquet")
+    assert "is not a readable Parquet file" in refusal(write(junk, "bars.parquet"), "parquet")
 
 
 def test_paths_that_hold_nothing(tmp_path: Path, write: Write) -> None:

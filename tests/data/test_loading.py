@@ -50,8 +50,8 @@ def source(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"allow": ["wrong_type"]}, "data.allow=wrong_type names no rule that can be allowed; known: "),
         ({"quality": {"stale": 3}}, "unknown option 'data.quality.stale'; did you mean 'stale_bars'?"),
         ({"quality": 3}, "data.quality=3 must be a mapping"),
-        ({"start": "soon", "fill": "forward"}, "'soon' is no moment"),
-        ({"resolution": "1M", "fill": "forward"}, "'1M' is no bar length"),
+        ({"start": "soon", "fill": "forward"}, "'soon' is not a date or time"),
+        ({"resolution": "1M", "fill": "forward"}, "'1M' is not a bar length"),
     ],
 )
 def test_wrong_options_are_refused_in_one_sentence(options: dict[str, Any], said: str) -> None:

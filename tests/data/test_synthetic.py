@@ -348,7 +348,7 @@ def test_draws_stay_inside_their_distributions():
         ({"sentiment_strength": 1.5}, r"data\.sentiment_strength=1\.5 must lie in -1 … 1"),
         ({"freq": "2h"}, r"data\.freq='2h' must be 1D, or divide a session of 7 hours"),
         ({"freq": "soon"}, r"data\.freq='soon' must be 1D"),
-        ({"start": "yesterday"}, r"data\.start='yesterday' is no date"),
+        ({"start": "yesterday"}, r"data\.start='yesterday' is not a date"),
         ({"bars": 100_000}, r"data\.bars=100000 run from 2000-01-03 to .*; stay within"),
         ({"groups": -1}, r"data\.groups=-1 must be 0 or more"),
         ({"groups": 11}, r"data\.groups=11 .* do not fit into data\.symbols=20; take fewer"),

@@ -229,7 +229,7 @@ def test_a_weighted_pnl_is_the_compiled_path_and_equals_the_general_one(market: 
     [{}, {"shorting": True}, {"position_loss_limit_fraction": 0.01}, {"portfolio_loss_limit_fraction": 0.004}],
 )
 def test_masks_allow_exactly_the_orders_that_would_be_sent(market: Panel, limits: dict[str, Any]) -> None:
-    """What a loss limit closes by itself is no order's doing: only hold is left."""
+    """What a loss limit closes by itself is not an order's doing: only hold is left."""
     env = TradingEnv(market, "S2", episode_bars=60, market=MarketParameters(limits=Limits(**limits)))
     observation, _ = env.reset(seed=3)
     rng, seen = np.random.default_rng(1), set()

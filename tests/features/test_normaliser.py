@@ -80,7 +80,7 @@ def test_only_bars_known_by_until_are_learned_from(bars: Panel) -> None:
 
 @pytest.mark.parametrize(
     ("until", "error", "message"),
-    [("2019-12-31", DataError, "no bar of the table is known by 2019-12-31"), ("soon", ConfigError, "is no moment")],
+    [("2019-12-31", DataError, "no bar of the table is known by 2019-12-31"), ("soon", ConfigError, "is not a time")],
 )
 def test_a_useless_until_is_refused(bars: Panel, until: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):

@@ -67,7 +67,7 @@ def test_a_feature_asked_for_twice_is_refused(bars: Panel) -> None:
 
 
 def test_what_is_no_feature_is_refused(bars: Panel) -> None:
-    with pytest.raises(ConfigError, match="is no Feature"):
+    with pytest.raises(ConfigError, match="is not a Feature"):
         feature_table(bars, "gap", extra=[print])
 
 

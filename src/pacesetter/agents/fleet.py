@@ -97,7 +97,7 @@ class Fleet(nn.Module):
         return agent
 
     def add(self, symbols: Sequence[str]) -> None:
-        """Fresh heads for new symbols, behind the others; trainers are to be made anew."""
+        """Fresh heads for new symbols, behind the others; trainers are to be created again."""
         self.symbols = _checked(self.symbols, symbols)
         self.actor.extend([self._new_actor().layers for _ in symbols])
         self.critic.extend([self._new_critic().layers for _ in symbols])

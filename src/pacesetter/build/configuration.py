@@ -81,7 +81,7 @@ def _check_shares(owner: str, shares: tuple[float, float]) -> None:
     first, second = shares
     if not (first > 0 and second >= 0 and first + second < 1):
         raise ConfigError(
-            f"{owner}.shares={list(shares)} must leave a test part: training above 0, validation 0 or more, and "
+            f"{owner}.shares={list(shares)} must leave a test set: training above 0, validation 0 or more, and "
             "both together below 1"
         )
 
@@ -114,7 +114,7 @@ class Portfolio(Trading):
 class FleetTrading(Trading):
     """Trade each symbol by an agent of its own; `train.steps` and `train.envs` are those of each agent.
 
-    bar_sharpe      yearly Sharpe ratio on the validation part; an agent that is not above it struggles
+    bar_sharpe      annualised Sharpe ratio on the validation set; an agent that is not above it struggles
     retrain_share   of train.steps for which the heads of strugglers learn again from the start; 0 is never
     """
 
@@ -137,7 +137,7 @@ class MasterTrading(Trading):
     shares         of the bars for learning and validation instead of the fleet's; of those for learning the master
                    then takes the ones behind the last that the fleet has seen, where its advice is honest
     tune_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
-    largest_fall   that one's own yearly Sharpe ratio on the validation part may take before tuning is taken back
+    largest_fall   that one's own annualised Sharpe ratio on the validation set may take before tuning is taken back
     """
 
     action: Literal["discrete", "continuous", "hybrid", "weights"] = "weights"
@@ -216,7 +216,7 @@ class Train:
 
     seeds              runs, with seeds from `seed` on
     threads            of torch, None its own choice; results repeat for an equal number
-    shares             of the bars for training and validation; the rest is the test part, which training never sees
+    shares             of the bars for training and validation; the rest is the test set, which training never sees
     purge_bars         left out before each boundary
     folds, fold        expanding walk-forward: of `folds` equal stretches the run sees those up to number `fold`, from 0
     validate_every     steps between validations; 0 is never
@@ -335,7 +335,7 @@ def read_config(run: Run) -> Config:
         why = " ".join(str(problem).split())  # YAML says it in several lines
         raise RunError(f"{run.folder}/config.yaml cannot be read ({why}); the run is damaged") from problem
     if not isinstance(plain, dict):
-        raise RunError(f"{run.folder}/config.yaml is no mapping; the run is damaged")
+        raise RunError(f"{run.folder}/config.yaml is not a mapping; the run is damaged")
     return configure(Config, plain, "config")
 
 

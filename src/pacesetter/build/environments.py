@@ -48,7 +48,7 @@ def build_readiness(config: Config) -> Readiness:
 
 
 def build_fold(config: Config, panel: Panel) -> Fold:
-    """The bars of the training, validation and test part; a run sees those of the first two."""
+    """The bars of the training, validation and test set; a run sees those of the first two."""
     seen = panel.rows(0, len(panel) * (config.train.fold + 1) // config.train.folds)
     first, second = config.train.shares
     (fold,) = chronological(seen, first, second, round(1 - first - second, 9), config.train.purge_bars).folds
@@ -116,7 +116,7 @@ def build_environment(config: Config, panel: Panel, envs: int = 1, **options: An
 
 
 class Parts(NamedTuple):
-    """Vector environments of the training and of the validation part.
+    """Vector environments of the training and of the validation set.
 
     A validation episode starts at the first bar of its part and plays to the end, one environment per symbol that is
     traded alone. Trading observations hold places in the validation environment's tables, with which the training
@@ -128,7 +128,7 @@ class Parts(NamedTuple):
 
 
 def build_parts(config: Config, panel: Panel) -> Parts:
-    """The environments that an agent learns and is validated in; bars of the test part are in neither."""
+    """The environments that an agent learns and is validated in; bars of the test set are in neither."""
     task, fold = build_task(config), build_fold(config, panel)
     learned, seen = panel.rows(0, int(fold.train[-1]) + 1), panel.rows(0, _last_seen(fold) + 1)
     start = int(fold.validation[0]) if len(fold.validation) else 0
@@ -145,7 +145,7 @@ def build_parts(config: Config, panel: Panel) -> Parts:
 
 
 def _check_lookback_agent(config: Config, seen: Panel) -> None:
-    """Refuse a lookback agent that has seen bars of this run's test part."""
+    """Refuse a lookback agent that has seen bars of this run's test set."""
     if isinstance(config.features.leadlag.lookback, str):
         check_unseen("the lookback agent of", config.features.leadlag.lookback, seen.index[-1])
 
@@ -197,6 +197,6 @@ def _starts_from(start: int, bank: Bank, window_bars: int) -> Starts:
     usable[:, :start] = False
     blocks = np.flatnonzero(usable.any(axis=1))
     if len(blocks) == 0:
-        raise DataError(f"no symbol trades in the validation part, from bar {start} on; change train.shares")
+        raise DataError(f"no symbol trades in the validation set, from bar {start} on; change train.shares")
     pool = np.stack([blocks, usable[blocks].argmax(axis=1), bank.lasts[blocks]], axis=1)
     return Starts(pool, np.arange(len(blocks) + 1), is_fixed=True)

@@ -43,7 +43,7 @@ def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -
 
 
 def build_fleet_learner(config: Config, parts: Parts) -> FleetLearner[Fleet, FleetMarket]:
-    """The configured fleet and its algorithm on the training part; refuses an algorithm that is for single agents.
+    """The configured fleet and its algorithm on the training set; refuses an algorithm that is for single agents.
 
     It sets the number of threads of this process, which the first weights depend on already.
     """
@@ -73,7 +73,7 @@ def check_algorithm(config: Config) -> None:
     """Refuse an algorithm that is for single agents."""
     name = str(config.agent.get("algorithm", ""))
     if name not in ALGORITHMS:
-        raise ConfigError(f"task=fleet does not learn by agent={name}{did_you_mean(name, ALGORITHMS)}")
+        raise ConfigError(f"agent={name} does not support task=fleet{did_you_mean(name, ALGORITHMS)}")
 
 
 def _hidden(heads: Any) -> int:

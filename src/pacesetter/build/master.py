@@ -34,7 +34,7 @@ TASK, SPLIT = ("window_bars", "symbols", "market"), ("shares", "purge_bars", "fo
 def with_fleet(config: Config) -> Config:
     """A master's configuration with the bars, features, symbols, windows, market and split of its fleet's run.
 
-    Of a main job it takes the fleet inside. Refuses a run that is no fleet, or has none yet.
+    Of a main job it takes the fleet inside. Refuses a run that is not a fleet, or has none yet.
     """
     named, shares = build_task(config).fleet, build_task(config).shares
     if not named:
@@ -63,7 +63,7 @@ class Stretch(NamedTuple):
 
 
 def build_master_parts(config: Config, task: MasterTrading, learned: Panel, seen: Panel, start: int) -> Parts:
-    """A `MasterMarket` to learn in, and the `Stretch` of the validation part; features, which are causal, of both."""
+    """A `MasterMarket` to learn in, and the `Stretch` of the validation set; features, which are causal, of both."""
     table, odds = build_table(config, seen), build_supervised(config, seen)
 
     def bank(panel: Panel) -> Bank:
@@ -110,7 +110,7 @@ def _unseen_starts(task: MasterTrading, panel: Panel, bank: Bank) -> Starts:
 
 
 def build_master_learner(config: Config, parts: Parts) -> MasterLearner:
-    """The configured master and its PPO on the training part; refuses an algorithm that is for other agents.
+    """The configured master and its PPO on the training set; refuses an algorithm that is for other agents.
 
     It sets the number of threads of this process, which the first weights depend on already.
     """
@@ -123,7 +123,7 @@ def build_master_learner(config: Config, parts: Parts) -> MasterLearner:
     options: dict[str, Any] = dict(config.agent)
     name = options.pop("algorithm", "")
     if name != ALGORITHM:
-        raise ConfigError(f"task=master does not learn by agent={name}; take agent={ALGORITHM}")
+        raise ConfigError(f"agent={name} does not support task=master; use agent={ALGORITHM}")
     network = configure(MasterNetwork, options.pop("network_options", None) or {}, "agent.network_options")
     torch.manual_seed(config.seed)
     master = Master(network, parts.train.shapes)

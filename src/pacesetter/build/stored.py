@@ -88,10 +88,10 @@ def _classifier_facts(folder: Path) -> dict[str, Any]:
 
 
 def check_unseen(what: str, folder: str | Path, last: pd.Timestamp) -> None:
-    """Refuse something trained that has seen bars of this run's test part, which begins after `last`."""
+    """Refuse something trained that has seen bars of this run's test set, which begins after `last`."""
     until = stored_end(folder)
     if until > last:
         raise DataError(
-            f"{what} {folder} saw bars until {until:%Y-%m-%d %H:%M}, but the test part begins after "
+            f"{what} {folder} saw bars until {until:%Y-%m-%d %H:%M}, but the test set begins after "
             f"{last:%Y-%m-%d %H:%M}; train it with smaller train.shares, or this run with larger ones"
         )

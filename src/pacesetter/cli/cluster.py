@@ -55,4 +55,4 @@ def _numbers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as problem:
-        raise ConfigError(f"--seeds {text} is no list of whole numbers; give one like 0,1,2") from problem
+        raise ConfigError(f"--seeds {text} is not a list of whole numbers; give one like 0,1,2") from problem

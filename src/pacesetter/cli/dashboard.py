@@ -47,7 +47,7 @@ def dashboard(
     if not runs.is_dir() and not journal:
         raise RunError(f"there is no folder {runs}; give the folder of your runs, or make some with pacesetter run")
     if not _is_loopback(host):
-        typer.echo(f"note: {host} can be reached by others, and the page asks nobody who they are", err=True)
+        typer.echo(f"note: {host} can be reached by others, and the page has no login", err=True)
     settings = Settings(
         runs,
         journal,

@@ -23,7 +23,7 @@ def report(
     run: Annotated[Path, typer.Argument(help="A finished run of task=fleet, or a main job that has one.")],
     draws: Annotated[int | None, typer.Option(help="Bootstrap draws; by default enough for so many.", min=1)] = None,
 ) -> None:
-    """Show the agents on the validation part, on unseen bars, and together; the page fleet.html has all of it."""
+    """Show the agents on the validation set, on unseen bars, and together; the page fleet.html has all of it."""
     from rich.console import Console
 
     from pacesetter.build import stage_run

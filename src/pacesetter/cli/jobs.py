@@ -53,7 +53,7 @@ def leadlag(overrides: Overrides = None) -> None:
 
 def train(
     overrides: Overrides = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder, to the bit.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder bit-exactly.")] = None,
 ) -> None:
     """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; seeds=5 for five of them."""
     from pacesetter.training.launch.seeds import train_seeds

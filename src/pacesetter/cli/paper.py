@@ -43,7 +43,7 @@ def paper(
         with on_sigterm(leave):
             result = trader.run(config.bars)
     except (KeyboardInterrupt, SystemExit):
-        typer.echo("stopped, and nothing is lost: the same command goes on where it stood", err=True)
+        typer.echo("stopped, and nothing is lost: the same command resumes where it stopped", err=True)
         raise
     trader.watch.alerts.close()
     refused = ", ".join(f"{name} {count}" for name, count in sorted(result.denials.items())) or "none"
@@ -87,7 +87,7 @@ def halt(
     with suppress(OSError):
         is_new = switch.engage(" ".join(reason or ["halted from the command line"]))
     if not file.is_file():
-        raise ConfigError(f"{file} is no file and cannot be one, so nothing is halted; give the trader's own --file")
+        raise ConfigError(f"{file} is not a file and cannot be one, so nothing is halted; give the trader's own --file")
     typer.echo(f"{file} {'is engaged' if is_new else f'was engaged already, at {switch.since()}'}: {switch.reason()}")
 
 
@@ -151,7 +151,7 @@ def nested(options: list[str]) -> dict[str, Any]:
     found = OmegaConf.create()
     for word in options:
         if "=" not in word:
-            raise ConfigError(f"'{word}' is no KEY=VALUE; write it like feed=replay")
+            raise ConfigError(f"'{word}' is not KEY=VALUE; write it like feed=replay")
         try:
             found.merge_with_dotlist([word])
         except (YAMLError, OmegaConfBaseException) as problem:

@@ -1,6 +1,6 @@
 """Every word that the pages say, by key. A second language is a second dictionary in LANGUAGES; gaps are English.
 
-Texts of the rooms below, such as an error's sentence or a finding's title, are theirs and come as they are.
+Texts of lower packages, such as an error's sentence or a finding's title, are shown as they are.
 """
 
 from __future__ import annotations
@@ -172,7 +172,7 @@ ENGLISH: dict[str, str] = {
     "book.no_alerts": "Nothing to report.",
     "book.trades": "Trades",
     "book.no_bar": "the journal has no bar of run '{run}' yet; wait for one",
-    "book.no_journal": "{url} is no paper trader's journal; give the one that pacesetter paper writes",
+    "book.no_journal": "{url} is not a paper trader's journal; give the one that pacesetter paper writes",
     "book.unreadable": "the journal at {url} cannot be read ({reason}); check the address",
     "book.address": "no journal can be opened there ({kind}); give sqlite:///FILE or postgresql://USER@HOST/NAME",
     "state.active": "active",
@@ -190,7 +190,7 @@ ENGLISH: dict[str, str] = {
     "stop trading with `pacesetter halt`.",
     "kill.token": "Admin key",
     "kill.locked": "The button appears when an admin key is given.",
-    "kill.wrong": "This is no admin key.",
+    "kill.wrong": "This is not an admin key.",
     "kill.button": "HALT NOW",
     "kill.reason": "halted on the dashboard by {name}",
     # ---- columns of tables; a column that is not here is shown by its own name

@@ -14,7 +14,7 @@ from pacesetter.panel import end_of_day, utc_index
 __all__ = ["ALWAYS_OPEN", "infer_calendar", "session_closes", "sessions"]
 
 ALWAYS_OPEN = "24/7"
-WEEKEND_SHARE = 0.1  # of bars; two days in seven around the clock, while one wrong date is no calendar
+WEEKEND_SHARE = 0.1  # of bars; two days in seven around the clock, while one wrong date is not a calendar
 
 
 @lru_cache(maxsize=32)

@@ -41,7 +41,7 @@ class _Files(ABC):
     symbols    keep only these, in this order
     calendar   exchange calendar; a bar stamped with a date (all are midnights) is known at its session's close.
                `auto` takes 24/7 where weekends have their share of bars and XNYS otherwise
-    stamp      whether the file's time stamps are the opens or the closes of bars
+    stamp      whether the file's timestamps are the opens or the closes of bars
     bar        length of a bar stamped at its open, e.g. 1h; found from the data when left out
     timezone   of stamps without an offset (UTC by default)
     sha256     hex digest the file must have
@@ -194,7 +194,7 @@ class CsvFiles(_Files):
             text = raw.decode("utf-8-sig")
         except (UnicodeDecodeError, EOFError, zlib.error, OSError) as problem:
             raise DataError(
-                f"{path.name} is no UTF-8 text ({problem}); it is damaged or of another format"
+                f"{path.name} is not UTF-8 text ({problem}); it is damaged or of another format"
             ) from problem
         self._check_size(len(raw), path)
         text = text.replace("\r\n", "\n")
@@ -221,7 +221,7 @@ def _header(rows: list[list[str]], name: str) -> tuple[list[str | tuple[str, str
     """Column names, pairs where two levels stand above each other as pandas and yfinance write them; and their rows."""
     first, second, third = (*rows, [], [], [])[:3]
     if len(first) < 2:
-        raise DataError(f"{name} has no table: the first line must name at least a time stamp and a close")
+        raise DataError(f"{name} has no table: the first line must name at least a timestamp and a close")
     if second[:1] and not second[0][:1].isdigit() and all(map(_is_name, second[1:])):
         if len(second) != len(first):
             raise DataError(f"{name} row 2: {len(second)} columns under a header of {len(first)}; the line is broken")
@@ -273,4 +273,4 @@ def _parquet(path: Path, take: Callable[[Any], Any]) -> Any:
             return take(pa.parquet.ParquetFile(stream, page_checksum_verification=True))
         except Exception as problem:  # damaged metadata ends in any of a dozen exceptions
             reason = (str(problem).splitlines() or [type(problem).__name__])[0][:120]
-            raise DataError(f"{path.name} is no readable Parquet file ({reason}); it is cut or damaged") from problem
+            raise DataError(f"{path.name} is not a readable Parquet file ({reason}); it is cut or damaged") from problem

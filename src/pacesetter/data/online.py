@@ -274,7 +274,7 @@ def _day(text: str, option: str) -> pd.Timestamp:
     try:
         return pd.Timestamp(pd.Timestamp(text).date(), tz="UTC")
     except (ValueError, TypeError) as problem:
-        raise ConfigError(f"data.{option}={text!r} is no day; write it like 2016-12-30") from problem
+        raise ConfigError(f"data.{option}={text!r} is not a day; write it like 2016-12-30") from problem
 
 
 def _now() -> pd.Timestamp:

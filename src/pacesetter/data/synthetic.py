@@ -81,7 +81,7 @@ class Synthetic:
     negative_share          chance that a follower moves against its leaders
     min_delay, max_delay    bars between the leaders' move and the response
     noise                   a follower's own noise, as a multiple of what its volatility says
-    relation_change_bars    bars until all relations are drawn anew: one number, or one per regime; 0 is never
+    relation_change_bars    bars until all relations are drawn again: one number, or one per regime; 0 is never
     market_correlation      correlation of all symbols' returns in units of volatility, before responses
     volatility              annual volatility before responses
     spread                  largest relative difference between symbols in volatility and strength
@@ -172,7 +172,7 @@ class Synthetic:
         own, common = self._draw_moves(schedule, epochs)
         deviations = volatility * np.where(followers, self.noise, 1.0) * self._parts()
         own_returns = (deviations * own).sum(axis=0)
-        own_returns[1:] *= seen[1:] & seen[:-1]  # nobody saw the other returns, so nobody follows them
+        own_returns[1:] *= seen[1:] & seen[:-1]  # unobserved returns have no followers
         own_returns[0] = 0.0
         response = plant(schedule, epochs, own_returns)
 

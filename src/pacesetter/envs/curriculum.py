@@ -162,7 +162,7 @@ class Course:
         if has_ended.any():
             self.episodes += int(has_ended.sum())
             self._finished.extend(self._sums[has_ended & (self._levels == self.level)])
-            self.begin(has_ended)  # in a vector environment they have begun anew already, as things stood
+            self.begin(has_ended)  # in a vector environment they have restarted already, in the old stage
             self._judge()
 
     def state_dict(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class Course:
         }
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave; the batch's own state is restored apart."""
+        """Restore what `state_dict` gave; the batch's own state is restored apart."""
         if stored["sums"].shape != self._sums.shape or stored["level"] >= len(self.stages):
             raise ConfigError("the stored curriculum has other stages or environments; use those it was stored with")
         self._enter(stored["level"])

@@ -146,7 +146,7 @@ class StoredRun:
 
     def judge(self, draws: int = 1000) -> Judgement:
         """The judgement on the test bars; the run is counted among the trials on this data and task."""
-        policy, trials = self.policy, Trials.beside(self.folder.parent)  # a run that cannot be judged is no trial
+        policy, trials = self.policy, Trials.beside(self.folder.parent)  # a run that cannot be judged is not a trial
         task, seed = str(self.config.task["problem"]), self.config.seed
         trial = Trial(self.whole.fingerprint, task, self.folder.name, seed)
         found = judge_policy(

@@ -164,13 +164,13 @@ def feature_table(panel: Panel, features: Sequence[str] | None = None, extra: Se
 
 
 def _wanted(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Feature]:
-    """The features by name, then the extra ones; refuses a name that stands twice and what is no Feature."""
+    """The features by name, then the extra ones; refuses a name that stands twice and what is not a Feature."""
     chosen = FEATURES if names is None else [names] if isinstance(names, str) else names
     wanted = [FEATURES[name] for name in chosen] + list(extra)
     seen: set[str] = set()
     for feature in wanted:
         if not isinstance(feature, Feature):
-            raise ConfigError(f"{feature!r} is no Feature; a plugin's entry point must name one")
+            raise ConfigError(f"{feature!r} is not a Feature; a plugin's entry point must name one")
         if feature.name in seen:
             raise ConfigError(f"feature '{feature.name}' is asked for twice; each feature has one column")
         seen.add(feature.name)

@@ -130,7 +130,7 @@ def read_state(folder: str | Path) -> dict[str, Any]:
 def _read_index(folder: Path) -> dict[str, Any]:
     path = folder / INDEX
     if not path.is_file():
-        raise RunError(f"{folder} is no checkpoint: it has no {INDEX}; give one like runs/<run>/checkpoints/best")
+        raise RunError(f"{folder} is not a checkpoint: it has no {INDEX}; give one like runs/<run>/checkpoints/best")
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
         if Path(index["tensors"]).name != index["tensors"]:

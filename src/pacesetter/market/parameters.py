@@ -149,7 +149,7 @@ class Orders:
 
 @dataclass(frozen=True)
 class MarketParameters:
-    """All that the kernel reads beside bars and actions; `bars_per_year` turns yearly rates into rates per bar."""
+    """All that the kernel reads besides bars and actions; `bars_per_year` turns annual rates into rates per bar."""
 
     costs: Costs = field(default_factory=Costs)
     limits: Limits = field(default_factory=Limits)

@@ -78,9 +78,9 @@ class RewardConfig:
             raise ConfigError(f"reward.clip={self.clip!r} is out of range; give a bound above 0, or None for none")
         for name, value in self.reference.items():
             if name not in terms:
-                raise ConfigError(f"reward.reference names '{name}', which is no component{did_you_mean(name, terms)}")
+                raise ConfigError(f"reward.reference names '{name}', not a component{did_you_mean(name, terms)}")
             if not _is_finite_number(value):
-                raise ConfigError(f"reward.reference.{name}={value!r} is no finite number; give one")
+                raise ConfigError(f"reward.reference.{name}={value!r} is not a finite number; give one")
         if self.scalarisation == "chebyshev" and any(term.lowest_weight < 0 for term in terms.values()):
             raise ConfigError("chebyshev weighs distances and takes no weight below 0; give weights of at least 0")
 
@@ -151,7 +151,7 @@ class Reward:
         return {name: values + 0.0 for name, values in remembered.items()} | {"steps": self._array([self.steps])}
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave; refuses arrays of another shape."""
+        """Restore what `state_dict` gave; refuses arrays of another shape."""
         for name, values in self.state_dict().items():
             if name not in stored or tuple(stored[name].shape) != tuple(values.shape):
                 raise ConfigError(
@@ -287,7 +287,7 @@ def _read_term(name: str, value: Any) -> Term:
     if isinstance(term.weight, Mapping):
         term = replace(term, weight=configure(Schedule, term.weight, f"{where}.weight"))
     if not isinstance(term.weight, Schedule) and not _is_finite_number(term.weight):
-        raise ConfigError(f"{where}.weight={term.weight!r} is no finite number; give one, or a schedule")
+        raise ConfigError(f"{where}.weight={term.weight!r} is not a finite number; give one, or a schedule")
     check_range(1, owner=where, smoothing_steps=term.smoothing_steps)
     component.options_with(term.options, f"{where}.options")
     return term

@@ -43,7 +43,7 @@ def test_a_policy_that_shows_all_of_it_passes() -> None:
     assert all(gate.passed for gate in gates)
     assert len(gates) == 8
     assert gates[:2] == [
-        Gate("windows of the judged bars with a gain, share", 0.7, ">=", 0.7),  # a window without a loss is no gain
+        Gate("windows of the judged bars with a gain, share", 0.7, ">=", 0.7),  # a window without a loss is not a gain
         Gate("regimes with a gain", 3, ">=", 3),
     ]
 

@@ -89,7 +89,7 @@ def test_a_damaged_line_is_refused_by_its_number(tmp_path: Path, line: str) -> N
     ledger.add(Trial("d", "trading", "run", 0))
     with ledger.path.open("a") as stream:
         stream.write(line + "\n")
-    with pytest.raises(RunError, match=r"line 2 of .*trials\.jsonl is no trial"):
+    with pytest.raises(RunError, match=r"line 2 of .*trials\.jsonl is not a trial"):
         ledger.of("d", "trading")
 
 

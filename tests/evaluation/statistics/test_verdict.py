@@ -66,7 +66,7 @@ def test_every_baseline_must_be_beaten() -> None:
     assert among.difference.p_value >= alone.difference.p_value
     worse = judge(HOLD, [SKILLED])
     assert worse.difference is not None
-    assert worse.difference.p_value == 1.0  # below a baseline is no sign of being above it
+    assert worse.difference.p_value == 1.0  # below a baseline is not a sign of being above it
     assert "it was worse than" in worse.sentence
 
 

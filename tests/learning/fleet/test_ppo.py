@@ -1,4 +1,4 @@
-"""Fleet PPO: repeatable, resumable to the bit, right at time limits, and each symbol on its own."""
+"""Fleet PPO: repeatable, resumed bit-exactly, right at time limits, and each symbol on its own."""
 
 from __future__ import annotations
 

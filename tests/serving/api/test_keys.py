@@ -70,7 +70,7 @@ def test_nothing_starts_without_a_key_or_with_a_default(tmp_path):
         Keys(path).check_startable()
     for odd in (row | {"expires": "soon"}, row | {"expires": "2020-01-01"}, {"name": "ops"}, "ops"):
         path.write_text(json.dumps([odd]))
-        with pytest.raises(ConfigError, match=r"keys\.json is no file of keys"):
+        with pytest.raises(ConfigError, match=r"keys\.json is not a file of keys"):
             Keys(path)
     known = "057ba03d6c44104863dc7361fe4578965d1887360f90a0895882e58a6248fc86"  # sha256 of "changeme"
     path.write_text(json.dumps([row | {"sha256": known}]))
@@ -78,7 +78,7 @@ def test_nothing_starts_without_a_key_or_with_a_default(tmp_path):
         Keys(path).check_startable()
     path.write_text("{")
     for odd in (path, tmp_path):
-        with pytest.raises(ConfigError, match="no file of keys"):
+        with pytest.raises(ConfigError, match="not a key file"):
             Keys(odd)
 
 

@@ -1,4 +1,4 @@
-"""A server begins with stored bars; what is no panel of them is refused by its path."""
+"""A server begins with stored bars; what is not a panel of them is refused by its path."""
 
 from __future__ import annotations
 
@@ -53,7 +53,7 @@ def kernels() -> dict[str, int]:
 
 def test_a_folder_and_a_panel_without_a_field_are_refused(made: Any, tmp_path: Path) -> None:
     runtime = Runtime(made.bundle)
-    with pytest.raises(DataError, match="is no file; store bars in one"):
+    with pytest.raises(DataError, match="is not a file; store bars in one"):
         load_history(runtime, tmp_path)
     panel, closes = made.panel, {"close": made.panel.close}
     bare = type(panel).from_fields(panel.index, panel.symbols, closes)
@@ -103,7 +103,7 @@ def test_a_server_tells_where_it_stands_and_ends_by_ctrl_c_without_a_word_of_err
 
 @pytest.mark.parametrize("host", ["203.0.113.1", "2001:db8::1", "no..host", ""])
 def test_an_address_of_another_machine_is_refused(host: str) -> None:
-    with pytest.raises(ConfigError, match=f"cannot listen on {host} port 8000: it is no address of this machine"):
+    with pytest.raises(ConfigError, match=f"cannot listen on {host} port 8000: it is not an address of this machine"):
         _door(Settings(host=host))
 
 

@@ -97,7 +97,7 @@ def test_a_card_shows_the_test_results_or_that_there_are_none(made):
         for results in (None, {"trade_win_rate": float("nan")})
     )
     assert "| trade_win_rate | – |" in odd
-    assert "was not evaluated on its test part" in bare
+    assert "was not evaluated on its test set" in bare
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"gates": [1]}'])
@@ -109,7 +109,7 @@ def test_damaged_test_results_are_refused(made, tmp_path, text):
 
 def test_a_run_without_a_policy_is_refused(made, tmp_path):
     cut = Run.create(tmp_path, "cut", made.config.to_dict())
-    with pytest.raises(RunError, match="no finished training run"):
+    with pytest.raises(RunError, match="not a finished training run"):
         bundle_run(cut.folder, tmp_path / "bundles")
     lookback = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
     with pytest.raises(RunError, match="chooses lookbacks"):
@@ -169,11 +169,11 @@ def test_extra_files_links_and_folders_are_refused(copy):
         Bundle.open(copy)
     (copy / "weights.pkl").unlink()
     (copy / "inner").mkdir()
-    with pytest.raises(RunError, match="inner is no plain file"):
+    with pytest.raises(RunError, match="inner is not a plain file"):
         Bundle.open(copy)
     (copy / "inner").rmdir()
     (copy / "link").symlink_to("/etc/passwd")
-    with pytest.raises(RunError, match="link is no plain file"):
+    with pytest.raises(RunError, match="link is not a plain file"):
         Bundle.open(copy)
 
 
@@ -249,7 +249,7 @@ def test_signing_keys_come_from_a_file_or_the_environment(tmp_path, monkeypatch)
         SigningKey.find(tmp_path / "absent")
     with pytest.raises(ConfigError, match="public key cannot sign"):
         SigningKey(pem_pair()[1]).sign(b"x")
-    with pytest.raises(ConfigError, match="no readable PEM"):
+    with pytest.raises(ConfigError, match="not a readable PEM"):
         SigningKey("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
 
 
@@ -341,9 +341,9 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
     code, said = called("bundle", "check", str(tmp_path / "bundles"))
     assert code == 1
     assert "CARD.md was changed" in said
-    assert "is no run folder" in called("bundle", str(tmp_path))[1]
+    assert "is not a run folder" in called("bundle", str(tmp_path))[1]
     for folder in (tmp_path, made.run.folder):
-        assert f"{folder} is no bundle" in called("bundle", "check", str(folder))[1]
+        assert f"{folder} is not a bundle" in called("bundle", "check", str(folder))[1]
     assert called("bundle", str(made.run.folder), "--observations", "0")[0] == 2  # nothing would be compared
     assert "serve.rate=nan must be 0.001 or more" in called("serve", str(made.folder), "--rate", "nan")[1]
     assert "has no bundle yet" in called("bundle", "list", "--store", str(tmp_path))[1]

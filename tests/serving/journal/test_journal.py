@@ -165,7 +165,7 @@ def test_a_database_of_others_is_refused_and_not_touched(tmp_path: Path) -> None
         connection.execute("CREATE TABLE experiments (name VARCHAR(32))")
     connection.close()
     before = file.read_bytes()
-    with pytest.raises(RunError, match=r"mlflow\.db is no journal: it has tables like 'experiments'"):
+    with pytest.raises(RunError, match=r"mlflow\.db is not a journal: it has tables like 'experiments'"):
         migrate(f"sqlite:///{file}", "head")
     assert file.read_bytes() == before
     assert list(tmp_path.iterdir()) == [file]

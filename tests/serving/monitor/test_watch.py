@@ -134,9 +134,9 @@ def test_log_file_webhook_and_mail_carry_the_alert(
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        (AlertOptions(webhook="file:///etc/passwd"), "no web address"),
+        (AlertOptions(webhook="file:///etc/passwd"), "not a web address"),
         (AlertOptions(file="/proc/nowhere/alerts.jsonl"), "in no folder that is there"),
-        (AlertOptions(email="desk@example.org", smtp="localhost:smtp"), "no mail server"),
+        (AlertOptions(email="desk@example.org", smtp="localhost:smtp"), "not a mail server"),
     ],
 )
 def test_a_sink_that_can_never_take_an_alert_is_refused(options: AlertOptions, message: str) -> None:

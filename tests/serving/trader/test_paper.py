@@ -174,7 +174,7 @@ def test_books_that_do_not_add_up_are_refused_at_the_start(panel: Panel, tmp_pat
     ("table", "values", "message"),
     [
         (tables.checkpoints, {"state": {"bars": 3}}, r"last state of run 'run' is damaged \(KeyError\('last'\)\)"),
-        (tables.orders, None, "the journal has lost order run-.*, which is under way"),
+        (tables.orders, None, "the journal has lost order run-.*, now in flight"),
     ],
 )
 def test_a_journal_that_lost_something_is_refused(

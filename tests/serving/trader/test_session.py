@@ -93,7 +93,7 @@ def test_a_signal_ends_the_trader_in_one_sentence(
     words = ["paper", "equal_weight", *DATA, f"folder={tmp_path}", f"halt_file={tmp_path / 'HALT'}"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == code
-    assert done.stderr.startswith("stopped, and nothing is lost: the same command goes on where it stood\n")
+    assert done.stderr.startswith("stopped, and nothing is lost: the same command resumes where it stopped\n")
 
 
 def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, tmp_path: Path) -> None:
@@ -121,7 +121,7 @@ def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, t
         (["equal_weight", f"run={'x' * 48}"], "must have 1 to 47 letters"),
         (["equal_weight", "run=''"], "must have 1 to 47 letters"),
         (["equal_weight", "bars=0"], r"paper\.bars=0 must be 1 or more"),
-        (["equal_weight", "replay"], "is no KEY=VALUE"),
+        (["equal_weight", "replay"], "is not KEY=VALUE"),
         (["equal_weight", "data.symbols=[A"], r"'data.symbols=\[A' cannot be read"),
         (["equal_weight", "halt_file=/proc/nowhere/HALT"], "no kill switch can be at"),
     ],

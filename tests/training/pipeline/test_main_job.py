@@ -89,7 +89,7 @@ def test_a_failing_stage_is_named_in_the_manifest(tmp_path, console):
 
 
 def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
-    wrong = (["task=lookback"], "task=lookback is for"), (["task=fleet", "agent=ppo"], "learn by agent=ppo")
+    wrong = (["task=lookback"], "task=lookback is for"), (["task=fleet", "agent=ppo"], "agent=ppo does not support")
     for words, told in wrong:
         with pytest.raises(ConfigError, match=told):
             run_job(compose(["data=sandbox", *words, f"runs={tmp_path}"]), console)

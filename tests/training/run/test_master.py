@@ -87,7 +87,7 @@ def test_a_run_leaves_shares_gates_an_episode_and_the_table_of_allocations(train
     assert table["sharpe"]["master"] == pytest.approx(result.score)
     assert table["growth"]["master"] == pytest.approx(Episode.load(folder).summary()["return"])
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best", "last"}
-    assert "the master's yearly Sharpe ratio" in said
+    assert "the master's annualised Sharpe ratio" in said
     assert "effective number of positions" in said
 
 
@@ -210,7 +210,7 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
         ("task.fleet=''", "task=master needs the run of a fleet"),
         ("task.action=discrete", "a master sets weights"),
         ("task.tune_steps=-1", "0 or more"),
-        ("task.shares=[0.9,0.2]", r"task\.shares=\[0\.9, 0\.2\] must leave a test part"),
+        ("task.shares=[0.9,0.2]", r"task\.shares=\[0\.9, 0\.2\] must leave a test set"),
         ("train.freeze=[encoder]", "a master learns as a whole"),
         ("agent.network_options={entries:[leadlag]}", "leave proposals among its entries"),
         ("agent.network_options={entries:[proposals,leedlag]}", "did you mean 'leadlag'"),
@@ -250,5 +250,5 @@ def test_a_run_that_is_no_fleet_and_an_agent_that_is_no_master_are_refused(small
     with pytest.raises(RunError, match="is a run of task=master, no fleet; give one of task=fleet"):
         small(f"task.fleet={folder}")
     assert compose(["task=master", f"task.fleet={fleet}"]).agent["algorithm"] == "master_ppo"
-    with pytest.raises(ConfigError, match="task=master does not learn by agent=ppo; take agent=master_ppo"):
+    with pytest.raises(ConfigError, match="agent=ppo does not support task=master; use agent=master_ppo"):
         train(compose(["task=master", "task.episode_bars=20", f"task.fleet={fleet}", "agent=ppo"]), console=console)

@@ -130,7 +130,7 @@ def test_a_teacher_that_saw_bars_of_the_test_part_is_refused(small, console, tmp
         panel, direction = build_panel(longer), Direction(network="mlp", width=16, window_bars=6, epochs=1)
         fitted = fit_supervised(panel, build_table(longer, panel), direction, train_bars=360, folds=1)
         teacher = fitted.save(tmp_path / "sl")
-    with pytest.raises(DataError, match=r"train.init_from: the teacher in .* saw bars until .* test part begins after"):
+    with pytest.raises(DataError, match=r"train.init_from: the teacher in .* saw bars until .* test set begins after"):
         train(small("ppo", f"train.init_from={teacher}"), console=console)
     assert len(list(small.runs.glob("*/manifest.json"))) == (kind == "run")
 
@@ -156,7 +156,7 @@ def test_who_stops_a_run_is_told_how_to_go_on(small, console, monkeypatch, steps
     with pytest.raises(KeyboardInterrupt):
         train(small("ppo", "train.checkpoint_every=1"), console=console)
     (folder,) = (path.parent for path in small.runs.glob("*/manifest.json"))
-    assert f"stopped; go on from {where} with: pacesetter train --resume {folder}" in console.file.getvalue()
+    assert f"stopped; resume from {where} with: pacesetter train --resume {folder}" in console.file.getvalue()
     assert Run(folder).manifest["stopped"] == "interrupted"
     monkeypatch.undo()
     result = train(resume=folder, console=console)
@@ -190,7 +190,7 @@ def test_several_seeds_make_a_table_with_mean_and_interval(small, console):
         ("ppo", ["train.steps=0"], "train.steps=0 must be 1 or more"),
         ("ppo", ["train.patience=2", "train.validate_every=0"], "train.patience counts validations"),
         ("ppo", ["train.shares=[0.9,0.2]"], "both together below 1"),
-        ("ppo", ["train.init_from=nowhere"], "nowhere is no run folder"),
+        ("ppo", ["train.init_from=nowhere"], "nowhere is not a run folder"),
         ("ppo", ["train.schedules={learning_rat:{kind:linear,points:[[0,1]]}}"], "did you mean 'learning_rate'"),
         ("ppo", ["task.window_bars=300"], "no bar can start an episode"),
     ],
@@ -208,7 +208,7 @@ def test_a_missing_library_is_named_with_its_extra(small, monkeypatch):
 
 
 def test_a_folder_that_is_no_training_run_is_refused(tmp_path, small):
-    with pytest.raises(RunError, match="is no run folder"):
+    with pytest.raises(RunError, match="is not a run folder"):
         train(resume=tmp_path / "nothing")
     other = Run.create(tmp_path, "job", small().to_dict())
     other.finish()

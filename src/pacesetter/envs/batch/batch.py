@@ -235,7 +235,7 @@ class Batch:
         return {name: getattr(self, name).copy() for name in REMEMBERED} | stored_reward(self._reward)
 
     def load_state_dict(self, stored: Mapping[str, Array]) -> None:
-        """Go on from what `state_dict` gave; refuses arrays of another shape or kind, and bars not in the bank."""
+        """Restore what `state_dict` gave; refuses arrays of another shape or kind, and bars not in the bank."""
         given = fitting(self, stored)
         load_reward(self._reward, stored)
         for name, values in given.items():
@@ -362,7 +362,7 @@ def _check_count(**values: Any) -> None:
 
 def _action_width(action: str, positions_each: int) -> int:
     """Numbers in one environment's action."""
-    if action not in list(ACTIONS):  # a list is no key of a dict
+    if action not in list(ACTIONS):  # a list is not a key of a dict
         raise ConfigError(f"action='{action}' is unknown{did_you_mean(str(action), ACTIONS)}")
     if action == "hybrid" and positions_each > 1:
         raise ConfigError(

@@ -47,7 +47,7 @@ def stored_reward(reward: Reward | None) -> dict[str, Any]:
 
 
 def load_reward(reward: Reward | None, stored: Mapping[str, Any]) -> None:
-    """Let a reward go on from what `stored_reward` gave; refuses what does not fit before it changes anything."""
+    """Restore a reward from what `stored_reward` returned; refuses what does not fit before it changes anything."""
     if reward is not None:
         own = {name: values for name, values in stored.items() if name.startswith(PREFIX)}
         reward.load_state_dict({name.removeprefix(PREFIX): values for name, values in own.items()})

@@ -66,7 +66,7 @@ class Setting(IntEnum):
     IS_FIXED = 4  # starts
     WEIGHT = 5  # of the P&L in the reward
     CLIP = 6  # the reward stays within ±clip
-    RESTARTS = 7  # 1 where an episode that ends begins anew in the same step
+    RESTARTS = 7  # 1 where an episode that ends starts again in the same step
 
 
 class Outcome(IntEnum):

@@ -106,13 +106,13 @@ class Windows:
 
     def _of_places(self, places: Array, before: Array) -> Array:
         if places.dtype.kind not in "iu" or not _are_places(places, len(self.choices)):
-            raise DataError(f"lookback action {places} is no place from 0 to {len(self.choices) - 1}")
+            raise DataError(f"lookback action {places} is not a place from 0 to {len(self.choices) - 1}")
         meant: Array = self.choices[places]
         return meant if self.action == "absolute" else before + meant
 
     def _of_shares(self, shares: Array, before: Array) -> Array:
         if not np.all(np.abs(shares) <= 1.0):
-            raise DataError(f"lookback action {shares[~(np.abs(shares) <= 1.0)][0]} is no number from -1 to 1")
+            raise DataError(f"lookback action {shares[~(np.abs(shares) <= 1.0)][0]} is not a number from -1 to 1")
         if self.action == "delta":
             windows = before + np.rint(shares * float(self.max_delta or 0))
         else:

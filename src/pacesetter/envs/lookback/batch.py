@@ -1,6 +1,6 @@
 """Many lookback environments as arrays over shared tables: windows are scored and measured by compiled code.
 
-A decision at bar t chooses the window that looks back from t. Its reward is what that window foretold of the bars after
+A decision at bar t chooses the window that ends at t. Its reward is what that window predicted of the bars after
 t; then time moves to t+1, and the observation shows the same window ending there. Knows neither Gymnasium nor
 Stable-Baselines3. A single environment is a batch of one.
 """

@@ -58,7 +58,7 @@ class Episodes:
     resolutions        coarser bars ("1W") that take turns with the panel's own (""), episode by episode, or each from
     resolution_from    the episode given here on
     synthetic_share    chance that an episode is played on a synthetic market instead, made from
-    synthetic          options of the source `synthetic`, with `randomise`: each market is drawn anew
+    synthetic          options of the source `synthetic`, with `randomise`: each market is drawn again
     synthetic_pool     markets kept at once, each played `synthetic_plays` times before it is drawn again
     adversarial_count  breaks to start from
     """
@@ -165,7 +165,7 @@ class Dealer:
         return LookbackMarket(panel, self.windows, self.view, resolution)
 
     def _next_synthetic(self) -> LookbackMarket:
-        """A market of the pool: the one that waited longest, drawn anew when it has been played often enough."""
+        """A market of the pool: the one that waited longest, drawn again when it has been played often enough."""
         if len(self._pool) < self.episodes.synthetic_pool:
             market, played = self._draw_synthetic(), 0
         else:

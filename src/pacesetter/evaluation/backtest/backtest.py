@@ -59,7 +59,7 @@ class Seen(NamedTuple):
 
 
 class Policy(Protocol):
-    """Whoever decides: a baseline, an agent, a fleet, a guarded policy.
+    """What decides: a baseline, an agent, a fleet, a guarded policy.
 
     action   how the orders are read: discrete, continuous, hybrid, which are (switch, value) as in Trading-v0, or
              weights, which are shares of equity. A weight that is NaN leaves its symbol as it is; beside other orders,
@@ -198,7 +198,7 @@ def backtest(
 ) -> Backtest:
     """Play a policy from the close of bar `first`, where it decides first, to the close of bar `last` (the panel's).
 
-    Yearly rates of `market` are taken per bar of this panel. `bank` is the panel's `market_bank`, with which nothing is
+    Annual rates of `market` are taken per bar of this panel. `bank` is the panel's `market_bank`, with which nothing is
     computed twice; then `table` is not looked at. Refuses an empty period, one without room for a window, and a policy
     that was fitted on bars after `first`, unless the caller knows that it has seen none of these: `is_unseen`, as on
     another market, or in a fold with training bars behind its test.

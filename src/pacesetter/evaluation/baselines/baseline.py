@@ -120,7 +120,7 @@ def recent_returns(panel: Panel, bars: int) -> Array:
 def capped(shares: Array, cap: float) -> Array:
     """(k,) shares of which none is above `cap`; the excess goes to the others in proportion while they have room.
 
-    A share of 0 stays 0, and what nobody has room for is left out of the sum.
+    A share of 0 stays 0, and what exceeds every cap is left out of the sum.
     """
     wanted, result = float(shares.sum()), shares.astype(np.float64)
     while (over := result > cap).any():

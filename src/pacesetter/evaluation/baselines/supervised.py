@@ -42,9 +42,9 @@ class SupervisedResult:
 
     forecasts      network -> its fitted classifier and probabilities
     milliseconds   network -> median and 95 % quantile of a single prediction
-    thresholds     a row for each network and threshold: the test part's figures, and `validation_sharpe`, by which a
-                   threshold is to be chosen: the best of the test part was chosen with hindsight
-    backtests      (network, threshold) -> its backtest of the test part
+    thresholds     a row for each network and threshold: the test set's figures, and `validation_sharpe`, by which a
+                   threshold is to be chosen: the best of the test set was chosen with hindsight
+    backtests      (network, threshold) -> its backtest of the test set
     """
 
     forecasts: Mapping[str, Forecasts]
@@ -82,7 +82,7 @@ class SupervisedResult:
 
     def findings(self) -> list[Finding]:
         """Skill and thresholds, for the report."""
-        thresholds = "Each threshold over the test part with all costs; choose one by the validation part only."
+        thresholds = "Each threshold over the test set with all costs; choose one by the validation set only."
         return [
             Finding("Supervised skill", ". ".join(self.sentences()) + ".", self.skill(), self._skill_figure()),
             Finding("Supervised thresholds", thresholds, self.thresholds, self._threshold_figure()),
@@ -101,7 +101,7 @@ class SupervisedResult:
         figure = go.Figure()
         for network, rows in self.thresholds.groupby("network", sort=False):
             figure.add_scatter(x=rows["threshold"], y=rows["total_return"], name=str(network), mode="lines+markers")
-        styled(figure, "Return in the test part by threshold", 340)
+        styled(figure, "Return in the test set by threshold", 340)
         return figure.update_yaxes(tickformat=".1%").update_xaxes(title="least probability to buy")
 
 

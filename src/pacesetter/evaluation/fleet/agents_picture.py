@@ -1,4 +1,4 @@
-"""All agents of a fleet in one picture: how they came to trade, and what each then made of the validation part."""
+"""All agents of a fleet in one picture: how they came to trade, and what each then made of the validation set."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def fleet_picture(folder: str | Path, path: str | Path, groups: Mapping[str, Seq
     _draw(left, validation_curves(folder), shown)
     _draw(right, 100 * (returns.fillna(0.0) + 1).cumprod(), shown)
     left.set(title="Validation Sharpe ratio while they learn", xlabel="steps of each agent")
-    right.set(title="Equity on the validation part, start = 100")
+    right.set(title="Equity on the validation set, start = 100")
     right.tick_params(axis="x", rotation=30)
     left.legend(frameon=False)
     figure.savefig(Path(path))

@@ -52,7 +52,7 @@ class Ensemble:
 
     @cached_property
     def sharpe(self) -> pd.Series[float]:
-        """Yearly Sharpe ratio of each agent; 0 for one that never moves."""
+        """Annualised Sharpe ratio of each agent; 0 for one that never moves."""
         return pd.Series(sharpe_of_known(self.returns.to_numpy(), self.bars_per_year), self.returns.columns)
 
     @cached_property
@@ -135,7 +135,7 @@ class Ensemble:
     def pruned_later(self) -> tuple[float, float] | None:
         """Sharpe ratios in the second half of the bars of all agents, and of those that the first half would keep.
 
-        None where the halves are too short, or where nobody would be kept.
+        None where the halves are too short, or where no agent would be kept.
         """
         half = len(self.returns) // 2
         if half < FEWEST_BARS:

@@ -76,7 +76,7 @@ def ensemble_section(found: Ensemble) -> Section:
 def _pruning(found: Ensemble) -> str:
     left_out = len(found.sharpe) - len(found.kept)
     if not left_out:
-        return "There is nobody to leave out."
+        return "There is no agent to leave out."
     told = f"Leaving out {left_out} that lose or move like a better one (correlation {found.redundant} or more) "
     told += f"keeps {len(found.kept)}."
     later = found.pruned_later()

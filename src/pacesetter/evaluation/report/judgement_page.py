@@ -128,7 +128,7 @@ def _benchmark_section(found: Judgement) -> Section:
         (str(name), *map(number, values, ("+.1%", ".2f", ".2f", "+.2f", ".1%")))
         for name, *values in found.benchmark.itertuples()
     )
-    text = "Against all symbols in equal parts at every bar, which pays no costs; alpha is yearly."
+    text = "Against an equal-weight index of all symbols without costs; alpha is annualised."
     return Section("Against the index", text, (), header, rows)
 
 

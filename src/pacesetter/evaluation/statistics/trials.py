@@ -72,7 +72,7 @@ class Trials:
         """Append one line; processes that add at the same time do not mix theirs."""
         line = json.dumps(dataclasses.asdict(trial)) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # one write in append mode lands whole at the end of the file, whoever else writes
+        # one write in append mode lands whole at the end of the file, whatever else writes
         ledger = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(ledger, line.encode())
@@ -133,6 +133,6 @@ class Trials:
             return Trial(**json.loads(line))
         except (ValueError, TypeError) as problem:
             raise RunError(
-                f"line {number} of {self.path} is no trial ({problem}); mend it or take it out, knowing that "
+                f"line {number} of {self.path} is not a trial ({problem}); mend it or take it out, knowing that "
                 "a trial which is not counted makes every later result look better than it is"
             ) from problem

@@ -36,14 +36,14 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a backtest shows; Sharpe ratios are yearly and, where cash is among the baselines, in excess of it.
+    """What a backtest shows; Sharpe ratios are annualised and, where cash is among the baselines, in excess of it.
 
     sharpe         with its interval at `level`
     track_record   bars that such a ratio takes to be above zero at `level`
     trials         that were made in all, this one included
     deflated       probability that the ratio is more than the best of them has by luck
     baseline       the best baseline apart from cash, of `baselines` in all; None without one
-    difference     of the ratios to it; the p-value is the largest of all baselines', for whoever beats the best must
+    difference     of the ratios to it; the p-value is the largest of all baselines', as beating the best means
                    beat each, and a test against all of them needs no correction for having picked one
     variants       that were chosen from, and `overfitting`, the probability that the choice fails; None without any
     costs          multiple of the costs -> the ratio under them

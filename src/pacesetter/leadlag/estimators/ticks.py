@@ -68,7 +68,7 @@ def _summary(times: Array, values: Array, offsets: Array, forward: Array) -> tup
 
 
 def _pack(ticks: Mapping[str, Ticks]) -> tuple[Array, Array, Array]:
-    """All times and values one after another, with the offset of each series; refuses what is no tick series."""
+    """All times and values one after another, with the offset of each series; refuses what is not a tick series."""
     if len(ticks) < 2:
         raise DataError(f"lead–lag takes two tick series or more, not {len(ticks)}")
     series = [_checked(name, *pair) for name, pair in ticks.items()]

@@ -148,7 +148,7 @@ class _Scored:
 
 @dataclass(frozen=True)
 class CrossValidatedLookback(_Scored):
-    """The window that foretold best, out of sample, over the latest `history_bars`; at first the middle of the grid."""
+    """The window that predicted best out-of-sample over the latest `history_bars`; at first the middle of the grid."""
 
     history_bars: int = 250
 
@@ -204,7 +204,7 @@ class RegimeOracle:
 
 @dataclass(frozen=True)
 class HindsightLookback(_Scored):
-    """At every bar the window that will have foretold best: it looks ahead, and nobody can reach it."""
+    """At every bar the window that will have predicted best: it looks ahead, and no policy can reach it."""
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         return _best(self.scores.grid, self.scores.table(panel)[t])

@@ -88,7 +88,7 @@ class StoredLookback:
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         if t >= len(self.schedule):
             raise DataError(
-                f"the stored schedule ends at bar {len(self.schedule) - 1}; roll the policy anew for bar {t}"
+                f"the stored schedule ends at bar {len(self.schedule) - 1}; roll the policy again for bar {t}"
             )
         return int(self.schedule[t])
 

@@ -170,5 +170,5 @@ class MasterMarket:
         return dict(self.batch.state_dict())
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore what `state_dict` gave."""
         self.batch.load_state_dict(stored)

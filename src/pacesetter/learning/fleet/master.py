@@ -35,7 +35,7 @@ class MasterPPO(FleetPPO):
     """Options of the master's PPO; `batch_size` counts portfolios, `encoder_learning_rate` is its network's.
 
     Shares earn in the next bar, and are free to change in the one after: the discount is short. Scores are explored
-    widely, in as many directions as there are symbols, so that the divergence is no measure of going too far.
+    widely, in as many directions as there are symbols, so that the divergence is not a measure of going too far.
 
     adviser_learning_rate   of agents that are tuned along
     """
@@ -144,7 +144,7 @@ class Tuning:
         ending = "kept" if self.is_kept else "taken back"
         return (
             f"{ending}: scores of {len(self.symbols)} agents went from {self.before.mean():+.2f} to "
-            f"{self.after.mean():+.2f} in the mean; {self.symbols[worst]} fell most, by {float(falls[worst]):.2f} of "
+            f"{self.after.mean():+.2f} on average; {self.symbols[worst]} fell most, by {float(falls[worst]):.2f} of "
             f"the {self.largest_fall:.2f} allowed"
         )
 

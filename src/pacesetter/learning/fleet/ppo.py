@@ -172,7 +172,7 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
         return {name: torch.stack([parts[name] for parts in logged]) for name in logged[0]}
 
     def minibatches(self, data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """All rows once, in an order drawn anew, each minibatch with as many rows of every symbol."""
+        """All rows once, in an order drawn again, each minibatch with as many rows of every symbol."""
         order = torch.randperm(data["targets"].shape[1], device=self.device)
         for rows in order.view(-1, self.config.batch_size):
             flat = {name: entry[:, rows].flatten(0, 1) for name, entry in data["seen"].items()}

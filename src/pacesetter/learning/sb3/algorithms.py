@@ -269,7 +269,7 @@ class NormaliserCallback(BaseCallback):
 
 
 def fit_normaliser(algorithm: BaseAlgorithm, observations: Observation) -> None:
-    """Count a batch of observations, e.g. a sample of the training part, and put it into force."""
+    """Count a batch of observations, e.g. a sample of the training set, and put it into force."""
     _observe(algorithm, observations)
     _commit(algorithm)
 

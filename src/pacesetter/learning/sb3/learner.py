@@ -35,7 +35,7 @@ SCHEDULED = ("learning_rate", "clip_range", "ent_coef", "vf_coef", "gamma", "tau
 ENCODER = "encoder"
 
 
-class Stop(Exception):  # noqa: N818 - it ends a run, it is no error
+class Stop(Exception):  # noqa: N818 - it ends a run, it is not an error
     """Raised between rollouts to end learning there; its text says why."""
 
 
@@ -185,7 +185,7 @@ class Learner:
     # ---- changing -------------------------------------------------------------------------------------------------
 
     def set(self, name: str, value: float) -> None:
-        """Change a hyperparameter while learning; refuses one that the algorithm does not read anew."""
+        """Change a hyperparameter while learning; refuses one that the algorithm reads only at the start."""
         if name not in SCHEDULED or not hasattr(self.algorithm, name):
             known = [key for key in SCHEDULED if hasattr(self.algorithm, key)]
             raise ConfigError(f"train.schedules names '{name}', which cannot be scheduled{did_you_mean(name, known)}")
@@ -229,7 +229,7 @@ class Learner:
         save_algorithm(self.algorithm, folder, header, state)
 
     def load(self, folder: str | Path) -> dict[str, Any]:
-        """Go on from what `save` stored with `more`, which it gives back."""
+        """Restore what `save` stored with `more`, which it gives back."""
         state = read_state(folder)
         load_weights(self.algorithm, state)
         restore(self.algorithm, state["resume"])

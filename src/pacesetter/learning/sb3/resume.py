@@ -50,7 +50,7 @@ def capture(algorithm: BaseAlgorithm) -> dict[str, Any]:
 
 
 def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
-    """Go on from what `capture` gave; the weights are restored apart."""
+    """Restore what `capture` gave; the weights are restored apart."""
     env: Any = algorithm.env
     env.load_state_dict(state["environment"])
     algorithm._last_obs = state["seen"]

@@ -43,7 +43,7 @@ class Direction:
     """How a classifier is made and learned.
 
     window_bars     bars it sees
-    epochs          most passes; one looks at no more than `epoch_examples` moves, drawn anew each time
+    epochs          most passes; one looks at no more than `epoch_examples` moves, drawn again each time
     patience        passes without a better loss on the held part before it stops; the best weights are kept
     held_share      latest share of the training bars, which decides when to stop
     """

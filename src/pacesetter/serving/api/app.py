@@ -70,7 +70,7 @@ def make_app(
 ) -> Gate:
     """The ASGI application of one runtime; refuses to be made without a key, or with a known one.
 
-    `books` is the file that the runtime's books and its guard are kept in; they go on from it where it exists.
+    `books` is the file that the runtime's books and its guard are kept in; they are restored from it if it exists.
     """
     keys.check_startable()
     service, metrics = Service(runtime, switch, books), Metrics(runtime)

@@ -93,7 +93,7 @@ class Keys:
         try:
             return [configure(Key, row, "key") for row in json.loads(self.path.read_text(encoding="utf-8"))]
         except (OSError, ValueError, TypeError, ConfigError) as problem:
-            raise ConfigError(f"{self.path} is no file of keys ({problem}); give another, or make it anew") from problem
+            raise ConfigError(f"{self.path} is not a key file ({problem}); give another, or create it") from problem
 
     def _write(self, keys: tuple[Key, ...]) -> None:
         try:

@@ -224,7 +224,7 @@ class Runtime:
         return {"symbols": self.symbols, "settled": settled, "desk": self.desk.to_dict()}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `to_dict` gave; refuses the books of other symbols."""
+        """Restore what `to_dict` gave; refuses the books of other symbols."""
         if tuple(stored["symbols"]) != self.symbols:
             raise ConfigError(
                 f"these books are of {len(stored['symbols'])} other symbols than the {len(self.symbols)} served"
@@ -281,6 +281,6 @@ def _side(quantity: float) -> str:
 
 
 def serving_market(bundle: Bundle) -> MarketParameters:
-    """The rules the policy was trained under, with yearly rates per bar of its data."""
+    """The rules the policy was trained under, with annual rates per bar of its data."""
     market: MarketParameters = build_task(bundle.config).market
     return replace(market, bars_per_year=bundle.features.bars_per_year)

@@ -62,7 +62,7 @@ def serve(
 
 
 def rehearse(runtime: Runtime) -> None:
-    """Decide once on bars that nobody traded, so that no request waits for a compiler; the runtime is spent."""
+    """Decide once on made-up bars, so that no request waits for a compiler; the runtime is then discarded."""
     spec, symbols = runtime.bundle.features, runtime.symbols
     index = utc_index(pd.date_range("2000", periods=spec.memory_bars + spec.window_bars))
     bars = np.broadcast_to(100.0 + np.sin(np.arange(len(index)))[:, None], (len(spec.fields), len(index), len(symbols)))
@@ -100,7 +100,7 @@ def _door(settings: Settings) -> socket.socket:
             raise OSError  # it would stand for every address of this machine
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, UnicodeError) as problem:
-        foreign = "it is no address of this machine; give --host 127.0.0.1, or one that it has"
+        foreign = "it is not an address of this machine; give --host 127.0.0.1, or one that it has"
         why = WHY_NOT.get(getattr(problem, "errno", 0), foreign)
         raise ConfigError(f"cannot listen on {host} port {port}: {why}") from problem
 
@@ -108,7 +108,7 @@ def _door(settings: Settings) -> socket.socket:
 def load_history(runtime: Runtime, path: Path) -> None:
     """Feed the latest bars of a stored panel; refuses one without a served symbol or a needed field."""
     if not path.is_file():
-        raise DataError(f"--history {path} is no file; store bars in one: pacesetter data fetch --out bars.parquet")
+        raise DataError(f"--history {path} is not a file; store bars in one: pacesetter data fetch --out bars.parquet")
     panel, fields = Panel.load(path).select(list(runtime.symbols)), runtime.bundle.features.fields
     if not set(fields) <= set(panel.fields):
         raise DataError(f"{path} has not all of the fields {', '.join(fields)}; store it with them")

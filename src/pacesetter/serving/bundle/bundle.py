@@ -150,7 +150,7 @@ class Bundle:
         try:
             return json.loads(self.files[name])
         except ValueError as problem:
-            raise DataError(f"{self.name}/{name} is no JSON ({problem}); make the bundle again") from problem
+            raise DataError(f"{self.name}/{name} is not JSON ({problem}); make the bundle again") from problem
 
 
 def partial_folder(folder: Path) -> Path:
@@ -175,11 +175,11 @@ def pack(folder: str | Path) -> Path:
 
 def _read_folder(folder: Path) -> dict[str, bytes]:
     if not (folder / HASHES).is_file():
-        raise RunError(f"{folder} is no bundle, for {HASHES} is missing; make one of a run: pacesetter bundle RUN")
+        raise RunError(f"{folder} is not a bundle, for {HASHES} is missing; make one of a run: pacesetter bundle RUN")
     files = {}
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_file():
-            raise RunError(f"{path} is no plain file, and a bundle has no other; do not load it")
+            raise RunError(f"{path} is not a plain file, and a bundle has no other; do not load it")
         files[path.name] = path.read_bytes()
     return files
 
@@ -191,12 +191,12 @@ def _read_zip(path: Path) -> dict[str, bytes]:
             names = [member.filename for member in members]
             odd = next((name for name in names if Path(name).name != name or names.count(name) > 1), None)
             if odd is not None or sum(member.file_size for member in members) > MOST_BYTES:
-                raise RunError(f"{path} holds {odd or 'more than a bundle can'}; it is no bundle, do not load it")
+                raise RunError(f"{path} holds {odd or 'more than a bundle can'}; it is not a bundle, do not load it")
             return {member.filename: archive.read(member) for member in members}
     except FileNotFoundError as problem:
         raise RunError(f"there is no bundle {path}; make one: pacesetter bundle RUN") from problem
     except BROKEN_ZIP as problem:
-        raise RunError(f"{path} is no bundle ({type(problem).__name__}): neither folder nor whole zip") from problem
+        raise RunError(f"{path} is not a bundle ({type(problem).__name__}): neither folder nor whole zip") from problem
 
 
 def _check_hashes(files: Mapping[str, bytes], path: Path) -> None:

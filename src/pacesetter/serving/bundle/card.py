@@ -33,8 +33,8 @@ A {network} policy trained by {algorithm} for the problem `{problem}` with {acti
 ## Limits of use
 
 It was fitted to past bars of these symbols and to costs as configured; nothing promises that either will hold.
-Validation chose it among its own checkpoints, so that the validation score above is no forecast. Between it and a
-broker stands the risk guard with the limits of `limits.json`. It is no advice.
+Validation chose it among its own checkpoints, so that the validation score above is not a forecast. Between it and a
+broker stands the risk guard with the limits of `limits.json`. It is not investment advice.
 """
 
 README = """# Asking {name}
@@ -104,7 +104,7 @@ def readme(config: Config, features: FeatureSpec) -> str:
 
 def _results(results: Mapping[str, Any] | None) -> str:
     if not results:
-        return "None: the run was not evaluated on its test part. Do not trade it before `pacesetter evaluate` was run."
+        return "None: the run was not evaluated on its test set. Do not trade it before `pacesetter evaluate` was run."
     rows = [f"| {name} | {value} |" for name, value in _flat(results)]
     return "\n".join(["| measure | value |", "|---|---|", *rows])
 

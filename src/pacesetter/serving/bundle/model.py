@@ -123,7 +123,7 @@ def check_graph(data: bytes) -> PolicySpec:
         told = {item.key: item.value for item in graph.metadata_props}
         spec = PolicySpec.from_json(told[SPEC])
     except Exception as problem:  # damaged bytes end in any of a dozen exceptions
-        raise RunError(f"model.onnx is no policy ({type(problem).__name__}); make the bundle again") from problem
+        raise RunError(f"model.onnx is not a policy ({type(problem).__name__}); make the bundle again") from problem
     domains = {item.domain for item in graph.opset_import} | {node.domain for node in _nodes(graph.graph)}
     odd = sorted(domains - set(OWN_DOMAINS))
     if odd or graph.functions:

@@ -147,7 +147,7 @@ def bundle_files(
 ) -> dict[str, bytes]:
     """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
     plain = json.loads(json.dumps(config.to_dict(), default=str))
-    del plain["runs"]  # a folder of the machine that trained it, which nobody reads
+    del plain["runs"]  # a folder of the machine that trained it, which is not used
     for options, name in ((plain["features"]["leadlag"], "lookback"), (plain["task"], "fleet")):
         if isinstance(options.get(name), str):
             options[name] = Path(options[name]).name  # the run of its lookback agent or fleet, wherever it lay
@@ -172,13 +172,13 @@ def _checkpoint(run: Run, config: Config) -> Path:
         raise RunError(f"{run.folder} chooses lookbacks; bundle the agent, fleet or master that trades on them")
     manifest = run.manifest
     if not manifest.get("finished") or "weights_hash" not in manifest:
-        raise RunError(f"{run.folder} is no finished training run; finish it: pacesetter train --resume {run.folder}")
+        raise RunError(f"{run.folder} is not a finished training run; run pacesetter train --resume {run.folder}")
     best = run.folder / "checkpoints" / "best"
     return best if best.is_dir() else best.with_name("last")
 
 
 def _check_universe(config: Config, panel: Panel) -> None:
-    """Refuse a policy of some symbols whose features read others, which nobody would send to a server."""
+    """Refuse a policy of some symbols whose features read others, which a server would not be sent."""
     traded = build_task(config).symbols or panel.symbols
     if config.features.leadlag.lookback is not None and set(traded) != set(panel.symbols):
         raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features read others too")
@@ -203,7 +203,7 @@ def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) 
 
 
 def _results(judged: Path) -> dict[str, Any] | None:
-    """Verdict, gates and figures of the judged policy on the test part; None where nothing was judged."""
+    """Verdict, gates and figures of the judged policy on the test set; None where nothing was judged."""
     path = judged / "evaluation.json"
     if not path.is_file():
         return None

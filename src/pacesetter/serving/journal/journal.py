@@ -47,7 +47,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Page:
-    """All rows of one bar, without `run` and `time`, and the state to go on from.
+    """All rows of one bar, without `run` and `time`, and the state to resume from.
 
     statuses   client id -> where orders of earlier bars ended
     content    what the audit log keeps of the bar
@@ -114,7 +114,7 @@ class Journal:
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> tuple[datetime, Row] | None:
-        """Time of the last bar written and the state to go on from; None before the first."""
+        """Time of the last bar written and the state to resume from; None before the first."""
         rows = self.rows(tables.checkpoints)
         return (rows[0]["time"], rows[0]["state"]) if rows else None
 
@@ -223,7 +223,7 @@ def _check_ours(url: URL) -> None:
     foreign = sorted(found - KEPT_AT_BASE)
     if foreign and not found >= set(tables.METADATA.tables):
         raise RunError(
-            f"{url.render_as_string(hide_password=True)} is no journal: it has tables like '{foreign[0]}'; "
+            f"{url.render_as_string(hide_password=True)} is not a journal: it has tables like '{foreign[0]}'; "
             "give the journal a database of its own"
         )
 
@@ -252,7 +252,7 @@ def _engine(url: str) -> Engine:
 def _parsed(url: str) -> URL:
     """The URL of a SQLite file, however spelled, or of a PostgreSQL database; refuses any other, not repeating it."""
     refusal = RunError(
-        "that is no journal's URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"
+        "that is not a journal's URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"
     )
     try:
         parsed = make_url(url)

@@ -68,7 +68,7 @@ class WebhookSink:
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
-            raise ConfigError(f"alerts.webhook='{self.url}' is no web address; give http://… or https://…")
+            raise ConfigError(f"alerts.webhook='{self.url}' is not a web address; give http://… or https://…")
 
     def send(self, alert: Alert) -> None:
         body = json.dumps(asdict(alert)).encode()
@@ -85,7 +85,7 @@ class EmailSink:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^:\s]+(:\d+)?", self.server):
-            raise ConfigError(f"alerts.smtp='{self.server}' is no mail server; give HOST or HOST:PORT")
+            raise ConfigError(f"alerts.smtp='{self.server}' is not a mail server; give HOST or HOST:PORT")
 
     def send(self, alert: Alert) -> None:
         mail = EmailMessage()

@@ -152,7 +152,7 @@ class Watch:
         return {"actions": actions, "denied": list(self._denied), "sent": dict(self.alerts.latest)}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `to_dict` gave."""
+        """Restore what `to_dict` gave."""
         for kept in (self._actions, self._denied):
             kept.clear()
         self._actions.extend(math.nan if action is None else action for action in stored["actions"])

@@ -48,7 +48,7 @@ class DrillConfig:
 
 
 def drill(sinks: list[Sink], thresholds: Thresholds | None = None) -> list[Drilled]:
-    """Make each of them act once; alerts go for real to the sinks that took a first one, as nobody waits for others."""
+    """Make each control act once; alerts are really sent, but only to sinks that accepted a first one."""
     tried = {sink: _sink(sink) for sink in sinks}
     able = [sink for sink, result in tried.items() if result.acted]
     return [*_controls(), _jump(), *_alerts(able, thresholds or Thresholds()), *tried.values(), _switch()]

@@ -18,7 +18,7 @@ def check_jumps(panel: Panel, bars: NDArray[Any], jump_factor: float, newest: in
     """Refuse a price in the `newest` last of `bars` (time, symbol, Bar), the panel's, beyond the close before it.
 
     That is more than `jump_factor` times that close, or less than such a part. A first price is held against none, and
-    0 is no price.
+    0 is not a price.
     """
     tail = bars[-newest - 1 :]
     before, after = tail[:-1, :, Bar.CLOSE], tail[1:]

@@ -26,7 +26,7 @@ class RiskLimits:
     stop_count, stop_bars          stop-outs in so many bars, after which entries pause as long
     symbol_fraction, gross_fraction  exposure of a symbol and of all together, orders in flight counted
     cluster_correlation            symbols correlated above it share one `symbol_fraction`
-    jump_factor                    a price may be so many times the close before it, or such a part; else it is no bar
+    jump_factor                    largest ratio of a price to the previous close, up or down; else it is refused
     """
 
     order_fraction: float = 0.15

@@ -83,7 +83,7 @@ class Broker(Protocol):
         ...
 
     def find(self, client_id: str) -> Status:
-        """Where an order of that id stands; PENDING where it never arrived, UNKNOWN where nobody answers."""
+        """Where an order of that id stands; PENDING where it never arrived, UNKNOWN without an answer."""
         ...
 
     def cancel_all(self) -> None:
@@ -91,7 +91,7 @@ class Broker(Protocol):
         ...
 
     def restore(self, account: Array, positions: Array) -> None:
-        """Go on from stored rows; a broker with books of its own takes only what those lack."""
+        """Restore stored rows; a broker with its own books takes only what those lack."""
         ...
 
 

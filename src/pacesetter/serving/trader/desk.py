@@ -106,7 +106,7 @@ class Desk:
         else:
             settlement = self.broker.settle(self._bar, bars[-1], self._weights, self.guard.in_flight.values())
         self._bar = bars[-1].copy()
-        self.broker.positions[:, Position.SIGNAL] = self._signals  # a weight is no signal that the policy knows
+        self.broker.positions[:, Position.SIGNAL] = self._signals  # a weight is not a signal that the policy knows
         for execution in settlement.executions:
             if execution.client_id is not None:
                 self.guard.filled(execution.client_id, execution.quantity)
@@ -148,7 +148,7 @@ class Desk:
     # ---- across restarts ----------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """All that the next bar needs, as JSON can hold it to the bit."""
+        """All that the next bar needs, as JSON that restores it bit-exactly."""
         return {
             "policy": self.policy.name,
             "guard": self.guard.to_dict(),
@@ -160,7 +160,7 @@ class Desk:
         }
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `to_dict` gave."""
+        """Restore what `to_dict` gave."""
         self.guard = Guard.from_dict(stored["guard"], self.guard.limits)
         self.broker.restore(np.array(stored["account"]), np.array(stored["positions"]))
         self._signals, self._weights = np.array(stored["signals"]), np.array(stored["weights"])

@@ -18,7 +18,7 @@ from pacesetter.panel import Panel
 
 __all__ = ["Clock", "Feed", "LiveClock", "OnlineFeed", "ReplayClock", "ReplayFeed"]
 
-MOST_DRIFT_SECONDS = 5.0  # between the wall clock and the monotonic one, which nobody sets
+MOST_DRIFT_SECONDS = 5.0  # between the wall clock and the monotonic one, which cannot be set
 
 
 class Clock(Protocol):
@@ -117,7 +117,7 @@ class ReplayFeed:
 
 
 class OnlineFeed:
-    """A registered network source, asked anew for finished bars."""
+    """A registered network source, polled for finished bars."""
 
     is_stored = False
 

@@ -1,6 +1,6 @@
 """The paper trader: new bar → fills → features → decision → guard → journal → orders → vitals, bar after bar.
 
-A bar is journalled whole before its orders are sent, so a process that is killed at any moment goes on where it was:
+A bar is journalled completely before its orders are sent, so a process killed at any moment resumes where it stopped:
 nothing lost, nothing doubled. Whatever goes wrong ends in a clean halt: the guard and the kill switch stay latched
 until a person resumes.
 """
@@ -208,7 +208,7 @@ class PaperTrader:
             self._heed_switch()
 
     def _announce_halt(self) -> None:
-        """Tell people, which waits for nobody; cancel; then tell the journal, whether or not the broker answered."""
+        """Alert first, without waiting; cancel; then write to the journal, whether or not the broker answered."""
         reason, alerts = self.desk.guard.reason, self.watch.alerts
         alerts.latest.pop("halt", None)  # told every time, for since the last one a person resumed
         alerts.send(Alert("halt", reason, 1.0, time.time()))
@@ -230,7 +230,7 @@ class PaperTrader:
     # ---- starting -------------------------------------------------------------------------------------------------
 
     def _stored(self) -> Row | None:
-        """The state to go on from, and the bars up to it; None before the first. Refuses a feed of other bars."""
+        """The state to resume from, and the bars up to it; None before the first. Refuses a feed of other bars."""
         stored = self.journal.checkpoint()
         if stored is None:
             return None
@@ -253,11 +253,11 @@ class PaperTrader:
             yield
         except (LookupError, TypeError, ValueError) as problem:
             raise RunError(
-                f"the last state of run '{self.journal.run}' is damaged ({problem!r}); go on from a copy of the journal"
+                f"the last state of run '{self.journal.run}' is damaged ({problem!r}); continue from a copy of it"
             ) from problem
 
     def _resume(self, state: Row | None) -> None:
-        """Go on from a state: books, guard, orders under way; refuses books that do not add up."""
+        """Restore a state: books, guard, orders in flight; refuses books that do not add up."""
         if state is not None:
             self.journal.verify()
             with self._readable():
@@ -294,7 +294,7 @@ class PaperTrader:
         for order, at in zip(orders, found, strict=True):
             stored = self.journal.rows(tables.orders, client_id=order.client_id)
             if not stored:
-                raise RunError(f"the journal has lost order {order.client_id}, which is under way; go on from a copy")
+                raise RunError(f"the journal has lost order {order.client_id}, now in flight; continue from a copy")
             status = stored[0]["status"]
             if status in (Status.CANCELLED, Status.REJECTED):
                 self.desk.drop(order.client_id)
@@ -325,7 +325,7 @@ class PaperTrader:
     # ---- what is written ------------------------------------------------------------------------------------------
 
     def _state(self) -> Row:
-        """What the next bar, or a restart, goes on from."""
+        """The state from which the next bar, or a restart, continues."""
         books = {"desk": self.desk.to_dict(), "watch": self.watch.to_dict()}
         return {**books, "bars": self.bars, "last": self._last.value, **self._identity(self._last)}
 

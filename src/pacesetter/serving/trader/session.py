@@ -39,7 +39,7 @@ WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
 class PaperConfig:
     """How to trade on paper.
 
-    run         names the rows in the journal and begins every client id; the same run goes on where it stood
+    run         names the rows in the journal and begins every client id; the same run resumes where it stopped
     journal     sqlite:///FILE or postgresql://…; a file in `folder` where empty
     halt_file   the kill switch
     first       bar of a replay's first decision; None is the first after the policy's training, or the middle

@@ -74,7 +74,7 @@ def stored_overrides(folder: str | Path) -> list[str]:
     path = Run.open(folder).folder / "config.yaml"
     overrides = yaml.safe_load(path.read_text(encoding="utf-8")).get("overrides")
     if overrides is None:
-        raise RunError(f"{folder} is no sweep or search that can go on; a training run does by `train --resume`")
+        raise RunError(f"{folder} is not a sweep or search that can go on; a training run does by `train --resume`")
     return list(overrides)
 
 
@@ -90,4 +90,4 @@ def parse_override(text: str) -> Override:
             raise HydraException("no key")
         return override
     except HydraException as problem:
-        raise ConfigError(f"'{text}' is no override; write key=value, e.g. data.symbols=50") from problem
+        raise ConfigError(f"'{text}' is not an override; write key=value, e.g. data.symbols=50") from problem

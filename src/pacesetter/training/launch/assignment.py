@@ -1,4 +1,4 @@
-"""One training run as a task for a worker: it has its own folder, and goes on from whatever an earlier worker left."""
+"""One training run as a task for a worker: it has its own folder, and resumes from the last checkpoint."""
 
 from __future__ import annotations
 

@@ -162,7 +162,7 @@ def _raise_first(jobs: Sequence[Job[Any, Any]]) -> None:
 
 def _given_up(tries: int, problem: Exception) -> RunError:
     error = RunError(
-        f"workers were killed {tries} times at the same task, often for want of memory; lower launcher.workers or "
+        f"workers were killed {tries} times at the same task, often by lack of memory; lower launcher.workers or "
         "raise launcher.retries"
     )
     error.__cause__ = problem

@@ -1,4 +1,4 @@
-"""A run's configuration trained anew on each fold and tested on what it has not seen: walk-forward, purged paths."""
+"""A run's configuration retrained on each fold and tested on what it has not seen: walk-forward, purged paths."""
 
 from __future__ import annotations
 
@@ -124,7 +124,7 @@ def _market(config: Config, panel: Panel) -> dict[str, Any]:
     if isinstance(task, LookbackConfig):
         raise ConfigError("a run of task=lookback trades nothing that folds could test; take one that trades")
     if isinstance(task, MasterTrading):
-        raise ConfigError("a master is trained anew only with its fleet; give --folds the fleet's run")
+        raise ConfigError("a master is retrained only with its fleet; give --folds the fleet's run")
     bank = market_bank(panel, build_table(config, panel), build_supervised(config, panel))
     return {"market": task.market, "bank": bank, "window_bars": task.window_bars}
 
@@ -204,7 +204,7 @@ def walk_forward_section(own: WalkForward, beside: WalkForward) -> Section:
     )
     better = float(np.mean(table["total_return"] > others))
     text = (
-        f"Trained anew before each test and never chosen by one; a gain in {own.positive_share:.0%} of the tests, more "
+        f"Refitted before each test and never selected by one; a gain in {own.positive_share:.0%} of the tests, more "
         f"than {BESIDE.replace('_', ' ')} in {better:.0%}."
     )
     return Section("Walk-forward", text, (), HEADER, rows)

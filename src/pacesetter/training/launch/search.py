@@ -205,7 +205,7 @@ def distribution(override: Override) -> BaseDistribution:
     try:
         return kind(value.start, value.end, log="log" in value.tags)
     except ValueError as problem:
-        raise ConfigError(f"'{override.input_line}' is no interval to search ({problem})") from problem
+        raise ConfigError(f"'{override.input_line}' is not an interval to search ({problem})") from problem
 
 
 def _check_space(fixed: Sequence[str], space: dict[str, Override]) -> Config:

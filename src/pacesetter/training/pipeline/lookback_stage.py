@@ -70,13 +70,13 @@ def learn_lookback(job: Job, folder: Path) -> Found:
 
 
 def check_bars(job: Job) -> None:
-    """Refuse bars of which half of the training part has no room for a decision behind the longest window."""
+    """Refuse bars of which half of the training set has no room for a decision behind the longest window."""
     config, panel = lookback_config(job.config, Path()), job.panel
     task, learned = build_task(config), int(build_fold(config, panel).train[-1]) + 1
     least = task.windows.longest + task.view.horizon_bars + 2
     if learned < least:
         raise DataError(
-            f"the lookback agent learns from half of the training part, {learned} of {len(panel)} bars, and needs "
+            f"the lookback agent learns from half of the training set, {learned} of {len(panel)} bars, and needs "
             f"{least}; give {math.ceil(len(panel) * least / learned)} bars, or raise the first of train.shares"
         )
 
@@ -101,10 +101,10 @@ def _section(job: Job, found: LookbackEvaluation) -> Section:
     best, (gap, error) = _best_fixed(found), found.gap(AGENT, _best_fixed(found))
     days = job.panel.index[found.bars]
     text = (
-        f"Mean reward (how well the leaders of the window foretold the next bar, less the price of switching) over the "
+        f"Mean reward (how well the window's leaders predicted the next bar, less the cost of switching) over the "
         f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, {_errors(error)}. The agent less "
         f"'{best}', the best of the others in hindsight: {_pair(gap, error)}. {_line(found).capitalize()}. "
-        "'hindsight' knows the future and is a limit that nobody can reach."
+        "'hindsight' knows the future and is an upper bound that no policy can reach."
     )
     chosen = {name: found.lookbacks[:, found.names.index(name)] for name in SHOWN}
     figure = pictures.lookbacks(days, chosen)

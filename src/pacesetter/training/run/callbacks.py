@@ -219,7 +219,7 @@ class Meter(Callback):
 
 
 class Validator(Callback):
-    """Plays the validation part, keeps the best agent, prints the gates; patience and the report may end the run."""
+    """Plays the validation set, keeps the best agent, prints the gates; patience and the report may end the run."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -324,7 +324,7 @@ class Checkpoints(Callback):
             session.learner.save(session.run.path("checkpoints/last"), session.header | {"step": step}, remembered)
 
     def load(self) -> None:
-        """Go on from `checkpoints/last`."""
+        """Resume from `checkpoints/last`."""
         stored = self.session.learner.load(self.session.run.folder / "checkpoints" / "last")
         for part in [*self.others, self]:
             part.state = stored[type(part).__name__]

@@ -1,4 +1,4 @@
-"""What a checkpoint belongs to, and why another run may not go on from it."""
+"""What a checkpoint belongs to, and why another run may not resume from it."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def check_same(stored: Mapping[str, Any], here: Mapping[str, Any], folder: Path)
     for name, value in here.items():
         if stored.get(name) != value:
             raise RunError(
-                f"{folder} cannot go on to the bit: its {name} was {stored.get(name)}, here it is {value}; resume it "
+                f"{folder} cannot be resumed bit-exactly: {name} was {stored.get(name)}, here it is {value}; resume it "
                 f"as it was, or start a new run from its weights with train.init_from={folder}"
             )
 

@@ -1,6 +1,6 @@
 """What a run does while a fleet learns: the statistics of its agents, their validation, and a second try for the weak.
 
-Of an interrupted second try nothing is kept: it begins anew, and ends as it would have, from the last checkpoint.
+Of an interrupted second try nothing is kept: it starts again, and ends as it would have, from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ class FleetMeter(Callback):
 
 
 class FleetValidator(Validator):
-    """Plays every agent through the validation part; the fleet's score is their mean Sharpe ratio."""
+    """Plays every agent through the validation set; the fleet's score is their mean Sharpe ratio."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -97,7 +97,7 @@ class FleetValidator(Validator):
 
     @property
     def market(self) -> FleetMarket:
-        """That of the validation part."""
+        """That of the validation set."""
         market: FleetMarket = self.session.parts.validation
         return market
 

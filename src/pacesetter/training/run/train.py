@@ -1,4 +1,4 @@
-"""A run from a config to an agent: watched, resumable to the bit, repeatable."""
+"""A run from a config to an agent: tracked, resumed bit-exactly, reproducible."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def train(
 ) -> TrainingResult:
     """Train the configured agent into a new run folder, or go on with the run in `resume`, whose own config it has.
 
-    Refuses in one sentence: a combination that cannot learn, a folder that is no run, a checkpoint of another config,
+    Refuses in one sentence: a combination that cannot learn, a folder that is not a run, another config's checkpoint,
     machine, thread count or library version. A fail-safe stop raises `RunError` after its diagnostics are written.
     """
     if resume is None:
@@ -132,7 +132,7 @@ def _weights(teacher: Path) -> Path:
 
 
 def _count(session: Session, sharpe: float | None = None) -> None:
-    """Enter the run among all trials on its data, whatever becomes of it; `sharpe` is yearly."""
+    """Record the run as a trial on its data, whatever its outcome; `sharpe` is annualised."""
     config, folder = session.config, session.run.folder
     per_bar = None if sharpe is None else sharpe / session.bars_per_year**0.5
     trial = Trial(session.header["data"], str(config.task["problem"]), folder.name, config.seed, per_bar)
@@ -273,7 +273,7 @@ def _recorded(session: Session) -> Iterator[None]:
 
 @contextmanager
 def _logged(run: Run) -> Iterator[None]:
-    """Everything that rooms log while the run works, as JSON lines in log.jsonl."""
+    """Everything that is logged during the run, as JSON lines in log.jsonl."""
     from pacesetter.training.run.tracking import JsonFormatter
 
     room = logging.getLogger("pacesetter")
@@ -296,7 +296,7 @@ def _told_how_to_go_on(session: Session) -> AbstractContextManager[None]:
 
     def tell() -> str:
         where = "its last checkpoint" if (folder / "checkpoints" / "last").is_dir() else "the start"
-        return f"go on from {where} with: pacesetter train --resume {folder}"
+        return f"resume from {where} with: pacesetter train --resume {folder}"
 
     return told_when_stopped(session.run, session.console, tell)
 
