@@ -17,7 +17,7 @@ __all__ = ["app", "main"]
 UNBROKEN = "200"  # letters a line of what goes to a file or another program, where no table is to be broken
 
 app = typer.Typer(
-    help="Find which assets set the pace of others, and train agents that trade on it.",
+    help="Find which assets lead others, and train agents that trade on it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -29,7 +29,7 @@ for room in (jobs, cluster, fleet, results, data, serve, paper, dashboard):
 @app.callback(invoke_without_command=True)
 def options(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what each room logs.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show log messages.")] = False,
 ) -> None:
     if version:
         from pacesetter import __version__

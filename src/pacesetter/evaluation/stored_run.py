@@ -69,7 +69,7 @@ class StoredRun:
         task = build_task(self.config)
         if isinstance(task, LookbackConfig):
             raise ConfigError(
-                f"{self.folder} chooses windows and trades nothing; its table of policies is in `pacesetter run`"
+                f"{self.folder} chooses windows and does not trade; `pacesetter run` prints its table of policies"
             )
         return task
 
@@ -86,8 +86,8 @@ class StoredRun:
             return self.whole
         if self.config.features.leadlag.lookback is not None and set(symbols) != set(self.whole.symbols):
             raise ConfigError(
-                f"{self.folder} trades {len(symbols)} symbols by lead–lag features of {len(self.whole.symbols)}; judge "
-                "one of all of them, or name its symbols by data.symbols"
+                f"{self.folder} trades {len(symbols)} symbols with lead–lag features of {len(self.whole.symbols)}; "
+                "give a run of all of them, or name its symbols by data.symbols"
             )
         return self.whole.select(symbols)
 
@@ -103,8 +103,8 @@ class StoredRun:
         table = build_table(replace(self.config, features=replace(asked, names=tuple(names))), panel)
         for name, why in table.left_out.items():
             raise DataError(
-                f"the agent of {self.folder} reads the feature {name}, which {why}; give bars that have that, or train "
-                "with features.names of what there is"
+                f"the agent of {self.folder} uses the feature {name}, which {why}; give bars that have it, or train "
+                "with features.names of those available"
             )
         return market_bank(panel, table, self._supervised(panel, table))
 
@@ -168,7 +168,7 @@ class StoredRun:
     def on(self, market: str) -> pd.DataFrame:
         """Figures of the policy and simple baselines by (scenario, policy) on other markets: see `MARKETS`."""
         if market not in MARKETS:
-            raise ConfigError(f"no other market '{market}' is known{did_you_mean(market, MARKETS)}")
+            raise ConfigError(f"unknown market '{market}'{did_you_mean(market, MARKETS)}")
         return self.over(MARKETS[market](self))
 
     def over(self, scenarios: Iterable[Scenario]) -> pd.DataFrame:
@@ -181,8 +181,8 @@ class StoredRun:
         own, there = len(self.panel.symbols), len(scenario.panel.symbols)
         if isinstance(self.task, Portfolio) and own != there:
             raise ConfigError(
-                f"the agent of {self.folder} trades {own} symbols at once and '{scenario.label}' has {there}; give a "
-                "market of as many, or train with task=trading"
+                f"the agent of {self.folder} trades {own} symbols together and '{scenario.label}' has {there}; give a "
+                "market with as many, or train with task=trading"
             )
         return scenario
 

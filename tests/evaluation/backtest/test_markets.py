@@ -70,7 +70,7 @@ def test_the_windows_in_which_leaders_changed_are_found_and_played() -> None:
     )
     table = evaluate_scenarios(["equal_weight"], scenarios)
     assert table["bars"].tolist() == [60.0] * len(windows)
-    with pytest.raises(DataError, match="no window of 60 increments is scored behind bar 680"):
+    with pytest.raises(DataError, match="no window of 60 returns can be scored after bar 680"):
         unstable_windows(panel, 680)
 
 

@@ -99,8 +99,8 @@ def test_it_is_what_the_definition_says() -> None:
 @pytest.mark.parametrize(
     ("returns", "blocks", "kind", "message"),
     [
-        (np.zeros(9), 4, DataError, "two trials or more"),
-        (np.zeros((9, 1)), 4, DataError, "two trials or more"),
+        (np.zeros(9), 4, DataError, "at least two trials"),
+        (np.zeros((9, 1)), 4, DataError, "at least two trials"),
         (np.zeros((99, 2)), 5, ConfigError, "blocks=5 must be even"),
         (np.zeros((9, 2)), 8, ConfigError, "leave 9 bars two or more each"),
     ],

@@ -70,7 +70,7 @@ def test_the_choice_among_judged_trials_is_told_and_trials_on_other_data_are(tmp
         pd.DataFrame({"ppo": bars[column], "cash": 0.0}).to_parquet(folder / RETURNS)
     expected = overfitting_probability(noise[[0, 1, 2]].to_numpy())
     said = ledger.about(own, noise[0])
-    assert said.startswith("Among the 3 of 4 trials judged on these bars, the best in one half")
+    assert said.startswith("Among the 3 of 4 trials evaluated on these bars, the best in one half")
     assert said.endswith(f"with probability {expected:.2f}.")
     ledger.add(Trial("d and one bar more", "fleet", "later", 0))
     told = f"{said} Trials on other data, or on other bars of it, are not counted: 1 known."

@@ -140,7 +140,7 @@ def test_a_short_record_says_how_long_it_would_take() -> None:
     verdict = judge(played("ppo", 0.0006 + luck - luck.mean()))
     assert not verdict.beats_cash
     assert 200 < verdict.track_record < 2000
-    assert f"such a ratio takes about {verdict.track_record:,.0f} bars to show" in verdict.sentence
+    assert f"detecting such a ratio takes about {verdict.track_record:,.0f} bars" in verdict.sentence
 
 
 def test_a_policy_that_never_trades_is_no_evidence() -> None:

@@ -675,9 +675,9 @@ def test_a_service_that_does_not_answer_is_told_in_one_sentence() -> None:
     service = Service()
     broker = AlpacaBroker(("A",), service)
     service.trouble = RefusalError(401)
-    with pytest.raises(RunError, match=r"nobody at Alpaca cancels its orders \(RefusalError\)"):
+    with pytest.raises(RunError, match=r"Alpaca cancel request failed \(RefusalError\)"):
         broker.cancel_all()
-    with pytest.raises(RunError, match=r"nobody at Alpaca tells its account \(RefusalError\)"):
+    with pytest.raises(RunError, match=r"Alpaca account request failed \(RefusalError\)"):
         AlpacaBroker(("A",), service)
 
 

@@ -93,7 +93,7 @@ def test_a_signal_ends_the_trader_in_one_sentence(
     words = ["paper", "equal_weight", *DATA, f"folder={tmp_path}", f"halt_file={tmp_path / 'HALT'}"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == code
-    assert done.stderr.startswith("stopped, and nothing is lost: the same command resumes where it stopped\n")
+    assert done.stderr.startswith("stopped without loss: run the same command to resume\n")
 
 
 def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, tmp_path: Path) -> None:

@@ -49,7 +49,7 @@ def test_an_override_beats_the_preset():
         ("data=smaple", "unknown data 'smaple'; did you mean 'sample'?"),
         ("data.symbls=3", "unknown key 'data.symbls'; did you mean 'data.symbols'?"),
         ("+preset=sandbx", "unknown preset 'sandbx'; did you mean 'sandbox'?"),
-        ("preset=sandbox", "a preset is added to what there is; write +preset=sandbox"),
+        ("preset=sandbox", "a preset is added to the configuration; write +preset=sandbox"),
         ("seed=-1", "seed=-1 must lie in 0 … "),
         ("train.shares=[2,3]", "train.shares=[2.0, 3.0] must leave a test set"),
         ("train.shares=[0.8,0.2]", "both together below 1"),

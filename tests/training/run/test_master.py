@@ -203,10 +203,10 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ("data=sample", "a master has that of its fleet"),
-        ("data.symbols=4", "data.symbols=4: a master has that of its fleet"),
+        ("data=sample", "a master uses its fleet's"),
+        ("data.symbols=4", "data.symbols=4: a master uses its fleet's"),
         ("train.envs=1", r"rollout_steps=8 · train.envs=1; give agent.batch_size=8, or more envs"),
-        ("train.shares=[0.5,0.2]", "a master has that of its fleet"),
+        ("train.shares=[0.5,0.2]", "a master uses its fleet's"),
         ("task.fleet=''", "task=master needs the run of a fleet"),
         ("task.action=discrete", "a master sets weights"),
         ("task.tune_steps=-1", "0 or more"),

@@ -139,7 +139,7 @@ def test_a_teacher_that_saw_bars_of_the_test_part_is_refused(small, console, tmp
 def test_steps_that_end_within_a_round_are_said_to_become_whole_ones(small, console, agent, whole):
     result = train(small(agent, "train.steps=98", "train.validate_every=0"), console=console)
     assert result.steps == whole
-    assert f"train.steps=98 becomes {whole}: the agent learns in whole rounds of" in console.file.getvalue()
+    assert f"train.steps=98 becomes {whole}: the agent trains in whole rollouts of" in console.file.getvalue()
     train(small(agent, f"train.steps={whole}", "train.validate_every=0"), console=console)
     assert console.file.getvalue().count("becomes") == 1
 
@@ -212,7 +212,7 @@ def test_a_folder_that_is_no_training_run_is_refused(tmp_path, small):
         train(resume=tmp_path / "nothing")
     other = Run.create(tmp_path, "job", small().to_dict())
     other.finish()
-    with pytest.raises(RunError, match="no agent to go on with"):
+    with pytest.raises(RunError, match="no agent to resume"):
         train(resume=other.folder)
 
 

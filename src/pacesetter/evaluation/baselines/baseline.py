@@ -70,7 +70,7 @@ class Allocation(Baseline):
 
     @classmethod
     def lacks(cls, bank: Bank) -> str:
-        return "" if bank.positions_each > 1 else "a second symbol, without which they are equal_weight"
+        return "" if bank.positions_each > 1 else "a second symbol (with one they equal equal_weight)"
 
     def __post_init__(self) -> None:
         if self.every_bars < 1 or self.history_bars < 0 or not 0 < self.cap <= 1:

@@ -64,8 +64,8 @@ def agents_section(folder: Path) -> Section:
     text = (
         "Each agent alone on the validation set, which selected the fleet and is not evidence for it: "
         f"{fleet_sentence(table)}. An agent whose Sharpe ratio is not above the bar struggles: by cost where it would "
-        "be above it for free, by collapse where one action takes too large a share, else by lack of a signal. It "
-        "learns again from the start behind the shared encoder, and the better head stays."
+        "be above it without costs, by collapse where one action takes too large a share, else by lack of a signal. It "
+        "is retrained from scratch on the shared encoder, and the better head is kept."
     )
     header = ("symbol", "Sharpe ratio", "drawdown", "trades", "entropy", "main action", "reason", "retrained")
     figures = (curves_figure(validation_curves(folder), table), action_figure(table))
@@ -111,4 +111,4 @@ def action_figure(table: pd.DataFrame) -> go.Figure:
     for order, colour in ORDERS.items():
         figure.add_bar(x=table["symbol"], y=table[order], name=order, marker={"color": colour})
     figure.update_layout(barmode="stack", bargap=0.1)
-    return styled(figure, "What each agent orders").update_yaxes(range=[0, 1], tickformat=".0%")
+    return styled(figure, "Orders of each agent").update_yaxes(range=[0, 1], tickformat=".0%")

@@ -46,9 +46,9 @@ class Ensemble:
 
     def __post_init__(self) -> None:
         if len(self.returns) < FEWEST_BARS or self.returns.shape[1] == 0:
-            raise DataError(f"{self.returns.shape} returns say little of agents; give {FEWEST_BARS} bars or more")
+            raise DataError(f"{self.returns.shape} returns are too few; give {FEWEST_BARS} bars or more")
         if not 0 < self.redundant <= 1:
-            raise ConfigError(f"redundant={self.redundant} must lie in 0 … 1")
+            raise ConfigError(f"redundant={self.redundant} must be in 0 … 1")
 
     @cached_property
     def sharpe(self) -> pd.Series[float]:

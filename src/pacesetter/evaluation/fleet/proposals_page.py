@@ -73,9 +73,9 @@ def allocations_section(folder: Path) -> Section:
     """The table of allocations on the validation set."""
     table = read_allocations(folder)
     text = (
-        "One account for each way to share the money, on the validation set, whose bars chose the master and are no "
-        f"proof of it: {allocation_sentence(table)}. The fleet's agents give their own orders; fixed allocations "
-        "spread the money over what the agents want to hold."
+        "One account per allocation, on the validation set, which selected the master and is not "
+        f"evidence for it: {allocation_sentence(table)}. The fleet's agents give their own orders; fixed allocations "
+        "divide the money over what the agents want to hold."
     )
     rows = [(str(name), *(number(row[key], form) for key, form in SHOWN.values())) for name, row in table.iterrows()]
     return Section("Allocations", text, (), ("policy", *SHOWN), tuple(rows))

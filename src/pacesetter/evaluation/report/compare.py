@@ -57,19 +57,19 @@ def find_judged(folder: str | Path) -> Judged:
     run = Path(folder)
     places = [place for place in (run / FOLDER, run / "judge") if (place / RESULT).is_file()]
     if not places:
-        raise RunError(f"{run} was not judged yet; run pacesetter evaluate {run}")
+        raise RunError(f"{run} was not evaluated yet; run pacesetter evaluate {run}")
     return Judged(run.name, read_result(places[0] / RESULT), read_table(places[0] / RETURNS))
 
 
 def compare_section(runs: Sequence[Judged]) -> Section:
     """Table and equity curves of two runs or more over the bars that all of them were judged on."""
     if len(runs) < 2:
-        raise ConfigError("a comparison takes two runs or more; give their folders")
+        raise ConfigError("a comparison needs at least two runs; give their folders")
     common = runs[0].returns.index
     for run in runs[1:]:
         common = common.intersection(run.returns.index)
     if len(common) < 2:
-        raise DataError("these runs were judged on different bars and cannot be compared; evaluate them on the same")
+        raise DataError("these runs were evaluated on different bars and cannot be compared; evaluate them on the same")
     rows = sorted((run.row() for run in runs), key=lambda row: row[0])
     text = (
         f"{len(runs)} runs over {len(common)} bars, {common[0]:%Y-%m-%d} to {common[-1]:%Y-%m-%d}, that all share."

@@ -94,7 +94,7 @@ def leadlag_verdict(result: StudyResult) -> str:
     rows = leadlag_rows(result)
     leaders = [row[1] for row in rows if row[2] == "leader"]
     followers = [row[1] for row in rows if row[2] == "follower"]
-    window = f"{result.study.lookback} increments up to {result.panel.index[-1]:%Y-%m-%d}"
+    window = f"{result.study.lookback} bars up to {result.panel.index[-1]:%Y-%m-%d}"
     flow = result.strategy
     earned = (
         f"Following the leaders at every bar (fill to fill, {flow['bars']:.0f} bars) earned {flow['gross_bps']:+.1f} "
@@ -102,9 +102,9 @@ def leadlag_verdict(result: StudyResult) -> str:
         f"{result.study.cost_bps:g} bps a side (t = {flow['net_t']:+.1f})."
     )
     if not np.isfinite(flow["net_t"]):
-        earned = "What following the leaders earned could not be measured: too few windows were scored."
+        earned = "The return of following the leaders could not be measured: too few windows were scored."
     if not leaders and not followers:
-        return f"No evidence of a leader: over {window} no interval lies clear of zero. {earned}"
+        return f"No evidence of a leader: over {window} no interval excludes zero. {earned}"
     found = f"leaders: {_names(leaders)}; followers: {_names(followers)}"
     return f"Over {window}, all symbols tested together: {found}. {earned}"
 
@@ -138,8 +138,8 @@ def _time_text(result: StudyResult) -> str:
     hhi, gini = result.concentration()
     _, grades = result.anomalies()
     return (
-        f"Leader scores of {len(result.ends)} windows. Ranks of windows that share no bar correlate by "
-        f"{result.persistence():+.2f} (0: leaders do not last). Concentration of leading now: Herfindahl {hhi:.3f}, "
+        f"Leader scores of {len(result.ends)} windows. Rank correlation of windows without common bars: "
+        f"{result.persistence():+.2f} (0: leaders do not persist). Concentration of leading now: Herfindahl {hhi:.3f}, "
         f"Gini {gini:.2f}. Anomaly alarms: {int((grades == 2).sum())}, warnings: {int((grades == 1).sum())}. The table "
         "lists the windows whose matrix changed most, an adversarial test set."
     )

@@ -18,5 +18,5 @@ def read_table(path: Path, **options: Any) -> pd.DataFrame:
     try:
         table: pd.DataFrame = read(path, **options)
     except Exception as problem:  # damaged bytes end in any of a dozen exceptions
-        raise RunError(f"{path} is missing or damaged ({type(problem).__name__}); make it again") from problem
+        raise RunError(f"{path} is missing or damaged ({type(problem).__name__}); create it again") from problem
     return table

@@ -49,7 +49,7 @@ def checked(returns: ArrayLike, what: str = "returns") -> Array:
     """(time, …) float64; refuses fewer than two bars, and what is not finite, by its bar."""
     array = np.asarray(returns, dtype=np.float64)
     if array.ndim == 0 or len(array) < 2:
-        raise DataError(f"{what} cover {array.size} bars; statistics take two or more, choose a longer period")
+        raise DataError(f"{what} cover {array.size} bars; statistics need at least two, choose a longer period")
     odd = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
     if odd.any():
         raise DataError(

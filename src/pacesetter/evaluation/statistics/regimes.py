@@ -84,5 +84,5 @@ def _places(result: Backtest, panel: Panel) -> Array:
     """(n,) bars of the panel that the result's are."""
     places: Array = panel.index.get_indexer(result.times)
     if places.min(initial=0) < 0:
-        raise DataError(f"{result!r} has bars that {panel!r} has not; give the panel it was played on")
+        raise DataError(f"{result!r} has bars that {panel!r} lacks; give the panel of the backtest")
     return places

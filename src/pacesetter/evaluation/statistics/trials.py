@@ -107,7 +107,7 @@ class Trials:
         elsewhere = len(self._alike(own.task)) - len(others) - 1
         said = []
         if choice:
-            said.append(f"Among the {len(judged) + 1} of {len(others) + 1} trials judged on these bars, {choice}")
+            said.append(f"Among the {len(judged) + 1} of {len(others) + 1} trials evaluated on these bars, {choice}")
         if elsewhere:
             said.append(f"Trials on other data, or on other bars of it, are not counted: {elsewhere} known.")
         return " ".join(said)
@@ -133,6 +133,6 @@ class Trials:
             return Trial(**json.loads(line))
         except (ValueError, TypeError) as problem:
             raise RunError(
-                f"line {number} of {self.path} is not a trial ({problem}); mend it or take it out, knowing that "
-                "a trial which is not counted makes every later result look better than it is"
+                f"line {number} of {self.path} is not a trial ({problem}); fix or remove it, but note that "
+                "an uncounted trial makes every later result look better than it is"
             ) from problem

@@ -74,7 +74,7 @@ def stored_overrides(folder: str | Path) -> list[str]:
     path = Run.open(folder).folder / "config.yaml"
     overrides = yaml.safe_load(path.read_text(encoding="utf-8")).get("overrides")
     if overrides is None:
-        raise RunError(f"{folder} is not a sweep or search that can go on; a training run does by `train --resume`")
+        raise RunError(f"{folder} is not a sweep or search to resume; for a training run use `train --resume`")
     return list(overrides)
 
 

@@ -145,7 +145,7 @@ class Crew:
         if job is None:
             self.lost_at_start += 1
             if self.lost_at_start > self.retries:
-                raise RunError(f"{self.lost_at_start} workers died before they began: {problem}") from problem
+                raise RunError(f"{self.lost_at_start} workers died before they started: {problem}") from problem
             return []
         if job.tries <= self.retries:
             job.state = "waiting"

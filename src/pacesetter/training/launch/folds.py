@@ -71,7 +71,7 @@ def changed(config: Config, overrides: Sequence[str]) -> Config:
         for part in path:
             node = node.get(part) if isinstance(node, dict) else None
         if not is_set or not isinstance(node, dict):
-            raise ConfigError(f"'{text}' sets no key of the run; give one like train.steps=1000")
+            raise ConfigError(f"'{text}' does not set a key of the run; give e.g. train.steps=1000")
         node[name] = yaml.safe_load(value)
     return configure(Config, plain, "config")
 
@@ -91,7 +91,7 @@ def run_walk_forward(
     tested = len(panel) - train_bars - purge_bars
     test_bars = -(-tested // folds)
     if test_bars < 2 or tested % test_bars == 1:  # refused before hours of training, not by the statistics after them
-        raise ConfigError(f"folds={folds} leaves a test of one bar among {tested}; take fewer folds")
+        raise ConfigError(f"folds={folds} leaves one bar per test of {tested}; use fewer folds")
     common = _market(config, panel) | {"train_bars": train_bars, "test_bars": test_bars, "purge_bars": purge_bars}
     beside = make_baseline(BESIDE, common["bank"], common["market"])
     own = walk_forward(refit(config, panel), panel, expanding=expanding, refit_every=refit_every, tell=tell, **common)
@@ -110,8 +110,8 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
     if reach + 1 >= block - 1:
         raise ConfigError(
             f"folds={folds} leaves blocks of {block} bars, but observations reach back {reach} bars (a window of "
-            f"{common['window_bars']} and features of {memory_bars}), which are embargoed behind each test; take fewer "
-            "folds, or features.names that remember less"
+            f"{common['window_bars']} and features of {memory_bars}), which are embargoed after each test; use fewer "
+            "folds, or features.names with less memory"
         )
     return combinatorial(
         refit(config, panel), panel, folds=folds, purge_bars=1, embargo_bars=reach, tell=tell, **common
@@ -122,7 +122,7 @@ def _market(config: Config, panel: Panel) -> dict[str, Any]:
     """Rules, features and window of every test; refuses one that trades nothing, and a master."""
     task = build_task(config)
     if isinstance(task, LookbackConfig):
-        raise ConfigError("a run of task=lookback trades nothing that folds could test; take one that trades")
+        raise ConfigError("a run of task=lookback does not trade, so folds cannot test it; give a trading run")
     if isinstance(task, MasterTrading):
         raise ConfigError("a master is retrained only with its fleet; give --folds the fleet's run")
     bank = market_bank(panel, build_table(config, panel), build_supervised(config, panel))
@@ -166,7 +166,7 @@ def _fleet(config: Config, seen: Panel, fold: Fold, options: dict[str, Any]) -> 
     from pacesetter.build.fleet import build_market
 
     if len(fold.train) <= fold.train[-1] - fold.train[0]:
-        raise ConfigError("a fleet learns from one unbroken period; evaluate it by --folds without --combinatorial")
+        raise ConfigError("a fleet is trained on one unbroken period; use --folds without --combinatorial")
     market = build_market(config, seen, config.train.envs, first_bar=int(fold.train[0]), **options)
     learner: Any = build_learner(config, Parts(market, market))
     learner.learn(config.train.steps)
@@ -217,8 +217,8 @@ def paths_section(paths: Paths) -> Section:
         (f"path {place}", number(total, "+.1%"), number(ratio, "+.2f")) for place, total, ratio in table.itertuples()
     )
     text = (
-        f"{len(table)} paths over {len(paths.times)} bars, each tested by agents that had not seen it: Sharpe ratio "
+        f"{len(table)} paths over {len(paths.times)} bars, each tested out-of-sample: Sharpe ratio "
         f"{table['sharpe'].mean():+.2f} on average, from {table['sharpe'].min():+.2f} to {table['sharpe'].max():+.2f}; "
-        f"{float(np.mean(table['total_return'] > 0)):.0%} of the paths gained."
+        f"{float(np.mean(table['total_return'] > 0)):.0%} of the paths had a gain."
     )
     return Section("Combinatorial paths", text, (), ("path", "total return", "Sharpe ratio"), rows)

@@ -142,8 +142,8 @@ class Guard(Callback):
         facts = {"why": why, "step": learner.step, "losses": learner.losses(), "largest_weights": dict(self._largest())}
         session.run.write_json("diagnostics/report.json", facts)
         raise RunError(
-            f"the run stopped itself at step {learner.step}: {why}; see {folder}/report.json, and lower the learning "
-            "rate or check rewards and features"
+            f"the fail-safe stopped the run at step {learner.step}: {why}; see {folder}/report.json, and lower the "
+            "learning rate or check rewards and features"
         )
 
 

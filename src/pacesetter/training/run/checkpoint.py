@@ -57,7 +57,7 @@ def stored_config(run: Run, given: Config | None = None) -> Config:
     found = sorted(_differences(config.to_dict(), wanted), key=lambda difference: difference[0] not in told)
     for key, there, here in found:
         raise RunError(
-            f"{run.folder} was made with {key}={there}, not {here}; leave the overrides out to go on with it, or start "
+            f"{run.folder} was made with {key}={there}, not {here}; leave the overrides out to resume it, or start "
             "a new run"
         )
     return config

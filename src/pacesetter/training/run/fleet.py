@@ -122,7 +122,7 @@ class FleetValidator(Validator):
         weak = strugglers(self._table(play(self.learner.fleet, self.market)))
         steps = int(self.task.retrain_share * self.session.config.train.steps)
         if weak and steps:
-            told = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and learn again"
+            told = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and are retrained"
             self.session.console.print(told, highlight=False)
             try:
                 tried = retrain(self.learner, self.market, weak, steps, self.session.listen)

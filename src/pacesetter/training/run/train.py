@@ -82,7 +82,7 @@ def train(
 def _stored_result(run: Run) -> TrainingResult:
     manifest = run.manifest
     if "weights_hash" not in manifest:
-        raise RunError(f"{run.folder} is a finished run of another kind; it has no agent to go on with")
+        raise RunError(f"{run.folder} is a finished run of another kind; it has no agent to resume")
     return TrainingResult(
         run, manifest["steps"], float(manifest["score"]), manifest["weights_hash"], manifest["stopped"]
     )
@@ -189,7 +189,7 @@ def _tell_steps(session: Session) -> None:
     asked, each = session.config.train.steps, session.learner.round_steps
     whole = -(-asked // each) * each
     if whole != asked:
-        told = f"train.steps={asked} becomes {whole}: the agent learns in whole rounds of {each} steps"
+        told = f"train.steps={asked} becomes {whole}: the agent trains in whole rollouts of {each} steps"
         session.console.print(told, soft_wrap=True, highlight=False)
 
 
@@ -217,7 +217,7 @@ def _go_on(session: Session, checkpoints: Any) -> None:
     check_same(stored, session.header, session.run.folder)
     checkpoints.load()
     cut_metrics(session.run, stored["step"])
-    session.console.print(f"going on from step {stored['step']:,}")
+    session.console.print(f"resuming from step {stored['step']:,}")
 
 
 def _finish_validation(session: Session, validator: Validator) -> None:
@@ -250,7 +250,7 @@ def _store(session: Session, validator: Validator, stopped: str) -> TrainingResu
 
 def _verdict(result: TrainingResult) -> str:
     if result.stopped == "signal":
-        return f"stopped at step {result.steps:,}; go on with: pacesetter train --resume {result.run.folder}"
+        return f"stopped at step {result.steps:,}; resume with: pacesetter train --resume {result.run.folder}"
     return (
         f"{result.steps:,} steps ({result.stopped}), best validation score {result.score:+.6f}, "
         f"weights {result.weights_hash[:12]} → {result.run.folder}"

@@ -31,7 +31,7 @@ def verify(folder: str | Path, console: Console | None = None) -> bool:
     run, console = Run.open(folder), console or Console()
     stored = run.manifest
     if not (run.folder / "checkpoints").is_dir():
-        raise RunError(f"{run.folder} is not a training run; verify repeats what pacesetter train made")
+        raise RunError(f"{run.folder} is not a training run; verify repeats a run of pacesetter train")
     if not stored["finished"] or "weights_hash" not in stored:
         raise RunError(f"{run.folder} is not finished; finish it with pacesetter train --resume {folder}")
     config = stored_config(run)
