@@ -66,7 +66,7 @@ def test_nothing_starts_without_a_key_or_with_a_default(tmp_path):
     keys.check_startable()
     (row,) = json.loads(path.read_text())
     path.write_text(json.dumps([row | {"expires": "2020-01-01T00:00:00+00:00"}]))
-    with pytest.raises(ConfigError, match="only keys that have ended"):
+    with pytest.raises(ConfigError, match="only expired keys"):
         Keys(path).check_startable()
     for odd in (row | {"expires": "soon"}, row | {"expires": "2020-01-01"}, {"name": "ops"}, "ops"):
         path.write_text(json.dumps([odd]))

@@ -57,7 +57,7 @@ def test_a_folder_and_a_panel_without_a_field_are_refused(made: Any, tmp_path: P
         load_history(runtime, tmp_path)
     panel, closes = made.panel, {"close": made.panel.close}
     bare = type(panel).from_fields(panel.index, panel.symbols, closes)
-    with pytest.raises(DataError, match="has not all of the fields"):
+    with pytest.raises(DataError, match="lacks some of the fields"):
         load_history(runtime, bare.save(tmp_path / "bars.parquet"))
 
 
@@ -81,7 +81,7 @@ def test_a_port_that_is_taken_ends_in_one_sentence(made: Any, tmp_path: Path) ->
         port = taken.getsockname()[1]
         with started(made, tmp_path, port) as process:
             told = process.communicate(timeout=120)
-    why = "another program listens there; end it, or give another --port"
+    why = "the port is in use; stop the other program, or give another --port"
     assert told == ("", f"error: cannot listen on 127.0.0.1 port {port}: {why}\n")
     assert process.returncode == 2
 
@@ -96,7 +96,7 @@ def test_a_server_tells_where_it_stands_and_ends_by_ctrl_c_without_a_word_of_err
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=60)[1] == ""
     assert process.returncode == 0
-    assert "halted: HALT exists; to go on: pacesetter resume --by NAME --file HALT" in lines[0]
+    assert "halted: HALT exists; to resume: pacesetter resume --by NAME --file HALT" in lines[0]
     assert f"listening on 127.0.0.1 port {port}" in lines[1]
     assert "Started server" in lines[2]
 
@@ -112,5 +112,5 @@ def test_a_port_of_the_administrators_is_refused(monkeypatch: pytest.MonkeyPatch
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(socket, "create_server", forbidden)
-    with pytest.raises(ConfigError, match="port 80: only an administrator may take that port"):
+    with pytest.raises(ConfigError, match="port 80: that port needs administrator rights"):
         _door(Settings(port=80))

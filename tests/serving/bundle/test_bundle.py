@@ -112,7 +112,7 @@ def test_a_run_without_a_policy_is_refused(made, tmp_path):
     with pytest.raises(RunError, match="not a finished training run"):
         bundle_run(cut.folder, tmp_path / "bundles")
     lookback = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
-    with pytest.raises(RunError, match="chooses lookbacks"):
+    with pytest.raises(RunError, match="is a lookback agent"):
         bundle_run(lookback.folder, tmp_path / "bundles")
 
 
@@ -227,7 +227,7 @@ def test_a_signature_is_checked_by_its_key_alone(made, tmp_path, kind):
     Bundle.write(tmp_path / "signed", made.bundle.files, SigningKey(secret))
     assert Bundle.open(tmp_path / "signed", SigningKey(public)).is_signed
     for other in (SigningKey("e" * 64), SigningKey(pem_pair()[1])):
-        with pytest.raises(RunError, match="not by this key"):
+        with pytest.raises(RunError, match="does not match this key"):
             Bundle.open(tmp_path / "signed", other)
     (tmp_path / "signed" / "signature.txt").unlink()
     with pytest.raises(RunError, match="is not signed"):
@@ -282,7 +282,7 @@ def test_a_store_numbers_bundles_and_rolls_back(made, tmp_path):
     assert bundle.name == Bundle.open(pack(dotted)).name == "0003-v1.5"
 
 
-@pytest.mark.parametrize("message", ["File exists", "No such file", "was left by a bundling", "is there already"])
+@pytest.mark.parametrize("message", ["File exists", "No such file", "by an interrupted bundling", "is there already"])
 def test_a_store_that_cannot_take_the_bundle_is_refused_before_any_work(made, tmp_path, monkeypatch, message):
     store, name = tmp_path / "bundles", f"0001-{made.config.name}"
     if message == "File exists":
@@ -334,7 +334,7 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
         store.add("policy", made.bundle.files, SigningKey(SECRET))
     (tmp_path / "key").write_text(SECRET)
     code, said = called("bundle", "check", str(tmp_path / "bundles"), "--key", str(tmp_path / "key"))
-    assert (code, "is whole" in said, "signed by this key" in said) == (0, True, True)
+    assert (code, "is intact" in said, "signed by this key" in said) == (0, True, True)
     assert "0002-policy" in called("bundle", "list", "--store", str(tmp_path / "bundles"))[1]
     assert "0001-policy serves now" in called("bundle", "rollback", "--store", str(tmp_path / "bundles"))[1]
     (tmp_path / "bundles" / "0001-policy" / "CARD.md").write_text("better results")

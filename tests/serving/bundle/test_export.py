@@ -211,5 +211,5 @@ def test_other_graphs_are_refused_before_they_run(data, why):
 def test_a_model_that_answers_nan_is_refused():
     holed = onnx.load_model_from_string(graph(spec=PLAIN))
     holed.graph.initializer[0].float_data[0] = float("nan")
-    with pytest.raises(RunError, match="answers with NaN"):
+    with pytest.raises(RunError, match="output is NaN"):
         Model(holed.SerializeToString()).probe()

@@ -146,7 +146,7 @@ def test_the_migrations_make_the_tables_that_the_code_names(url: str) -> None:
         assert compare_metadata(MigrationContext.configure(connection), tables.METADATA) == []
     journal.close()
     assert migrate(url, "base") == "base"
-    with pytest.raises(RunError, match="no way to revision '0009'"):
+    with pytest.raises(RunError, match="cannot be migrated to revision '0009'"):
         migrate(url, "0009")
 
 
@@ -179,7 +179,7 @@ def test_what_is_no_url_of_a_journal_is_one_sentence(word: str) -> None:
 
 def test_a_journal_that_cannot_be_made_or_read_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database " * 99)
-    with pytest.raises(RunError, match="no journal can be made at /proc/nowhere"):
+    with pytest.raises(RunError, match="no journal can be created at /proc/nowhere"):
         Journal("sqlite:////proc/nowhere/journal.db", "run")
     for url, why in ((tmp_path / "text", "file is not a database"), (tmp_path, "unable to open")):
         with pytest.raises(RunError, match=why):

@@ -28,8 +28,8 @@ __all__ = ["load_history", "rehearse", "serve"]
 KEEP_ALIVE_SECONDS = 5
 DRAIN_SECONDS = 5
 WHY_NOT = {
-    errno.EADDRINUSE: "another program listens there; end it, or give another --port",
-    errno.EACCES: "only an administrator may take that port; give --port 1024 or more",
+    errno.EADDRINUSE: "the port is in use; stop the other program, or give another --port",
+    errno.EACCES: "that port needs administrator rights; give --port 1024 or more",
 }
 
 log = logging.getLogger(__name__)
@@ -56,7 +56,7 @@ def serve(
         load_history(runtime, history)
     log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})
     if switch.engaged():
-        log.warning("halted: %s; to go on: %s", switch.reason(), switch.way_out)
+        log.warning("halted: %s; to resume: %s", switch.reason(), switch.way_out)
     books = switch.path.with_name(f"{switch.path.name}.books-{settings.port}")
     _listen(make_app(runtime, switch, keys, settings, books), settings)
 
@@ -100,7 +100,7 @@ def _door(settings: Settings) -> socket.socket:
             raise OSError  # it would stand for every address of this machine
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, UnicodeError) as problem:
-        foreign = "it is not an address of this machine; give --host 127.0.0.1, or one that it has"
+        foreign = "it is not an address of this machine; give --host 127.0.0.1, or one of its own"
         why = WHY_NOT.get(getattr(problem, "errno", 0), foreign)
         raise ConfigError(f"cannot listen on {host} port {port}: {why}") from problem
 
@@ -111,6 +111,6 @@ def load_history(runtime: Runtime, path: Path) -> None:
         raise DataError(f"--history {path} is not a file; store bars in one: pacesetter data fetch --out bars.parquet")
     panel, fields = Panel.load(path).select(list(runtime.symbols)), runtime.bundle.features.fields
     if not set(fields) <= set(panel.fields):
-        raise DataError(f"{path} has not all of the fields {', '.join(fields)}; store it with them")
+        raise DataError(f"{path} lacks some of the fields {', '.join(fields)}; store it with them")
     blocks = panel.blocks[[panel.fields.index(name) for name in fields]]
     runtime.feed(Panel(panel.index, panel.symbols, fields, blocks, panel.mask, calendar=panel.calendar))

@@ -131,8 +131,7 @@ def serve_algorithm(
     policy: Any = algorithm.policy
     if hasattr(policy, "lstm_actor"):
         raise ConfigError(
-            "this policy keeps a memory from bar to bar, which a bundle cannot serve; train ppo, a2c, sac, td3 or "
-            "maskable_ppo"
+            "this policy is recurrent, which a bundle cannot serve; train ppo, a2c, sac, td3 or maskable_ppo"
         )
     extractor = next(module for module in policy.modules() if isinstance(module, EncoderExtractor))
     is_whole = len(extractor.shapes.get("position", ())) > 1

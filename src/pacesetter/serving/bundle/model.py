@@ -89,7 +89,7 @@ class Model:
         rows = len(self.spec.symbols) if self.spec.rows == "fleet" else 1
         zeros = {name: np.zeros((rows, *shape), np.float32) for name, shape in self.spec.inputs.items()}
         if not all(np.isfinite(answer).all() for answer in self(zeros).values()):
-            raise RunError("the model answers with NaN; roll back to the bundle before: pacesetter bundle rollback")
+            raise RunError("the model's output is NaN; roll back to the previous bundle: pacesetter bundle rollback")
 
     def _rows_at_once(self, count: int) -> int:
         """Of `count` rows, as even shares as can be."""
@@ -110,7 +110,7 @@ def _row_count(feed: Mapping[str, Array]) -> int:
     counts = {name: len(entry) for name, entry in feed.items()}
     count = next(iter(counts.values()))
     if count == 0 or set(counts.values()) != {count}:
-        raise ConfigError(f"observation has {counts} rows; give each entry one row for every symbol, and one at least")
+        raise ConfigError(f"observation has {counts} rows; give each entry one row per symbol, at least one")
     return count
 
 
@@ -127,12 +127,12 @@ def check_graph(data: bytes) -> PolicySpec:
     domains = {item.domain for item in graph.opset_import} | {node.domain for node in _nodes(graph.graph)}
     odd = sorted(domains - set(OWN_DOMAINS))
     if odd or graph.functions:
-        raise RunError(f"model.onnx asks for operators of {', '.join(odd) or 'its own'}; only ONNX's own are run")
+        raise RunError(f"model.onnx uses operators of {', '.join(odd) or 'its own'}; only ONNX's own are allowed")
     if any(_is_outside(tensor) for tensor in _tensors(graph.graph)):
-        raise RunError("model.onnx keeps weights in another file; only a graph that holds its own is loaded")
+        raise RunError("model.onnx keeps weights in another file; only a self-contained graph is loaded")
     found = tuple(item.name for item in graph.graph.input), tuple(item.name for item in graph.graph.output)
     if found != (tuple(spec.inputs), spec.outputs):
-        raise RunError(f"model.onnx has inputs and outputs {found}, its spec says otherwise; make the bundle again")
+        raise RunError(f"model.onnx has inputs and outputs {found}, unlike its spec; make the bundle again")
     return spec
 
 

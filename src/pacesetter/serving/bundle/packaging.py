@@ -169,7 +169,7 @@ def _json(content: Any) -> str:
 def _checkpoint(run: Run, config: Config) -> Path:
     """The best policy of a finished run."""
     if config.task.get("problem") == "lookback":
-        raise RunError(f"{run.folder} chooses lookbacks; bundle the agent, fleet or master that trades on them")
+        raise RunError(f"{run.folder} is a lookback agent; bundle the agent, fleet or master that trades on them")
     manifest = run.manifest
     if not manifest.get("finished") or "weights_hash" not in manifest:
         raise RunError(f"{run.folder} is not a finished training run; run pacesetter train --resume {run.folder}")
@@ -181,13 +181,13 @@ def _check_universe(config: Config, panel: Panel) -> None:
     """Refuse a policy of some symbols whose features read others, which a server would not be sent."""
     traded = build_task(config).symbols or panel.symbols
     if config.features.leadlag.lookback is not None and set(traded) != set(panel.symbols):
-        raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features read others too")
+        raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features use others too")
 
 
 def _check_held(spec: PolicySpec) -> None:
     """Refuse a policy that reads another model, which would have to be in the bundle too."""
     if "supervised" in spec.inputs:
-        raise ConfigError("the policy reads a supervised model's probabilities, which a bundle does not hold")
+        raise ConfigError("the policy uses a supervised model's probabilities, which a bundle does not include")
 
 
 def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) -> dict[str, Any]:

@@ -144,7 +144,7 @@ class Journal:
             sequence, known = latest[1]["audit"]
             if sequence >= count or records[sequence]["hash"] != known:
                 raise RunError(
-                    f"the audit log ends before record {sequence}, which the last state names; rows were lost"
+                    f"the audit log ends before record {sequence}, which the last state names; rows were deleted"
                 )
         return count
 
@@ -188,7 +188,7 @@ def check_there(url: str) -> None:
     """Refuse a SQLite file that is not there, which opening would make."""
     parsed = _parsed(url)
     if parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file():
-        raise RunError(f"there is no journal {parsed.database}; pacesetter paper makes one, so look for a typing error")
+        raise RunError(f"there is no journal {parsed.database}; check the name, or create one with pacesetter paper")
 
 
 def migrate(url: str, revision: str) -> str:
@@ -209,7 +209,7 @@ def migrate(url: str, revision: str) -> str:
         raise _refusal(engine, problem) from problem
     except CommandError as problem:
         raise RunError(
-            f"the journal has no way to revision '{revision}' ({problem}); give head, or one like 0001, "
+            f"the journal cannot be migrated to revision '{revision}' ({problem}); give head, or one like 0001, "
             "to the version of pacesetter that wrote it"
         ) from problem
     finally:
@@ -242,7 +242,7 @@ def _engine(url: str) -> Engine:
             Path(str(engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise RunError(
-                f"no journal can be made at {engine.url.database} ({problem.strerror}); give another"
+                f"no journal can be created at {engine.url.database} ({problem.strerror}); give another"
             ) from problem
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
@@ -252,7 +252,7 @@ def _engine(url: str) -> Engine:
 def _parsed(url: str) -> URL:
     """The URL of a SQLite file, however spelled, or of a PostgreSQL database; refuses any other, not repeating it."""
     refusal = RunError(
-        "that is not a journal's URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"
+        "this is not a journal URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"
     )
     try:
         parsed = make_url(url)

@@ -158,7 +158,7 @@ def _sink(sink: Sink) -> Drilled:
     try:
         sink.send(Alert("drill", "a drill, nothing is wrong", 0.0, NOON))
     except Exception as problem:  # of files, networks and mail servers alike
-        return Drilled(f"{type(sink).__name__}", f"takes an alert, not {type(problem).__name__}", False)
+        return Drilled(f"{type(sink).__name__}", f"accepts an alert, not {type(problem).__name__}", False)
     return Drilled(f"{type(sink).__name__}", "takes an alert", True)
 
 

@@ -39,7 +39,7 @@ class KillSwitch:
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
-            raise ConfigError(f"no kill switch can be at {self.path}; give a file in a folder that can be written to")
+            raise ConfigError(f"{self.path} cannot be a kill switch; give a file in a writable folder")
 
     @property
     def way_out(self) -> str:

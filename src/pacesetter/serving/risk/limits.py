@@ -53,12 +53,12 @@ class RiskLimits:
         for item in fields(self):
             value = getattr(self, item.name)
             if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"risk.{item.name}={value!r} must be a number above 0; a limit is never off")
+                raise ConfigError(f"risk.{item.name}={value!r} must be a number above 0; a limit cannot be off")
             if item.name.endswith(("fraction", "correlation")) and item.name != "gross_fraction":
                 check_range(0, 1, owner="risk", **{item.name: value})
         check_range(1, owner="risk", jump_factor=self.jump_factor)
         if self.reduce_fraction > self.halt_fraction:
             raise ConfigError(
                 f"risk.reduce_fraction={self.reduce_fraction:g} is above risk.halt_fraction={self.halt_fraction:g}; "
-                "reducing comes before halting"
+                "reducing must come before halting"
             )

@@ -50,7 +50,7 @@ class AlpacaBroker:
         except ConfigError:
             raise
         except Exception as problem:  # whatever the network does; the orders stay in flight
-            log.warning("Alpaca does not answer (%s); nothing is entered until it does", type(problem).__name__)
+            log.warning("Alpaca does not answer (%s); no entries until it does", type(problem).__name__)
             return Settlement(is_known=False)
         for k in np.flatnonzero(self.positions[:, Position.QUANTITY]).tolist():
             self.positions[k, Position.BARS_HELD] += 1.0

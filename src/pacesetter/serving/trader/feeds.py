@@ -57,9 +57,9 @@ class LiveClock:
         now = self.wall()
         jump = now - self.monotonic() - self._offset
         if abs(jump) > MOST_DRIFT_SECONDS:
-            raise RunError(f"the clock jumped by {jump:+.1f} s; set it right, then resume")
+            raise RunError(f"the clock jumped by {jump:+.1f} s; set the clock, then resume")
         if bar.timestamp() > now + MOST_DRIFT_SECONDS:
-            raise RunError(f"bar {bar} lies in the future of this clock; set it right, then resume")
+            raise RunError(f"bar {bar} is in the future of this clock; set the clock, then resume")
         return now
 
 

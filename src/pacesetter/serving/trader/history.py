@@ -59,7 +59,7 @@ class History:
         if bars.symbols != self.symbols or bars.fields != self.spec.fields:
             raise DataError(f"bars must be of the symbols and fields {', '.join(self.spec.fields)} that are served")
         if len(bars) == 0:
-            raise DataError("there is no bar to take; give one or more")
+            raise DataError("there is no bar; give at least one")
         panel = bars if self.panel is None else self._behind(self.panel, bars)
         if self._leadlag is not None:
             self._leadlag.choose(panel, len(bars))

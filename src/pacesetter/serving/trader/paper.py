@@ -122,7 +122,7 @@ class PaperTrader:
         vitals = self._vitals(late, time.perf_counter() - started)
         alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
         if not self.journal.record(make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state())):
-            raise RunError(f"another process trades run '{self.journal.run}'; end one of the two, then resume")
+            raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
         self._send(ticket)
 
     def _send(self, ticket: Ticket) -> None:
@@ -225,7 +225,7 @@ class PaperTrader:
             try:
                 step()
             except Exception as second:  # the disk, the broker or the journal may be what failed
-                log.error("halted, but not everywhere noted: %s", second)
+                log.error("halted, but not recorded everywhere: %s", second)
 
     # ---- starting -------------------------------------------------------------------------------------------------
 
@@ -240,7 +240,7 @@ class PaperTrader:
         is_there = len(panel) > 0 and panel.index[-1] == last
         if not is_there or any(state.get(name, told) != told for name, told in self._identity(last).items()):
             raise RunError(
-                f"run '{self.journal.run}' stands at {last}, and up to there this feed has other symbols or bars; "
+                f"run '{self.journal.run}' is at {last}, and up to there this feed has other symbols or bars; "
                 "give the same data, or another run= or folder= for a book of its own"
             )
         self.bars, self._panel = bars, panel
@@ -282,7 +282,7 @@ class PaperTrader:
         """Say so where the book was another policy's: after a rollback that is meant, else it may be a mistake."""
         name = self.desk.policy.name
         if before not in (None, name):
-            told = f"{name} goes on with the book of {before}, {self.bars} bars old"
+            told = f"{name} resumes with the book of {before}, {self.bars} bars old"
             log.warning("%s; for a book of its own give another run= or folder=", told)
             self.journal.note("policy", told)
 
@@ -312,8 +312,8 @@ class PaperTrader:
             least, most = sum(min(part, 0.0) for part in parts), sum(max(part, 0.0) for part in parts)
             if not least - rounding <= more <= most + rounding:
                 raise RunError(
-                    f"the broker holds {quantity:g} of '{symbol}', the journal's fills come to "
-                    f"{booked.get(symbol, 0.0):g}; put it right, then resume"
+                    f"the broker holds {quantity:g} of '{symbol}', the journal's fills sum to "
+                    f"{booked.get(symbol, 0.0):g}; correct it, then resume"
                 )
 
     def _fate(self, order: Order, found: Status) -> Status:

@@ -64,12 +64,12 @@ class PaperConfig:
 
     def __post_init__(self) -> None:
         if not 0 < len(self.run) <= MOST_LETTERS:
-            raise ConfigError(f"paper.run='{self.run}' must have 1 to {MOST_LETTERS} letters, for client ids begin so")
+            raise ConfigError(f"paper.run='{self.run}' must have 1 to {MOST_LETTERS} letters: it starts client ids")
         if self.bars is not None:
             check_range(1, owner="paper", bars=self.bars)
         if self.feed == "replay" and self.broker != "paper":
             raise ConfigError(
-                f"feed=replay plays stored bars, which broker={self.broker} cannot fill; leave one of the two out"
+                f"feed=replay plays stored bars, which broker={self.broker} cannot fill; leave one of them out"
             )
 
 
@@ -102,7 +102,7 @@ def _baseline(name: str, panel: Panel, market: MarketParameters) -> Policy:
     bank = market_bank(panel)
     needed = BASELINES[name].lacks(bank)
     if needed:
-        raise ConfigError(f"'{name}' needs {needed}, which paper trading does not have; give another baseline")
+        raise ConfigError(f"'{name}' needs {needed}, which paper trading lacks; give another baseline")
     return make_baseline(name, bank, market)
 
 
@@ -142,10 +142,10 @@ def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None) -> Feed:
     fitted_until = BundlePolicy(bundle).fitted_until if bundle else None
     unseen = 0 if fitted_until is None else int(panel.index.searchsorted(fitted_until, side="right"))
     if bundle and unseen > len(panel) - 2:
-        raise ConfigError(f"these bars end at {panel.index[-1]}, the policy's training at {fitted_until}; give newer")
+        raise ConfigError(f"these bars end at {panel.index[-1]}, the training set at {fitted_until}; give later bars")
     first = config.first if config.first is not None else unseen or len(panel) // 2
     if 0 <= first < unseen:
-        raise ConfigError(f"first={first} lies within the policy's training; give {unseen} or more")
+        raise ConfigError(f"first={first} is within the policy's training set; give {unseen} or more")
     return ReplayFeed(panel, first)
 
 
