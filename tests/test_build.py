@@ -89,7 +89,7 @@ def test_a_trained_agent_chooses_the_windows(small, lookback_run):
 
 def test_a_lookback_agent_that_saw_the_test_part_is_refused(small, lookback_run):
     config = small("ppo", f"features.leadlag.lookback={lookback_run}", "train.shares=[0.5,0.1]")
-    with pytest.raises(DataError, match=r"saw bars until .* but the test set begins after"):
+    with pytest.raises(DataError, match=r"was trained on bars until .* but the test set starts after"):
         build_parts(config, build_panel(config))
 
 
@@ -113,14 +113,14 @@ def test_a_folder_that_is_no_lookback_run_is_refused(small, tmp_path):
     with pytest.raises(RunError, match="is not a run folder"):
         build_table(small("ppo", f"features.leadlag.lookback={tmp_path}"), panel)
     trading = train(small("ppo", "train.steps=64"), console=Console(quiet=True)).run.folder
-    with pytest.raises(ConfigError, match="is a run of task=trading, which chooses no window"):
+    with pytest.raises(ConfigError, match="is a run of task=trading, which has no lookback agent"):
         build_table(small("ppo", f"features.leadlag.lookback={trading}"), panel)
 
 
 def test_a_main_job_is_no_teacher_and_the_runs_inside_are_named(tmp_path):
     job = Run.create(tmp_path, "job", {}).folder
     inside = Run.create(job / "lookback", "lookback", {}).folder
-    with pytest.raises(RunError, match=f"until when it has seen bars; give one of {inside}"):
+    with pytest.raises(RunError, match=f"the last bar of its training; give one of {inside}"):
         stored_end(job)
     assert stage_run(job, "lookback") == inside
     assert stage_run(job, "agents") == job

@@ -35,7 +35,7 @@ def check_range(least: float, most: float = math.inf, /, owner: str = "", **valu
     for name, value in values.items():
         is_number = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
         if not (is_number and least <= value <= most):
-            bounds = f"lie in {least:g} … {most:g}" if math.isfinite(most) else f"be {least:g} or more"
+            bounds = f"be in {least:g} … {most:g}" if math.isfinite(most) else f"be {least:g} or more"
             raise ConfigError(f"{owner}{'.' if owner else ''}{name}={value!r} must {bounds}")
 
 

@@ -239,7 +239,7 @@ def _read_layout(frame: pd.DataFrame, known: pd.DatetimeIndex, table: _Table, sy
     blank = [place for place, name in enumerate(names) if not str(name).strip() or str(name).startswith("Unnamed: ")]
     if blank:
         raise DataError(
-            f"{table} has a column without a name (number {blank[0] + 1} beside the time); name or delete it"
+            f"{table} has a column without a name (number {blank[0] + 1} after the time); name or delete it"
         )
     if any(isinstance(name, tuple) for name in names):
         return _read_wide(frame.set_axis(range(len(names)), axis=1), _pairs(frame.columns, table), known, table)
@@ -264,7 +264,7 @@ def _pairs(columns: pd.Index[Any], table: _Table) -> list[tuple[str, str]]:
     """(field, symbol) of each column whose name is a pair in either order."""
     pairs = [tuple(str(part).strip() for part in name) for name in columns if isinstance(name, tuple)]
     if len(pairs) < len(columns) or any(len(pair) != 2 or not all(pair) for pair in pairs):
-        raise DataError(f"{table} has columns that are not pairs of field and symbol; name each of them by both")
+        raise DataError(f"{table} has columns that are not pairs of field and symbol; name each column by both")
     levels = [recognise(name) for name in columns.names]
     first, second = (sum(pair[level].lower() in KNOWN_FIELDS for pair in pairs) for level in (0, 1))
     if levels[0] == "symbol" or (second > first and "symbol" not in levels):
@@ -275,7 +275,7 @@ def _pairs(columns: pd.Index[Any], table: _Table) -> list[tuple[str, str]]:
 def _value_columns(frame: pd.DataFrame, words: list[str], table: _Table) -> list[int]:
     """Columns that are fields: those of a bar, and others that hold numbers (a company's name is not a field)."""
     if "timestamp" in words:
-        raise DataError(f"{table} has more than one time column; keep the one that says when a bar is known")
+        raise DataError(f"{table} has more than one time column; keep the one with the time at which a bar is known")
     places = [place for place, word in enumerate(words) if word in KNOWN_FIELDS or _holds_numbers(frame[place])]
     return [place for place in places if words[place] != "symbol"]
 
@@ -348,7 +348,7 @@ def _in_order(stamps: Array, code: Array, row: Array, symbols: Any, table: _Tabl
         (
             "duplicate",
             ranked[1:][again],
-            "the bar stands twice",
+            "the bar appears twice",
             "delete one, or keep the last with data.allow=duplicate",
         ),
     ):

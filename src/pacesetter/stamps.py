@@ -122,7 +122,7 @@ class StampReader:
         except ValueError as problem:
             raise ConfigError(f"data.bar='{self.bar}' is not a length of time; write it like 1h or 30min") from problem
         if length is not None and not pd.Timedelta(0) < length <= LONGEST_BAR:
-            raise ConfigError(f"data.bar='{self.bar}' must be longer than nothing and no longer than a year")
+            raise ConfigError(f"data.bar='{self.bar}' must be above zero and at most a year")
         return length
 
     def _moments(self, index: pd.DatetimeIndex) -> pd.DatetimeIndex:
@@ -152,7 +152,7 @@ class StampReader:
         steps, counts = np.unique(np.diff(np.unique(moments.dropna().asi8)), return_counts=True)
         if len(steps) == 0 or 2 * counts[0] <= counts.sum() or steps[0] > LONGEST_BAR.value:
             raise DataError(
-                f"{self.origin}: bars stamped at their opens have no common length; say it like data.bar=1h"
+                f"{self.origin}: bars stamped at their opens have no common length; give it, e.g. data.bar=1h"
             )
         return pd.Timedelta(int(steps[0]), unit="ns")
 
@@ -210,19 +210,19 @@ class _Parser:
             has = parts[part].notna()
             odd = parts.index[has != has.mode().any()] if len(has) else parts.index
             if len(odd):
-                remedy = "write all stamps in one way"
-                self.report("timestamp", f"only some stamps have {what}", odd.to_numpy(), remedy)
+                remedy = "write all timestamps in one format"
+                self.report("timestamp", f"only some timestamps have {what}", odd.to_numpy(), remedy)
         zones = parts["zone"].dropna().str.replace(":", "").str.replace(r"^(Z|[+-]0000|[+-]00)$", "UTC", regex=True)
         odd = zones.index[zones != zones.iloc[0]] if len(zones) else zones.index
         if len(odd):
             what = f"time zone {zones[odd[0]]} after {zones.iloc[0]}"
-            remedy = "write all stamps in one zone, or allow with data.allow=time_zone"
+            remedy = "use one time zone, or allow with data.allow=time_zone"
             self.report("time_zone", what, odd.to_numpy(), remedy)
 
     def _in_range(self, index: pd.DatetimeIndex) -> pd.DatetimeIndex:
         out = np.flatnonzero((index.year < FIRST_YEAR) | (index.year > LAST_YEAR))
         if len(out):
-            what = f"{index[out[0]]} lies outside {FIRST_YEAR} … {LAST_YEAR}"
+            what = f"{index[out[0]]} is outside {FIRST_YEAR} … {LAST_YEAR}"
             self.report("timestamp", what, out, "correct the year")
         inside = ~np.isin(np.arange(len(index)), out)
         return pd.DatetimeIndex(index.where(inside)).as_unit("ns")
@@ -236,7 +236,7 @@ class _Parser:
         lost = np.flatnonzero(np.asarray(local.isna()) & ~np.asarray(index.isna()))
         if len(lost):
             what = f"{index[lost[0]]} happens twice or never in {self.zone} (daylight saving)"
-            self.report("daylight_saving", what, lost, "write the stamps in UTC or with their offset")
+            self.report("daylight_saving", what, lost, "write timestamps in UTC or with their offset")
         return local
 
 

@@ -144,7 +144,7 @@ def test_mistakes_are_one_sentence(trained_run, tmp_path, command):
         call("compare", trained_run, trained_run)
     with pytest.raises(ConfigError, match=r"train\.steps=5 does not name a market to evaluate on"):
         call("evaluate", trained_run, "train.steps=5")
-    with pytest.raises(ConfigError, match="--rolling, --refit-every and --combinatorial are about refitting"):
+    with pytest.raises(ConfigError, match="--rolling, --refit-every and --combinatorial apply to refitting"):
         call("evaluate", trained_run, "--rolling")
     with pytest.raises(ConfigError, match="unknown market 'montecarl'; did you mean 'montecarlo'"):
         call("evaluate", trained_run, "data=montecarl")

@@ -75,7 +75,7 @@ def test_files_outside_and_absent_files_are_refused(folder: Path) -> None:
     for artefacts in (folder / "nowhere", []):
         with pytest.raises(DataError, match="is not a folder of artefacts"):
             write_manifest(artefacts)
-    with pytest.raises(DataError, match="must lie in the folder it describes"):
+    with pytest.raises(DataError, match="must be in the folder it describes"):
         write_manifest(folder / "inner", folder / "manifest.json")
 
 

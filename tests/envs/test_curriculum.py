@@ -249,7 +249,7 @@ def test_stored_course_goes_on_where_it_was(market: Panel) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"calmest_share": 0.0}, "calmest_share=0.0 must lie in"),
+        ({"calmest_share": 0.0}, "calmest_share=0.0 must be in"),
         ({"cleanest_share": float("nan")}, "cleanest_share=nan"),
         ({"spread_factor": -1.0}, "spread_factor=-1.0 must be 0 or more"),
         ({"regimes": ("bul",)}, "did you mean 'bull'"),

@@ -96,7 +96,7 @@ def test_misuse_is_refused_in_one_sentence() -> None:
         ZScore().fit(sample()).transform(np.zeros((5, 2)))
     with pytest.raises(DataError, match="feature 1 has no finite value"):
         ZScore().fit(np.array([[1.0, np.nan], [2.0, np.nan]]))
-    with pytest.raises(ConfigError, match="take 0 ≤ lower < upper ≤ 1"):
+    with pytest.raises(ConfigError, match="use 0 ≤ lower < upper ≤ 1"):
         Robust(lower=0.9, upper=0.1)
 
 

@@ -67,7 +67,7 @@ def test_settings_are_split_between_study_and_engine():
         ({"draws": 1}, r"lag\.draws=1 must be 2 or more"),
         ({"method": "levy_path", "max_lag": 3}, r"unknown option 'lag\.max_lag'"),
         ({"links": "nothing"}, r"lag\.links='nothing' is unknown"),
-        ({"level": 1.5}, r"lag\.level=1\.5 must lie between 0 and 1"),
+        ({"level": 1.5}, r"lag\.level=1\.5 must be between 0 and 1"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(settings, sentence):

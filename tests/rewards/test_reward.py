@@ -206,7 +206,7 @@ def test_a_ledger_of_another_shape_is_refused() -> None:
 def test_an_environment_may_have_a_ledger_of_its_own() -> None:
     reward = Reward(RewardConfig({"drawdown": 1.0}), 1, columns=("spread", "drawdown"))
     assert reward(np.array([[9.0, 0.25]])).total[0] == -0.25
-    with pytest.raises(ConfigError, match="'pnl' reads ledger column 'equity_before', which is not there"):
+    with pytest.raises(ConfigError, match="'pnl' reads ledger column 'equity_before', which does not exist"):
         Reward(RewardConfig(), 1, columns=("spread", "drawdown"))
 
 

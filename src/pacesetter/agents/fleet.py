@@ -133,7 +133,7 @@ def _checked(symbols: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
     """All symbols; refuses none at all, and one twice."""
     found = (*symbols, *more)
     if not more or len(set(found)) < len(found):
-        raise ConfigError(f"a fleet needs one symbol or more and each once, not {', '.join(found) or 'none'}")
+        raise ConfigError(f"a fleet needs at least one symbol, each once, not {', '.join(found) or 'none'}")
     return found
 
 

@@ -123,7 +123,7 @@ class FleetTrading(Trading):
 
     def __post_init__(self) -> None:
         if self.action not in ("discrete", "continuous"):
-            raise ConfigError(f"task.action={self.action} is not for a fleet; take discrete or continuous")
+            raise ConfigError(f"task.action={self.action} is not for a fleet; use discrete or continuous")
         if self.starts == "stratified" or self.curriculum != "none":
             raise ConfigError("a fleet starts its episodes random or fixed: task.starts=random task.curriculum=none")
         check_range(0, owner="task", retrain_share=self.retrain_share)
@@ -253,9 +253,9 @@ class Train:
         check_range(0, owner="train", purge_bars=self.purge_bars, threads=self.threads or 0)
         _check_shares("train", self.shares)
         if not 0 <= self.fold < self.folds:
-            raise ConfigError(f"train.fold={self.fold} is none of train.folds={self.folds}; they count from 0")
+            raise ConfigError(f"train.fold={self.fold} must be below train.folds={self.folds}, counted from 0")
         if self.patience is not None and (self.patience < 1 or not self.validate_every):
-            raise ConfigError("train.patience counts validations: give 1 or more, and train.validate_every above 0")
+            raise ConfigError("train.patience counts validations; give 1 or more, and train.validate_every above 0")
 
 
 @dataclass(frozen=True)

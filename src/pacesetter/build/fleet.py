@@ -100,6 +100,6 @@ def best_fleet(folder: str | Path) -> Fleet:
     config = read_config(Run.open(folder))
     problem = config.task["problem"]
     if problem != "fleet":
-        raise RunError(f"{folder} is a run of task={problem}, which has no fleet; take one of task=fleet")
+        raise RunError(f"{folder} is a run of task={problem}, which has no fleet; use one of task=fleet")
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     return read_fleet(Path(folder) / "checkpoints" / "best")

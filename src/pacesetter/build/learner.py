@@ -27,7 +27,7 @@ def check_device(device: str) -> None:
     except (RuntimeError, AssertionError) as problem:  # the latter of a torch that was built without CUDA
         why = str(problem).splitlines()[0]
         raise ConfigError(
-            f"train.device={device} cannot be used here ({why}); take cpu, or a GPU there is"
+            f"train.device={device} cannot be used here ({why}); use cpu, or an available GPU"
         ) from problem
 
 

@@ -43,7 +43,7 @@ def with_fleet(config: Config) -> Config:
     there = stored_config(folder)
     problem = there.task["problem"]
     if problem != "fleet":
-        raise RunError(f"task.fleet={folder} is a run of task={problem}, no fleet; give one of task=fleet")
+        raise RunError(f"task.fleet={folder} is a run of task={problem}, not a fleet; give one of task=fleet")
     if not (folder / "checkpoints" / "best" / "fleet.json").is_file():
         raise RunError(f"task.fleet={folder} has no fleet yet; finish it with pacesetter train --resume {folder}")
     task = {name: there.task[name] for name in TASK if name in there.task} | {"fleet": str(folder)}
@@ -102,8 +102,8 @@ def _unseen_starts(task: MasterTrading, panel: Panel, bank: Bank) -> Starts:
     blocks, bars = np.nonzero(usable)
     if len(blocks) == 0:
         raise DataError(
-            f"task.shares={list(task.shares or ())} leaves no episode behind {until:%Y-%m-%d}, the last bar that "
-            f"{task.fleet} has seen; give a larger first share, a smaller task.episode_bars, or a fleet of fewer bars"
+            f"task.shares={list(task.shares or ())} leaves no episode after {until:%Y-%m-%d}, the end of training of "
+            f"{task.fleet}; give a larger first share, a smaller task.episode_bars, or a fleet of fewer bars"
         )
     pool = np.stack([blocks, bars, bank.lasts[blocks]], axis=1)
     return Starts(pool, np.array([0, len(pool)]), is_fixed=task.starts == "fixed")

@@ -60,7 +60,7 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
     task = build_task(config)
     if not isinstance(task, LookbackConfig):
         raise ConfigError(
-            f"{folder} is a run of task={config.task['problem']}, which chooses no window; take one of task=lookback"
+            f"{folder} is a run of task={config.task['problem']}, which has no lookback agent; use one of task=lookback"
         )
     agent = load_agent(folder, LookbackVectorEnv(panel, 1, task))
     has_memory = config.agent["algorithm"] == "recurrent_ppo"
@@ -74,7 +74,7 @@ def stored_end(folder: str | Path) -> pd.Timestamp:
     if "fitted_until" not in facts:
         inside = sorted(str(path.parent) for path in Path(folder).glob("*/*/manifest.json"))  # of a main job's stages
         hint = f"give one of {', '.join(inside)}" if inside else "take a run of pacesetter train"
-        raise RunError(f"{folder} does not say until when it has seen bars; {hint}")
+        raise RunError(f"{folder} does not record the last bar of its training; {hint}")
     return pd.Timestamp(facts["fitted_until"])
 
 
@@ -92,6 +92,6 @@ def check_unseen(what: str, folder: str | Path, last: pd.Timestamp) -> None:
     until = stored_end(folder)
     if until > last:
         raise DataError(
-            f"{what} {folder} saw bars until {until:%Y-%m-%d %H:%M}, but the test set begins after "
+            f"{what} {folder} was trained on bars until {until:%Y-%m-%d %H:%M}, but the test set starts after "
             f"{last:%Y-%m-%d %H:%M}; train it with smaller train.shares, or this run with larger ones"
         )

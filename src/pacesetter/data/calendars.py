@@ -41,7 +41,7 @@ def _exchange(calendar: str, first: str, last: str) -> Any:
         raise ConfigError(f"data.calendar='{calendar}' is unknown{did_you_mean(calendar, known)}") from problem
     except ValueError as problem:  # each calendar is recorded for some years only
         raise DataError(
-            f"the calendar {calendar} does not reach from {first} to {last} ({problem}); take data.calendar=24/7"
+            f"the calendar {calendar} does not reach from {first} to {last} ({problem}); use data.calendar=24/7"
         ) from problem
 
 

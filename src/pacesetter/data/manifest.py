@@ -29,7 +29,7 @@ def write_manifest(artefacts: str | Path | Iterable[str | Path], target: str | P
         )
     path = Path(target) if target is not None else (given[0] if whole else given[0].parent) / MANIFEST
     if whole and path.parent != given[0]:
-        raise DataError(f"{path} must lie in the folder it describes, {given[0]}")
+        raise DataError(f"{path} must be in the folder it describes, {given[0]}")
     names = _files(path) if whole else sorted(_below(path.parent, file) for file in given)
     content = {"whole_folder": whole, "files": {name: _describe(path.parent / name) for name in names}}
     path.write_text(json.dumps(content, indent=1) + "\n")
@@ -44,7 +44,7 @@ def verify_manifest(path: str | Path) -> dict[str, dict[str, Any]]:
     for name, recorded in content["files"].items():
         file = path.parent / name
         if not file.is_file():
-            raise DataError(f"{file} is missing, though {path} records it; make it again")
+            raise DataError(f"{file} is missing, but {path} lists it; create it again")
         if file.stat().st_size != recorded["bytes"] or sha256(file) != recorded["sha256"]:
             raise DataError(f"{file} was changed after {path} recorded it; make it again or write the manifest again")
     extra = [name for name in _files(path) if name not in content["files"]] if content["whole_folder"] else []

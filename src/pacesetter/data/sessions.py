@@ -69,5 +69,5 @@ class Sessions:
         except ValueError as problem:
             raise ConfigError(f"data.start='{self.start}' is not a date; write it like 2000-01-03") from problem
         if dates[0] < FIRST_DATE or dates[-1] > LAST_DATE:
-            raise ConfigError(f"data.bars={bars} run from {dates[0]} to {dates[-1]}; stay within 1700 … 2261")
+            raise ConfigError(f"data.bars={bars} reach from {dates[0]} to {dates[-1]}; stay within 1700 … 2261")
         return dates

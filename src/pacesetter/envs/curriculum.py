@@ -70,7 +70,7 @@ class Stage:
     def __post_init__(self) -> None:
         for name in SHARES:
             if not 0.0 < getattr(self, name) <= 1.0:
-                raise ConfigError(f"stage '{self.name}': {name}={getattr(self, name)!r} must lie in (0, 1]")
+                raise ConfigError(f"stage '{self.name}': {name}={getattr(self, name)!r} must be in (0, 1]")
         for name in FACTORS:
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"stage '{self.name}': {name}={getattr(self, name)!r} must be 0 or more")
@@ -296,7 +296,7 @@ class CurriculumVectorEnv(VectorWrapper):
 def _batch_of(env: Any) -> Batch:
     batch = getattr(env.unwrapped, "batch", None)
     if not isinstance(batch, Batch):
-        raise ConfigError(f"a curriculum leads trading and portfolio environments, not {type(env.unwrapped).__name__}")
+        raise ConfigError(f"a curriculum needs a trading or portfolio environment, not {type(env.unwrapped).__name__}")
     return batch
 
 

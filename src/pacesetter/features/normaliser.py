@@ -62,7 +62,7 @@ class Normaliser(ABC):
         self._check_fitted()
         array = _as_array(values)
         if array.shape[-1:] != self.centre_.shape:
-            raise DataError(f"values have shape {array.shape}; the last axis must hold {len(self.centre_)} features")
+            raise DataError(f"values have shape {array.shape}; the last axis must have {len(self.centre_)} features")
         return array
 
     def _check_fitted(self) -> None:
@@ -144,7 +144,7 @@ class ZScore(_Batch):
 @NORMALISERS.register("minmax")
 @dataclass
 class MinMax(_Batch):
-    """The training set's smallest value to 0, its largest to 1; later values may lie outside."""
+    """The training set's smallest value to 0, its largest to 1; later values may be outside."""
 
     kind: ClassVar[str] = "minmax"
 
@@ -163,7 +163,7 @@ class Robust(_Batch):
 
     def __post_init__(self) -> None:
         if not 0 <= self.lower < self.upper <= 1:
-            raise ConfigError(f"robust.lower={self.lower}, robust.upper={self.upper}: take 0 ≤ lower < upper ≤ 1")
+            raise ConfigError(f"robust.lower={self.lower}, robust.upper={self.upper}: use 0 ≤ lower < upper ≤ 1")
 
     def _centre_and_scale(self, column: Array) -> tuple[float, float]:
         low, middle, high = np.quantile(column, [self.lower, 0.5, self.upper])

@@ -66,7 +66,7 @@ class Study:
         check_range(1, owner="lag", step=self.step)
         for name in ("level", "quantile"):
             if not 0 < getattr(self, name) < 1:
-                raise ConfigError(f"lag.{name}={getattr(self, name)} must lie between 0 and 1")
+                raise ConfigError(f"lag.{name}={getattr(self, name)} must be between 0 and 1")
 
     def make_engine(self) -> LeadLag:
         """The configured engine, not yet fitted."""

@@ -121,20 +121,20 @@ def read_state(folder: str | Path) -> dict[str, Any]:
     try:
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest() != index["sha256"]:
-            raise RunError(f"{path} does not match its hash; the checkpoint is damaged, take another")
+            raise RunError(f"{path} does not match its hash; the checkpoint is damaged, use another")
         return dict(unpack(index["state"], load(data)))
     except (OSError, SafetensorError, KeyError, ValueError) as problem:
-        raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, take another") from problem
+        raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, use another") from problem
 
 
 def _read_index(folder: Path) -> dict[str, Any]:
     path = folder / INDEX
     if not path.is_file():
-        raise RunError(f"{folder} is not a checkpoint: it has no {INDEX}; give one like runs/<run>/checkpoints/best")
+        raise RunError(f"{folder} is not a checkpoint: it has no {INDEX}; give e.g. runs/<run>/checkpoints/best")
     try:
         index = json.loads(path.read_text(encoding="utf-8"))
         if Path(index["tensors"]).name != index["tensors"]:
-            raise ValueError(f"{index['tensors']} lies outside the folder")
+            raise ValueError(f"{index['tensors']} is outside the folder")
         return {key: index[key] for key in ("header", "tensors", "sha256", "state")}
     except (OSError, ValueError, KeyError, TypeError) as problem:
-        raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, take another") from problem
+        raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, use another") from problem

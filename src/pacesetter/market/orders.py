@@ -61,7 +61,7 @@ def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True)
         where = tuple(int(place) for place in np.argwhere(~np.array(fits.tolist()))[0])
         whole = "a whole number " if kind == OrderKind.DISCRETE else ""
         raise ConfigError(
-            f"action {actions[where]} at {where} is no {kind.name.lower()} order; give {whole}from {low:g} to {high:g}"
+            f"action {actions[where]} at {where} is not a {kind.name.lower()} order; use {whole}{low:g} to {high:g}"
         )
 
 

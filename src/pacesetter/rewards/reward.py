@@ -82,7 +82,7 @@ class RewardConfig:
             if not _is_finite_number(value):
                 raise ConfigError(f"reward.reference.{name}={value!r} is not a finite number; give one")
         if self.scalarisation == "chebyshev" and any(term.lowest_weight < 0 for term in terms.values()):
-            raise ConfigError("chebyshev weighs distances and takes no weight below 0; give weights of at least 0")
+            raise ConfigError("chebyshev weights must not be negative; give weights of at least 0")
 
 
 class RewardValues(NamedTuple):
@@ -155,7 +155,7 @@ class Reward:
         for name, values in self.state_dict().items():
             if name not in stored or tuple(stored[name].shape) != tuple(values.shape):
                 raise ConfigError(
-                    f"stored reward '{name}' does not fit {tuple(values.shape)} of {len(self.names)} components; "
+                    f"stored reward '{name}' does not match {tuple(values.shape)} of {len(self.names)} components; "
                     "use the reward config and environment count that it was stored with"
                 )
         for name in ("state", "smoothed", "statistics"):
@@ -169,7 +169,7 @@ class Reward:
         for column in REWARDS[name].columns:
             if column not in self.columns:
                 known = did_you_mean(column, self.columns)
-                raise ConfigError(f"reward '{name}' reads ledger column '{column}', which is not there{known}")
+                raise ConfigError(f"reward '{name}' reads ledger column '{column}', which does not exist{known}")
         return tuple(self.columns.index(column) for column in REWARDS[name].columns)
 
     def _set_up_components(self, env_count: int) -> None:
@@ -240,7 +240,7 @@ class Reward:
         if hole >= 0:
             raise DataError(
                 f"reward component '{self.names[index]}' gave {float(values[hole])} for environment {hole} from a "
-                "ledger without holes; make its formula safe, e.g. against a division by 0"
+                "ledger without NaN; make its formula safe, e.g. against a division by 0"
             )
         return values
 

@@ -62,7 +62,9 @@ def test_baselines_that_earn_the_same_under_the_cap_count_once() -> None:
     found = evaluate_baselines(panel, 300, ["cash", "equal_weight", "inverse_volatility", "hold", "random"])
     kept, told = distinct(found)
     assert list(kept) == ["cash", "equal_weight", "hold"]
-    assert told == "Shown and counted once: inverse_volatility, random earned what equal_weight did at every bar."
+    assert (
+        told == "Shown and counted once: inverse_volatility, random has the same returns as equal_weight at every bar."
+    )
     assert distinct(kept) == (kept, "")
 
 

@@ -86,7 +86,7 @@ def test_unknown_values_fail_in_every_sense() -> None:
 
 
 def test_limits_and_inputs_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ConfigError, match="min_windows=70 must lie in 0 … 1"):
+    with pytest.raises(ConfigError, match="min_windows=70 must be in 0 … 1"):
         Acceptance(min_windows=70)
     with pytest.raises(DataError, match="there is no window"):
         failed(windows=[])

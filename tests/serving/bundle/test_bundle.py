@@ -276,7 +276,7 @@ def test_a_store_numbers_bundles_and_rolls_back(made, tmp_path):
     with pytest.raises(RunError, match="the first bundle"):
         store.rollback()
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match="file cannot hold a bundle"):
+    with pytest.raises(RunError, match="file cannot store a bundle"):
         Store(tmp_path / "file").add("policy", made.bundle.files)
     dotted, bundle = store.add("v1.5", made.bundle.files)
     assert bundle.name == Bundle.open(pack(dotted)).name == "0003-v1.5"

@@ -111,7 +111,7 @@ def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, t
         (["equal_weight", "feed=reply"], "did you mean 'replay'"),
         (["equal_weight", "risk.order_share=0.1"], r"unknown option 'risk\.order_share'"),
         (["equal_weight", "risk.order_fraction=0"], "a limit cannot be off"),
-        (["equal_weight", "risk.order_fraction=5"], r"risk\.order_fraction=5\.0 must lie in 0 … 1"),
+        (["equal_weight", "risk.order_fraction=5"], r"risk\.order_fraction=5\.0 must be in 0 … 1"),
         (["equal_weight", *DATA[:3], "first=400"], "leaves no bar to replay"),
         (["equal_weight", *DATA[:3], "first=-3"], "leaves no bar to replay"),
         (
@@ -149,7 +149,7 @@ def test_a_bundle_replays_what_it_was_trained_on_unless_told_otherwise(made: Any
         trader.journal.close()
     for data, message in (
         ({"source": "sample"}, "was trained on synthetic bars of open, .*, sentiment, these have .*leave out data"),
-        (ends[400], "these bars end at .*, the policy's training at .*; give newer"),
+        (ends[400], "these bars end at .*, the training set at .*; give later bars"),
     ):
         with pytest.raises(ConfigError, match=message):
             opened(made, tmp_path, data=data)

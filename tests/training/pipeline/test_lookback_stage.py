@@ -30,4 +30,4 @@ def test_errors_are_spoken_of_where_there_are_blocks_enough(block_bars: int, wor
     assert words in section.text
     assert section.rows[0][1].startswith(cell)
     assert ("±" in section.rows[0][1]) == ("±" in section.text) == (block_bars == 40)
-    assert ("Too few bars to tell the agent from" in section.text) == (block_bars == 90)
+    assert ("Too few bars to distinguish the agent from" in section.text) == (block_bars == 90)

@@ -211,8 +211,8 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
         ("task.action=discrete", "a master sets weights"),
         ("task.tune_steps=-1", "0 or more"),
         ("task.shares=[0.9,0.2]", r"task\.shares=\[0\.9, 0\.2\] must leave a test set"),
-        ("train.freeze=[encoder]", "a master learns as a whole"),
-        ("agent.network_options={entries:[leadlag]}", "leave proposals among its entries"),
+        ("train.freeze=[encoder]", "no part of a master can be frozen"),
+        ("agent.network_options={entries:[leadlag]}", "keep proposals among its entries"),
         ("agent.network_options={entries:[proposals,leedlag]}", "did you mean 'leadlag'"),
     ],
 )
@@ -235,7 +235,7 @@ def test_a_master_with_shares_of_its_own_learns_from_bars_that_its_fleet_never_s
     result = train(config, console=console)
     assert stored_end(result.run.folder) == panel.index[203]
     assert verify(result.run.folder, console)
-    with pytest.raises(DataError, match=r"task\.shares=\[0\.5, 0\.2\] leaves no episode behind"):
+    with pytest.raises(DataError, match=r"task\.shares=\[0\.5, 0\.2\] leaves no episode after"):
         train(small(f"task.fleet={folder}", "task.shares=[0.5,0.2]"), console=console)
 
 
@@ -247,7 +247,7 @@ def test_a_main_job_gives_the_fleet_inside(small, fleet, tmp_path):
 
 def test_a_run_that_is_no_fleet_and_an_agent_that_is_no_master_are_refused(small, trained, fleet, console):
     folder = trained[0].run.folder
-    with pytest.raises(RunError, match="is a run of task=master, no fleet; give one of task=fleet"):
+    with pytest.raises(RunError, match="is a run of task=master, not a fleet; give one of task=fleet"):
         small(f"task.fleet={folder}")
     assert compose(["task=master", f"task.fleet={fleet}"]).agent["algorithm"] == "master_ppo"
     with pytest.raises(ConfigError, match="agent=ppo does not support task=master; use agent=master_ppo"):

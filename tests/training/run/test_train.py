@@ -70,7 +70,7 @@ def test_folds_expand_and_each_is_judged_on_later_bars(small):
     assert ends == sorted(set(ends))
     whole = build_parts(small("ppo", "data.bars=1200"), panel).validation.batch.bank.times[0]
     assert ends[-1] == len(whole)
-    with pytest.raises(ConfigError, match=r"train\.fold=3 is none of train\.folds=3"):
+    with pytest.raises(ConfigError, match=r"train\.fold=3 must be below train\.folds=3"):
         small("ppo", "train.folds=3", "train.fold=3")
 
 
@@ -116,7 +116,7 @@ def test_best_weights_of_another_run_are_a_start_and_frozen_parts_stay(small, co
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99"])
 def test_a_device_that_is_not_there_is_refused_before_a_folder_is_made(small, console, device):
-    with pytest.raises(ConfigError, match=rf"train\.device={device} cannot be used here \(.+\); take cpu"):
+    with pytest.raises(ConfigError, match=rf"train\.device={device} cannot be used here \(.+\); use cpu"):
         train(small("ppo", f"train.device={device}"), console=console)
     assert not list(small.runs.glob("*/manifest.json"))
 
@@ -130,7 +130,9 @@ def test_a_teacher_that_saw_bars_of_the_test_part_is_refused(small, console, tmp
         panel, direction = build_panel(longer), Direction(network="mlp", width=16, window_bars=6, epochs=1)
         fitted = fit_supervised(panel, build_table(longer, panel), direction, train_bars=360, folds=1)
         teacher = fitted.save(tmp_path / "sl")
-    with pytest.raises(DataError, match=r"train.init_from: the teacher in .* saw bars until .* test set begins after"):
+    with pytest.raises(
+        DataError, match=r"train.init_from: the teacher in .* was trained on bars until .* test set starts after"
+    ):
         train(small("ppo", f"train.init_from={teacher}"), console=console)
     assert len(list(small.runs.glob("*/manifest.json"))) == (kind == "run")
 

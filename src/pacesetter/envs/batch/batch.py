@@ -150,7 +150,7 @@ class Batch:
             self.parameters[1, rows] = market.packed()
         except (IndexError, TypeError) as problem:
             raise ConfigError(
-                f"these rows are not all among the {self.env_count} environments; count from 0"
+                f"some of these rows are not among the {self.env_count} environments; count from 0"
             ) from problem
 
     def reset(self, marks: ArrayLike | None = None) -> dict[str, Array]:
@@ -342,7 +342,7 @@ class Batch:
     def misfit(self) -> ConfigError:
         """What actions of another shape or kind are answered with."""
         return ConfigError(
-            f"these actions do not fit {self.env_count} environments with {self.inputs.shape[1]} numbers each"
+            f"these actions do not match {self.env_count} environments with {self.inputs.shape[1]} numbers each"
         )
 
     def _refusal(self, row: int) -> ConfigError:
@@ -366,7 +366,7 @@ def _action_width(action: str, positions_each: int) -> int:
         raise ConfigError(f"action='{action}' is unknown{did_you_mean(str(action), ACTIONS)}")
     if action == "hybrid" and positions_each > 1:
         raise ConfigError(
-            f"action='hybrid' trades one symbol, not {positions_each}; take discrete, continuous or weights"
+            f"action='hybrid' trades one symbol, not {positions_each}; use discrete, continuous or weights"
         )
     return 2 if action == "hybrid" else positions_each
 

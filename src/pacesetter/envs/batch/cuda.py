@@ -109,7 +109,7 @@ class DeviceBatch:
             fits &= self.inputs == self.inputs.round()
         if not bool(fits.all()):
             raise ConfigError(
-                f"an action is NaN or outside its box; a {self.batch.action} action lies from "
+                f"an action is NaN or outside its box; a {self.batch.action} action must be from "
                 f"{settings[Setting.LOWEST]:g} to {settings[Setting.HIGHEST]:g}"
             )
 

@@ -31,7 +31,7 @@ def fitting(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
         is_alike = values.shape == own.shape and values.dtype == own.dtype
         if not is_alike or (own is batch.cursor and not batch.bank.holds(values[:, PLACE], batch.window_bars)):
             raise ConfigError(
-                f"stored '{name}' does not fit this batch of {batch.env_count}; use the options it was stored with"
+                f"stored '{name}' does not match this batch of {batch.env_count}; use the options it was stored with"
             )
     return given
 

@@ -76,7 +76,7 @@ class Windows:
                 raise ConfigError(f"windows.{name}={values} must be one number or more, in increasing order")
         if self.seen[0] < SHORTEST or not self.shortest <= self.grid[0] <= self.grid[-1] <= self.longest:
             raise ConfigError(
-                f"windows.grid={self.grid} must lie within {self.shortest} … {self.longest}, and windows.seen="
+                f"windows.grid={self.grid} must be within {self.shortest} … {self.longest}, and windows.seen="
                 f"{self.seen} must not begin below {SHORTEST}"
             )
         if self.max_delta is not None and self.max_delta < 1:
@@ -84,7 +84,7 @@ class Windows:
         if self.action == "delta" and self.space == "continuous" and self.max_delta is None:
             raise ConfigError("continuous deltas are in units of windows.max_delta; give one, e.g. 50")
         if not self.shortest <= self.start <= self.longest:
-            raise ConfigError(f"windows.initial={self.initial} must lie within {self.shortest} … {self.longest}")
+            raise ConfigError(f"windows.initial={self.initial} must be within {self.shortest} … {self.longest}")
 
     @property
     def start(self) -> int:

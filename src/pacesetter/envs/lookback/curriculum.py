@@ -79,7 +79,7 @@ class Episodes:
         if self.bars is not None and self.bars < 1:
             raise ConfigError(f"episodes.bars={self.bars} must be 1 or more, or None until the data ends")
         if not 0 <= self.synthetic_share <= 1 or min(self.synthetic_pool, self.synthetic_plays) < 1:
-            raise ConfigError("episodes.synthetic_share must lie in 0 … 1, its pool and plays must be 1 or more")
+            raise ConfigError("episodes.synthetic_share must be in 0 … 1, its pool and plays must be 1 or more")
         if not self.resolutions or len(self.resolution_from) not in (0, len(self.resolutions)):
             raise ConfigError("episodes.resolution_from needs one episode number for each of episodes.resolutions")
 

@@ -47,7 +47,7 @@ def load_lookback_state(batch: LookbackBatch, stored: Mapping[str, Any]) -> None
     """Restore what `lookback_state` gave; refuses rows of another shape."""
     for name in _ROWS:
         if stored["rows"][name].shape != getattr(batch, name).shape:
-            raise ConfigError(f"stored '{name}' does not fit this batch of {batch.env_count}; use its own options")
+            raise ConfigError(f"stored '{name}' does not match this batch of {batch.env_count}; use its own options")
         setattr(batch, name, stored["rows"][name].copy())
     batch.markets = [batch.dealer.market(name) for name in stored["resolutions"]]
     for generator, state in zip(batch.generators, stored["random"], strict=True):

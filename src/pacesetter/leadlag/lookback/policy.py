@@ -48,7 +48,7 @@ class ConstantLookback:
 
     def __post_init__(self) -> None:
         if self.bars < SHORTEST:
-            raise ConfigError(f"lookback {self.bars} is too short; a lead takes {SHORTEST} bars or more")
+            raise ConfigError(f"lookback {self.bars} is too short; use at least {SHORTEST} bars")
 
     @property
     def longest(self) -> int:

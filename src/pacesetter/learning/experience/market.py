@@ -67,7 +67,7 @@ class FleetMarket:
         **options: Any,
     ) -> None:
         if bank.is_whole:
-            raise ConfigError("a fleet trades symbols one by one; make the bank with is_whole=False")
+            raise ConfigError("a fleet trades symbols one by one; build the bank with is_whole=False")
         self._made_with = {"device": device, "starts": starts, "first_bar": first_bar, **options}
         self.symbols = tuple(dict.fromkeys(name for (name,) in bank.symbols))
         self.envs_each, self.is_fixed, self.device = envs_each, starts == "fixed", torch.device(device)

@@ -114,7 +114,7 @@ class Curiosity(nn.Module):
     def gates(self) -> CuriosityGates:
         """The gates so far; refuses before any update."""
         if not self.log:
-            raise ConfigError("curiosity has learned nothing yet; ask for its gates after a round")
+            raise ConfigError("curiosity is not trained yet; read its gates after a rollout")
         losses = torch.stack(self.log).cpu()
         ends = min(ENDS, len(losses))
         first, last = losses[:ends].mean(0).tolist(), losses[-ends:].mean(0).tolist()

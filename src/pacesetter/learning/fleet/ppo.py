@@ -63,7 +63,7 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
         if rows % config.batch_size:
             divisor = next(size for size in range(min(rows, config.batch_size), 0, -1) if rows % size == 0)
             raise ConfigError(
-                f"agent.batch_size={config.batch_size} does not divide the {rows} rows of a round, agent.rollout_steps="
+                f"agent.batch_size={config.batch_size} does not divide a rollout's {rows} rows, agent.rollout_steps="
                 f"{config.rollout_steps} · train.envs={market.envs_each}; give agent.batch_size={divisor}, or more envs"
             )
         super().__init__(fleet, market, config)

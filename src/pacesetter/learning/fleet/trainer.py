@@ -149,7 +149,7 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
 
     def __init__(self, fleet: AgentsT, market: MarketT, config: FleetConfig) -> None:
         if fleet.actions != market.actions:
-            raise ConfigError(f"the fleet's actions ({fleet.actions}) are not the market's ({market.actions})")
+            raise ConfigError(f"the fleet's actions ({fleet.actions}) differ from the market's ({market.actions})")
         torch.manual_seed(config.seed)
         fleet.to(market.device)
         self.fleet, self.market, self.config = fleet, market, config
