@@ -1,4 +1,7 @@
-"""Synthetic markets: what is planted is what the bars show, and nothing else is."""
+"""Synthetic markets: what is planted is what the bars show, and nothing else is.
+
+Runs `data.truth`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""`pacesetter/Trading-v0`: the checkers of others, what is seen, how episodes end, what is refused."""
+"""`pacesetter/Trading-v0`: the checkers of others, what is seen, how episodes end, what is refused.
+
+Runs `envs.single`, `envs.journal`, `envs.batch.masks`.
+"""
 
 from __future__ import annotations
 

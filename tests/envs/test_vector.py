@@ -1,4 +1,7 @@
-"""Native vector environments: row for row the single environment, arrays that stay, starts, banks, memory."""
+"""Native vector environments: row for row the single environment, arrays that stay, starts, banks, memory.
+
+Runs `envs.batch.batch`, `envs.batch.remembered`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The engine: windows one by one, many and rolling are the same; cache, budget, diagnoses and refusals."""
+"""The engine: windows one by one, many and rolling are the same; cache, budget, diagnoses and refusals.
+
+Runs `leadlag.estimators.torch_backend`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""A master and fixed allocations over the same proposals: known answers, gates, and who is better on a planted one."""
+"""A master and fixed allocations over the same proposals: known answers, gates, and who is better on a planted one.
+
+Runs `evaluation.backtest.fleet_policy`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""Every control of the risk guard by a known answer, then generated order streams against an independent checker."""
+"""Every control of the risk guard by a known answer, then generated order streams against an independent checker.
+
+Runs `serving.risk.exposure`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,7 @@
-"""The main job from bars to report, and what a failing stage leaves behind."""
+"""The main job from bars to report, and what a failing stage leaves behind.
+
+Runs `training.pipeline.judge_stage`, `training.pipeline.show`.
+"""
 
 from __future__ import annotations
 
