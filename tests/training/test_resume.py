@@ -1,6 +1,6 @@
 """Killed at random moments, also in the middle of a write, a run resumes and ends with the same bits.
 
-Runs `training.run.checkpoint`, `envs.lookback.state`.
+Runs `training.run.checkpoint`.
 """
 
 from __future__ import annotations
