@@ -204,7 +204,7 @@ class _Table:
             self.problems.append(Finding(rule, what, where, symbol, when, len(rows), remedy=remedy))
 
     def floats(self, values: pd.Series[Any], field: str, owner: str | pd.Series[Any]) -> Array:
-        """A column as float64; a cell that is no number is reported, with the symbol that owns it, and becomes NaN."""
+        """A column as float64; a cell that is not a number is reported with its symbol and becomes NaN."""
         if _is_numeric(values):
             return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
         text, number, bad = _cells(values)
@@ -230,7 +230,7 @@ def _cells(values: pd.Series[Any]) -> tuple[pd.Series[Any], Array, Array]:
 
 
 def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.Series[Any]]:
-    """The value columns and the raw time stamps: the index when it is one of time, else the first column named so."""
+    """The value columns and the raw timestamps: the index when it is one of time, else the first column named so."""
     if isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index.to_series()
     named = [place for place, name in enumerate(frame.columns) if _is_stamp(name)]
@@ -240,7 +240,7 @@ def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.
     if _is_stamp(frame.index.name):
         return frame, frame.index.to_series()
     has = ", ".join(str(name) or "a column without a name" for name in frame.columns[:6])
-    raise DataError(f"{table} has no time stamps: name a column timestamp or date (it has {has})")
+    raise DataError(f"{table} has no timestamps: name a column timestamp or date (it has {has})")
 
 
 def _is_stamp(name: Any) -> bool:
@@ -258,7 +258,7 @@ def _read_layout(frame: pd.DataFrame, known: pd.DatetimeIndex, table: _Table, sy
     blank = [place for place, name in enumerate(names) if not str(name).strip() or str(name).startswith("Unnamed: ")]
     if blank:
         raise DataError(
-            f"{table} has a column without a name (number {blank[0] + 1} beside the time); name or delete it"
+            f"{table} has a column without a name (number {blank[0] + 1} after the time); name or delete it"
         )
     if any(isinstance(name, tuple) for name in names):
         return _read_wide(frame.set_axis(range(len(names)), axis=1), _pairs(frame.columns, table), known, table)
@@ -283,7 +283,7 @@ def _pairs(columns: pd.Index[Any], table: _Table) -> list[tuple[str, str]]:
     """(field, symbol) of each column whose name is a pair in either order."""
     pairs = [tuple(str(part).strip() for part in name) for name in columns if isinstance(name, tuple)]
     if len(pairs) < len(columns) or any(len(pair) != 2 or not all(pair) for pair in pairs):
-        raise DataError(f"{table} has columns that are not pairs of field and symbol; name each of them by both")
+        raise DataError(f"{table} has columns that are not pairs of field and symbol; name each column by both")
     levels = [recognise(name) for name in columns.names]
     first, second = (sum(pair[level].lower() in KNOWN_FIELDS for pair in pairs) for level in (0, 1))
     if levels[0] == "symbol" or (second > first and "symbol" not in levels):
@@ -292,9 +292,9 @@ def _pairs(columns: pd.Index[Any], table: _Table) -> list[tuple[str, str]]:
 
 
 def _value_columns(frame: pd.DataFrame, words: list[str], table: _Table) -> list[int]:
-    """Columns that are fields: those of a bar, and others that hold numbers (a company's name is no field)."""
+    """Columns that are fields: those of a bar, and others that hold numbers (a company's name is not a field)."""
     if "timestamp" in words:
-        raise DataError(f"{table} has more than one time column; keep the one that says when a bar is known")
+        raise DataError(f"{table} has more than one time column; keep the one with the time at which a bar is known")
     places = [place for place, word in enumerate(words) if word in KNOWN_FIELDS or _holds_numbers(frame[place])]
     return [place for place in places if words[place] != "symbol"]
 
@@ -369,7 +369,7 @@ def _in_order(stamps: Array, code: Array, row: Array, symbols: Any, table: _Tabl
         (
             "duplicate",
             ranked[1:][again],
-            "the bar stands twice",
+            "the bar appears twice",
             "delete one, or keep the last with data.allow=duplicate",
         ),
     ):

@@ -66,10 +66,10 @@ class Run:
         """An existing run; refuses a folder that is none."""
         path = Path(folder)
         if not (path / "manifest.json").is_file():
-            raise RunError(f"{path} is no run folder: it has no manifest.json; give one like runs/<time>-<name>-<hash>")
+            raise RunError(f"{path} is not a run folder: it has no manifest.json; give e.g. runs/<time>-<name>-<hash>")
         run = cls(path)
         if not {"name", "config_hash", "finished"} <= set(run.manifest):
-            raise RunError(f"{path}/manifest.json lacks what every run's has; the run is damaged, or no run")
+            raise RunError(f"{path}/manifest.json lacks required keys; the run is damaged, or this is not a run")
         return run
 
     @property
@@ -80,7 +80,7 @@ class Run:
         except (OSError, ValueError) as problem:
             raise RunError(f"{self.folder}/manifest.json cannot be read ({problem}); the run is damaged") from problem
         if not isinstance(content, dict):
-            raise RunError(f"{self.folder}/manifest.json is no mapping; the run is damaged")
+            raise RunError(f"{self.folder}/manifest.json is not a mapping; the run is damaged")
         return content
 
     def path(self, name: str) -> Path:

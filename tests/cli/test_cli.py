@@ -1,4 +1,7 @@
-"""The command line as a user meets it: help, a job, checks, and one sentence for every mistake."""
+"""The command line as a user meets it: help, a job, checks, and one sentence for every mistake.
+
+Runs `cli.data`, `cli.overrides`.
+"""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ def test_the_policy_stands_first_and_everybody_played_the_same_bars(found, panel
     assert all(each.times.equals(panel.index[FIRST + 1 :]) for each in found.results.values())
     assert list(found.figures.index) == list(found.intervals) == list(found.benchmark.index) == list(found.results)
     assert found.verdict.baselines == 2  # cash is what each must exceed, `others` need not be beaten
-    assert "once: risk_parity earned what equal_weight did at every bar." in found.sentence  # under the cap
+    assert "once: risk_parity has the same returns as equal_weight at every bar." in found.sentence  # under the cap
     assert not found.verdict.is_evidence
     assert found.verdict.sentence.startswith("No evidence")
 

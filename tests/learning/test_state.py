@@ -108,7 +108,7 @@ def test_an_index_of_an_earlier_version_is_read_and_said(tmp_path: Path, caplog:
 
 
 def test_damage_is_refused(tmp_path: Path) -> None:
-    with pytest.raises(RunError, match=r"no checkpoint: it has no state\.json"):
+    with pytest.raises(RunError, match=r"not a checkpoint: it has no state\.json"):
         read_state(tmp_path)
     write_state(tmp_path, {}, {"weight": torch.zeros(3)})
     (file,) = tmp_path.glob("*.safetensors")

@@ -157,7 +157,7 @@ def test_discrete_orders_trade_like_the_continuous_ones_they_map_to(play: Callab
 @pytest.mark.parametrize(
     ("actions", "kind", "message"),
     [
-        ([[np.nan]], CONTINUOUS, r"action nan at \(0, 0\) is no continuous order; give from -1 to 1"),
+        ([[np.nan]], CONTINUOUS, r"action nan at \(0, 0\) is not a continuous order; give a number from -1 to 1"),
         ([[1.5]], CONTINUOUS, "action 1.5"),
         ([[7]], DISCRETE, "give a whole number from 0 to 6"),
         ([[0.5]], DISCRETE, "whole number"),

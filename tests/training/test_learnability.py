@@ -1,6 +1,6 @@
 """Signal and noise: agents find a planted lead and beat every baseline by it; where none is planted none is found.
 
-Each test goes the ordinary way: preset, training, the untouched test part, all baselines under the same costs, verdict.
+Each test goes the ordinary way: preset, training, the untouched test set, all baselines under the same costs, verdict.
 Costs are 2.5 bps a side: 1 of commission, half of a spread of 1, and 1 of slippage.
 """
 

@@ -81,7 +81,7 @@ def check_shares(owner: str, shares: tuple[float, float]) -> None:
     first, second = shares
     if not (first > 0 and second >= 0 and first + second < 1):
         raise ConfigError(
-            f"{owner}.shares={list(shares)} must leave a test part: training above 0, validation 0 or more, and "
+            f"{owner}.shares={list(shares)} must leave a test set: training above 0, validation 0 or more, and "
             "both together below 1"
         )
 
@@ -139,7 +139,7 @@ class Train:
 
     seeds              runs, with seeds from `seed` on
     threads            of torch, None its own choice; results repeat for an equal number
-    shares             of the bars for training and validation; the rest is the test part, which training never sees
+    shares             of the bars for training and validation; the rest is the test set, which training never sees
     purge_bars         left out before each boundary
     folds, fold        expanding walk-forward: of `folds` equal stretches the run sees those up to number `fold`, from 0
     validate_every     steps between validations; 0 is never
@@ -176,9 +176,9 @@ class Train:
         check_range(0, owner="train", purge_bars=self.purge_bars, threads=self.threads or 0)
         check_shares("train", self.shares)
         if not 0 <= self.fold < self.folds:
-            raise ConfigError(f"train.fold={self.fold} is none of train.folds={self.folds}; they count from 0")
+            raise ConfigError(f"train.fold={self.fold} must be below train.folds={self.folds}, counted from 0")
         if self.patience is not None and (self.patience < 1 or not self.validate_every):
-            raise ConfigError("train.patience counts validations: give 1 or more, and train.validate_every above 0")
+            raise ConfigError("train.patience counts validations; give 1 or more, and train.validate_every above 0")
 
 
 @dataclass(frozen=True)

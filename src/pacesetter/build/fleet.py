@@ -44,7 +44,7 @@ def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -
 
 
 def build_fleet_learner(config: Config, parts: Parts) -> FleetLearner[Fleet, FleetMarket]:
-    """The configured fleet and its algorithm on the training part; refuses an algorithm that is for single agents.
+    """The configured fleet and its algorithm on the training set; refuses an algorithm that is for single agents.
 
     It sets the number of threads of this process, which the first weights depend on already.
     """
@@ -75,7 +75,7 @@ def check_algorithm(config: Config) -> None:
     """Refuse an algorithm that is for single agents."""
     name = str(config.agent.get("algorithm", ""))
     if name not in ALGORITHMS:
-        raise ConfigError(f"task=fleet does not learn by agent={name}{did_you_mean(name, ALGORITHMS)}")
+        raise ConfigError(f"agent={name} does not support task=fleet{did_you_mean(name, ALGORITHMS)}")
 
 
 def _hidden(heads: Any) -> int:
@@ -102,6 +102,6 @@ def best_fleet(folder: str | Path) -> Fleet:
     config = read_config(Run.open(folder))
     problem = config.task["problem"]
     if problem != "fleet":
-        raise RunError(f"{folder} is a run of task={problem}, which has no fleet; take one of task=fleet")
+        raise RunError(f"{folder} is a run of task={problem}, which has no fleet; use one of task=fleet")
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     return read_fleet(Path(folder) / "checkpoints" / "best")

@@ -27,12 +27,12 @@ def check_device(device: str) -> None:
     except (RuntimeError, AssertionError) as problem:  # the latter of a torch that was built without CUDA
         why = str(problem).splitlines()[0]
         raise ConfigError(
-            f"train.device={device} cannot be used here ({why}); take cpu, or a GPU there is"
+            f"train.device={device} cannot be used here ({why}); use cpu, or an available GPU"
         ) from problem
 
 
 def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner[Any, Any]:
-    """The configured algorithm on the training part; refuses a combination that cannot learn, and a missing torch.
+    """The configured algorithm on the training set; refuses a combination that cannot learn, and a missing torch.
 
     It sets the number of threads of this process, which the first weights depend on already. A fleet has a learner of
     its own kind, see `build_fleet_learner`, and so has a master, see `build_master_learner`.

@@ -35,7 +35,7 @@ TASK, SPLIT = ("window_bars", "symbols", "market"), ("shares", "purge_bars", "fo
 def with_fleet(config: Config) -> Config:
     """A master's configuration with the bars, features, symbols, windows, market and split of its fleet's run.
 
-    Of a main job it takes the fleet inside. Refuses a run that is no fleet, or has none yet.
+    Of a main job it takes the fleet inside. Refuses a run that is not a fleet, or has none yet.
     """
     named, shares = build_task(config).fleet, build_task(config).shares
     if not named:
@@ -44,7 +44,7 @@ def with_fleet(config: Config) -> Config:
     there = stored_config(folder)
     problem = there.task["problem"]
     if problem != "fleet":
-        raise RunError(f"task.fleet={folder} is a run of task={problem}, no fleet; give one of task=fleet")
+        raise RunError(f"task.fleet={folder} is a run of task={problem}, not a fleet; give one of task=fleet")
     if not (folder / "checkpoints" / "best" / "fleet.json").is_file():
         raise RunError(f"task.fleet={folder} has no fleet yet; finish it with pacesetter train --resume {folder}")
     task = {name: there.task[name] for name in TASK if name in there.task} | {"fleet": str(folder)}
@@ -104,15 +104,15 @@ def _unseen_starts(task: MasterTrading, panel: Panel, bank: Bank) -> Starts:
     blocks, bars = np.nonzero(usable)
     if len(blocks) == 0:
         raise DataError(
-            f"task.shares={list(task.shares or ())} leaves no episode behind {until:%Y-%m-%d}, the last bar that "
-            f"{task.fleet} has seen; give a larger first share, a smaller task.episode_bars, or a fleet of fewer bars"
+            f"task.shares={list(task.shares or ())} leaves no episode after {until:%Y-%m-%d}, the end of training of "
+            f"{task.fleet}; give a larger first share, a smaller task.episode_bars, or a fleet of fewer bars"
         )
     pool = np.stack([blocks, bars, bank.lasts[blocks]], axis=1)
     return Starts(pool, np.array([0, len(pool)]), is_fixed=task.starts == "fixed")
 
 
 def build_master_learner(config: Config, parts: Parts) -> MasterLearner:
-    """The configured master and its PPO on the training part; refuses an algorithm that is for other agents.
+    """The configured master and its PPO on the training set; refuses an algorithm that is for other agents.
 
     It sets the number of threads of this process, which the first weights depend on already.
     """
@@ -125,7 +125,7 @@ def build_master_learner(config: Config, parts: Parts) -> MasterLearner:
     options: dict[str, Any] = dict(config.agent)
     name = options.pop("algorithm", "")
     if name != ALGORITHM:
-        raise ConfigError(f"task=master does not learn by agent={name}; take agent={ALGORITHM}")
+        raise ConfigError(f"agent={name} does not support task=master; use agent={ALGORITHM}")
     network = configure(MasterNetwork, options.pop("network_options", None) or {}, "agent.network_options")
     torch.manual_seed(config.seed)
     master = Master(network, parts.train.shapes)

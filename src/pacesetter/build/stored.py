@@ -70,7 +70,7 @@ def stored_end(folder: str | Path) -> pd.Timestamp:
     if "fitted_until" not in facts:
         inside = sorted(str(path.parent) for path in Path(folder).glob("*/*/manifest.json"))  # of a main job's stages
         hint = f"give one of {', '.join(inside)}" if inside else "take a run of pacesetter train"
-        raise RunError(f"{folder} does not say until when it has seen bars; {hint}")
+        raise RunError(f"{folder} does not record the last bar of its training; {hint}")
     return pd.Timestamp(facts["fitted_until"])
 
 
@@ -84,10 +84,10 @@ def _classifier_facts(folder: Path) -> dict[str, Any]:
 
 
 def check_unseen(what: str, folder: str | Path, last: pd.Timestamp) -> None:
-    """Refuse something trained that has seen bars of this run's test part, which begins after `last`."""
+    """Refuse something trained that has seen bars of this run's test set, which begins after `last`."""
     until = stored_end(folder)
     if until > last:
         raise DataError(
-            f"{what} {folder} saw bars until {until:%Y-%m-%d %H:%M}, but the test part begins after "
+            f"{what} {folder} was trained on bars until {until:%Y-%m-%d %H:%M}, but the test set starts after "
             f"{last:%Y-%m-%d %H:%M}; train it with smaller train.shares, or this run with larger ones"
         )

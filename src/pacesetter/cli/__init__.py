@@ -22,7 +22,7 @@ FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
 DISK_ERRORS = (*FULL, errno.EIO, errno.EROFS)
 
 app = typer.Typer(
-    help="Find which assets set the pace of others, and train agents that trade on it.",
+    help="Find which assets lead others, and train agents that trade on it.",
     no_args_is_help=True,
     add_completion=False,
     pretty_exceptions_enable=False,
@@ -41,7 +41,7 @@ class _Printable(logging.Formatter):
 @app.callback(invoke_without_command=True)
 def options(
     version: Annotated[bool, typer.Option("--version", help="Show the version and exit.")] = False,
-    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show what each room logs.")] = False,
+    verbose: Annotated[bool, typer.Option("--verbose", "-v", help="Show log messages.")] = False,
 ) -> None:
     if version:
         from pacesetter import __version__

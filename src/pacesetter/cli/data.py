@@ -103,8 +103,8 @@ def data_split(
     out: Annotated[Path, typer.Option(help="JSON file to write.")] = Path("data/splits.json"),
     train: Annotated[float, typer.Option(help="Share of bars to train on.")] = 0.6,
     validation: Annotated[float, typer.Option(help="Share of bars to validate on.")] = 0.2,
-    purge_bars: Annotated[int, typer.Option(help="Bars left out before each boundary.")] = 0,
-    embargo_bars: Annotated[int, typer.Option(help="Bars left out behind each boundary.")] = 0,
+    purge_bars: Annotated[int, typer.Option(help="Bars dropped before each boundary.")] = 0,
+    embargo_bars: Annotated[int, typer.Option(help="Bars dropped after each boundary.")] = 0,
 ) -> None:
     """Split a stored panel by time into train, validation and test."""
     from pacesetter.data.splits import chronological

@@ -20,7 +20,7 @@ JournalUrl = Annotated[str, typer.Argument(help="sqlite:///FILE or postgresql://
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    journal = typer.Typer(help="The journal's tables, up and down; every row is kept.", no_args_is_help=True)
+    journal = typer.Typer(help="Migrate the journal's tables; every row is kept.", no_args_is_help=True)
     journal.command("upgrade")(upgrade)
     journal.command("downgrade")(downgrade)
     journal.command("verify")(verify)
@@ -45,7 +45,7 @@ def paper(
         with on_sigterm(leave):
             result = trader.run(config.bars)
     except (KeyboardInterrupt, SystemExit):
-        typer.echo("stopped, and nothing is lost: the same command goes on where it stood", err=True)
+        typer.echo("stopped without loss: run the same command to resume", err=True)
         raise
     trader.watch.alerts.close()
     refused = ", ".join(f"{name} {count}" for name, count in sorted(result.denials.items())) or "none"
@@ -63,7 +63,7 @@ def _way_out(switch: KillSwitch, is_at_end: bool) -> str:
         return ""
     if is_at_end:
         return f"; there are no more bars, but the kill switch stays engaged until: {switch.way_out}"
-    return f"; to go on: {switch.way_out}, then the same command"
+    return f"; to resume: {switch.way_out}, then the same command"
 
 
 def _with_data(options: list[str]) -> dict[str, Any]:
@@ -89,7 +89,7 @@ def halt(
     with suppress(OSError):
         is_new = switch.engage(" ".join(reason or ["halted from the command line"]))
     if not file.is_file():
-        raise ConfigError(f"{file} is no file and cannot be one, so nothing is halted; give the trader's own --file")
+        raise ConfigError(f"{file} cannot be used as a kill switch, so nothing is halted; give the trader's own --file")
     typer.echo(f"{file} {'is engaged' if is_new else f'was engaged already, at {switch.since()}'}: {switch.reason()}")
 
 
@@ -121,7 +121,7 @@ def drill(options: Options = None) -> None:
     Console().print(table)
     failed = [result.name for result in results if not result.acted]
     if failed:
-        typer.echo(f"error: {', '.join(failed)} did not act; put it right and drill again before you trade", err=True)
+        typer.echo(f"error: {', '.join(failed)} did not act; fix it and run the drill again before trading", err=True)
         raise typer.Exit(1)
 
 
@@ -166,7 +166,7 @@ def _migrate(url: str, revision: str) -> None:
     from pacesetter.serving.journal.journal import check_there, migrate
 
     check_there(url)
-    typer.echo(f"the journal stands at revision {migrate(url, revision)}")
+    typer.echo(f"the journal is at revision {migrate(url, revision)}")
 
 
 def nested(options: list[str]) -> dict[str, Any]:
@@ -180,7 +180,7 @@ def nested(options: list[str]) -> dict[str, Any]:
     found = OmegaConf.create()
     for word in options:
         if "=" not in word:
-            raise ConfigError(f"'{word}' is no KEY=VALUE; write it like feed=replay")
+            raise ConfigError(f"'{word}' is not KEY=VALUE; write it like feed=replay")
         try:
             found.merge_with_dotlist([word])
         except (YAMLError, OmegaConfBaseException) as problem:

@@ -40,7 +40,7 @@ class _RunFirst(TyperGroup):
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     bundles = typer.Typer(cls=_RunFirst, help="Make, check and roll back bundles: bundle RUN.", no_args_is_help=True)
-    keys = typer.Typer(help="API keys with scopes and an end.", no_args_is_help=True)
+    keys = typer.Typer(help="API keys with scopes and an expiry date.", no_args_is_help=True)
     commands: dict[typer.Typer, list[Callable[..., None]]] = {
         bundles: [bundle_make, bundle_check, bundle_list, bundle_rollback],
         keys: [keys_add, keys_list, keys_revoke],
@@ -60,9 +60,9 @@ def bundle_make(
     run: Annotated[Path, typer.Argument(help="A finished training run.")],
     store: StoreFolder = Path("bundles"),
     key: SigningKey = None,
-    zip: Annotated[bool, typer.Option(help="Write a zip beside the folder.")] = False,
+    zip: Annotated[bool, typer.Option(help="Also write a zip next to the folder.")] = False,
     torchscript: Annotated[bool, typer.Option(help="Add the policy as TorchScript.")] = False,
-    observations: Annotated[int, typer.Option(help="To compare graph and policy on.", min=2)] = 10_000,
+    observations: Annotated[int, typer.Option(help="Observations for comparing graph and policy.", min=2)] = 10_000,
 ) -> None:
     """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the one that serves."""
     from pacesetter.serving.bundle.bundle import pack
@@ -139,10 +139,10 @@ def serve(
     port: Annotated[int, typer.Option(help="Port.", min=1, max=65535)] = 8000,
     keys: KeyFile = Path("keys.json"),
     halt_file: Annotated[Path, typer.Option(help="Kill switch: while it exists, nothing is traded.")] = Path("HALT"),
-    history: Annotated[Path | None, typer.Option(help="Stored panel whose latest bars the server begins with.")] = None,
-    symbols: Annotated[str, typer.Option(help="Symbols to serve, by commas; those of the training if empty.")] = "",
+    history: Annotated[Path | None, typer.Option(help="Stored panel whose latest bars the server starts with.")] = None,
+    symbols: Annotated[str, typer.Option(help="Symbols to serve, comma-separated; by default those of training.")] = "",
     max_body_bytes: Annotated[int, typer.Option(help="Longest request.")] = 65_536,
-    rate: Annotated[float, typer.Option(help="Requests a second for each key.")] = 50.0,
+    rate: Annotated[float, typer.Option(help="Requests per second and key.")] = 50.0,
     threads: Annotated[int, typer.Option(help="Threads that share the model's work.", min=1, max=64)] = 2,
     proxy: Annotated[str, typer.Option(help="Address of a reverse proxy, whose X-Forwarded-For is believed.")] = "",
     key: SigningKey = None,
@@ -171,8 +171,8 @@ def serve(
 
 
 def keys_add(
-    name: Annotated[str, typer.Argument(help="Whose key it is.")],
-    scopes: Annotated[str, typer.Option(help="read, trade, admin, by commas.")] = "read",
+    name: Annotated[str, typer.Argument(help="Name of the key's owner.")],
+    scopes: Annotated[str, typer.Option(help="read, trade, admin, comma-separated.")] = "read",
     days: Annotated[float, typer.Option(help="Until it ends.")] = 90.0,
     keys: KeyFile = Path("keys.json"),
 ) -> None:
@@ -187,7 +187,7 @@ def keys_list(keys: KeyFile = Path("keys.json")) -> None:
     from pacesetter.serving.api.keys import Keys
 
     rows = [f"{key.name}  {','.join(key.scopes)}  until {key.expires}" for key in Keys(keys).keys]
-    typer.echo("\n".join(rows) or f"{keys} has no key yet; make one: pacesetter keys add NAME")
+    typer.echo("\n".join(rows) or f"{keys} has no key yet; create one: pacesetter keys add NAME")
 
 
 def keys_revoke(

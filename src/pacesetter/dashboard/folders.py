@@ -104,7 +104,7 @@ def read_run(folder: Path, root: Path) -> RunFacts:
         return _facts(folder, name)
     except PacesetterError as problem:
         return RunFacts(folder, name, problem=str(problem))
-    except Exception as problem:  # a file that is no run's ends in any of a dozen exceptions
+    except Exception as problem:  # a file that is not a run's ends in any of a dozen exceptions
         return RunFacts(folder, name, problem=say("runs.damaged", kind=type(problem).__name__))
 
 

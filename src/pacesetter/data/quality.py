@@ -122,7 +122,7 @@ VALUE_RULES = (
         lambda b: f"a value is infinite ({_prices(b)})",
     ),
     ValueRule("non_positive", _any_price(lambda p: p <= 0), lambda b: f"a price is not above zero ({_prices(b)})"),
-    ValueRule("high_low", _high_low, lambda b: f"high and low do not hold open and close ({_prices(b)})"),
+    ValueRule("high_low", _high_low, lambda b: f"open or close is outside low … high ({_prices(b)})"),
     ValueRule(
         "negative_volume",
         lambda f: f["volume"] < 0 if "volume" in f else None,
@@ -131,7 +131,7 @@ VALUE_RULES = (
     ValueRule(
         "sentiment_range",
         lambda f: (f["sentiment"] < 0) | (f["sentiment"] > 1) if "sentiment" in f else None,
-        lambda b: f"sentiment {b['sentiment']:g} lies outside [0, 1]",
+        lambda b: f"sentiment {b['sentiment']:g} is outside [0, 1]",
     ),
 )
 REPAIRABLE = frozenset(rule.name for rule in VALUE_RULES)
@@ -243,7 +243,7 @@ def _newest(bars: Bars, quality: Quality) -> Iterator[Finding]:
     for column in np.flatnonzero(~tail.all(axis=0) & bars.mask.any(axis=0)):
         rows = len(bars.index) - len(tail) + np.flatnonzero(~tail[:, column])
         what = f"{len(rows)} of the newest {len(tail)} bars are missing"
-        yield _finding(bars, "newest_missing", what, column, rows, "refresh the data, or the symbol is delisted")
+        yield _finding(bars, "newest_missing", what, column, rows, "refresh the data, or the symbol was delisted")
 
 
 def _gaps(bars: Bars, quality: Quality) -> Iterator[Finding]:
@@ -253,7 +253,7 @@ def _gaps(bars: Bars, quality: Quality) -> Iterator[Finding]:
             continue
         missing = seen[0] + np.flatnonzero(~bars.mask[seen[0] : seen[-1] + 1, column])
         if len(missing):
-            what = "a bar is missing inside the symbol's life"
+            what = "a bar is missing between the symbol's first and last"
             yield _finding(bars, "gap", what, column, missing, "it stays unobserved, or data.fill=forward")
 
 
@@ -261,7 +261,7 @@ def _coverage(bars: Bars, quality: Quality) -> Iterator[Finding]:
     for column in range(len(bars.symbols)):
         life = _life(bars, column)
         if life["coverage"] < quality.coverage_fraction:
-            what = f"only {life['coverage']:.1%} of its life is observed"
+            what = f"only {life['coverage']:.1%} of its bars are observed"
             yield Finding("coverage", what, bars.origins[column], bars.symbols[column], severity="warning")
 
 
@@ -299,7 +299,7 @@ def _calendar(bars: Bars, quality: Quality) -> Iterator[Finding]:
     known = np.isin(np.arange(len(table)), session[inside])
     absent = ~known & (closes >= bars.index[0]) & (closes <= bars.index[-1])
     for rule, moments, what, remedy in (
-        ("off_calendar", bars.index[~inside], "the bar lies outside every {} session", "name the right data.calendar"),
+        ("off_calendar", bars.index[~inside], "the bar is outside every {} session", "name the right data.calendar"),
         ("missing_session", closes[absent], "no symbol has a bar in this {} session", "fetch it, if there was trading"),
     ):
         if len(moments):

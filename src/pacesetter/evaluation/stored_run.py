@@ -78,8 +78,8 @@ class StoredRun:
             return self.whole
         if self.config.features.leadlag.lookback is not None and set(symbols) != set(self.whole.symbols):
             raise ConfigError(
-                f"{self.folder} trades {len(symbols)} symbols by lead–lag features of {len(self.whole.symbols)}; judge "
-                "one of all of them, or name its symbols by data.symbols"
+                f"{self.folder} trades {len(symbols)} symbols with lead–lag features of {len(self.whole.symbols)}; "
+                "give a run of all of them, or name its symbols by data.symbols"
             )
         return self.whole.select(symbols)
 
@@ -110,8 +110,8 @@ class StoredRun:
         table = build_table(replace(self.config, features=replace(asked, names=tuple(names))), panel)
         for name, why in table.left_out.items():
             raise DataError(
-                f"the agent of {self.folder} reads the feature {name}, which {why}; give bars that have that, or train "
-                "with features.names of what there is"
+                f"the agent of {self.folder} uses the feature {name}, which {why}; give bars that have it, or train "
+                "with features.names of those available"
             )
         return table
 
@@ -142,7 +142,7 @@ class StoredRun:
 
     def judge(self, draws: int = 1000) -> Judgement:
         """The judgement on the test bars; the run is counted among the trials on this data and task."""
-        policy, trials = self.policy, Trials.beside(self.folder.parent)  # a run that cannot be judged is no trial
+        policy, trials = self.policy, Trials.beside(self.folder.parent)  # a run that cannot be judged is not a trial
         task, seed = str(self.config.task["problem"]), self.config.seed
         trial = Trial(self.whole.fingerprint, task, self.folder.name, seed)
         found = judge_policy(
@@ -164,7 +164,7 @@ class StoredRun:
     def on(self, market: str) -> pd.DataFrame:
         """Figures of the policy and simple baselines by (scenario, policy) on other markets: see `MARKETS`."""
         if market not in MARKETS:
-            raise ConfigError(f"no other market '{market}' is known{did_you_mean(market, MARKETS)}")
+            raise ConfigError(f"unknown market '{market}'{did_you_mean(market, MARKETS)}")
         return self.over(MARKETS[market](self))
 
     def over(self, scenarios: Iterable[Scenario]) -> pd.DataFrame:

@@ -61,9 +61,9 @@ class Series:
         counts = self.totals[end, 2] - self.totals[end - lookback, 2]
         need = required_observations(lookback, self.minimum)
         return {
-            self.symbols[column]: f"{int(counts[column])} of {lookback} increments observed, {need} needed"
+            self.symbols[column]: f"{int(counts[column])} of {lookback} returns observed, {need} needed"
             if counts[column] < need
-            else "constant: its increments do not vary in the window"
+            else "constant: its returns do not vary in the window"
             for column in np.flatnonzero(np.isnan(self.weights(end, lookback)))
         }
 
@@ -74,9 +74,9 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
     An increment needs both its bars; with `spans_gaps` it runs from the last observed bar, however long ago.
     """
     if len(panel.symbols) < 2:
-        raise DataError(f"lead–lag takes two assets or more, the panel has {len(panel.symbols)}; add symbols")
+        raise DataError(f"lead–lag needs at least two assets, the panel has {len(panel.symbols)}; add symbols")
     if len(panel) < 2:
-        raise DataError(f"lead–lag takes two bars or more, the panel has {len(panel)}; load more history")
+        raise DataError(f"lead–lag needs at least two bars, the panel has {len(panel)}; load more history")
     seen = panel.mask & np.isfinite(panel.close)
     levels = _levels(panel, seen, increments)
     bars = np.arange(len(panel))[:, None]
@@ -104,7 +104,7 @@ def _levels(panel: Panel, seen: Array, increments: Increments) -> Array:
         bar, column = bad[0]
         raise DataError(
             f"the close of {panel.symbols[column]} at bar {bar} ({panel.index[bar]}) is {close[bar, column]:g} and has "
-            "no logarithm; take increments='difference'"
+            "no logarithm; use increments='difference'"
         )
     return np.asarray(np.log(close))
 

@@ -124,16 +124,16 @@ def read_state(folder: str | Path) -> dict[str, Any]:
     try:
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest() != index["sha256"]:
-            raise RunError(f"{path} does not match its hash; the checkpoint is damaged, take another")
+            raise RunError(f"{path} does not match its hash; the checkpoint is damaged, use another")
         return dict(unpack(index["state"], load(data)))
     except (OSError, SafetensorError, KeyError, ValueError) as problem:
-        raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, take another") from problem
+        raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, use another") from problem
 
 
 def _read_index(folder: Path) -> dict[str, Any]:
     path = folder / INDEX
     if not path.is_file():
-        raise RunError(f"{folder} is no checkpoint: it has no {INDEX}; give one like runs/<run>/checkpoints/best")
+        raise RunError(f"{folder} is not a checkpoint: it has no {INDEX}; give e.g. runs/<run>/checkpoints/best")
     try:
         index = _undamaged(json.loads(path.read_text(encoding="utf-8")), path)
         if Path(index["tensors"]).name != index["tensors"]:

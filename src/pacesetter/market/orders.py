@@ -89,9 +89,10 @@ def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True)
         fits &= actions % 1 == 0
     if not fits.all():
         where = tuple(int(place) for place in np.argwhere(~np.array(fits.tolist()))[0])
-        whole = "a whole number " if kind == OrderKind.DISCRETE else ""
+        whole = "a whole number " if kind == OrderKind.DISCRETE else "a number "
         raise ConfigError(
-            f"action {actions[where]} at {where} is no {kind.name.lower()} order; give {whole}from {low:g} to {high:g}"
+            f"action {actions[where]} at {where} is not a {kind.name.lower()} order; "
+            f"give {whole}from {low:g} to {high:g}"
         )
 
 

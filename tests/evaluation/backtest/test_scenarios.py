@@ -61,7 +61,7 @@ def test_the_spread_over_scenarios() -> None:
 
 def test_nothing_to_evaluate_and_two_policies_of_one_name_are_refused() -> None:
     panel = load("synthetic", symbols=2, bars=300)
-    with pytest.raises(ConfigError, match="policy 'equal_weight' stands twice in 'all'"):
+    with pytest.raises(ConfigError, match="policy 'equal_weight' appears twice in 'all'"):
         evaluate_scenarios(["equal_weight", EqualWeight(every_bars=1)], [Scenario("all", panel, 200)])
     with pytest.raises(ConfigError, match="nothing to evaluate"):
         evaluate_scenarios(["cash"], [])

@@ -1,4 +1,7 @@
-"""A master and fixed allocations over the same proposals: known answers, gates, and who is better on a planted one."""
+"""A master and fixed allocations over the same proposals: known answers, gates, and who is better on a planted one.
+
+Runs `evaluation.backtest.fleet_policy`.
+"""
 
 from __future__ import annotations
 
@@ -170,7 +173,7 @@ WINDOW: dict[str, Any] = {"window_bars": 2, "market": MARKET}
 
 
 def planted(trained_bars: int = 1800) -> tuple[Panel, Panel]:
-    """Leaders of whom followers are foretold, and strangers; the training bars, and all of them."""
+    """Leaders of whom followers are predicted, and strangers; the training bars, and all of them."""
     options: dict[str, Any] = {"groups": 3, "unrelated_share": 0.4, "strength": 0.8, "volatility": 0.15, "max_delay": 1}
     panel = Synthetic(symbols=20, bars=2600, regimes=STILL, seed=5, **options).read()
     return panel.rows(0, trained_bars), panel

@@ -89,8 +89,8 @@ def test_a_comparison_takes_two_judged_runs_of_the_same_bars(runs, tmp_path):
     one = find_judged(runs[0])
     with pytest.raises(ConfigError, match="two runs or more"):
         compare_section([one])
-    with pytest.raises(RunError, match="was not judged yet; run pacesetter evaluate"):
+    with pytest.raises(RunError, match="was not evaluated yet; run pacesetter evaluate"):
         find_judged(tmp_path)
     earlier = find_judged(judged(tmp_path / "early", "hold", 200, bars=300))
-    with pytest.raises(DataError, match="judged on different bars"):
+    with pytest.raises(DataError, match="evaluated on different bars"):
         compare_section([one, earlier])

@@ -36,7 +36,7 @@ def test_verdict_does_not_overclaim(results):
 def test_a_symbol_that_is_not_scored_says_why():
     gone = ps.load("synthetic", symbols=4, bars=400, delisted_share=0.5, seed=3)
     rows = leadlag_rows(Study(method="ccf_lag1", lookback=100, step=50, draws=20).run(gone))
-    assert rows[-1][2] == "not scored: 0 of 100 increments observed, 50 needed"
+    assert rows[-1][2] == "not scored: 0 of 100 returns observed, 50 needed"
 
 
 def test_sections_hold_the_four_pictures(results):

@@ -89,5 +89,5 @@ def test_half_of_the_index_has_half_its_beta_and_no_alpha() -> None:
 
 
 def test_a_panel_without_the_bars_is_refused() -> None:
-    with pytest.raises(DataError, match="give the panel it was played on"):
+    with pytest.raises(DataError, match="give the panel of the backtest"):
         regime_table(results()["cash"], load("synthetic", symbols=5, bars=300, start="2030-01-01"))

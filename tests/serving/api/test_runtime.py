@@ -188,5 +188,5 @@ def test_symbols_and_rules_are_those_of_the_bundle(made):
     inputs = made.bundle.model.spec.inputs
     for counts in ([0] * len(inputs), range(1, len(inputs) + 1)):
         rows = {name: np.zeros((n, *shape)) for n, (name, shape) in zip(counts, inputs.items(), strict=True)}
-        with pytest.raises(ConfigError, match="give each entry one row for every symbol"):
+        with pytest.raises(ConfigError, match="give each entry one row per symbol"):
             made.bundle.model(rows)

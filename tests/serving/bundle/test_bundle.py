@@ -100,7 +100,7 @@ def test_a_card_shows_the_test_results_or_that_there_are_none(made):
         for results in (None, {"trade_win_rate": float("nan")})
     )
     assert "| trade_win_rate | – |" in odd
-    assert "was not evaluated on its test part" in bare
+    assert "was not evaluated on its test set" in bare
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"gates": [1]}'])
@@ -112,7 +112,7 @@ def test_damaged_test_results_are_refused(made, tmp_path, text):
 
 def test_a_run_without_a_policy_is_refused(made, tmp_path):
     cut = Run.create(tmp_path, "cut", made.config.to_dict())
-    with pytest.raises(RunError, match="no finished training run"):
+    with pytest.raises(RunError, match="not a finished training run"):
         bundle_run(cut.folder, tmp_path / "bundles")
     lookback = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
     with pytest.raises(ConfigError, match="chooses lookbacks"):
@@ -172,11 +172,11 @@ def test_extra_files_links_and_folders_are_refused(copy):
         Bundle.open(copy)
     (copy / "weights.pkl").unlink()
     (copy / "inner").mkdir()
-    with pytest.raises(RunError, match="inner is no plain file"):
+    with pytest.raises(RunError, match="inner is not a plain file"):
         Bundle.open(copy)
     (copy / "inner").rmdir()
     (copy / "link").symlink_to("/etc/passwd")
-    with pytest.raises(RunError, match="link is no plain file"):
+    with pytest.raises(RunError, match="link is not a plain file"):
         Bundle.open(copy)
 
 
@@ -250,7 +250,7 @@ def test_a_signature_is_checked_by_its_key_alone(made, tmp_path, kind):
     Bundle.write(tmp_path / "signed", made.bundle.files, SigningKey(secret))
     assert Bundle.open(tmp_path / "signed", SigningKey(public)).is_signed
     for other in (SigningKey("e" * 64), SigningKey(pem_pair()[1])):
-        with pytest.raises(RunError, match="not by this key"):
+        with pytest.raises(RunError, match="does not match this key"):
             Bundle.open(tmp_path / "signed", other)
     with pytest.raises(RunError, match=r"is signed, and there is no key to check it by; give --key FILE"):
         Bundle.open(tmp_path / "signed")
@@ -290,7 +290,7 @@ def test_signing_keys_come_from_a_file_or_the_environment(tmp_path, monkeypatch)
         SigningKey.find(tmp_path / "absent")
     with pytest.raises(ConfigError, match="public key cannot sign"):
         SigningKey(pem_pair()[1]).sign(b"x")
-    with pytest.raises(ConfigError, match="no readable PEM"):
+    with pytest.raises(ConfigError, match="not a readable PEM"):
         SigningKey("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
 
 
@@ -317,13 +317,13 @@ def test_a_store_numbers_bundles_and_rolls_back(made, tmp_path):
     with pytest.raises(RunError, match="the first bundle"):
         store.rollback()
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match="file cannot hold a bundle"):
+    with pytest.raises(RunError, match="file cannot store a bundle"):
         Store(tmp_path / "file").add("policy", made.bundle.files)
     dotted, bundle = store.add("v1.5", made.bundle.files)
     assert bundle.name == Bundle.open(pack(dotted)).name == "0003-v1.5"
 
 
-@pytest.mark.parametrize("message", ["File exists", "No such file", "was left by a bundling", "is there already"])
+@pytest.mark.parametrize("message", ["File exists", "No such file", "by an interrupted bundling", "is there already"])
 def test_a_store_that_cannot_take_the_bundle_is_refused_before_any_work(made, tmp_path, monkeypatch, message):
     store, name = tmp_path / "bundles", f"0001-{made.config.name}"
     if message == "File exists":
@@ -398,7 +398,7 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
         store.add("policy", made.bundle.files, SigningKey(SECRET))
     (tmp_path / "key").write_text(SECRET)
     code, said = called("bundle", "check", str(tmp_path / "bundles"), "--key", str(tmp_path / "key"))
-    assert (code, "is whole" in said, "signed by this key" in said) == (0, True, True)
+    assert (code, "is intact" in said, "signed by this key" in said) == (0, True, True)
     assert "0002-policy" in called("bundle", "list", "--store", str(tmp_path / "bundles"))[1]
     rollback = ("bundle", "rollback", "--store", str(tmp_path / "bundles"))
     assert "there is no key to check it by" in called(*rollback)[1]
@@ -407,9 +407,9 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
     code, said = called("bundle", "check", str(tmp_path / "bundles"), "--unverified")
     assert code == 1
     assert "CARD.md was changed" in said
-    assert "is no run folder" in called("bundle", str(tmp_path))[1]
+    assert "is not a run folder" in called("bundle", str(tmp_path))[1]
     for folder in (tmp_path, made.run.folder):
-        assert f"{folder} is no bundle" in called("bundle", "check", str(folder))[1]
+        assert f"{folder} is not a bundle" in called("bundle", "check", str(folder))[1]
     assert called("bundle", str(made.run.folder), "--observations", "0")[0] == 2  # nothing would be compared
     assert "serve.rate=nan must be 0.001 or more" in called("serve", str(made.folder), "--rate", "nan")[1]
     assert "has no bundle yet" in called("bundle", "list", "--store", str(tmp_path))[1]

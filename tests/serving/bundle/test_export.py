@@ -277,5 +277,5 @@ def test_a_file_that_a_graph_asks_for_all_the_same_is_not_found(monkeypatch, tmp
 def test_a_model_that_answers_nan_is_refused():
     holed = onnx.load_model_from_string(graph(spec=PLAIN))
     holed.graph.initializer[0].float_data[0] = float("nan")
-    with pytest.raises(RunError, match="answers with NaN"):
+    with pytest.raises(RunError, match="output is NaN"):
         Model(holed.SerializeToString()).probe()

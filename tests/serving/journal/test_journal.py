@@ -1,4 +1,8 @@
-"""The journal on SQLite and a real PostgreSQL: whole bars or nothing, ids once, a chain, migrations that keep data."""
+"""The journal on SQLite and a real PostgreSQL: whole bars or nothing, ids once, a chain, migrations that keep data.
+
+Runs `serving.journal.entries`, `serving.journal.migrations.env`, `serving.journal.migrations.stash`,
+`serving.journal.migrations.versions.r0001_journal`, `serving.journal.migrations.versions.r0002_actions`.
+"""
 
 from __future__ import annotations
 
@@ -275,7 +279,7 @@ def test_the_migrations_make_the_tables_that_the_code_names(url: str) -> None:
         assert compare_metadata(MigrationContext.configure(connection), tables.METADATA) == []
     journal.close()
     assert migrate(url, "base") == "base"
-    with pytest.raises(RunError, match="no way to revision '0009'"):
+    with pytest.raises(RunError, match="cannot be migrated to revision '0009'"):
         migrate(url, "0009")
 
 
@@ -294,7 +298,7 @@ def test_a_database_of_others_is_refused_and_not_touched(tmp_path: Path) -> None
         connection.execute("CREATE TABLE experiments (name VARCHAR(32))")
     connection.close()
     before = file.read_bytes()
-    with pytest.raises(RunError, match=r"mlflow\.db is no journal: it has tables like 'experiments'"):
+    with pytest.raises(RunError, match=r"mlflow\.db is not a journal: it has tables like 'experiments'"):
         migrate(f"sqlite:///{file}", "head")
     assert file.read_bytes() == before
     assert list(tmp_path.iterdir()) == [file]
@@ -308,7 +312,7 @@ def test_what_is_no_url_of_a_journal_is_one_sentence(word: str) -> None:
 
 def test_a_journal_that_cannot_be_made_or_read_is_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "text").write_text("no database " * 99)
-    with pytest.raises(RunError, match="no journal can be made at /proc/nowhere"):
+    with pytest.raises(RunError, match="no journal can be created at /proc/nowhere"):
         Journal("sqlite:////proc/nowhere/journal.db", "run")
     for url, why in ((tmp_path / "text", "file is not a database"), (tmp_path, "unable to open")):
         with pytest.raises(RunError, match=why):

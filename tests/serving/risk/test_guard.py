@@ -1,4 +1,7 @@
-"""Every control of the risk guard by a known answer, then generated order streams against an independent checker."""
+"""Every control of the risk guard by a known answer, then generated order streams against an independent checker.
+
+Runs `serving.risk.exposure`.
+"""
 
 from __future__ import annotations
 
@@ -291,7 +294,7 @@ def test_a_chain_of_correlations_is_one_cluster() -> None:
 def test_a_limit_is_never_off() -> None:
     with pytest.raises(ConfigError, match=r"risk\.order_fraction=inf must be a number above 0"):
         RiskLimits(order_fraction=math.inf)
-    with pytest.raises(ConfigError, match="reducing comes before halting"):
+    with pytest.raises(ConfigError, match="reducing must come before halting"):
         RiskLimits(reduce_fraction=0.5)
 
 

@@ -202,7 +202,7 @@ def test_a_restart_on_other_bars_is_refused_and_halts_nothing(seed: int | None, 
     trader.journal.close()
     other = panel.select(panel.symbols[:3]) if seed is None else load("synthetic", symbols=4, bars=235, seed=seed)
     again = make_trader(tmp_path, panel=other)
-    with pytest.raises(RunError, match=r"run 'run' stands at .* this feed has other symbols or bars"):
+    with pytest.raises(RunError, match=r"run 'run' is at .* this feed has other symbols or bars"):
         again.run()
     again.journal.close()
     assert not KillSwitch(tmp_path / "HALT").engaged()
@@ -346,7 +346,7 @@ def test_a_policy_that_goes_on_with_the_book_of_another_is_told(panel: Panel, tm
         trader.run(3)
         events = [row["message"] for row in trader.journal.rows(tables.events) if row["kind"] == "policy"]
         trader.journal.close()
-    assert events == ["discrete rule goes on with the book of continuous rule, 6 bars old"]
+    assert events == ["discrete rule resumes with the book of continuous rule, 6 bars old"]
 
 
 class Silent:
@@ -678,9 +678,9 @@ def test_a_service_that_does_not_answer_is_told_in_one_sentence() -> None:
     service = Service()
     broker = AlpacaBroker(("A",), service)
     service.trouble = RefusalError(401)
-    with pytest.raises(RunError, match=r"nobody at Alpaca cancels its orders \(RefusalError\)"):
+    with pytest.raises(RunError, match=r"Alpaca cancel request failed \(RefusalError\)"):
         broker.cancel_all()
-    with pytest.raises(RunError, match=r"nobody at Alpaca tells its account \(RefusalError\)"):
+    with pytest.raises(RunError, match=r"Alpaca account request failed \(RefusalError\)"):
         AlpacaBroker(("A",), service)
 
 
@@ -730,7 +730,7 @@ def test_what_was_filled_while_nobody_looked_is_booked_at_the_next_bar(panel: Pa
     again.journal.close()
     service.held[0].qty *= 10.0  # by hand
     for folder in (tmp_path, tmp_path / "new"):  # nor does a run begin with what another bought
-        with pytest.raises(RunError, match=r"the broker holds .*; put it right, then resume"):
+        with pytest.raises(RunError, match=r"the broker holds .*; correct it, then resume"):
             make_trader(folder, panel=panel, broker=AlpacaBroker(panel.symbols, service)).run(1)
 
 

@@ -71,7 +71,7 @@ def test_a_run_leaves_a_row_for_each_agent_and_what_it_did(small, console):
     assert [set(line) for line in lines(folder, "agents_validation")] == [{"S0", "S1", "S2"}] * 2
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best", "last"}
     assert result.run.manifest["finished"]
-    assert "3 of 3 agents are not above the bar and learn again" in console.file.getvalue()
+    assert "3 of 3 agents are not above the bar and are retrained" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("more", [[], SAC], ids=["ppo", "sac"])
@@ -172,7 +172,7 @@ def test_reasons_are_told_apart():
         ("agent.heads=0", r"agent\.heads=0: heads of a fleet have one hidden layer"),
         ("agent.heads=[8,8]", r"agent\.heads=\[8, 8\]: heads of a fleet have one hidden layer"),
         ("agent.batch_size=0", r"agent\.batch_size=0 must be 1 or more"),
-        ("train.freeze=[actor]", "the encoder can be frozen"),
+        ("train.freeze=[actor]", "encoder can be frozen"),
         ("train.schedules={clip_range:{kind:linear,points:[[0,0.1],[100,0.2]]}}", "does not schedule"),
     ],
 )
@@ -184,7 +184,7 @@ def test_mistakes_are_refused_in_a_sentence(wrong, sentence, small, console):
 def test_an_algorithm_of_single_agents_is_refused(console):
     assert compose(["task=fleet"]).agent["algorithm"] == "fleet_ppo"
     config = compose(["task=fleet", "agent=ppo", "data=synthetic", "data.symbols=3", "features.names=[return_1]"])
-    with pytest.raises(ConfigError, match="task=fleet does not learn by agent=ppo; known: fleet_ppo, fleet_sac"):
+    with pytest.raises(ConfigError, match="agent=ppo does not support task=fleet; known: fleet_ppo, fleet_sac"):
         train(config, console=console)
 
 

@@ -174,5 +174,5 @@ class ObservationBuilder:
         self._position_place, self._portfolio_place = (..., slice(0, end)), (..., slice(end, None))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Views are made anew: a pickled view of overlapping windows would be a copy of each."""
+        """Views are created again: a pickled view of overlapping windows would be a copy of each."""
         return type(self), (self.bank, self.window_bars, self.has_windows)

@@ -117,7 +117,7 @@ class Backtest:
         episode = Episode.load(folder)
         ledger, fills = (pd.read_parquet(Path(folder) / f"{name}.parquet") for name in ("ledger", "fills"))
         if "order" not in fills or not set(KEPT) <= set(ledger.attrs):
-            raise RunError(f"{folder} holds an episode without orders, no backtest; look at it by pacesetter inspect")
+            raise RunError(f"{folder} has an episode without orders, not a backtest; use pacesetter inspect")
         shape = (len(ledger), len(episode.symbols))
         return cls(
             name=str(ledger.attrs["name"]),
@@ -158,7 +158,7 @@ def backtest(
 ) -> Backtest:
     """Play a policy from the close of bar `first`, where it decides first, to the close of bar `last` (the panel's).
 
-    Yearly rates of `market` are taken per bar of this panel. `bank` is the panel's `market_bank`, with which nothing is
+    Annual rates of `market` are taken per bar of this panel. `bank` is the panel's `market_bank`, with which nothing is
     computed twice; then `table` is not looked at. Refuses an empty period, one without room for a window, and a policy
     that was fitted on bars after `first`, unless the caller knows that it has seen none of these: `is_unseen`, as on
     another market, or in a fold with training bars behind its test.
@@ -169,7 +169,7 @@ def backtest(
         _check_fitted(policy, panel, first)
     bank = market_bank(panel, table) if bank is None else bank
     if bank.symbols != (panel.symbols,) or len(bank.times[0]) != len(panel):
-        raise DataError(f"the bank is not of {panel!r} as one market; make it by market_bank(panel)")
+        raise DataError(f"the bank is not of {panel!r} as one market; create it with market_bank(panel)")
     rules = replace(market or MarketParameters(), bars_per_year=panel.bars_per_year)
     action = READ_AS.get(policy.action, policy.action)
     batch = Batch(bank, action=action, window_bars=window_bars, market=rules, restarts=False)
@@ -242,7 +242,7 @@ def _decided(policy: Policy, seen: Seen, batch: Batch) -> Array:
     is_hybrid = policy.action == "hybrid"
     wanted = (width, 2) if is_hybrid else (width,)
     if found.shape != wanted:
-        raise ConfigError(f"policy '{policy.name}' gave orders of shape {found.shape}; give {wanted}, a row a symbol")
+        raise ConfigError(f"policy '{policy.name}' gave orders of shape {found.shape}; give {wanted}, a row per symbol")
     if not is_hybrid:
         return found
     return hybrid_orders(found, batch.positions[0], batch.bank.bars[0, seen.t, :, Bar.CLOSE], batch.parameters[0, 0])
@@ -256,7 +256,7 @@ def _check_period(panel: Panel, first: int, last: int, window_bars: int) -> None
         )
     if first < window_bars - 1:
         raise DataError(
-            f"bar {first} has no window of {window_bars} bars behind it; start at bar {window_bars - 1} or later"
+            f"bar {first} has no window of {window_bars} bars before it; start at bar {window_bars - 1} or later"
         )
 
 

@@ -75,5 +75,5 @@ def _check_same(name: str, orders: Array, others: Array, panel: Panel, t: int, f
         raise DataError(
             f"policy '{name}' looks ahead: when bars after {panel.index[t]:%Y-%m-%d %H:%M} change, its order for "
             f"'{panel.symbols[symbol]}' at {panel.index[first + step]:%Y-%m-%d %H:%M} changes from "
-            f"{orders[step, symbol]:g} to {others[step, symbol]:g}; let it read seen.panel and seen.observation only"
+            f"{orders[step, symbol]:g} to {others[step, symbol]:g}; let it use only its panel and observation"
         )

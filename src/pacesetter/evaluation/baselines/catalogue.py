@@ -48,7 +48,7 @@ def left_out_sentence(bank: Bank) -> str:
     for name in BASELINES:
         by_need.setdefault(BASELINES[name].lacks(bank), []).append(name)
     by_need.pop("", None)
-    parts = [f"{', '.join(names)} for want of {need}" for need, names in by_need.items()]
+    parts = [f"{', '.join(names)} without {need}" for need, names in by_need.items()]
     return f"Left out: {'; '.join(parts)}." if parts else ""
 
 
@@ -71,18 +71,18 @@ def evaluate_baselines(
 
 
 def distinct(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]:
-    """The results without those that have an earlier one's returns to the bit, and in words which these are.
+    """The results without those whose returns equal an earlier one's bit for bit, and a sentence that names them.
 
     Few symbols under a position cap leave nothing to divide, so that allocations become one and the same.
     """
     groups = alike(results)
-    said = [f"{', '.join(same)} earned what {first} did at every bar" for first, *same in groups if same]
+    said = [f"{', '.join(same)} has the same returns as {first} at every bar" for first, *same in groups if same]
     told = f"Shown and counted once: {'; '.join(said)}." if said else ""
     return {first: results[first] for first, *_ in groups}, told
 
 
 def alike(results: Mapping[str, Backtest]) -> list[list[str]]:
-    """Names of the results in groups whose returns are the same to the bit, in the order of the first of each."""
+    """Names of the results in groups whose returns are equal bit for bit, in the order of the first of each."""
     names: dict[bytes, list[str]] = {}
     for name, result in results.items():
         names.setdefault((result.returns + 0.0).tobytes(), []).append(name)  # -0.0 becomes 0.0

@@ -73,7 +73,7 @@ class Supervised(Baseline):
 
     @classmethod
     def lacks(cls, bank: Bank) -> str:
-        return "" if "supervised" in bank.places else "probabilities of a classifier, as of `pacesetter baseline sl`"
+        return "" if "supervised" in bank.places else "class probabilities, e.g. of `pacesetter baseline sl`"
 
     @classmethod
     def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:

@@ -46,7 +46,7 @@ class Witness:
         self.shown: list[dict[str, Array]] = []
 
     def reset(self) -> None:
-        """Let an agent that remembers begin anew."""
+        """Let an agent that remembers starts again."""
         if hasattr(self.agent, "reset"):
             self.agent.reset()
 

@@ -72,7 +72,7 @@ def reward_section(run: StoredRun, found: Judgement) -> Section:
 def _audit_section(found: RewardAudit, steps: int) -> Section:
     signs = " ".join(found.signs) or "No sign of trouble."
     text = (
-        f"What the reward of the training pays the judged account: over {steps:,} bars its correlation with the change "
+        f"The training reward of the evaluated account: over {steps:,} bars its correlation with the change "
         f"of equity is {number(found.with_equity, '+.2f')}. {signs}"
     )
     rows = tuple(

@@ -91,7 +91,7 @@ class AllocationComparison:
         return max(self.fixed, key=lambda result: float(sharpe(result.returns)))
 
     def difference(self, other: Backtest | None = None) -> Difference:
-        """The yearly Sharpe ratio of the master less another's, the best fixed allocation's; with its interval."""
+        """The annualised Sharpe ratio of the master less another's, the best fixed allocation's; with its interval."""
 
         def yearly(returns: Array) -> Array:
             return np.asarray(sharpe(returns) * np.sqrt(self.master.bars_per_year))
@@ -140,7 +140,7 @@ def compare_allocations(
 
 
 def measures(result: Backtest) -> dict[str, float]:
-    """Yearly Sharpe ratio, growth, mean share of cash, effective number of positions, turnover a bar."""
+    """Annualised Sharpe ratio, growth, mean share of cash, effective number of positions, turnover a bar."""
     return {
         "sharpe": float(sharpe(result.returns) * np.sqrt(result.bars_per_year)),
         "growth": float(result.equity[-1] / result.equity[0] - 1),

@@ -91,7 +91,7 @@ def find_judged(folder: str | Path) -> Judged:
 def compare_section(runs: Sequence[Judged]) -> Section:
     """Table and equity curves of two runs or more over the bars that all of them were judged on."""
     if len(runs) < 2:
-        raise ConfigError("a comparison takes two runs or more; give their folders")
+        raise ConfigError("a comparison needs at least two runs; give their folders")
     common = runs[0].returns.index
     for run in runs[1:]:
         common = common.intersection(run.returns.index)

@@ -126,9 +126,9 @@ def leadlag_verdict(result: StudyResult) -> str:
         f"{result.study.cost_bps:g} bps a side (t = {flow['net_t']:+.1f})."
     )
     if not np.isfinite(flow["net_t"]):
-        earned = "What following the leaders earned could not be measured: too few windows were scored."
+        earned = "The return of following the leaders could not be measured: too few windows were scored."
     if not leaders and not followers:
-        return f"No evidence of a leader: over {window} no interval lies clear of zero. {earned}"
+        return f"No evidence of a leader: over {window} no interval excludes zero. {earned}"
     found = f"leaders: {_names(leaders)}; followers: {_names(followers)}"
     return f"Over {window}, all symbols tested together: {found}. {earned}"
 

@@ -69,9 +69,9 @@ def _summary(times: Array, values: Array, offsets: Array, forward: Array) -> tup
 
 
 def _pack(ticks: Mapping[str, Ticks]) -> tuple[Array, Array, Array]:
-    """All times and values one after another, with the offset of each series; refuses what is no tick series."""
+    """All times and values one after another, with the offset of each series; refuses what is not a tick series."""
     if len(ticks) < 2:
-        raise DataError(f"lead–lag takes two tick series or more, not {len(ticks)}")
+        raise DataError(f"lead–lag needs at least two tick series, not {len(ticks)}")
     series = [_checked(name, *pair) for name, pair in ticks.items()]
     offsets = np.cumsum([0, *(len(times) for times, _ in series)])
     return np.concatenate([times for times, _ in series]), np.concatenate([values for _, values in series]), offsets
@@ -80,7 +80,7 @@ def _pack(ticks: Mapping[str, Ticks]) -> tuple[Array, Array, Array]:
 def _checked(name: str, times: ArrayLike, values: ArrayLike) -> tuple[Array, Array]:
     moments, levels = np.asarray(times, dtype=np.float64), np.asarray(values, dtype=np.float64)
     if moments.ndim != 1 or moments.shape != levels.shape or len(moments) < 2:
-        raise DataError(f"ticks of '{name}' take two equally long rows of 2 or more times and values")
+        raise DataError(f"ticks of '{name}' need two equally long rows of at least 2 times and values")
     if not (np.diff(moments) > 0).all() or not np.isfinite(levels).all():
         raise DataError(f"ticks of '{name}' must have increasing times and finite values; sort and clean them first")
     return moments, levels

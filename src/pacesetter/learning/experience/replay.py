@@ -17,7 +17,7 @@ class Replay:
 
     def __init__(self, capacity: int, symbols: int, envs_each: int) -> None:
         if capacity < 1:
-            raise ConfigError(f"a replay of {capacity} steps holds nothing; give 1 or more")
+            raise ConfigError(f"a replay of {capacity} steps is empty; give 1 or more")
         self.capacity, self.symbols, self.envs_each = capacity, symbols, envs_each
         self.entries: dict[str, torch.Tensor] = {}
         self.added = 0
@@ -50,7 +50,7 @@ class Replay:
         return {"added": self.added, "entries": {name: entry[: len(self)] for name, entry in self.entries.items()}}
 
     def load_state_dict(self, stored: Mapping[str, Any], device: torch.device) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore what `state_dict` gave."""
         self.added, self.entries = stored["added"], {}
         for name, entry in stored["entries"].items():
             self.entries[name] = torch.zeros(self.capacity, *entry.shape[1:], dtype=entry.dtype, device=device)

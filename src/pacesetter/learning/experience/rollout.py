@@ -32,7 +32,7 @@ class Rollout:
 
     seen      compact observations that were acted on      finals   those at ends of episodes; other rows hold nothing
     rewards   as the market gave them                      returns  of equity
-    features  of the encoder; without columns where nobody asks for them
+    features  of the encoder; without columns unless requested
     """
 
     seen: dict[str, torch.Tensor]

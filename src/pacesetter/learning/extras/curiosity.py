@@ -1,6 +1,6 @@
-"""Curiosity: what the encoder's features of the next bar were not expected to be is worth a look (Pathak et al. 2017).
+"""Curiosity: intrinsic reward = forward-model error on the encoder's features (ICM, Pathak et al. 2017).
 
-A forward model foretells the next features from features and action, and its error is the intrinsic reward; an inverse
+A forward model predicts the next features from features and action, and its error is the intrinsic reward; an inverse
 model tells the action from both features, which shows whether features hold what actions change.
 """
 
@@ -114,17 +114,17 @@ class Curiosity(nn.Module):
     def gates(self) -> CuriosityGates:
         """The gates so far; refuses before any update."""
         if not self.log:
-            raise ConfigError("curiosity has learned nothing yet; ask for its gates after a round")
+            raise ConfigError("curiosity is not trained yet; read its gates after a rollout")
         losses = torch.stack(self.log).cpu()
         ends = min(ENDS, len(losses))
         first, last = losses[:ends].mean(0).tolist(), losses[-ends:].mean(0).tolist()
         return CuriosityGates((first[0], last[0]), (first[1], last[1]), float(self.variation))
 
     def _errors(self, features: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
-        """(row,) halved mean squares of what was not foretold."""
+        """(row,) halved mean squares of what was not predicted."""
         chosen = F.one_hot(actions.long(), self.actions).to(features.dtype) if self.actions else actions
-        foretold: torch.Tensor = self.forward_model(torch.cat([features, chosen], dim=-1))
-        return 0.5 * (foretold - following).square().mean(-1)
+        predicted: torch.Tensor = self.forward_model(torch.cat([features, chosen], dim=-1))
+        return 0.5 * (predicted - following).square().mean(-1)
 
     def _merge(self, errors: torch.Tensor) -> None:
         self.count.add_(len(errors))
@@ -141,7 +141,7 @@ class Curiosity(nn.Module):
         return {"models": self.state_dict(), "optimiser": self.optimiser.state_dict(), "log": log}
 
     def load_learned(self, stored: dict[str, Any]) -> None:
-        """Go on from what `learned` gave."""
+        """Restore what `learned` gave."""
         self.load_state_dict(stored["models"])
         self.optimiser.load_state_dict(stored["optimiser"])
         self.log = [] if stored["log"] is None else list(stored["log"].to(self.mean.device))

@@ -63,7 +63,7 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
         if rows % config.batch_size:
             divisor = next(size for size in range(min(rows, config.batch_size), 0, -1) if rows % size == 0)
             raise ConfigError(
-                f"agent.batch_size={config.batch_size} does not divide the {rows} rows of a round, agent.rollout_steps="
+                f"agent.batch_size={config.batch_size} does not divide a rollout's {rows} rows, agent.rollout_steps="
                 f"{config.rollout_steps} · train.envs={market.envs_each}; give agent.batch_size={divisor}, or more envs"
             )
         super().__init__(fleet, market, config)
@@ -172,7 +172,7 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
         return {name: torch.stack([parts[name] for parts in logged]) for name in logged[0]}
 
     def minibatches(self, data: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
-        """All rows once, in an order drawn anew, each minibatch with as many rows of every symbol."""
+        """All rows once, in an order drawn again, each minibatch with as many rows of every symbol."""
         order = torch.randperm(data["targets"].shape[1], device=self.device)
         for rows in order.view(-1, self.config.batch_size):
             flat = {name: entry[:, rows].flatten(0, 1) for name, entry in data["seen"].items()}

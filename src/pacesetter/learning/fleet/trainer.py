@@ -149,7 +149,7 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
 
     def __init__(self, fleet: AgentsT, market: MarketT, config: FleetConfig) -> None:
         if fleet.actions != market.actions:
-            raise ConfigError(f"the fleet's actions ({fleet.actions}) are not the market's ({market.actions})")
+            raise ConfigError(f"the fleet's actions ({fleet.actions}) differ from the market's ({market.actions})")
         torch.manual_seed(config.seed)
         fleet.to(market.device)
         self.fleet, self.market, self.config = fleet, market, config
@@ -275,7 +275,7 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
     def freeze(self: FleetLearner[Fleet, FleetMarket], parts: tuple[str, ...]) -> None:
         """Keep the encoder as it is; a fleet freezes no other part."""
         if set(parts) - {"encoder"}:
-            raise ConfigError(f"train.freeze={list(parts)}: of a fleet the encoder can be frozen; give [encoder]")
+            raise ConfigError(f"train.freeze={list(parts)}: only a fleet's encoder can be frozen; give [encoder]")
         self.fleet.freeze_encoder("encoder" in parts)
 
     def take_weights(self: FleetLearner[Fleet, FleetMarket], folder: str | Path) -> int:
@@ -316,7 +316,7 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
         }
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave, bit for bit on the same kind of device."""
+        """Restore what `state_dict` gave, bit for bit on the same kind of device."""
         self.fleet.load_state_dict(stored["fleet"])
         self.encoder_optimiser.load_state_dict(stored["encoder_optimiser"])
         self.head_optimiser.load_state_dict(stored["head_optimiser"])
@@ -337,7 +337,7 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
         return write_state(folder, told, self.state_dict() | {"run": dict(more or {})})
 
     def load(self, folder: str | Path) -> dict[str, Any]:
-        """Go on from what `save` stored, and give its `more`; refuses another algorithm, configuration or symbols."""
+        """Restore what `save` stored, and give its `more`; refuses another algorithm, configuration or symbols."""
         stored = read_header(folder)["learner"]
         for name, value in self._described().items():
             if stored.get(name) != value:

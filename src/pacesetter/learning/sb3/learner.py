@@ -35,7 +35,7 @@ SCHEDULED = ("learning_rate", "clip_range", "ent_coef", "vf_coef", "gamma", "tau
 ENCODER = "encoder"
 
 
-class Stop(Exception):  # noqa: N818 - it ends a run, it is no error
+class Stop(Exception):  # noqa: N818 - it ends a run, it is not an error
     """Raised between rollouts to end learning there; its text says why."""
 
 
@@ -185,7 +185,7 @@ class Learner:
     # ---- changing -------------------------------------------------------------------------------------------------
 
     def set(self, name: str, value: float) -> None:
-        """Change a hyperparameter while learning; refuses one that the algorithm does not read anew."""
+        """Change a hyperparameter while learning; refuses one that the algorithm reads only at the start."""
         if name not in SCHEDULED or not hasattr(self.algorithm, name):
             known = [key for key in SCHEDULED if hasattr(self.algorithm, key)]
             raise ConfigError(f"train.schedules names '{name}', which cannot be scheduled{did_you_mean(name, known)}")
@@ -203,7 +203,7 @@ class Learner:
             found = encoders if part == ENCODER else [named[part]] if part and part in named else []
             if not found:
                 known = [ENCODER, *(name for name, _ in policy.named_children())]
-                raise ConfigError(f"train.freeze names '{part}', which the policy has not{did_you_mean(part, known)}")
+                raise ConfigError(f"train.freeze names '{part}', which the policy lacks{did_you_mean(part, known)}")
             for module in found:
                 module.requires_grad_(False)
 
@@ -217,7 +217,7 @@ class Learner:
         stored, own = read_state(folder)["modules"]["policy"], self.weights()
         fitting = {name: tensor for name, tensor in stored.items() if name in own and own[name].shape == tensor.shape}
         if not fitting:
-            raise RunError(f"{folder} has no weights that fit this policy; take a run with the same network")
+            raise RunError(f"{folder} has no weights that fit this policy; use a run with the same network")
         self.algorithm.policy.load_state_dict(own | fitting)
         return len(fitting)
 
@@ -229,7 +229,7 @@ class Learner:
         save_algorithm(self.algorithm, folder, header, state)
 
     def load(self, folder: str | Path) -> dict[str, Any]:
-        """Go on from what `save` stored with `more`, which it gives back."""
+        """Restore what `save` stored with `more`, which it gives back."""
         state = read_state(folder)
         load_weights(self.algorithm, state)
         restore(self.algorithm, state["resume"])

@@ -116,7 +116,7 @@ class Bundle:
         try:
             partial.mkdir(parents=True)
         except OSError as problem:
-            raise RunError(f"{folder.parent} cannot hold a bundle ({problem.strerror}); give another") from problem
+            raise RunError(f"{folder.parent} cannot store a bundle ({problem.strerror}); give another") from problem
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
         told = json.dumps({"format": FORMAT, "files": hashes}, indent=2).encode() + b"\n"
         signed = {} if key is None else {SIGNATURE: key.sign(told).encode() + b"\n"}
@@ -163,16 +163,16 @@ class Bundle:
         try:
             return json.loads(self.files[name])
         except ValueError as problem:
-            raise DataError(f"{self.name}/{name} is no JSON ({problem}); make the bundle again") from problem
+            raise DataError(f"{self.name}/{name} is not JSON ({problem}); make the bundle again") from problem
 
 
 def partial_folder(folder: Path) -> Path:
     """Where a new bundle is written until it is whole; refuses a folder that is there, or that was begun before."""
     partial = folder.with_name(f".{folder.name}.partial")
     if folder.exists():
-        raise RunError(f"{folder} is there already; bundles are never overwritten")
+        raise RunError(f"{folder} exists already; bundles are never overwritten")
     if partial.exists():
-        raise RunError(f"{partial} was left by a bundling that was cut short; remove it")
+        raise RunError(f"{partial} was left by an interrupted bundling; remove it")
     return partial
 
 
@@ -188,11 +188,11 @@ def pack(folder: str | Path) -> Path:
 
 def _read_folder(folder: Path) -> dict[str, bytes]:
     if not (folder / HASHES).is_file():
-        raise RunError(f"{folder} is no bundle, for {HASHES} is missing; make one of a run: pacesetter bundle RUN")
+        raise RunError(f"{folder} is not a bundle: {HASHES} is missing; create one from a run: pacesetter bundle RUN")
     files = {}
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_file():
-            raise RunError(f"{path} is no plain file, and a bundle has no other; do not load it")
+            raise RunError(f"{path} is not a plain file; do not load it")
         files[path.name] = path.read_bytes()
     return files
 
@@ -210,7 +210,7 @@ def _read_zip(path: Path) -> dict[str, bytes]:
     except FileNotFoundError as problem:
         raise RunError(f"there is no bundle {path}; make one: pacesetter bundle RUN") from problem
     except BROKEN_ZIP as problem:
-        raise RunError(f"{path} is no bundle ({type(problem).__name__}): neither folder nor whole zip") from problem
+        raise RunError(f"{path} is not a bundle ({type(problem).__name__}): no folder or intact zip") from problem
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
@@ -231,18 +231,16 @@ def _check_hashes(files: Mapping[str, bytes], path: Path) -> None:
         hashes = {str(name): str(digest) for name, digest in told["files"].items()}
         is_known = told["format"] == FORMAT
     except (KeyError, ValueError, TypeError, AttributeError) as problem:
-        raise RunError(
-            f"{path}/{HASHES} is missing or damaged; the bundle cannot be trusted, take another"
-        ) from problem
+        raise RunError(f"{path}/{HASHES} is missing or damaged; the bundle cannot be trusted, use another") from problem
     if not is_known:
         raise RunError(
-            f"{path} has bundle format {told['format']}; this version reads {FORMAT}, take the one that made it"
+            f"{path} has bundle format {told['format']}; this version reads {FORMAT}, use the one that made it"
         )
     for name in (*NEEDED, *hashes):
         if name not in files or name not in hashes:
-            raise RunError(f"{path}/{name} is missing; the bundle is not whole, take another copy")
+            raise RunError(f"{path}/{name} is missing; the bundle is incomplete, use another copy")
         if hashlib.sha256(files[name]).hexdigest() != hashes[name]:
-            raise RunError(f"{path}/{name} was changed: its hash is not the one of {HASHES}; take another copy")
+            raise RunError(f"{path}/{name} was changed: its hash differs from {HASHES}; use another copy")
     extra = sorted(set(files) - set(hashes) - {HASHES, SIGNATURE})
     if extra:
-        raise RunError(f"{path}/{extra[0]} does not belong to the bundle; remove it or take another copy")
+        raise RunError(f"{path}/{extra[0]} does not belong to the bundle; remove it or use another copy")

@@ -76,7 +76,7 @@ class Model:
         rows = len(self.spec.symbols) if self.spec.rows == "fleet" else 1
         zeros = {name: np.zeros((rows, *shape), np.float32) for name, shape in self.spec.inputs.items()}
         if not all(np.isfinite(answer).all() for answer in self(zeros).values()):
-            raise RunError("the model answers with NaN; roll back to the bundle before: pacesetter bundle rollback")
+            raise RunError("the model's output is NaN; roll back to the previous bundle: pacesetter bundle rollback")
 
     def _rows_at_once(self, count: int) -> int:
         """Of `count` rows, as even shares as can be."""
@@ -97,7 +97,7 @@ def _row_count(feed: Mapping[str, Array]) -> int:
     counts = {name: len(entry) for name, entry in feed.items()}
     count = next(iter(counts.values()))
     if count == 0 or set(counts.values()) != {count}:
-        raise ConfigError(f"observation has {counts} rows; give each entry one row for every symbol, and one at least")
+        raise ConfigError(f"observation has {counts} rows; give each entry one row per symbol, at least one")
     return count
 
 

@@ -148,7 +148,7 @@ def bundle_files(
 ) -> dict[str, bytes]:
     """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
     plain = json.loads(json.dumps(config.to_dict(), default=str))
-    del plain["runs"]  # a folder of the machine that trained it, which nobody reads
+    del plain["runs"]  # a folder of the machine that trained it, which is not used
     for options, name in ((plain["features"]["leadlag"], "lookback"), (plain["task"], "fleet")):
         if isinstance(options.get(name), str):
             options[name] = Path(options[name]).name  # the run of its lookback agent or fleet, wherever it lay
@@ -176,16 +176,16 @@ def _check_finished(run: Run, config: Config) -> None:
 
 
 def _check_universe(config: Config, panel: Panel) -> None:
-    """Refuse a policy of some symbols whose features read others, which nobody would send to a server."""
+    """Refuse a policy of some symbols whose features read others, which a server would not be sent."""
     traded = build_task(config).symbols or panel.symbols
     if config.features.leadlag.lookback is not None and set(traded) != set(panel.symbols):
-        raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features read others too")
+        raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features use others too")
 
 
 def _check_held(spec: PolicySpec) -> None:
     """Refuse a policy that reads another model, which would have to be in the bundle too."""
     if "supervised" in spec.inputs:
-        raise ConfigError("the policy reads a supervised model's probabilities, which a bundle does not hold")
+        raise ConfigError("the policy uses a supervised model's probabilities, which a bundle does not include")
 
 
 def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) -> dict[str, Any]:
@@ -202,7 +202,7 @@ def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) 
 
 
 def _results(judged: Path) -> dict[str, Any] | None:
-    """Verdict, gates and figures of the judged policy on the test part; None where nothing was judged."""
+    """Verdict, gates and figures of the judged policy on the test set; None where nothing was judged."""
     path = judged / "evaluation.json"
     if not path.is_file():
         return None

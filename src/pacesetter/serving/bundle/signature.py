@@ -83,7 +83,7 @@ def _read_pem(text: str) -> Any:
         key = load_pem_private_key(text.encode(), None) if is_private else load_pem_public_key(text.encode())
     except (ValueError, TypeError) as problem:
         raise ConfigError(
-            "the signing key is no readable PEM key; make one: openssl genpkey -algorithm ed25519"
+            "the signing key is not a readable PEM key; make one: openssl genpkey -algorithm ed25519"
         ) from problem
     if not isinstance(key, (Ed25519PrivateKey, Ed25519PublicKey)):
         raise ConfigError("the signing key is not Ed25519; make one: openssl genpkey -algorithm ed25519")

@@ -50,7 +50,7 @@ class Store:
             with TemporaryFile(dir=self.folder):  # permissions alone tell nothing of a disk that is mounted read-only
                 pass
         except OSError as problem:
-            raise RunError(f"{self.folder} cannot hold a bundle ({problem.strerror}); give another") from problem
+            raise RunError(f"{self.folder} cannot store a bundle ({problem.strerror}); give another") from problem
         partial_folder(folder)
         return folder
 

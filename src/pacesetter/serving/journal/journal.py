@@ -50,7 +50,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Page:
-    """All rows of one bar, without `run` and `time`, and the state to go on from.
+    """All rows of one bar, without `run` and `time`, and the state to resume from.
 
     statuses   client id -> where orders of earlier bars ended
     content    what the audit log keeps of the bar
@@ -122,7 +122,7 @@ class Journal:
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> tuple[datetime, Row] | None:
-        """Time of the last bar written and the state to go on from; None before the first."""
+        """Time of the last bar written and the state to resume from; None before the first."""
         rows = self.rows(tables.checkpoints)
         return (rows[0]["time"], rows[0]["state"]) if rows else None
 
@@ -234,7 +234,7 @@ def check_there(url: str) -> None:
     """Refuse a SQLite file that is not there, which opening would make."""
     parsed = _parsed(url)
     if parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file():
-        raise RunError(f"there is no journal {parsed.database}; pacesetter paper makes one, so look for a typing error")
+        raise RunError(f"there is no journal {parsed.database}; check the name, or create one with pacesetter paper")
 
 
 def migrate(url: str, revision: str) -> str:
@@ -255,7 +255,7 @@ def migrate(url: str, revision: str) -> str:
         raise _refusal(engine, problem) from problem
     except CommandError as problem:
         raise RunError(
-            f"the journal has no way to revision '{revision}' ({problem}); give head, or one like 0001, "
+            f"the journal cannot be migrated to revision '{revision}' ({problem}); give head, or one like 0001, "
             "to the version of pacesetter that wrote it"
         ) from problem
     finally:
@@ -305,7 +305,7 @@ def _check_ours(url: URL) -> None:
     foreign = sorted(found - KEPT_AT_BASE)
     if foreign and not found >= set(tables.METADATA.tables):
         raise RunError(
-            f"{url.render_as_string(hide_password=True)} is no journal: it has tables like '{foreign[0]}'; "
+            f"{url.render_as_string(hide_password=True)} is not a journal: it has tables like '{foreign[0]}'; "
             "give the journal a database of its own"
         )
 
@@ -324,7 +324,7 @@ def _engine(url: str) -> Engine:
             Path(str(engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise RunError(
-                f"no journal can be made at {engine.url.database} ({problem.strerror}); give another"
+                f"no journal can be created at {engine.url.database} ({problem.strerror}); give another"
             ) from problem
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
@@ -334,7 +334,7 @@ def _engine(url: str) -> Engine:
 def _parsed(url: str) -> URL:
     """The URL of a SQLite file, however spelled, or of a PostgreSQL database; refuses any other, not repeating it."""
     refusal = RunError(
-        "that is no journal's URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"
+        "this is not a journal URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"
     )
     try:
         parsed = make_url(url)

@@ -105,7 +105,7 @@ class Guard:
     # ---- time and money -----------------------------------------------------------------------------------------
 
     def begin_bar(self, equity: float, now: float, stop_outs: int = 0) -> None:
-        """A bar has closed at `now`: orders per bar count anew, and so many positions were stopped out in it."""
+        """A bar has closed at `now`: restart the orders per bar; `stop_outs` positions were stopped out in it."""
         self._bar += 1
         self._bar_orders.clear()
         self._stops = [bar for bar in self._stops if bar > self._bar - self._limits.stop_bars] + [self._bar] * stop_outs
@@ -205,7 +205,7 @@ class Guard:
     # ---- inside ---------------------------------------------------------------------------------------------------
 
     def _begin_day(self, day: int, equity: float) -> None:
-        """On a new UTC day, count orders anew, measure losses from the last equity before, end a day of reducing."""
+        """On a new UTC day, reset the order counts, measure losses from the previous equity, end a day of reducing."""
         if day != self._day:
             self._day, self._day_equity = day, self._last_equity
             if day > self._latest_day:

@@ -242,7 +242,7 @@ class GuardedPolicy:
         self.desk.settle(seen.panel, bars, now)
         ratio = float(seen.observation["portfolio"][PortfolioEntry.EQUITY_RATIO])
         if abs(self.desk.equity / self.market.initial_cash - ratio) > 1e-5:
-            raise ConfigError("the backtest has another market than the guard's books; give it market=guarded.market")
+            raise ConfigError("the backtest uses another market than the guard's books; give it market=guarded.market")
         self.tickets.append(self.desk.decide(seen, bars, now))
         return self.tickets[-1].quantities
 

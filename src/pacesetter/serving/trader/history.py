@@ -24,7 +24,7 @@ from pacesetter.serving.trader.lookback import LeadLagRows
 __all__ = ["GONE_BARS", "History"]
 
 Array = NDArray[Any]
-GONE_BARS = 20  # without a bar for so long, a symbol is gone and nobody waits for its history
+GONE_BARS = 20  # without a bar for so long, a symbol counts as delisted and its history is not waited for
 MOST_MEMORIES = 8  # history is cut at so many memories, however many gaps a symbol has
 
 
@@ -55,7 +55,7 @@ class History:
         if bars.symbols != self.symbols or bars.fields != self.spec.fields:
             raise DataError(f"bars must be of the symbols and fields {', '.join(self.spec.fields)} that are served")
         if len(bars) == 0:
-            raise DataError("there is no bar to take; give one or more")
+            raise DataError("there is no bar; give at least one")
         panel = bars if self.panel is None else self._behind(self.panel, bars)
         if self._leadlag is not None:
             self._leadlag.choose(panel, len(bars))
@@ -124,7 +124,7 @@ class History:
                 bars = self.spec.memory[feature.name] + count - 1
                 is_whole = all(whole.get(field, 0) >= bars for field in feature.needs)
                 rows[:, :, column] = feature.since(panel, first_row(bars), is_whole)[-count:].T
-            if self._leadlag is not None and len(panel) > 1:  # nobody leads in the very first bar
+            if self._leadlag is not None and len(panel) > 1:  # one bar has no lag yet
                 for name, values in self._leadlag_columns(panel, count).items():
                     rows[:, :, self.spec.names.index(name)] = values.T
         rows[~(panel.mask[-count:].T[:, :, None] & np.isfinite(rows))] = np.nan

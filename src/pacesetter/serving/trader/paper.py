@@ -1,6 +1,6 @@
 """The paper trader: new bar → fills → features → decision → guard → journal → orders → vitals, bar after bar.
 
-A bar is journalled whole before its orders are sent, so a process that is killed at any moment goes on where it was:
+A bar is journalled completely before its orders are sent, so a process killed at any moment resumes where it stopped:
 nothing lost, nothing doubled. Whatever goes wrong ends in a clean halt: the guard and the kill switch stay latched
 until a person resumes.
 """
@@ -110,7 +110,7 @@ class PaperTrader:
         vitals = self._vitals(late, time.perf_counter() - started)
         alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
         if not self.journal.record(make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state())):
-            raise RunError(f"another process trades run '{self.journal.run}'; end one of the two, then resume")
+            raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
         self._send(ticket)
 
     def _send(self, ticket: Ticket) -> None:
@@ -196,7 +196,7 @@ class PaperTrader:
             self._heed_switch()
 
     def _announce_halt(self) -> None:
-        """Tell people, which waits for nobody; cancel; then tell the journal, whether or not the broker answered."""
+        """Alert first, without waiting; cancel; then write to the journal, whether or not the broker answered."""
         reason, alerts = self.desk.guard.reason, self.watch.alerts
         alerts.latest.pop("halt", None)  # told every time, for since the last one a person resumed
         alerts.send(Alert("halt", reason, 1.0, time.time()))
@@ -213,12 +213,12 @@ class PaperTrader:
             try:
                 step()
             except Exception as second:  # the disk, the broker or the journal may be what failed
-                log.error("halted, but not everywhere noted: %s", second)
+                log.error("halted, but not recorded everywhere: %s", second)
 
     # ---- starting -------------------------------------------------------------------------------------------------
 
     def _stored(self) -> Row | None:
-        """The state to go on from, and the bars up to it; None before the first. Refuses a feed of other bars."""
+        """The state to resume from, and the bars up to it; None before the first. Refuses a feed of other bars."""
         stored = self.journal.checkpoint()
         if stored is None:
             return None
@@ -228,7 +228,7 @@ class PaperTrader:
         is_there = len(panel) > 0 and panel.index[-1] == last
         if not is_there or any(state.get(name, told) != told for name, told in self._identity(last).items()):
             raise RunError(
-                f"run '{self.journal.run}' stands at {last}, and up to there this feed has other symbols or bars; "
+                f"run '{self.journal.run}' is at {last}, and up to there this feed has other symbols or bars; "
                 "give the same data, or another run= or folder= for a book of its own"
             )
         self.bars, self._panel = bars, panel
@@ -241,7 +241,7 @@ class PaperTrader:
             yield
         except (LookupError, TypeError, ValueError) as problem:
             raise RunError(
-                f"the last state of run '{self.journal.run}' is damaged ({problem!r}); go on from a copy of the journal"
+                f"the last state of run '{self.journal.run}' is damaged ({problem!r}); continue from a copy of it"
             ) from problem
 
     def _resume(self, state: Row | None) -> None:
@@ -270,7 +270,7 @@ class PaperTrader:
         """Say so where the book was another policy's: after a rollback that is meant, else it may be a mistake."""
         name = self.desk.policy.name
         if before not in (None, name):
-            told = f"{name} goes on with the book of {before}, {self.bars} bars old"
+            told = f"{name} resumes with the book of {before}, {self.bars} bars old"
             log.warning("%s; for a book of its own give another run= or folder=", told)
             self.journal.note("policy", told)
 
@@ -282,7 +282,7 @@ class PaperTrader:
         for order, at in zip(orders, found, strict=True):
             stored = self.journal.rows(tables.orders, client_id=order.client_id)
             if not stored:
-                raise RunError(f"the journal has lost order {order.client_id}, which is under way; go on from a copy")
+                raise RunError(f"the journal has lost order {order.client_id}, now in flight; continue from a copy")
             status = stored[0]["status"]
             if status in (Status.CANCELLED, Status.REJECTED):
                 self.desk.drop(order.client_id)
@@ -300,8 +300,8 @@ class PaperTrader:
             least, most = sum(min(part, 0.0) for part in parts), sum(max(part, 0.0) for part in parts)
             if not least - rounding <= more <= most + rounding:
                 raise RunError(
-                    f"the broker holds {quantity:g} of '{symbol}', the journal's fills come to "
-                    f"{booked.get(symbol, 0.0):g}; put it right, then resume"
+                    f"the broker holds {quantity:g} of '{symbol}', the journal's fills sum to "
+                    f"{booked.get(symbol, 0.0):g}; correct it, then resume"
                 )
 
     def _fate(self, order: Order, found: Status) -> Status:
@@ -313,7 +313,7 @@ class PaperTrader:
     # ---- what is written ------------------------------------------------------------------------------------------
 
     def _state(self) -> Row:
-        """What the next bar, or a restart, goes on from."""
+        """The state from which the next bar, or a restart, continues."""
         books = {"desk": self.desk.to_dict(), "watch": self.watch.to_dict()}
         return {**books, "bars": self.bars, "last": self._last.value, **self._identity(self._last)}
 

@@ -41,7 +41,7 @@ WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
 class PaperConfig:
     """How to trade on paper.
 
-    run         names the rows in the journal and begins every client id; the same run goes on where it stood
+    run         names the rows in the journal and begins every client id; the same run resumes where it stopped
     journal     sqlite:///FILE or postgresql://…; a file in `folder` where empty
     halt_file   the kill switch
     first       bar of a replay's first decision; None is the first after the policy's training, or the middle
@@ -70,12 +70,12 @@ class PaperConfig:
 
     def __post_init__(self) -> None:
         if not 0 < len(self.run) <= MOST_LETTERS:
-            raise ConfigError(f"paper.run='{self.run}' must have 1 to {MOST_LETTERS} letters, for client ids begin so")
+            raise ConfigError(f"paper.run='{self.run}' must have 1 to {MOST_LETTERS} letters: it starts client ids")
         if self.bars is not None:
             check_range(1, owner="paper", bars=self.bars)
         if self.feed == "replay" and self.broker != "paper":
             raise ConfigError(
-                f"feed=replay plays stored bars, which broker={self.broker} cannot fill; leave one of the two out"
+                f"feed=replay plays stored bars, which broker={self.broker} cannot fill; leave one of them out"
             )
 
 
@@ -164,10 +164,10 @@ def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None) -> Feed:
     fitted_until = BundlePolicy(bundle).fitted_until if bundle else None
     unseen = 0 if fitted_until is None else int(panel.index.searchsorted(fitted_until, side="right"))
     if bundle and unseen > len(panel) - 2:
-        raise ConfigError(f"these bars end at {panel.index[-1]}, the policy's training at {fitted_until}; give newer")
+        raise ConfigError(f"these bars end at {panel.index[-1]}, the training set at {fitted_until}; give later bars")
     first = config.first if config.first is not None else unseen or len(panel) // 2
     if 0 <= first < unseen:
-        raise ConfigError(f"first={first} lies within the policy's training; give {unseen} or more")
+        raise ConfigError(f"first={first} is within the policy's training set; give {unseen} or more")
     return ReplayFeed(panel, first)
 
 

@@ -132,7 +132,7 @@ def _method(overrides: Sequence[str]) -> str:
 def _explain(overrides: Sequence[str], problem: HydraException) -> str:
     for text in overrides:
         if text.startswith("preset="):
-            return f"{text}: a preset is added to what there is; write +{text}"
+            return f"{text}: a preset is added to the configuration; write +{text}"
         override = parse_override(text)
         if override.is_sweep_override():
             return f"{text} has several values, which `pacesetter sweep` and `tune` take; give one"
@@ -143,7 +143,7 @@ def _explain(overrides: Sequence[str], problem: HydraException) -> str:
             return sentence
     said = re.sub(r"\s+", " ", str(problem).splitlines()[0])
     if match := re.fullmatch(r"Could not override '(.+)'\.", said):  # a mapping, by a name that it has not
-        return "{0} has other names: set one by {0}.NAME=…, add one by +{0}.NAME=…".format(match[1])
+        return "{0} has other keys: set one with {0}.NAME=…, add one with +{0}.NAME=…".format(match[1])
     return said
 
 

@@ -35,7 +35,7 @@ __all__ = ["ClusterPlan", "ClusterResult", "by_fold", "run_cluster"]
 RUNS = ("run", "state", "steps", "score", "tries")
 BY_FOLD = (
     f"Mean over the symbols of all groups; ± is half the {LEVEL:.0%} Student interval over the seeds. Each group has "
-    "an encoder of its own, so that groups are compared, not merged."
+    "its own encoder, so groups are compared, not merged."
 )
 
 
@@ -52,11 +52,11 @@ class ClusterPlan:
         """The symbols in their order, in groups of nearly equal size; refuses more groups than symbols."""
         if not 1 <= groups <= len(symbols) or folds < 1 or not seeds:
             raise ConfigError(
-                f"{groups} groups of {len(symbols)} symbols in {folds} folds with {len(seeds)} seeds cannot be; "
+                f"{groups} groups of {len(symbols)} symbols in {folds} folds with {len(seeds)} seeds is not possible; "
                 "give one or more of each, and no more groups than symbols"
             )
         if len(set(seeds)) < len(seeds):
-            raise ConfigError(f"seeds {', '.join(map(str, seeds))}: one is there twice; give each once")
+            raise ConfigError(f"seeds {', '.join(map(str, seeds))}: one appears twice; give each once")
         parts = np.array_split(np.array(symbols, dtype=object), groups)
         return cls(tuple(tuple(part) for part in parts), tuple(seeds), folds)
 
@@ -134,7 +134,7 @@ def run_cluster(
     if left:
         # the longest first, by the steps of all its symbols, so that none begins when the others end
         left.sort(key=lambda task: len(plan.groups[rows[task]["group"]]) * progress.left(task), reverse=True)
-        stopped = told_when_stopped(run, console, lambda: f"{progress}; the same command goes on")
+        stopped = told_when_stopped(run, console, lambda: f"{progress}; run the same command to resume")
         with stopped, launcher.session() as crew, progress.shown():
             settled |= {job.task: job for job in crew.settle(run_task, left, progress.watch)}
     runs = pd.DataFrame([_row(plan, row, settled[task]) for task, row in rows.items()])

@@ -65,7 +65,7 @@ def changed(config: Config, overrides: Sequence[str]) -> Config:
         for part in path:
             node = node.get(part) if isinstance(node, dict) else None
         if not is_set or not isinstance(node, dict):
-            raise ConfigError(f"'{text}' sets no key of the run; give one like train.steps=1000")
+            raise ConfigError(f"'{text}' does not set a key of the run; give e.g. train.steps=1000")
         node[name] = yaml.safe_load(value)
     return configure(Config, plain, "config")
 
@@ -85,7 +85,7 @@ def run_walk_forward(
     tested = len(panel) - train_bars - purge_bars
     test_bars = -(-tested // folds)
     if test_bars < 2 or tested % test_bars == 1:  # refused before hours of training, not by the statistics after them
-        raise ConfigError(f"folds={folds} leaves a test of one bar among {tested}; take fewer folds")
+        raise ConfigError(f"folds={folds} leaves one bar per test of {tested}; use fewer folds")
     common = _market(config, panel) | {"train_bars": train_bars, "test_bars": test_bars, "purge_bars": purge_bars}
     beside = make_baseline(BESIDE, common["bank"], common["market"])
     own = walk_forward(refit(config, panel), panel, expanding=expanding, refit_every=refit_every, tell=tell, **common)
@@ -104,8 +104,8 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
     if reach + 1 >= block - 1:
         raise ConfigError(
             f"folds={folds} leaves blocks of {block} bars, but observations reach back {reach} bars (a window of "
-            f"{common['window_bars']} and features of {memory_bars}), which are embargoed behind each test; take fewer "
-            "folds, or features.names that remember less"
+            f"{common['window_bars']} and features of {memory_bars}), which are embargoed after each test; use fewer "
+            "folds, or features.names with less memory"
         )
     return combinatorial(
         refit(config, panel), panel, folds=folds, purge_bars=1, embargo_bars=reach, tell=tell, **common
@@ -179,8 +179,8 @@ def paths_section(paths: Paths) -> Section:
         (f"path {place}", number(total, "+.1%"), number(ratio, "+.2f")) for place, total, ratio in table.itertuples()
     )
     text = (
-        f"{len(table)} paths over {len(paths.times)} bars, each tested by agents that had not seen it: Sharpe ratio "
+        f"{len(table)} paths over {len(paths.times)} bars, each tested out-of-sample: Sharpe ratio "
         f"{table['sharpe'].mean():+.2f} on average, from {table['sharpe'].min():+.2f} to {table['sharpe'].max():+.2f}; "
-        f"{float(np.mean(table['total_return'] > 0)):.0%} of the paths gained."
+        f"{float(np.mean(table['total_return'] > 0)):.0%} of the paths had a gain."
     )
     return Section("Combinatorial paths", text, (), ("path", "total return", "Sharpe ratio"), rows)

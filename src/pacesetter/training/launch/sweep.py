@@ -29,7 +29,7 @@ __all__ = ["Plan", "Sweep", "SweepResult", "sweep"]
 PER_RUN = ("variant", "seed", "score", "steps", "stopped", "run")
 ABOUT = (
     f"Best validation score; ± is half the {LEVEL:.0%} Student interval over seeds. Differences are from the first "
-    "variant, paired by seed; p is of the paired t test, then after Holm's correction."
+    "variant, paired by seed; p of the paired t test, then with Holm's correction."
 )
 
 
@@ -99,13 +99,11 @@ def sweep(overrides: Sequence[str], *, resume: str | Path | None = None, console
     design, rest = take_options(rest, "sweep", Sweep)
     plan = Plan.of(rest, design.design)
     if len(plan.pairs()) < 2:
-        raise ConfigError(
-            "there is nothing to compare; give a key several values, e.g. agent=ppo,a2c or seed=range(0,5)"
-        )
+        raise ConfigError("nothing to compare; give several values for a key, e.g. agent=ppo,a2c or seed=range(0,5)")
     configs = [compose([*plan.fixed, *variant]) for variant in plan.variants]  # all are checked before one is trained
     run = Run.open(resume) if resume else Run.create(configs[0].runs, "sweep", {"overrides": overrides})
     console.print(f"{len(plan.variants)} variants × {len(plan.seeds)} seeds → {run.folder}", soft_wrap=True)
-    with told_when_stopped(run, console, lambda: f"go on with: pacesetter sweep --resume {run.folder}"):
+    with told_when_stopped(run, console, lambda: f"resume with: pacesetter sweep --resume {run.folder}"):
         outcomes = launcher.run(run_task, [plan.task(run.folder / "runs", *pair) for pair in plan.pairs()])
     rows = [plan.row(*pair, outcome) for pair, outcome in zip(plan.pairs(), outcomes, strict=True)]
     runs = pd.DataFrame(rows)

@@ -71,7 +71,7 @@ def _features_section(table: FeatureTable) -> Section:
     missing = ", ".join(table.left_out)
     return Section(
         "Features",
-        "Raw values over all symbols and bars, warm-up excluded; the network normalises, nothing else does."
+        "Raw values over all symbols and bars, warm-up excluded; only the network normalises them."
         + (f" Left out because the data lacks what they need: {missing}." if missing else ""),
         header=("feature", "5 %", "median", "95 %", "memory (bars)"),
         rows=tuple(rows),
@@ -87,7 +87,7 @@ def check_window(job: Job) -> None:
     """Refuse bars that hold no window of the study."""
     asked, bars = build_study(job.config), len(job.panel.between(end=job.config.lag.get("end")))
     if asked.lookback >= bars:
-        raise DataError(f"{bars} bars hold no window of lag.lookback={asked.lookback}; give more bars, or lower it")
+        raise DataError(f"{bars} bars are too few for a window of lag.lookback={asked.lookback}; give more or lower it")
 
 
 def find_leaders(job: Job, folder: Path) -> Found:
@@ -143,7 +143,7 @@ def run_job(config: Config, console: Console | None = None, stages: Sequence[str
     job = Job(config, Run.create(config.runs, config.name, config.to_dict()), console or Console())
     job.console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
     stopped = told_when_stopped(
-        job.run, job.console, lambda: f"the same command goes on with the {len(job.found)} stages done"
+        job.run, job.console, lambda: f"run the same command to resume after {len(job.found)} finished stages"
     )
     with stopped, on_sigterm(leave):
         for number, stage in enumerate(chosen, start=1):

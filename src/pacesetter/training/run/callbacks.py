@@ -143,8 +143,8 @@ class Guard(Callback):
         facts = {"why": why, "step": learner.step, "losses": learner.losses(), "largest_weights": dict(self._largest())}
         session.run.write_json("diagnostics/report.json", facts)
         raise RunError(
-            f"the run stopped itself at step {learner.step}: {why}; see {folder}/report.json, and lower the learning "
-            "rate or check rewards and features"
+            f"the fail-safe stopped the run at step {learner.step}: {why}; see {folder}/report.json, and lower the "
+            "learning rate or check rewards and features"
         )
 
 
@@ -220,7 +220,7 @@ class Meter(Callback):
 
 
 class Validator(Callback):
-    """Plays the validation part, keeps the best agent, prints the gates; patience and the report may end the run."""
+    """Plays the validation set, keeps the best agent, prints the gates; patience and the report may end the run."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -326,7 +326,7 @@ class Checkpoints(Callback):
             session.learner.save(session.run.path("checkpoints/last"), header, remembered)
 
     def load(self) -> None:
-        """Go on from `checkpoints/last`."""
+        """Resume from `checkpoints/last`."""
         stored = self.session.learner.load(self.session.run.folder / "checkpoints" / "last")
         for part in [*self.others, self]:
             part.state = stored[type(part).__name__]

@@ -78,7 +78,7 @@ class Played:
         return float(self.rewards.mean())
 
     def sharpe(self, bars_per_year: float) -> float:
-        """Yearly ratio of mean to deviation of the growth; 0 where it never moves."""
+        """Annualised ratio of mean to deviation of log growth; 0 where it never moves."""
         return float(sharpe(self.growth, bars_per_year))
 
 

@@ -1,6 +1,6 @@
 """What a run does while a fleet learns: the statistics of its agents, their validation, and a second try for the weak.
 
-Of an interrupted second try nothing is kept: it begins anew, and ends as it would have, from the last checkpoint.
+Of an interrupted second try nothing is kept: it starts again, and ends as it would have, from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -78,7 +78,7 @@ class FleetMeter(Callback):
 
 
 class FleetValidator(Validator):
-    """Plays every agent through the validation part; the fleet's score is their mean Sharpe ratio."""
+    """Plays every agent through the validation set; the fleet's score is their mean Sharpe ratio."""
 
     def __init__(self, session: Session) -> None:
         super().__init__(session)
@@ -98,7 +98,7 @@ class FleetValidator(Validator):
 
     @property
     def market(self) -> FleetMarket:
-        """That of the validation part."""
+        """That of the validation set."""
         market: FleetMarket = self.session.parts.validation
         return market
 
@@ -123,7 +123,7 @@ class FleetValidator(Validator):
         weak = strugglers(self._table(play(self.learner.fleet, self.market)))
         steps = int(self.task.retrain_share * self.session.config.train.steps)
         if weak and steps:
-            told = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and learn again"
+            told = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and are retrained"
             self.session.console.print(told, highlight=False)
             try:
                 tried = retrain(self.learner, self.market, weak, steps, self.session.listen)

@@ -1,6 +1,6 @@
 """What a run does while a master learns: its shares, its validation, tuning with its agents, and who allocates best.
 
-Of an interrupted tuning nothing is kept: it begins anew, and ends as it would have, from the last checkpoint.
+Of an interrupted tuning nothing is kept: it starts again, and ends as it would have, from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -44,7 +44,7 @@ class MasterMeter(FleetMeter):
 
 
 class MasterValidator(Validator):
-    """Plays the master through the validation part; its score is the account's yearly Sharpe ratio."""
+    """Plays the master through the validation set; its score is the account's annualised Sharpe ratio."""
 
     played: Backtest
 
@@ -113,7 +113,7 @@ class MasterValidator(Validator):
             self._take(best)
 
     def _scores(self) -> Any:
-        """What gives the Sharpe ratio (symbol,) of each agent alone on the validation part."""
+        """What gives the Sharpe ratio (symbol,) of each agent alone on the validation set."""
         fleet, panel, first = self.learner.advisers, self.stretch.panel, self.stretch.first
         action = fleet_action(fleet)
         alone = build_market(self.session.config, panel, 1, action=action, starts="fixed", first_bar=first)

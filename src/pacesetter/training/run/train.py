@@ -1,4 +1,4 @@
-"""A run from a config to an agent: watched, resumable to the bit, repeatable."""
+"""A run from a config to an agent: tracked, resumed bit-exactly, reproducible."""
 
 from __future__ import annotations
 
@@ -87,7 +87,7 @@ def train(
 def _stored_result(run: Run) -> TrainingResult:
     manifest = run.manifest
     if "weights_hash" not in manifest:
-        raise RunError(f"{run.folder} is a finished run of another kind; it has no agent to go on with")
+        raise RunError(f"{run.folder} is a finished run of another kind; it has no agent to resume")
     return TrainingResult(
         run, manifest["steps"], float(manifest["score"]), manifest["weights_hash"], manifest["stopped"]
     )
@@ -152,7 +152,7 @@ def _weights(teacher: Path) -> Path:
 
 
 def _count(session: Session, sharpe: float | None = None) -> None:
-    """Enter the run among all trials on its data, whatever becomes of it; `sharpe` is yearly."""
+    """Record the run as a trial on its data, whatever its outcome; `sharpe` is annualised."""
     config, folder = session.config, session.run.folder
     per_bar = None if sharpe is None else sharpe / session.bars_per_year**0.5
     trial = Trial(session.header["data"], str(config.task["problem"]), folder.name, config.seed, per_bar)
@@ -210,7 +210,7 @@ def _tell_steps(session: Session) -> None:
     asked, each = session.config.train.steps, session.learner.round_steps
     whole = -(-asked // each) * each
     if whole != asked:
-        told = f"train.steps={asked} becomes {whole}: the agent learns in whole rounds of {each} steps"
+        told = f"train.steps={asked} becomes {whole}: the agent trains in whole rollouts of {each} steps"
         session.console.print(told, soft_wrap=True, highlight=False)
 
 
@@ -227,7 +227,7 @@ def _go_on(session: Session, checkpoints: Any) -> None:
     check_same(stored, session.header, session.run.folder)
     checkpoints.load()
     cut_metrics(session.run, stored["step"])
-    session.console.print(f"going on from step {stored['step']:,}")
+    session.console.print(f"resuming from step {stored['step']:,}")
 
 
 def _finish_validation(session: Session, validator: Validator) -> None:
@@ -260,7 +260,7 @@ def _store(session: Session, validator: Validator, stopped: str) -> TrainingResu
 
 def _verdict(result: TrainingResult) -> str:
     if result.stopped == "signal":
-        return f"stopped at step {result.steps:,}; go on with: pacesetter train --resume {result.run.folder}"
+        return f"stopped at step {result.steps:,}; resume with: pacesetter train --resume {result.run.folder}"
     return (
         f"{result.steps:,} steps ({result.stopped}), best validation score {result.score:+.6f}, "
         f"weights {result.weights_hash[:12]} → {result.run.folder}"
@@ -283,7 +283,7 @@ def _recorded(session: Session) -> Iterator[None]:
 
 @contextmanager
 def _logged(run: Run) -> Iterator[None]:
-    """Everything that rooms log while the run works, as JSON lines in log.jsonl."""
+    """Everything that is logged during the run, as JSON lines in log.jsonl."""
     from pacesetter.training.run.tracking import JsonFormatter
 
     room = logging.getLogger("pacesetter")
@@ -306,7 +306,7 @@ def _told_how_to_go_on(session: Session) -> AbstractContextManager[None]:
 
     def tell() -> str:
         where = "its last checkpoint" if (folder / "checkpoints" / "last").is_dir() else "the start"
-        return f"go on from {where} with: pacesetter train --resume {folder}"
+        return f"resume from {where} with: pacesetter train --resume {folder}"
 
     return told_when_stopped(session.run, session.console, tell)
 
