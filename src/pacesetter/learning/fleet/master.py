@@ -24,6 +24,7 @@ from pacesetter.learning.experience.master_market import MasterMarket
 from pacesetter.learning.experience.rollout import Rollout, Statistics
 from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
 from pacesetter.learning.fleet.storage import blank_fleet, describe_fleet
+from pacesetter.learning.learner import Between
 from pacesetter.learning.state import read_header, read_state, tensors_hash
 from pacesetter.registry import configure
 
@@ -42,9 +43,9 @@ class MasterPPO(FleetPPO):
 
     learning_rate: float = 3e-3
     encoder_learning_rate: float = 3e-3
-    discount: float = 0.5
+    gamma: float = 0.5
     gae_lambda: float = 0.5
-    epochs: int = 6
+    n_epochs: int = 6
     target_kl: float | None = None
     adviser_learning_rate: float = 1e-5
 
@@ -170,7 +171,7 @@ def tune(
     after, is_kept = before, True
     for part in range(1, checks + 1):
         kept = copy.deepcopy(learner.state_dict())
-        learner.learn(first + steps * part // checks, between)
+        learner.learn(first + steps * part // checks, Between(between))
         after = score()
         if bool((before - after > largest_fall).any()):
             learner.load_state_dict(kept)

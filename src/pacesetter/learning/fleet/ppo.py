@@ -37,18 +37,18 @@ CURIOUS_ROWS = 4_096  # of a step of the curiosity models
 class FleetPPO(FleetConfig):
     """Options of fleet PPO.
 
-    rollout_steps   of each environment in a round
+    n_steps   of each environment in a round
     batch_size      rows of each symbol in a minibatch; it divides the rows of a round
     target_kl       a symbol whose policy has moved further than 1.5 of it stops learning for the round; None never does
     """
 
-    rollout_steps: int = 64
-    epochs: int = 4
+    n_steps: int = 64
+    n_epochs: int = 4
     batch_size: int = 256
     gae_lambda: float = 0.8
     clip_range: float = 0.2
-    entropy_weight: float = 0.003
-    value_weight: float = 0.5
+    ent_coef: float = 0.003
+    vf_coef: float = 0.5
     target_kl: float | None = 0.03
 
 
@@ -59,15 +59,15 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
     statistics: Statistics
 
     def __init__(self, fleet: AgentsT, market: MarketT, config: FleetPPO) -> None:
-        rows = config.rollout_steps * market.envs_each
+        rows = config.n_steps * market.envs_each
         if rows % config.batch_size:
             divisor = next(size for size in range(min(rows, config.batch_size), 0, -1) if rows % size == 0)
             raise ConfigError(
-                f"agent.batch_size={config.batch_size} does not divide the {rows} rows of a round, agent.rollout_steps="
-                f"{config.rollout_steps} · train.envs={market.envs_each}; give agent.batch_size={divisor}, or more envs"
+                f"agent.batch_size={config.batch_size} does not divide the {rows} rows of a round, agent.n_steps="
+                f"{config.n_steps} · train.envs={market.envs_each}; give agent.batch_size={divisor}, or more envs"
             )
         super().__init__(fleet, market, config)
-        self.scale = ReturnScale(self.symbols, market.env_count, config.discount).to(self.device)
+        self.scale = ReturnScale(self.symbols, market.env_count, config.gamma).to(self.device)
 
     def heads(self) -> list[nn.Parameter]:
         return [parameter for name, parameter in self.fleet.named_parameters() if not name.startswith("encoder.")]
@@ -89,7 +89,7 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
     def collect(self) -> Rollout:
         """Let the policies act in all environments."""
         steps = []
-        for _ in range(self.config.rollout_steps):
+        for _ in range(self.config.n_steps):
             features = self.features(self.seen)
             policy, values = self.fleet.decide(features, self.seen.get(ACTION_MASK), self.rows)
             actions = policy.sample()
@@ -111,8 +111,8 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
         rewards = self.rewards(rollout, ended, last)
         following = torch.cat([rollout.values[1:], self.fleet.value(last, self.rows)[None]])
         following = torch.where(rollout.truncated, self.final_values(rollout), following)
-        following = torch.where(rollout.terminated, 0.0, self.config.discount * following)
-        decay = self.config.discount * self.config.gae_lambda
+        following = torch.where(rollout.terminated, 0.0, self.config.gamma * following)
+        decay = self.config.gamma * self.config.gae_lambda
         found = advantages(rewards, rollout.values, following, ended, decay)
         gains = by_symbol(found, self.symbols)
         return {
@@ -151,7 +151,7 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
             rows = first_up[:, start : start + self.market.envs_each]
             found = self.fleet.value(self.features(select(finals, rows)), self.rows)
             values.scatter_(1, rows, found.view_as(rows))
-        steps = (self.symbols, self.config.rollout_steps, -1)
+        steps = (self.symbols, self.config.n_steps, -1)
         return torch.where(is_up, values, 0.0).view(steps).transpose(0, 1).flatten(1)
 
     # ---- learning -------------------------------------------------------------------------------------------------
@@ -160,7 +160,7 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
         """Epochs of minibatches; a symbol that has moved too far stops, and when all have stopped, so do the epochs."""
         going = ~self.fleet.frozen[self.present]
         logged = []
-        for _ in range(self.config.epochs):
+        for _ in range(self.config.n_epochs):
             for batch in self.minibatches(data):
                 losses, parts = self.symbol_losses(batch)
                 if self.config.target_kl is not None:
@@ -189,7 +189,7 @@ class FleetPPOLearner(FleetLearner[AgentsT, MarketT]):
         policy_loss = -torch.minimum(ratio * batch["advantages"], clipped * batch["advantages"]).mean(1)
         value_loss = F.mse_loss(values.view(shape), batch["targets"], reduction="none").mean(1)
         entropy = policy.entropy().view(shape).mean(1)
-        total = policy_loss + self.config.value_weight * value_loss - self.config.entropy_weight * entropy
+        total = policy_loss + self.config.vf_coef * value_loss - self.config.ent_coef * entropy
         divergence = (ratio - 1 - log_ratio).mean(1)  # unbiased and never negative (Schulman 2020)
         parts = {"policy_loss": policy_loss, "value_loss": value_loss, "divergence": divergence}
         return total, {name: part.detach() for name, part in parts.items()}

@@ -32,22 +32,22 @@ SEEN, NEXT = "seen.", "next."  # entries of the replay that are observations bef
 class FleetSAC(FleetConfig):
     """Options of fleet SAC.
 
-    rollout_steps    of each environment in a round, and `updates` that follow them
+    train_freq    of each environment in a round, and `updates` that follow them
     batch_size       rows of each symbol in an update
-    replay_steps     latest steps of each environment that are kept
-    warmup_steps     of each symbol with random actions and without updates
+    buffer_size     latest steps of each environment that are kept
+    learning_starts     of each symbol with random actions and without updates
     target_entropy   in nats, to which the temperatures steer; orders in [-1, 1] have at most log 2
-    target_rate      by which target critics follow at every update
+    tau      by which target critics follow at every update
     """
 
-    rollout_steps: int = 8
-    updates: int = 8
+    train_freq: int = 8
+    gradient_steps: int = 8
     batch_size: int = 128
-    replay_steps: int = 2_000
-    warmup_steps: int = 256
+    buffer_size: int = 2_000
+    learning_starts: int = 256
     target_entropy: float = -1.0
-    target_rate: float = 0.01
-    first_temperature: float = 0.1
+    tau: float = 0.01
+    initial_ent_coef: float = 0.1
 
 
 class TwinCritics(nn.Module):
@@ -76,11 +76,11 @@ class FleetSACLearner(FleetLearner[Fleet, FleetMarket]):
         torch.manual_seed(config.seed)
         self.critics = TwinCritics(fleet.config.width, fleet.hidden, len(fleet.symbols)).to(market.device)
         self.targets = copy.deepcopy(self.critics).requires_grad_(False)
-        first = torch.full((len(fleet.symbols),), config.first_temperature, device=market.device)
+        first = torch.full((len(fleet.symbols),), config.initial_ent_coef, device=market.device)
         self.log_temperature = nn.Parameter(first.log())
         super().__init__(fleet, market, config)
-        self.replay = Replay(config.replay_steps, self.symbols, market.envs_each)
-        self.scale = ReturnScale(self.symbols, market.env_count, config.discount).to(self.device)
+        self.replay = Replay(config.buffer_size, self.symbols, market.envs_each)
+        self.scale = ReturnScale(self.symbols, market.env_count, config.gamma).to(self.device)
 
     def heads(self) -> list[nn.Parameter]:
         return [*self.fleet.actor.parameters(), *self.critics.parameters(), self.log_temperature]
@@ -88,11 +88,13 @@ class FleetSACLearner(FleetLearner[Fleet, FleetMarket]):
     def round(self) -> None:
         """Some steps of all environments into the replay, and updates from it."""
         with self.clock("rollout"):
-            steps = [self.collect() for _ in range(self.config.rollout_steps)]
+            steps = [self.collect() for _ in range(self.config.train_freq)]
         self.steps += self.round_steps
-        if self.steps >= self.config.warmup_steps:
+        if self.steps >= self.config.learning_starts:
             with self.clock("update"):
-                logged = [self.update(self.replay.sample(self.config.batch_size)) for _ in range(self.config.updates)]
+                logged = [
+                    self.update(self.replay.sample(self.config.batch_size)) for _ in range(self.config.gradient_steps)
+                ]
             self.statistics = self.describe(steps, logged)
         self.count(self.seen)
 
@@ -101,7 +103,7 @@ class FleetSACLearner(FleetLearner[Fleet, FleetMarket]):
     @torch.no_grad()
     def collect(self) -> tuple[torch.Tensor, FleetStep]:
         """One step of all environments; gives the actions and what they came to."""
-        if self.steps < self.config.warmup_steps:
+        if self.steps < self.config.learning_starts:
             actions = 2 * torch.rand(self.market.env_count, 1, device=self.device) - 1
         else:
             actions = self.decide(self.seen)[0].sample()
@@ -159,14 +161,14 @@ class FleetSACLearner(FleetLearner[Fleet, FleetMarket]):
             rewards = self.curiosity.mix(rewards, self._rows(self.curiosity.reward(*looked)), self.steps)
             self.curiosity.learn(*looked)
         continues = ~self._rows(batch["terminated"])
-        wanted: torch.Tensor = rewards + self.config.discount * continues * values
+        wanted: torch.Tensor = rewards + self.config.gamma * continues * values
         return wanted.flatten()
 
     @torch.no_grad()
     def follow(self) -> None:
         """Move the target critics towards the critics."""
         for target, critic in zip(self.targets.parameters(), self.critics.parameters(), strict=True):
-            target.lerp_(critic, self.config.target_rate)
+            target.lerp_(critic, self.config.tau)
 
     def _rows(self, values: torch.Tensor) -> torch.Tensor:
         return values.view(self.symbols, -1)

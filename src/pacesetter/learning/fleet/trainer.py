@@ -24,12 +24,20 @@ from pacesetter.learning.extras.curiosity import Curiosity, CuriosityConfig
 from pacesetter.learning.fleet.clock import Clock
 from pacesetter.learning.fleet.optimiser import StackedAdam, clip_each
 from pacesetter.learning.fleet.storage import load_fleet
+from pacesetter.learning.learner import Between, Watcher
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
 
 __all__ = ["Agents", "AgentsT", "FleetConfig", "FleetLearner", "Market", "MarketT"]
 
 MOST_COUNTED = 4_096  # observations that the normaliser counts of one round
-COUNTS = ("rollout_steps", "epochs", "updates", "batch_size", "replay_steps")  # of the algorithms that have them
+COUNTS = (
+    "n_steps",
+    "n_epochs",
+    "train_freq",
+    "gradient_steps",
+    "batch_size",
+    "buffer_size",
+)  # of the algorithms that have them
 EPSILON = 1e-5  # Adam's, as is the custom in PPO
 
 
@@ -38,8 +46,8 @@ class FleetConfig:
     """Options of every fleet algorithm.
 
     learning_rate       of the heads; the encoder has its own, since every symbol pulls at it
-    discount            of the next bar; most of what an order earns comes soon, and later bars only add noise
-    max_gradient_norm   of the encoder, and of each symbol's heads
+    gamma               of the next bar; most of what an order earns comes soon, and later bars only add noise
+    max_grad_norm       of the encoder, and of each symbol's heads
     precision           of the encoder; heads, losses and weights are float32
     compile             fuse the encoder by torch.compile, which pays on a GPU
     curiosity           adds an intrinsic reward; None does without
@@ -47,19 +55,19 @@ class FleetConfig:
 
     learning_rate: float = 1e-3
     encoder_learning_rate: float = 1e-3
-    discount: float = 0.9
-    max_gradient_norm: float = 0.5
+    gamma: float = 0.9
+    max_grad_norm: float = 0.5
     precision: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False
     curiosity: CuriosityConfig | None = None
     seed: int = 0
 
     def __post_init__(self) -> None:
-        for name in ("learning_rate", "encoder_learning_rate", "max_gradient_norm"):
+        for name in ("learning_rate", "encoder_learning_rate", "max_grad_norm"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"agent.{name}={getattr(self, name)} must be above 0")
         check_range(1, owner="agent", **{name: getattr(self, name, 1) for name in COUNTS})
-        check_range(0, 1, owner="agent", discount=self.discount)
+        check_range(0, 1, owner="agent", gamma=self.gamma)
 
 
 # ---- what it asks for -----------------------------------------------------------------------------------------------
@@ -170,14 +178,11 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
-    def learn(self, steps: int, between: Callable[[], None] | None = None) -> None:
-        """Train until each symbol has made `steps` environment steps.
-
-        `between` is called before each round, where everything may be looked at, stored, or ended by raising.
-        """
+    def learn(self, steps: int, watcher: Watcher | None = None) -> None:
+        """Train until each symbol has made `steps` environment steps."""
+        watcher = watcher or Between()
         while self.steps < steps:
-            if between is not None:
-                between()
+            watcher.between()
             if self.is_encoder_learning:
                 self.fleet.encoder.normaliser.commit()
             self.round()
@@ -226,8 +231,8 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
         shared = [parameter for parameter in self.fleet.encoder.parameters() if parameter.grad is not None]
         for parameter in shared:
             parameter.grad.div_(going.sum().clamp(min=1))  # type: ignore[union-attr]
-        torch.nn.utils.clip_grad_norm_(shared, self.config.max_gradient_norm)
-        clip_each(self.head_parameters, self.config.max_gradient_norm)
+        torch.nn.utils.clip_grad_norm_(shared, self.config.max_grad_norm)
+        clip_each(self.head_parameters, self.config.max_grad_norm)
         self.encoder_optimiser.step()
         moving = torch.zeros_like(self.fleet.frozen)
         moving[self.present] = going
@@ -244,7 +249,7 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
     def round_steps(self) -> int:
         """Environment steps of each symbol in a round; learning ends with a whole one."""
         config: Any = self.config
-        return int(config.rollout_steps * self.market.envs_each)
+        return int((config.n_steps if hasattr(config, "n_steps") else config.train_freq) * self.market.envs_each)
 
     def losses(self) -> dict[str, float]:
         """Means over the symbols of what the latest round logged; nothing before the first."""

@@ -18,15 +18,17 @@ from omegaconf.errors import OmegaConfBaseException
 
 from pacesetter.build import Config, with_fleet
 from pacesetter.build.configuration import TASKS, MainJob, Track, Train
+from pacesetter.build.learner import check_agent
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
+from pacesetter.learning.methods import METHODS, RENAMED, default_options, find_method
 from pacesetter.registry import configure
 from pacesetter.training.hydra.overrides import find_presets, parse_override
 
-__all__ = ["compose", "source_defaults", "task_defaults", "with_agent"]
+__all__ = ["compose", "source_defaults", "task_defaults"]
 
-AGENTS = {"fleet": "fleet_ppo", "master": "master_ppo"}  # of tasks that those of others cannot learn
+CHOICE = re.compile(r"\+?(data|task|agent|preset)=")
 FLEETS = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bars|symbols|market))\b"  # of a master
 
 
@@ -35,9 +37,10 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     _register_groups()
     for text in overrides:
         parse_override(text)
-    overrides = with_agent(overrides)
+        _refuse_renamed(text)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
+            _register_agents(_task_of(overrides))
             resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
         except HydraException as problem:
             raise ConfigError(_explain(overrides, problem)) from problem
@@ -51,13 +54,24 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     if is_master:
         _leave_to_fleet(overrides)
     config = configure(Config, resolved, "config")  # type: ignore[arg-type]
+    check_agent(config)
     return with_fleet(config) if is_master else config
 
 
-def with_agent(overrides: Sequence[str]) -> list[str]:
-    """The overrides, and an agent that can learn the task named among them, unless they name one."""
-    chosen = [f"agent={agent}" for task, agent in AGENTS.items() if f"task={task}" in overrides]
-    return [*overrides, *([] if any(text.startswith("agent=") for text in overrides) else chosen)]
+def _refuse_renamed(text: str) -> None:
+    """Refuse an agent that has another name now, with that name."""
+    key, _, value = text.partition("=")
+    if key in ("agent", "agent.algorithm") and value in RENAMED:
+        find_method(value)
+
+
+def _task_of(overrides: Sequence[str]) -> str:
+    """The problem that the overrides choose, themselves or by a preset."""
+    named = [text.removeprefix("task=") for text in overrides if text.startswith("task=")]
+    if named or not any(text.startswith("+preset=") for text in overrides):
+        return named[-1] if named else "trading"
+    _register_agents("trading")  # Hydra resolves presets only as a whole, and any agent will do for that
+    return str(_defaults(find_presets(overrides))["task"]["problem"])
 
 
 def _leave_to_fleet(overrides: Sequence[str]) -> None:
@@ -102,6 +116,12 @@ def _register_groups() -> None:
         ConfigStore.instance().store(group=name, name="default", node=_plain(kind()))
 
 
+def _register_agents(task: str) -> None:
+    """The group `agent`: the options of every method for this task, since a fleet's are not those of one agent."""
+    for name in METHODS:
+        ConfigStore.instance().store(group="agent", name=name, node=default_options(name, task))
+
+
 def _default(field: dataclasses.Field[Any]) -> Any:
     value = field.default
     if field.default_factory is not dataclasses.MISSING:
@@ -134,7 +154,7 @@ def _explain_key(key: str, value: str, others: list[str]) -> str | None:
     groups = {
         "data": [*SOURCES, *_names("data")],
         "task": list(TASKS),
-        "agent": _names("agent"),
+        "agent": [*METHODS, *_names("agent")],
         "preset": _names("preset"),
     }
     if key in groups:
@@ -150,7 +170,7 @@ def _explain_key(key: str, value: str, others: list[str]) -> str | None:
 
 def _defaults(others: list[str]) -> Mapping[str, Any]:
     """The configuration with the group choices among `others` only."""
-    choices = [text for text in others if re.match(r"\+?(data|task|agent|preset)=", text)]
+    choices = [text for text in others if CHOICE.match(text) or text.startswith("hydra.searchpath=")]
     try:
         plain = OmegaConf.to_container(hydra_compose("config", choices))
     except HydraException:

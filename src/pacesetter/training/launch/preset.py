@@ -11,7 +11,7 @@ from hydra import initialize_config_module
 from omegaconf import OmegaConf
 
 from pacesetter.runs import write_atomic
-from pacesetter.training.hydra.compose import compose, with_agent
+from pacesetter.training.hydra.compose import compose
 from pacesetter.training.hydra.overrides import find_presets
 
 __all__ = ["write_preset"]
@@ -23,7 +23,7 @@ def write_preset(path: Path, overrides: Sequence[str], about: str) -> Path:
     """Write what the overrides configure, less the name, folder and seed of a run, as a preset that stands alone."""
     compose(overrides)  # refuses what cannot be, and tells Hydra of our groups
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
-        config = hydra_compose("config", find_presets(with_agent(overrides)), return_hydra_config=True)
+        config = hydra_compose("config", find_presets(overrides), return_hydra_config=True)
     choices = OmegaConf.to_container(config.hydra.runtime.choices)
     assert isinstance(choices, dict)
     groups = [

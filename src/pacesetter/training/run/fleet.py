@@ -21,7 +21,7 @@ from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.fleet.trainer import FleetLearner
 from pacesetter.learning.fleet.validation import FleetPlay, play
-from pacesetter.learning.sb3.learner import Stop
+from pacesetter.learning.learner import Stop
 from pacesetter.training.run.callbacks import Callback, Session, Validator
 from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.training.run.tracking import resources

@@ -13,6 +13,7 @@ from pacesetter.evaluation.fleet.agents_page import BETTER, STRUGGLER
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.trainer import FleetLearner
 from pacesetter.learning.fleet.validation import FleetPlay, play
+from pacesetter.learning.learner import Between
 from pacesetter.market.orders import Discrete
 
 __all__ = ["agent_table", "retrain", "strugglers"]
@@ -81,7 +82,7 @@ def retrain(
     torch.manual_seed(config.seed)
     fleet.reinitialise(weak)
     fleet.freeze_encoder()
-    type(learner)(fleet, learner.market.select(weak), config).learn(steps, between)
+    type(learner)(fleet, learner.market.select(weak), config).learn(steps, Between(between))
     fleet.freeze_encoder(not was_learning)
     is_better = (play(fleet, validation).sharpe > before).tolist()
     for row, agent in zip(rows, old, strict=True):

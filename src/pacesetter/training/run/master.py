@@ -26,7 +26,7 @@ from pacesetter.evaluation.fleet.proposals import (
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocation_gates, allocation_sentence
 from pacesetter.learning.fleet.master import MasterLearner, load_master, tune
 from pacesetter.learning.fleet.validation import play
-from pacesetter.learning.sb3.learner import Stop
+from pacesetter.learning.learner import Stop
 from pacesetter.training.run.callbacks import Session, Validator
 from pacesetter.training.run.fleet import FleetMeter
 
