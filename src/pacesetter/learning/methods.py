@@ -197,6 +197,10 @@ def default_options(name: str, task: str) -> dict[str, Any]:
     support = next((each for each in method.supports if task in each.tasks), method.supports[0])
     kind = load(support.options)
     own = {key: value for key, value in dataclasses.asdict(kind()).items() if key != "seed"}  # the configuration's own
+    if "extras" in own:
+        from pacesetter.learning.extras.extra import EXTRAS
+
+        own["extras"] = dict.fromkeys(EXTRAS)
     told = {"algorithm": name} | dict(support.defaults) | {k: v for k, v in own.items() if k not in support.defaults}
     return dict(json.loads(json.dumps(told)))
 

@@ -10,9 +10,10 @@ from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import Master, MasterNetwork
 from pacesetter.errors import ConfigError
-from pacesetter.learning.fleet.master import MasterLearner, MasterPPO
-from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
-from pacesetter.learning.fleet.sac import FleetSAC, FleetSACLearner
+from pacesetter.learning.fleet.master import MasterMethod, MasterPPO, MasterTrainer
+from pacesetter.learning.fleet.ppo import PPO, FleetPPO
+from pacesetter.learning.fleet.sac import SAC, FleetSAC
+from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
 from pacesetter.registry import configure
 
@@ -21,23 +22,24 @@ __all__ = ["make_fleet", "make_master", "make_ppo", "make_sac"]
 NETWORK = ("network", "network_options", "heads")
 
 
-def make_ppo(setup: Setup) -> FleetPPOLearner[Any, Any]:
+def make_ppo(setup: Setup) -> FleetTrainer:
     """PPO of a fleet."""
-    return FleetPPOLearner(make_fleet(setup), setup.train, configure(FleetPPO, own_options(setup), "agent"))
+    config = configure(FleetPPO, own_options(setup), "agent")
+    return FleetTrainer(PPO(make_fleet(setup), setup.train, config))
 
 
-def make_sac(setup: Setup) -> FleetSACLearner:
+def make_sac(setup: Setup) -> FleetTrainer:
     """SAC of a fleet."""
-    return FleetSACLearner(make_fleet(setup), setup.train, configure(FleetSAC, own_options(setup), "agent"))
+    config = configure(FleetSAC, own_options(setup), "agent")
+    return FleetTrainer(SAC(make_fleet(setup), setup.train, config))
 
 
-def make_master(setup: Setup) -> MasterLearner:
+def make_master(setup: Setup) -> MasterTrainer:
     """PPO of a master, which shares one account among the symbols of its fleet."""
-    network_options = setup.options.get("network_options") or {}
     config = configure(MasterPPO, own_options(setup), "agent")
     torch.manual_seed(setup.seed)
-    master = Master(configure(MasterNetwork, network_options, "agent.network_options"), setup.train.shapes)
-    return MasterLearner(master, setup.train, config)
+    sizes = configure(MasterNetwork, setup.options.get("network_options") or {}, "agent.network_options")
+    return MasterTrainer(MasterMethod(Master(sizes, setup.train.shapes), setup.train, config))
 
 
 def make_fleet(setup: Setup) -> Fleet:

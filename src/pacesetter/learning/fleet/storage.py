@@ -75,6 +75,7 @@ def describe_fleet(fleet: Fleet) -> dict[str, Any]:
         "symbols": fleet.symbols,
         "actions": fleet.actions,
         "hidden": fleet.hidden,
+        "has_state_value": fleet.has_state_value,
     }
     return dict(json.loads(json.dumps(told)))
 
@@ -84,7 +85,9 @@ def blank_fleet(told: Mapping[str, Any]) -> Fleet:
     config = network(told["network"], **told["options"])
     shapes = {name: tuple(shape) for name, shape in told["shapes"].items()}
     with torch.random.fork_rng(devices=[]):
-        return Fleet(config, shapes, told["symbols"], told["actions"], told["hidden"])
+        fleet = Fleet(config, shapes, told["symbols"], told["actions"], told["hidden"])
+    fleet.has_state_value = told.get("has_state_value", True)
+    return fleet
 
 
 def _write(folder: Path, part: str, tensors: dict[str, torch.Tensor]) -> dict[str, str]:
