@@ -20,7 +20,7 @@ from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
-from pacesetter.learning.learner import Stop
+from pacesetter.learning.learner import Between, Stop
 from pacesetter.training.run.callbacks import Callback, Session, Validator
 from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.training.run.tracking import resources
@@ -123,7 +123,7 @@ class FleetValidator(Validator[FleetTrainer]):
             told = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and learn again"
             self.session.console.print(told, highlight=False)
             try:
-                tried = retrain(self.learner, self.market, weak, steps, self.session.listen)
+                tried = retrain(self.learner, self.market, weak, steps, Between(self.session.listen))
             except Stop:
                 return
         self._store(play(self.learner.fleet, self.market), tried, best)

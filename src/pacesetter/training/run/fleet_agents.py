@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import pandas as pd
 import torch
@@ -11,7 +11,7 @@ from pacesetter.evaluation.fleet.agents_page import BETTER, STRUGGLER
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
-from pacesetter.learning.learner import Between
+from pacesetter.learning.learner import Watcher
 from pacesetter.market.orders import Discrete
 
 __all__ = ["agent_table", "retrain", "strugglers"]
@@ -67,7 +67,7 @@ def retrain(
     validation: FleetMarket,
     weak: Sequence[str],
     steps: int,
-    between: Callable[[], None],
+    watcher: Watcher,
 ) -> dict[str, str]:
     """Let the heads of `weak` learn again from the start behind the encoder as it is; says of each if it is better.
 
@@ -80,7 +80,7 @@ def retrain(
     torch.manual_seed(seed)
     fleet.reinitialise(weak)
     fleet.freeze_encoder()
-    learner.retrainer(list(weak), seed).learn(steps, Between(between))
+    learner.retrainer(list(weak), seed).learn(steps, watcher)
     fleet.freeze_encoder(not was_learning)
     is_better = (play(fleet, validation).sharpe > before).tolist()
     for row, agent in zip(rows, old, strict=True):
