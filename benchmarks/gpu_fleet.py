@@ -50,6 +50,7 @@ from pacesetter.market.parameters import Costs, MarketParameters
 
 HORIZONS, SPANS = (1, 2, 3, 5, 8, 13, 21, 34), (5, 10, 20, 50)
 WARM_UP, WINDOW, EPISODE = 50, 24, 512  # bars
+SHOWN = ("sharpe", "entropy", "explained", "divergence")
 COST_BPS, GOOD_SHARPE, CALLS = 1.0, 0.2, 220
 ENCODER_RATE = 3e-4
 
