@@ -20,14 +20,15 @@ test: .venv/test.done lint types layers  ## style, types, layers, then every tes
 
 setup: .venv/test.done  ## the developer's environment
 
-lint: .venv/test.done  ## ruff: rules and format
+lint: .venv/test.done  ## ruff: rules and format; codespell: spelling and our list of terms
 	$(BIN)/ruff check .
 	$(BIN)/ruff format --check .
+	$(BIN)/codespell -D - -D tests/house/words.txt src docs examples scripts README.md CONTRIBUTING.md Makefile
 
 types: .venv/test.done  ## mypy, strict
 	$(BIN)/mypy
 
-layers: .venv/test.done  ## rooms import one way only
+layers: .venv/test.done  ## packages import one way only
 	$(BIN)/lint-imports
 
 proof: .venv/test.done  ## the long evidence; output goes to benchmarks/results/proof.txt
@@ -36,9 +37,10 @@ proof: .venv/test.done  ## the long evidence; output goes to benchmarks/results/
 bench: .venv/bench.done  ## every benchmark, recorded in benchmarks/results/
 	for file in $(BENCHMARKS); do $(BIN)/python $$file --record || exit 1; done
 
-docs: .venv/test.done  ## the changelog from the commits, and the check that docs/capabilities.md is true
+docs: .venv/test.done  ## the changelog from the commits, the architecture pictures, and the checks of the pages
 	$(BIN)/git-cliff --output CHANGELOG.md
-	$(BIN)/python -m pytest tests/test_docs.py
+	$(BIN)/python scripts/architecture.py
+	$(BIN)/python -m pytest tests/test_docs.py tests/house
 
 clean:  ## remove the environment, caches and runs
 	rm -rf .venv .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs build src/*.egg-info

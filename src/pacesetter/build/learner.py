@@ -45,5 +45,6 @@ def build_learner(config: Config, parts: Parts) -> Learner:
 
         make = load(find_support(name, task).make)
     torch.set_num_threads(config.train.threads or torch.get_num_threads())  # set, or numba's number becomes it
-    learner: Learner = make(Setup(name, task, *parts, options, config.seed, config.train.device))
+    shown = {"unseen": getattr(build_task(config), "unseen", ())}  # entries of the account that the task hides
+    learner: Learner = make(Setup(name, task, *parts, options, config.seed, config.train.device, shown))
     return learner

@@ -21,10 +21,10 @@ from typing import Any
 from pacesetter.errors import ConfigError
 from pacesetter.learning.learner import Learner
 from pacesetter.registry import Registry
+from pacesetter.schema import renamed_sentence
 
 __all__ = [
     "METHODS",
-    "RENAMED",
     "MethodSpec",
     "Setup",
     "TaskSupport",
@@ -34,12 +34,7 @@ __all__ = [
 ]
 
 SINGLE = ("trading", "portfolio", "lookback")
-ANY, BOX = ("discrete", "continuous", "hybrid", "weights"), ("continuous", "hybrid", "weights")
-RENAMED = {  # agent -> its method, and the task that decides the rest
-    "fleet_ppo": ("ppo", "fleet"),
-    "fleet_sac": ("sac", "fleet"),
-    "master_ppo": ("ppo", "master"),
-}
+ANY, BOX = ("discrete", "continuous", "hybrid", "target"), ("continuous", "hybrid", "target")
 
 
 @dataclass(frozen=True)
@@ -49,6 +44,7 @@ class Setup:
     name               of the method, as registered      task   problem of the configuration, e.g. fleet
     train, validation  environments or markets of the training and the validation set
     options            those of `agent`, without the method's name
+    network            options of a network that takes windows, as the task decides them
     """
 
     name: str
@@ -58,6 +54,7 @@ class Setup:
     options: Mapping[str, Any] = field(default_factory=dict)
     seed: int = 0
     device: str = "cpu"
+    network: Mapping[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -121,14 +118,14 @@ _single(
     ANY,
     TaskSupport(
         ("fleet",),
-        ("discrete", "continuous"),
+        ("discrete", "continuous", "target"),
         "pacesetter.learning.fleet.ppo:FleetPPO",
         "pacesetter.learning.fleet.making:make_ppo",
         _NETWORK,
     ),
     TaskSupport(
         ("master",),
-        ("weights",),
+        ("target",),
         "pacesetter.learning.fleet.master:MasterPPO",
         "pacesetter.learning.fleet.making:make_master",
         _MASTER,
@@ -142,7 +139,7 @@ _single(
     BOX,
     TaskSupport(
         ("fleet",),
-        ("continuous",),
+        ("continuous", "target"),
         "pacesetter.learning.fleet.sac:FleetSAC",
         "pacesetter.learning.fleet.making:make_sac",
         _NETWORK,
@@ -158,9 +155,8 @@ _single("recurrent_ppo", "PPO with an LSTM between encoder and heads", "PPOOptio
 
 def find_method(name: str) -> MethodSpec:
     """The method of that name; refuses an unknown one, and one that was renamed by its new name."""
-    if name in RENAMED:
-        method, task = RENAMED[name]
-        raise ConfigError(f"agent={name} was renamed to agent={method} (task={task} decides what it trains)")
+    if sentence := renamed_sentence("agent", name):
+        raise ConfigError(sentence)
     return METHODS[name]
 
 

@@ -168,7 +168,7 @@ def test_reasons_are_told_apart():
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ("task.action=weights", "take discrete or continuous"),
+        ("task.action=hybrid", "take target, discrete or continuous"),
         ("task.curriculum=adaptive", "random or fixed"),
         ("agent.batch_size=31", r"agent\.batch_size=31 does not divide the 64 rows of a round"),
         ("agent.heads=0", r"agent\.heads=0: heads of a fleet have one hidden layer"),

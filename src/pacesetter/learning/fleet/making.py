@@ -45,7 +45,8 @@ def make_master(setup: Setup) -> MasterTrainer:
 def make_fleet(setup: Setup) -> Fleet:
     """The untrained fleet of the options `network`, `network_options` and `heads` for the training market."""
     options, market = setup.options, setup.train
-    encoder = network(options.get("network", "mlp"), **dict(options.get("network_options") or {}))
+    sizes = dict(setup.network) | dict(options.get("network_options") or {})
+    encoder = network(options.get("network", "mlp"), **sizes)
     hidden = _hidden(options.get("heads", (128,)))
     torch.manual_seed(setup.seed)
     return Fleet(encoder, market.shapes, market.symbols, market.actions, hidden)

@@ -10,23 +10,11 @@ from typing import Any
 
 import torch
 
-__all__ = ["capture", "modern_learner", "modern_state", "restore"]
+__all__ = ["capture", "modern_state", "restore"]
 
 MOVED = {"critics": "critics", "targets": "targets", "scale": "scale"}  # state of schema 0 -> module that a method owns
 REPLAY = {"seen.": "observation.", "next.": "following."}
 MODELS = ("count", "mean", "variance")  # of curiosity's errors, which lay beside its models
-OPTIONS = {  # of schema 0 -> today's, by the algorithm that a checkpoint names
-    "discount": "gamma",
-    "max_gradient_norm": "max_grad_norm",
-    "epochs": "n_epochs",
-    "entropy_weight": "ent_coef",
-    "value_weight": "vf_coef",
-    "updates": "gradient_steps",
-    "replay_steps": "buffer_size",
-    "warmup_steps": "learning_starts",
-    "target_rate": "tau",
-    "first_temperature": "initial_ent_coef",
-}
 
 
 def capture(owner: Any, names: Sequence[str]) -> dict[str, Any]:
@@ -78,15 +66,3 @@ def _modern_replay(stored: Mapping[str, Any]) -> dict[str, Any]:
 def _modern_curiosity(stored: Mapping[str, Any]) -> dict[str, Any]:
     models = {f"errors.{key}" if key in MODELS else key: value for key, value in stored["models"].items()}
     return {"own": models, "optimiser": stored["optimiser"], "log": {"rows": stored["log"]}}
-
-
-def modern_learner(header: Mapping[str, Any]) -> dict[str, Any]:
-    """What a checkpoint's header says of its learner, with the options by today's names."""
-    described = dict(header["learner"])
-    options = dict(described.get("config", {}))
-    names = OPTIONS | {"rollout_steps": "train_freq" if "updates" in options else "n_steps"}
-    curiosity = options.pop("curiosity", None)
-    renamed = {names.get(name, name): value for name, value in options.items()}
-    if curiosity is not None:
-        renamed["extras"] = {"curiosity": curiosity}
-    return described | {"config": renamed}

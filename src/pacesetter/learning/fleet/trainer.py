@@ -23,11 +23,12 @@ from pacesetter.learning.extras.extra import make_extras
 from pacesetter.learning.fleet.clock import Clock
 from pacesetter.learning.fleet.method import Losses, Method
 from pacesetter.learning.fleet.optimiser import StackedAdam, clip_each
-from pacesetter.learning.fleet.resume import capture, modern_learner, modern_state, restore
+from pacesetter.learning.fleet.resume import capture, modern_state, restore
 from pacesetter.learning.fleet.storage import load_fleet
 from pacesetter.learning.learner import Between, StepRecord, Watcher
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
 from pacesetter.registry import configure
+from pacesetter.schema import translate_learner
 
 __all__ = ["FleetTrainer"]
 
@@ -312,7 +313,7 @@ class FleetTrainer:
 
     def load(self, folder: str | Path) -> dict[str, Any]:
         """Continue from what `save` stored, and give its `more`; refuses another method, options or symbols."""
-        stored, own = modern_learner(read_header(folder)), self.describe()
+        stored, own = translate_learner(read_header(folder)), self.describe()
         if stored.get("algorithm") == own["algorithm"]:  # defaults of options that are newer than the checkpoint
             kept = configure(type(self.config), stored["config"], "the checkpoint's agent")
             stored["config"] = dataclasses.asdict(kept)

@@ -20,9 +20,11 @@ def make_learner(setup: Setup) -> SB3Learner:
     options: dict[str, Any] = dict(setup.options)
     batch = setup.validation.batch
     bank = getattr(batch, "bank", None)  # a lookback environment has none: its observations hold no windows
+    task_decides = _entries(setup)
     if bank is not None:
+        task_decides = dict(setup.network) | task_decides
         options["tables"] = Tables(bank.windows, bank.context, bank.places, batch.window_bars, bank.is_whole)
-    options["network_options"] = _entries(setup) | dict(options.pop("network_options", None) or {})
+    options["network_options"] = task_decides | dict(options.pop("network_options", None) or {})
     return SB3Learner(make_algorithm(setup.name, setup.train, seed=setup.seed, device=setup.device, **options))
 
 

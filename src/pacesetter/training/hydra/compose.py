@@ -22,8 +22,9 @@ from pacesetter.build.learner import check_agent
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
-from pacesetter.learning.methods import METHODS, RENAMED, default_options, find_method
+from pacesetter.learning.methods import METHODS, default_options
 from pacesetter.registry import configure
+from pacesetter.schema import RENAMED_VALUES, renamed_sentence
 from pacesetter.training.hydra.overrides import find_presets, parse_override
 
 __all__ = ["compose", "source_defaults", "task_defaults"]
@@ -35,9 +36,7 @@ FLEETS = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bar
 def compose(overrides: Sequence[str] = ()) -> Config:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
     _register_groups()
-    for text in overrides:
-        parse_override(text)
-        _refuse_renamed(text)
+    _refuse_old_names(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
             _register_agents(_task_of(overrides))
@@ -47,6 +46,7 @@ def compose(overrides: Sequence[str] = ()) -> Config:
         except OmegaConfBaseException as problem:
             raise ConfigError(f"the configuration does not resolve: {str(problem).splitlines()[0]}") from problem
     assert isinstance(resolved, dict)
+    resolved.pop("schema", None)  # of a stored preset, which was translated when it was found
     missing = [key for key, value in _flatten(resolved) if value == MISSING]
     if missing:
         raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
@@ -56,13 +56,6 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     config = configure(Config, resolved, "config")  # type: ignore[arg-type]
     check_agent(config)
     return with_fleet(config) if is_master else config
-
-
-def _refuse_renamed(text: str) -> None:
-    """Refuse an agent that has another name now, with that name."""
-    key, _, value = text.partition("=")
-    if key in ("agent", "agent.algorithm") and value in RENAMED:
-        find_method(value)
 
 
 def _task_of(overrides: Sequence[str]) -> str:
@@ -134,6 +127,22 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 # ---- what went wrong, in the user's words -----------------------------------------------------------------------
 
 
+def _refuse_old_names(overrides: Sequence[str]) -> None:
+    """Refuse by its new name what Hydra would take under the old one: a key that is added, or a value."""
+    for text in overrides:
+        override = parse_override(text)
+        key = override.key_or_group
+        if override.is_add() or (key in RENAMED_VALUES and not override.is_sweep_override()):
+            value = "" if override.is_sweep_override() else str(override.value())
+            if sentence := renamed_sentence(key, value, _method(overrides)):
+                raise ConfigError(sentence)
+
+
+def _method(overrides: Sequence[str]) -> str:
+    """The agent that the overrides choose; empty where they leave it to the task."""
+    return next((text.partition("=")[2] for text in overrides if text.startswith("agent=")), "")
+
+
 def _explain(overrides: Sequence[str], problem: HydraException) -> str:
     for text in overrides:
         if text.startswith("preset="):
@@ -141,7 +150,9 @@ def _explain(overrides: Sequence[str], problem: HydraException) -> str:
         override = parse_override(text)
         if override.is_sweep_override():
             return f"{text} has several values, which `pacesetter sweep` and `tune` take; give one"
-        sentence = _explain_key(override.key_or_group, str(override.value()), [o for o in overrides if o != text])
+        key, value = override.key_or_group, str(override.value())
+        sentence = renamed_sentence(key, value, _method(overrides))
+        sentence = sentence or _explain_key(key, value, [o for o in overrides if o != text])
         if sentence:
             return sentence
     said = re.sub(r"\s+", " ", str(problem).splitlines()[0])

@@ -1,0 +1,55 @@
+"""The pictures of the architecture page are what the imports say today."""
+
+from __future__ import annotations
+
+import importlib.util
+from pathlib import Path
+from types import ModuleType
+from xml.etree import ElementTree
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+
+@pytest.fixture(scope="module")
+def script() -> ModuleType:
+    spec = importlib.util.spec_from_file_location("architecture", ROOT / "scripts" / "architecture.py")
+    assert spec
+    assert spec.loader
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
+
+
+def test_committed_pictures_are_current(script):
+    assert script.stale(script.pictures()) == [], "run `python scripts/architecture.py` and commit the pictures"
+
+
+def test_a_new_import_makes_the_picture_stale(script, monkeypatch):
+    graph = script.import_graph()
+    more = {"rewards.reward": graph["rewards.reward"] | {"leadlag.engine"}}
+    monkeypatch.setattr(script, "import_graph", lambda: graph | more)
+    assert "packages.svg" in script.stale(script.pictures())
+
+
+def test_every_package_is_a_box_and_every_picture_is_xml(script):
+    packages = {path.parent.name for path in script.SOURCE.glob("*/__init__.py")} - {"conf"}
+    drawn = {path.name: ElementTree.fromstring(text) for path, text in script.pictures().items()}
+    names = {node.text for node in drawn["packages.svg"].iter() if node.get("class") == "name"}
+    assert packages <= names
+    modules = {f"training.run.{path.stem}" for path in (script.SOURCE / "training" / "run").glob("[a-z]*.py")}
+    assert modules <= {node.text for node in drawn["training_run.svg"].iter() if node.get("class") == "name"}
+
+
+def test_arrows_that_follow_from_others_are_left_out(script):
+    assert script.reduced({"a": {"b", "c"}, "b": {"c"}, "c": set()}) == {"a": {"b"}, "b": {"c"}, "c": set()}
+    assert script.ranks({"a": {"b"}, "b": {"c"}, "c": set()}) == {"a": 2, "b": 1, "c": 0}
+
+
+def test_an_import_for_types_alone_is_not_an_arrow(script, tmp_path):
+    path = tmp_path / "module.py"
+    path.write_text(
+        "if TYPE_CHECKING:\n    from pacesetter.a import x\nimport pacesetter.b\nfrom pacesetter.c import y\n"
+    )
+    assert script.imports_of(path, {"a", "b", "c"}) == {"b", "c"}

@@ -1,0 +1,62 @@
+"""The tree stays readable: small folders, and a test for every module."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+SOURCE = ROOT / "src" / "pacesetter"
+TESTS = ROOT / "tests"
+MOST_FILES = 15
+
+
+def folders(top: Path) -> list[Path]:
+    return sorted({path.parent for path in top.rglob("*.py")})
+
+
+@pytest.mark.parametrize("top", [SOURCE, TESTS], ids=lambda path: path.name)
+def test_no_folder_has_more_than_fifteen_modules(top):
+    large = {str(folder.relative_to(ROOT)): len(list(folder.glob("*.py"))) for folder in folders(top)}
+    assert {name: count for name, count in large.items() if count > MOST_FILES} == {}
+
+
+def module_name(path: Path) -> str:
+    return ".".join(path.relative_to(ROOT / "src").with_suffix("").parts)
+
+
+def imported(path: Path) -> Iterator[str]:
+    """Every dotted name that a test imports, patches or starts as text: `from a.b import c` gives a.b and a.b.c."""
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            yield node.module
+            yield from (f"{node.module}.{alias.name}" for alias in node.names)
+        elif isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith("pacesetter."):
+            yield node.value
+
+
+def reexported(module: Path) -> set[str]:
+    """`package.Name` of all that a module defines, for each package above it: tests import from packages too."""
+    names = {node.name for node in ast.parse(module.read_text()).body if hasattr(node, "name")}
+    parts = module_name(module).split(".")
+    return {".".join([*parts[:depth], name]) for depth in range(1, len(parts)) for name in names}
+
+
+def test_every_module_has_a_test_of_its_name_or_is_imported_by_one():
+    tests = list(TESTS.rglob("test_*.py"))
+    used = {name for path in [*tests, *TESTS.rglob("conftest.py")] for name in imported(path)}
+    stems = {path.relative_to(TESTS).parent / path.stem.removeprefix("test_") for path in tests}
+    untested = [
+        module_name(path)
+        for path in sorted(SOURCE.rglob("*.py"))
+        if path.stem not in ("__init__", "__main__")
+        and path.relative_to(SOURCE).with_suffix("") not in stems
+        and not any(name == module_name(path) or name.startswith(module_name(path) + ".") for name in used)
+        and not reexported(path) & used
+    ]
+    assert untested == []
