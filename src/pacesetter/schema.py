@@ -228,7 +228,8 @@ def renamed_sentence(key: str, value: str = "", agent: str = "") -> str | None:
     """
     group = GROUPS.get(key, key)
     if new_value := RENAMED_VALUES.get(group, {}).get(value):
-        return f"{key}={value} was renamed to {key}={new_value}"
+        decides = f" (task={value.partition('_')[0]} decides what it trains)" if key in GROUPS else ""
+        return f"{key}={value} was renamed to {key}={new_value}{decides}"
     methods = RENAMED_VALUES["agent.algorithm"]
     rows = [row for row in RENAMED_KEYS if row.rename(key)]
     fitting = [row for row in rows if not row.agents or agent in {methods[old] for old in row.agents}] or rows

@@ -150,7 +150,7 @@ def serve_algorithm(
 
 
 class ServedAgent(nn.Module):
-    """One of our own agents, single or a fleet, with the same outputs."""
+    """One of our own agents, single or a fleet, with the same outputs; a critic that did not learn is left out."""
 
     def __init__(self, agent: SymbolAgent | Fleet) -> None:
         super().__init__()
@@ -158,10 +158,11 @@ class ServedAgent(nn.Module):
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
         policy, value = self.agent.evaluate(observation)
+        values = (value,) if self.agent.has_state_value else ()
         if isinstance(policy, MaskedCategorical):
-            return policy.probabilities, policy.probabilities.amax(-1), value
+            return policy.probabilities, policy.probabilities.amax(-1), *values
         assert isinstance(policy, TanhGaussian)
-        return policy.mode(), _surety(policy.mean, policy.log_deviation), value
+        return policy.mode(), _surety(policy.mean, policy.log_deviation), *values
 
 
 def serve_agent(agent: SymbolAgent | Fleet, names: Mapping[str, Iterable[str]]) -> tuple[ServedAgent, PolicySpec]:
@@ -178,9 +179,13 @@ def serve_agent(agent: SymbolAgent | Fleet, names: Mapping[str, Iterable[str]]) 
         action="discrete" if is_discrete else "continuous",
         rows="fleet" if symbols else "symbol",
         symbols=symbols,
-        outputs=("probabilities" if is_discrete else "orders", "confidence", "value"),
+        outputs=("probabilities" if is_discrete else "orders", "confidence", *_values(agent)),
     )
     return ServedAgent(agent).eval(), spec
+
+
+def _values(agent: SymbolAgent | Fleet) -> tuple[str, ...]:
+    return ("value",) if agent.has_state_value else ()
 
 
 class ServedMaster(nn.Module):

@@ -139,6 +139,7 @@ class MasterMarket:
             "rewards": step.rewards,
             "returns": step.ledger[:, Column.EQUITY_CHANGE] / before,
             "costs": step.ledger[:, Column.COST] / before,
+            "objectives": step.components.T,
         }
         happened = {
             "trades": step.ledger[:, Column.TURNOVER] > 0,
