@@ -91,7 +91,7 @@ def _played(
 
 def _algorithm(config: Config, checkpoint: Path, panel: Panel, table: FeatureTable, count: int) -> Trained:
     parts = build_parts(config, panel)
-    algorithm = build_learner(config, parts).algorithm  # type: ignore[union-attr]
+    algorithm = build_learner(config, parts).agent.algorithm
     load_weights(algorithm, read_state(checkpoint))
     bank = parts.validation.batch.bank
     module, spec = serve_algorithm(algorithm, bank.names, config.task["action"], bank.symbols[0])
