@@ -228,8 +228,10 @@ def renamed_sentence(key: str, value: str = "", agent: str = "") -> str | None:
     """
     group = GROUPS.get(key, key)
     if new_value := RENAMED_VALUES.get(group, {}).get(value):
-        decides = f" (task={value.partition('_')[0]} decides what it trains)" if key in GROUPS else ""
-        return f"{key}={value} was renamed to {key}={new_value}{decides}"
+        if group == GROUPS["agent"]:
+            task = value.partition("_")[0]
+            return f"agent={value} was renamed to agent={new_value} (task={task} decides what it trains)"
+        return f"{key}={value} was renamed to {key}={new_value}"
     methods = RENAMED_VALUES["agent.algorithm"]
     rows = [row for row in RENAMED_KEYS if row.rename(key)]
     fitting = [row for row in rows if not row.agents or agent in {methods[old] for old in row.agents}] or rows

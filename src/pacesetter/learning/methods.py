@@ -165,10 +165,9 @@ def find_support(name: str, task: str) -> TaskSupport:
     for support in find_method(name).supports:
         if task in support.tasks:
             return support
-    others = ", ".join(other for other in METHODS if task in METHODS[other].tasks)
-    raise ConfigError(
-        f"agent={name} does not support task={task}; take one of {others}, or task={METHODS[name].tasks[0]}"
-    )
+    others = " or ".join(other for other in METHODS if task in METHODS[other].tasks)
+    known = ", ".join(METHODS[name].tasks)
+    raise ConfigError(f"agent={name} does not support task={task}, only {known}; take agent={others}")
 
 
 def check_method(name: str, task: str, action: str, key: str = "task.action") -> None:

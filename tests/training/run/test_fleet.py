@@ -37,7 +37,7 @@ FLEET = [
         "features.names=[return_1]",
     ),
     *("task.window_bars=4", "task.episode_bars=20", "task.retrain_share=0.5", "task.bar_sharpe=1000"),
-    *("agent.network_options={width:8,layers:1}", "agent.heads=[8]", "agent.n_steps=16", "agent.batch_size=32"),
+    *("agent.network_options={width:8,layers:1}", "agent.heads=[8]", "agent.batch_size=32"),
     *("train.envs=4", "train.steps=256", "train.log_every=64", "train.validate_every=128", "train.checkpoint_every=64"),
     *("track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
 ]
@@ -48,7 +48,12 @@ SAC = ["agent=sac", "task.action=continuous", *SAC_OPTIONS]
 @pytest.fixture
 def small(tmp_path: Path) -> Any:
     """A run of three agents whose bar nobody reaches; more overrides follow."""
-    return lambda *more: compose([*FLEET, f"runs={tmp_path}", *more])
+
+    def configure(*more: str) -> Any:
+        own = [] if "agent=sac" in more else ["agent.n_steps=16"]
+        return compose([*FLEET, *own, f"runs={tmp_path}", *more])
+
+    return configure
 
 
 def lines(folder: Path, key: str) -> list[Any]:

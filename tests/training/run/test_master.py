@@ -208,7 +208,7 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
         ("train.envs=1", r"n_steps=8 · train.envs=1; give agent.batch_size=8, or more envs"),
         ("train.shares=[0.5,0.2]", "a master has that of its fleet"),
         ("task.fleet=''", "task=master needs the run of a fleet"),
-        ("task.action=discrete", "a master sets weights"),
+        ("task.action=discrete", "a master sets targets"),
         ("task.tune_steps=-1", "0 or more"),
         ("task.shares=[0.9,0.2]", r"task\.shares=\[0\.9, 0\.2\] must leave a test set"),
         ("train.freeze=[encoder]", "no part of a master can be frozen"),

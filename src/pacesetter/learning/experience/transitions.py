@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, fields
+from typing import Any
 
 import torch
 
@@ -44,11 +45,10 @@ class Transitions:
 
     def at(self, rows: torch.Tensor) -> Transitions:
         """Some of the rows."""
-        chosen = {field.name: _at(getattr(self, field.name), rows) for field in fields(self)}
-        return Transitions(**chosen)
+        return Transitions(**{field.name: _at(getattr(self, field.name), rows) for field in fields(self)})
 
 
-def _at(entry: torch.Tensor | Rows | None, rows: torch.Tensor) -> torch.Tensor | Rows | None:
+def _at(entry: torch.Tensor | Rows | None, rows: torch.Tensor) -> Any:
     if isinstance(entry, dict):
         return {name: part[rows] for name, part in entry.items()}
     return None if entry is None else entry[rows]

@@ -11,6 +11,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import nn
@@ -82,7 +83,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
 
     config: FleetSAC
     has_state_value = False
-    declared = ("replay",)
+    declared: ClassVar[tuple[str, ...]] = ("replay",)
 
     def __init__(self, fleet: Fleet, market: FleetMarket, config: FleetSAC) -> None:
         if market.actions is not None:

@@ -92,7 +92,7 @@ class Callback(Generic[LearnerT]):
         return True
 
 
-class Schedules(Callback[Learner]):
+class Schedules(Callback[Any]):
     """Sets scheduled hyperparameters, which follow from the step alone; reward weights and curricula have their own."""
 
     def between(self) -> None:
@@ -101,7 +101,7 @@ class Schedules(Callback[Learner]):
             learner.set(name, schedule.at(learner.step))
 
 
-class Guard(Callback[Learner]):
+class Guard(Callback[Any]):
     """The fail-safe: NaN and divergence stop the run with a dump of diagnostics; the last good checkpoint stays."""
 
     def step(self, record: StepRecord) -> None:
@@ -157,10 +157,10 @@ class Guard(Callback[Learner]):
         )
 
 
-class Meter(Callback[Learner]):
+class Meter(Callback[Any]):
     """Live metrics of the training environments: reward, entropy, action mix, trade rate, rolling Sharpe ratio."""
 
-    def __init__(self, session: Session[Learner]) -> None:
+    def __init__(self, session: Session[Any]) -> None:
         super().__init__(session)
         self.space = session.parts.train.single_action_space
         self.started, self.first = time.perf_counter(), session.learner.step
@@ -311,10 +311,10 @@ class Validator(Callback[LearnerT]):
             Guard(self.session).fail(f"the policy has collapsed: {', '.join(failed)} failed in {times}")
 
 
-class Checkpoints(Callback[Learner]):
+class Checkpoints(Callback[Any]):
     """Stores the run as `last` when due or when it is to stop, and then stops it."""
 
-    def __init__(self, session: Session[Learner], others: list[Callback[Any]]) -> None:
+    def __init__(self, session: Session[Any], others: list[Callback[Any]]) -> None:
         super().__init__(session)
         self.others = others
 
