@@ -55,7 +55,8 @@ def test_what_was_never_known_is_zero_and_not_known(market: tuple[Panel, Feature
     latest.append(table.values[:, :20])
     assert not latest.entries()["window"][1].any()
     assert not latest.known[1].any()
-    assert latest.known[0].all()
+    latest.append(table.values[:, 20:])
+    assert latest.known.all()
 
 
 def test_a_trader_with_all_bars_sees_the_last_row_of_the_table() -> None:
