@@ -167,7 +167,7 @@ def test_discrete_orders_trade_like_the_continuous_ones_they_map_to(play: Callab
         ([[1.5]], CONTINUOUS, "action 1.5"),
         ([[7]], DISCRETE, "give a whole number from 0 to 6"),
         ([[0.5]], DISCRETE, "whole number"),
-        ([[-0.1]], TARGET, "give from 0 to 1"),
+        ([[-0.1]], TARGET, "give a number from 0 to 1"),
     ],
 )
 def test_actions_outside_their_box_are_refused(actions: Any, kind: OrderKind, message: str) -> None:

@@ -51,11 +51,11 @@ def test_rows_as_they_come_show_what_the_whole_table_shows(market: tuple[Panel, 
 
 def test_what_was_never_known_is_zero_and_not_known(market: tuple[Panel, FeatureTable]) -> None:
     _, table = market
-    latest = LatestRows(table.names, 4, WINDOW)
-    latest.append(table.values[:, :20])
+    latest, values = LatestRows(table.names[:2], 4, WINDOW), table.values[:, :, :2]  # regimes remember more bars
+    latest.append(values[:, :20])
     assert not latest.entries()["window"][1].any()
     assert not latest.known[1].any()
-    latest.append(table.values[:, 20:])
+    latest.append(values[:, 20:])
     assert latest.known.all()
 
 
