@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config, build_task, task_of
 from pacesetter.build.environments import Parts
 from pacesetter.errors import ConfigError, needs
 from pacesetter.learning.learner import Learner
@@ -29,7 +29,7 @@ def check_agent(config: Config) -> None:
     task = build_task(config)
     windows = getattr(task, "windows", None)  # a lookback agent chooses those instead of orders
     key, action = ("task.action", task.action) if windows is None else ("task.windows.space", windows.space)
-    check_method(str(config.agent.get("algorithm", "ppo")), str(config.task["problem"]), action, key)
+    check_method(str(config.agent.get("algorithm", "ppo")), task_of(config).learned_as, action, key)
 
 
 def build_learner(config: Config, parts: Parts) -> Learner:
@@ -39,7 +39,7 @@ def build_learner(config: Config, parts: Parts) -> Learner:
     """
     check_agent(config)
     options = dict(config.agent)
-    name, task = str(options.pop("algorithm", "ppo")), str(config.task["problem"])
+    name, task = str(options.pop("algorithm", "ppo")), task_of(config).learned_as
     with needs("training", "rl"):
         import torch
 

@@ -77,7 +77,7 @@ class FleetTask(Task):
         """Refuses a fold that has a test between its training bars."""
         first, last = int(fold.train[0]), int(fold.train[-1])
         if len(fold.train) <= last - first:
-            raise ConfigError("a fleet learns from one unbroken period; evaluate it by --folds without --combinatorial")
+            raise ConfigError("a fleet is trained on one unbroken period; use --folds without --combinatorial")
         known = panel.rows(0, last + 1)
         market = build_market(config, known, config.train.envs, first_bar=first, **_episodes(config))
         return Parts(market, market)

@@ -34,8 +34,8 @@ class PortfolioTask(SingleAgentTask):
         """Its network has an axis of symbols, of a fixed length."""
         if len(own) != len(there):
             raise ConfigError(
-                f"the agent of {run} trades {len(own)} symbols at once and '{label}' has {len(there)}; give a market "
-                "of as many, or train with task=trading"
+                f"the agent of {run} trades {len(own)} symbols together and '{label}' has {len(there)}; give a market "
+                "with as many, or train with task=trading"
             )
 
 

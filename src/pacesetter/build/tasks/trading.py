@@ -125,7 +125,9 @@ class SingleAgentTask(Task):
 
     def policy(self, stored: Stored) -> AgentPolicy:
         config, panel = stored.config, stored.panel
-        known = {} if stored.table is None else {"table": stored.table, "supervised": build_supervised(config, panel)}
+        known: dict[str, Any] = {}
+        if stored.table is not None:
+            known = {"table": stored.table, "supervised": build_supervised(config, panel)}
         agent = load_agent(stored.folder, self.environment(config, panel, **known))
         return self._policy(agent, config, fitted_until(config, panel))
 
