@@ -2,7 +2,7 @@
 
     python benchmarks/fleet.py [--steps 20000] [--record]
 
-The market plants a signal that every agent can see: the sentiment of a bar foretells the next bar's move.
+The market plants a signal that every agent can see: the sentiment of a bar predicts the next bar's move.
 """
 
 from __future__ import annotations

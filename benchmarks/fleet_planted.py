@@ -44,7 +44,7 @@ def planted(runs: str, picture: Path | None) -> str:
     if picture is not None:
         fleet_picture(run.folder, picture, {name: list(part["symbol"]) for name, part in groups.items()})
     body = f"Planted: {seconds:.0f} s, {run.config.train.steps:,} steps of each agent. {fleet_sentence(agents)}.\n\n"
-    header = ["validation part", "agents", f"Sharpe ratio > {GOOD_SHARPE}", "median", "least", "largest drawdown"]
+    header = ["validation set", "agents", f"Sharpe ratio > {GOOD_SHARPE}", "median", "least", "largest drawdown"]
     return body + table(header, rows)
 
 

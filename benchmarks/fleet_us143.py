@@ -30,7 +30,7 @@ from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run.train import train
 
 DATA = Path(__file__).resolve().parents[1] / "../shared/data/us143_daily_2005_2016.parquet"
-ENDS = ("2013-01-01", "2015-01-01")  # of the training and of the validation part
+ENDS = ("2013-01-01", "2015-01-01")  # of the training and of the validation set
 BASELINES = ("cash", "hold", "equal_weight", "inverse_volatility", "momentum")
 SHOWN = 8  # agents at either end of the table
 FLEET = [

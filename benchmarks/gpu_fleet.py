@@ -55,7 +55,7 @@ COST_BPS, GOOD_SHARPE, CALLS = 1.0, 0.2, 220
 ENCODER_RATE = 3e-4
 
 
-class TimeUp(Exception):  # noqa: N818 - it ends the run, it is no error
+class TimeUp(Exception):  # noqa: N818 - it ends the run, it is not an error
     """The minutes that were asked for are over."""
 
 

@@ -22,7 +22,7 @@ config = lookback_config(
     reward={"components": {"signal": 1.0, "switching": 0.05, "follow_through": 0.0}},
 )
 
-# 2. One step: look back 120 days, hear what the leaders of these days foretold.
+# 2. One step: look back 120 days, hear what the leaders of these days predicted.
 env = gym.make("pacesetter/Lookback-v0", panel=training, config=config)
 observation, info = env.reset(seed=0)
 observation, reward, terminated, truncated, info = env.step(3)

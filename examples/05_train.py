@@ -1,4 +1,4 @@
-"""Train an agent, stop it, go on to the bit, and verify the run: python examples/05_train.py"""
+"""Train an agent, stop it, be resumed bit-exactly, and verify the run: python examples/05_train.py"""
 
 import os
 import signal

@@ -8,12 +8,12 @@ from pacesetter.evaluation.fleet.proposals_page import read_allocations
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.training import compose, train
 
-# 1. A market where leaders foretell followers, and a fleet of ten agents on it; steps are those of each agent.
+# 1. A market where leaders predict followers, and a fleet of ten agents on it; steps are those of each agent.
 few = ["data.symbols=10", "data.groups=2", "data.bars=2000", "train.steps=4096", "train.validate_every=2048"]
 config = compose(["+preset=planted_fleet", *few, "track.mlflow=off"])
 run = train(config).run
 
-# 2. A row for each agent on the validation part; those not above the bar have learned a second time.
+# 2. A row for each agent on the validation set; those not above the bar have learned a second time.
 print(read_agents(run.folder)[["symbol", "sharpe", "drawdown", "trades", "state", "reason", "retrained"]].to_string())
 
 # 3. One encoder for all, a head for each; any agent can be taken out and answers as it did in the fleet.

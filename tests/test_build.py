@@ -90,7 +90,7 @@ def test_a_trained_agent_chooses_the_windows(small, lookback_run):
 
 def test_a_lookback_agent_that_saw_the_test_part_is_refused(small, lookback_run):
     config = small("ppo", f"features.leadlag.lookback={lookback_run}", "train.shares=[0.5,0.1]")
-    with pytest.raises(DataError, match=r"saw bars until .* but the test part begins after"):
+    with pytest.raises(DataError, match=r"was trained on bars until .* but the test set starts after"):
         build_parts(config, build_panel(config))
 
 
@@ -111,17 +111,17 @@ def test_perturbing_the_future_leaves_the_agents_features_alone(small, lookback_
 
 def test_a_folder_that_is_no_lookback_run_is_refused(small, tmp_path):
     panel = build_panel(small())
-    with pytest.raises(RunError, match="is no run folder"):
+    with pytest.raises(RunError, match="is not a run folder"):
         build_table(small("ppo", f"features.leadlag.lookback={tmp_path}"), panel)
     trading = train(small("ppo", "train.steps=64"), console=Console(quiet=True)).run.folder
-    with pytest.raises(ConfigError, match="is a run of task=trading, which chooses no window"):
+    with pytest.raises(ConfigError, match="is a run of task=trading, which has no lookback agent"):
         build_table(small("ppo", f"features.leadlag.lookback={trading}"), panel)
 
 
 def test_a_main_job_is_no_teacher_and_the_runs_inside_are_named(tmp_path):
     job = Run.create(tmp_path, "job", {}).folder
     inside = Run.create(job / "lookback", "lookback", {}).folder
-    with pytest.raises(RunError, match=f"until when it has seen bars; give one of {inside}"):
+    with pytest.raises(RunError, match=f"the last bar of its training; give one of {inside}"):
         stored_end(job)
     assert stage_run(job, "lookback") == inside
     assert stage_run(job, "agents") == job
@@ -146,7 +146,7 @@ def test_the_old_name_of_target_is_read_in_stored_runs_and_refused_elsewhere(sma
 @pytest.mark.parametrize("text", ["a: [", "3", ""])
 def test_a_damaged_configuration_is_refused_in_one_sentence_with_its_file(tmp_path, text):
     (tmp_path / "config.yaml").write_text(text)
-    with pytest.raises(RunError, match=r"^\S+/config\.yaml (cannot be read .*|is no mapping); the run is damaged$"):
+    with pytest.raises(RunError, match=r"^\S+/config\.yaml (cannot be read .*|is not a mapping); the run is damaged$"):
         read_config(Run(tmp_path))
 
 

@@ -32,7 +32,7 @@ def test_did_you_mean(name: str, known: list[str], said: str) -> None:
     ("bounds", "value", "said"),
     [
         ((1,), 0, "lag.step=0 must be 1 or more"),
-        ((0, 0.5), 0.75, "lag.step=0.75 must lie in 0 … 0.5"),
+        ((0, 0.5), 0.75, "lag.step=0.75 must be in 0 … 0.5"),
         ((0,), float("nan"), "lag.step=nan must be 0 or more"),
         ((0,), float("inf"), "lag.step=inf must be 0 or more"),
         ((0,), "2", "lag.step='2' must be 0 or more"),

@@ -48,7 +48,7 @@ def test_manifest_says_with_what_it_was_made(tmp_path):
 
 
 def test_opening_what_is_no_run_is_refused(tmp_path):
-    with pytest.raises(RunError, match=r"is no run folder: it has no manifest\.json"):
+    with pytest.raises(RunError, match=r"is not a run folder: it has no manifest\.json"):
         Run.open(tmp_path)
     (tmp_path / "manifest.json").write_text("{cut")
     with pytest.raises(RunError, match="cannot be read"):
@@ -57,7 +57,7 @@ def test_opening_what_is_no_run_is_refused(tmp_path):
 
 def test_a_manifest_that_lacks_its_entries_is_refused(tmp_path):
     (tmp_path / "manifest.json").write_text("{}")
-    with pytest.raises(RunError, match="lacks what every run's has"):
+    with pytest.raises(RunError, match="lacks required keys"):
         Run.open(tmp_path)
 
 

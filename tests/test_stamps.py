@@ -75,7 +75,7 @@ def test_dates_with_an_offset_are_dates_for_a_calendar_only() -> None:
 
 @pytest.mark.parametrize("raw", [[None, None], ["x"], [1, 2], [pd.NaT], [True, False]])
 def test_nothing_readable_is_refused(raw: Any) -> None:
-    with pytest.raises(DataError, match=r"the table has no (time stamp in any row|readable time stamp)"):
+    with pytest.raises(DataError, match=r"the table has no (timestamp in any row|readable timestamp)"):
         known(raw)
 
 

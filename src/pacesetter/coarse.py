@@ -19,19 +19,19 @@ Array = NDArray[Any]
 def coarse_closes(index: pd.DatetimeIndex, freq: str) -> pd.DatetimeIndex:
     """Closes of the coarse bars that bars known at `index` fall into, the same for every part of a panel.
 
-    Refuses what is no frequency of pandas, and a length below both a day and the finest step.
+    Refuses what is not a frequency of pandas, and a length below both a day and the finest step.
     """
     try:
         step: Any = pd.tseries.frequencies.to_offset(freq)
     except ValueError:
         step = None
     if step is None or step.n < 1:
-        raise ConfigError(f"'{freq}' is no bar length; take one like 1h, 1D, 1W or 1ME")
+        raise ConfigError(f"'{freq}' is not a bar length; use one like 1h, 1D, 1W or 1ME")
     if not isinstance(step, (pd.offsets.Tick, pd.offsets.Day)):
         return _calendar_closes(step, index[0], index[-1])
     finest, length = index.to_series().diff().min(), pd.Timedelta(step)  # type: ignore[arg-type]  # a Day is one too
     if length < min(finest, DAY):
-        raise ConfigError(f"cannot make {freq} bars from coarser ones (the finest step here is {finest})")
+        raise ConfigError(f"{freq} bars cannot be made from coarser ones (the finest step is {finest})")
     return index.ceil(length).unique()
 
 

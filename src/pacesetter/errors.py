@@ -31,11 +31,11 @@ class RunError(PacesetterError):
 
 
 def check_range(least: float, most: float = math.inf, /, owner: str = "", **values: Any) -> None:
-    """Refuse, by its key `owner.name`, a value that is no finite number from `least` to `most`, both included."""
+    """Refuse, by its key `owner.name`, a value that is not a finite number from `least` to `most`, both included."""
     for name, value in values.items():
         is_number = not isinstance(value, bool) and isinstance(value, Real) and math.isfinite(value)
         if not (is_number and least <= value <= most):
-            bounds = f"lie in {least:g} … {most:g}" if math.isfinite(most) else f"be {least:g} or more"
+            bounds = f"be in {least:g} … {most:g}" if math.isfinite(most) else f"be {least:g} or more"
             raise ConfigError(f"{owner}{'.' if owner else ''}{name}={value!r} must {bounds}")
 
 

@@ -33,6 +33,8 @@ ALIASES = {
 BAR_FIELDS = ("open", "high", "low", "close", "volume")
 KNOWN_FIELDS = (*BAR_FIELDS, "sentiment", "adj_close")
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?[iI]nf(inity)?"
+MOST_COLUMNS = MOST_SYMBOLS = 20_000
+MOST_CELLS = 500_000_000  # 4 GB of numbers: sparse rows of many symbols make a table far larger than their file
 NO_VALUE = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "none", "<na>", "nat"})
 
 
@@ -111,6 +113,7 @@ class Bars:
             index = index.union(part.index)
         fields = tuple(dict.fromkeys(field for part in parts for field in part.fields))
         shape = (len(index), sum(len(part.symbols) for part in parts))
+        _check_size(len(fields), *shape, "the folder")
         blocks, mask, rows = np.full((len(fields), *shape), np.nan), np.zeros(shape, bool), np.full(shape, -1)
         column = 0
         for part in parts:
@@ -160,10 +163,26 @@ def read_frame(
         frame = frame.reset_index()
     if frame.shape[0] == 0 or frame.shape[1] == 0:
         raise DataError(f"{origin or 'the table'} is empty: it has no {'rows' if frame.shape[1] else 'columns'}")
+    check_columns(frame.shape[1], origin or "the table")
     table = _Table(origin, np.arange(len(frame)) if numbers is None else numbers)
     frame, stamps = _split_stamps(frame, table)
     reader = StampReader(table.report, origin or "the table", stamp, bar, timezone, close_of)
     return _read_layout(frame, reader.known(stamps), table, symbol)
+
+
+def check_columns(count: int, origin: str) -> None:
+    """Refuse a table of more columns than any market has symbols, before they are read one by one."""
+    if count > MOST_COLUMNS:
+        raise DataError(f"{origin} has {count:,} columns; at most {MOST_COLUMNS:,} are read, so split it")
+
+
+def _check_size(fields: int, times: int, symbols: int, origin: object) -> None:
+    """Refuse bars that would not fit into memory."""
+    if symbols > MOST_SYMBOLS or fields * times * symbols > MOST_CELLS:
+        raise DataError(
+            f"{origin} has {symbols:,} symbols at {times:,} moments, {fields * times * symbols * 8 / 1e9:,.1f} GB of "
+            f"bars; give fewer symbols (at most {MOST_SYMBOLS:,}) or a shorter period"
+        )
 
 
 class _Table:
@@ -185,7 +204,7 @@ class _Table:
             self.problems.append(Finding(rule, what, where, symbol, when, len(rows), remedy=remedy))
 
     def floats(self, values: pd.Series[Any], field: str, owner: str | pd.Series[Any]) -> Array:
-        """A column as float64; a cell that is no number is reported, with the symbol that owns it, and becomes NaN."""
+        """A column as float64; a cell that is not a number is reported with its symbol and becomes NaN."""
         if _is_numeric(values):
             return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
         text, number, bad = _cells(values)
@@ -211,7 +230,7 @@ def _cells(values: pd.Series[Any]) -> tuple[pd.Series[Any], Array, Array]:
 
 
 def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.Series[Any]]:
-    """The value columns and the raw time stamps: the index when it is one of time, else the first column named so."""
+    """The value columns and the raw timestamps: the index when it is one of time, else the first column named so."""
     if isinstance(frame.index, pd.DatetimeIndex):
         return frame, frame.index.to_series()
     named = [place for place, name in enumerate(frame.columns) if _is_stamp(name)]
@@ -221,7 +240,7 @@ def _split_stamps(frame: pd.DataFrame, table: _Table) -> tuple[pd.DataFrame, pd.
     if _is_stamp(frame.index.name):
         return frame, frame.index.to_series()
     has = ", ".join(str(name) or "a column without a name" for name in frame.columns[:6])
-    raise DataError(f"{table} has no time stamps: name a column timestamp or date (it has {has})")
+    raise DataError(f"{table} has no timestamps: name a column timestamp or date (it has {has})")
 
 
 def _is_stamp(name: Any) -> bool:
@@ -239,7 +258,7 @@ def _read_layout(frame: pd.DataFrame, known: pd.DatetimeIndex, table: _Table, sy
     blank = [place for place, name in enumerate(names) if not str(name).strip() or str(name).startswith("Unnamed: ")]
     if blank:
         raise DataError(
-            f"{table} has a column without a name (number {blank[0] + 1} beside the time); name or delete it"
+            f"{table} has a column without a name (number {blank[0] + 1} after the time); name or delete it"
         )
     if any(isinstance(name, tuple) for name in names):
         return _read_wide(frame.set_axis(range(len(names)), axis=1), _pairs(frame.columns, table), known, table)
@@ -264,7 +283,7 @@ def _pairs(columns: pd.Index[Any], table: _Table) -> list[tuple[str, str]]:
     """(field, symbol) of each column whose name is a pair in either order."""
     pairs = [tuple(str(part).strip() for part in name) for name in columns if isinstance(name, tuple)]
     if len(pairs) < len(columns) or any(len(pair) != 2 or not all(pair) for pair in pairs):
-        raise DataError(f"{table} has columns that are not pairs of field and symbol; name each of them by both")
+        raise DataError(f"{table} has columns that are not pairs of field and symbol; name each column by both")
     levels = [recognise(name) for name in columns.names]
     first, second = (sum(pair[level].lower() in KNOWN_FIELDS for pair in pairs) for level in (0, 1))
     if levels[0] == "symbol" or (second > first and "symbol" not in levels):
@@ -273,9 +292,9 @@ def _pairs(columns: pd.Index[Any], table: _Table) -> list[tuple[str, str]]:
 
 
 def _value_columns(frame: pd.DataFrame, words: list[str], table: _Table) -> list[int]:
-    """Columns that are fields: those of a bar, and others that hold numbers (a company's name is no field)."""
+    """Columns that are fields: those of a bar, and others that hold numbers (a company's name is not a field)."""
     if "timestamp" in words:
-        raise DataError(f"{table} has more than one time column; keep the one that says when a bar is known")
+        raise DataError(f"{table} has more than one time column; keep the one with the time at which a bar is known")
     places = [place for place, word in enumerate(words) if word in KNOWN_FIELDS or _holds_numbers(frame[place])]
     return [place for place in places if words[place] != "symbol"]
 
@@ -301,6 +320,7 @@ def _read_long(frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, t
     row, codes = row[kept], codes[kept]
     stamps, at = np.unique(known.asi8[row], return_inverse=True)
     shape = (len(stamps), len(symbols))
+    _check_size(len(fields), *shape, table)
     blocks, mask, rows = np.full((len(fields), *shape), np.nan), np.zeros(shape, bool), np.full(shape, -1)
     blocks[:, at, codes] = values[:, row]
     mask[at, codes], rows[at, codes] = True, table.numbers[row]
@@ -316,6 +336,7 @@ def _read_wide(frame: pd.DataFrame, cells: list[tuple[str, str]], known: pd.Date
     symbols = {name: place for place, name in enumerate(dict.fromkeys(name for _, name in cells))}
     row = np.flatnonzero(~np.asarray(known.isna()))
     row = row[_in_order(known.asi8[row], np.zeros(len(row), int), row, ["all symbols"], table)]
+    _check_size(len(fields), len(row), len(symbols), table)
     blocks = np.full((len(fields), len(row), len(symbols)), np.nan)
     for place, (field, name) in enumerate(cells):
         blocks[fields[field], :, symbols[name]] = table.floats(frame[place], field, name)[row]
@@ -348,7 +369,7 @@ def _in_order(stamps: Array, code: Array, row: Array, symbols: Any, table: _Tabl
         (
             "duplicate",
             ranked[1:][again],
-            "the bar stands twice",
+            "the bar appears twice",
             "delete one, or keep the last with data.allow=duplicate",
         ),
     ):

@@ -72,7 +72,7 @@ class Panel:
         for kind, names in (("symbol", self.symbols), ("field", self.fields)):
             if len(set(names)) < len(names):
                 twice = Counter(names).most_common(1)[0][0]
-                raise DataError(f"{kind} '{twice}' stands twice; each {kind} has one column")
+                raise DataError(f"{kind} '{twice}' appears twice; each {kind} has one column")
         _check_index(self.index)
         object.__setattr__(self, "blocks", _read_only(self.blocks))
         object.__setattr__(self, "mask", _read_only(self.mask))
@@ -113,7 +113,7 @@ class Panel:
         return bars.panel(**attributes)
 
     def __reduce__(self) -> tuple[Any, ...]:
-        # a copy, also in another process, is made anew and so is read-only too
+        # a copy, also in another process, is created again and so is read-only too
         return Panel, tuple(getattr(self, part.name) for part in dataclasses.fields(self))
 
     # ---- looking --------------------------------------------------------------------------------------------------
@@ -180,7 +180,7 @@ class Panel:
     def bars_per_year(self) -> float:
         """How many bars a year holds, for annualising; measured over the panel's own span."""
         if len(self) < 2:
-            raise DataError(f"a panel of {len(self)} bars has no bar rate; it takes two or more")
+            raise DataError(f"a panel of {len(self)} bars has no bar rate; give at least two")
         return float((len(self) - 1) / ((self.index[-1] - self.index[0]).total_seconds() / SECONDS_PER_YEAR))
 
     def position(self, symbol: str) -> int:
@@ -258,7 +258,7 @@ class Panel:
         whole = int(np.searchsorted(group, int(closes.searchsorted(self.index[-1], side="right")), side="left"))
         starts = np.flatnonzero(np.diff(group[:whole], prepend=-1))
         if len(starts) == 0:
-            raise DataError(f"no whole bar of {bars!r} fits into {self.index[0]} → {self.index[-1]}; take finer ones")
+            raise DataError(f"no complete bar of {bars!r} fits into {self.index[0]} → {self.index[-1]}; use finer ones")
         blocks, mask = aggregate(self.fields, self.blocks[:, :whole], self.mask[:whole], starts)
         return replace(self, index=closes[group[starts]], blocks=blocks, mask=mask, truth=None)
 
@@ -368,10 +368,10 @@ class Panel:
             panel = cls(utc_index(index), symbols, fields, blocks, mask, about["causal"], about["calendar"], notes)
         except Exception as problem:  # damaged bytes end in any of a dozen exceptions
             raise DataError(
-                f"{path} is not a stored panel ({type(problem).__name__}); load it by a source"
+                f"{path} is not a stored panel ({type(problem).__name__}); load it with a source"
             ) from problem
         if panel.fingerprint != about.get("fingerprint") or _digest(text) != table.schema.metadata.get(SEAL):
-            raise DataError(f"{path} was changed after it was stored: its content hash differs; make it again")
+            raise DataError(f"{path} was changed after it was stored: its content hash differs; create it again")
         return panel
 
 
@@ -381,9 +381,9 @@ def _digest(text: bytes) -> bytes:
 
 def _check_index(index: pd.DatetimeIndex) -> None:
     if not isinstance(index, pd.DatetimeIndex) or str(index.tz) != "UTC" or index.unit != "ns":
-        raise DataError("the index must be UTC nanoseconds; make it with pacesetter.panel.utc_index")
+        raise DataError("the index must be UTC nanoseconds; create it with pacesetter.panel.utc_index")
     if index.hasnans:
-        raise DataError("the index has a bar without a moment; give each bar its time")
+        raise DataError("the index has a bar without a time; give each bar its time")
     stamps = index.asi8
     bad = np.flatnonzero(stamps[1:] <= stamps[:-1])
     if len(bad):

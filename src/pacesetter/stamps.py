@@ -29,7 +29,7 @@ DATE, CLOCK, ZONE = (
     r"Z|[+-][0-9]{2}(?::?[0-9]{2})?",
 )
 ISO = rf"^(?P<date>{DATE})(?:[T ](?P<clock>{CLOCK})\s?(?P<zone>{ZONE})?)?$"
-EPOCHS = (("s", 1e8), ("ms", 1e11), ("us", 1e14), ("ns", 1e17))  # each from 1973 on; smaller numbers are no stamps
+EPOCHS = (("s", 1e8), ("ms", 1e11), ("us", 1e14), ("ns", 1e17))  # each from 1973 on; smaller numbers are not timestamps
 FIRST_DATE, LAST_DATE = 19_000_101, 22_001_231  # dates as numbers: 20161230
 
 
@@ -62,7 +62,7 @@ def moment_of(stamp: Any, last: bool = False) -> pd.Timestamp:
             moment = (moment.to_period(span) + 1).start_time.as_unit("ns") - pd.Timedelta(1, unit="ns")
         return utc_index([moment])[0]
     except (ValueError, TypeError) as problem:
-        raise ConfigError(f"{stamp!r} is no moment; write it like 2016-12-30 or 2016-12-30T21:00Z") from problem
+        raise ConfigError(f"{stamp!r} is not a date or time; write 2016-12-30 or 2016-12-30T21:00Z") from problem
 
 
 def _span(text: str) -> str | None:
@@ -91,16 +91,16 @@ class StampReader:
     def known(self, raw: Stamps[Any]) -> pd.DatetimeIndex:
         """(row,) UTC moments at which bars are known, NaT where the stamp is unusable; refuses if all are."""
         place, unique = pd.factorize(raw)  # a long table repeats each stamp for every symbol
-        self.report("timestamp", "the time stamp is missing", np.flatnonzero(place < 0), "give each row its time")
+        self.report("timestamp", "the timestamp is missing", np.flatnonzero(place < 0), "give each row its time")
         if len(unique) == 0:
-            raise DataError(f"{self.origin} has no time stamp in any row; fill the time column")
+            raise DataError(f"{self.origin} has no timestamp in any row; fill the time column")
 
         def report(rule: str, what: str, rows: Array, remedy: str = "") -> None:
             self.report(rule, what, np.flatnonzero(np.isin(place, rows)), remedy)
 
         parsed = _Parser(report, self._zone, self._may_be_dates).parse(pd.Series(unique))
         if parsed.isna().all():
-            raise DataError(f"{self.origin} has no readable time stamp, e.g. '{unique[0]}'; write 2016-12-30T21:00:00Z")
+            raise DataError(f"{self.origin} has no readable timestamp, e.g. '{unique[0]}'; write 2016-12-30T21:00:00Z")
         return pd.DatetimeIndex(self._moments(parsed).append(_nothing(1))[place])  # place −1 is a missing stamp
 
     @property
@@ -120,9 +120,9 @@ class StampReader:
         try:
             length = None if self.bar is None else pd.Timedelta(self.bar)
         except ValueError as problem:
-            raise ConfigError(f"data.bar='{self.bar}' is no length of time; write it like 1h or 30min") from problem
+            raise ConfigError(f"data.bar='{self.bar}' is not a length of time; write it like 1h or 30min") from problem
         if length is not None and not pd.Timedelta(0) < length <= LONGEST_BAR:
-            raise ConfigError(f"data.bar='{self.bar}' must be longer than nothing and no longer than a year")
+            raise ConfigError(f"data.bar='{self.bar}' must be above zero and at most a year")
         return length
 
     def _moments(self, index: pd.DatetimeIndex) -> pd.DatetimeIndex:
@@ -152,7 +152,7 @@ class StampReader:
         steps, counts = np.unique(np.diff(np.unique(moments.dropna().asi8)), return_counts=True)
         if len(steps) == 0 or 2 * counts[0] <= counts.sum() or steps[0] > LONGEST_BAR.value:
             raise DataError(
-                f"{self.origin}: bars stamped at their opens have no common length; say it like data.bar=1h"
+                f"{self.origin}: bars stamped at their opens have no common length; give it, e.g. data.bar=1h"
             )
         return pd.Timedelta(int(steps[0]), unit="ns")
 
@@ -184,7 +184,7 @@ class _Parser:
         unit = np.bincount(kind[kind > 0]).argmax() if (kind > 0).any() else 0
         bad = (kind != unit) | (kind == 0) | values.isna().to_numpy()
         if bad.any():
-            what = f"{values.iloc[int(bad.argmax())]} is no time stamp{f' in {EPOCHS[unit - 1][0]}' * bool(unit)}"
+            what = f"{values.iloc[int(bad.argmax())]} is not a timestamp{f' in {EPOCHS[unit - 1][0]}' * bool(unit)}"
             self.report("timestamp", what, np.flatnonzero(bad), "give dates, or epochs in one unit")
         if unit == 0:
             return _nothing(len(values))
@@ -199,7 +199,7 @@ class _Parser:
         if bad.any():
             shown = text.iloc[int(bad.argmax())][:40]
             remedy = "write it like 2016-12-30T21:00:00Z"
-            self.report("timestamp", f"'{shown}' is no ISO time stamp", np.flatnonzero(bad), remedy)
+            self.report("timestamp", f"'{shown}' is not an ISO timestamp", np.flatnonzero(bad), remedy)
         self._check_alike(parts[~bad])
         index = pd.DatetimeIndex(parsed)
         return self._localise(index.tz_localize(None) if parts["zone"].isna().all() else index)
@@ -210,19 +210,19 @@ class _Parser:
             has = parts[part].notna()
             odd = parts.index[has != has.mode().any()] if len(has) else parts.index
             if len(odd):
-                remedy = "write all stamps in one way"
-                self.report("timestamp", f"only some stamps have {what}", odd.to_numpy(), remedy)
+                remedy = "write all timestamps in one format"
+                self.report("timestamp", f"only some timestamps have {what}", odd.to_numpy(), remedy)
         zones = parts["zone"].dropna().str.replace(":", "").str.replace(r"^(Z|[+-]0000|[+-]00)$", "UTC", regex=True)
         odd = zones.index[zones != zones.iloc[0]] if len(zones) else zones.index
         if len(odd):
             what = f"time zone {zones[odd[0]]} after {zones.iloc[0]}"
-            remedy = "write all stamps in one zone, or allow with data.allow=time_zone"
+            remedy = "use one time zone, or allow with data.allow=time_zone"
             self.report("time_zone", what, odd.to_numpy(), remedy)
 
     def _in_range(self, index: pd.DatetimeIndex) -> pd.DatetimeIndex:
         out = np.flatnonzero((index.year < FIRST_YEAR) | (index.year > LAST_YEAR))
         if len(out):
-            what = f"{index[out[0]]} lies outside {FIRST_YEAR} … {LAST_YEAR}"
+            what = f"{index[out[0]]} is outside {FIRST_YEAR} … {LAST_YEAR}"
             self.report("timestamp", what, out, "correct the year")
         inside = ~np.isin(np.arange(len(index)), out)
         return pd.DatetimeIndex(index.where(inside)).as_unit("ns")
@@ -236,7 +236,7 @@ class _Parser:
         lost = np.flatnonzero(np.asarray(local.isna()) & ~np.asarray(index.isna()))
         if len(lost):
             what = f"{index[lost[0]]} happens twice or never in {self.zone} (daylight saving)"
-            self.report("daylight_saving", what, lost, "write the stamps in UTC or with their offset")
+            self.report("daylight_saving", what, lost, "write timestamps in UTC or with their offset")
         return local
 
 

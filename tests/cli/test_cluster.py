@@ -24,7 +24,7 @@ def test_a_run_that_fails_is_named_and_the_others_are_not_trained_again(small: A
     first = CliRunner().invoke(app, words)
     assert "group000-fold00-seed5 done: 256 steps" in first.output
     assert "Score by fold and seed" in first.output
-    assert "1 of 2 runs failed, the same command tries again; group001-fold00-seed5: " in str(first.exception)
+    assert "1 of 2 runs failed, run the same command to retry; group001-fold00-seed5: " in str(first.exception)
     assert "NONE" in str(first.exception)
     (folder,) = small.runs.glob("*-cluster-*")
     runs = pd.read_csv(folder / "runs.csv")
@@ -42,8 +42,8 @@ def test_a_run_that_fails_is_named_and_the_others_are_not_trained_again(small: A
 
 
 def test_mistakes_are_one_sentence(small: Any) -> None:
-    assert "--seeds 0,x is no list of whole numbers" in str(refused(*small.overrides, "--seeds", "0,x"))
+    assert "--seeds 0,x is not a list of whole numbers" in str(refused(*small.overrides, "--seeds", "0,x"))
     assert "9 groups of 3 symbols" in str(refused(*small.overrides, "--groups", "9"))
-    assert "task=lookback looks at all of them together" in str(refused("data=sandbox", "task=lookback"))
+    assert "task=lookback uses all of them together" in str(refused("data=sandbox", "task=lookback"))
     assert "did you mean 'workers'" in str(refused(*small.overrides, "launcher.worker=2"))
     assert not small.runs.exists()

@@ -138,18 +138,18 @@ def test_supervised_baselines_are_trained_judged_and_timed(tmp_path):
 def test_mistakes_are_one_sentence(trained_run, tmp_path, command):
     with pytest.raises(ConfigError, match="unknown baseline 'equal_wait'; did you mean 'equal_weight'"):
         call("baseline", "equal_wait", *MARKET)
-    with pytest.raises(ConfigError, match="the baselines of task=lookback trade nothing"):
+    with pytest.raises(ConfigError, match="the baselines of task=lookback do not trade"):
         call("baseline", "hold", "task=lookback", *MARKET)
-    with pytest.raises(RunError, match="was not judged yet"):
+    with pytest.raises(RunError, match="was not evaluated yet"):
         call("compare", trained_run, trained_run)
-    with pytest.raises(ConfigError, match=r"train\.steps=5 names no market to evaluate on"):
+    with pytest.raises(ConfigError, match=r"train\.steps=5 does not name a market to evaluate on"):
         call("evaluate", trained_run, "train.steps=5")
-    with pytest.raises(ConfigError, match="--rolling, --refit-every and --combinatorial are about training anew"):
+    with pytest.raises(ConfigError, match="--rolling, --refit-every and --combinatorial apply to refitting"):
         call("evaluate", trained_run, "--rolling")
-    with pytest.raises(ConfigError, match="no other market 'montecarl' is known; did you mean 'montecarlo'"):
+    with pytest.raises(ConfigError, match="unknown market 'montecarl'; did you mean 'montecarlo'"):
         call("evaluate", trained_run, "data=montecarl")
-    with pytest.raises(DataError, match=r"reads the feature \w+, which needs [\w, ]+; give bars that have that"):
+    with pytest.raises(DataError, match=r"uses the feature \w+, which needs [\w, ]+; give bars that have it"):
         call("evaluate", trained_run, "data=sample")
     shown = command("evaluate", "nowhere")
     assert shown.returncode == 2
-    assert shown.stderr.strip().startswith("error: nowhere is no run folder")
+    assert shown.stderr.strip().startswith("error: nowhere is not a run folder")

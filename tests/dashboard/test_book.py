@@ -92,7 +92,7 @@ def test_what_is_no_journal_is_refused_in_one_sentence(url):
 
 def test_another_database_is_refused(tmp_path):
     sqlite3.connect(tmp_path / "other.db").execute("CREATE TABLE x (y)").connection.close()
-    with pytest.raises(RunError, match="no paper trader's journal"):
+    with pytest.raises(RunError, match="not a paper trader's journal"):
         JournalReader(f"sqlite:///{tmp_path / 'other.db'}").runs()
 
 

@@ -1,4 +1,7 @@
-"""The whole page in a real browser, as a reader uses it; screenshots and times are printed with -s."""
+"""The whole page in a real browser, as a reader uses it; screenshots and times are printed with -s.
+
+Runs `dashboard.first`, `dashboard.views.window`.
+"""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ def test_it_listens_on_loopback_and_looks_at_runs(served):
 
 
 def test_a_folder_that_is_not_there_is_refused_unless_a_book_is_to_be_shown(served):
-    with pytest.raises(RunError, match=r"there is no folder elsewhere; give the folder of your runs, or make some"):
+    with pytest.raises(RunError, match=r"folder elsewhere does not exist; give the folder of your runs, or create one"):
         served("elsewhere")
     assert served("elsewhere", "--journal", "sqlite:///other.db")[0].runs == Path("elsewhere")
 

@@ -66,7 +66,7 @@ def test_a_second_language_falls_back_to_english(monkeypatch):
 
 def test_an_unknown_language_is_refused():
     assert texts.check_language("en") == "en"
-    with pytest.raises(ConfigError, match="no texts are there in 'xx'"):
+    with pytest.raises(ConfigError, match="there are no texts in 'xx'"):
         texts.check_language("xx")
 
 

@@ -1,4 +1,8 @@
-"""The pages, drawn by Streamlit's own test runner: full, empty, and with something broken."""
+"""The pages, drawn by Streamlit's own test runner: full, empty, and with something broken.
+
+Runs `dashboard.app`, `dashboard.views.agent`, `dashboard.views.book`, `dashboard.views.leadlag`,
+`dashboard.views.live`, `dashboard.views.parts`.
+"""
 
 from __future__ import annotations
 

@@ -110,7 +110,7 @@ def test_epochs_are_read_in_every_unit(tmp_path: Path, factor: int, kind: str) -
 def test_epochs_with_fractions_and_in_mixed_units(write: Write) -> None:
     assert read(write("ts,AAA\n1577977200.5,1\n1577980800,2\n")).index[0] == pd.Timestamp("2020-01-02T15:00:00.5Z")
     assert "row 3: 1577980800000" in refusal(write("ts,AAA\n1577977200,1\n1577980800000,2\n1577984400,2\n"))
-    assert "no readable time stamp, e.g. '1'" in refusal(write("ts,AAA\n1,1\n2,2\n"))
+    assert "no readable timestamp, e.g. '1'" in refusal(write("ts,AAA\n1,1\n2,2\n"))
 
 
 @pytest.mark.parametrize("symbol", ["NA", "NULL", "nan", "TRUE", "1", "INF", "None", "005930", "1e5", "BRK.B"])
@@ -163,7 +163,7 @@ def test_a_folder_holds_one_file_a_symbol(tmp_path: Path) -> None:
     np.testing.assert_array_equal(panel.close, [[np.nan, 2], [5, 3]])
     assert panel.mask.tolist() == [[False, True], [True, True]]
     (tmp_path / "CCC.csv").write_text("date,X,Y\n2020-01-03,5,6\n")
-    assert refusal(str(tmp_path)) == "CCC.csv holds 2 symbols; in a folder each file holds one"
+    assert refusal(str(tmp_path)) == "CCC.csv has 2 symbols; in a folder each file must have one"
 
 
 def test_chosen_symbols_come_in_the_order_asked_for(write: Write, tmp_path: Path) -> None:
@@ -216,7 +216,7 @@ BAD_TEXT = [
     ("\n\n\n", "bars.csv has no table"),
     ("close\n1\n", "bars.csv has no table"),
     ("date,close\n", "bars.csv is empty: it has a header and no rows"),
-    ("date,close\n2020-01-02,1", "bars.csv row 2: the last line does not end"),
+    ("date,close\n2020-01-02,1", "bars.csv row 2: the last line has no newline"),
     ("date,close\n2020-01-02,1\n2020-01-03\n", "bars.csv row 3: 1 columns instead of 2"),
     ("date,close\n\n2020-01-02,1\n\n2020-01-03,1,1\n", "bars.csv row 5: 3 columns instead of 2"),
     ('date,close,who\n2020-01-02,1,"a\nb"\n', "quoted field"),
@@ -227,20 +227,20 @@ BAD_TEXT = [
     ("date,symbol,close,c\n2020-01-02,A,1,1\n", "two columns for close of every symbol"),
     ("date,open,high,low,volume\n2020-01-02,1,1,1,1\n", "bars.csv has no close [missing_column]"),
     ("date,symbol,price\n2020-01-02,A,1\n", "bars.csv has no close [missing_column]; it has price"),
-    ("when,close\n2020-01-02,1\n", "bars.csv has no time stamps: name a column timestamp or date (it has when, close)"),
+    ("when,close\n2020-01-02,1\n", "bars.csv has no timestamps: name a column timestamp or date (it has when, close)"),
     (",date,close\n0,2020-01-02,1\n", "bars.csv has a column without a name"),
     ("open_time,close,close_time\n2020-01-02,1,2020-01-02\n", "more than one time column"),
-    ("date,close\n2020-01-02,1\n02/01/2020,1\n", "bars.csv row 3: '02/01/2020' is no ISO time stamp"),
-    ("date,close\n2020-01-02,1\n2020-01,1\n", "bars.csv row 3: '2020-01' is no ISO time stamp"),
-    ("date,close\n2020-01-02,1\n2020-02-30,1\n", "bars.csv row 3: '2020-02-30' is no ISO time stamp"),
+    ("date,close\n2020-01-02,1\n02/01/2020,1\n", "bars.csv row 3: '02/01/2020' is not an ISO timestamp"),
+    ("date,close\n2020-01-02,1\n2020-01,1\n", "bars.csv row 3: '2020-01' is not an ISO timestamp"),
+    ("date,close\n2020-01-02,1\n2020-02-30,1\n", "bars.csv row 3: '2020-02-30' is not an ISO timestamp"),
     ("date,close\n2020-01-02,1\n,1\n", "bars.csv row 3: "),
-    ("date,close\n2020-01-02,1\n9999-12-31,1\n", "bars.csv row 3: 9999-12-31 00:00:00 lies outside 1700 … 2260"),
+    ("date,close\n2020-01-02,1\n9999-12-31,1\n", "bars.csv row 3: 9999-12-31 00:00:00 is outside 1700 … 2260"),
     ("date,close\n1066-10-14,1\n", "bars.csv"),
-    ("date,close\n2020-01-02,1\n2020-01-03 16:00,1\n2020-01-06,1\n", "bars.csv row 3: only some stamps have"),
-    ("date,close\nyesterday,1\n", "no readable time stamp, e.g. 'yesterday'"),
+    ("date,close\n2020-01-02,1\n2020-01-03 16:00,1\n2020-01-06,1\n", "bars.csv row 3: only some timestamps have"),
+    ("date,close\nyesterday,1\n", "no readable timestamp, e.g. 'yesterday'"),
     (
         "date,close\n2020-01-02,1\n2020-01-02,2\n",
-        "bars.csv row 3 (all symbols, 2020-01-02 21:00:00+00:00): the bar stands",
+        "bars.csv row 3 (all symbols, 2020-01-02 21:00:00+00:00): the bar appears",
     ),
     (
         "date,close\n2020-01-03,1\n2020-01-02,2\n",
@@ -293,7 +293,7 @@ def test_stamps_of_differing_zones(write: Write) -> None:
     mixed = HOURS.replace("16:00:00Z", "11:00:00-05:00")
     assert refusal(write(mixed)).startswith("bars.csv row 3: time zone -0500 after UTC [time_zone]")
     assert read(write(mixed), allow=["time_zone"]) == read(write(HOURS, "plain.csv"))
-    assert "row 3: only some stamps have a time zone" in refusal(
+    assert "row 3: only some timestamps have a time zone" in refusal(
         write(HOURS.replace("16:00:00Z", "16:00:00")), allow=["time_zone"]
     )
     assert read(write(HOURS.replace("Z", "+00:00").replace("+00:00", "+00", 1))) == read(write(HOURS, "plain.csv"))
@@ -309,13 +309,13 @@ def test_order_and_duplicates_can_be_allowed_by_name(write: Write) -> None:
 )
 def test_binary_junk_is_refused(write: Write, junk: bytes) -> None:
     assert "bars.csv" in refusal(write(junk))
-    assert "is no readable Parquet file" in refusal(write(junk, "bars.parquet"), "parquet")
+    assert "is not a readable Parquet file" in refusal(write(junk, "bars.parquet"), "parquet")
 
 
 def test_paths_that_hold_nothing(tmp_path: Path, write: Write) -> None:
-    assert "there is no file" in refusal(str(tmp_path / "none.csv"))
+    assert "does not exist" in refusal(str(tmp_path / "none.csv"))
     assert "holds no .csv or .csv.gz or .txt file" in refusal(str(tmp_path))
-    assert "there is no file" in refusal(str(tmp_path / ("x" * 5000)))
+    assert "does not exist" in refusal(str(tmp_path / ("x" * 5000)))
     with pytest.raises(ConfigError, match=r"data needs 'path': give data.path=…"):
         load("csv")
     path = write(LONG)
@@ -327,10 +327,10 @@ def test_paths_that_hold_nothing(tmp_path: Path, write: Write) -> None:
 
 def test_size_is_limited_also_inside_gzip(write: Write) -> None:
     big = LONG + "2020-01-06,AAA,1,1,1,1,1\n" * 60_000
-    assert "over data.max_mb=1" in refusal(write(big), max_mb=1)
+    assert "above data.max_mb=1" in refusal(write(big), max_mb=1)
     packed = write(gzip.compress(big.encode()), "bars.csv.gz")
     assert os.path.getsize(packed) < 2**20
-    assert "over data.max_mb=1" in refusal(packed, max_mb=1)
+    assert "above data.max_mb=1" in refusal(packed, max_mb=1)
 
 
 # ---- damage -----------------------------------------------------------------------------------------------------

@@ -45,13 +45,13 @@ def source(monkeypatch: pytest.MonkeyPatch) -> None:
         ({"fill": "backward"}, "data.fill='backward' is unknown; known: drop, forward, interpolate, none"),
         (
             {"allow": "non_positiv"},
-            "data.allow=non_positiv names no rule that can be allowed; did you mean 'non_positive'?",
+            "data.allow=non_positiv is not a rule that can be allowed; did you mean 'non_positive'?",
         ),
-        ({"allow": ["wrong_type"]}, "data.allow=wrong_type names no rule that can be allowed; known: "),
+        ({"allow": ["wrong_type"]}, "data.allow=wrong_type is not a rule that can be allowed; known: "),
         ({"quality": {"stale": 3}}, "unknown option 'data.quality.stale'; did you mean 'stale_bars'?"),
         ({"quality": 3}, "data.quality=3 must be a mapping"),
-        ({"start": "soon", "fill": "forward"}, "'soon' is no moment"),
-        ({"resolution": "1M", "fill": "forward"}, "'1M' is no bar length"),
+        ({"start": "soon", "fill": "forward"}, "'soon' is not a date or time"),
+        ({"resolution": "1M", "fill": "forward"}, "'1M' is not a bar length"),
     ],
 )
 def test_wrong_options_are_refused_in_one_sentence(options: dict[str, Any], said: str) -> None:
@@ -94,7 +94,7 @@ def test_start_and_end() -> None:
     first = load("broken", fill="forward", start="2020-01-02T17:00")
     assert first.close[0, 0] == 40  # carried from before the start
     with pytest.raises(
-        DataError, match=r"no bar lies between data.start=2021 and data.end=None; the bars run from 2020-01-01 01"
+        DataError, match=r"no bar is between data.start=2021 and data.end=None; the bars run from 2020-01-01 01"
     ):
         load("broken", fill="forward", start="2021")
 

@@ -70,12 +70,12 @@ def test_an_extra_file_is_named_only_where_the_whole_folder_is_described(folder:
 
 def test_files_outside_and_absent_files_are_refused(folder: Path) -> None:
     for path in (ROOT / "pyproject.toml", folder / "nowhere.parquet"):
-        with pytest.raises(DataError, match="is no file below"):
+        with pytest.raises(DataError, match="is not a file below"):
             write_manifest([path], folder / "manifest.json")
     for artefacts in (folder / "nowhere", []):
-        with pytest.raises(DataError, match="is no folder of artefacts"):
+        with pytest.raises(DataError, match="is not a folder of artefacts"):
             write_manifest(artefacts)
-    with pytest.raises(DataError, match="must lie in the folder it describes"):
+    with pytest.raises(DataError, match="must be in the folder it describes"):
         write_manifest(folder / "inner", folder / "manifest.json")
 
 
@@ -88,14 +88,14 @@ def test_one_file_may_have_its_own_manifest(folder: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"whole_folder": true, "files": {"a": {}}}', '{"files": 1}'])
 def test_a_damaged_manifest_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "manifest.json").write_text(content)
-    with pytest.raises(DataError, match=r"manifest\.json is no manifest"):
+    with pytest.raises(DataError, match=r"manifest\.json is not a manifest"):
         verify_manifest(tmp_path)
 
 
 def test_a_truncated_parquet_file_is_refused(folder: Path) -> None:
     table = folder / "table.parquet"
     table.write_bytes(table.read_bytes()[:-9])
-    with pytest.raises(DataError, match=r"table\.parquet is no readable Parquet"):
+    with pytest.raises(DataError, match=r"table\.parquet is not a readable Parquet"):
         write_manifest(folder)
 
 

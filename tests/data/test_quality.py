@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -63,11 +64,11 @@ def test_clean_bars_have_no_finding() -> None:
         ("infinite", "close", -np.inf, "a value is infinite"),
         ("non_positive", "open", 0.0, "a price is not above zero"),
         ("non_positive", "close", -3.0, "a price is not above zero"),
-        ("high_low", "high", 1.0, "high and low do not hold open and close"),
-        ("high_low", "low", 99.0, "high and low do not hold open and close"),
+        ("high_low", "high", 1.0, "open or close is outside low … high"),
+        ("high_low", "low", 99.0, "open or close is outside low … high"),
         ("negative_volume", "volume", -1.0, "volume -1 is below zero"),
-        ("sentiment_range", "sentiment", 1.5, "sentiment 1.5 lies outside [0, 1]"),
-        ("sentiment_range", "sentiment", -0.1, "sentiment -0.1 lies outside [0, 1]"),
+        ("sentiment_range", "sentiment", 1.5, "sentiment 1.5 is outside [0, 1]"),
+        ("sentiment_range", "sentiment", -0.1, "sentiment -0.1 is outside [0, 1]"),
     ],
 )
 def test_each_value_rule_names_the_first_broken_bar(rule: str, field: str, value: float, what: str) -> None:
@@ -126,7 +127,7 @@ def test_gaps_newest_bars_and_coverage() -> None:
     assert (gap.symbol, gap.when, gap.count, gap.severity) == ("AAA", str(days()[10]), 4, "warning")
     assert (newest.symbol, newest.when, newest.count) == ("BBB", str(days()[-2]), 2)
     assert newest.what == "2 of the newest 3 bars are missing"
-    assert coverage.what == "only 89.2% of its life is observed"
+    assert coverage.what == "only 89.2% of its bars are observed"
     report = readiness(bars)
     assert report.coverage[0] == {
         "symbol": "AAA",
@@ -143,6 +144,24 @@ def test_a_symbol_without_any_bar() -> None:
     mask = np.ones((BARS, 2), bool)
     mask[:, 1] = False
     assert only(bars_of(clean(), mask), "coverage").symbol == "BBB"
+
+
+def test_bars_of_the_future_and_prices_without_volume_are_warned_of() -> None:
+    late = days() + pd.Timedelta(days=36_500)
+    future = only(bars_of(clean(), index=late), "future")
+    assert (future.severity, future.count) == ("warning", BARS)
+    fields = clean()
+    fields["volume"][3, 0] = np.nan
+    found = only(bars_of(fields), "nan_volume")
+    assert (found.severity, found.count) == ("warning", 1)
+
+
+def test_a_name_with_letters_that_cannot_be_seen_is_an_error_that_spells_them() -> None:
+    bars = dataclasses.replace(bars_of(clean()), symbols=("A\x1b[31m", "B"))
+    found = only(bars, "symbol_name")
+    assert found.severity == "error"
+    assert "\x1b" not in found.sentence()
+    assert r"A\x1b[31m" in found.sentence()
 
 
 def test_missing_columns() -> None:

@@ -231,7 +231,7 @@ def test_a_changed_file_is_refused(tmp_path: Path) -> None:
 @pytest.mark.parametrize("content", ["", "[]", "{}", '{"folds": [{"train": 1}]}'])
 def test_a_file_that_is_no_splits_is_refused(tmp_path: Path, content: str) -> None:
     (tmp_path / "splits.json").write_text(content)
-    with pytest.raises(DataError, match="holds no stored splits"):
+    with pytest.raises(DataError, match="has no stored splits"):
         Splits.load(tmp_path / "splits.json")
     with pytest.raises(DataError, match="FileNotFoundError"):
         Splits.load(tmp_path / "absent.json")

@@ -1,4 +1,7 @@
-"""Synthetic markets: what is planted is what the bars show, and nothing else is."""
+"""Synthetic markets: what is planted is what the bars show, and nothing else is.
+
+Runs `data.truth`.
+"""
 
 from __future__ import annotations
 
@@ -343,16 +346,16 @@ def test_draws_stay_inside_their_distributions():
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [
-        ({"symbols": 0}, r"data\.symbols=0 must lie in 1 … 1e\+06"),
+        ({"symbols": 0}, r"data\.symbols=0 must be in 1 … 1e\+06"),
         ({"noise": float("nan")}, r"data\.noise=nan must lie"),
-        ({"sentiment_strength": 1.5}, r"data\.sentiment_strength=1\.5 must lie in -1 … 1"),
+        ({"sentiment_strength": 1.5}, r"data\.sentiment_strength=1\.5 must be in -1 … 1"),
         ({"freq": "2h"}, r"data\.freq='2h' must be 1D, or divide a session of 7 hours"),
         ({"freq": "soon"}, r"data\.freq='soon' must be 1D"),
-        ({"start": "yesterday"}, r"data\.start='yesterday' is no date"),
+        ({"start": "yesterday"}, r"data\.start='yesterday' is not a date"),
         ({"bars": 100_000}, r"data\.bars=100000 run from 2000-01-03 to .*; stay within"),
         ({"groups": -1}, r"data\.groups=-1 must be 0 or more"),
-        ({"groups": 11}, r"data\.groups=11 .* do not fit into data\.symbols=20; take fewer"),
-        ({"leaders": 20}, r"do not fit into data\.symbols=20; take fewer"),
+        ({"groups": 11}, r"data\.groups=11 .* do not fit into data\.symbols=20; use fewer"),
+        ({"leaders": 20}, r"do not fit into data\.symbols=20; use fewer"),
         ({"min_delay": 4}, r"data\.max_delay=3 must not be below data\.min_delay=4"),
         ({"relation_change_bars": (5, 5)}, r"data\.relation_change_bars=\(5, 5\) must be one number"),
         ({"regimes": {}}, r"data\.regimes must give one regime or more"),
@@ -375,7 +378,7 @@ def test_bad_options_are_refused_in_one_sentence(options, sentence):
 
 def test_a_draw_out_of_range_is_refused_by_name():
     market = Synthetic(bars=10, randomise={"noise": {"uniform": [-2, -1]}})
-    with pytest.raises(ConfigError, match=r"data\.noise=-1\.\d+ must lie in 0"):
+    with pytest.raises(ConfigError, match=r"data\.noise=-1\.\d+ must be in 0"):
         market.read()
     with pytest.raises(ConfigError, match=r"data\.groups=.* must be of type int"):
         Synthetic(bars=10, randomise={"groups": {"uniform": [1.1, 1.9]}}).read()

@@ -108,7 +108,7 @@ def test_cleaner_markets_come_first(noisy: list[Panel]) -> None:
         ([-0.01, -0.01, 0.05], 0),  # a third of the episodes gained: Sharpe is met, win rate is not
         ([0.001, 0.001, -0.05], 0),  # two thirds gained, at a negative Sharpe
         ([-0.05, 0.01, 0.02, 0.01], 1),  # only the latest three count
-        ([0.0, 0.0, 0.0], 0),  # staying in cash is no success
+        ([0.0, 0.0, 0.0], 0),  # staying in cash is not a success
     ],
 )
 def test_advance_needs_episodes_sharpe_and_win_rate(market: Panel, returns: list[float], level: int) -> None:
@@ -249,7 +249,7 @@ def test_stored_course_goes_on_where_it_was(market: Panel) -> None:
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"calmest_share": 0.0}, "calmest_share=0.0 must lie in"),
+        ({"calmest_share": 0.0}, "calmest_share=0.0 must be in"),
         ({"cleanest_share": float("nan")}, "cleanest_share=nan"),
         ({"spread_factor": -1.0}, "spread_factor=-1.0 must be 0 or more"),
         ({"regimes": ("bul",)}, "did you mean 'bull'"),

@@ -108,7 +108,7 @@ def test_proposals_of_a_wrong_shape_and_hybrid_orders_are_refused(market: Panel)
     with pytest.raises(DataError, match="no symbol"):
         PortfolioEnv(market, ["S0", "S8"])
     for make in (PortfolioEnv, lambda panel, *rest, **options: PortfolioVectorEnv(panel, 2, *rest, **options)):
-        with pytest.raises(ConfigError, match="does not name symbols"):
+        with pytest.raises(ConfigError, match="must name symbols"):
             make(market, [])
         with pytest.raises(ConfigError, match="did you mean 'symbols'"):
             make(market, symbol="S1")

@@ -1,4 +1,7 @@
-"""`pacesetter/Trading-v0`: the checkers of others, what is seen, how episodes end, what is refused."""
+"""`pacesetter/Trading-v0`: the checkers of others, what is seen, how episodes end, what is refused.
+
+Runs `envs.single`, `envs.journal`, `envs.batch.masks`.
+"""
 
 from __future__ import annotations
 
@@ -229,7 +232,7 @@ def test_a_weighted_pnl_is_the_compiled_path_and_equals_the_general_one(market: 
     [{}, {"shorting": True}, {"position_loss_limit_fraction": 0.01}, {"portfolio_loss_limit_fraction": 0.004}],
 )
 def test_masks_allow_exactly_the_orders_that_would_be_sent(market: Panel, limits: dict[str, Any]) -> None:
-    """What a loss limit closes by itself is no order's doing: only hold is left."""
+    """What a loss limit closes by itself is not an order's doing: only hold is left."""
     env = TradingEnv(market, "S2", episode_bars=60, market=MarketParameters(limits=Limits(**limits)))
     observation, _ = env.reset(seed=3)
     rng, seen = np.random.default_rng(1), set()
@@ -367,10 +370,10 @@ def test_an_action_of_another_shape_is_refused(market: Panel, bad: Any) -> None:
         ({"reward": "profit"}, "reward='profit' is unknown"),
         ({"render_mode": "humans"}, "did you mean 'human'"),
         ({"supervised": np.zeros((4, 10, 2))}, "supervised has shape"),
-        ({"symbol": []}, "does not name symbols, each once"),
-        ({"symbol": 3}, "does not name symbols"),
-        ({"symbol": [["S1"]]}, "does not name symbols"),
-        ({"symbol": ["S1", "S1"]}, r"\['S1', 'S1'\] does not name symbols, each once"),
+        ({"symbol": []}, "must name symbols, each once"),
+        ({"symbol": 3}, "must name symbols"),
+        ({"symbol": [["S1"]]}, "must name symbols"),
+        ({"symbol": ["S1", "S1"]}, r"\['S1', 'S1'\] must name symbols, each once"),
         ({"window": 3}, "TradingEnv has no option 'window'; did you mean 'window_bars'"),
         ({"symbols": ["S1"]}, "did you mean 'symbol'"),
         ({"recrod": True}, "did you mean 'record'"),

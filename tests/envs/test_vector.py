@@ -1,4 +1,7 @@
-"""Native vector environments: row for row the single environment, arrays that stay, starts, banks, memory."""
+"""Native vector environments: row for row the single environment, arrays that stay, starts, banks, memory.
+
+Runs `envs.batch.batch`, `envs.batch.remembered`.
+"""
 
 from __future__ import annotations
 
@@ -223,7 +226,7 @@ def test_other_parameters_wait_for_the_next_episode(market: Panel) -> None:
     env.use_market(MarketParameters(initial_cash=5_000.0), rows=[1])
     equity = [env.step(np.array([0, 0]))[4]["equity"].tolist() for _ in range(4)]
     assert equity == [[100_000.0, 100_000.0]] * 3 + [[100_000.0, 5_000.0]]
-    with pytest.raises(ConfigError, match="not all among the 2 environments"):
+    with pytest.raises(ConfigError, match="not among the 2 environments"):
         env.use_market(MarketParameters(), rows=[1, 99])
     with pytest.raises(ConfigError, match="market must be of type MarketParameters, not dict"):
         env.use_market({})  # type: ignore[arg-type]
@@ -277,7 +280,7 @@ def test_a_stored_cursor_outside_the_bars_is_refused_and_moves_nothing(market: P
     stored, before = batch.state_dict(), batch.state_dict()
     stored["accounts"] += 1.0
     stored["cursor"][2, Cursor[place]] = value
-    with pytest.raises(ConfigError, match="stored 'cursor' does not fit this batch of 4"):
+    with pytest.raises(ConfigError, match="stored 'cursor' does not match this batch of 4"):
         batch.load_state_dict(stored)
     assert all(np.array_equal(before[name], values) for name, values in batch.state_dict().items())
 
@@ -286,7 +289,7 @@ def test_stored_arrays_of_another_kind_are_refused(market: Panel) -> None:
     batch = TradingVectorEnv(market, 4).batch
     own = batch.state_dict()
     for accounts in (None, 3, own["accounts"][:3], own["accounts"].astype(str)):
-        with pytest.raises(ConfigError, match="stored 'accounts' does not fit this batch of 4"):
+        with pytest.raises(ConfigError, match="stored 'accounts' does not match this batch of 4"):
             batch.load_state_dict(own | {"accounts": accounts})
     with pytest.raises(ConfigError, match="stored 'accounts' does not fit"):
         batch.load_state_dict({})

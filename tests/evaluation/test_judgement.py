@@ -10,10 +10,11 @@ import pytest
 from pacesetter.data import load
 from pacesetter.errors import DataError
 from pacesetter.evaluation import judgement
-from pacesetter.evaluation.backtest.backtest import backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.features import feature_table
+from pacesetter.policies.observation import market_bank
 
 FIRST = 320
 BESIDE = ("cash", "hold", "equal_weight")
@@ -42,7 +43,7 @@ def test_the_policy_stands_first_and_everybody_played_the_same_bars(found, panel
     assert all(each.times.equals(panel.index[FIRST + 1 :]) for each in found.results.values())
     assert list(found.figures.index) == list(found.intervals) == list(found.benchmark.index) == list(found.results)
     assert found.verdict.baselines == 2  # cash is what each must exceed, `others` need not be beaten
-    assert "once: risk_parity earned what equal_weight did at every bar." in found.sentence  # under the cap
+    assert "once: risk_parity has the same returns as equal_weight at every bar." in found.sentence  # under the cap
     assert not found.verdict.is_evidence
     assert found.verdict.sentence.startswith("No evidence")
 

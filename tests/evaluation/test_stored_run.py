@@ -74,7 +74,7 @@ def test_a_run_of_some_symbols_is_judged_on_these(small, console, task):
 def test_a_run_of_some_symbols_by_features_of_all_is_refused(small, console):
     config = small("ppo", "task.symbols=[S2,S0]", "features.leadlag.lookback=20")
     run = StoredRun(Path(train(config, console=console).run.folder))
-    with pytest.raises(ConfigError, match="2 symbols by lead–lag features of 3"):
+    with pytest.raises(ConfigError, match="2 symbols with lead–lag features of 3"):
         run.play()
 
 
@@ -117,7 +117,7 @@ def test_an_agent_of_all_symbols_at_once_refuses_a_market_of_others(small, conso
     plain = [text for text in small.overrides if "network_options" not in text]
     config = compose(["task=portfolio", *plain, "agent.network_options={width:8}", "train.steps=64"])
     run = StoredRun(train(config, console=console).run.folder)
-    with pytest.raises(ConfigError, match="trades 3 symbols at once and 'universe 1 of 2' has 2"):
+    with pytest.raises(ConfigError, match="trades 3 symbols together and 'universe 1 of 2' has 2"):
         run.on("universes")
 
 
@@ -130,7 +130,7 @@ def test_a_run_without_a_checkpoint_is_one_sentence(trained_run, tmp_path):
 def test_a_lookback_run_trades_nothing(tmp_path):
     config = compose(["data=synthetic", "task=lookback", f"runs={tmp_path}"])
     run = StoredRun(Run.create(tmp_path, "windows", config.to_dict()).folder)
-    with pytest.raises(ConfigError, match="chooses windows and trades nothing"):
+    with pytest.raises(ConfigError, match="chooses windows and does not trade"):
         run.judge()
 
 

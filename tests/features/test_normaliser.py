@@ -80,7 +80,7 @@ def test_only_bars_known_by_until_are_learned_from(bars: Panel) -> None:
 
 @pytest.mark.parametrize(
     ("until", "error", "message"),
-    [("2019-12-31", DataError, "no bar of the table is known by 2019-12-31"), ("soon", ConfigError, "is no moment")],
+    [("2019-12-31", DataError, "no bar of the table is known by 2019-12-31"), ("soon", ConfigError, "is not a time")],
 )
 def test_a_useless_until_is_refused(bars: Panel, until: str, error: type[Exception], message: str) -> None:
     with pytest.raises(error, match=message):
@@ -96,7 +96,7 @@ def test_misuse_is_refused_in_one_sentence() -> None:
         ZScore().fit(sample()).transform(np.zeros((5, 2)))
     with pytest.raises(DataError, match="feature 1 has no finite value"):
         ZScore().fit(np.array([[1.0, np.nan], [2.0, np.nan]]))
-    with pytest.raises(ConfigError, match="take 0 ≤ lower < upper ≤ 1"):
+    with pytest.raises(ConfigError, match="use 0 ≤ lower < upper ≤ 1"):
         Robust(lower=0.9, upper=0.1)
 
 

@@ -60,14 +60,14 @@ def test_extra_features_come_last_and_their_shape_is_checked(bars: Panel) -> Non
 
 
 def test_a_feature_asked_for_twice_is_refused(bars: Panel) -> None:
-    with pytest.raises(ConfigError, match="'gap' is asked for twice"):
+    with pytest.raises(ConfigError, match="'gap' is requested twice"):
         feature_table(bars, ["gap", "gap"])
-    with pytest.raises(ConfigError, match="'age' is asked for twice"):
+    with pytest.raises(ConfigError, match="'age' is requested twice"):
         feature_table(bars, "gap", extra=[TREND, TREND])
 
 
 def test_what_is_no_feature_is_refused(bars: Panel) -> None:
-    with pytest.raises(ConfigError, match="is no Feature"):
+    with pytest.raises(ConfigError, match="is not a Feature"):
         feature_table(bars, "gap", extra=[print])
 
 

@@ -1,4 +1,7 @@
-"""The engine: windows one by one, many and rolling are the same; cache, budget, diagnoses and refusals."""
+"""The engine: windows one by one, many and rolling are the same; cache, budget, diagnoses and refusals.
+
+Runs `leadlag.estimators.torch_backend`.
+"""
 
 from __future__ import annotations
 
@@ -59,7 +62,7 @@ def test_progress_is_shown_when_asked_for(noise: Panel, capsys) -> None:
 
 def test_an_array_above_the_budget_is_refused_and_iterated(noise: Panel) -> None:
     lag = LeadLag("mutual_information", memory_budget_mb=0.01).fit(noise)
-    with pytest.raises(ConfigError, match="take iterate=True"):
+    with pytest.raises(ConfigError, match="use iterate=True"):
         lag.rolling(50)
     assert next(iter(lag.rolling(50, iterate=True))).matrix.shape == (7, 7)
 
@@ -69,7 +72,7 @@ def test_the_budget_chooses_between_table_and_gemm(noise: Panel) -> None:
     assert (roomy.backend_, roomy.table_bytes_) == ("table", 400 * 21 * 8)
     assert (tight.backend_, tight.table_bytes_) == ("gemm", 0)
     assert_allclose(roomy.matrix(300, 100), tight.matrix(300, 100), atol=1e-9)
-    with pytest.raises(ConfigError, match="raise it or take backend='gemm'"):
+    with pytest.raises(ConfigError, match="raise it or use backend='gemm'"):
         LeadLag("levy_path", backend="table", memory_budget_mb=0.05).fit(noise)
 
 
@@ -115,7 +118,7 @@ def test_min_observations_decides(panel_of) -> None:
     assert not np.isnan(LeadLag().fit(panel).matrix(100, 40)).any()
     strict = LeadLag(min_observations=35).fit(panel)
     assert np.isnan(strict.matrix(100, 40)[2]).all()
-    assert strict.diagnose(100, 40) == {"A2": "29 of 40 increments observed, 35 needed"}
+    assert strict.diagnose(100, 40) == {"A2": "29 of 40 returns observed, 35 needed"}
 
 
 @pytest.mark.parametrize(
@@ -125,7 +128,7 @@ def test_min_observations_decides(panel_of) -> None:
         (399, 400, "lookback=400 is longer than the history of 399 increments"),
         (400, 20, "end=400 is outside the panel; its bars are 0 … 399"),
         (-1, 20, "end=-1 is outside the panel"),
-        (19, 20, "does not fit before bar 19; take end ≥ 20"),
+        (19, 20, "does not fit before bar 19; use end ≥ 20"),
     ],
 )
 def test_windows_that_do_not_exist_are_refused(noise: Panel, end: int, lookback: int, message: str) -> None:
@@ -165,13 +168,13 @@ def test_other_misuse_gets_a_sentence(noise: Panel) -> None:
         lag.matrix(50.5, 20)
     with pytest.raises(ConfigError, match="rows of whole numbers, not float64"):
         lag.many([50.5], [20])
-    with pytest.raises(ConfigError, match="gives no lags"):
+    with pytest.raises(ConfigError, match="has no lags"):
         lag.lags(100, 50)
     with pytest.raises(ConfigError, match="C-contiguous float64"):
         lag.many([100], [50], out=np.empty((2, 7, 7)))
-    with pytest.raises(ConfigError, match="equally many, or one for all"):
+    with pytest.raises(ConfigError, match="equal length, or one for all"):
         lag.many([100, 101, 102], [50, 51])
-    with pytest.raises(ConfigError, match="one lookback or several, not none"):
+    with pytest.raises(ConfigError, match="at least one lookback"):
         lag.rolling([])
     with pytest.raises(ConfigError, match="step=0"):
         lag.rolling(50, step=0)

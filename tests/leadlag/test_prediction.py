@@ -1,4 +1,4 @@
-"""What the leaders of a window foretell: known answers, the definitions in NumPy, and what is known when."""
+"""What the leaders of a window predict: known answers, the definitions in NumPy, and what is known when."""
 
 from __future__ import annotations
 

@@ -51,14 +51,14 @@ def test_weights_are_inverse_deviations_and_nan_where_not_scored(panel_of) -> No
     reasons = series.diagnose(40, 40)
     assert list(reasons) == ["A1", "A2", "A3"]
     assert reasons["A1"].startswith("constant")
-    assert reasons["A3"] == "14 of 40 increments observed, 20 needed"
+    assert reasons["A3"] == "14 of 40 returns observed, 20 needed"
 
 
 def test_what_cannot_be_read_is_refused(panel_of, noise: Panel) -> None:
     for panel, message in (
-        (noise.select(["A0"]), "two assets or more, the panel has 1"),
-        (noise.rows(0, 1), "two bars or more, the panel has 1"),
-        (noise.with_field("close", noise.close - 100), "no logarithm; take increments='difference'"),
+        (noise.select(["A0"]), "at least two assets, the panel has 1"),
+        (noise.rows(0, 1), "at least two bars, the panel has 1"),
+        (noise.with_field("close", noise.close - 100), "no logarithm; use increments='difference'"),
     ):
         with pytest.raises(DataError, match=message):
             read_series(panel, "log_return", 0, False)

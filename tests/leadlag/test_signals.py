@@ -104,7 +104,7 @@ def test_an_asset_that_is_not_there_yet_is_unknown_and_pushes_nobody() -> None:
 
 
 def test_where_nobody_leads_nothing_is_promised() -> None:
-    """Two assets: one leads the other, and nobody leads it, which is no reason to know nothing of it."""
+    """Two assets: one leads the other, and nobody leads it, which is not a reason to know nothing of it."""
     panel = delayed()
     pair = Panel.from_fields(panel.index, ("A", "B"), {"close": panel.close[:, :2]})
     follow_through = {f.name: f.compute(pair) for f in leadlag_features("ccf_auc", POLICY)}["leadlag_follow_through"]

@@ -75,7 +75,7 @@ def test_bad_input_gets_one_sentence(random_bars: Callable[..., Any]) -> None:
         accounts.open(at=2)
     accounts.step([[0, 0]])
     accounts.step([[0, 0]])
-    with pytest.raises(ConfigError, match="an account stands at the last bar, 2"):
+    with pytest.raises(ConfigError, match="an account is at the last bar, 2"):
         accounts.step([[0, 0]])
 
 

@@ -437,7 +437,7 @@ EPISODES = [
         kind=OrderKind.TARGET,
     ),
     Episode(
-        "a reserve of 40 % is no free cash: 15 % of 60,000 buys 90 shares",
+        "a reserve of 40 % is not a free cash: 15 % of 60,000 buys 90 shares",
         [FLAT, FLAT],
         [BUY],
         {Column.CASH: 91_000, Column.FILL_QUANTITY: 90},

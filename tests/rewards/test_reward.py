@@ -206,7 +206,7 @@ def test_a_ledger_of_another_shape_is_refused() -> None:
 def test_an_environment_may_have_a_ledger_of_its_own() -> None:
     reward = Reward(RewardConfig({"drawdown": 1.0}), 1, columns=("spread", "drawdown"))
     assert reward(np.array([[9.0, 0.25]])).total[0] == -0.25
-    with pytest.raises(ConfigError, match="'pnl' reads ledger column 'equity_before', which is not there"):
+    with pytest.raises(ConfigError, match="'pnl' reads ledger column 'equity_before', which does not exist"):
         Reward(RewardConfig(), 1, columns=("spread", "drawdown"))
 
 
@@ -241,9 +241,9 @@ def test_it_is_made_from_plain_options() -> None:
     [
         ({"components": {}}, "name one or more"),
         ({"components": {"pln": 1.0}}, "did you mean 'pnl'"),
-        ({"components": {"pnl": "1"}}, "reward.components.pnl.weight='1' is no finite number"),
+        ({"components": {"pnl": "1"}}, "reward.components.pnl.weight='1' is not a finite number"),
         ({"components": {"pnl": {"weight": {"kind": "liner", "points": []}}}}, "did you mean 'linear'"),
-        ({"components": {"pnl": math.nan}}, "no finite number"),
+        ({"components": {"pnl": math.nan}}, "not a finite number"),
         ({"components": {"pnl": {"wieght": 1.0}}}, r"'reward.components.pnl.wieght'; did you mean 'weight'"),
         ({"components": {"time": {"options": {"horizon": 5}}}}, "did you mean 'horizon_bars'"),
         ({"components": {"time": {"options": {"horizon_bars": 0}}}}, "above 0"),
@@ -267,7 +267,7 @@ def test_refused_options(options: dict[str, Any], message: str) -> None:
         ({"components": {"pnl": Term(normalise="zscroe")}}, "did you mean 'zscore'"),  # type: ignore[arg-type]
         ({"components": {"time": Term(options={"horizon_bars": "x"})}}, "horizon_bars='x' must be of type float"),  # type: ignore[dict-item]
         ({"scalarisation": "chebychev"}, "did you mean 'chebyshev'"),
-        ({"reference": {"pnl": math.nan}}, "reward.reference.pnl=nan is no finite number"),
+        ({"reference": {"pnl": math.nan}}, "reward.reference.pnl=nan is not a finite number"),
         ({"clip": "1"}, "reward.clip='1' is out of range"),
     ],
 )

@@ -37,8 +37,8 @@ def test_it_is_made_from_plain_options() -> None:
 @pytest.mark.parametrize(
     ("kind", "points", "message"),
     [
-        ("linear", (), "one step or more"),
-        ("linear", ((5, 1.0), (5, 2.0)), "later than the one before"),
+        ("linear", (), "at least one step"),
+        ("linear", ((5, 1.0), (5, 2.0)), "in increasing order"),
         ("linear", ((0, float("nan")),), "not finite"),
         ("exponential", ((0, 1.0), (5, 0.0)), "one sign"),
         ("exponential", ((0, 1.0), (5, -1.0)), "one sign"),

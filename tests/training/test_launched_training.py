@@ -1,4 +1,4 @@
-"""Real training on workers: a sweep on Ray whose worker is killed ends as the undisturbed one, to the bit."""
+"""Real training on workers: a sweep on Ray whose worker is killed ends as the undisturbed one, bit-exactly."""
 
 from __future__ import annotations
 

@@ -1,6 +1,6 @@
 """Signal and noise: agents find a planted lead and beat every baseline by it; where none is planted none is found.
 
-Each test goes the ordinary way: preset, training, the untouched test part, all baselines under the same costs, verdict.
+Each test goes the ordinary way: preset, training, the untouched test set, all baselines under the same costs, verdict.
 Costs are 2.5 bps a side: 1 of commission, half of a spread of 1, and 1 of slippage.
 """
 
@@ -23,10 +23,10 @@ from pacesetter.build import (
     load_agent,
 )
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
-from pacesetter.evaluation.backtest.policies import AgentPolicy
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.statistics.verdict import CASH, Verdict, judge
+from pacesetter.policies.agent import AgentPolicy
 from pacesetter.training import compose
 from pacesetter.training.run.train import train
 

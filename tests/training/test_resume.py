@@ -1,4 +1,7 @@
-"""Killed at random moments, also in the middle of a write, a run resumes and ends with the same bits."""
+"""Killed at random moments, also in the middle of a write, a run resumes and ends with the same bits.
+
+Runs `training.run.checkpoint`.
+"""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Agents: whoever turns an observation into an action, by rule or by network. They know no market.
+"""Agents: map an observation to an action, by rule or by network. They do not import markets.
 
 This module offers what needs no torch: the `Agent` protocol, the rule-based agents and demonstrations. Networks are in
 `encoders` (dict of arrays → features), `heads` and `symbol_agent` (features → action and value), and `card` (their

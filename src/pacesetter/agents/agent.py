@@ -42,6 +42,6 @@ def demonstrate(agent: Agent, observations: Iterable[Observation]) -> Demonstrat
     """The deterministic actions of `agent` on a stream of single observations; refuses an empty stream."""
     seen = [dict(observation) for observation in observations]
     if not seen:
-        raise DataError("there is nothing to demonstrate on: the stream of observations is empty; give one or more")
+        raise DataError("the stream of observations is empty; give at least one")
     actions = np.stack([agent.act(observation, deterministic=True) for observation in seen])
     return Demonstrations({name: np.stack([entry[name] for entry in seen]) for name in seen[0]}, actions)

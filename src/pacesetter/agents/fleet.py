@@ -100,7 +100,7 @@ class Fleet(nn.Module):
         return agent
 
     def add(self, symbols: Sequence[str]) -> None:
-        """Fresh heads for new symbols, behind the others; trainers are to be made anew."""
+        """Fresh heads for new symbols, behind the others; trainers are to be created again."""
         self.symbols = _checked(self.symbols, symbols)
         self.actor.extend([self._new_actor().layers for _ in symbols])
         self.critic.extend([self._new_critic().layers for _ in symbols])
@@ -136,7 +136,7 @@ def _checked(symbols: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
     """All symbols; refuses none at all, and one twice."""
     found = (*symbols, *more)
     if not more or len(set(found)) < len(found):
-        raise ConfigError(f"a fleet needs one symbol or more and each once, not {', '.join(found) or 'none'}")
+        raise ConfigError(f"a fleet needs at least one symbol, each once, not {', '.join(found) or 'none'}")
     return found
 
 

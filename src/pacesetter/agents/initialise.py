@@ -91,4 +91,4 @@ def _weight_findings(layer: nn.Module, name: str, values: torch.Tensor) -> Itera
     factor = 1.2 + 3 / math.sqrt(values.numel())
     low, high = (expected / factor, expected * factor) if expected else (gain * loose for gain in _UNRULED)
     if not low <= scale <= high:
-        yield f"{name} has a root mean square of {scale:.3g}; it should lie in {low:.3g} … {high:.3g}"
+        yield f"{name} has a root mean square of {scale:.3g}; it should be in {low:.3g} … {high:.3g}"

@@ -22,7 +22,7 @@ class Layout:
 
     window   one (bar, feature) entry, the newest bar last; {} where there is none
     assets   (asset, feature) or (asset,) entries of one length
-    vectors  every other 1-D entry that is no mask
+    vectors  every other 1-D entry that is not a mask
     mask     the (asset,) entry that is true where an asset is present, or None
     """
 
@@ -40,7 +40,7 @@ class Layout:
         for name, shape in rest.items():
             if len(shape) != 1:
                 raise ConfigError(
-                    f"observation entry '{name}' has shape {shape} but is no vector: "
+                    f"observation entry '{name}' has shape {shape} but is not a vector: "
                     "name it in network.window (bar, feature) or network.assets (asset, feature)"
                 )
         if window in shapes and len(shapes[window]) != 2:

@@ -84,9 +84,9 @@ class MasterNetwork:
     def __post_init__(self) -> None:
         for name in self.entries:
             if name not in PER_SYMBOL:
-                raise ConfigError(f"a master sees no '{name}' of a symbol{did_you_mean(name, PER_SYMBOL)}")
+                raise ConfigError(f"a master has no entry '{name}'{did_you_mean(name, PER_SYMBOL)}")
         if PROPOSALS not in self.entries:
-            raise ConfigError("a master begins with what its agents propose; leave proposals among its entries")
+            raise ConfigError("a master needs its agents' proposals; keep proposals among its entries")
         for name in ("width", "heads", "layers", "hidden", "deviation"):
             if not getattr(self, name) > 0:
                 raise ConfigError(f"master.{name}={getattr(self, name)} must be above 0")

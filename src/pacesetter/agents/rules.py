@@ -41,7 +41,7 @@ class RuleAgent(ABC):
         for name in self.needs:
             if name not in self.names:
                 raise ConfigError(
-                    f"{type(self).__name__} reads '{name}', which is no feature here{did_you_mean(name, self.names)}"
+                    f"{type(self).__name__} reads '{name}', which is not a feature here{did_you_mean(name, self.names)}"
                 )
 
     def act(self, observation: Observation, deterministic: bool = True) -> Array:

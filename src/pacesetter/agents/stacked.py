@@ -55,7 +55,7 @@ class StackedHead(nn.Module):
             stacked.bias[row] = layer.bias
 
     def extend(self, heads: Sequence[nn.Sequential]) -> None:
-        """Append heads; the parameters become new ones, so that an optimiser is to be made anew."""
+        """Append heads; the parameters become new ones, so that an optimiser is to be created again."""
         more = StackedHead(heads).to(self.first.weight.device)
         for own, other in ((self.first, more.first), (self.last, more.last)):
             own.weight = nn.Parameter(torch.cat([own.weight.detach(), other.weight.detach()]))

@@ -19,15 +19,16 @@ __all__ = ["best_fleet", "build_market", "load_fleet"]
 
 
 def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -> FleetMarket:
-    """A market of the task's symbols on all of the panel; `options` beside those of the task."""
+    """A market of the task's symbols on all of the panel; `options` beside those of the task, e.g. its table."""
     from pacesetter.build.environments import build_supervised, build_table
     from pacesetter.envs.batch.bank import Bank
 
     task = build_task(config)
     with needs("a fleet", "rl"):
         from pacesetter.learning.experience.market import FleetMarket
-    table, odds = build_table(config, panel), build_supervised(config, panel)
-    bank = Bank.from_panels(panel, table, odds, symbols=task.symbols or None)
+    if "table" not in options:
+        options |= {"table": build_table(config, panel), "supervised": build_supervised(config, panel)}
+    bank = Bank.from_panels(panel, options.pop("table"), options.pop("supervised"), symbols=task.symbols or None)
     told = {
         "action": task.action,
         "window_bars": task.window_bars,
@@ -53,6 +54,6 @@ def best_fleet(folder: str | Path) -> Fleet:
     config = read_config(Run.open(folder))
     problem = config.task["problem"]
     if problem != "fleet":
-        raise RunError(f"{folder} is a run of task={problem}, which has no fleet; take one of task=fleet")
+        raise RunError(f"{folder} is a run of task={problem}, which has no fleet; use one of task=fleet")
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
     return read_fleet(Path(folder) / "checkpoints" / "best")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from pacesetter.build.configuration import Config, build_task
 from pacesetter.build.environments import Parts
+from pacesetter.build.tasks.task import TASKS
 from pacesetter.errors import ConfigError, needs
 from pacesetter.learning.learner import Learner
 from pacesetter.learning.methods import Setup, check_method, find_support, load
@@ -20,16 +21,21 @@ def check_device(device: str) -> None:
     except (RuntimeError, AssertionError) as problem:  # the latter of a torch that was built without CUDA
         why = str(problem).splitlines()[0]
         raise ConfigError(
-            f"train.device={device} cannot be used here ({why}); take cpu, or a GPU there is"
+            f"train.device={device} cannot be used here ({why}); use cpu, or an available GPU"
         ) from problem
 
 
 def check_agent(config: Config) -> None:
     """Refuse a method that cannot learn the configured task, or not with such actions."""
-    task = build_task(config)
-    windows = getattr(task, "windows", None)  # a lookback agent chooses those instead of orders
-    key, action = ("task.action", task.action) if windows is None else ("task.windows.space", windows.space)
-    check_method(str(config.agent.get("algorithm", "ppo")), str(config.task["problem"]), action, key)
+    options, name = build_task(config), str(config.agent.get("algorithm", "ppo"))
+    task = TASKS[str(config.task["problem"])].learned_as
+    windows = getattr(options, "windows", None)  # a lookback agent chooses those instead of orders
+    if windows is not None:
+        check_method(name, task, windows.space, "task.windows.space")
+    elif hasattr(options, "action"):
+        check_method(name, task, options.action)
+    else:
+        find_support(name, task)
 
 
 def build_learner(config: Config, parts: Parts) -> Learner:
@@ -39,7 +45,7 @@ def build_learner(config: Config, parts: Parts) -> Learner:
     """
     check_agent(config)
     options = dict(config.agent)
-    name, task = str(options.pop("algorithm", "ppo")), str(config.task["problem"])
+    name, task = str(options.pop("algorithm", "ppo")), TASKS[str(config.task["problem"])].learned_as
     with needs("training", "rl"):
         import torch
 

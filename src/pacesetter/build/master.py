@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pacesetter.build.configuration import Config, MasterTrading, build_task
-from pacesetter.build.environments import Parts, build_supervised, build_table
+from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.environments import FeatureSplit, Parts
 from pacesetter.build.fleet import best_fleet
 from pacesetter.build.stored import stage_run, stored_config, stored_end
 from pacesetter.envs.batch.bank import Bank
@@ -21,6 +21,7 @@ from pacesetter.panel import Panel
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
     from pacesetter.agents.master import Master
+    from pacesetter.build.tasks.master import MasterTrading
     from pacesetter.learning.experience.master_market import MasterMarket
 
 __all__ = ["Stretch", "best_master", "build_master_parts", "with_fleet"]
@@ -31,7 +32,7 @@ TASK, SPLIT = ("window_bars", "symbols", "market"), ("shares", "purge_bars", "fo
 def with_fleet(config: Config) -> Config:
     """A master's configuration with the bars, features, symbols, windows, market and split of its fleet's run.
 
-    Of a main job it takes the fleet inside. Refuses a run that is no fleet, or has none yet.
+    Of a main job it takes the fleet inside. Refuses a run that is not a fleet, or has none yet.
     """
     named, shares = build_task(config).fleet, build_task(config).shares
     if not named:
@@ -40,7 +41,7 @@ def with_fleet(config: Config) -> Config:
     there = stored_config(folder)
     problem = there.task["problem"]
     if problem != "fleet":
-        raise RunError(f"task.fleet={folder} is a run of task={problem}, no fleet; give one of task=fleet")
+        raise RunError(f"task.fleet={folder} is a run of task={problem}, not a fleet; give one of task=fleet")
     if not (folder / "checkpoints" / "best" / "fleet.json").is_file():
         raise RunError(f"task.fleet={folder} has no fleet yet; finish it with pacesetter train --resume {folder}")
     task = {name: there.task[name] for name in TASK if name in there.task} | {"fleet": str(folder)}
@@ -59,18 +60,19 @@ class Stretch(NamedTuple):
     window_bars: int
 
 
-def build_master_parts(config: Config, task: MasterTrading, learned: Panel, seen: Panel, start: int) -> Parts:
-    """A `MasterMarket` to learn in, and the `Stretch` of the validation part; features, which are causal, of both."""
-    table, odds = build_table(config, seen), build_supervised(config, seen)
+def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
+    """A `MasterMarket` to learn in, and the `Stretch` of the validation set; features, which are causal, of both."""
+    task: MasterTrading = build_task(config)
 
     def bank(panel: Panel) -> Bank:
-        known = replace(table, index=panel.index, values=table.values[:, : len(panel)])
-        said = None if odds is None else odds[:, : len(panel)]
-        return Bank.from_panels(panel, known, said, symbols=task.symbols or None, is_whole=True)
+        features = split.features(panel)
+        return Bank.from_panels(
+            panel, features["table"], features["supervised"], symbols=task.symbols or None, is_whole=True
+        )
 
-    first = max(start, task.window_bars - 1)
-    validation = Stretch(seen, bank(seen), first, task.market, task.window_bars)
-    return Parts(_market(config, task, learned, bank(learned)), validation)
+    first = max(split.start, task.window_bars - 1)
+    validation = Stretch(split.seen, bank(split.seen), first, task.market, task.window_bars)
+    return Parts(_market(config, task, split.learned, bank(split.learned)), validation)
 
 
 def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank) -> MasterMarket:
@@ -99,8 +101,8 @@ def _unseen_starts(task: MasterTrading, panel: Panel, bank: Bank) -> Starts:
     blocks, bars = np.nonzero(usable)
     if len(blocks) == 0:
         raise DataError(
-            f"task.shares={list(task.shares or ())} leaves no episode behind {until:%Y-%m-%d}, the last bar that "
-            f"{task.fleet} has seen; give a larger first share, a smaller task.episode_bars, or a fleet of fewer bars"
+            f"task.shares={list(task.shares or ())} leaves no episode after {until:%Y-%m-%d}, the end of training of "
+            f"{task.fleet}; give a larger first share, a smaller task.episode_bars, or a fleet of fewer bars"
         )
     pool = np.stack([blocks, bars, bank.lasts[blocks]], axis=1)
     return Starts(pool, np.array([0, len(pool)]), is_fixed=task.starts == "fixed")

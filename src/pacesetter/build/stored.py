@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pacesetter.build.configuration import Config, build_task, read_config
-from pacesetter.envs.lookback.batch import LookbackConfig
-from pacesetter.errors import ConfigError, DataError, RunError, needs
+from pacesetter.build.configuration import Config, build_task, read_config, task_of
+from pacesetter.errors import DataError, RunError, needs
 from pacesetter.leadlag.lookback.policy import ConstantLookback, FittedLookback
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -57,11 +56,8 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
     from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
     config = stored_config(folder)
+    task_of(config).check("lookback", folder)
     task = build_task(config)
-    if not isinstance(task, LookbackConfig):
-        raise ConfigError(
-            f"{folder} is a run of task={config.task['problem']}, which chooses no window; take one of task=lookback"
-        )
     agent = load_agent(folder, LookbackVectorEnv(panel, 1, task))
     has_memory = config.agent["algorithm"] == "recurrent_ppo"
     policy = AgentLookback(agent.act, task, block_bars=1 if has_memory else BLOCK_BARS)
@@ -74,7 +70,7 @@ def stored_end(folder: str | Path) -> pd.Timestamp:
     if "fitted_until" not in facts:
         inside = sorted(str(path.parent) for path in Path(folder).glob("*/*/manifest.json"))  # of a main job's stages
         hint = f"give one of {', '.join(inside)}" if inside else "take a run of pacesetter train"
-        raise RunError(f"{folder} does not say until when it has seen bars; {hint}")
+        raise RunError(f"{folder} does not record the last bar of its training; {hint}")
     return pd.Timestamp(facts["fitted_until"])
 
 
@@ -90,10 +86,10 @@ def _classifier_facts(folder: Path) -> dict[str, Any]:
 
 
 def check_unseen(what: str, folder: str | Path, last: pd.Timestamp) -> None:
-    """Refuse something trained that has seen bars of this run's test part, which begins after `last`."""
+    """Refuse something trained that has seen bars of this run's test set, which begins after `last`."""
     until = stored_end(folder)
     if until > last:
         raise DataError(
-            f"{what} {folder} saw bars until {until:%Y-%m-%d %H:%M}, but the test part begins after "
+            f"{what} {folder} was trained on bars until {until:%Y-%m-%d %H:%M}, but the test set starts after "
             f"{last:%Y-%m-%d %H:%M}; train it with smaller train.shares, or this run with larger ones"
         )

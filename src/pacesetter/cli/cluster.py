@@ -20,7 +20,7 @@ def cluster(
     overrides: Overrides = None,
     groups: Annotated[int, typer.Option(help="Parts of nearly equal size that the symbols are split into.")] = 1,
     seeds: Annotated[str, typer.Option(help="Seeds of every group and fold, e.g. 0,1,2.")] = "0",
-    folds: Annotated[int, typer.Option(help="Expanding walk-forward folds, each a run of its own.")] = 1,
+    folds: Annotated[int, typer.Option(help="Expanding walk-forward folds, one run each.")] = 1,
 ) -> None:
     """Train every group of symbols in every fold with every seed, on all cores of this machine or on Ray actors.
 
@@ -46,7 +46,7 @@ def cluster(
     console.print(f"Report: {result.run.folder / 'report.html'}", soft_wrap=True)
     if result.failed:
         told = "; ".join(f"{name}: {why}" for name, why in result.failed.items())
-        raise RunError(f"{len(result.failed)} of {len(result.runs)} runs failed, the same command tries again; {told}")
+        raise RunError(f"{len(result.failed)} of {len(result.runs)} runs failed, run the same command to retry; {told}")
 
 
 def _numbers(text: str) -> list[int]:
@@ -55,4 +55,4 @@ def _numbers(text: str) -> list[int]:
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as problem:
-        raise ConfigError(f"--seeds {text} is no list of whole numbers; give one like 0,1,2") from problem
+        raise ConfigError(f"--seeds {text} is not a list of whole numbers; give one like 0,1,2") from problem

@@ -22,19 +22,19 @@ def register(app: typer.Typer) -> None:
 def dashboard(
     runs: Annotated[Path, typer.Argument(help="Folder of the runs.")] = Path("runs"),
     journal: Annotated[
-        str, typer.Option(help="Of a paper trader: sqlite:///FILE or postgresql://…; paper/journal.db where it exists.")
+        str, typer.Option(help="Paper trader's journal: sqlite:///FILE or postgresql://…; default paper/journal.db.")
     ] = "",
-    mlflow: Annotated[str, typer.Option(help="Tracking store; the one beside the runs where empty.")] = "",
+    mlflow: Annotated[str, typer.Option(help="Tracking store; by default the one next to the runs.")] = "",
     host: Annotated[
         str, typer.Option(help="Address to listen on; loopback only unless another is given.")
     ] = "127.0.0.1",
     port: Annotated[int, typer.Option(help="Port.", min=1, max=65535)] = 8501,
     halt_file: Annotated[Path, typer.Option(help="Kill switch of the trader.")] = Path("HALT"),
-    keys: Annotated[Path, typer.Option(help="File of hashed API keys; an admin's may halt from the page.")] = Path(
+    keys: Annotated[Path, typer.Option(help="File of hashed API keys; an admin key may halt from the page.")] = Path(
         "keys.json"
     ),
     language: Annotated[str, typer.Option(help="Of the texts.")] = "en",
-    open: Annotated[bool, typer.Option("--open", help="Show it in the browser of this machine.")] = False,
+    open: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
 ) -> None:
     """Show runs, lead–lag, training as it goes on, agents and the paper trader's book in a web page, read-only."""
     from pacesetter.dashboard.server import serve
@@ -45,9 +45,9 @@ def dashboard(
 
     journal = journal or (f"sqlite:///{JOURNAL}" if JOURNAL.is_file() else "")
     if not runs.is_dir() and not journal:
-        raise RunError(f"there is no folder {runs}; give the folder of your runs, or make some with pacesetter run")
+        raise RunError(f"folder {runs} does not exist; give the folder of your runs, or create one with pacesetter run")
     if not _is_loopback(host):
-        typer.echo(f"note: {host} can be reached by others, and the page asks nobody who they are", err=True)
+        typer.echo(f"note: {host} can be reached by others, and the page has no login", err=True)
     settings = Settings(
         runs,
         journal,

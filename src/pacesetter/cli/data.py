@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pacesetter.cli.overrides import Overrides
+from pacesetter.words import cell, printable
 
 __all__ = ["register"]
 
@@ -63,10 +64,11 @@ def _show_readiness(readiness: Any) -> None:
         table.add_column(name, justify="right" if name in ("bars", "missing", "coverage") else "left")
     for row in readiness.coverage:
         values = {**row, "first": row["first"][:10], "last": row["last"][:10], "coverage": f"{row['coverage']:.1%}"}
-        table.add_row(*map(str, values.values()))
+        table.add_row(*map(cell, values.values()))
     console.print(table)
     for finding in readiness.findings:
-        console.print(f"{finding.severity}: {finding.sentence()}", soft_wrap=True, markup=False, highlight=False)
+        said = printable(f"{finding.severity}: {finding.sentence()}")
+        console.print(said, soft_wrap=True, markup=False, highlight=False)
     errors = sum(finding.severity == "error" for finding in readiness.findings)
     verdict = "READY" if readiness.ok else "NOT READY"
     console.print(f"{verdict}: {errors} errors, {len(readiness.findings) - errors} warnings", highlight=False)
@@ -101,8 +103,8 @@ def data_split(
     out: Annotated[Path, typer.Option(help="JSON file to write.")] = Path("data/splits.json"),
     train: Annotated[float, typer.Option(help="Share of bars to train on.")] = 0.6,
     validation: Annotated[float, typer.Option(help="Share of bars to validate on.")] = 0.2,
-    purge_bars: Annotated[int, typer.Option(help="Bars left out before each boundary.")] = 0,
-    embargo_bars: Annotated[int, typer.Option(help="Bars left out behind each boundary.")] = 0,
+    purge_bars: Annotated[int, typer.Option(help="Bars dropped before each boundary.")] = 0,
+    embargo_bars: Annotated[int, typer.Option(help="Bars dropped after each boundary.")] = 0,
 ) -> None:
     """Split a stored panel by time into train, validation and test."""
     from pacesetter.data.splits import chronological
@@ -120,4 +122,4 @@ def _store(thing: Any, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     thing.save(out)
     write_manifest([out], out.with_suffix(".manifest.json"))
-    typer.echo(f"{thing!r} → {out}")
+    typer.echo(printable(f"{thing!r} → {out}"))

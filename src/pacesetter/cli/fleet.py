@@ -14,16 +14,16 @@ PAGE = "fleet.html"
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    room = typer.Typer(help="What the agents of a fleet came to.", no_args_is_help=True)
+    room = typer.Typer(help="Results of a fleet's agents.", no_args_is_help=True)
     room.command()(report)
     app.add_typer(room, name="fleet")
 
 
 def report(
     run: Annotated[Path, typer.Argument(help="A finished run of task=fleet, or a main job that has one.")],
-    draws: Annotated[int | None, typer.Option(help="Bootstrap draws; by default enough for so many.", min=1)] = None,
+    draws: Annotated[int | None, typer.Option(help="Bootstrap draws; default: enough for all agents.", min=1)] = None,
 ) -> None:
-    """Show the agents on the validation part, on unseen bars, and together; the page fleet.html has all of it."""
+    """Show the agents on the validation set, on unseen bars, and together; the page fleet.html has all of it."""
     from rich.console import Console
 
     from pacesetter.build import stage_run

@@ -38,7 +38,7 @@ def _bundled(job: Job) -> str:
     try:
         from pacesetter.serving.trader.demo import bundle_and_ask
     except ModuleNotFoundError as problem:
-        return f"not made, it needs {problem.name}: pip install 'pacesetter[serve]'"
+        return f"not created, {problem.name} is missing: pip install 'pacesetter[serve]'"
     from pacesetter.training.pipeline.master_stage import judged_run
 
     return bundle_and_ask(judged_run(job), Path(job.config.runs) / "bundles", job.folder("judge"))
@@ -53,19 +53,25 @@ def leadlag(overrides: Overrides = None) -> None:
 
 def train(
     overrides: Overrides = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the run in this folder, to the bit.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder bit-exactly.")] = None,
 ) -> None:
     """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; seeds=5 for five of them."""
+    from pacesetter.errors import ConfigError
+    from pacesetter.training import compose
+    from pacesetter.training.hydra.overrides import take_options
     from pacesetter.training.launch.seeds import train_seeds
+    from pacesetter.training.launch.workers import Launcher
     from pacesetter.training.run.interrupts import leave
     from pacesetter.training.run.train import train as train_agent
 
     overrides = [f"train.{text}" if text.startswith("seeds=") else text for text in overrides or ()]
-    if resume is None and train_seeds(overrides):
+    _, own = take_options(overrides, "launcher", Launcher)
+    config = compose(own) if own or resume is None else None
+    if resume is None and config is not None and config.train.seeds > 1:
+        train_seeds(overrides, config)
         return
-    from pacesetter.training import compose
-
-    config = compose(overrides) if overrides or resume is None else None
+    if len(own) < len(overrides):
+        raise ConfigError("launcher=… launches several runs, and this is one; give seeds=5, or leave it out")
     if train_agent(config, resume=resume).stopped == "signal":
         leave()
 
@@ -91,7 +97,7 @@ def agents(overrides: Overrides = None) -> None:
 
 def tune(
     overrides: Overrides = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the search in this folder.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the search in this folder.")] = None,
 ) -> None:
     """Search settings, e.g. agent=ppo tune.trials=20 'agent.gamma=interval(0.9,0.999)'; the best becomes a preset."""
     from pacesetter.training.launch.search import tune as search
@@ -101,7 +107,7 @@ def tune(
 
 def sweep(
     overrides: Overrides = None,
-    resume: Annotated[Path | None, typer.Option(help="Go on with the sweep in this folder.")] = None,
+    resume: Annotated[Path | None, typer.Option(help="Resume the sweep in this folder.")] = None,
 ) -> None:
     """Train and compare variants, e.g. agent=ppo,a2c seed=range(0,5); sweep.design=ablation changes one at a time."""
     from pacesetter.training.launch.sweep import sweep as train_variants

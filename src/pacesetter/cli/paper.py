@@ -20,9 +20,10 @@ JournalUrl = Annotated[str, typer.Argument(help="sqlite:///FILE or postgresql://
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    journal = typer.Typer(help="The journal's tables, up and down; every row is kept.", no_args_is_help=True)
+    journal = typer.Typer(help="Migrate the journal's tables; every row is kept.", no_args_is_help=True)
     journal.command("upgrade")(upgrade)
     journal.command("downgrade")(downgrade)
+    journal.command("verify")(verify)
     app.add_typer(journal, name="journal")
     for command in (paper, halt, resume, drill):
         app.command()(command)
@@ -33,17 +34,18 @@ def paper(
     options: Options = None,
 ) -> None:
     """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… risk.order_fraction=0.1."""
+    from pacesetter.evaluation.baselines.catalogue import BASELINES
     from pacesetter.registry import configure
     from pacesetter.serving.trader.session import PaperConfig, open_session
     from pacesetter.training.run.interrupts import leave, on_sigterm
 
     config = configure(PaperConfig, _with_data(options or []), "paper")
-    trader = open_session(policy, config)
+    trader = open_session(policy, config, BASELINES)
     try:
         with on_sigterm(leave):
             result = trader.run(config.bars)
     except (KeyboardInterrupt, SystemExit):
-        typer.echo("stopped, and nothing is lost: the same command goes on where it stood", err=True)
+        typer.echo("stopped without loss: run the same command to resume", err=True)
         raise
     trader.watch.alerts.close()
     refused = ", ".join(f"{name} {count}" for name, count in sorted(result.denials.items())) or "none"
@@ -61,7 +63,7 @@ def _way_out(switch: KillSwitch, is_at_end: bool) -> str:
         return ""
     if is_at_end:
         return f"; there are no more bars, but the kill switch stays engaged until: {switch.way_out}"
-    return f"; to go on: {switch.way_out}, then the same command"
+    return f"; to resume: {switch.way_out}, then the same command"
 
 
 def _with_data(options: list[str]) -> dict[str, Any]:
@@ -87,7 +89,7 @@ def halt(
     with suppress(OSError):
         is_new = switch.engage(" ".join(reason or ["halted from the command line"]))
     if not file.is_file():
-        raise ConfigError(f"{file} is no file and cannot be one, so nothing is halted; give the trader's own --file")
+        raise ConfigError(f"{file} cannot be used as a kill switch, so nothing is halted; give the trader's own --file")
     typer.echo(f"{file} {'is engaged' if is_new else f'was engaged already, at {switch.since()}'}: {switch.reason()}")
 
 
@@ -119,7 +121,7 @@ def drill(options: Options = None) -> None:
     Console().print(table)
     failed = [result.name for result in results if not result.acted]
     if failed:
-        typer.echo(f"error: {', '.join(failed)} did not act; put it right and drill again before you trade", err=True)
+        typer.echo(f"error: {', '.join(failed)} did not act; fix it and run the drill again before trading", err=True)
         raise typer.Exit(1)
 
 
@@ -133,11 +135,38 @@ def downgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where
     _migrate(url, revision)
 
 
+def verify(
+    url: JournalUrl,
+    key: Annotated[Path | None, typer.Option("--key", help="File of the signing key that the heads are by.")] = None,
+    heads: Annotated[Path | None, typer.Option(help="Signed heads, e.g. paper/heads.jsonl or a copy of it.")] = None,
+) -> None:
+    """Compare every row with the audit chain, and the chain with its signed heads. Exit 0 whole, 2 refused."""
+    from pacesetter.errors import ConfigError
+    from pacesetter.serving.bundle.signature import SigningKey
+    from pacesetter.serving.journal.heads import Heads
+    from pacesetter.serving.journal.journal import Journal, check_there, journal_runs
+
+    check_there(url)
+    signer = SigningKey.find(key)
+    if heads is not None and (signer is None or not heads.is_file()):
+        raise ConfigError("--heads needs a file that is there and the key that signed it: --key FILE")
+    signed = Heads(heads, signer) if heads is not None and signer is not None else None
+    for run in journal_runs(url):
+        journal = Journal(url, run, signed)
+        count = journal.verify()
+        journal.close()
+        typer.echo(f"run '{run}' is whole: {count} audit records, and every row as they say")
+    if signed is None:
+        typer.echo(
+            "NO SIGNED HEAD WAS CHECKED, so a chain that was written anew would not show: give --heads and --key"
+        )
+
+
 def _migrate(url: str, revision: str) -> None:
     from pacesetter.serving.journal.journal import check_there, migrate
 
     check_there(url)
-    typer.echo(f"the journal stands at revision {migrate(url, revision)}")
+    typer.echo(f"the journal is at revision {migrate(url, revision)}")
 
 
 def nested(options: list[str]) -> dict[str, Any]:
@@ -151,7 +180,7 @@ def nested(options: list[str]) -> dict[str, Any]:
     found = OmegaConf.create()
     for word in options:
         if "=" not in word:
-            raise ConfigError(f"'{word}' is no KEY=VALUE; write it like feed=replay")
+            raise ConfigError(f"'{word}' is not KEY=VALUE; write it like feed=replay")
         try:
             found.merge_with_dotlist([word])
         except (YAMLError, OmegaConfBaseException) as problem:

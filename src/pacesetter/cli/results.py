@@ -40,18 +40,18 @@ def evaluate(
     run: RunFolder,
     overrides: Overrides = None,
     draws: Annotated[int, typer.Option(help="Bootstrap draws behind each interval.", min=1)] = 1000,
-    explain: Annotated[bool, typer.Option(help="Add what the agent looks at, its rewards, and anomalies.")] = False,
-    gate: Annotated[Path | None, typer.Option(help="A stored evaluation.json that must be repeated.")] = None,
+    explain: Annotated[bool, typer.Option(help="Add attributions, the reward audit and anomalies.")] = False,
+    gate: Annotated[Path | None, typer.Option(help="A stored evaluation.json that must be reproduced.")] = None,
     tolerance: Annotated[float, typer.Option(help="Largest relative difference to --gate.", min=0)] = 1e-6,
-    pdf: Annotated[bool, typer.Option(help="Print the page to report.pdf, too (needs chromium).")] = False,
-    folds: Annotated[int | None, typer.Option(help="Train anew for so many tests in a row instead.")] = None,
+    pdf: Annotated[bool, typer.Option(help="Also write report.pdf (needs chromium).")] = False,
+    folds: Annotated[int | None, typer.Option(help="Walk-forward: refit for N consecutive tests.")] = None,
     rolling: Annotated[bool, typer.Option(help="With --folds: train on a rolling window.")] = False,
-    refit_every: Annotated[int, typer.Option(help="With --folds: train anew every so many of them.")] = 1,
+    refit_every: Annotated[int, typer.Option(help="With --folds: refit every N folds.")] = 1,
     combinatorial: Annotated[bool, typer.Option(help="With --folds: purged blocks, two tested at a time.")] = False,
 ) -> None:
     """Judge a run's agent on the bars it never saw; data=montecarlo|adversarial|universes or data=<source> elsewhere.
 
-    With --folds the agent is trained anew, by overrides such as train.steps=20000 for a shorter time. Exit 1 where
+    With --folds the agent is retrained, by overrides such as train.steps=20000 for a shorter time. Exit 1 where
     --gate is given and a figure differs from the stored one.
     """
     from pacesetter.errors import ConfigError
@@ -59,9 +59,9 @@ def evaluate(
     from pacesetter.runs import Run
 
     if gate is not None and (overrides or folds is not None):
-        raise ConfigError("--gate is about the run's own unseen bars; leave out data=… and --folds")
+        raise ConfigError("--gate compares the run's own test set; leave out data=… and --folds")
     if folds is None and (rolling or combinatorial or refit_every != 1):
-        raise ConfigError("--rolling, --refit-every and --combinatorial are about training anew; give --folds, too")
+        raise ConfigError("--rolling, --refit-every and --combinatorial apply to refitting only; give --folds too")
     stored = StoredRun(_agents_of(Run.open(run).folder))
     if folds is not None:
         _evaluate_folds(stored, overrides or [], folds, rolling, refit_every, combinatorial)
@@ -100,9 +100,9 @@ def _judge(
 
 def _results(stored: StoredRun) -> Path:
     """The folder of a run that evaluations go to."""
-    from pacesetter.evaluation.statistics.trials import FOLDER
+    from pacesetter.runs import EVALUATION
 
-    folder = stored.folder / FOLDER
+    folder = stored.folder / EVALUATION
     folder.mkdir(exist_ok=True)
     return folder
 
@@ -110,7 +110,7 @@ def _results(stored: StoredRun) -> Path:
 def _evaluate_folds(
     stored: StoredRun, overrides: list[str], folds: int, rolling: bool, refit_every: int, combinatorial: bool
 ) -> None:
-    """Train anew fold by fold; the table is printed and stored."""
+    """refit fold by fold; the table is printed and stored."""
     from pacesetter.evaluation.report.judgement_page import markdown
     from pacesetter.training.launch.folds import (
         BRIEF,
@@ -154,7 +154,7 @@ def _repeats(expected: dict[str, Any], found: dict[str, Any], tolerance: float) 
     failed = [each for each in gates if not each.passed]
     for each in failed:
         typer.echo(f"differs: {each.name} by {each.value:.3g} (at most {tolerance:g})")
-    typer.echo(f"{len(gates) - len(failed)} of {len(gates)} figures are repeated")
+    typer.echo(f"{len(gates) - len(failed)} of {len(gates)} figures are reproduced")
     return not failed
 
 
@@ -168,7 +168,7 @@ def _evaluate_elsewhere(stored: StoredRun, overrides: list[str]) -> None:
 
     name = next((text.removeprefix("data=") for text in overrides if text.startswith("data=")), "")
     if not name:
-        raise ConfigError(f"{overrides[0]} names no market to evaluate on; give data=…, or --folds to train anew")
+        raise ConfigError(f"{overrides[0]} does not name a market to evaluate on; give data=…, or --folds to refit")
     if "did you mean" in did_you_mean(name, MARKETS):  # one of them, or nearly: it says which
         table = stored.on(name)
     else:
@@ -187,7 +187,7 @@ def _evaluate_elsewhere(stored: StoredRun, overrides: list[str]) -> None:
 
 def compare(
     runs: Annotated[list[Path], typer.Argument(help="Judged run folders.")],
-    out: Annotated[Path, typer.Option(help="Page to write; comparison.md lies beside it.")] = Path("comparison.html"),
+    out: Annotated[Path, typer.Option(help="Page to write; comparison.md is next to it.")] = Path("comparison.html"),
 ) -> None:
     """Put judged runs side by side: table, equity curves, Markdown."""
     from pacesetter.evaluation.report.compare import BRIEF, compare_section, find_judged
@@ -209,18 +209,14 @@ def baseline(
     ] = None,
 ) -> None:
     """Play baselines over the test bars with all costs; `sl` trains the supervised ones (MLP, LSTM, GRU) first."""
-    from pacesetter.build import build_fold, build_panel, build_table, build_task
-    from pacesetter.envs.lookback.batch import LookbackConfig
-    from pacesetter.errors import ConfigError
+    from pacesetter.build import build_fold, build_panel, build_table, build_task, task_of
     from pacesetter.training import compose
 
     names = [word for word in words or () if "=" not in word]
     config = compose([word for word in words or () if "=" in word])
-    task = build_task(config)
-    if isinstance(task, LookbackConfig):
-        raise ConfigError("the baselines of task=lookback trade nothing; `pacesetter run` prints their table")
+    task_of(config).check("baseline")
     panel = build_panel(config)
-    market = panel, build_table(config, panel), build_fold(config, panel), task
+    market = panel, build_table(config, panel), build_fold(config, panel), build_task(config)
     if names == ["sl"]:
         _train_classifiers(*market, Path(config.runs) / "supervised")
     else:
@@ -239,9 +235,9 @@ def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: 
 
 def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list[str]) -> None:
     """The baselines named, or all that are possible, and which are not."""
-    from pacesetter.evaluation.backtest.backtest import market_bank
     from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines, left_out_sentence
     from pacesetter.evaluation.report.judgement_page import BRIEF, results_section
+    from pacesetter.policies.observation import market_bank
 
     start, bank = time.perf_counter(), market_bank(panel, table)
     results = evaluate_baselines(panel, int(fold.test[0]), names, market=task.market, bank=bank)

@@ -17,6 +17,9 @@ SHOWN = ("pacesetter", "torch", "onnx", "onnxruntime", "numpy")  # of the versio
 SigningKey = Annotated[
     Path | None, typer.Option("--key", help="File of a signing key: a secret, or an Ed25519 PEM key.")
 ]
+Unverified = Annotated[
+    bool, typer.Option("--unverified", help="Open a signed bundle without a key to check its signature by.")
+]
 StoreFolder = Annotated[Path, typer.Option("--store", help="Folder of bundles.")]
 KeyFile = Annotated[Path, typer.Option("--keys", help="File of hashed API keys.")]
 
@@ -37,7 +40,7 @@ class _RunFirst(TyperGroup):
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     bundles = typer.Typer(cls=_RunFirst, help="Make, check and roll back bundles: bundle RUN.", no_args_is_help=True)
-    keys = typer.Typer(help="API keys with scopes and an end.", no_args_is_help=True)
+    keys = typer.Typer(help="API keys with scopes and an expiry date.", no_args_is_help=True)
     commands: dict[typer.Typer, list[Callable[..., None]]] = {
         bundles: [bundle_make, bundle_check, bundle_list, bundle_rollback],
         keys: [keys_add, keys_list, keys_revoke],
@@ -57,9 +60,9 @@ def bundle_make(
     run: Annotated[Path, typer.Argument(help="A finished training run.")],
     store: StoreFolder = Path("bundles"),
     key: SigningKey = None,
-    zip: Annotated[bool, typer.Option(help="Write a zip beside the folder.")] = False,
+    zip: Annotated[bool, typer.Option(help="Also write a zip next to the folder.")] = False,
     torchscript: Annotated[bool, typer.Option(help="Add the policy as TorchScript.")] = False,
-    observations: Annotated[int, typer.Option(help="To compare graph and policy on.", min=2)] = 10_000,
+    observations: Annotated[int, typer.Option(help="Observations for comparing graph and policy.", min=2)] = 10_000,
 ) -> None:
     """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the one that serves."""
     from pacesetter.serving.bundle.bundle import pack
@@ -78,16 +81,20 @@ def bundle_make(
 
 
 def bundle_check(
-    bundle: Annotated[Path, typer.Argument(help="A bundle's folder or zip, or a store.")], key: SigningKey = None
+    bundle: Annotated[Path, typer.Argument(help="A bundle's folder or zip, or a store.")],
+    key: SigningKey = None,
+    unverified: Unverified = False,
 ) -> None:
     """Check hashes, signature and graph, and run one inference. Exit 0 whole, 2 refused."""
     from pacesetter.serving.bundle.signature import SigningKey as Signer
     from pacesetter.serving.bundle.store import find_bundle
 
     signer = Signer.find(key)
-    found = find_bundle(bundle, signer)
+    found = find_bundle(bundle, signer, unverified)
     found.model.probe()
-    signed = "signed by this key" if signer else "signed, not checked: give --key" if found.is_signed else "not signed"
+    signed = (
+        "signed by this key" if signer else "SIGNATURE NOT CHECKED: give --key" if found.is_signed else "not signed"
+    )
     typer.echo(f"{found.name} is whole: {len(found.files)} files, model {found.model.sha256[:12]}, {signed}")
 
 
@@ -97,6 +104,7 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
     from rich.table import Column, Table
 
     from pacesetter.serving.bundle.store import Store
+    from pacesetter.words import cell
 
     shelf = Store(store)
     current = shelf.current.name
@@ -105,16 +113,18 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
         mark = "→" if row["bundle"] == current else ""
         versions = ", ".join(f"{name} {row['versions'][name]}" for name in SHOWN if name in row["versions"])
         told = (row["bundle"], row["run"], row["model"][:12], row["made"], "yes" if row["signed"] else "no", versions)
-        table.add_row(mark, *told)
+        table.add_row(mark, *map(cell, told))
     Console().print(table)
 
 
-def bundle_rollback(store: StoreFolder = Path("bundles"), key: SigningKey = None) -> None:
+def bundle_rollback(
+    store: StoreFolder = Path("bundles"), key: SigningKey = None, unverified: Unverified = False
+) -> None:
     """Let the bundle before the current one serve again, once it is found whole."""
     from pacesetter.serving.bundle.signature import SigningKey as Signer
     from pacesetter.serving.bundle.store import Store
 
-    left, taken = Store(store).rollback(Signer.find(key))
+    left, taken = Store(store).rollback(Signer.find(key), unverified)
     typer.echo(f"{taken.name} serves now, in place of {left.name}; restart: pacesetter serve {store}")
 
 
@@ -129,13 +139,14 @@ def serve(
     port: Annotated[int, typer.Option(help="Port.", min=1, max=65535)] = 8000,
     keys: KeyFile = Path("keys.json"),
     halt_file: Annotated[Path, typer.Option(help="Kill switch: while it exists, nothing is traded.")] = Path("HALT"),
-    history: Annotated[Path | None, typer.Option(help="Stored panel whose latest bars the server begins with.")] = None,
-    symbols: Annotated[str, typer.Option(help="Symbols to serve, by commas; those of the training if empty.")] = "",
+    history: Annotated[Path | None, typer.Option(help="Stored panel whose latest bars the server starts with.")] = None,
+    symbols: Annotated[str, typer.Option(help="Symbols to serve, comma-separated; by default those of training.")] = "",
     max_body_bytes: Annotated[int, typer.Option(help="Longest request.")] = 65_536,
-    rate: Annotated[float, typer.Option(help="Requests a second for each key.")] = 50.0,
+    rate: Annotated[float, typer.Option(help="Requests per second and key.")] = 50.0,
     threads: Annotated[int, typer.Option(help="Threads that share the model's work.", min=1, max=64)] = 2,
     proxy: Annotated[str, typer.Option(help="Address of a reverse proxy, whose X-Forwarded-For is believed.")] = "",
     key: SigningKey = None,
+    unverified: Unverified = False,
 ) -> None:
     """Serve a bundle over HTTP: POST /v1/decide, /v1/state, /v1/halt, /v1/resume, /livez, /readyz, /metrics."""
     from pacesetter.serving.api.admission import Settings
@@ -147,7 +158,7 @@ def serve(
 
     settings = Settings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate, proxy=proxy)
     serve_bundle(
-        replace(find_bundle(bundle, Signer.find(key)), threads=threads),
+        replace(find_bundle(bundle, Signer.find(key), unverified), threads=threads),
         Keys(keys),
         KillSwitch(halt_file),
         replace(settings, burst=max(1, round(2 * rate))),
@@ -160,8 +171,8 @@ def serve(
 
 
 def keys_add(
-    name: Annotated[str, typer.Argument(help="Whose key it is.")],
-    scopes: Annotated[str, typer.Option(help="read, trade, admin, by commas.")] = "read",
+    name: Annotated[str, typer.Argument(help="Name of the key's owner.")],
+    scopes: Annotated[str, typer.Option(help="read, trade, admin, comma-separated.")] = "read",
     days: Annotated[float, typer.Option(help="Until it ends.")] = 90.0,
     keys: KeyFile = Path("keys.json"),
 ) -> None:
@@ -176,7 +187,7 @@ def keys_list(keys: KeyFile = Path("keys.json")) -> None:
     from pacesetter.serving.api.keys import Keys
 
     rows = [f"{key.name}  {','.join(key.scopes)}  until {key.expires}" for key in Keys(keys).keys]
-    typer.echo("\n".join(rows) or f"{keys} has no key yet; make one: pacesetter keys add NAME")
+    typer.echo("\n".join(rows) or f"{keys} has no key yet; create one: pacesetter keys add NAME")
 
 
 def keys_revoke(

@@ -29,7 +29,7 @@ def serve(settings: Settings, host: str = "127.0.0.1", port: int = 8501, is_open
         "server.address": host,
         "server.port": port,
         "server.headless": True,
-        "server.fileWatcherType": "none",  # a module read anew would forget the settings
+        "server.fileWatcherType": "none",  # a reloaded module would forget the settings
         "browser.gatherUsageStats": False,
         "client.toolbarMode": "minimal",
         "client.showErrorDetails": "none",

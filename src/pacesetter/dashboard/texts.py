@@ -1,6 +1,6 @@
 """Every word that the pages say, by key. A second language is a second dictionary in LANGUAGES; gaps are English.
 
-Texts of the rooms below, such as an error's sentence or a finding's title, are theirs and come as they are.
+Texts of lower packages, such as an error's sentence or a finding's title, are shown as they are.
 """
 
 from __future__ import annotations
@@ -14,7 +14,7 @@ __all__ = ["ENGLISH", "LANGUAGES", "check_language", "column", "say"]
 
 ENGLISH: dict[str, str] = {
     "app.title": "Pacesetter",
-    "app.failed": "This part could not be drawn ({kind}: {problem}). The rest of the page is not touched by it.",
+    "app.failed": "This section could not be drawn ({kind}: {problem}). The rest of the page is not affected.",
     "app.save": "Save {file}",
     "choose.run": "Run",
     "choose.runs": "Runs to compare",
@@ -22,21 +22,21 @@ ENGLISH: dict[str, str] = {
     "choose.some": "choose one or more",
     # ---- runs
     "runs.title": "Runs",
-    "runs.empty": "There is no run under `{folder}` yet. Make one with `make demo` or `pacesetter run`, or give "
+    "runs.empty": "There is no run under `{folder}` yet. Create one with `make demo` or `pacesetter run`, or give "
     "another folder: `pacesetter dashboard FOLDER`.",
-    "runs.count": "{shown} of {count} runs. Sharpe ratio with its 95 % interval, on bars that the policy never saw; "
-    "with a regime chosen, ratio and total return are those in it.",
+    "runs.count": "{shown} of {count} runs. Sharpe ratio with its 95 % interval, out-of-sample; "
+    "if a regime is selected, ratio and total return are for that regime.",
     "runs.since": "from",
     "runs.until": "to",
     "runs.compare": "Compare",
     "runs.baselines": "show the baselines of the first run",
-    "runs.equity": "Equity on the judged bars, start = 100",
-    "runs.not_judged": "None of these runs was judged yet: `pacesetter evaluate RUN`.",
+    "runs.equity": "Equity on the test set, start = 100",
+    "runs.not_judged": "None of these runs has been evaluated yet: `pacesetter evaluate RUN`.",
     "runs.report": "Report",
     "runs.no_report": "None of these runs has a report: `pacesetter run` and `pacesetter evaluate RUN` write one.",
     "runs.open": "Open the report",
     "runs.save_report": "Save the report",
-    "runs.damaged": "the folder is damaged or no run ({kind})",
+    "runs.damaged": "the folder is damaged or not a run ({kind})",
     "runs.no_returns": "{path} cannot be read ({kind}); evaluate the run again",
     "verdict.evidence": "evidence",
     "verdict.none": "no evidence",
@@ -45,17 +45,17 @@ ENGLISH: dict[str, str] = {
     "mlflow.unreadable": "the MLflow store cannot be read ({problem}); give another by --mlflow",
     # ---- lead–lag
     "leadlag.title": "Lead–lag",
-    "leadlag.empty": "There are no bars to look at under `{folder}`. Run `pacesetter leadlag data=sample`.",
+    "leadlag.empty": "There are no bars under `{folder}`. Run `pacesetter leadlag data=sample`.",
     "leadlag.method": "Score",
     "leadlag.date": "Window ends on",
     "leadlag.lookback": "Lookback (bars)",
     "leadlag.now": "Who leads now",
     "leadlag.over_time": "Leadership over time",
-    "leadlag.agent_tab": "How far back the agent looks",
+    "leadlag.agent_tab": "The agent's lookback",
     "leadlag.matrix": "{method}, {lookback} bars to {day}",
     "leadlag.network": "Links at lag one by a quick test",
     "leadlag.ranking": "Leader score",
-    "leadlag.no_run": "there is no run '{run}' under {root}; load the page again",
+    "leadlag.no_run": "there is no run '{run}' under {root}; reload the page",
     "leadlag.no_window": "a window needs a run, a method, an end and a lookback, the last two whole numbers",
     "leadlag.no_link": "no link passes",
     "leadlag.sentence": "{leaders} rank first over {lookback} bars to {day}. Orange leads, purple follows. Links that "
@@ -68,7 +68,7 @@ ENGLISH: dict[str, str] = {
     "leadlag.score": "score",
     "leadlag.warning": "warning",
     "leadlag.alarm": "alarm",
-    "leadlag.no_lookback": "This run has no agent that learned how far back to look. `pacesetter run` trains one, and "
+    "leadlag.no_lookback": "This run has no lookback agent. `pacesetter run` trains one, and "
     "so does `pacesetter train task=lookback`.",
     "leadlag.ask": "Ask the agent for its windows",
     "leadlag.agent": "agent",
@@ -87,8 +87,8 @@ ENGLISH: dict[str, str] = {
     "live.best": "Best validation score",
     "live.stage": "Curriculum stage {stage}",
     "live.mix": "Action mix",
-    "live.quiet": "Nothing new for {seconds:,.0f} s; the process may be gone. Go on with `pacesetter train --resume`.",
-    "live.no_gates": "No gates were measured yet.",
+    "live.quiet": "No metrics for {seconds:,.0f} s; the process may be gone. Resume with `pacesetter train --resume`.",
+    "live.no_gates": "No gates have been measured yet.",
     "live.gates_failed": "Gates failed: {names}.",
     "metric.reward": "Reward of an episode",
     "metric.returns": "Mean return of a bar, all agents",
@@ -110,25 +110,25 @@ ENGLISH: dict[str, str] = {
     # ---- agent
     "agent.title": "Agent",
     "agent.empty": "No run under `{folder}` has a stored episode yet. Train one with `pacesetter train data=sandbox`, "
-    "then judge it with `pacesetter evaluate RUN`.",
-    "agent.no_episode": "This run has no stored episode: `pacesetter evaluate RUN` makes one.",
+    "then evaluate it with `pacesetter evaluate RUN`.",
+    "agent.no_episode": "This run has no stored episode: `pacesetter evaluate RUN` creates one.",
     "agent.episode": "Episode",
     "episode..": "validation",
     "episode.evaluation": "judged",
-    "episode.judge": "judged by the main job",
+    "episode.judge": "evaluated by the main job",
     "agent.does_tab": "What it does",
     "agent.replay_tab": "Replay",
     "agent.why_tab": "Why",
     "agent.fleet_tab": "Fleet",
-    "agent.orders": "Bars with an order to buy or to sell",
-    "agent.by_hour": "Buys less sells, by hour (UTC)",
-    "agent.by_weekday": "Buys less sells, by day: there is one bar a day or fewer",
+    "agent.orders": "Bars with a buy or sell order",
+    "agent.by_hour": "Buys minus sells, by hour (UTC)",
+    "agent.by_weekday": "Buys minus sells, by weekday (daily or coarser bars)",
     "agent.rewards": "Reward components, summed over the episode",
     "agent.total": "reward",
-    "agent.no_reward": "A judged episode has no reward; that of a validation has.",
+    "agent.no_reward": "An evaluated episode has no reward; a validation episode has.",
     "agent.bars": "Bars played",
     "agent.explain": "Explain this agent",
-    "agent.explain_hint": "Plays the agent on its first test bars and attributes its actions to features, assets and "
+    "agent.explain_hint": "Runs the agent on its first test bars and attributes its actions to features, assets and "
     "lags. It needs torch and captum and takes a while.",
     "agent.in_report": "The agents of a fleet are explained in the run's report; `pacesetter evaluate RUN` writes one.",
     "side.buy": "buy",
@@ -146,7 +146,7 @@ ENGLISH: dict[str, str] = {
     "fleet.worst": "worst first",
     "fleet.tiles": "{count} agents by {by}; ✕ struggles",
     "fleet.well": "does well",
-    "fleet.multiples": "Validation Sharpe ratios while they learned, each from {low:.1f} to {high:.1f}; grey is zero",
+    "fleet.multiples": "Validation Sharpe ratios during training, each from {low:.1f} to {high:.1f}; grey is zero",
     # ---- book
     "book.title": "Book",
     "book.empty": "No paper trader's journal is open, or it has no bar yet. Trade with `pacesetter paper BUNDLE`, then "
@@ -166,31 +166,31 @@ ENGLISH: dict[str, str] = {
     "book.positions": "Positions",
     "book.pnl": "Profit and loss by symbol",
     "book.limits": "Limits used",
-    "book.no_limits": "This journal does not say which limits were set.",
+    "book.no_limits": "This journal has no record of its limits.",
     "book.denied": "Orders refused so far: {what}.",
     "book.alerts": "Alerts and events",
     "book.no_alerts": "Nothing to report.",
     "book.trades": "Trades",
     "book.no_bar": "the journal has no bar of run '{run}' yet; wait for one",
-    "book.no_journal": "{url} is no paper trader's journal; give the one that pacesetter paper writes",
+    "book.no_journal": "{url} is not a paper trader's journal; give the one that pacesetter paper writes",
     "book.unreadable": "the journal at {url} cannot be read ({reason}); check the address",
-    "book.address": "no journal can be opened there ({kind}); give sqlite:///FILE or postgresql://USER@HOST/NAME",
+    "book.address": "the journal cannot be opened ({kind}); give sqlite:///FILE or postgresql://USER@HOST/NAME",
     "state.active": "active",
     "state.reducing": "reducing",
     "state.halted": "HALTED",
     "limit.reduce_fraction": "loss of the day: reduce only",
     "limit.halt_fraction": "loss of the day: halt",
     "limit.drawdown_fraction": "drawdown: halt",
-    "limit.gross_fraction": "exposure of all symbols",
-    "limit.symbol_fraction": "exposure of one symbol",
-    "limit.day_count": "orders of a symbol today",
+    "limit.gross_fraction": "gross exposure",
+    "limit.symbol_fraction": "exposure per symbol",
+    "limit.day_count": "orders per symbol today",
     "limit.stale_bars": "data age (bars): no entries",
     "kill.title": "Stop all trading",
     "kill.no_key": "There is no admin key, so there is no button here: `pacesetter keys add NAME --scopes admin`, or "
     "stop trading with `pacesetter halt`.",
     "kill.token": "Admin key",
-    "kill.locked": "The button appears when an admin key is given.",
-    "kill.wrong": "This is no admin key.",
+    "kill.locked": "The button appears after an admin key is entered.",
+    "kill.wrong": "This is not an admin key.",
     "kill.button": "HALT NOW",
     "kill.reason": "halted on the dashboard by {name}",
     # ---- columns of tables; a column that is not here is shown by its own name
@@ -234,5 +234,5 @@ def column(name: str) -> str:
 def check_language(language: str) -> str:
     """The language, if it is known."""
     if language not in LANGUAGES:
-        raise ConfigError(f"no texts are there in '{language}'{did_you_mean(language, LANGUAGES)}")
+        raise ConfigError(f"there are no texts in '{language}'{did_you_mean(language, LANGUAGES)}")
     return language

@@ -163,7 +163,7 @@ class Lens:
 
 @lru_cache(maxsize=8)
 def open_lens(root: Path, run: str, method: str) -> Lens:
-    """The bars of a run below `root`, by its name there, under the engine; refuses what is no run."""
+    """The bars of a run below `root`, by its name there, under the engine; refuses what is not a run."""
     if root / run not in find_runs(root):
         raise RunError(say("leadlag.no_run", run=run, root=root))
     return Lens(open_panel(root / run), method)

@@ -14,7 +14,7 @@ from pacesetter.panel import end_of_day, utc_index
 __all__ = ["ALWAYS_OPEN", "infer_calendar", "session_closes", "sessions"]
 
 ALWAYS_OPEN = "24/7"
-WEEKEND_SHARE = 0.1  # of bars; two days in seven around the clock, while one wrong date is no calendar
+WEEKEND_SHARE = 0.1  # of bars; two days in seven around the clock, while one wrong date is not a calendar
 
 
 @lru_cache(maxsize=32)
@@ -41,7 +41,7 @@ def _exchange(calendar: str, first: str, last: str) -> Any:
         raise ConfigError(f"data.calendar='{calendar}' is unknown{did_you_mean(calendar, known)}") from problem
     except ValueError as problem:  # each calendar is recorded for some years only
         raise DataError(
-            f"the calendar {calendar} does not reach from {first} to {last} ({problem}); take data.calendar=24/7"
+            f"the calendar {calendar} does not reach from {first} to {last} ({problem}); use data.calendar=24/7"
         ) from problem
 
 

@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pacesetter.data.calendars import infer_calendar, session_closes
 from pacesetter.data.source import SOURCES
 from pacesetter.errors import DataError, did_you_mean
-from pacesetter.frames import Bars, read_frame, recognise
+from pacesetter.frames import Bars, check_columns, read_frame, recognise
 from pacesetter.panel import STORED_AS, Panel
 
 __all__ = ["CsvFiles", "ParquetFiles"]
@@ -41,7 +41,7 @@ class _Files(ABC):
     symbols    keep only these, in this order
     calendar   exchange calendar; a bar stamped with a date (all are midnights) is known at its session's close.
                `auto` takes 24/7 where weekends have their share of bars and XNYS otherwise
-    stamp      whether the file's time stamps are the opens or the closes of bars
+    stamp      whether the file's timestamps are the opens or the closes of bars
     bar        length of a bar stamped at its open, e.g. 1h; found from the data when left out
     timezone   of stamps without an offset (UTC by default)
     sha256     hex digest the file must have
@@ -82,10 +82,10 @@ class _Files(ABC):
             found = (file for file in sorted(Path(self.path).iterdir()) if not file.name.startswith("."))
             files = [file for file in found if file.is_file() and file.name.lower().endswith(self.endings)]
             if not files:
-                raise DataError(f"folder {self.path} holds no {' or '.join(self.endings)} file; give another data.path")
+                raise DataError(f"folder {self.path} has no {' or '.join(self.endings)} file; give another data.path")
             return files
         if not os.path.exists(self.path):
-            raise DataError(f"there is no file {self.path}; give data.path=…")
+            raise DataError(f"file {self.path} does not exist; give data.path=…")
         return [Path(self.path)]
 
     def _check_bytes(self, file: Path) -> None:
@@ -102,7 +102,7 @@ class _Files(ABC):
     def _check_size(self, size: int, file: Path) -> None:
         if size > self.max_mb * 2**20:
             raise DataError(
-                f"{file.name} holds {size / 2**20:,.1f} MB, over data.max_mb={self.max_mb}; raise that to allow it"
+                f"{file.name} has {size / 2**20:,.1f} MB, above data.max_mb={self.max_mb}; raise that to allow it"
             )
 
     def _is_stored_panel(self, file: Path) -> bool:
@@ -128,7 +128,7 @@ class _Files(ABC):
             close_of=close_of,
         )
         if os.path.isdir(self.path) and len(bars.symbols) != 1:
-            raise DataError(f"{file.name} holds {len(bars.symbols)} symbols; in a folder each file holds one")
+            raise DataError(f"{file.name} has {len(bars.symbols)} symbols; in a folder each file must have one")
         return replace(bars, calendar=calendar[0] if calendar else self._calendar_of(bars.index))
 
     def _calendar_of(self, moments: pd.DatetimeIndex) -> str:
@@ -166,6 +166,7 @@ class CsvFiles(_Files):
         filled = np.array([number for number, line in enumerate(lines, start=1) if line], dtype=int)
         delimiter = max(",;\t", key=lines[filled[0] - 1].count) if len(filled) else ","
         names, heads = _header([_cells(lines[number - 1], delimiter) for number in filled[:3]], path.name)
+        check_columns(len(names), path.name)
         numbers, columns = filled[heads:], [str(place) for place in range(len(names))]
         if len(numbers) == 0:
             raise DataError(f"{path.name} is empty: it has a header and no rows")
@@ -181,7 +182,7 @@ class CsvFiles(_Files):
         except pa.ArrowInvalid as problem:
             raise DataError(_ragged(lines, numbers, delimiter, len(names), path.name)) from problem
         if table.num_rows != len(numbers):
-            raise DataError(f"{path.name} has a quoted field that runs over the end of its line; write each row in one")
+            raise DataError(f"{path.name} has a quoted field that spans lines; write each row on one line")
         return table.to_pandas().set_axis(pd.Index(names, tupleize_cols=False), axis=1), numbers
 
     def _text(self, path: Path) -> str:
@@ -194,18 +195,18 @@ class CsvFiles(_Files):
             text = raw.decode("utf-8-sig")
         except (UnicodeDecodeError, EOFError, zlib.error, OSError) as problem:
             raise DataError(
-                f"{path.name} is no UTF-8 text ({problem}); it is damaged or of another format"
+                f"{path.name} is not UTF-8 text ({problem}); it is damaged or has another format"
             ) from problem
         self._check_size(len(raw), path)
         text = text.replace("\r\n", "\n")
         odd = next((letter for letter in ("\x00", "\r") if letter in text), None)
         if odd is not None:
             line = text[: text.index(odd)].count("\n") + 1
-            raise DataError(f"{path.name} row {line}: a stray {odd!r}; the file is damaged or of another format")
+            raise DataError(f"{path.name} row {line}: a stray {odd!r}; the file is damaged or has another format")
         if not text.endswith("\n"):
             last = text.count("\n") + 1
             raise DataError(
-                f"{path.name} row {last}: the last line does not end; the file may be cut, end it with a newline"
+                f"{path.name} row {last}: the last line has no newline; the file may be truncated, or add a newline"
             )
         return text
 
@@ -221,7 +222,7 @@ def _header(rows: list[list[str]], name: str) -> tuple[list[str | tuple[str, str
     """Column names, pairs where two levels stand above each other as pandas and yfinance write them; and their rows."""
     first, second, third = (*rows, [], [], [])[:3]
     if len(first) < 2:
-        raise DataError(f"{name} has no table: the first line must name at least a time stamp and a close")
+        raise DataError(f"{name} has no table: the first line must name at least a timestamp and a close")
     if second[:1] and not second[0][:1].isdigit() and all(map(_is_name, second[1:])):
         if len(second) != len(first):
             raise DataError(f"{name} row 2: {len(second)} columns under a header of {len(first)}; the line is broken")
@@ -240,7 +241,7 @@ def _ragged(lines: list[str], numbers: Array, delimiter: str, width: int, name: 
     for number in numbers:
         found = len(_cells(lines[number - 1], delimiter))
         if found != width:
-            return f"{name} row {number}: {found} columns instead of {width} [columns]; the line is cut or broken"
+            return f"{name} row {number}: {found} columns instead of {width} [columns]; the line is truncated or broken"
     return f"{name} has a broken line [columns]; write it again"
 
 
@@ -273,4 +274,4 @@ def _parquet(path: Path, take: Callable[[Any], Any]) -> Any:
             return take(pa.parquet.ParquetFile(stream, page_checksum_verification=True))
         except Exception as problem:  # damaged metadata ends in any of a dozen exceptions
             reason = (str(problem).splitlines() or [type(problem).__name__])[0][:120]
-            raise DataError(f"{path.name} is no readable Parquet file ({reason}); it is cut or damaged") from problem
+            raise DataError(f"{path.name} is not a readable Parquet file ({reason}); it is damaged") from problem

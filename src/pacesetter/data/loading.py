@@ -45,7 +45,7 @@ class Loading:
         known = (*REPAIRABLE, *STRUCTURAL)
         for rule in self.allow:
             if rule not in known:
-                raise ConfigError(f"data.allow={rule} names no rule that can be allowed{did_you_mean(rule, known)}")
+                raise ConfigError(f"data.allow={rule} is not a rule that can be allowed{did_you_mean(rule, known)}")
 
 
 def load(source: str, **options: Any) -> Panel:
@@ -125,7 +125,7 @@ def _between(panel: Panel, loading: Loading) -> Panel:
     part = panel.between(loading.start, loading.end)
     if len(part) == 0:
         raise DataError(
-            f"no bar lies between data.start={loading.start} and data.end={loading.end}; "
+            f"there is no bar between data.start={loading.start} and data.end={loading.end}; "
             f"the bars run from {panel.index[0]} to {panel.index[-1]}"
         )
     return part

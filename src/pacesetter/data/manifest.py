@@ -25,11 +25,11 @@ def write_manifest(artefacts: str | Path | Iterable[str | Path], target: str | P
     given = [Path(artefacts)] if isinstance(artefacts, (str, Path)) else [Path(path) for path in artefacts]
     if not given or (whole and not given[0].is_dir()):
         raise DataError(
-            f"{given[0] if given else 'nothing'} is no folder of artefacts; give a folder or a list of files"
+            f"{given[0] if given else 'nothing'} is not a folder of artefacts; give a folder or a list of files"
         )
     path = Path(target) if target is not None else (given[0] if whole else given[0].parent) / MANIFEST
     if whole and path.parent != given[0]:
-        raise DataError(f"{path} must lie in the folder it describes, {given[0]}")
+        raise DataError(f"{path} must be in the folder it describes, {given[0]}")
     names = _files(path) if whole else sorted(_below(path.parent, file) for file in given)
     content = {"whole_folder": whole, "files": {name: _describe(path.parent / name) for name in names}}
     path.write_text(json.dumps(content, indent=1) + "\n")
@@ -44,12 +44,12 @@ def verify_manifest(path: str | Path) -> dict[str, dict[str, Any]]:
     for name, recorded in content["files"].items():
         file = path.parent / name
         if not file.is_file():
-            raise DataError(f"{file} is missing, though {path} records it; make it again")
+            raise DataError(f"{file} is missing, but {path} lists it; create it again")
         if file.stat().st_size != recorded["bytes"] or sha256(file) != recorded["sha256"]:
-            raise DataError(f"{file} was changed after {path} recorded it; make it again or write the manifest anew")
+            raise DataError(f"{file} was changed after {path} recorded it; make it again or write the manifest again")
     extra = [name for name in _files(path) if name not in content["files"]] if content["whole_folder"] else []
     if extra:
-        raise DataError(f"{path.parent / extra[0]} is not recorded in {path}; delete it or write the manifest anew")
+        raise DataError(f"{path.parent / extra[0]} is not recorded in {path}; delete it or write the manifest again")
     files: dict[str, dict[str, Any]] = content["files"]
     return files
 
@@ -64,7 +64,7 @@ def _files(manifest: Path) -> list[str]:
 
 def _below(folder: Path, file: Path) -> str:
     if not file.is_file() or not file.resolve().is_relative_to(folder.resolve()):
-        raise DataError(f"{file} is no file below {folder}; a manifest describes files of its own folder")
+        raise DataError(f"{file} is not a file below {folder}; a manifest describes files of its own folder")
     return file.resolve().relative_to(folder.resolve()).as_posix()
 
 
@@ -82,7 +82,7 @@ def _stored_fingerprint(file: Path) -> str | None:
     try:
         footer = pq.read_schema(file).metadata or {}
     except (OSError, pa.ArrowException) as problem:
-        raise DataError(f"{file} is no readable Parquet file ({type(problem).__name__}); make it again") from problem
+        raise DataError(f"{file} is not a readable Parquet file ({type(problem).__name__}); make it again") from problem
     return str(json.loads(footer[STORED_AS])["fingerprint"]) if STORED_AS in footer else None
 
 
@@ -94,4 +94,4 @@ def _read(path: Path) -> dict[str, Any]:
         }
         return {"whole_folder": bool(content["whole_folder"]), "files": files}
     except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
-        raise DataError(f"{path} is no manifest ({type(problem).__name__}); write it with write_manifest") from problem
+        raise DataError(f"{path} is not a manifest ({type(problem).__name__}); use write_manifest") from problem

@@ -59,7 +59,7 @@ class Online(ABC):
         if not self.symbols:
             raise ConfigError(f"{self.name} needs one symbol or more: give data.symbols=[…]")
         if self.last <= self.first:
-            raise ConfigError(f"data.end={self.end} lies before data.start={self.start}; swap them")
+            raise ConfigError(f"data.end={self.end} is before data.start={self.start}; swap them")
 
     @property
     def first(self) -> pd.Timestamp:
@@ -106,7 +106,7 @@ class Online(ABC):
         except Exception as problem:  # each library has its own family of errors, and an answer may be malformed
             reason = _without_secrets(f"{type(problem).__name__}: {problem}")
             raise DataError(
-                f"{self.name} gave no bars of '{symbol}' ({reason}); check the symbol, the network and the service, "
+                f"{self.name} has no bars for '{symbol}' ({reason}); check the symbol, the network and the service, "
                 "then try again"
             ) from None
         if bars.empty:
@@ -274,7 +274,7 @@ def _day(text: str, option: str) -> pd.Timestamp:
     try:
         return pd.Timestamp(pd.Timestamp(text).date(), tz="UTC")
     except (ValueError, TypeError) as problem:
-        raise ConfigError(f"data.{option}={text!r} is no day; write it like 2016-12-30") from problem
+        raise ConfigError(f"data.{option}={text!r} is not a date; write it like 2016-12-30") from problem
 
 
 def _now() -> pd.Timestamp:

@@ -14,6 +14,7 @@ from pacesetter.data.calendars import sessions
 from pacesetter.errors import check_range
 from pacesetter.frames import Bars, Finding
 from pacesetter.panel import PRICE_FIELDS, Panel, utc_index
+from pacesetter.words import printable
 
 __all__ = ["REPAIRABLE", "Quality", "Readiness", "broken_bars", "examine", "readiness"]
 
@@ -74,7 +75,7 @@ def examine(bars: Bars, quality: Quality | None = None) -> tuple[Finding, ...]:
     found = list(bars.problems)
     for rule in VALUE_RULES:
         found += _per_symbol(bars, rule)
-    for check in (_jumps, _stale, _newest, _gaps, _coverage, _columns, _calendar):
+    for check in (_names, _future, _nan_volume, _jumps, _stale, _newest, _gaps, _coverage, _columns, _calendar):
         found += check(bars, quality)
     return tuple(found)
 
@@ -121,7 +122,7 @@ VALUE_RULES = (
         lambda b: f"a value is infinite ({_prices(b)})",
     ),
     ValueRule("non_positive", _any_price(lambda p: p <= 0), lambda b: f"a price is not above zero ({_prices(b)})"),
-    ValueRule("high_low", _high_low, lambda b: f"high and low do not hold open and close ({_prices(b)})"),
+    ValueRule("high_low", _high_low, lambda b: f"open or close is outside low … high ({_prices(b)})"),
     ValueRule(
         "negative_volume",
         lambda f: f["volume"] < 0 if "volume" in f else None,
@@ -130,7 +131,7 @@ VALUE_RULES = (
     ValueRule(
         "sentiment_range",
         lambda f: (f["sentiment"] < 0) | (f["sentiment"] > 1) if "sentiment" in f else None,
-        lambda b: f"sentiment {b['sentiment']:g} lies outside [0, 1]",
+        lambda b: f"sentiment {b['sentiment']:g} is outside [0, 1]",
     ),
 )
 REPAIRABLE = frozenset(rule.name for rule in VALUE_RULES)
@@ -168,6 +169,34 @@ def _finding(
     first = int(rows[0])
     where, when = bars.where(first, column), str(bars.index[first])
     return Finding(rule, what, where, bars.symbols[column], when, len(rows), severity, remedy)
+
+
+def _names(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    """Symbols with letters that cannot be seen: they would steer a terminal, or pass for another symbol."""
+    for column, name in enumerate(bars.symbols):
+        if printable(name) != name or not name.isprintable():
+            what = f"the symbol's name has letters that cannot be seen: {printable(name)!r}"
+            yield Finding("symbol_name", what, bars.origins[column], printable(name), remedy="correct the file")
+
+
+def _future(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    """Bars after tomorrow: a year typed wrong, or stamps in another unit."""
+    late = np.flatnonzero(bars.index > pd.Timestamp.now(tz="UTC") + DAY)
+    if len(late):
+        what = f"the bar lies {(bars.index[late[-1]] - pd.Timestamp.now(tz='UTC')).days:,} days in the future at most"
+        when, remedy = str(bars.index[late[0]]), "correct the time stamps"
+        yield Finding("future", what, bars.origins[0], None, when, len(late), "warning", remedy)
+
+
+def _nan_volume(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    """Bars with a price and no volume."""
+    if "volume" not in bars.fields:
+        return
+    missing = bars.mask & np.isfinite(_close(bars)) & np.isnan(bars.blocks[bars.fields.index("volume")])
+    for column in np.flatnonzero(missing.any(axis=0)):
+        rows = np.flatnonzero(missing[:, column])
+        what = "a bar has prices and no volume"
+        yield _finding(bars, "nan_volume", what, column, rows, "fill it, or leave the column out")
 
 
 # ---- series: a symbol's bars against each other -----------------------------------------------------------------
@@ -214,7 +243,7 @@ def _newest(bars: Bars, quality: Quality) -> Iterator[Finding]:
     for column in np.flatnonzero(~tail.all(axis=0) & bars.mask.any(axis=0)):
         rows = len(bars.index) - len(tail) + np.flatnonzero(~tail[:, column])
         what = f"{len(rows)} of the newest {len(tail)} bars are missing"
-        yield _finding(bars, "newest_missing", what, column, rows, "refresh the data, or the symbol is delisted")
+        yield _finding(bars, "newest_missing", what, column, rows, "refresh the data, or the symbol was delisted")
 
 
 def _gaps(bars: Bars, quality: Quality) -> Iterator[Finding]:
@@ -224,7 +253,7 @@ def _gaps(bars: Bars, quality: Quality) -> Iterator[Finding]:
             continue
         missing = seen[0] + np.flatnonzero(~bars.mask[seen[0] : seen[-1] + 1, column])
         if len(missing):
-            what = "a bar is missing inside the symbol's life"
+            what = "a bar is missing between the symbol's first and last"
             yield _finding(bars, "gap", what, column, missing, "it stays unobserved, or data.fill=forward")
 
 
@@ -232,7 +261,7 @@ def _coverage(bars: Bars, quality: Quality) -> Iterator[Finding]:
     for column in range(len(bars.symbols)):
         life = _life(bars, column)
         if life["coverage"] < quality.coverage_fraction:
-            what = f"only {life['coverage']:.1%} of its life is observed"
+            what = f"only {life['coverage']:.1%} of its bars are observed"
             yield Finding("coverage", what, bars.origins[column], bars.symbols[column], severity="warning")
 
 
@@ -270,7 +299,7 @@ def _calendar(bars: Bars, quality: Quality) -> Iterator[Finding]:
     known = np.isin(np.arange(len(table)), session[inside])
     absent = ~known & (closes >= bars.index[0]) & (closes <= bars.index[-1])
     for rule, moments, what, remedy in (
-        ("off_calendar", bars.index[~inside], "the bar lies outside every {} session", "name the right data.calendar"),
+        ("off_calendar", bars.index[~inside], "the bar is outside every {} session", "name the right data.calendar"),
         ("missing_session", closes[absent], "no symbol has a bar in this {} session", "fetch it, if there was trading"),
     ):
         if len(moments):

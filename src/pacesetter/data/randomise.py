@@ -39,7 +39,7 @@ def check_distributions(distributions: Mapping[str, Any], options: Collection[st
     """Refuse an option that is not one of `options`, an unknown distribution and arguments it cannot take."""
     for option, distribution in distributions.items():
         if option not in options:
-            raise ConfigError(f"{where} cannot draw the unknown option '{option}'{did_you_mean(str(option), options)}")
+            raise ConfigError(f"{where} names the unknown option '{option}'{did_you_mean(str(option), options)}")
         _split(distribution, f"{where}.{option}")
 
 

@@ -73,10 +73,10 @@ def _gaps(mask: Array) -> Array:
 def _drop(panel: Panel) -> Panel:
     whole: Array = np.asarray(panel.mask.all(axis=1))
     if not whole.any():
-        raise DataError("data.fill=drop leaves nothing: at no moment was every symbol observed; take fewer symbols")
+        raise DataError("data.fill=drop leaves nothing: at no time was every symbol observed; use fewer symbols")
     lost = int((~whole).sum())
     kept = replace(panel, index=panel.index[whole], blocks=panel.blocks[:, whole], mask=panel.mask[whole], truth=None)
-    return kept.noting(f"{lost} moments with a missing bar dropped") if lost else panel
+    return kept.noting(f"{lost} times with a missing bar dropped") if lost else panel
 
 
 REPAIRS: dict[str, Callable[[Panel], Panel]] = {

@@ -17,7 +17,7 @@ __all__ = ["Sample"]
 
 CALENDAR = "XNYS"
 SURVIVORSHIP = (
-    "sample: the 20 stocks were members of the S&P 500 at the end of the span and are used over all of it, "
+    "sample: the 20 stocks were members of the S&P 500 at the end of the period and are used throughout, "
     "so returns are better than an investor of 1990 could expect (survivorship)"
 )
 

@@ -67,7 +67,7 @@ class Sessions:
             first = np.datetime64(self.start, "D")
             dates = first + numbers if self.calendar == "24/7" else np.busday_offset(first, numbers, roll="forward")
         except ValueError as problem:
-            raise ConfigError(f"data.start='{self.start}' is no date; write it like 2000-01-03") from problem
+            raise ConfigError(f"data.start='{self.start}' is not a date; write it like 2000-01-03") from problem
         if dates[0] < FIRST_DATE or dates[-1] > LAST_DATE:
-            raise ConfigError(f"data.bars={bars} run from {dates[0]} to {dates[-1]}; stay within 1700 … 2261")
+            raise ConfigError(f"data.bars={bars} reach from {dates[0]} to {dates[-1]}; stay within 1700 … 2261")
         return dates

@@ -64,7 +64,7 @@ class Fold:
         """Views of `panel`, e.g. `(train,), (validation,), (test,) = fold.panels(panel)` for a chronological split."""
         last = max(int(getattr(self, part).max(initial=-1)) for part in PARTS)
         if last >= len(panel):
-            raise DataError(f"the fold reaches bar {last}, the panel has {len(panel)} bars; split this panel itself")
+            raise DataError(f"the fold reaches bar {last}, the panel has {len(panel)} bars; split this panel")
         return Parts(*(tuple(panel.rows(*run) for run in _runs(getattr(self, part))) for part in PARTS))
 
 
@@ -109,7 +109,7 @@ class Splits:
             splits = cls(content["kind"], content["bars"], content["fingerprint"], folds)
             stored = content["hash"]
         except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise DataError(f"{path} holds no stored splits ({type(problem).__name__}); make them again") from problem
+            raise DataError(f"{path} has no stored splits ({type(problem).__name__}); make them again") from problem
         if splits.hash != stored:
             raise DataError(f"{path} was changed after it was stored: its hash differs; make the splits again")
         return splits
@@ -134,7 +134,7 @@ def chronological(
     if not (min(train, test) > 0 and validation >= 0 and abs(train + validation + test - 1) < 1e-9):
         raise ConfigError(
             f"shares train={train}, validation={validation}, test={test} must be positive (validation may be 0) "
-            "and add up to 1"
+            "and sum to 1"
         )
     return _cut(panel, round(train * len(panel)), round((train + validation) * len(panel)), purge_bars, embargo_bars)
 
@@ -146,7 +146,7 @@ def chronological_by_date(
     tested = len(panel) - len(panel.between(test_from))
     validated = tested if validation_from is None else len(panel) - len(panel.between(validation_from))
     if validated > tested:
-        raise ConfigError(f"validation_from={validation_from} lies after test_from={test_from}; swap them")
+        raise ConfigError(f"validation_from={validation_from} is after test_from={test_from}; swap them")
     return _cut(panel, validated, tested, purge_bars, embargo_bars)
 
 
@@ -160,7 +160,7 @@ def walk_forward(panel: Panel, train_bars: int, test_bars: int, expanding: bool 
     check_range(0, purge_bars=purge_bars)
     if train_bars + purge_bars >= len(panel):
         raise ConfigError(
-            f"train_bars={train_bars} and purge_bars={purge_bars} leave none of {len(panel)} bars to test; take fewer"
+            f"train_bars={train_bars} and purge_bars={purge_bars} leave none of {len(panel)} bars to test; use fewer"
         )
     from skfolio.model_selection import WalkForward
 
@@ -174,7 +174,7 @@ def purged_kfold(panel: Panel, folds: int = 5, purge_bars: int = 0, embargo_bars
     check_range(2, folds=folds)
     check_range(0, purge_bars=purge_bars, embargo_bars=embargo_bars)
     if folds > len(panel):
-        raise ConfigError(f"folds={folds} is more than the {len(panel)} bars; take fewer")
+        raise ConfigError(f"folds={folds} is more than the {len(panel)} bars; use fewer")
     bars = np.arange(len(panel))
     blocks = np.array_split(bars, folds)
     made = []
@@ -193,7 +193,7 @@ def combinatorial_purged(
     check_range(2, test_folds=test_folds)
     check_range(0, purge_bars=purge_bars, embargo_bars=embargo_bars)
     if test_folds >= folds:
-        raise ConfigError(f"test_folds={test_folds} leaves none of folds={folds} to train; take fewer")
+        raise ConfigError(f"test_folds={test_folds} leaves none of folds={folds} to train; use fewer")
     if purge_bars + embargo_bars >= len(panel) // folds - 1:
         raise ConfigError(
             f"purge_bars={purge_bars} and embargo_bars={embargo_bars} use up a block of {len(panel) // folds} bars; "

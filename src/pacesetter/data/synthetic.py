@@ -81,7 +81,7 @@ class Synthetic:
     negative_share          chance that a follower moves against its leaders
     min_delay, max_delay    bars between the leaders' move and the response
     noise                   a follower's own noise, as a multiple of what its volatility says
-    relation_change_bars    bars until all relations are drawn anew: one number, or one per regime; 0 is never
+    relation_change_bars    bars until all relations are drawn again: one number, or one per regime; 0 is never
     market_correlation      correlation of all symbols' returns in units of volatility, before responses
     volatility              annual volatility before responses
     spread                  largest relative difference between symbols in volatility and strength
@@ -172,7 +172,7 @@ class Synthetic:
         own, common = self._draw_moves(schedule, epochs)
         deviations = volatility * np.where(followers, self.noise, 1.0) * self._parts()
         own_returns = (deviations * own).sum(axis=0)
-        own_returns[1:] *= seen[1:] & seen[:-1]  # nobody saw the other returns, so nobody follows them
+        own_returns[1:] *= seen[1:] & seen[:-1]  # unobserved returns have no followers
         own_returns[0] = 0.0
         response = plant(schedule, epochs, own_returns)
 
@@ -203,7 +203,7 @@ class Synthetic:
         if self._group_count * (self.leaders + 1) > self.symbols:
             raise ConfigError(
                 f"data.groups={self._group_count} of {self.leaders} leaders and a follower or more do not fit into "
-                f"data.symbols={self.symbols}; take fewer groups or leaders"
+                f"data.symbols={self.symbols}; use fewer groups or leaders"
             )
         if self.max_delay < self.min_delay:
             raise ConfigError(f"data.max_delay={self.max_delay} must not be below data.min_delay={self.min_delay}")
@@ -253,7 +253,7 @@ class Synthetic:
             )
         rows = [len(row) == count and min(row) >= 0 and abs(sum(row) - 1) < 1e-9 for row in self.transition]
         if self.transition and not (len(rows) == count and all(rows)):
-            raise ConfigError(f"data.transition must have {count} rows of {count} probabilities that add up to 1")
+            raise ConfigError(f"data.transition must have {count} rows of {count} probabilities that sum to 1")
 
     def _transition(self) -> Array:
         """(regime, regime) probability of going from row to column in one bar."""
@@ -335,7 +335,7 @@ class Synthetic:
         first = TYPICAL_PRICE * np.exp(PRICE_SPREAD * generator.standard_normal(self.symbols))
         travelled = np.cumsum(gap + body, axis=0)
         if np.abs(travelled).max() > LARGEST_LOG_RETURN:
-            raise ConfigError("prices run out of range; lower data.volatility, data.strength, data.noise or data.bars")
+            raise ConfigError("prices are out of range; lower data.volatility, data.strength, data.noise or data.bars")
         close = first * np.exp(travelled)
         opened = np.vstack([first, close[:-1]]) * np.exp(gap)
         highest, lowest = self._extremes(generator, body, deviation)

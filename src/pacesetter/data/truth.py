@@ -101,7 +101,7 @@ class Truth(_Immutable):
         return self.relations_at(-1).signs
 
     def rows(self, start: int | None = None, stop: int | None = None) -> Truth:
-        """The truth of bars start … stop−1; `listed` then counts from the new first bar and may lie outside."""
+        """The truth of bars start … stop−1; `listed` then counts from the new first bar and may be outside."""
         part = slice(start, stop)
         first = part.indices(len(self.regimes))[0]
         return replace(

@@ -70,7 +70,7 @@ class Stage:
     def __post_init__(self) -> None:
         for name in SHARES:
             if not 0.0 < getattr(self, name) <= 1.0:
-                raise ConfigError(f"stage '{self.name}': {name}={getattr(self, name)!r} must lie in (0, 1]")
+                raise ConfigError(f"stage '{self.name}': {name}={getattr(self, name)!r} must be in (0, 1]")
         for name in FACTORS:
             if not 0.0 <= getattr(self, name) < math.inf:
                 raise ConfigError(f"stage '{self.name}': {name}={getattr(self, name)!r} must be 0 or more")
@@ -162,7 +162,7 @@ class Course:
         if has_ended.any():
             self.episodes += int(has_ended.sum())
             self._finished.extend(self._sums[has_ended & (self._levels == self.level)])
-            self.begin(has_ended)  # in a vector environment they have begun anew already, as things stood
+            self.begin(has_ended)  # in a vector environment they have restarted already, in the old stage
             self._judge()
 
     def state_dict(self) -> dict[str, Any]:
@@ -177,7 +177,7 @@ class Course:
         }
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave; the batch's own state is restored apart."""
+        """Restore what `state_dict` gave; the batch's own state is restored apart."""
         if stored["sums"].shape != self._sums.shape or stored["level"] >= len(self.stages):
             raise ConfigError("the stored curriculum has other stages or environments; use those it was stored with")
         self._enter(stored["level"])
@@ -296,7 +296,7 @@ class CurriculumVectorEnv(VectorWrapper):
 def _batch_of(env: Any) -> Batch:
     batch = getattr(env.unwrapped, "batch", None)
     if not isinstance(batch, Batch):
-        raise ConfigError(f"a curriculum leads trading and portfolio environments, not {type(env.unwrapped).__name__}")
+        raise ConfigError(f"a curriculum needs a trading or portfolio environment, not {type(env.unwrapped).__name__}")
     return batch
 
 

@@ -109,7 +109,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
     def reset(
         self, *, seed: int | None = None, options: dict[str, Any] | None = None
     ) -> tuple[Observation, dict[str, Any]]:
-        """Begin an episode; with a seed the starts are drawn anew from it. There are no options."""
+        """Begin an episode; with a seed the starts are drawn again from it. There are no options."""
         check_reset(options)
         if seed is not None:
             self.batch.seed([seed])

@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Backtest, Policy, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.backtest.scenarios import evaluate_scenarios
 from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
 from pacesetter.evaluation.backtest.stress import stress_scenarios
@@ -25,6 +25,8 @@ from pacesetter.evaluation.statistics.regimes import benchmark_table, index_retu
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 
 __all__ = ["Judgement", "judge_policy"]
 
@@ -40,7 +42,7 @@ class Judgement:
 
     results     the policy's own backtest first, then those of the baselines, by name
     verdict     what the returns are evidence for
-    intervals   name -> yearly Sharpe ratio with its interval
+    intervals   name -> annualised Sharpe ratio with its interval
     figures     (policy, metric)            benchmark   (policy, figure) against all symbols in equal parts
     regimes     (regime, figure)            stress      (scenario, figure) of the policy alone
     rules       (scenario, figure) under other costs and limits
@@ -156,7 +158,7 @@ def _stressed(
     bank_of: Callable[[Panel], Bank],
     window_bars: int,
 ) -> pd.DataFrame:
-    """(scenario, figure) under each stress; features are computed anew of as many bars as they need."""
+    """(scenario, figure) under each stress; features are recomputed of as many bars as they need."""
     recent, start = panel.rows(max(first - HISTORY_BARS, 0), len(panel)), min(first, HISTORY_BARS)
     scenarios = stress_scenarios(recent, start, market=market)[1:]  # behind the market as it was
     return evaluate_scenarios([policy], scenarios, bank_of=bank_of, window_bars=window_bars).droplevel("policy")

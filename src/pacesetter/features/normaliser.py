@@ -1,4 +1,4 @@
-"""Normalisers: fitted on the training part only, they remember until when, carry a hash, and reload bit for bit."""
+"""Normalisers: fitted on the training set only, they remember until when, carry a hash, and reload bit for bit."""
 
 from __future__ import annotations
 
@@ -62,12 +62,12 @@ class Normaliser(ABC):
         self._check_fitted()
         array = _as_array(values)
         if array.shape[-1:] != self.centre_.shape:
-            raise DataError(f"values have shape {array.shape}; the last axis must hold {len(self.centre_)} features")
+            raise DataError(f"values have shape {array.shape}; the last axis must have {len(self.centre_)} features")
         return array
 
     def _check_fitted(self) -> None:
         if not hasattr(self, "centre_"):
-            raise ConfigError(f"the {self.kind} normaliser is not fitted; call fit on the training part first")
+            raise ConfigError(f"the {self.kind} normaliser is not fitted; call fit on the training set first")
 
     # ---- storing --------------------------------------------------------------------------------------------------
 
@@ -132,7 +132,7 @@ NORMALISERS: Registry[type[Normaliser]] = Registry("normaliser")
 @NORMALISERS.register("zscore")
 @dataclass
 class ZScore(_Batch):
-    """Mean 0 and deviation 1 over the training part."""
+    """Mean 0 and deviation 1 over the training set."""
 
     kind: ClassVar[str] = "zscore"
 
@@ -144,7 +144,7 @@ class ZScore(_Batch):
 @NORMALISERS.register("minmax")
 @dataclass
 class MinMax(_Batch):
-    """The training part's smallest value to 0, its largest to 1; later values may lie outside."""
+    """The training set's smallest value to 0, its largest to 1; later values may be outside."""
 
     kind: ClassVar[str] = "minmax"
 
@@ -163,7 +163,7 @@ class Robust(_Batch):
 
     def __post_init__(self) -> None:
         if not 0 <= self.lower < self.upper <= 1:
-            raise ConfigError(f"robust.lower={self.lower}, robust.upper={self.upper}: take 0 ≤ lower < upper ≤ 1")
+            raise ConfigError(f"robust.lower={self.lower}, robust.upper={self.upper}: use 0 ≤ lower < upper ≤ 1")
 
     def _centre_and_scale(self, column: Array) -> tuple[float, float]:
         low, middle, high = np.quantile(column, [self.lower, 0.5, self.upper])
@@ -239,7 +239,7 @@ def _training_part(values: FeatureTable | ArrayLike, until: Any) -> tuple[Array,
     try:
         part = values.index.slice_indexer(end=until)
     except (ValueError, TypeError) as problem:
-        raise ConfigError(f"until={until!r} is no moment; write it like 2016-12-30 or 2016-12-30T21:00Z") from problem
+        raise ConfigError(f"until={until!r} is not a time; write 2016-12-30 or 2016-12-30T21:00Z") from problem
     if not part.stop:
         raise DataError(f"no bar of the table is known by {until}; its first is {values.index[0]}")
     return values.values[:, part].reshape(-1, len(values.names)), values.index[part][-1]
@@ -258,7 +258,7 @@ def _finite(rows: Array, feature: int) -> Array:
     finite = column[np.isfinite(column)]
     if not len(finite):
         raise DataError(
-            f"feature {feature} has no finite value in the training part; leave it out or train on more bars"
+            f"feature {feature} has no finite value in the training set; leave it out or train on more bars"
         )
     return finite
 

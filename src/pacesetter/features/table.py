@@ -96,7 +96,7 @@ class FeatureTable:
         """(bars, feature) view of the latest `bars` bars at bar `t`, `t` included."""
         if not 1 <= bars <= t + 1 <= len(self.index):
             raise DataError(
-                f"no window of {bars} bars ends at bar {t}; take bars ≥ 1 and t from bars−1 to {len(self.index) - 1}"
+                f"no window of {bars} bars ends at bar {t}; use bars ≥ 1 and t from bars−1 to {len(self.index) - 1}"
             )
         view: Array = self.values[self.position(symbol), t - bars + 1 : t + 1]
         return view
@@ -104,7 +104,7 @@ class FeatureTable:
     def windows_missing(self, bars: int, limit: float = 0.1) -> Array:
         """(symbol, time) True where a window ending there misses more than `limit` of its rows, or has no room."""
         if not (bars >= 1 and 0 <= limit <= 1):
-            raise ConfigError(f"bars={bars}, limit={limit}: take bars ≥ 1 and a limit in [0, 1]")
+            raise ConfigError(f"bars={bars}, limit={limit}: use bars ≥ 1 and a limit in [0, 1]")
         missing = np.cumsum(~self.mask, axis=1)
         missing[:, bars:] -= missing[:, :-bars].copy()
         marked: Array = missing > limit * bars
@@ -154,25 +154,25 @@ def feature_table(panel: Panel, features: Sequence[str] | None = None, extra: Se
     lacking = {feature.name: [field for field in feature.needs if field not in panel.fields] for feature in wanted}
     left_out = {name: f"needs {', '.join(fields)}" for name, fields in lacking.items() if fields}
     for name, reason in left_out.items():
-        _log.info("feature %s is left out: it %s, which the panel has not", name, reason)
+        _log.info("feature %s is left out: it %s, which the panel lacks", name, reason)
     kept = tuple(feature for feature in wanted if feature.name not in left_out)
     if not kept:
         raise DataError(
-            f"no feature is left: {', '.join(lacking) or 'none'} asked for, fields {', '.join(panel.fields)}"
+            f"no feature is left: {', '.join(lacking) or 'none'} requested, fields {', '.join(panel.fields)}"
         )
     return _computed(panel, kept, tuple(left_out.items()))
 
 
 def _wanted(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Feature]:
-    """The features by name, then the extra ones; refuses a name that stands twice and what is no Feature."""
+    """The features by name, then the extra ones; refuses a name that appears twice and what is not a Feature."""
     chosen = FEATURES if names is None else [names] if isinstance(names, str) else names
     wanted = [FEATURES[name] for name in chosen] + list(extra)
     seen: set[str] = set()
     for feature in wanted:
         if not isinstance(feature, Feature):
-            raise ConfigError(f"{feature!r} is no Feature; a plugin's entry point must name one")
+            raise ConfigError(f"{feature!r} is not a Feature; a plugin's entry point must name one")
         if feature.name in seen:
-            raise ConfigError(f"feature '{feature.name}' is asked for twice; each feature has one column")
+            raise ConfigError(f"feature '{feature.name}' is requested twice; each feature has one column")
         seen.add(feature.name)
     return wanted
 

@@ -157,7 +157,7 @@ def _directional(high: Array, low: Array, out: Array) -> None:
 
 
 def stochastic_k(high: Array, low: Array, close: Array) -> Array:
-    """Where the close lies between the lowest low (0) and the highest high (1); 0.5 where they are equal."""
+    """Where the close is between the lowest low (0) and the highest high (1); 0.5 where they are equal."""
     floor, ceiling = rolling_min(low, WILDER), rolling_max(high, WILDER)
     return ratio(close - floor, ceiling - floor, flat=0.5)
 

@@ -68,7 +68,7 @@ class LeadLag:
     than the window), or whose increments are constant, is NaN in its whole row and column; `diagnose` says why.
 
     method            a name in ESTIMATORS; its own options (`max_lag`, `variant`, `inner`, `bins` …) follow by name
-    increments        `log_return` or `difference` of the closes
+    increments        `log_return` (or `log`), `simple` return, or `difference` of the closes
     backend           `table` (prefix sums, any window in constant time), `gemm`, `torch`; `auto`: table if it fits
     device            where torch computes, e.g. `cuda`
     memory_budget_mb  bound on a prefix table, and on the array that `rolling` may return
@@ -142,7 +142,7 @@ class LeadLag:
         check_range(1, step=step)
         backs = list(lookback) if isinstance(lookback, Iterable) else [lookback]
         if not backs:
-            raise ConfigError("rolling takes one lookback or several, not none")
+            raise ConfigError("rolling needs at least one lookback")
         checked = [self._checked(self._bars - 1, back)[1] for back in backs]
         ends = [np.arange(back, self._bars, step) for back in checked]
         return np.concatenate(ends), np.repeat(checked, [len(part) for part in ends])
@@ -182,7 +182,7 @@ class LeadLag:
         if megabytes > self.resources.memory_budget_mb:
             raise ConfigError(
                 f"{len(ends):,} matrices take {megabytes:,.0f} MB and memory_budget_mb is "
-                f"{self.resources.memory_budget_mb:,.0f}; take iterate=True, a larger step or a larger budget"
+                f"{self.resources.memory_budget_mb:,.0f}; use iterate=True, a larger step or a larger budget"
             )
         out = np.empty((len(ends), self._symbols, self._symbols))
         for rows, block in blocks:
@@ -241,7 +241,7 @@ class LeadLag:
         answer = getattr(self.scorer_, what, None)
         if answer is None:
             raise ConfigError(
-                f"{self.method} on backend '{self.backend_}' gives no {what}; take 'ccf_peak' on backend 'auto'"
+                f"{self.method} on backend '{self.backend_}' has no {what}; use 'ccf_peak' on backend 'auto'"
             )
         matrix: Array = answer(end, lookback)
         return matrix
@@ -260,7 +260,7 @@ class LeadLag:
         try:
             last, back = np.broadcast_arrays(np.atleast_1d(ends), np.atleast_1d(lookbacks))
         except ValueError as problem:
-            raise ConfigError("ends and lookbacks must be equally many, or one for all") from problem
+            raise ConfigError("ends and lookbacks must have equal length, or one for all") from problem
         if last.ndim != 1 or not all(np.issubdtype(values.dtype, np.integer) for values in (last, back)):
             raise ConfigError(f"ends and lookbacks must be rows of whole numbers, not {last.dtype} and {back.dtype}")
         bad = np.flatnonzero((back < 2) | (back > last) | (last >= self._bars))
@@ -275,16 +275,14 @@ class LeadLag:
 
     def _require_fit(self) -> None:
         if not self._bars:
-            raise ConfigError("this LeadLag has read no panel yet; call fit(panel) first")
+            raise ConfigError("this LeadLag is not fitted; call fit(panel) first")
 
     def _refuse(self, end: int, lookback: int) -> NoReturn:
         self._require_fit()
         if lookback < 2:
-            raise ConfigError(f"lookback={lookback} is too short; take 2 increments or more")
+            raise ConfigError(f"lookback={lookback} is too short; use at least 2 bars")
         if lookback >= self._bars:
-            raise ConfigError(
-                f"lookback={lookback} is longer than the history of {self._bars - 1} increments; shorten it"
-            )
+            raise ConfigError(f"lookback={lookback} is longer than the history of {self._bars - 1} bars; shorten it")
         if not 0 <= end < self._bars:
             raise ConfigError(f"end={end} is outside the panel; its bars are 0 … {self._bars - 1}")
-        raise ConfigError(f"the window of {lookback} increments does not fit before bar {end}; take end ≥ {lookback}")
+        raise ConfigError(f"a window of {lookback} bars does not fit before bar {end}; use end ≥ {lookback}")

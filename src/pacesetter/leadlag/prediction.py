@@ -1,4 +1,4 @@
-"""What the leaders of a window foretell: the push they give each follower, set against what followers then earn.
+"""What the leaders of a window predict: the push they give each follower, set against what followers then earn.
 
 With S the matrix of the window that ends at t, z the last moves and y the later fill-to-fill returns, both in units of
 each asset's own deviation up to t:

@@ -15,7 +15,7 @@ from pacesetter.panel import Panel
 __all__ = ["CONSTANT", "Increments", "Series", "inverse_deviations", "read_series", "required_observations"]
 
 Array = NDArray[Any]
-Increments = Literal["log_return", "difference"]
+Increments = Literal["log_return", "log", "simple", "difference"]  # the first two are one
 
 # A variance below this share of the mean square is rounding left by running totals: the series counts as constant.
 CONSTANT = 1e-10
@@ -45,6 +45,11 @@ class Series:
         view: Array = self.x[end - lookback + 1 : end + 1]
         return view
 
+    def observed_window(self, end: int, lookback: int) -> Array:
+        """(lookback, symbol) increments of the window, NaN where one of their two bars was not observed."""
+        counts = np.diff(self.totals[end - lookback : end + 1, 2], axis=0)
+        return np.where(counts > 0, self.window(end, lookback), np.nan)
+
     def weights(self, end: int, lookback: int) -> Array:
         """(symbol,) 1/deviation of each asset's increments in the window, NaN where it cannot be scored."""
         out = np.empty(len(self.symbols))
@@ -56,9 +61,9 @@ class Series:
         counts = self.totals[end, 2] - self.totals[end - lookback, 2]
         need = required_observations(lookback, self.minimum)
         return {
-            self.symbols[column]: f"{int(counts[column])} of {lookback} increments observed, {need} needed"
+            self.symbols[column]: f"{int(counts[column])} of {lookback} returns observed, {need} needed"
             if counts[column] < need
-            else "constant: its increments do not vary in the window"
+            else "constant: its returns do not vary in the window"
             for column in np.flatnonzero(np.isnan(self.weights(end, lookback)))
         }
 
@@ -69,9 +74,9 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
     An increment needs both its bars; with `spans_gaps` it runs from the last observed bar, however long ago.
     """
     if len(panel.symbols) < 2:
-        raise DataError(f"lead–lag takes two assets or more, the panel has {len(panel.symbols)}; add symbols")
+        raise DataError(f"lead–lag needs at least two assets, the panel has {len(panel.symbols)}; add symbols")
     if len(panel) < 2:
-        raise DataError(f"lead–lag takes two bars or more, the panel has {len(panel)}; load more history")
+        raise DataError(f"lead–lag needs at least two bars, the panel has {len(panel)}; load more history")
     seen = panel.mask & np.isfinite(panel.close)
     levels = _levels(panel, seen, increments)
     bars = np.arange(len(panel))[:, None]
@@ -81,7 +86,10 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
     if not spans_gaps:
         whole[1:] &= seen[:-1]
     previous = np.take_along_axis(levels, np.broadcast_to(np.maximum(before, 0), levels.shape), axis=0)
-    x = np.where(whole, levels - previous, 0.0)
+    x = levels - previous
+    if increments == "simple":
+        x = np.divide(x, previous, out=np.zeros_like(x), where=previous != 0)
+    x = np.where(whole, x, 0.0)
     totals = np.cumsum(np.stack([x, x * x, whole.astype(np.float64)], axis=1), axis=0)
     return Series(panel.symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
 
@@ -89,14 +97,14 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
 def _levels(panel: Panel, seen: Array, increments: Increments) -> Array:
     """(time, symbol) closes or their logarithms, zero where nothing was observed."""
     close = np.where(seen, panel.close, 1.0)
-    if increments == "difference":
+    if increments in ("simple", "difference"):
         return np.where(seen, close, 0.0)
     bad = np.argwhere(close <= 0)
     if len(bad):
         bar, column = bad[0]
         raise DataError(
             f"the close of {panel.symbols[column]} at bar {bar} ({panel.index[bar]}) is {close[bar, column]:g} and has "
-            "no logarithm; take increments='difference'"
+            "no logarithm; use increments='difference'"
         )
     return np.asarray(np.log(close))
 

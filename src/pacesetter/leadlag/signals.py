@@ -79,7 +79,7 @@ def leadlag_features(
 
 
 def expected_follow_through(matrices: Array, moves: Array) -> Array:
-    """(…, N) Σ_i L_ij·move_i / Σ_i L_ij with L = max(S, 0) over leaders i that moved; NaN where nobody leads j."""
+    """(…, N) Σ_i L_ij·move_i / Σ_i L_ij with L = max(S, 0) over leaders i that moved; NaN where none leads j."""
     lead = np.nan_to_num(np.clip(matrices, 0, None)) * np.isfinite(moves)[..., None]
     push = np.einsum("...ij,...i->...j", lead, np.nan_to_num(moves))
     return ratio(push, lead.sum(axis=-2))

@@ -125,7 +125,7 @@ class Accounts:
             if chosen.any():
                 check_actions(wanted if chosen.all() else wanted[chosen], kind, self.shorting)
         if self.times.max() + 1 >= len(self.bars):
-            raise ConfigError(f"an account stands at the last bar, {len(self.bars) - 1}; open it again before stepping")
+            raise ConfigError(f"an account is at the last bar, {len(self.bars) - 1}; open it again before stepping")
         return np.ascontiguousarray(wanted)
 
 

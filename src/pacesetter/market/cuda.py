@@ -74,7 +74,7 @@ class DeviceAccounts:
         self.ledger = by_column(accounts.ledger)
         self.fills = by_column(accounts.fills)
         self.shorting = bool(accounts.shorting)
-        # What a launch takes, made once: torch tensors would be wrapped anew at every launch.
+        # What a launch takes, made once: torch tensors would be wrapped again at every launch.
         rows = (self.accounts, self.positions, self.ledger, self.fills)
         self._open_arguments = [device_view(array) for array in (*rows, self.times, self.parameters)]
         self._step_arguments = [device_view(array) for array in (*rows, self.bars, self.times, self.columns)]

@@ -18,7 +18,7 @@ __all__ = ["adverse_move", "book", "fill_order", "raise_flag", "trade", "within_
 def fill_order(
     account: Any, positions: Any, ledger: Any, fills: Any, k: int, quantity: float, bar: Any, parameters: Any
 ) -> None:
-    """Trade an order's `quantity` at the open and write its leg of the fill row; 0 is no fill."""
+    """Trade an order's `quantity` at the open and write its leg of the fill row; 0 means no fill."""
     if quantity != 0.0:
         price, commission = trade(account, positions, ledger, fills, k, quantity, bar[k, Bar.OPEN], bar, parameters)
         fills[k, Fill.QUANTITY] = quantity

@@ -239,7 +239,7 @@ def exit_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: A
     for k in range(positions.shape[0]):
         held = positions[k, Position.QUANTITY]
         if held != 0.0 and is_delisted(bar, k):
-            # Nobody trades with the account here: it is paid out, without costs.
+            # A delisted position has no counterparty: it is paid out at the last price, without costs.
             last = bar[k, Bar.CLOSE]
             book(account, positions, ledger, fills, k, -held, last, last, 0.0, last)
             record_exit(fills, k, -held, last, 0.0, Flag.DELISTED)

@@ -71,7 +71,7 @@ class Costs:
         if self.adverse_fraction >= 1.0:
             raise ConfigError(
                 f"costs.spread_bps/2 + slippage_bps + impact_bps = {self.adverse_fraction / BPS:g} bps would make "
-                "a sale worth nothing; keep the sum under 10,000"
+                "the price of a sale 0 or less; keep the sum below 10,000"
             )
 
     @property
@@ -175,7 +175,7 @@ class MarketParameters:
             if stop is not None and stop <= self.costs.adverse_fraction:
                 raise ConfigError(
                     f"exits.{name}={stop:g} is within what a fill costs ({self.costs.adverse_fraction:g}) and "
-                    "would stop every entry at once; give a wider stop"
+                    "would stop every entry immediately; give a wider stop"
                 )
 
     def packed(self) -> NDArray[np.float64]:
@@ -222,4 +222,4 @@ def _check_shares(owner: str, **shares: float | None) -> None:
     check_range(0, 1, owner=owner, **given)
     for name, share in given.items():
         if share == 0:
-            raise ConfigError(f"{owner}.{name}=0 would act at once; give a share above 0, or None to switch it off")
+            raise ConfigError(f"{owner}.{name}=0 would act immediately; give a share above 0, or None to switch it off")

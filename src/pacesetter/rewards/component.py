@@ -83,7 +83,7 @@ def component(formula: Callable[..., Any], initial: tuple[float, ...] = (), code
     options = {name: parameter.default for name, parameter in parameters.items() if name not in needed}
     if ("state" in needed) != bool(initial) or "state" in needed[:-1]:
         raise ConfigError(
-            f"reward formula '{formula.__name__}' and its initial state {initial} do not fit; an argument 'state', "
-            "between columns and options, goes with an initial value for each number it remembers"
+            f"reward formula '{formula.__name__}' and its initial state {initial} do not match; an argument 'state', "
+            "between columns and options, needs an initial value for each number of state"
         )
     return Component(formula, tuple(name for name in needed if name != "state"), options, initial, code)

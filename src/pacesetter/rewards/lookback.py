@@ -38,7 +38,7 @@ LOOKBACK_COLUMNS = tuple(column.name.lower() for column in LookbackColumn)
 
 
 def signal(prediction: Any) -> Any:
-    """How well the window's leaders foretell followers over the next bars, out of sample: a cosine."""
+    """How well the window's leaders predict followers over the next bars, out of sample: a cosine."""
     return prediction
 
 

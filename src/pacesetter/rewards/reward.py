@@ -78,11 +78,11 @@ class RewardConfig:
             raise ConfigError(f"reward.clip={self.clip!r} is out of range; give a bound above 0, or None for none")
         for name, value in self.reference.items():
             if name not in terms:
-                raise ConfigError(f"reward.reference names '{name}', which is no component{did_you_mean(name, terms)}")
+                raise ConfigError(f"reward.reference names '{name}', not a component{did_you_mean(name, terms)}")
             if not _is_finite_number(value):
-                raise ConfigError(f"reward.reference.{name}={value!r} is no finite number; give one")
+                raise ConfigError(f"reward.reference.{name}={value!r} is not a finite number; give one")
         if self.scalarisation == "chebyshev" and any(term.lowest_weight < 0 for term in terms.values()):
-            raise ConfigError("chebyshev weighs distances and takes no weight below 0; give weights of at least 0")
+            raise ConfigError("chebyshev weights must not be negative; give weights of at least 0")
 
 
 class RewardValues(NamedTuple):
@@ -151,11 +151,11 @@ class Reward:
         return {name: values + 0.0 for name, values in remembered.items()} | {"steps": self._array([self.steps])}
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave; refuses arrays of another shape."""
+        """Restore what `state_dict` gave; refuses arrays of another shape."""
         for name, values in self.state_dict().items():
             if name not in stored or tuple(stored[name].shape) != tuple(values.shape):
                 raise ConfigError(
-                    f"stored reward '{name}' does not fit {tuple(values.shape)} of {len(self.names)} components; "
+                    f"stored reward '{name}' does not match {tuple(values.shape)} of {len(self.names)} components; "
                     "use the reward config and environment count that it was stored with"
                 )
         for name in ("state", "smoothed", "statistics"):
@@ -169,7 +169,7 @@ class Reward:
         for column in REWARDS[name].columns:
             if column not in self.columns:
                 known = did_you_mean(column, self.columns)
-                raise ConfigError(f"reward '{name}' reads ledger column '{column}', which is not there{known}")
+                raise ConfigError(f"reward '{name}' reads ledger column '{column}', which does not exist{known}")
         return tuple(self.columns.index(column) for column in REWARDS[name].columns)
 
     def _set_up_components(self, env_count: int) -> None:
@@ -240,7 +240,7 @@ class Reward:
         if hole >= 0:
             raise DataError(
                 f"reward component '{self.names[index]}' gave {float(values[hole])} for environment {hole} from a "
-                "ledger without holes; make its formula safe, e.g. against a division by 0"
+                "ledger without NaN; make its formula safe, e.g. against a division by 0"
             )
         return values
 
@@ -287,7 +287,7 @@ def _read_term(name: str, value: Any) -> Term:
     if isinstance(term.weight, Mapping):
         term = replace(term, weight=configure(Schedule, term.weight, f"{where}.weight"))
     if not isinstance(term.weight, Schedule) and not _is_finite_number(term.weight):
-        raise ConfigError(f"{where}.weight={term.weight!r} is no finite number; give one, or a schedule")
+        raise ConfigError(f"{where}.weight={term.weight!r} is not a finite number; give one, or a schedule")
     check_range(1, owner=where, smoothing_steps=term.smoothing_steps)
     component.options_with(term.options, f"{where}.options")
     return term

@@ -33,9 +33,9 @@ class Schedule:
         steps = [step for step, _ in self.points]
         weights = [weight for _, weight in self.points]
         if not steps or any(later <= earlier for earlier, later in pairwise(steps)):
-            raise ConfigError(f"schedule points {self.points} need one step or more, each later than the one before")
+            raise ConfigError(f"schedule points {self.points} need at least one step, in increasing order")
         if not all(map(math.isfinite, weights)):
-            raise ConfigError(f"schedule points {self.points} hold a weight that is not finite; give numbers")
+            raise ConfigError(f"schedule points {self.points} have a weight that is not finite; give numbers")
         if self.kind == "exponential" and any(weight * weights[0] <= 0 for weight in weights):
             raise ConfigError(f"exponential schedule points {self.points} need weights of one sign and not 0")
 

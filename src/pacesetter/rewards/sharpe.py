@@ -1,4 +1,4 @@
-"""The Sharpe ratio, yearly: one definition for environments, learners and judgements, however the returns are kept.
+"""The annualised Sharpe ratio: one definition for environments, learners and evaluation, for any form of returns.
 
 It is the mean over the standard deviation with n − 1, and 0 of fewer than two returns and of those that never change,
 as those of cash. A risk-free rate is never taken off.

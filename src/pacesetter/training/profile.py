@@ -52,7 +52,7 @@ def profile(overrides: Sequence[str] = (), *, console: Console | None = None) ->
     result.run.write_json("components.json", [asdict(part) for part in parts])
     console.print(_table(parts))
     if calls.suffix != ".html":
-        console.print("There is no flame graph without pyinstrument: pip install pyinstrument, and profile again.")
+        console.print("A flame graph needs pyinstrument: pip install pyinstrument, then profile again.")
     console.print(f"Calls: {calls}", soft_wrap=True)
     return ProfileResult(result.run, calls, parts)
 
@@ -63,7 +63,7 @@ def components(run: Run) -> tuple[Component, ...]:
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
     timed = [line for line in lines if line.get("seconds") and line["step"]]
     if not timed:
-        raise RunError(f"{run.folder} was over before a first rollout was measured; raise train.steps")
+        raise RunError(f"{run.folder} ended before the first rollout was measured; raise train.steps")
     seconds, step = timed[-1]["seconds"], timed[-1]["step"]
     total = sum(seconds.values())
     return tuple(Component(name, spent, spent / total, 1e6 * spent / step) for name, spent in seconds.items())

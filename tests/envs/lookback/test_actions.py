@@ -39,13 +39,13 @@ def test_delta_shares_are_in_units_of_the_largest_change() -> None:
 
 @pytest.mark.parametrize("action", [-1, 3, 0.5])
 def test_a_place_that_is_not_there_is_refused(action: float) -> None:
-    with pytest.raises(DataError, match="no place from 0 to 2"):
+    with pytest.raises(DataError, match="not a place from 0 to 2"):
         Windows(**SMALL).asked([action], np.array([40]))
 
 
 @pytest.mark.parametrize("action", [np.nan, 1.5])
 def test_a_share_that_is_no_share_is_refused(action: float) -> None:
-    with pytest.raises(DataError, match="no number from -1 to 1"):
+    with pytest.raises(DataError, match="not a number from -1 to 1"):
         Windows(**SMALL, space="continuous").asked([[action]], np.array([40]))
 
 

@@ -1,4 +1,7 @@
-"""`pacesetter/Lookback-v0`: checkers, what `info` says, masks, trouble, thin windows and a universe that changes."""
+"""`pacesetter/Lookback-v0`: checkers, what `info` says, masks, trouble, thin windows and a universe that changes.
+
+Runs `envs.lookback.liquidity`.
+"""
 
 from __future__ import annotations
 

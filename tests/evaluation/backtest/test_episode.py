@@ -147,7 +147,7 @@ def changed(folder: Path, name: str, **columns: Any) -> None:
         ("ledger.parquet", {"equity": lambda frame: frame["equity"] * 1.001}, "does not add up"),
         ("fills.parquet", {"commission": 1.0}, "does not add up"),
         ("ledger.parquet", {"cost": float("nan")}, "not finite"),
-        ("ledger.parquet", {"equity": "much"}, "damaged or no journal"),
+        ("ledger.parquet", {"equity": "much"}, "damaged or not a journal"),
         ("fills.parquet", {"symbol": [*"AAAAB"]}, "same symbols at each bar"),
     ],
 )

@@ -10,7 +10,6 @@ import pytest
 
 from pacesetter.data import load
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.backtest.backtest import Seen
 from pacesetter.evaluation.backtest.markets import (
     adversarial_scenarios,
     monte_carlo_scenarios,
@@ -18,6 +17,7 @@ from pacesetter.evaluation.backtest.markets import (
     unstable_windows,
 )
 from pacesetter.evaluation.backtest.scenarios import evaluate_scenarios, spread
+from pacesetter.policies.policy import Seen
 
 
 @dataclass
@@ -62,7 +62,7 @@ def test_the_windows_in_which_leaders_changed_are_found_and_played() -> None:
     panel = load("synthetic", symbols=6, bars=700, seed=3, strength=1.0, relation_change_bars=350, max_delay=1)
     windows = unstable_windows(panel, 200, 3, lookback=60, step=20)
     worst = windows.iloc[0]
-    assert worst["start"] < 370 <= worst["end"] + 60  # where the relations were drawn anew
+    assert worst["start"] < 370 <= worst["end"] + 60  # where the relations were drawn again
     assert (windows["start"] >= 200).all()
     scenarios = adversarial_scenarios(panel, windows)
     assert [(scenario.first, scenario.last) for scenario in scenarios] == list(
@@ -70,7 +70,7 @@ def test_the_windows_in_which_leaders_changed_are_found_and_played() -> None:
     )
     table = evaluate_scenarios(["equal_weight"], scenarios)
     assert table["bars"].tolist() == [60.0] * len(windows)
-    with pytest.raises(DataError, match="no window of 60 increments is scored behind bar 680"):
+    with pytest.raises(DataError, match="no window of 60 returns can be scored after bar 680"):
         unstable_windows(panel, 680)
 
 

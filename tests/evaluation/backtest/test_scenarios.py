@@ -8,12 +8,13 @@ import pytest
 from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios, spread
 from pacesetter.evaluation.baselines.allocators import EqualWeight
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.market import Limits, MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 
 WIDE = MarketParameters(limits=Limits(position_cap_fraction=0.5))
 
@@ -60,7 +61,7 @@ def test_the_spread_over_scenarios() -> None:
 
 def test_nothing_to_evaluate_and_two_policies_of_one_name_are_refused() -> None:
     panel = load("synthetic", symbols=2, bars=300)
-    with pytest.raises(ConfigError, match="policy 'equal_weight' stands twice in 'all'"):
+    with pytest.raises(ConfigError, match="policy 'equal_weight' appears twice in 'all'"):
         evaluate_scenarios(["equal_weight", EqualWeight(every_bars=1)], [Scenario("all", panel, 200)])
     with pytest.raises(ConfigError, match="nothing to evaluate"):
         evaluate_scenarios(["cash"], [])

@@ -103,7 +103,7 @@ def test_every_stress_is_played_beside_the_market_as_it_was() -> None:
 def test_what_cannot_be_stressed_is_refused() -> None:
     with pytest.raises(ConfigError, match="unknown stress 'crush'; did you mean 'crash'"):
         stress_scenarios(market(), 250, ["crush"])
-    with pytest.raises(ConfigError, match="start=100 must lie behind first=250"):
+    with pytest.raises(ConfigError, match="start=100 must be after first=250"):
         stress_scenarios(market(), 250, start=100)
     with pytest.raises(ConfigError, match="takes a price to 0"):
         Move(size=-1.0)

@@ -10,7 +10,6 @@ import pytest
 
 from pacesetter.data import load
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import market_bank
 from pacesetter.evaluation.baselines.catalogue import (
     distinct,
     evaluate_baselines,
@@ -21,6 +20,7 @@ from pacesetter.evaluation.baselines.catalogue import (
 from pacesetter.features import feature_table
 from pacesetter.market import Costs, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 
 FREE = MarketParameters(
     costs=Costs(commission_bps=0, spread_bps=0, slippage_bps=0),
@@ -62,7 +62,9 @@ def test_baselines_that_earn_the_same_under_the_cap_count_once() -> None:
     found = evaluate_baselines(panel, 300, ["cash", "equal_weight", "inverse_volatility", "hold", "random"])
     kept, told = distinct(found)
     assert list(kept) == ["cash", "equal_weight", "hold"]
-    assert told == "Shown and counted once: inverse_volatility, random earned what equal_weight did at every bar."
+    assert (
+        told == "Shown and counted once: inverse_volatility, random has the same returns as equal_weight at every bar."
+    )
     assert distinct(kept) == (kept, "")
 
 
@@ -96,8 +98,8 @@ def test_what_is_left_out_is_said_with_what_it_needs() -> None:
     assert possible_baselines(market_bank(panel)) == ["cash", "equal_weight", "hold", "rule"]
     said = left_out_sentence(market_bank(panel, feature_table(panel, ["return_1"])))
     assert said.startswith("Left out: inverse_volatility, momentum, random, ")
-    assert " for want of a second symbol, without which they are equal_weight; rule for want of features " in said
-    assert "supervised for want of probabilities of a classifier" in said
+    assert " without a second symbol (with one they equal equal_weight); rule without features " in said
+    assert "supervised without class probabilities" in said
 
 
 def test_an_unknown_baseline_or_option_is_refused() -> None:

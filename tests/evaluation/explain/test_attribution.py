@@ -106,7 +106,7 @@ def test_algorithms_on_one_symbol_are_explained(name: str, action: str) -> None:
     assert found.entries["window"].shape == (6, 1, 5, 2)
     assert {"return_1", "sentiment"} <= set(found.by_feature()["feature"])
     assert [finding.title for finding in found.findings()] == ["Attribution by feature", "Attribution by lag"]
-    with pytest.raises(ConfigError, match="name it for each of them"):
+    with pytest.raises(ConfigError, match="name it in `symbols`"):
         found.by_asset()
 
 
@@ -138,9 +138,9 @@ def test_masks_are_passed_on_and_not_explained() -> None:
 
 def test_misuse_gets_a_sentence() -> None:
     agent, seen = symbol_agent("mlp"), observations(3)
-    with pytest.raises(ConfigError, match="output=9 is none of the policy's 5"):
+    with pytest.raises(ConfigError, match="output=9 is not one of the policy's 5"):
         integrated_gradients(agent, seen, output=9)
-    with pytest.raises(DataError, match="2 symbols were named for 3"):
+    with pytest.raises(DataError, match="2 symbols given for 3"):
         integrated_gradients(agent, seen, symbols=["A", "B"])
     with pytest.raises(DataError, match="'window' has 3 features, but 1 names"):
         integrated_gradients(agent, seen, names={"window": ("a",)})

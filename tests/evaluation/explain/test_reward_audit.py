@@ -12,9 +12,10 @@ from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs import TradingEnv
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import DataError
-from pacesetter.evaluation.backtest.backtest import Seen, backtest
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.explain.reward_audit import RewardAudit, audit, audit_ledger, reward_frame
 from pacesetter.market.ledger import Column, Flag
+from pacesetter.policies.policy import Seen
 from pacesetter.rewards.reward import RewardConfig
 
 STEPS = 2000
@@ -55,12 +56,12 @@ def test_one_component_that_drowns_the_others() -> None:
 
 def test_two_components_that_say_the_same() -> None:
     signs = audited(pnl=EARNED, growth=-2 * EARNED + 0.01 * OTHER, risk=3 * EARNED * (OTHER > 0)).signs
-    assert any("pnl and growth say the same (correlation -1.00)" in sign for sign in signs)
+    assert any("pnl and growth are redundant (correlation -1.00)" in sign for sign in signs)
 
 
 def test_a_component_that_never_changes() -> None:
     found = audited(pnl=EARNED, bonus=np.full(STEPS, 0.1))
-    assert found.signs == ("bonus never changes and teaches nothing.",)
+    assert found.signs == ("bonus never changes and gives no learning signal.",)
     assert np.isnan(found.table.loc["bonus", ["signal_to_noise", "equity"]].astype(float)).all()
 
 
@@ -82,7 +83,7 @@ def test_reward_that_is_farmed_without_trading() -> None:
 
 def test_an_agent_that_did_nothing() -> None:
     signs = audited(earned=np.zeros(STEPS), active=~ALWAYS, pnl=np.zeros(STEPS)).signs
-    assert signs[0] == "pnl never changes and teaches nothing."
+    assert signs[0] == "pnl never changes and gives no learning signal."
     assert "hardly follows the equity" in signs[1]
 
 

@@ -110,7 +110,7 @@ def test_the_page_claims_only_gains_that_survive_false_discovery_control(q_value
 
 
 def test_what_cannot_be_analysed_is_refused() -> None:
-    with pytest.raises(DataError, match="say little of agents"):
+    with pytest.raises(DataError, match="are too few"):
         Ensemble(frame(A=np.zeros(3)), YEAR)
     with pytest.raises(ConfigError, match="redundant=0"):
         Ensemble(frame(A=np.zeros(30)), YEAR, redundant=0)

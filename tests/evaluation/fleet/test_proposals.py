@@ -1,4 +1,7 @@
-"""A master and fixed allocations over the same proposals: known answers, gates, and who is better on a planted one."""
+"""A master and fixed allocations over the same proposals: known answers, gates, and who is better on a planted one.
+
+Runs `evaluation.backtest.fleet_policy`.
+"""
 
 from __future__ import annotations
 
@@ -14,13 +17,11 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import PROPOSALS, Master, MasterNetwork
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Seen, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.allocators import EqualWeight
 from pacesetter.evaluation.fleet.proposals import (
     FIXED,
-    Advice,
     AllocationComparison,
-    MasterPolicy,
     ProposedAllocation,
     compare_allocations,
     measures,
@@ -36,6 +37,9 @@ from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.market.parameters import Costs, Limits, MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.master import Advice, MasterPolicy
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Seen
 
 SMALL = MasterNetwork(width=16, heads=2, layers=1, hidden=16)
 
@@ -170,7 +174,7 @@ WINDOW: dict[str, Any] = {"window_bars": 2, "market": MARKET}
 
 
 def planted(trained_bars: int = 1800) -> tuple[Panel, Panel]:
-    """Leaders of whom followers are foretold, and strangers; the training bars, and all of them."""
+    """Leaders of whom followers are predicted, and strangers; the training bars, and all of them."""
     options: dict[str, Any] = {"groups": 3, "unrelated_share": 0.4, "strength": 0.8, "volatility": 0.15, "max_delay": 1}
     panel = Synthetic(symbols=20, bars=2600, regimes=STILL, seed=5, **options).read()
     return panel.rows(0, trained_bars), panel

@@ -29,7 +29,7 @@ def stored(folder: Path, cash: float = 0.3, fleet: float = 0.5) -> Path:
 def test_a_sentence_tells_the_interval_above_the_best_fixed_allocation_and_a_collapse(tmp_path: Path) -> None:
     told = allocation_sentence(read_allocations(stored(tmp_path)))
     assert told == (
-        "the master's yearly Sharpe ratio is +1.50, a difference of +0.50 (+0.20 to +0.90) to risk_parity of "
+        "the master's annualised Sharpe ratio is +1.50, a difference of +0.50 (+0.20 to +0.90) to risk_parity of "
         "proposals, the best fixed allocation; the fleet's own orders have +0.50; no collapse into cash or one symbol"
     )
     collapsed = allocation_sentence(read_allocations(stored(tmp_path, cash=0.97)))

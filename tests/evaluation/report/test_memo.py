@@ -19,7 +19,7 @@ def test_go_where_every_gate_is_passed() -> None:
     assert text.startswith("# GO: ppo\n\nNo evidence that ppo beats cash")  # the verdict stands, whatever the gates say
     assert "| largest drawdown | 0.0812 | <= 0.1 | pass |" in text
     assert "2 of 2 gates passed." in text
-    assert "stands against it" not in text
+    assert "Failed gates" not in text
     assert text.endswith("## Set-up\n\n- seed: 0\n")
 
 
@@ -27,9 +27,9 @@ def test_no_go_for_one_failed_gate_which_is_named() -> None:
     text = memo(VERDICT, [*GATES, Gate("Sharpe ratio, lower end", -0.4, ">", 0.0)])
     assert text.startswith("# NO-GO: ppo")
     assert "| Sharpe ratio, lower end | -0.4 | > 0 | FAIL |" in text
-    assert text.endswith("## What stands against it\n\n- Sharpe ratio, lower end: -0.4 must be > 0\n")
+    assert text.endswith("## Failed gates\n\n- Sharpe ratio, lower end: -0.4 must be > 0\n")
 
 
 def test_no_decision_without_a_gate() -> None:
-    with pytest.raises(DataError, match="takes one gate or more"):
+    with pytest.raises(DataError, match="needs at least one measured gate"):
         memo(VERDICT, [])

@@ -43,7 +43,7 @@ def test_a_policy_that_shows_all_of_it_passes() -> None:
     assert all(gate.passed for gate in gates)
     assert len(gates) == 8
     assert gates[:2] == [
-        Gate("windows of the judged bars with a gain, share", 0.7, ">=", 0.7),  # a window without a loss is no gain
+        Gate("windows of the judged bars with a gain, share", 0.7, ">=", 0.7),  # a window without a loss is not a gain
         Gate("regimes with a gain", 3, ">=", 3),
     ]
 
@@ -86,7 +86,7 @@ def test_unknown_values_fail_in_every_sense() -> None:
 
 
 def test_limits_and_inputs_that_make_no_sense_are_refused() -> None:
-    with pytest.raises(ConfigError, match="min_windows=70 must lie in 0 … 1"):
+    with pytest.raises(ConfigError, match="min_windows=70 must be in 0 … 1"):
         Acceptance(min_windows=70)
     with pytest.raises(DataError, match="there is no window"):
         failed(windows=[])

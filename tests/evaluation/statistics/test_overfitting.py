@@ -26,7 +26,7 @@ def noise(seed: int, bars: int = 640, trials: int = 50) -> Any:
 
 @pytest.mark.parametrize(("trials", "probability"), [(100, 0.9004), (46, 0.9505)])
 def test_the_example_of_the_paper(trials: int, probability: float) -> None:
-    # Bailey, López de Prado 2014: yearly Sharpe ratio 2.5 over five years of 250 days, variance of the trials ½ a year
+    # Bailey, López de Prado 2014: annualised Sharpe ratio 2.5 over five years of 250 days, variance of trials ½ a year
     reference = expected_best_sharpe(trials, np.sqrt(0.5 / 250))
     found = probabilistic_sharpe(2.5 / np.sqrt(250), reference, 1250, skewness=-3, kurtosis=10)
     assert found == pytest.approx(probability, abs=5e-5)
@@ -81,7 +81,7 @@ def test_a_trial_that_is_good_in_one_half_only_is_found_out() -> None:
     returns[320:, 0] -= 0.02
     returns[:, 1] += 0.0001
     assert overfitting_probability(returns, blocks=2) == 1.0  # whoever is best in one half is the worse in the other
-    assert overfitting_probability(np.zeros((100, 3))) == 1.0  # nothing to choose is no choice
+    assert overfitting_probability(np.zeros((100, 3))) == 1.0  # nothing to choose is not a choice
 
 
 def test_it_is_what_the_definition_says() -> None:
@@ -99,8 +99,8 @@ def test_it_is_what_the_definition_says() -> None:
 @pytest.mark.parametrize(
     ("returns", "blocks", "kind", "message"),
     [
-        (np.zeros(9), 4, DataError, "two trials or more"),
-        (np.zeros((9, 1)), 4, DataError, "two trials or more"),
+        (np.zeros(9), 4, DataError, "at least two trials"),
+        (np.zeros((9, 1)), 4, DataError, "at least two trials"),
         (np.zeros((99, 2)), 5, ConfigError, "blocks=5 must be even"),
         (np.zeros((9, 2)), 8, ConfigError, "leave 9 bars two or more each"),
     ],

@@ -12,13 +12,14 @@ import pytest
 
 from pacesetter.data import load
 from pacesetter.errors import DataError
-from pacesetter.evaluation.backtest.backtest import Backtest, Seen, backtest
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.statistics.metrics import total_return
 from pacesetter.evaluation.statistics.regimes import benchmark_table, index_returns, market_regimes, regime_table
 from pacesetter.features import REGIMES, regime_labels
 from pacesetter.market import Costs, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 
 FREE = MarketParameters(
     costs=Costs(commission_bps=0, spread_bps=0, slippage_bps=0),
@@ -88,5 +89,5 @@ def test_half_of_the_index_has_half_its_beta_and_no_alpha() -> None:
 
 
 def test_a_panel_without_the_bars_is_refused() -> None:
-    with pytest.raises(DataError, match="give the panel it was played on"):
+    with pytest.raises(DataError, match="give the panel of the backtest"):
         regime_table(results()["cash"], load("synthetic", symbols=5, bars=300, start="2030-01-01"))

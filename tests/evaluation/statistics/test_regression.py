@@ -47,7 +47,7 @@ def test_files_that_are_no_result_are_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match="cannot be read as a result"):
         read_result(tmp_path / "none.json")
     (tmp_path / "list.json").write_text("[1]")
-    with pytest.raises(RunError, match="holds no mapping"):
+    with pytest.raises(RunError, match="has no mapping"):
         read_result(tmp_path / "list.json")
     with pytest.raises(ConfigError, match="tolerance=-1"):
         regression_gates(STORED, STORED, -1)

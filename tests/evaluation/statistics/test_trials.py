@@ -13,7 +13,8 @@ import pytest
 
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.overfitting import overfitting_probability
-from pacesetter.evaluation.statistics.trials import FOLDER, RETURNS, Trial, Trials
+from pacesetter.evaluation.statistics.trials import RETURNS, Trial, Trials
+from pacesetter.runs import EVALUATION
 
 WRITER = """
 import sys
@@ -65,12 +66,12 @@ def test_the_choice_among_judged_trials_is_told_and_trials_on_other_data_are(tmp
         ledger.add(dataclasses.replace(own, run=str(column)))
     assert ledger.about(own, noise[0]) == ""  # no other was judged yet
     for column in (1, 2, 3):
-        (folder := tmp_path / str(column) / FOLDER).mkdir(parents=True)
+        (folder := tmp_path / str(column) / EVALUATION).mkdir(parents=True)
         bars = noise.iloc[100:] if column == 3 else noise  # the third was judged on fewer
         pd.DataFrame({"ppo": bars[column], "cash": 0.0}).to_parquet(folder / RETURNS)
     expected = overfitting_probability(noise[[0, 1, 2]].to_numpy())
     said = ledger.about(own, noise[0])
-    assert said.startswith("Among the 3 of 4 trials judged on these bars, the best in one half")
+    assert said.startswith("Among the 3 of 4 trials evaluated on these bars, the best in one half")
     assert said.endswith(f"with probability {expected:.2f}.")
     ledger.add(Trial("d and one bar more", "fleet", "later", 0))
     told = f"{said} Trials on other data, or on other bars of it, are not counted: 1 known."
@@ -89,7 +90,7 @@ def test_a_damaged_line_is_refused_by_its_number(tmp_path: Path, line: str) -> N
     ledger.add(Trial("d", "trading", "run", 0))
     with ledger.path.open("a") as stream:
         stream.write(line + "\n")
-    with pytest.raises(RunError, match=r"line 2 of .*trials\.jsonl is no trial"):
+    with pytest.raises(RunError, match=r"line 2 of .*trials\.jsonl is not a trial"):
         ledger.of("d", "trading")
 
 

@@ -66,7 +66,7 @@ def test_every_baseline_must_be_beaten() -> None:
     assert among.difference.p_value >= alone.difference.p_value
     worse = judge(HOLD, [SKILLED])
     assert worse.difference is not None
-    assert worse.difference.p_value == 1.0  # below a baseline is no sign of being above it
+    assert worse.difference.p_value == 1.0  # below a baseline is not a sign of being above it
     assert "it was worse than" in worse.sentence
 
 
@@ -98,7 +98,7 @@ def test_the_best_of_two_hundred_random_ones_is_no_evidence() -> None:
     assert verdict.overfitting > 0.25
     assert [claim.holds for claim in verdict.claims()] == [False, False]
     assert verdict.sentence.startswith("No evidence that best beats cash")
-    assert "No evidence that the choice among 200 variants is more than chance" in verdict.sentence
+    assert "No evidence that the selection among 200 variants is more than chance" in verdict.sentence
 
 
 def false_positives(first_seed: int, markets: int = 20) -> int:
@@ -140,7 +140,7 @@ def test_a_short_record_says_how_long_it_would_take() -> None:
     verdict = judge(played("ppo", 0.0006 + luck - luck.mean()))
     assert not verdict.beats_cash
     assert 200 < verdict.track_record < 2000
-    assert f"such a ratio takes about {verdict.track_record:,.0f} bars to show" in verdict.sentence
+    assert f"detecting such a ratio takes about {verdict.track_record:,.0f} bars" in verdict.sentence
 
 
 def test_a_policy_that_never_trades_is_no_evidence() -> None:
@@ -155,9 +155,9 @@ def test_a_verdict_repeats() -> None:
 
 
 def test_other_bars_and_holes_are_refused() -> None:
-    with pytest.raises(DataError, match=r"cash was played over other bars than ppo \(5 and 1000\)"):
+    with pytest.raises(DataError, match=r"cash was run over other bars than ppo \(5 and 1000\)"):
         judge(SKILLED, [HOLD, played("cash", np.zeros(5))])
-    with pytest.raises(DataError, match=r"hold was played over other bars than ppo \(1000 and 1000\)"):
+    with pytest.raises(DataError, match=r"hold was run over other bars than ppo \(1000 and 1000\)"):
         judge(SKILLED, costs={2.0: dataclasses.replace(HOLD, times=HOLD.times.shift(1))})
     broken = played("ppo", SKILLED.returns)
     broken.ledger[3, Column.EQUITY_CHANGE] = np.nan

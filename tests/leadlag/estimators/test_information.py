@@ -1,4 +1,7 @@
-"""Mutual information and transfer entropy agree with scikit-learn on contingency tables."""
+"""Mutual information and transfer entropy agree with scikit-learn on contingency tables.
+
+Runs `leadlag.estimators.dependence`.
+"""
 
 from __future__ import annotations
 

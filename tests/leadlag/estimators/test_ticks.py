@@ -108,7 +108,7 @@ def test_what_is_no_tick_series_is_refused() -> None:
     ):
         with pytest.raises(DataError, match=message):
             tick_lead_lag({"good": good, "bad": bad}, [1.0])
-    with pytest.raises(DataError, match="two tick series or more"):
+    with pytest.raises(DataError, match="at least two tick series"):
         tick_lead_lag({"good": good}, [1.0])
     with pytest.raises(ConfigError, match="positive and increasing"):
         tick_lead_lag({"good": good, "other": good}, [0.0, 1.0])

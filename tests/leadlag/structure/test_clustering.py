@@ -63,7 +63,7 @@ def test_clusters_are_deterministic_and_absent_assets_are_left_out() -> None:
 
 
 def test_refusals_name_the_problem() -> None:
-    with pytest.raises(ConfigError, match=r"clusters=4 must lie in 2 … 3"):
+    with pytest.raises(ConfigError, match=r"clusters=4 must be in 2 … 3"):
         hermitian_clusters(np.zeros((3, 3)), 4)
     with pytest.raises(DataError, match="zero everywhere"):
         hermitian_clusters(np.zeros((3, 3)), 2)

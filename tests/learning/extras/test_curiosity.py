@@ -57,7 +57,7 @@ def test_the_mix_begins_after_the_warm_up() -> None:
 def test_gates_fail_where_a_loss_rises_or_errors_are_alike() -> None:
     assert not CuriosityGates((1.0, 1.1), (1.0, 0.5), 1.0).passed
     assert not CuriosityGates((1.0, 0.5), (1.0, 0.5), 0.2).passed
-    with pytest.raises(ConfigError, match="learned nothing yet"):
+    with pytest.raises(ConfigError, match="is not trained yet"):
         Curiosity(6, 3, CuriosityConfig()).gates()
     with pytest.raises(ConfigError, match=r"curiosity\.share=1 "):
         CuriosityConfig(share=1)

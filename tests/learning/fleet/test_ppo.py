@@ -1,4 +1,7 @@
-"""Fleet PPO: repeatable, resumable to the bit, right at time limits, and each symbol on its own."""
+"""Fleet PPO: repeatable, resumed bit-exactly, right at time limits, and each symbol on its own.
+
+Runs `learning.fleet.trainer`, `learning.fleet.clock`.
+"""
 
 from __future__ import annotations
 

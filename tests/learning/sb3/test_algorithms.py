@@ -257,7 +257,7 @@ def test_masks_of_a_vector_environment_are_kept() -> None:
         ("ppo", Toy(), {"learning_rate": lambda left: left}, "cannot be stored"),
         ("ppo", Toy(), {"network": "transfomer"}, "did you mean 'transformer'"),
         ("ppo", Toy(), {"network_options": {"widht": 8}}, "did you mean 'width'"),
-        ("ppo", Toy(), {"n_steps": 1}, "ppo refuses its options"),
+        ("ppo", Toy(), {"n_steps": 1}, "ppo rejects its options"),
     ],
 )
 def test_what_cannot_be_gets_one_sentence(name: str, env: Toy, options: dict[str, Any], words: str) -> None:
@@ -275,7 +275,7 @@ def test_observations_must_be_named_arrays() -> None:
 
 def test_a_checkpoint_of_another_kind_or_world_is_refused(tmp_path: Path) -> None:
     write_state(tmp_path, {}, {})
-    with pytest.raises(RunError, match="holds no algorithm"):
+    with pytest.raises(RunError, match="has no algorithm"):
         load_algorithm(tmp_path, make_toy("ppo"))
     save_algorithm(make_tiny("ppo"), tmp_path)
     with pytest.raises(RunError, match=r"was trained on .*\[4, 3\].* has .*\[5, 3\]"):

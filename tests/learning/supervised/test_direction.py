@@ -19,7 +19,7 @@ BARS, STOP = 500, 400
 
 
 def market(sentiment: float, bars: int = BARS) -> tuple[Panel, FeatureTable]:
-    """Four unrelated symbols whose sentiment foretells the next bar as strongly as told."""
+    """Four unrelated symbols whose sentiment predicts the next bar as strongly as told."""
     panel = load("synthetic", symbols=4, bars=bars, groups=0, volatility=0.6, sentiment_strength=sentiment)
     return panel, feature_table(panel, features=["return_1", "sentiment"])
 

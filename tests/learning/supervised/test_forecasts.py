@@ -105,7 +105,7 @@ def test_agents_see_the_probabilities_and_start_where_these_are_known() -> None:
 def test_a_panel_of_other_symbols_is_refused() -> None:
     found = fitted(market()[0])
     other = load("synthetic", symbols=4, bars=BARS)
-    with pytest.raises(DataError, match=f"said nothing of {other.symbols[-1]}"):
+    with pytest.raises(DataError, match=f"has no prediction for {other.symbols[-1]}"):
         found.on(other)
 
 
@@ -125,7 +125,7 @@ def test_misuse_gets_a_sentence(tmp_path: Path) -> None:
     panel, table = market()
     with pytest.raises(ConfigError, match="train_bars=500"):
         fit_supervised(panel, table, QUICK, train_bars=500)
-    with pytest.raises(DataError, match="no move to judge"):
+    with pytest.raises(DataError, match="no move to evaluate"):
         measure_skill(np.full((1, 3, 2), np.nan), np.ones((1, 3), dtype=int))
     write_state(tmp_path, {}, {})
     with pytest.raises(RunError, match="no direction classifier"):

@@ -1,4 +1,7 @@
-"""The API: keys and scopes on every route, sizes, rates and times, hostile requests, and what a decision says."""
+"""The API: keys and scopes on every route, sizes, rates and times, hostile requests, and what a decision says.
+
+Runs `serving.api.metrics`, `serving.api.schemas`.
+"""
 
 from __future__ import annotations
 

@@ -27,7 +27,7 @@ ODD += [[], {}, [[]], {"symbol": "S0"}]
 
 @pytest.fixture
 def served(made, tmp_path) -> Served:
-    return Served(made, tmp_path, replace(NO_LIMITS, seconds=600.0))  # a slow machine is no fault of the server
+    return Served(made, tmp_path, replace(NO_LIMITS, seconds=600.0))  # a slow machine is not a fault of the server
 
 
 # ---- drawing --------------------------------------------------------------------------------------------------------

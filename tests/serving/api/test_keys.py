@@ -66,11 +66,11 @@ def test_nothing_starts_without_a_key_or_with_a_default(tmp_path):
     keys.check_startable()
     (row,) = json.loads(path.read_text())
     path.write_text(json.dumps([row | {"expires": "2020-01-01T00:00:00+00:00"}]))
-    with pytest.raises(ConfigError, match="only keys that have ended"):
+    with pytest.raises(ConfigError, match="only expired keys"):
         Keys(path).check_startable()
     for odd in (row | {"expires": "soon"}, row | {"expires": "2020-01-01"}, {"name": "ops"}, "ops"):
         path.write_text(json.dumps([odd]))
-        with pytest.raises(ConfigError, match=r"keys\.json is no file of keys"):
+        with pytest.raises(ConfigError, match=r"keys\.json is not a key file"):
             Keys(path)
     known = "057ba03d6c44104863dc7361fe4578965d1887360f90a0895882e58a6248fc86"  # sha256 of "changeme"
     path.write_text(json.dumps([row | {"sha256": known}]))
@@ -78,7 +78,7 @@ def test_nothing_starts_without_a_key_or_with_a_default(tmp_path):
         Keys(path).check_startable()
     path.write_text("{")
     for odd in (path, tmp_path):
-        with pytest.raises(ConfigError, match="no file of keys"):
+        with pytest.raises(ConfigError, match="not a key file"):
             Keys(odd)
 
 
@@ -125,4 +125,4 @@ def test_the_command_line_makes_lists_and_revokes(tmp_path):
     assert found.scopes == ("read", "admin")
     assert called("list").startswith("ops  read,admin  until ")
     called("revoke", "ops")
-    assert called("list").endswith("has no key yet; make one: pacesetter keys add NAME")
+    assert called("list").endswith("has no key yet; create one: pacesetter keys add NAME")

@@ -14,12 +14,13 @@ from pacesetter.build import build_table, build_task
 from pacesetter.build.configuration import LeadLagFeatures
 from pacesetter.envs.batch.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.backtest.backtest import Seen, backtest
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.features import feature_table
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.market.ledger import Fill
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 from pacesetter.serving.api.runtime import BundlePolicy, Holding, ReportedAccount, Runtime, serving_market
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.lookback import LeadLagRows
@@ -187,5 +188,5 @@ def test_symbols_and_rules_are_those_of_the_bundle(made):
     inputs = made.bundle.model.spec.inputs
     for counts in ([0] * len(inputs), range(1, len(inputs) + 1)):
         rows = {name: np.zeros((n, *shape)) for n, (name, shape) in zip(counts, inputs.items(), strict=True)}
-        with pytest.raises(ConfigError, match="give each entry one row for every symbol"):
+        with pytest.raises(ConfigError, match="give each entry one row per symbol"):
             made.bundle.model(rows)

@@ -1,4 +1,4 @@
-"""A server begins with stored bars; what is no panel of them is refused by its path."""
+"""A server begins with stored bars; what is not a panel of them is refused by its path."""
 
 from __future__ import annotations
 
@@ -53,11 +53,11 @@ def kernels() -> dict[str, int]:
 
 def test_a_folder_and_a_panel_without_a_field_are_refused(made: Any, tmp_path: Path) -> None:
     runtime = Runtime(made.bundle)
-    with pytest.raises(DataError, match="is no file; store bars in one"):
+    with pytest.raises(DataError, match="is not a file; store bars in one"):
         load_history(runtime, tmp_path)
     panel, closes = made.panel, {"close": made.panel.close}
     bare = type(panel).from_fields(panel.index, panel.symbols, closes)
-    with pytest.raises(DataError, match="has not all of the fields"):
+    with pytest.raises(DataError, match="lacks some of the fields"):
         load_history(runtime, bare.save(tmp_path / "bars.parquet"))
 
 
@@ -81,7 +81,7 @@ def test_a_port_that_is_taken_ends_in_one_sentence(made: Any, tmp_path: Path) ->
         port = taken.getsockname()[1]
         with started(made, tmp_path, port) as process:
             told = process.communicate(timeout=120)
-    why = "another program listens there; end it, or give another --port"
+    why = "the port is in use; stop the other program, or give another --port"
     assert told == ("", f"error: cannot listen on 127.0.0.1 port {port}: {why}\n")
     assert process.returncode == 2
 
@@ -96,14 +96,14 @@ def test_a_server_tells_where_it_stands_and_ends_by_ctrl_c_without_a_word_of_err
         process.send_signal(signal.SIGINT)
         assert process.communicate(timeout=60)[1] == ""
     assert process.returncode == 0
-    assert "halted: HALT exists; to go on: pacesetter resume --by NAME --file HALT" in lines[0]
+    assert "halted: HALT exists; to resume: pacesetter resume --by NAME --file HALT" in lines[0]
     assert f"listening on 127.0.0.1 port {port}" in lines[1]
     assert "Started server" in lines[2]
 
 
 @pytest.mark.parametrize("host", ["203.0.113.1", "2001:db8::1", "no..host", ""])
 def test_an_address_of_another_machine_is_refused(host: str) -> None:
-    with pytest.raises(ConfigError, match=f"cannot listen on {host} port 8000: it is no address of this machine"):
+    with pytest.raises(ConfigError, match=f"cannot listen on {host} port 8000: it is not an address of this machine"):
         _door(Settings(host=host))
 
 
@@ -112,5 +112,5 @@ def test_a_port_of_the_administrators_is_refused(monkeypatch: pytest.MonkeyPatch
         raise PermissionError(errno.EACCES, "Permission denied")
 
     monkeypatch.setattr(socket, "create_server", forbidden)
-    with pytest.raises(ConfigError, match="port 80: only an administrator may take that port"):
+    with pytest.raises(ConfigError, match="port 80: that port needs administrator rights"):
         _door(Settings(port=80))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import shutil
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,11 +28,12 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Config, build_table
 from pacesetter.cli.serve import register
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.runs import Run
+from pacesetter.locks import hold
+from pacesetter.policies.modules import serve_agent
+from pacesetter.runs import Run, sha256
 from pacesetter.serving.api.runtime import ReportedAccount, Runtime
-from pacesetter.serving.bundle.bundle import NEEDED, Bundle, pack
+from pacesetter.serving.bundle.bundle import CHUNK_BYTES, MOST_FILES, NEEDED, Bundle, pack
 from pacesetter.serving.bundle.card import model_card
-from pacesetter.serving.bundle.export import serve_agent
 from pacesetter.serving.bundle.packaging import bundle_policy, bundle_run
 from pacesetter.serving.bundle.parity import random_observations
 from pacesetter.serving.bundle.signature import SIGNING_KEY, SigningKey, check_secret
@@ -97,7 +100,7 @@ def test_a_card_shows_the_test_results_or_that_there_are_none(made):
         for results in (None, {"trade_win_rate": float("nan")})
     )
     assert "| trade_win_rate | – |" in odd
-    assert "was not evaluated on its test part" in bare
+    assert "was not evaluated on its test set" in bare
 
 
 @pytest.mark.parametrize("text", ["{", "[]", "{}", '{"gates": [1]}'])
@@ -109,10 +112,10 @@ def test_damaged_test_results_are_refused(made, tmp_path, text):
 
 def test_a_run_without_a_policy_is_refused(made, tmp_path):
     cut = Run.create(tmp_path, "cut", made.config.to_dict())
-    with pytest.raises(RunError, match="no finished training run"):
+    with pytest.raises(RunError, match="not a finished training run"):
         bundle_run(cut.folder, tmp_path / "bundles")
     lookback = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
-    with pytest.raises(RunError, match="chooses lookbacks"):
+    with pytest.raises(ConfigError, match="chooses lookbacks"):
         bundle_run(lookback.folder, tmp_path / "bundles")
 
 
@@ -169,11 +172,11 @@ def test_extra_files_links_and_folders_are_refused(copy):
         Bundle.open(copy)
     (copy / "weights.pkl").unlink()
     (copy / "inner").mkdir()
-    with pytest.raises(RunError, match="inner is no plain file"):
+    with pytest.raises(RunError, match="inner is not a plain file"):
         Bundle.open(copy)
     (copy / "inner").rmdir()
     (copy / "link").symlink_to("/etc/passwd")
-    with pytest.raises(RunError, match="link is no plain file"):
+    with pytest.raises(RunError, match="link is not a plain file"):
         Bundle.open(copy)
 
 
@@ -197,6 +200,26 @@ def test_a_zip_is_the_same_bundle_and_checked_alike(made, copy, tmp_path):
         Bundle.open(archive)
     with pytest.raises(RunError, match="there is no bundle"):
         Bundle.open(tmp_path / "absent")
+
+
+def test_a_zip_with_a_false_size_or_very_many_entries_is_refused_at_once(tmp_path):
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.onnx", bytes(3 * CHUNK_BYTES))
+    data = path.read_bytes()
+    size, lie = (3 * CHUNK_BYTES).to_bytes(4, "little"), (10).to_bytes(4, "little")
+    path.write_bytes(data.replace(size, lie))
+    tracemalloc.start()
+    with pytest.raises(RunError, match=r"false size|no bundle"):
+        Bundle.open(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 3 * CHUNK_BYTES
+    with zipfile.ZipFile(tmp_path / "many.zip", "w") as archive:
+        for count in range(MOST_FILES + 1):
+            archive.writestr(str(count), b"")
+    with pytest.raises(RunError, match="more than a bundle can"):
+        Bundle.open(tmp_path / "many.zip")
 
 
 def test_every_flipped_bit_of_a_zip_is_refused_in_a_sentence(tmp_path):
@@ -227,11 +250,29 @@ def test_a_signature_is_checked_by_its_key_alone(made, tmp_path, kind):
     Bundle.write(tmp_path / "signed", made.bundle.files, SigningKey(secret))
     assert Bundle.open(tmp_path / "signed", SigningKey(public)).is_signed
     for other in (SigningKey("e" * 64), SigningKey(pem_pair()[1])):
-        with pytest.raises(RunError, match="not by this key"):
+        with pytest.raises(RunError, match="does not match this key"):
             Bundle.open(tmp_path / "signed", other)
+    with pytest.raises(RunError, match=r"is signed, and there is no key to check it by; give --key FILE"):
+        Bundle.open(tmp_path / "signed")
     (tmp_path / "signed" / "signature.txt").unlink()
     with pytest.raises(RunError, match="is not signed"):
         Bundle.open(tmp_path / "signed", SigningKey(public))
+
+
+def test_a_signed_bundle_whose_limits_were_changed_does_not_open_without_its_key(made, tmp_path, caplog):
+    folder = tmp_path / "signed"
+    Bundle.write(folder, made.bundle.files, SigningKey(SECRET))
+    (folder / "limits.json").write_text(json.dumps({"order_fraction": 1.0}))
+    told = json.loads((folder / "hashes.json").read_text())
+    told["files"]["limits.json"] = sha256(folder / "limits.json")
+    (folder / "hashes.json").write_text(json.dumps(told))
+    with pytest.raises(RunError, match="not by this key"):
+        Bundle.open(folder, SigningKey(SECRET))
+    with pytest.raises(RunError, match="there is no key to check it by"):
+        find_bundle(folder)
+    with caplog.at_level(logging.WARNING):
+        assert find_bundle(folder, is_unverified=True).limits.order_fraction == 1.0
+    assert "SIGNATURE NOT CHECKED" in caplog.text
 
 
 def test_signing_keys_come_from_a_file_or_the_environment(tmp_path, monkeypatch):
@@ -249,7 +290,7 @@ def test_signing_keys_come_from_a_file_or_the_environment(tmp_path, monkeypatch)
         SigningKey.find(tmp_path / "absent")
     with pytest.raises(ConfigError, match="public key cannot sign"):
         SigningKey(pem_pair()[1]).sign(b"x")
-    with pytest.raises(ConfigError, match="no readable PEM"):
+    with pytest.raises(ConfigError, match="not a readable PEM"):
         SigningKey("-----BEGIN PRIVATE KEY-----\nAAAA\n-----END PRIVATE KEY-----\n")
 
 
@@ -276,13 +317,13 @@ def test_a_store_numbers_bundles_and_rolls_back(made, tmp_path):
     with pytest.raises(RunError, match="the first bundle"):
         store.rollback()
     (tmp_path / "file").touch()
-    with pytest.raises(RunError, match="file cannot hold a bundle"):
+    with pytest.raises(RunError, match="file cannot store a bundle"):
         Store(tmp_path / "file").add("policy", made.bundle.files)
     dotted, bundle = store.add("v1.5", made.bundle.files)
     assert bundle.name == Bundle.open(pack(dotted)).name == "0003-v1.5"
 
 
-@pytest.mark.parametrize("message", ["File exists", "No such file", "was left by a bundling", "is there already"])
+@pytest.mark.parametrize("message", ["File exists", "No such file", "by an interrupted bundling", "is there already"])
 def test_a_store_that_cannot_take_the_bundle_is_refused_before_any_work(made, tmp_path, monkeypatch, message):
     store, name = tmp_path / "bundles", f"0001-{made.config.name}"
     if message == "File exists":
@@ -306,6 +347,29 @@ def test_a_damaged_version_matrix_is_refused(index, tmp_path):
     (tmp_path / "versions.json").write_text(json.dumps(index))
     with pytest.raises(RunError, match=r"versions\.json cannot be read"):
         Store(tmp_path).rollback()
+
+
+@pytest.mark.parametrize("name", ["../elsewhere", "/tmp", "..", "", "a/b", "link", 7])
+def test_a_version_matrix_that_leads_out_of_the_store_is_refused(made, tmp_path, name):
+    store = tmp_path / "bundles"
+    Store(store).add("policy", made.bundle.files)
+    shutil.copytree(made.folder, tmp_path / "elsewhere")
+    (store / "link").symlink_to(tmp_path / "elsewhere")
+    index = json.loads((store / "versions.json").read_text())
+    index["versions"].append(index["versions"][0] | {"bundle": name})
+    (store / "versions.json").write_text(json.dumps(index | {"current": name}))
+    with pytest.raises(RunError, match="is no folder of this store"):
+        find_bundle(store)
+
+
+def test_two_at_once_do_not_write_to_a_store(made, tmp_path):
+    store = Store(tmp_path / "bundles")
+    store.add("policy", made.bundle.files)
+    with hold(store.folder):
+        for work in (lambda: store.add("policy", made.bundle.files), store.rollback):
+            with pytest.raises(RunError, match="is in use by process"):
+                work()
+    assert len(store.versions) == 1
 
 
 def test_a_rollback_to_a_damaged_bundle_is_refused(made, tmp_path):
@@ -334,16 +398,18 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
         store.add("policy", made.bundle.files, SigningKey(SECRET))
     (tmp_path / "key").write_text(SECRET)
     code, said = called("bundle", "check", str(tmp_path / "bundles"), "--key", str(tmp_path / "key"))
-    assert (code, "is whole" in said, "signed by this key" in said) == (0, True, True)
+    assert (code, "is intact" in said, "signed by this key" in said) == (0, True, True)
     assert "0002-policy" in called("bundle", "list", "--store", str(tmp_path / "bundles"))[1]
-    assert "0001-policy serves now" in called("bundle", "rollback", "--store", str(tmp_path / "bundles"))[1]
+    rollback = ("bundle", "rollback", "--store", str(tmp_path / "bundles"))
+    assert "there is no key to check it by" in called(*rollback)[1]
+    assert "0001-policy serves now" in called(*rollback, "--unverified")[1]
     (tmp_path / "bundles" / "0001-policy" / "CARD.md").write_text("better results")
-    code, said = called("bundle", "check", str(tmp_path / "bundles"))
+    code, said = called("bundle", "check", str(tmp_path / "bundles"), "--unverified")
     assert code == 1
     assert "CARD.md was changed" in said
-    assert "is no run folder" in called("bundle", str(tmp_path))[1]
+    assert "is not a run folder" in called("bundle", str(tmp_path))[1]
     for folder in (tmp_path, made.run.folder):
-        assert f"{folder} is no bundle" in called("bundle", "check", str(folder))[1]
+        assert f"{folder} is not a bundle" in called("bundle", "check", str(folder))[1]
     assert called("bundle", str(made.run.folder), "--observations", "0")[0] == 2  # nothing would be compared
     assert "serve.rate=nan must be 0.001 or more" in called("serve", str(made.folder), "--rate", "nan")[1]
     assert "has no bundle yet" in called("bundle", "list", "--store", str(tmp_path))[1]

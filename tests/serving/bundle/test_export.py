@@ -17,9 +17,11 @@ from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
-from pacesetter.serving.bundle.export import export_onnx, export_torchscript, quantise, serve_agent
-from pacesetter.serving.bundle.export import serve_algorithm as as_module
-from pacesetter.serving.bundle.model import SPEC, Model, PolicySpec, check_graph
+from pacesetter.policies.modules import serve_agent
+from pacesetter.policies.modules import serve_algorithm as as_module
+from pacesetter.policies.spec import PolicySpec
+from pacesetter.serving.bundle.export import export_onnx, export_torchscript, quantise
+from pacesetter.serving.bundle.model import SPEC, Model, check_graph
 from pacesetter.serving.bundle.parity import check_parity, random_observations
 
 KINDS = {
@@ -285,5 +287,5 @@ def test_a_file_that_a_graph_asks_for_all_the_same_is_not_found(monkeypatch, tmp
 def test_a_model_that_answers_nan_is_refused():
     holed = onnx.load_model_from_string(graph(spec=PLAIN))
     holed.graph.initializer[0].float_data[0] = float("nan")
-    with pytest.raises(RunError, match="answers with NaN"):
+    with pytest.raises(RunError, match="output is NaN"):
         Model(holed.SerializeToString()).probe()

@@ -1,4 +1,7 @@
-"""Every control of the risk guard by a known answer, then generated order streams against an independent checker."""
+"""Every control of the risk guard by a known answer, then generated order streams against an independent checker.
+
+Runs `serving.risk.exposure`.
+"""
 
 from __future__ import annotations
 
@@ -236,6 +239,18 @@ def test_a_person_who_resumes_frees_a_symbol_for_as_many_orders_as_before() -> N
         guard.resume("Ada")
 
 
+def test_a_client_id_is_used_once_though_the_clock_goes_back_over_midnight_and_a_person_resumes() -> None:
+    guard, day = opened(), 86_400
+    assert guard.check(order("1"), account(), NOON).allowed
+    guard.done("1")
+    for now in (NOON - day, NOON, NOON - 2 * day, NOON):
+        guard.mark(1e5, now)
+        guard.resume("Ada")
+        guard = Guard.from_dict(json.loads(json.dumps(guard.to_dict())))
+        guard.begin_bar(1e5, now)
+        assert guard.check(order("1"), account(), now).reason == "duplicate_id"
+
+
 @pytest.mark.parametrize(("equity", "now"), [(math.nan, NOON), (0.0, NOON), (1e5, NOON - 1), (1e5, math.nan)])
 def test_money_or_time_that_cannot_be_halts(equity: float, now: float) -> None:
     guard = opened()
@@ -279,7 +294,7 @@ def test_a_chain_of_correlations_is_one_cluster() -> None:
 def test_a_limit_is_never_off() -> None:
     with pytest.raises(ConfigError, match=r"risk\.order_fraction=inf must be a number above 0"):
         RiskLimits(order_fraction=math.inf)
-    with pytest.raises(ConfigError, match="reducing comes before halting"):
+    with pytest.raises(ConfigError, match="reducing must come before halting"):
         RiskLimits(reduce_fraction=0.5)
 
 

@@ -79,7 +79,7 @@ def test_what_was_handed_out_never_changes(panel: Panel) -> None:
 def test_older_bars_and_unknown_features_are_refused(panel: Panel) -> None:
     spec = spec_of(panel)
     history = History(spec, panel.symbols)
-    with pytest.raises(DataError, match="there is no bar to take"):
+    with pytest.raises(DataError, match="there is no bar; give"):
         history.append(panel.rows(0, 0))
     history.append(panel.rows(0, 20))
     with pytest.raises(DataError, match=r"is not after the last one .*; history is never rewritten"):

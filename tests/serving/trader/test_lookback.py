@@ -63,7 +63,7 @@ def test_what_a_bundle_cannot_hold_is_refused(fleet, tmp_path):
     task = {**fleet.config.task, "symbols": ["S0", "S1"]}
     fleet.run.write_yaml("config.yaml", replace(fleet.config, task=task).to_dict())
     try:
-        with pytest.raises(ConfigError, match="the lead–lag features read others too"):
+        with pytest.raises(ConfigError, match="the lead–lag features use others too"):
             bundle_run(fleet.run.folder, tmp_path / "fewer", observations=8)
     finally:
         fleet.run.write_yaml("config.yaml", fleet.config.to_dict())

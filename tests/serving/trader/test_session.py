@@ -16,6 +16,7 @@ from pacesetter.cli.paper import register
 from pacesetter.data import load
 from pacesetter.errors import ConfigError, PacesetterError
 from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.baselines.catalogue import BASELINES
 from pacesetter.registry import configure
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.journal import tables
@@ -56,7 +57,7 @@ def test_a_halted_replay_says_so_and_how_to_go_on(app: typer.Typer, tmp_path: Pa
     done = CliRunner().invoke(app, ["paper", "equal_weight", *DATA, f"folder={tmp_path}", f"halt_file={switch.path}"])
     assert done.stdout == (
         "bars decided on: 0 new, 0 in all; equity 100,000.00; halted (feed looks wrong); orders refused: none; "
-        f"to go on: pacesetter resume --by NAME --file {switch.path}, then the same command\n"
+        f"to resume: pacesetter resume --by NAME --file {switch.path}, then the same command\n"
     )
 
 
@@ -80,7 +81,7 @@ def test_a_replay_under_its_own_limit_goes_on_however_its_folder_is_spelled(
         "bars decided on: 10 new, 40 in all",
     ]
     way_out = "pacesetter resume --by NAME --file HALT"
-    assert all(text.endswith(f"; to go on: {way_out}, then the same command\n") for text in shown[:2])
+    assert all(text.endswith(f"; to resume: {way_out}, then the same command\n") for text in shown[:2])
     assert shown[2].endswith(f"; there are no more bars, but the kill switch stays engaged until: {way_out}\n")
 
 
@@ -93,7 +94,7 @@ def test_a_signal_ends_the_trader_in_one_sentence(
     words = ["paper", "equal_weight", *DATA, f"folder={tmp_path}", f"halt_file={tmp_path / 'HALT'}"]
     done = CliRunner().invoke(app, words)
     assert done.exit_code == code
-    assert done.stderr.startswith("stopped, and nothing is lost: the same command goes on where it stood\n")
+    assert done.stderr.startswith("stopped without loss: run the same command to resume\n")
 
 
 def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, tmp_path: Path) -> None:
@@ -110,20 +111,20 @@ def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, t
         (["equal_weight", "hlat_file=HALT"], "did you mean 'halt_file'"),
         (["equal_weight", "feed=reply"], "did you mean 'replay'"),
         (["equal_weight", "risk.order_share=0.1"], r"unknown option 'risk\.order_share'"),
-        (["equal_weight", "risk.order_fraction=0"], "a limit is never off"),
-        (["equal_weight", "risk.order_fraction=5"], r"risk\.order_fraction=5\.0 must lie in 0 … 1"),
+        (["equal_weight", "risk.order_fraction=0"], "a limit cannot be off"),
+        (["equal_weight", "risk.order_fraction=5"], r"risk\.order_fraction=5\.0 must be in 0 … 1"),
         (["equal_weight", *DATA[:3], "first=400"], "leaves no bar to replay"),
         (["equal_weight", *DATA[:3], "first=-3"], "leaves no bar to replay"),
         (
             ["supervised", *DATA],
-            "'supervised' needs probabilities of a classifier, .* which paper trading does not have",
+            "'supervised' needs class probabilities, .* which paper trading lacks",
         ),
         (["equal_weight", f"run={'x' * 48}"], "must have 1 to 47 letters"),
         (["equal_weight", "run=''"], "must have 1 to 47 letters"),
         (["equal_weight", "bars=0"], r"paper\.bars=0 must be 1 or more"),
-        (["equal_weight", "replay"], "is no KEY=VALUE"),
+        (["equal_weight", "replay"], "is not KEY=VALUE"),
         (["equal_weight", "data.symbols=[A"], r"'data.symbols=\[A' cannot be read"),
-        (["equal_weight", "halt_file=/proc/nowhere/HALT"], "no kill switch can be at"),
+        (["equal_weight", "halt_file=/proc/nowhere/HALT"], "cannot be a kill switch"),
     ],
 )
 def test_what_does_not_fit_is_refused_in_one_sentence(
@@ -149,7 +150,7 @@ def test_a_bundle_replays_what_it_was_trained_on_unless_told_otherwise(made: Any
         trader.journal.close()
     for data, message in (
         ({"source": "sample"}, "was trained on synthetic bars of open, .*, sentiment, these have .*leave out data"),
-        (ends[400], "these bars end at .*, the policy's training at .*; give newer"),
+        (ends[400], "these bars end at .*, the training set at .*; give later bars"),
     ):
         with pytest.raises(ConfigError, match=message):
             opened(made, tmp_path, data=data)
@@ -205,7 +206,7 @@ def test_alpaca_without_keys_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(session, "load", lambda source, **options: load("synthetic", bars=260))
     options = {"feed": "alpaca", "broker": "alpaca", "folder": str(tmp_path)}
     with pytest.raises(ConfigError, match="ALPACA_API_KEY and ALPACA_SECRET_KEY"):
-        open_session("cash", configure(PaperConfig, options, "paper"))
+        open_session("cash", configure(PaperConfig, options, "paper"), BASELINES)
 
 
 def test_no_order_of_stored_bars_goes_to_a_broker_outside() -> None:

@@ -37,7 +37,7 @@ def test_a_plan_covers_every_symbol_fold_and_seed_once() -> None:
     assert task.overrides == ("agent=ppo", "task.symbols=['A','B','C/D']", "train.folds=2", "train.fold=1", "seed=4")
     with pytest.raises(ConfigError, match="6 groups of 5 symbols"):
         ClusterPlan.of("ABCDE", 6)
-    with pytest.raises(ConfigError, match="seeds 1, 1: one is there twice"):
+    with pytest.raises(ConfigError, match="seeds 1, 1: one appears twice"):
         ClusterPlan.of("AB", 1, seeds=(1, 1))
 
 
@@ -73,7 +73,7 @@ def test_who_stops_it_is_told_how_far_it_came(small: Any, console: Console, monk
     monkeypatch.setattr(Progress, "watch", stop)
     with pytest.raises(KeyboardInterrupt):
         run_cluster(ClusterPlan((("S0",),)), [*small.overrides, "train.steps=64"], Launcher(workers=1), console)
-    said = "stopped; 0 of 1 runs ended, 0 of 64 steps; the same command goes on"
+    said = "stopped; 0 of 1 runs ended, 0 of 64 steps; run the same command to resume"
     assert said in console.file.getvalue()  # type: ignore[attr-defined]
 
 

@@ -78,7 +78,7 @@ def test_tasks_are_taken_in_order_and_what_was_begun_comes_first() -> None:
 
 
 def test_workers_that_never_begin_are_given_up() -> None:
-    with pytest.raises(RunError, match="3 workers died before they began: out of memory"):
+    with pytest.raises(RunError, match="3 workers died before they started: out of memory"):
         Crew(lambda: Mortal(stillborn=True), size=1, retries=2).run(name_it, ["a"])
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from pacesetter.build import build_environment
+from pacesetter.build.tasks import trading
 from pacesetter.envs.batch.starts import Start, Starts
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.training import compose
-from pacesetter.training.launch import folds
 from pacesetter.training.launch.folds import (
     changed,
     paths_section,
@@ -39,8 +39,8 @@ def trained_on(monkeypatch) -> list[np.ndarray]:
         seen.append(kept.pool[:, [Start.TIME, Start.LAST]])
         return kept
 
-    within = folds._within
-    monkeypatch.setattr(folds, "_within", watched)
+    within = trading.starts_within
+    monkeypatch.setattr(trading, "starts_within", watched)
     return seen
 
 
@@ -61,7 +61,7 @@ def test_each_test_follows_the_bars_trained_on(run, trained_on):
 
 @pytest.mark.parametrize("folds", [200, 1000])  # of 200 bars that are tested
 def test_tests_of_one_bar_are_refused_before_anything_is_trained(run, trained_on, folds):
-    with pytest.raises(ConfigError, match=f"folds={folds} leaves a test of one bar among 200; take fewer folds"):
+    with pytest.raises(ConfigError, match=f"folds={folds} leaves one bar per test of 200; use fewer folds"):
         run_walk_forward(run.config, run.panel, folds)
     assert trained_on == []
 
@@ -78,7 +78,7 @@ def test_a_fleet_is_trained_anew_too_but_on_unbroken_bars_only(small, trained_ru
     panel = StoredRun(trained_run).panel
     walked, _ = run_walk_forward(config, panel, 2)
     assert [fold.result.name for fold in walked.folds] == ["fleet", "fleet"]
-    with pytest.raises(ConfigError, match="a fleet learns from one unbroken period"):
+    with pytest.raises(ConfigError, match="a fleet is trained on one unbroken period"):
         run_combinatorial(config, panel, 4)
 
 
@@ -104,7 +104,7 @@ def test_no_observation_behind_a_test_reaches_into_it_by_the_memory_of_its_featu
 def test_episodes_end_where_their_run_of_training_bars_does(run):
     env = build_environment(run.config, run.panel, 2, starts="random", episode_bars=20)
     train = np.r_[260:300, 340:380]
-    kept = folds._within(env.batch.starts, train)
+    kept = trading.starts_within(env.batch.starts, train)
     assert isinstance(kept, Starts)
     assert set(kept.pool[:, Start.TIME]) <= set(train[:-1])
     assert set(kept.pool[:, Start.LAST]) == {299, 379}
@@ -113,10 +113,10 @@ def test_episodes_end_where_their_run_of_training_bars_does(run):
 def test_keys_of_a_run_are_changed_by_name(run):
     assert changed(run.config, ["train.steps=7", "agent.gamma=0.5"]).train.steps == 7
     for text in ("train.stepz=7", "steps", "trian.steps=7"):
-        with pytest.raises(ConfigError, match=r"did you mean|sets no key of the run"):
+        with pytest.raises(ConfigError, match=r"did you mean|does not set a key of the run"):
             changed(run.config, [text])
     with pytest.raises(ConfigError, match="folds=0 must be 1 or more"):
         run_walk_forward(run.config, run.panel, 0)
-    for problem, sentence in (("lookback", "trades nothing that folds could test"), ("master", "only with its fleet")):
+    for problem, sentence in (("lookback", "does not trade, so folds"), ("master", "only with its fleet")):
         with pytest.raises(ConfigError, match=sentence):
             run_combinatorial(replace(run.config, task={"problem": problem}), run.panel, 3)

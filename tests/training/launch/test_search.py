@@ -113,11 +113,11 @@ def test_wrong_searches_are_refused_before_a_trial(trained: list[Config], tmp_pa
         tune(["tune.trial=3"], console=QUIET)
     with pytest.raises(ConfigError, match=r"did you mean 'agent\.gamma'"):
         tune([f"runs={tmp_path}", "agent.gama=interval(0,1)"], console=QUIET)
-    with pytest.raises(ConfigError, match=r"gamma=interval\(1,0\)' is no interval to search"):
+    with pytest.raises(ConfigError, match=r"gamma=interval\(1,0\)' is not an interval to search"):
         tune([f"runs={tmp_path}", "agent.gamma=interval(1,0)"], console=QUIET)
     with pytest.raises(ConfigError, match="unknown agent 'a3c'; did you mean"):
         tune([f"runs={tmp_path}", "agent=ppo,a3c"], console=QUIET)
-    with pytest.raises(ConfigError, match=r"give train\.validate_every above 0"):
+    with pytest.raises(ConfigError, match=r"set train\.validate_every above 0"):
         tune([f"runs={tmp_path}", RATE, "train.validate_every=0"], console=QUIET)
     assert trained == []
     assert list(tmp_path.iterdir()) == []

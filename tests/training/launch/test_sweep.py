@@ -83,12 +83,12 @@ def test_wrong_sweeps_are_refused_before_anything_is_trained(trained: list[Confi
         sweep([f"runs={tmp_path}", "agent=ppo,a2d"], console=QUIET)
     with pytest.raises(ConfigError, match=r"has no list of values; write agent\.gamma=first,second"):
         sweep(["agent.gamma=interval(0,1)"], console=QUIET)
-    with pytest.raises(ConfigError, match="there is nothing to compare; give a key several values"):
+    with pytest.raises(ConfigError, match="nothing to compare; give several values for a key"):
         sweep([f"runs={tmp_path}", "agent=ppo"], console=QUIET)
     with pytest.raises(ConfigError, match=r"sweep\.design='full' is unknown"):
         sweep(["sweep.design=full"], console=QUIET)
-    with pytest.raises(ConfigError, match="is no override"):
+    with pytest.raises(ConfigError, match="is not an override"):
         sweep(["agent=(("], console=QUIET)
-    with pytest.raises(RunError, match="no sweep or search"):
+    with pytest.raises(RunError, match="not a sweep or search"):
         sweep([], resume=Run.create(tmp_path, "run", {"seed": 0}).folder, console=QUIET)
     assert trained == []

@@ -62,7 +62,7 @@ def _report_shows(job, run):
     fleet.register(app)
     shown = CliRunner().invoke(app, ["fleet", "report", str(job), "--draws", "50"], env={"COLUMNS": "200"})
     assert shown.exit_code == 0, shown.output
-    for title in ("Agents", "Agents on unseen bars", "Agents together"):
+    for title in ("Agents", "Agents out-of-sample", "Agents together"):
         assert title in shown.output
     assert "diversification ratio" in shown.output
     assert (run / "fleet.html").stat().st_size > 100_000

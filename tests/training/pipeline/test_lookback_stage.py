@@ -16,8 +16,8 @@ from pacesetter.training.pipeline.lookback_stage import SHOWN, _section
 @pytest.mark.parametrize(
     ("block_bars", "words", "cell"),
     [
-        (40, "± one standard error of block means. The agent less 'volatility'", "+1.0000 ± 0."),
-        (90, "too few for a standard error. The agent less 'volatility', the best of the others in", "+1.0000"),
+        (40, "± one standard error of block means. The agent minus 'volatility'", "+1.0000 ± 0."),
+        (90, "too few for a standard error. The agent minus 'volatility', the best of the others in", "+1.0000"),
     ],
 )
 def test_errors_are_spoken_of_where_there_are_blocks_enough(block_bars: int, words: str, cell: str) -> None:
@@ -30,4 +30,4 @@ def test_errors_are_spoken_of_where_there_are_blocks_enough(block_bars: int, wor
     assert words in section.text
     assert section.rows[0][1].startswith(cell)
     assert ("±" in section.rows[0][1]) == ("±" in section.text) == (block_bars == 40)
-    assert ("Too few bars to tell the agent from" in section.text) == (block_bars == 90)
+    assert ("Too few bars to distinguish the agent from" in section.text) == (block_bars == 90)

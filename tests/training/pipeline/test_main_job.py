@@ -1,4 +1,7 @@
-"""The main job from bars to report, and what a failing stage leaves behind."""
+"""The main job from bars to report, and what a failing stage leaves behind.
+
+Runs `training.pipeline.judge_stage`, `training.pipeline.show`.
+"""
 
 from __future__ import annotations
 
@@ -89,7 +92,7 @@ def test_a_failing_stage_is_named_in_the_manifest(tmp_path, console):
 
 
 def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
-    wrong = (["task=lookback"], "task=lookback is for"), (["task=fleet", "agent=ppo"], "learn by agent=ppo")
+    wrong = (["task=lookback"], "task=lookback is for"), (["task=fleet", "agent=ppo"], "agent=ppo does not support")
     for words, told in wrong:
         with pytest.raises(ConfigError, match=told):
             run_job(compose(["data=sandbox", *words, f"runs={tmp_path}"]), console)
@@ -99,8 +102,8 @@ def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
 @pytest.mark.parametrize(
     ("words", "failed", "told"),
     [
-        ("data.bars=100", "leadlag", r"100 bars hold no window of lag\.lookback=250; give more bars, or lower it"),
-        ("lag.end=2000-03-01", "leadlag", r"43 bars hold no window of lag\.lookback=250"),
+        ("data.bars=100", "leadlag", r"100 bars are too few for a window of lag\.lookback=250; give more or lower it"),
+        ("lag.end=2000-03-01", "leadlag", r"43 bars are too few for a window of lag\.lookback=250"),
         (
             "data.bars=100 lag.lookback=20",
             "lookback",
@@ -128,7 +131,7 @@ def test_a_job_that_a_signal_stops_says_so_and_goes_on_when_asked_again(tmp_path
     (folder,) = tmp_path.glob("*/manifest.json")
     manifest = json.loads(folder.read_text())
     assert (manifest["stopped"], manifest["finished"]) == ("interrupted", False)
-    assert "stopped; the same command goes on with the 2 stages done" in console.file.getvalue()
+    assert "stopped; run the same command to resume after 2 finished stages" in console.file.getvalue()
     again = run_job(config, console, stages=("load", "check"))
     assert again.run.manifest["finished"]
     assert console.file.getvalue().count(" kept") == 1

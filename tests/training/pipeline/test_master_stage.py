@@ -43,8 +43,8 @@ def test_the_master_goes_by_the_fleets_rules_and_the_better_of_both_is_judged(jo
     assert (made.task["reward"]["clip"], made.train.steps) == (3, 1024)
     ratios = read_allocations(run)["sharpe"]
     better = "master" if ratios["master"] > ratios["fleet"] else "fleet"
-    assert found.line.endswith(f"the {better} is judged")
+    assert found.line.endswith(f"the {better} is evaluated")
     (section,) = found.sections
-    assert section.text.endswith(f"By these years alone the {better} is what is judged.")
+    assert section.text.endswith(f"On these years the {better} is better, so it is evaluated.")
     assert set(found.shown["Allocations"]) <= set(section.header)
     assert judged_run(job) == {"master": run, "fleet": fleet}[better]

@@ -47,13 +47,13 @@ def spoil(value):
 @pytest.mark.parametrize(("value", "words"), [(float("nan"), "is nan"), (1e6, "max_weight=10000")])
 def test_spoilt_weights_stop_the_run_with_a_dump(small, console, monkeypatch, value, words):
     inject(monkeypatch, 128, spoil(value))
-    with pytest.raises(RunError, match="stopped itself at step 128"):
+    with pytest.raises(RunError, match="stopped the run at step 128"):
         train(small(), console=console)
     folder, report, manifest = report_of(small)
     assert words in report["why"]
     assert "action_net" in report["why"]
     assert manifest["finished"] is False
-    assert "stopped itself" in manifest["failed"]["why"]
+    assert "stopped the run" in manifest["failed"]["why"]
     assert "position" in read_state(folder)["observation"]
     last = read_state(folder.parent / "checkpoints" / "last")["modules"]["policy"]
     assert all(tensor.isfinite().all() for tensor in last.values())  # the last good one stays

@@ -78,7 +78,7 @@ def test_a_run_leaves_a_row_for_each_agent_and_what_it_did(small, console):
     assert [set(line) for line in lines(folder, "agents_validation")] == [{"S0", "S1", "S2"}] * 2
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best", "last"}
     assert result.run.manifest["finished"]
-    assert "3 of 3 agents are not above the bar and learn again" in console.file.getvalue()
+    assert "3 of 3 agents are not above the bar and are retrained" in console.file.getvalue()
 
 
 @pytest.mark.parametrize("more", [[], SAC], ids=["ppo", "sac"])

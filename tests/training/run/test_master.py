@@ -87,7 +87,7 @@ def test_a_run_leaves_shares_gates_an_episode_and_the_table_of_allocations(train
     assert table["sharpe"]["master"] == pytest.approx(result.score)
     assert table["growth"]["master"] == pytest.approx(Episode.load(folder).summary()["return"])
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best", "last"}
-    assert "the master's yearly Sharpe ratio" in said
+    assert "the master's annualised Sharpe ratio" in said
     assert "effective number of positions" in said
 
 
@@ -210,9 +210,9 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
         ("task.fleet=''", "task=master needs the run of a fleet"),
         ("task.action=discrete", "a master sets targets"),
         ("task.tune_steps=-1", "0 or more"),
-        ("task.shares=[0.9,0.2]", r"task\.shares=\[0\.9, 0\.2\] must leave a test part"),
-        ("train.freeze=[encoder]", "a master learns as a whole"),
-        ("agent.network_options={entries:[leadlag]}", "leave proposals among its entries"),
+        ("task.shares=[0.9,0.2]", r"task\.shares=\[0\.9, 0\.2\] must leave a test set"),
+        ("train.freeze=[encoder]", "no part of a master can be frozen"),
+        ("agent.network_options={entries:[leadlag]}", "keep proposals among its entries"),
         ("agent.network_options={entries:[proposals,leedlag]}", "did you mean 'leadlag'"),
     ],
 )
@@ -235,7 +235,7 @@ def test_a_master_with_shares_of_its_own_learns_from_bars_that_its_fleet_never_s
     result = train(config, console=console)
     assert stored_end(result.run.folder) == panel.index[203]
     assert verify(result.run.folder, console)
-    with pytest.raises(DataError, match=r"task\.shares=\[0\.5, 0\.2\] leaves no episode behind"):
+    with pytest.raises(DataError, match=r"task\.shares=\[0\.5, 0\.2\] leaves no episode after"):
         train(small(f"task.fleet={folder}", "task.shares=[0.5,0.2]"), console=console)
 
 
@@ -247,7 +247,7 @@ def test_a_main_job_gives_the_fleet_inside(small, fleet, tmp_path):
 
 def test_a_run_that_is_no_fleet_and_an_agent_that_is_no_master_are_refused(small, trained, fleet, console):
     folder = trained[0].run.folder
-    with pytest.raises(RunError, match="is a run of task=master, no fleet; give one of task=fleet"):
+    with pytest.raises(RunError, match="is a run of task=master, not a fleet; give one of task=fleet"):
         small(f"task.fleet={folder}")
     assert compose(["task=master", f"task.fleet={fleet}"]).agent["algorithm"] == "ppo"
     with pytest.raises(ConfigError, match=r"agent=sac does not support task=master, only .*; take agent=ppo$"):

@@ -104,7 +104,7 @@ def test_what_is_asked_for_and_missing_is_named(small, run, monkeypatch, overrid
 
 def test_what_is_no_store_is_refused_in_a_sentence(small, run):
     pytest.importorskip("mlflow")
-    with pytest.raises(ConfigError, match=r"track\.mlflow=nonsense is no store \(.*\); give auto, off or"):
+    with pytest.raises(ConfigError, match=r"track\.mlflow=nonsense is not a store \(.*\); give auto, off or"):
         tracking.make_trackers(small("ppo", "track.mlflow=nonsense"), run)
 
 

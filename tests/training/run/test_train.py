@@ -16,6 +16,7 @@ from pacesetter.evaluation.statistics.trials import Trials
 from pacesetter.learning.state import read_header, read_state
 from pacesetter.learning.supervised.direction import Direction
 from pacesetter.learning.supervised.forecasts import fit_supervised
+from pacesetter.locks import hold
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.launch.seeds import train_seeds
@@ -51,6 +52,15 @@ def test_a_run_leaves_config_metrics_checkpoints_and_hashes(small, console):
     assert "Collapse gates" in console.file.getvalue()
 
 
+def test_a_run_that_another_process_trains_is_not_resumed(small, console):
+    run = train(small("ppo", "train.steps=64"), console=console).run
+    assert ".lock" not in run.manifest["artefacts"]
+    run.write_json("manifest.json", run.manifest | {"finished": False})
+    with hold(run.folder), pytest.raises(RunError, match="is in use by process"):
+        train(resume=run.folder, console=console)
+    assert train(resume=run.folder, console=console).steps >= 64
+
+
 def test_the_best_validation_episode_can_be_inspected(small, console):
     result = train(small(), console=console)
     episode = Episode.load(result.run.folder)
@@ -70,7 +80,7 @@ def test_folds_expand_and_each_is_judged_on_later_bars(small):
     assert ends == sorted(set(ends))
     whole = build_parts(small("ppo", "data.bars=1200"), panel).validation.batch.bank.times[0]
     assert ends[-1] == len(whole)
-    with pytest.raises(ConfigError, match=r"train\.fold=3 is none of train\.folds=3"):
+    with pytest.raises(ConfigError, match=r"train\.fold=3 must be below train\.folds=3"):
         small("ppo", "train.folds=3", "train.fold=3")
 
 
@@ -116,7 +126,7 @@ def test_best_weights_of_another_run_are_a_start_and_frozen_parts_stay(small, co
 
 @pytest.mark.parametrize("device", ["gpu", "cuda:99"])
 def test_a_device_that_is_not_there_is_refused_before_a_folder_is_made(small, console, device):
-    with pytest.raises(ConfigError, match=rf"train\.device={device} cannot be used here \(.+\); take cpu"):
+    with pytest.raises(ConfigError, match=rf"train\.device={device} cannot be used here \(.+\); use cpu"):
         train(small("ppo", f"train.device={device}"), console=console)
     assert not list(small.runs.glob("*/manifest.json"))
 
@@ -130,7 +140,9 @@ def test_a_teacher_that_saw_bars_of_the_test_part_is_refused(small, console, tmp
         panel, direction = build_panel(longer), Direction(network="mlp", width=16, window_bars=6, epochs=1)
         fitted = fit_supervised(panel, build_table(longer, panel), direction, train_bars=360, folds=1)
         teacher = fitted.save(tmp_path / "sl")
-    with pytest.raises(DataError, match=r"train.init_from: the teacher in .* saw bars until .* test part begins after"):
+    with pytest.raises(
+        DataError, match=r"train.init_from: the teacher in .* was trained on bars until .* test set starts after"
+    ):
         train(small("ppo", f"train.init_from={teacher}"), console=console)
     assert len(list(small.runs.glob("*/manifest.json"))) == (kind == "run")
 
@@ -139,7 +151,7 @@ def test_a_teacher_that_saw_bars_of_the_test_part_is_refused(small, console, tmp
 def test_steps_that_end_within_a_round_are_said_to_become_whole_ones(small, console, agent, whole):
     result = train(small(agent, "train.steps=98", "train.validate_every=0"), console=console)
     assert result.steps == whole
-    assert f"train.steps=98 becomes {whole}: the agent learns in whole rounds of" in console.file.getvalue()
+    assert f"train.steps=98 becomes {whole}: the agent trains in whole rollouts of" in console.file.getvalue()
     train(small(agent, f"train.steps={whole}", "train.validate_every=0"), console=console)
     assert console.file.getvalue().count("becomes") == 1
 
@@ -156,7 +168,7 @@ def test_who_stops_a_run_is_told_how_to_go_on(small, console, monkeypatch, steps
     with pytest.raises(KeyboardInterrupt):
         train(small("ppo", "train.checkpoint_every=1"), console=console)
     (folder,) = (path.parent for path in small.runs.glob("*/manifest.json"))
-    assert f"stopped; go on from {where} with: pacesetter train --resume {folder}" in console.file.getvalue()
+    assert f"stopped; resume from {where} with: pacesetter train --resume {folder}" in console.file.getvalue()
     assert Run(folder).manifest["stopped"] == "interrupted"
     monkeypatch.undo()
     result = train(resume=folder, console=console)
@@ -165,12 +177,11 @@ def test_who_stops_a_run_is_told_how_to_go_on(small, console, monkeypatch, steps
 
 def test_several_seeds_make_a_table_with_mean_and_interval(small, console):
     overrides = [*small.overrides, "train.steps=64", "train.seeds=2"]
-    result = train_seeds(overrides, console)
+    result = train_seeds(overrides, compose(overrides), console)
     assert list(result.runs["seed"]) == [0, 1]
     assert result.runs["weights_hash"].nunique() == 2
     assert "mean" in console.file.getvalue()
     assert "±" in console.file.getvalue()
-    assert train_seeds(small.overrides, console) is None
 
 
 @pytest.mark.parametrize(
@@ -190,7 +201,7 @@ def test_several_seeds_make_a_table_with_mean_and_interval(small, console):
         ("ppo", ["train.steps=0"], "train.steps=0 must be 1 or more"),
         ("ppo", ["train.patience=2", "train.validate_every=0"], "train.patience counts validations"),
         ("ppo", ["train.shares=[0.9,0.2]"], "both together below 1"),
-        ("ppo", ["train.init_from=nowhere"], "nowhere is no run folder"),
+        ("ppo", ["train.init_from=nowhere"], "nowhere is not a run folder"),
         ("ppo", ["train.schedules={learning_rat:{kind:linear,points:[[0,1]]}}"], "did you mean 'learning_rate'"),
         ("ppo", ["task.window_bars=300"], "no bar can start an episode"),
     ],
@@ -208,11 +219,11 @@ def test_a_missing_library_is_named_with_its_extra(small, monkeypatch):
 
 
 def test_a_folder_that_is_no_training_run_is_refused(tmp_path, small):
-    with pytest.raises(RunError, match="is no run folder"):
+    with pytest.raises(RunError, match="is not a run folder"):
         train(resume=tmp_path / "nothing")
     other = Run.create(tmp_path, "job", small().to_dict())
     other.finish()
-    with pytest.raises(RunError, match="no agent to go on with"):
+    with pytest.raises(RunError, match="no agent to resume"):
         train(resume=other.folder)
 
 

@@ -23,7 +23,7 @@ def test_a_run_is_confirmed_and_a_changed_one_is_not(small, console):
 def test_an_unfinished_run_is_refused(small, console):
     config = small()
     run = Run.create(config.runs, "cut", config.to_dict())
-    with pytest.raises(RunError, match="is no training run"):
+    with pytest.raises(RunError, match="is not a training run"):
         verify(run.folder, console=console)
     run.path("checkpoints/last/state.json")
     with pytest.raises(RunError, match="is not finished; finish it with"):

@@ -126,8 +126,8 @@ class Bank:
                 raise DataError("the markets of a bank must have the same features in the same order")
             if part.positions_each != first.positions_each:
                 raise DataError(
-                    f"markets of {first.positions_each} and {part.positions_each} symbols do not make one portfolio "
-                    "environment; give each as many"
+                    f"markets of {first.positions_each} and {part.positions_each} symbols do not fit one portfolio "
+                    "environment; give each the same number"
                 )
         return cls(
             bars=_padded([part.bars for part in parts], 1),
@@ -190,7 +190,7 @@ class Bank:
         wanted = f"window_bars={window_bars}" + (f" with episode_bars={episode_bars}" if episode_bars else "")
         return (
             f"no bar can start an episode: {wanted} does not fit into {int(self.lasts.max()) + 1} bars, of which "
-            f"{known} have all features known; give more bars, or ask for fewer"
+            f"{known} have all features; give more bars, or shorten them"
         )
 
 
@@ -216,7 +216,7 @@ def _rows_of(panel: Panel, symbols: Any) -> list[int]:
     given = panel.symbols if symbols is None else symbols
     wanted = list(given) if np.iterable(given) and not isinstance(given, str) else [given]
     if not wanted or not all(isinstance(name, str) for name in wanted) or len({*wanted}) < len(wanted):
-        raise ConfigError(f"{wanted} does not name symbols, each once; give one name or more, or None for all")
+        raise ConfigError(f"{wanted} must name symbols, each once; give at least one name, or None for all")
     return [panel.position(name) for name in wanted]
 
 
@@ -225,7 +225,7 @@ def _check_panel(panel: Panel) -> None:
 
     check_kind(Panel, panel=panel)
     if not panel.causal:
-        raise DataError("this panel was repaired by looking ahead; environments take causal ones, e.g. fill=forward")
+        raise DataError("this panel was repaired by looking ahead; environments need causal ones, e.g. fill=forward")
     if not panel.mask.any():
         raise DataError(f"{panel!r} has no usable bar; none was observed")
 

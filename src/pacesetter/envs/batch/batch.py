@@ -153,7 +153,7 @@ class Batch:
             self.parameters[1, rows] = market.packed()
         except (IndexError, TypeError) as problem:
             raise ConfigError(
-                f"these rows are not all among the {self.env_count} environments; count from 0"
+                f"some of these rows are not among the {self.env_count} environments; count from 0"
             ) from problem
 
     def reset(self, marks: ArrayLike | None = None) -> dict[str, Array]:
@@ -238,7 +238,7 @@ class Batch:
         return {name: getattr(self, name).copy() for name in REMEMBERED} | stored_reward(self._reward)
 
     def load_state_dict(self, stored: Mapping[str, Array]) -> None:
-        """Go on from what `state_dict` gave; refuses arrays of another shape or kind, and bars not in the bank."""
+        """Restore what `state_dict` gave; refuses arrays of another shape or kind, and bars not in the bank."""
         given = fitting(self, stored)
         load_reward(self._reward, stored)
         for name, values in given.items():
@@ -346,7 +346,7 @@ class Batch:
     def misfit(self) -> ConfigError:
         """What actions of another shape or kind are answered with."""
         return ConfigError(
-            f"these actions do not fit {self.env_count} environments with {self.inputs.shape[1]} numbers each"
+            f"these actions do not match {self.env_count} environments with {self.inputs.shape[1]} numbers each"
         )
 
     def _refusal(self, row: int) -> ConfigError:

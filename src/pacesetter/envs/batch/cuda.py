@@ -96,7 +96,7 @@ class DeviceBatch:
         return {name: getattr(self, name) + 0 for name in REMEMBERED} | stored_reward(self._reward)
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave, here or on the CPU; refuses what `Batch.load_state_dict` refuses."""
+        """Restore what `state_dict` gave, here or on the CPU; refuses what `Batch.load_state_dict` refuses."""
         given = fitting(self.batch, stored)
         load_reward(self._reward, stored)
         for name, values in given.items():
@@ -109,7 +109,7 @@ class DeviceBatch:
             fits &= self.inputs == self.inputs.round()
         if not bool(fits.all()):
             raise ConfigError(
-                f"an action is NaN or outside its box; a {self.batch.action} action lies from "
+                f"an action is NaN or outside its box; a {self.batch.action} action must be from "
                 f"{settings[Setting.LOWEST]:g} to {settings[Setting.HIGHEST]:g}"
             )
 

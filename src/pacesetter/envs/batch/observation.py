@@ -30,7 +30,14 @@ from pacesetter.market.state import Account, Position
 if TYPE_CHECKING:
     from pacesetter.envs.batch.bank import Bank
 
-__all__ = ["ACCOUNT_ENTRIES", "ObservationBuilder", "PortfolioEntry", "PositionEntry", "write_account"]
+__all__ = [
+    "ACCOUNT_ENTRIES",
+    "ObservationBuilder",
+    "PortfolioEntry",
+    "PositionEntry",
+    "account_entries",
+    "write_account",
+]
 
 Array = NDArray[Any]
 
@@ -100,6 +107,12 @@ def write_account(vector: Any, account: Any, positions: Any, bar: Any, parameter
     vector[start + PortfolioEntry.IS_LIQUIDATING] = 1.0 if is_liquidating(account, parameters) else 0.0
 
 
+def account_entries(vector: Array) -> dict[str, Array]:
+    """`position` (symbol, PositionEntry) and `portfolio` (PortfolioEntry,) of a market's account vector (size,)."""
+    end = len(vector) - len(PortfolioEntry)
+    return {"position": vector[:end].reshape(-1, POSITION_SIZE), "portfolio": vector[end:]}
+
+
 class ObservationBuilder:
     """Observations of one account at a time, from the blocks of a bank: views, nothing is copied.
 
@@ -161,5 +174,5 @@ class ObservationBuilder:
         self._position_place, self._portfolio_place = (..., slice(0, end)), (..., slice(end, None))
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Views are made anew: a pickled view of overlapping windows would be a copy of each."""
+        """Views are created again: a pickled view of overlapping windows would be a copy of each."""
         return type(self), (self.bank, self.window_bars, self.has_windows)

@@ -32,7 +32,7 @@ def fitting(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
         is_alike = values.shape == own.shape and values.dtype == own.dtype
         if not is_alike or (own is batch.cursor and not batch.bank.holds(values[:, PLACE], batch.window_bars)):
             raise ConfigError(
-                f"stored '{name}' does not fit this batch of {batch.env_count}; use the options it was stored with"
+                f"stored '{name}' does not match this batch of {batch.env_count}; use the options it was stored with"
             )
     return given
 
@@ -55,7 +55,7 @@ def stored_reward(reward: Reward | None) -> dict[str, Any]:
 
 
 def load_reward(reward: Reward | None, stored: Mapping[str, Any]) -> None:
-    """Let a reward go on from what `stored_reward` gave; refuses what does not fit before it changes anything."""
+    """Restore a reward from what `stored_reward` returned; refuses what does not fit before it changes anything."""
     if reward is not None:
         own = {name: values for name, values in stored.items() if name.startswith(PREFIX)}
         reward.load_state_dict({name.removeprefix(PREFIX): values for name, values in own.items()})

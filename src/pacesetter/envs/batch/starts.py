@@ -71,7 +71,7 @@ class Starts:
     def where(self, is_kept: Array) -> Starts:
         """The starts marked by (start,) booleans, in their groups; refuses to keep none."""
         if not is_kept.any():
-            raise DataError("no start is left; ask for less of a start, or give more bars")
+            raise DataError("no start is left; relax the stage, or give more bars")
         cuts = self.offsets[1:-1]
         parts = zip(np.split(self.pool, cuts), np.split(is_kept, cuts), strict=True)
         return self._grouped([group[kept] for group, kept in parts], self.is_fixed)

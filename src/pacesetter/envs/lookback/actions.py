@@ -76,7 +76,7 @@ class Windows:
                 raise ConfigError(f"windows.{name}={values} must be one number or more, in increasing order")
         if self.seen[0] < SHORTEST or not self.shortest <= self.grid[0] <= self.grid[-1] <= self.longest:
             raise ConfigError(
-                f"windows.grid={self.grid} must lie within {self.shortest} … {self.longest}, and windows.seen="
+                f"windows.grid={self.grid} must be within {self.shortest} … {self.longest}, and windows.seen="
                 f"{self.seen} must not begin below {SHORTEST}"
             )
         if self.max_delta is not None and self.max_delta < 1:
@@ -84,7 +84,7 @@ class Windows:
         if self.action == "delta" and self.space == "continuous" and self.max_delta is None:
             raise ConfigError("continuous deltas are in units of windows.max_delta; give one, e.g. 50")
         if not self.shortest <= self.start <= self.longest:
-            raise ConfigError(f"windows.initial={self.initial} must lie within {self.shortest} … {self.longest}")
+            raise ConfigError(f"windows.initial={self.initial} must be within {self.shortest} … {self.longest}")
 
     @property
     def start(self) -> int:
@@ -106,13 +106,13 @@ class Windows:
 
     def _of_places(self, places: Array, before: Array) -> Array:
         if places.dtype.kind not in "iu" or not _are_places(places, len(self.choices)):
-            raise DataError(f"lookback action {places} is no place from 0 to {len(self.choices) - 1}")
+            raise DataError(f"lookback action {places} is not a place from 0 to {len(self.choices) - 1}")
         meant: Array = self.choices[places]
         return meant if self.action == "absolute" else before + meant
 
     def _of_shares(self, shares: Array, before: Array) -> Array:
         if not np.all(np.abs(shares) <= 1.0):
-            raise DataError(f"lookback action {shares[~(np.abs(shares) <= 1.0)][0]} is no number from -1 to 1")
+            raise DataError(f"lookback action {shares[~(np.abs(shares) <= 1.0)][0]} is not a number from -1 to 1")
         if self.action == "delta":
             windows = before + np.rint(shares * float(self.max_delta or 0))
         else:

@@ -1,6 +1,6 @@
 """Many lookback environments as arrays over shared tables: windows are scored and measured by compiled code.
 
-A decision at bar t chooses the window that looks back from t. Its reward is what that window foretold of the bars after
+A decision at bar t chooses the window that ends at t. Its reward is what that window predicted of the bars after
 t; then time moves to t+1, and the observation shows the same window ending there. Knows neither Gymnasium nor
 Stable-Baselines3. A single environment is a batch of one.
 """
@@ -55,7 +55,7 @@ class LookbackConfig:
 
     def __post_init__(self) -> None:
         if not 0 < self.quantile <= 0.5:
-            raise ConfigError(f"lookback.quantile={self.quantile} must lie in (0, 0.5], e.g. 0.2")
+            raise ConfigError(f"lookback.quantile={self.quantile} must be in (0, 0.5], e.g. 0.2")
         check_range(1, owner="lookback", trouble_limit=self.trouble_limit)
 
     @property
@@ -215,7 +215,7 @@ class LookbackBatch:
         Refuses continuous actions.
         """
         if self.config.windows.space == "continuous":
-            raise ConfigError("masks are for windows.space='discrete'; continuous windows are cut and flagged instead")
+            raise ConfigError("masks are for windows.space='discrete'; continuous windows are clipped and flagged")
         menu = self.config.windows.menu(self.lookback)
         lookback, clamped = self.feasible(menu)
         nearest = np.abs(lookback - menu).argmin(axis=1)[:, None] == np.arange(menu.shape[1])
@@ -276,7 +276,7 @@ class LookbackBatch:
             row = int(self.run_of_trouble.argmax())
             raise DataError(
                 f"{self.config.trouble_limit} decisions in a row could not be measured; the last: "
-                f"{self.explain(row, int(bars[row]))}. Look at the bars, or raise lookback.trouble_limit"
+                f"{self.explain(row, int(bars[row]))}. Check the bars, or raise lookback.trouble_limit"
             )
 
     def explain(self, row: int, bar: int) -> str:

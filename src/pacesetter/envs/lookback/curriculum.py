@@ -58,7 +58,7 @@ class Episodes:
     resolutions        coarser bars ("1W") that take turns with the panel's own (""), episode by episode, or each from
     resolution_from    the episode given here on
     synthetic_share    chance that an episode is played on a synthetic market instead, made from
-    synthetic          options of the source `synthetic`, with `randomise`: each market is drawn anew
+    synthetic          options of the source `synthetic`, with `randomise`: each market is drawn again
     synthetic_pool     markets kept at once, each played `synthetic_plays` times before it is drawn again
     adversarial_count  breaks to start from
     """
@@ -79,7 +79,7 @@ class Episodes:
         if self.bars is not None and self.bars < 1:
             raise ConfigError(f"episodes.bars={self.bars} must be 1 or more, or None until the data ends")
         if not 0 <= self.synthetic_share <= 1 or min(self.synthetic_pool, self.synthetic_plays) < 1:
-            raise ConfigError("episodes.synthetic_share must lie in 0 … 1, its pool and plays must be 1 or more")
+            raise ConfigError("episodes.synthetic_share must be in 0 … 1, its pool and plays must be 1 or more")
         if not self.resolutions or len(self.resolution_from) not in (0, len(self.resolutions)):
             raise ConfigError("episodes.resolution_from needs one episode number for each of episodes.resolutions")
 
@@ -165,7 +165,7 @@ class Dealer:
         return LookbackMarket(panel, self.windows, self.view, resolution)
 
     def _next_synthetic(self) -> LookbackMarket:
-        """A market of the pool: the one that waited longest, drawn anew when it has been played often enough."""
+        """A market of the pool: the one that waited longest, drawn again when it has been played often enough."""
         if len(self._pool) < self.episodes.synthetic_pool:
             market, played = self._draw_synthetic(), 0
         else:

@@ -69,9 +69,9 @@ class LiquidityFilter:
     def check(self, liquidity: Liquidity) -> None:
         """Refuse a rule about a field that the panel has not."""
         if self.min_value > 0 and not liquidity.has_volume:
-            raise ConfigError("liquidity.min_value needs volumes, which the panel has not; leave it at 0")
+            raise ConfigError("liquidity.min_value needs volumes, which the panel lacks; leave it at 0")
         if self.max_range < float("inf") and not liquidity.has_range:
-            raise ConfigError("liquidity.max_range needs highs and lows, which the panel has not; leave it out")
+            raise ConfigError("liquidity.max_range needs highs and lows, which the panel lacks; leave it out")
 
     def is_thin(self, liquidity: Liquidity, ends: Array, lookbacks: Array) -> Array:
         """True where a window holds too little trading; windows of any shape."""

@@ -1,4 +1,4 @@
-"""What a lookback batch remembers, to store and to go on from: places, windows, random numbers, curriculum, reward."""
+"""What a lookback batch remembers, to store and to resume from: places, windows, random numbers, curriculum, reward."""
 
 from __future__ import annotations
 
@@ -44,10 +44,10 @@ def lookback_state(batch: LookbackBatch) -> dict[str, Any]:
 
 
 def load_lookback_state(batch: LookbackBatch, stored: Mapping[str, Any]) -> None:
-    """Go on from what `lookback_state` gave; refuses rows of another shape."""
+    """Restore what `lookback_state` gave; refuses rows of another shape."""
     for name in _ROWS:
         if stored["rows"][name].shape != getattr(batch, name).shape:
-            raise ConfigError(f"stored '{name}' does not fit this batch of {batch.env_count}; use its own options")
+            raise ConfigError(f"stored '{name}' does not match this batch of {batch.env_count}; use its own options")
         setattr(batch, name, stored["rows"][name].copy())
     batch.markets = [batch.dealer.market(name) for name in stored["resolutions"]]
     for generator, state in zip(batch.generators, stored["random"], strict=True):

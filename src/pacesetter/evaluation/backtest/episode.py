@@ -18,6 +18,7 @@ from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import MOST_LINES, PALETTE, styled
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Fill, Flag
 from pacesetter.market.trades import Trade, trades
+from pacesetter.words import for_spreadsheets
 
 __all__ = ["BRIEF", "HEADER", "Episode", "trade_rows"]
 
@@ -68,7 +69,7 @@ class Episode:
         if not (path / "ledger.parquet").is_file():
             stored = sorted(str(found.parent) for found in path.rglob("ledger.parquet"))[:5]
             hint = f"give one of {', '.join(stored)}" if stored else "validated trading and portfolio runs have one"
-            raise RunError(f"{path} has no ledger.parquet; {hint}" if path.is_dir() else f"there is no folder {path}")
+            raise RunError(f"{path} has no ledger.parquet; {hint}" if path.is_dir() else f"no folder at {path}")
         ledger = _read(path / "ledger.parquet", LEDGER_COLUMNS)
         episode = cls(ledger, _read(path / "fills.parquet", ("close", *FILL_COLUMNS), ("symbol",)))
         episode._check(path)
@@ -138,8 +139,8 @@ class Episode:
         table = self.trades()
         cut = f" The first {MOST_TRADES} are shown, trades.csv has all." if len(table) > MOST_TRADES else ""
         text = (
-            f"{len(table)} trades, from flat to flat however often a position was added to or cut; the return is on "
-            f"the most that was held, P&L after commission, open ones at the last close.{cut}"
+            f"{len(table)} trades, from flat to flat, whatever was added or reduced between; the return is on "
+            f"the largest position, P&L after commission, open ones at the last close.{cut}"
         )
         return [
             Section("Episode", self.verdict(), (self.figure(),)),
@@ -154,7 +155,7 @@ class Episode:
         try:
             write_report(page, "Episode", self.sections(), facts={"replayed from": f"{folder}/ledger.parquet"})
             imsave(picture, episode_chart(self.ledger, self.fills, size=(10.0, 6.0)))
-            self.trades().to_csv(table, index=False)
+            for_spreadsheets(self.trades()).to_csv(table, index=False)
         except OSError as problem:
             raise RunError(f"{folder} cannot be written ({problem.strerror}); copy the ledger elsewhere") from problem
         return page, picture, table
@@ -219,11 +220,11 @@ class Episode:
         ledger, fills = self.ledger, self.fills
         width = len(fills) // max(len(ledger), 1)
         if len(ledger) == 0:
-            raise RunError(f"{path}/ledger.parquet has no step; nothing was played")
+            raise RunError(f"{path}/ledger.parquet has no step; run the episode again")
         if width == 0 or not fills.index.equals(ledger.index.repeat(width)):
             raise RunError(f"{path}/fills.parquet is not of the same bars as ledger.parquet; store both again")
         if fills["symbol"].tolist() != list(self.symbols) * len(ledger) or len(set(self.symbols)) != width:
-            raise RunError(f"{path}/fills.parquet does not hold the same symbols at each bar; store it again")
+            raise RunError(f"{path}/fills.parquet does not have the same symbols at each bar; store it again")
         before, after = ledger["equity_before"].to_numpy(), ledger["equity"].to_numpy()
         paid = fills["commission"].sum() + fills["exit_commission"].sum() - ledger["commission"].sum()
         errors = after - before - ledger["equity_change"], before[1:] - after[:-1], [paid]
@@ -259,11 +260,11 @@ def _read(path: Path, numbers: tuple[str, ...], texts: tuple[str, ...] = ()) -> 
         if not isinstance(frame.index, pd.DatetimeIndex):
             raise TypeError("no times")
     except FileNotFoundError as problem:
-        raise RunError(f"{path} is missing; it is stored beside ledger.parquet") from problem
+        raise RunError(f"{path} is missing; it must be next to ledger.parquet") from problem
     except Exception as problem:  # damaged bytes end in any of a dozen exceptions
         raise RunError(
-            f"{path} is damaged or no journal ({type(problem).__name__}); store the episode again"
+            f"{path} is damaged or not a journal ({type(problem).__name__}); store the episode again"
         ) from problem
     if not np.isfinite(frame[list(numbers)].to_numpy()).all():
-        raise RunError(f"{path} holds a number that is not finite; the file is damaged, store the episode again")
+        raise RunError(f"{path} has a number that is not finite; the file is damaged, store the episode again")
     return frame

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
-from pacesetter.evaluation.backtest.backtest import Policy, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 
 __all__ = ["altered_after", "check_causal"]
 
@@ -73,5 +75,5 @@ def _check_same(name: str, orders: Array, others: Array, panel: Panel, t: int, f
         raise DataError(
             f"policy '{name}' looks ahead: when bars after {panel.index[t]:%Y-%m-%d %H:%M} change, its order for "
             f"'{panel.symbols[symbol]}' at {panel.index[first + step]:%Y-%m-%d %H:%M} changes from "
-            f"{orders[step, symbol]:g} to {others[step, symbol]:g}; let it read seen.panel and seen.observation only"
+            f"{orders[step, symbol]:g} to {others[step, symbol]:g}; let it use only its panel and observation"
         )

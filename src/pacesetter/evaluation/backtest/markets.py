@@ -56,7 +56,7 @@ def unstable_windows(
     later = ends - lookbacks >= first
     if not np.isfinite(scores[later]).any():
         raise DataError(
-            f"no window of {lookback} increments is scored behind bar {first} of {len(panel)}; take a shorter lookback"
+            f"no window of {lookback} returns can be scored after bar {first} of {len(panel)}; use a shorter lookback"
         )
     return worst_windows(scores[later], ends[later], lookbacks[later], count)
 

@@ -13,11 +13,13 @@ import pandas as pd
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import Policy, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 
 __all__ = ["Scenario", "evaluate_scenarios", "spread"]
 
@@ -58,11 +60,11 @@ def evaluate_scenarios(
         for given in policies:
             policy = make_baseline(given, bank, scenario.market) if isinstance(given, str) else given
             if (scenario.label, policy.name) in rows:
-                raise ConfigError(f"policy '{policy.name}' stands twice in '{scenario.label}'; give each its own name")
+                raise ConfigError(f"policy '{policy.name}' appears twice in '{scenario.label}'; give each its own name")
             played = backtest(policy, bank=bank, window_bars=window_bars, **_options(scenario))
             rows[scenario.label, policy.name] = metrics(played)
     if not rows:
-        raise ConfigError("there is nothing to evaluate; give one policy and one scenario or more")
+        raise ConfigError("nothing to evaluate; give at least one policy and one scenario")
     index = pd.MultiIndex.from_tuples(rows, names=["scenario", "policy"])
     return pd.DataFrame(list(rows.values()), index=index)
 

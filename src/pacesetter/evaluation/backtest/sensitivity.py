@@ -19,7 +19,7 @@ ALL_COSTS = tuple(item.name for item in fields(Costs) if item.name != "interest_
 
 
 def scaled_costs(market: MarketParameters, factor: float, names: Sequence[str] = ALL_COSTS) -> MarketParameters:
-    """The market with the named costs `factor` times as high; interest on cash is no cost and stays."""
+    """The market with the named costs `factor` times as high; interest on cash is not a cost and stays."""
     dear = {name: factor * getattr(market.costs, name) for name in names}
     return replace(market, costs=replace(market.costs, **dear))
 

@@ -149,7 +149,7 @@ def stress_scenarios(
     """
     start = first + 1 + (len(panel) - first) // 3 if start is None else start
     if not first < start < len(panel):
-        raise ConfigError(f"start={start} must lie behind first={first} and within the {len(panel)} bars")
+        raise ConfigError(f"start={start} must be after first={first} and within the {len(panel)} bars")
     market = market or MarketParameters()
     chosen = {name: STRESSES[name]() for name in names or STRESSES}
     stressed = [

@@ -18,10 +18,12 @@ from pacesetter.data.splits import Fold, combinatorial_purged
 from pacesetter.data.splits import walk_forward as walk_forward_splits
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import check_range
-from pacesetter.evaluation.backtest.backtest import Backtest, Policy, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics.metrics import metrics, sharpe, total_return
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 
 __all__ = ["Fit", "FoldResult", "Paths", "WalkForward", "combinatorial", "walk_forward"]
 
@@ -88,7 +90,7 @@ def walk_forward(
     window_bars: int = 24,
     tell: Tell | None = None,
 ) -> WalkForward:
-    """Fit on a rolling or expanding window, test on the `test_bars` behind it; fit anew every `refit_every` folds."""
+    """Fit on a rolling or expanding window, test on the `test_bars` behind it; refit every `refit_every` folds."""
     check_range(1, refit_every=refit_every)
     folds = walk_forward_splits(panel, train_bars, test_bars, expanding, purge_bars).folds
     bank = market_bank(panel) if bank is None else bank
@@ -117,7 +119,7 @@ class Paths:
     bars_per_year: float
 
     def table(self) -> pd.DataFrame:
-        """A row for each path: total return and yearly Sharpe ratio."""
+        """A row for each path: total return and annualised Sharpe ratio."""
         columns = self.returns.T
         figures = {"total_return": total_return(columns), "sharpe": sharpe(columns, self.bars_per_year)}
         return pd.DataFrame(figures).rename_axis("path")

@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import Seen
 from pacesetter.evaluation.baselines.baseline import BASELINES, Allocation, Baseline
+from pacesetter.policies.policy import Seen
 
 __all__ = [
     "Cash",
@@ -98,7 +98,7 @@ class Momentum(Allocation):
         super().__post_init__()
         if not (0 <= self.skipped_bars < self.history_bars and 0 < self.share <= 1):
             raise ConfigError(
-                f"momentum: skipped_bars={self.skipped_bars} must lie in history_bars={self.history_bars}, and "
+                f"momentum: skipped_bars={self.skipped_bars} must be in history_bars={self.history_bars}, and "
                 f"share={self.share} above 0 and at most 1"
             )
 

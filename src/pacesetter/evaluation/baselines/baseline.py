@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import Seen
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 from pacesetter.registry import Registry, configure
 
 __all__ = ["BASELINES", "Allocation", "Baseline", "capped", "recent_returns"]
@@ -70,7 +70,7 @@ class Allocation(Baseline):
 
     @classmethod
     def lacks(cls, bank: Bank) -> str:
-        return "" if bank.positions_each > 1 else "a second symbol, without which they are equal_weight"
+        return "" if bank.positions_each > 1 else "a second symbol (with one they equal equal_weight)"
 
     def __post_init__(self) -> None:
         if self.every_bars < 1 or self.history_bars < 0 or not 0 < self.cap <= 1:
@@ -120,7 +120,7 @@ def recent_returns(panel: Panel, bars: int) -> Array:
 def capped(shares: Array, cap: float) -> Array:
     """(k,) shares of which none is above `cap`; the excess goes to the others in proportion while they have room.
 
-    A share of 0 stays 0, and what nobody has room for is left out of the sum.
+    A share of 0 stays 0, and what exceeds every cap is left out of the sum.
     """
     wanted, result = float(shares.sum()), shares.astype(np.float64)
     while (over := result > cap).any():

@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest import policies as policies  # registers its baselines
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest, market_bank
-from pacesetter.evaluation.baselines import allocators as allocators
-from pacesetter.evaluation.baselines import forecasting as forecasting  # and so do these two
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.baselines import allocators as allocators  # importing it registers its baselines,
+from pacesetter.evaluation.baselines import forecasting as forecasting  # and so does this,
+from pacesetter.evaluation.baselines import rules as rules  # and this
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
 from pacesetter.evaluation.statistics.verdict import CASH
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 
 __all__ = [
     "BASELINES",
@@ -47,7 +48,7 @@ def left_out_sentence(bank: Bank) -> str:
     for name in BASELINES:
         by_need.setdefault(BASELINES[name].lacks(bank), []).append(name)
     by_need.pop("", None)
-    parts = [f"{', '.join(names)} for want of {need}" for need, names in by_need.items()]
+    parts = [f"{', '.join(names)} without {need}" for need, names in by_need.items()]
     return f"Left out: {'; '.join(parts)}." if parts else ""
 
 
@@ -70,18 +71,18 @@ def evaluate_baselines(
 
 
 def distinct(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]:
-    """The results without those that have an earlier one's returns to the bit, and in words which these are.
+    """The results without those whose returns equal an earlier one's bit for bit, and a sentence that names them.
 
     Few symbols under a position cap leave nothing to divide, so that allocations become one and the same.
     """
     groups = alike(results)
-    said = [f"{', '.join(same)} earned what {first} did at every bar" for first, *same in groups if same]
+    said = [f"{', '.join(same)} has the same returns as {first} at every bar" for first, *same in groups if same]
     told = f"Shown and counted once: {'; '.join(said)}." if said else ""
     return {first: results[first] for first, *_ in groups}, told
 
 
 def alike(results: Mapping[str, Backtest]) -> list[list[str]]:
-    """Names of the results in groups whose returns are the same to the bit, in the order of the first of each."""
+    """Names of the results in groups whose returns are equal bit for bit, in the order of the first of each."""
     names: dict[bytes, list[str]] = {}
     for name, result in results.items():
         names.setdefault((result.returns + 0.0).tobytes(), []).append(name)  # -0.0 becomes 0.0

@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from pacesetter.data.splits import Fold
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.explain.behaviour import Finding
 from pacesetter.evaluation.report.pictures import styled
@@ -22,6 +22,7 @@ from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 from pacesetter.registry import configure
 
 if TYPE_CHECKING:
@@ -42,9 +43,9 @@ class SupervisedResult:
 
     forecasts      network -> its fitted classifier and probabilities
     milliseconds   network -> median and 95 % quantile of a single prediction
-    thresholds     a row for each network and threshold: the test part's figures, and `validation_sharpe`, by which a
-                   threshold is to be chosen: the best of the test part was chosen with hindsight
-    backtests      (network, threshold) -> its backtest of the test part
+    thresholds     a row for each network and threshold: the test set's figures, and `validation_sharpe`, by which a
+                   threshold is to be chosen: the best of the test set was chosen with hindsight
+    backtests      (network, threshold) -> its backtest of the test set
     """
 
     forecasts: Mapping[str, Forecasts]
@@ -82,7 +83,7 @@ class SupervisedResult:
 
     def findings(self) -> list[Finding]:
         """Skill and thresholds, for the report."""
-        thresholds = "Each threshold over the test part with all costs; choose one by the validation part only."
+        thresholds = "Each threshold over the test set with all costs; select one on the validation set only."
         return [
             Finding("Supervised skill", ". ".join(self.sentences()) + ".", self.skill(), self._skill_figure()),
             Finding("Supervised thresholds", thresholds, self.thresholds, self._threshold_figure()),
@@ -94,15 +95,15 @@ class SupervisedResult:
             middle = (rows["low"] + rows["high"]) / 2
             spread = {"type": "data", "array": (rows["high"] - rows["low"]) / 2}
             figure.add_scatter(x=rows["network"], y=middle, error_y=spread, name=str(part), mode="markers")
-        styled(figure, "Accuracy above always naming the more frequent class, 95 % interval", 340)
+        styled(figure, "Accuracy above the majority class, 95 % interval", 340)
         return figure.update_yaxes(tickformat=".1%").update_layout(scattermode="group")
 
     def _threshold_figure(self) -> go.Figure:
         figure = go.Figure()
         for network, rows in self.thresholds.groupby("network", sort=False):
             figure.add_scatter(x=rows["threshold"], y=rows["total_return"], name=str(network), mode="lines+markers")
-        styled(figure, "Return in the test part by threshold", 340)
-        return figure.update_yaxes(tickformat=".1%").update_xaxes(title="least probability to buy")
+        styled(figure, "Return in the test set by threshold", 340)
+        return figure.update_yaxes(tickformat=".1%").update_xaxes(title="probability threshold to buy")
 
 
 def run_supervised(
@@ -126,7 +127,7 @@ def run_supervised(
     from pacesetter.learning.supervised.forecasts import fit_supervised
 
     if not networks or not thresholds:
-        raise ConfigError("the supervised baselines need one network and one threshold or more; name them")
+        raise ConfigError("the supervised baselines need at least one network and one threshold; name them")
     forecasts, rows, backtests = {}, [], {}
     for network in networks:
         config = configure(Direction, {**(options or {}), "network": network}, "baseline")

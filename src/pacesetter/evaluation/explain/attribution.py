@@ -53,7 +53,7 @@ class Attributions:
     def __post_init__(self) -> None:
         wanted = self._width if self._width > 1 else len(self.outputs)
         if self.assets and len(self.assets) != wanted:
-            raise DataError(f"{len(self.assets)} symbols were named for {wanted} assets or observations; name each")
+            raise DataError(f"{len(self.assets)} symbols given for {wanted} assets or observations; name each one")
 
     @property
     def _width(self) -> int:
@@ -81,7 +81,7 @@ class Attributions:
             parts = [_measured(entry, {"asset": self.assets}) for entry in self.entries.values() if entry.shape[1] > 1]
             return _ranked(pd.concat(parts).groupby("asset", as_index=False).sum())
         if not self.assets:
-            raise ConfigError("these observations are of one symbol each; name it for each of them in `symbols`")
+            raise ConfigError("each of these observations has one symbol; name it in `symbols`")
         flat = np.concatenate([entry.reshape(len(entry), -1) for entry in self.entries.values()], axis=1)
         each = pd.DataFrame({"asset": self.assets, "influence": np.abs(flat).sum(axis=1), "effect": flat.sum(axis=1)})
         return _ranked(each.groupby("asset", as_index=False).mean())
@@ -212,7 +212,7 @@ def _output_weights(network: Readout, seen: Mapping[str, torch.Tensor], output: 
         outputs = network.actions(seen)
     if output is not None:
         if not 0 <= output < outputs.shape[1]:
-            raise ConfigError(f"output={output} is none of the policy's {outputs.shape[1]}; they count from 0")
+            raise ConfigError(f"output={output} is not one of the policy's {outputs.shape[1]} outputs, counted from 0")
         return torch.nn.functional.one_hot(torch.full((len(outputs),), output), outputs.shape[1]).to(outputs)
     if not network.options:
         return torch.ones_like(outputs)

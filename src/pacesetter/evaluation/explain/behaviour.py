@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import PALETTE, styled
-from pacesetter.evaluation.statistics.metrics import evenness
 from pacesetter.leadlag.structure.anomaly import AlertLevels
 from pacesetter.market.orders import Discrete
+from pacesetter.policies.variety import evenness
 
 __all__ = [
     "Finding",
@@ -77,7 +77,7 @@ def action_distribution(actions: Array, names: Sequence[str] | None = None) -> F
     """
     values = np.ravel(actions)
     if len(values) == 0:
-        raise DataError("there is no action to count; play an episode first")
+        raise DataError("there is no action to count; run an episode first")
     if np.issubdtype(values.dtype, np.integer):
         labels = [order.name.lower().replace("_", " ") for order in Discrete] if names is None else list(names)
         counts = np.bincount(values, minlength=len(labels))
@@ -88,7 +88,7 @@ def action_distribution(actions: Array, names: Sequence[str] | None = None) -> F
     table = pd.DataFrame({"action": labels, "count": counts, "share": share})
     text = (
         f"{len(values):,} actions; the most frequent one, {labels[share.argmax()]}, takes {share.max():.0%}; "
-        f"the entropy is {evenness(counts):.0%} of that of equal use."
+        f"the entropy is {evenness(counts):.0%} of the maximum."
     )
     figure = styled(go.Figure(go.Bar(x=labels, y=share)), "Actions taken", 340).update_yaxes(tickformat=".0%")
     return Finding("Action distribution", text, table, figure)
@@ -174,7 +174,7 @@ def value_landscape(
 
     network = readout(agent)
     if network.values is None:
-        raise ConfigError(f"{type(agent).__name__} has no critic, so it has no values; explain an agent")
+        raise ConfigError(f"{type(agent).__name__} has no critic, so it has no values; give an agent that has one")
     seen = {name: entry.numpy() for name, entry in network.tensors(observations).items()}
     low, high = np.transpose([np.quantile(_feature(seen, feature, names), (0.01, 0.99)) for feature in (x, y)])
     across, up = np.linspace(low, np.where(high > low, high, low + UNSEEN_SPAN), points).T
@@ -188,9 +188,7 @@ def value_landscape(
     heat = go.Contour(z=values, x=across, y=up, colorscale="Cividis", colorbar={"title": "value"})
     figure = styled(go.Figure(heat), f"Value by {_label(x)} and {_label(y)}", 440)
     figure.update_xaxes(title=_label(x)).update_yaxes(title=_label(y))
-    text = (
-        f"What the critic expects, from {values.min():.4g} to {values.max():.4g}; all else at the median observation."
-    )
+    text = f"Critic's value, from {values.min():.4g} to {values.max():.4g}; other inputs at the median observation."
     return Finding("Value landscape", text, table, figure, is_listed=False)
 
 
@@ -213,7 +211,7 @@ def attention_map(agent: Any, observations: Mapping[str, Array], symbols: Sequen
     weights = found.mean(dim=(0, 1, 2)).numpy()
     table = pd.DataFrame(weights, index=labels, columns=labels)
     received = pd.Series(weights.mean(axis=0), index=labels).sort_values(ascending=False)
-    text = f"Rows look at columns. Most looked at: {', '.join(f'{k} ({v:.0%})' for k, v in received[:5].items())}."
+    text = f"Rows attend to columns. Highest attention: {', '.join(f'{k} ({v:.0%})' for k, v in received[:5].items())}."
     heat = go.Heatmap(z=weights, x=labels, y=labels, colorscale="Cividis", zmin=0.0)
     figure = styled(go.Figure(heat), f"Attention between {kind}s", max(340, min(60 + 16 * len(labels), 900)))
     figure.update_xaxes(type="category").update_yaxes(type="category", autorange="reversed")
@@ -252,7 +250,7 @@ def anomaly_overlay(
         figure.add_scatter(x=marks["time"], y=marks["equity"], name=name, mode="markers", marker=marker)
     counts = table["grade"].value_counts()
     text = (
-        f"Moments at which the leaders changed more than they used to; warnings: {counts.get('warning', 0)}, "
+        f"Times at which the leaders changed more than usual; warnings: {counts.get('warning', 0)}, "
         f"alarms: {counts.get('alarm', 0)}."
     )
     return Finding("Anomalies over equity", text, table, styled(figure, "Equity with anomalies of the lead–lag matrix"))

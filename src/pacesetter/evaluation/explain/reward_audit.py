@@ -93,9 +93,7 @@ def audit_ledger(ledger: pd.DataFrame, weights: Mapping[str, float]) -> RewardAu
     """The audit of a ledger that has `reward` and its raw components `reward_…`; `weights` are those of the reward."""
     named = [str(name) for name in ledger.columns if str(name).startswith(PREFIX)]
     if not named:
-        raise DataError(
-            "the ledger has no reward components; judged runs and recording environments store one that has"
-        )
+        raise DataError("the ledger has no reward components; evaluated runs and recording environments store them")
     components = pd.DataFrame({name.removeprefix(PREFIX): ledger[name] for name in named})
     weighted = components * [weights.get(str(name), 1.0) for name in components]
     active = (ledger["exposure_before"] > 0) | (ledger["turnover"] > 0)
@@ -105,7 +103,7 @@ def audit_ledger(ledger: pd.DataFrame, weights: Mapping[str, float]) -> RewardAu
 def _check(components: Array, *series: Array) -> None:
     lengths = {len(components), *map(len, series)}
     if len(lengths) > 1 or len(components) < 2:
-        raise DataError(f"an audit takes two steps or more of one length, not {', '.join(map(str, sorted(lengths)))}")
+        raise DataError(f"an audit needs two or more steps of equal length, not {', '.join(map(str, sorted(lengths)))}")
     if not all(np.isfinite(values).all() for values in (components, *series)):
         raise DataError("rewards and equity changes must be finite; leave out steps that have none")
 
@@ -133,13 +131,13 @@ def _signs(table: pd.DataFrame, alike: Array, with_equity: float, opposed: float
         if share > DOMINANT and len(names) > 1:
             yield f"{name} makes up {share:.0%} of the reward; the other components hardly count."
         if np.isnan(noise):
-            yield f"{name} never changes and teaches nothing."
+            yield f"{name} never changes and gives no learning signal."
     for i, j in np.argwhere(np.triu(np.abs(alike) > ALIKE, 1)):
-        yield f"{names[i]} and {names[j]} say the same (correlation {alike[i, j]:+.2f}); one will do."
+        yield f"{names[i]} and {names[j]} are redundant (correlation {alike[i, j]:+.2f}); keep one."
     if not with_equity > WEAK:
         known = number(with_equity, "+.2f")
-        yield f"The reward hardly follows the equity (correlation {known}); learning it may earn nothing."
+        yield f"The reward hardly follows the equity (correlation {known}); maximising it may earn nothing."
     if opposed > OFTEN:
-        yield f"The reward is positive while equity falls in {opposed:.0%} of the time; losing money earns it."
+        yield f"The reward is positive while equity falls in {opposed:.0%} of the time; losing money is rewarded."
     if idle > IDLE:
-        yield f"{idle:.0%} of the positive reward is paid while nothing is held or traded; doing nothing earns it."
+        yield f"{idle:.0%} of the positive reward is paid while nothing is held or traded; doing nothing is rewarded."

@@ -59,13 +59,13 @@ def fleet_sentence(table: pd.DataFrame) -> str:
 
 
 def agents_section(folder: Path) -> Section:
-    """Table and pictures of the agents on the validation part, the best first."""
+    """Table and pictures of the agents on the validation set, the best first."""
     table = read_agents(folder).sort_values("sharpe", ascending=False, kind="stable")
     text = (
-        "Each agent alone on the validation part, whose bars chose the fleet and are no proof of it: "
+        "Each agent alone on the validation set, which selected the fleet and is not evidence for it: "
         f"{fleet_sentence(table)}. An agent whose Sharpe ratio is not above the bar struggles: by cost where it would "
-        "be above it for free, by collapse where one action takes too large a share, else for want of a signal. It "
-        "learns again from the start behind the shared encoder, and the better head stays."
+        "be above it without costs, by collapse where one action takes too large a share, else by lack of a signal. It "
+        "is retrained from scratch on the shared encoder, and the better head is kept."
     )
     header = ("symbol", "Sharpe ratio", "drawdown", "trades", "entropy", "main action", "reason", "retrained")
     figures = (curves_figure(validation_curves(folder), table), action_figure(table))
@@ -106,9 +106,9 @@ def curves_figure(curves: pd.DataFrame, table: pd.DataFrame) -> go.Figure:
 
 
 def action_figure(table: pd.DataFrame) -> go.Figure:
-    """Shares of sell, hold and buy among each agent's orders on the validation part."""
+    """Shares of sell, hold and buy among each agent's orders on the validation set."""
     figure = go.Figure()
     for order, colour in ORDERS.items():
         figure.add_bar(x=table["symbol"], y=table[order], name=order, marker={"color": colour})
     figure.update_layout(barmode="stack", bargap=0.1)
-    return styled(figure, "What each agent orders").update_yaxes(range=[0, 1], tickformat=".0%")
+    return styled(figure, "Orders of each agent").update_yaxes(range=[0, 1], tickformat=".0%")

@@ -1,4 +1,4 @@
-"""All agents of a fleet in one picture: how they came to trade, and what each then made of the validation part."""
+"""All agents of a fleet in one picture: how they came to trade, and what each then made of the validation set."""
 
 from __future__ import annotations
 
@@ -29,15 +29,15 @@ def fleet_picture(folder: str | Path, path: str | Path, groups: Mapping[str, Seq
     folder = Path(folder)
     shown = groups or {"agents": list(read_agents(folder)["symbol"])}
     if len(shown) > len(COLOURS):
-        raise ConfigError(f"a picture of agents has at most {len(COLOURS)} groups, not {len(shown)}; join some")
+        raise ConfigError(f"a picture of agents has at most {len(COLOURS)} groups, not {len(shown)}; merge some")
     figure = Figure(figsize=(11, 4.2), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)  # no window system, whatever the user's backend
     left, right = figure.subplots(1, 2)
     returns = read_table(folder / RETURNS)
     _draw(left, validation_curves(folder), shown)
     _draw(right, 100 * (returns.fillna(0.0) + 1).cumprod(), shown)
-    left.set(title="Validation Sharpe ratio while they learn", xlabel="steps of each agent")
-    right.set(title="Equity on the validation part, start = 100")
+    left.set(title="Validation Sharpe ratio during training", xlabel="steps of each agent")
+    right.set(title="Equity on the validation set, start = 100")
     right.tick_params(axis="x", rotation=30)
     left.legend(frameon=False)
     figure.savefig(Path(path))

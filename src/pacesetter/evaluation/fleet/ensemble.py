@@ -46,13 +46,13 @@ class Ensemble:
 
     def __post_init__(self) -> None:
         if len(self.returns) < FEWEST_BARS or self.returns.shape[1] == 0:
-            raise DataError(f"{self.returns.shape} returns say little of agents; give {FEWEST_BARS} bars or more")
+            raise DataError(f"{self.returns.shape} returns are too few; give {FEWEST_BARS} bars or more")
         if not 0 < self.redundant <= 1:
-            raise ConfigError(f"redundant={self.redundant} must lie in 0 … 1")
+            raise ConfigError(f"redundant={self.redundant} must be in 0 … 1")
 
     @cached_property
     def sharpe(self) -> pd.Series[float]:
-        """Yearly Sharpe ratio of each agent; 0 for one that never moves."""
+        """Annualised Sharpe ratio of each agent; 0 for one that never moves."""
         return pd.Series(sharpe_of_known(self.returns.to_numpy(), self.bars_per_year), self.returns.columns)
 
     @cached_property
@@ -135,7 +135,7 @@ class Ensemble:
     def pruned_later(self) -> tuple[float, float] | None:
         """Sharpe ratios in the second half of the bars of all agents, and of those that the first half would keep.
 
-        None where the halves are too short, or where nobody would be kept.
+        None where the halves are too short, or where no agent would be kept.
         """
         half = len(self.returns) // 2
         if half < FEWEST_BARS:

@@ -22,7 +22,7 @@ def evidence_section(found: pd.DataFrame, period: str) -> Section:
     """Each agent's Sharpe ratio with its interval, the best first; `found` is of `ensemble.evidence`."""
     good = int(((found["q_value"] < LEVEL) & (found["sharpe"] > 0)).sum())
     text = (
-        f"Each agent alone over {period}, bars that neither taught nor chose it: Sharpe ratio with its 95 % interval, "
+        f"Each agent alone over {period}, out-of-sample: Sharpe ratio with its 95 % interval, "
         f"p-value of no difference to cash, and q-value after false-discovery control over all {len(found)} agents. "
         f"{_count(good, len(found))} above cash with a q-value below {LEVEL}."
     )
@@ -32,7 +32,7 @@ def evidence_section(found: pd.DataFrame, period: str) -> Section:
         for name, row in zip(ordered.index, ordered.itertuples(), strict=True)
     )
     header = ("symbol", "Sharpe ratio", "interval", "p", "q")
-    return Section("Agents on unseen bars", text, (_evidence_figure(ordered),), header, rows)
+    return Section("Agents out-of-sample", text, (_evidence_figure(ordered),), header, rows)
 
 
 def _count(good: int, all_: int) -> str:
@@ -51,7 +51,7 @@ def _evidence_figure(ordered: pd.DataFrame) -> go.Figure:
     points = go.Scatter(
         x=list(ordered.index), y=ordered["sharpe"], error_y=reach, mode="markers", marker={"color": colours, "size": 6}
     )
-    titled = styled(go.Figure(points), "Sharpe ratio of each agent on unseen bars, 95 % intervals")
+    titled = styled(go.Figure(points), "Sharpe ratio of each agent out-of-sample, 95 % intervals")
     return titled.update_yaxes(title="Sharpe ratio")
 
 
@@ -59,7 +59,7 @@ def ensemble_section(found: Ensemble) -> Section:
     """How alike the agents are, who earns, and whom one might leave out."""
     contribution = found.contribution
     text = (
-        f"{len(found.sharpe)} agents in equal parts: mean correlation {found.mean_correlation:+.2f}, as varied as "
+        f"{len(found.sharpe)} agents, equally weighted: mean correlation {found.mean_correlation:+.2f}, as diverse as "
         f"{found.independent:.1f} independent ones; diversification ratio {found.diversification:.2f} (volatility of "
         f"the mean agent over that of all together). Contributions: Herfindahl {contribution.herfindahl:.3f}, Gini "
         f"{contribution.gini:.2f}. {_pruning(found)}"
@@ -76,14 +76,14 @@ def ensemble_section(found: Ensemble) -> Section:
 def _pruning(found: Ensemble) -> str:
     left_out = len(found.sharpe) - len(found.kept)
     if not left_out:
-        return "There is nobody to leave out."
-    told = f"Leaving out {left_out} that lose or move like a better one (correlation {found.redundant} or more) "
+        return "There is no agent to leave out."
+    told = f"Leaving out {left_out} that lose or duplicate a better one (correlation {found.redundant} or more) "
     told += f"keeps {len(found.kept)}."
     later = found.pruned_later()
     if later is None:
         return told
-    told += f" Chosen so by the first half of these bars, the second half has a Sharpe ratio of {later[1]:+.2f}"
-    return told + f" with those that stay and {later[0]:+.2f} with all."
+    told += f" Selected on the first half of these bars, the second half has a Sharpe ratio of {later[1]:+.2f}"
+    return told + f" with those kept and {later[0]:+.2f} with all."
 
 
 def correlation_figure(found: Ensemble) -> go.Figure:

@@ -63,25 +63,25 @@ def allocation_sentence(table: pd.DataFrame) -> str:
     failed = [f"{gate.name} {gate.value:.2f} must be {gate.sense} {gate.limit:g}" for gate in gates if not gate.passed]
     collapse = f"it has collapsed: {', '.join(failed)}" if failed else "no collapse into cash or one symbol"
     return (
-        f"the master's yearly Sharpe ratio is {own['sharpe']:+.2f}, a difference of {best['difference']:+.2f} "
+        f"the master's annualised Sharpe ratio is {own['sharpe']:+.2f}, a difference of {best['difference']:+.2f} "
         f"({best['low']:+.2f} to {best['high']:+.2f}) to {best.name}, the best fixed allocation; the fleet's own "
         f"orders have {table['sharpe'][FLEET]:+.2f}; {collapse}"
     )
 
 
 def allocations_section(folder: Path) -> Section:
-    """The table of allocations on the validation part."""
+    """The table of allocations on the validation set."""
     table = read_allocations(folder)
     text = (
-        "One account for each way to share the money, on the validation part, whose bars chose the master and are no "
-        f"proof of it: {allocation_sentence(table)}. The fleet's agents give their own orders; fixed allocations "
-        "spread the money over what the agents want to hold."
+        "One account per allocation, on the validation set, which selected the master and is not "
+        f"evidence for it: {allocation_sentence(table)}. The fleet's agents give their own orders; fixed allocations "
+        "divide the money over what the agents want to hold."
     )
     rows = [(str(name), *(number(row[key], form) for key, form in SHOWN.values())) for name, row in table.iterrows()]
     return Section("Allocations", text, (), ("policy", *SHOWN), tuple(rows))
 
 
 def better_run(fleet: Path, master: Path) -> Path:
-    """The run folder of the two whose account had the higher Sharpe ratio on the validation part."""
+    """The run folder of the two whose account had the higher Sharpe ratio on the validation set."""
     ratios = read_allocations(master)["sharpe"]
     return master if ratios[MASTER] > ratios[FLEET] else fleet

@@ -78,8 +78,8 @@ def _verdict_section(found: Judgement) -> Section:
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 STRESS_TEXT = (
-    "The same policy, not trained again, where the market of the judged bars is altered from a third of the way on; "
-    "what each stress does is said in the guide."
+    "The same policy, not retrained, with the test bars changed from a third of the way on; "
+    "the guide describes each stress."
 )
 RULES_TEXT = "The same policy under other costs and limits, one at a time."
 
@@ -92,7 +92,7 @@ def results_section(results: Mapping[str, Backtest], intervals: Mapping[str, Int
     order = [first, *rest]
     rows = [_score(name, found[name], intervals) for name in order]
     days = results[first].times
-    text = f"{len(days)} bars, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, everybody with the same costs and caps."
+    text = f"{len(days)} bars, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, all with the same costs and caps."
     return Section(
         "Results", text, (equity_picture([results[name] for name in order[:MOST_LINES]]),), SCORES, tuple(rows)
     )
@@ -128,7 +128,7 @@ def _benchmark_section(found: Judgement) -> Section:
         (str(name), *map(number, values, ("+.1%", ".2f", ".2f", "+.2f", ".1%")))
         for name, *values in found.benchmark.itertuples()
     )
-    text = "Against all symbols in equal parts at every bar, which pays no costs; alpha is yearly."
+    text = "Against an equal-weight index of all symbols without costs; alpha is annualised."
     return Section("Against the index", text, (), header, rows)
 
 
@@ -140,7 +140,7 @@ def _regimes_section(found: Judgement) -> Section:
     )
     text = (
         "By the regime that most symbols were in at the close of the decision. "
-        f"{int((found.windows > 0).sum())} of {len(found.windows)} equal parts of the judged bars had a gain."
+        f"{int((found.windows > 0).sum())} of {len(found.windows)} equal periods of the test set had a gain."
     )
     return Section("Results by regime", text, (_window_picture(found),), header, rows)
 
@@ -195,4 +195,4 @@ def _window_picture(found: Judgement) -> go.Figure:
         y=found.windows,
         marker_color=[PALETTE[0] if gain > 0 else PALETTE[5] for gain in found.windows],
     )
-    return styled(go.Figure(bars), "Return of equal parts of the judged bars", 260).update_yaxes(tickformat=".0%")
+    return styled(go.Figure(bars), "Return of equal periods of the test set", 260).update_yaxes(tickformat=".0%")

@@ -33,14 +33,14 @@ def lookback_picture(panel: Panel, bars: Array, lookbacks: Mapping[str, Array], 
     from matplotlib.figure import Figure
 
     if not 0 < len(lookbacks) <= len(PALETTE):
-        raise ConfigError(f"a picture shows 1 … {len(PALETTE)} policies, not {len(lookbacks)}; leave some out")
+        raise ConfigError(f"a picture shows 1 … {len(PALETTE)} policies, not {len(lookbacks)}; drop some")
     figure = Figure(figsize=(10, 1.9 * (len(lookbacks) + 1)), dpi=110, layout="constrained")
     FigureCanvasAgg(figure)  # no window system, whatever the user's backend
     *rows, bottom = figure.subplots(len(lookbacks) + 1, 1, sharex=True)
     times = panel.index[bars]
     for axes, colour, (name, chosen) in zip(rows, PALETTE, lookbacks.items(), strict=False):
         _draw_windows(axes, times, chosen, colour, name)
-    rows[0].set_title("How far back to look (bars), and how volatile the market is")
+    rows[0].set_title("Lookback window (bars), and market volatility")
     bottom.fill_between(times, 100 * _volatility(panel)[bars], color="#999999", linewidth=0)
     bottom.set(ylabel="volatility\n% a year", ylim=(0, None))
     every = np.concatenate(list(lookbacks.values()))

@@ -14,7 +14,7 @@ __all__ = ["memo"]
 def memo(verdict: Verdict, gates: Sequence[Gate], facts: Mapping[str, str] | None = None) -> str:
     """The memo on a judged policy: GO where it passes every gate, else NO-GO; `facts` are the set-up, shown last."""
     if not gates:
-        raise DataError(f"a decision on {verdict.name} takes one gate or more; none was measured")
+        raise DataError(f"a decision on {verdict.name} needs at least one measured gate")
     failed = [gate for gate in gates if not gate.passed]
     decision = f"# {'NO-GO' if failed else 'GO'}: {verdict.name}"
     passed = f"{len(gates) - len(failed)} of {len(gates)} gates passed."
@@ -23,7 +23,7 @@ def memo(verdict: Verdict, gates: Sequence[Gate], facts: Mapping[str, str] | Non
     parts = [decision, verdict.sentence, passed, "## Gates\n\n" + "\n".join(table)]
     if failed:
         open_points = [f"- {gate.name}: {gate.value:.4g} must be {gate.sense} {gate.limit:g}" for gate in failed]
-        parts.append("## What stands against it\n\n" + "\n".join(open_points))
+        parts.append("## Failed gates\n\n" + "\n".join(open_points))
     if facts:
         parts.append("## Set-up\n\n" + "\n".join(f"- {name}: {value}" for name, value in facts.items()))
     return "\n\n".join(parts) + "\n"

@@ -92,7 +92,7 @@ def write_pdf(page: Path) -> Path:
     """Print a page to PDF beside it, by the headless browser that is installed; refuses where there is none."""
     browser = next(filter(None, map(shutil.which, BROWSERS)), None)
     if browser is None:
-        raise ConfigError(f"a PDF needs one of {', '.join(BROWSERS)}; install one, or print the page yourself")
+        raise ConfigError(f"a PDF needs one of {', '.join(BROWSERS)}; install one, or print the page from a browser")
     target = page.with_suffix(".pdf")
     quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer", "--virtual-time-budget=20000"]
     command = [browser, *quiet, f"--print-to-pdf={target}", page.resolve().as_uri()]

@@ -98,7 +98,7 @@ def lookbacks(days: Any, chosen: Mapping[str, Array]) -> go.Figure:
     for name, windows in chosen.items():
         course = pd.Series(windows).rolling(SMOOTHED_BARS, min_periods=1).median().to_numpy()
         figure.add_scatter(x=days[rows], y=course[rows], name=name, mode="lines", line={"width": 1.4, "shape": "hv"})
-    return styled(figure, f"Window in force (bars, median of {SMOOTHED_BARS})").update_yaxes(type="log")
+    return styled(figure, f"Window used (bars, median of {SMOOTHED_BARS})").update_yaxes(type="log")
 
 
 def thinned(bars: int) -> Array:

@@ -64,7 +64,7 @@ def acceptance_gates(
     """The gates of a judged policy with returns (time,), total returns of its windows and its regimes."""
     limits, gains = limits or Acceptance(), np.asarray(windows, dtype=np.float64)
     if gains.size == 0:
-        raise DataError("there is no window to pass a gate with; evaluate over one or more")
+        raise DataError("there is no window for a gate; evaluate over at least one")
     return [
         Gate("windows of the judged bars with a gain, share", float((gains > 0).mean()), ">=", limits.min_windows),
         Gate("regimes with a gain", sum(value > 0 for value in regimes.values()), ">=", limits.min_regimes),

@@ -104,7 +104,7 @@ def block_length(series: Array) -> int:
 def _rows(bars: int, block_bars: int, draws: int, seed: int) -> Iterator[Array]:
     """(time, draw) bars of each draw, in batches."""
     if draws < 1 or not 1 <= block_bars <= bars:
-        raise ConfigError(f"draws={draws} must be 1 or more, and block_bars={block_bars} lie in 1 … {bars}, the bars")
+        raise ConfigError(f"draws={draws} must be 1 or more, and block_bars={block_bars} in 1 … {bars}, the bars")
     scheme = _arch().StationaryBootstrap(block_bars, np.empty(bars), seed=seed)
     size = max(BATCH_BYTES // (8 * bars), 1)
     for start in range(0, draws, size):
@@ -120,6 +120,6 @@ def _arch() -> Any:
 
 def _ends(drawn: Array, level: float) -> tuple[float, float]:
     if not 0 < level < 1:
-        raise ConfigError(f"level={level} must lie between 0 and 1, e.g. 0.95")
+        raise ConfigError(f"level={level} must be between 0 and 1, e.g. 0.95")
     low, high = np.quantile(drawn, [(1 - level) / 2, (1 + level) / 2])
     return float(low), float(high)

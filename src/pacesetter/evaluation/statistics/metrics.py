@@ -1,7 +1,7 @@
 """What a series of returns came to: growth, risk, their ratios and tails; and all of it for one backtest.
 
 Returns run along the first axis, (time,) or (time, many): what is one number for the former is (many,) for the latter.
-A risk-free rate is never taken off; hand in excess returns where there is one. Per-bar figures become yearly ones by
+A risk-free rate is never subtracted; pass excess returns if there is one. Per-bar figures are annualised by
 `bars_per_year`, which a panel measures over its own span.
 """
 
@@ -26,7 +26,6 @@ __all__ = [
     "calmar",
     "checked",
     "drawdowns",
-    "evenness",
     "expected_shortfall",
     "longest_drawdown",
     "max_drawdown",
@@ -49,7 +48,7 @@ def checked(returns: ArrayLike, what: str = "returns") -> Array:
     """(time, …) float64; refuses fewer than two bars, and what is not finite, by its bar."""
     array = np.asarray(returns, dtype=np.float64)
     if array.ndim == 0 or len(array) < 2:
-        raise DataError(f"{what} cover {array.size} bars; statistics take two or more, choose a longer period")
+        raise DataError(f"{what} cover {array.size} bars; statistics need at least two, choose a longer period")
     odd = ~np.isfinite(array).reshape(len(array), -1).all(axis=1)
     if odd.any():
         raise DataError(
@@ -69,13 +68,13 @@ def total_return(returns: Array) -> Array:
 
 
 def annual_return(returns: Array, bars_per_year: float) -> Array:
-    """The yearly rate that compounds to the total; −1 once everything is lost."""
+    """The annual rate that compounds to the total; −1 once everything is lost."""
     growth: Array = np.maximum(1.0 + total_return(returns), 0.0) ** (bars_per_year / len(returns))
     return growth - 1.0
 
 
 def volatility(returns: Array, bars_per_year: float = 1.0) -> Array:
-    """Standard deviation, yearly."""
+    """Standard deviation, annualised."""
     deviation: Array = np.std(returns, axis=0, ddof=1) * np.sqrt(bars_per_year)
     return deviation
 
@@ -105,7 +104,7 @@ def longest_drawdown(returns: Array) -> Array:
 
 
 def sortino(returns: Array, bars_per_year: float = 1.0) -> Array:
-    """Mean over the root mean square of the losses, yearly; NaN without a loss."""
+    """Mean over the root mean square of the losses, annualised; NaN without a loss."""
     downside = np.sqrt(np.mean(np.minimum(returns, 0.0) ** 2, axis=0))
     return ratio(np.mean(returns, axis=0) * np.sqrt(bars_per_year), downside)
 
@@ -123,12 +122,6 @@ def win_rate(gains: Array) -> Array:
 def profit_factor(gains: Array) -> Array:
     """Sum of the gains over the sum of the losses; NaN without a loss."""
     return ratio(np.maximum(gains, 0.0).sum(axis=0), -np.minimum(gains, 0.0).sum(axis=0))
-
-
-def evenness(counts: Array) -> float:
-    """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike."""
-    shares = counts[counts > 0] / max(counts.sum(), 1)
-    return float(-(shares * np.log(shares)).sum() / np.log(len(counts))) + 0.0  # -0.0 becomes 0.0
 
 
 # ---- tails ----------------------------------------------------------------------------------------------------------
@@ -153,7 +146,7 @@ def expected_shortfall(returns: Array) -> Array:
 
 
 def alpha_beta(returns: Array, benchmark: Array, bars_per_year: float) -> tuple[float, float]:
-    """Yearly alpha and beta of returns (time,) to those of a benchmark (time,); NaN where that never moves."""
+    """Annualised alpha and beta of returns (time,) to those of a benchmark (time,); NaN where that never moves."""
     spread = benchmark - benchmark.mean()
     beta = ratio(np.sum(spread * returns), np.sum(spread * spread))
     return float((returns.mean() - beta * benchmark.mean()) * bars_per_year), float(beta)
@@ -165,7 +158,7 @@ def alpha_beta(returns: Array, benchmark: Array, bars_per_year: float) -> tuple[
 def metrics(result: Backtest, benchmark: ArrayLike | None = None) -> dict[str, float]:
     """Every figure of a backtest by name; `alpha` and `beta` too where a benchmark's returns (time,) are given.
 
-    Rates are shares, `cost` is money, `cost_share` is of the first equity, `turnover` is yearly, `exposure` the mean
+    Rates are shares, `cost` is money, `cost_share` is of the first equity, `turnover` is annual, `exposure` the mean
     over the bars. `win_rate` and `profit_factor` are of bars, with `trade_` in front of round trips from flat to flat.
     """
     returns, year = checked(result.returns, f"the returns of {result.name}"), result.bars_per_year

@@ -101,7 +101,7 @@ def overfitting_probability(returns: ArrayLike, blocks: int = 16) -> float:
     """
     matrix = checked(returns, "the trials' returns")
     if matrix.ndim != 2 or matrix.shape[1] < 2:
-        raise DataError("overfitting shows among two trials or more; give returns (time, trial)")
+        raise DataError("overfitting needs at least two trials; give returns (time, trial)")
     if blocks < 2 or blocks % 2 or len(matrix) < 2 * blocks:
         raise ConfigError(f"blocks={blocks} must be even and leave {len(matrix)} bars two or more each")
     chosen, left = _halves(matrix, blocks)

@@ -31,7 +31,7 @@ def market_regimes(panel: Panel) -> Array:
 
 
 def regime_table(result: Backtest, panel: Panel) -> pd.DataFrame:
-    """A row for each regime: bars, total return over them, yearly Sharpe ratio, and share of bars that gained.
+    """A row for each regime: bars, total return over them, annualised Sharpe ratio, and share of bars that gained.
 
     A return belongs to the regime that was known when it was decided, at the close before. NaN below two bars.
     """
@@ -58,7 +58,7 @@ def index_returns(panel: Panel, symbol: str | None = None) -> Array:
 
 
 def benchmark_table(results: Mapping[str, Backtest], panel: Panel, symbol: str | None = None) -> pd.DataFrame:
-    """A row for each result against the index over the same bars: yearly alpha, beta, correlation, and what is left.
+    """A row for each result against the index over the same bars: annualised alpha, beta, correlation, residual.
 
     The index is `symbol`, or all of the panel's in equal parts at every bar; it pays no costs. `active_sharpe` is that
     of the returns above the index, `active_drawdown` the most they fell from their high.
@@ -84,5 +84,5 @@ def _places(result: Backtest, panel: Panel) -> Array:
     """(n,) bars of the panel that the result's are."""
     places: Array = panel.index.get_indexer(result.times)
     if places.min(initial=0) < 0:
-        raise DataError(f"{result!r} has bars that {panel!r} has not; give the panel it was played on")
+        raise DataError(f"{result!r} has bars that {panel!r} lacks; give the panel of the backtest")
     return places

@@ -51,5 +51,5 @@ def read_result(path: str | Path) -> dict[str, Any]:
     except (OSError, ValueError) as problem:
         raise RunError(f"{path} cannot be read as a result ({problem}); give a JSON file of figures") from problem
     if not isinstance(content, dict):
-        raise RunError(f"{path} is no result: it holds no mapping of names to figures")
+        raise RunError(f"{path} is not a result: it has no mapping of names to figures")
     return content

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.tables import read_table
 from pacesetter.evaluation.statistics.overfitting import choice_sentence
+from pacesetter.runs import EVALUATION
 
-__all__ = ["FOLDER", "RETURNS", "Trial", "Trials"]
+__all__ = ["RETURNS", "Trial", "Trials"]
 
 Array = NDArray[Any]
 FILE = "trials.jsonl"
-FOLDER = "evaluation"  # of a run, where its judgement lies
 RETURNS = "returns.parquet"  # of a judgement: (time, policy), the judged one first
 TRADING = ("trading", "portfolio", "fleet", "master")
 STAGE = re.compile(r"\..+|[a-z]+-[0-9a-f]{16}")  # a folder of the main job's cache, while its stage works and after
@@ -72,7 +72,7 @@ class Trials:
         """Append one line; processes that add at the same time do not mix theirs."""
         line = json.dumps(dataclasses.asdict(trial)) + "\n"
         self.path.parent.mkdir(parents=True, exist_ok=True)
-        # one write in append mode lands whole at the end of the file, whoever else writes
+        # one write in append mode lands whole at the end of the file, whatever else writes
         ledger = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(ledger, line.encode())
@@ -107,14 +107,14 @@ class Trials:
         elsewhere = len(self._alike(own.task)) - len(others) - 1
         said = []
         if choice:
-            said.append(f"Among the {len(judged) + 1} of {len(others) + 1} trials judged on these bars, {choice}")
+            said.append(f"Among the {len(judged) + 1} of {len(others) + 1} trials evaluated on these bars, {choice}")
         if elsewhere:
             said.append(f"Trials on other data, or on other bars of it, are not counted: {elsewhere} known.")
         return " ".join(said)
 
     def _judged(self, runs: Iterable[str], times: pd.Index[Any]) -> list[pd.Series]:
         """The judged returns of those runs whose judgement is stored and has all these times."""
-        paths = (Path(self.folder) / run / FOLDER / RETURNS for run in runs)
+        paths = (Path(self.folder) / run / EVALUATION / RETURNS for run in runs)
         stored = (read_table(path).iloc[:, 0].reindex(times) for path in paths if path.is_file())
         return [returns for returns in stored if returns.notna().all()]
 
@@ -133,6 +133,6 @@ class Trials:
             return Trial(**json.loads(line))
         except (ValueError, TypeError) as problem:
             raise RunError(
-                f"line {number} of {self.path} is no trial ({problem}); mend it or take it out, knowing that "
-                "a trial which is not counted makes every later result look better than it is"
+                f"line {number} of {self.path} is not a trial ({problem}); fix or remove it, but note that "
+                "an uncounted trial makes every later result look better than it is"
             ) from problem

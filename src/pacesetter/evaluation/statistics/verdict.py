@@ -36,14 +36,14 @@ class Claim:
 
 @dataclass(frozen=True)
 class Verdict:
-    """What a backtest shows; Sharpe ratios are yearly and, where cash is among the baselines, in excess of it.
+    """What a backtest shows; Sharpe ratios are annualised and, where cash is among the baselines, in excess of it.
 
     sharpe         with its interval at `level`
     track_record   bars that such a ratio takes to be above zero at `level`
     trials         that were made in all, this one included
     deflated       probability that the ratio is more than the best of them has by luck
     baseline       the best baseline apart from cash, of `baselines` in all; None without one
-    difference     of the ratios to it; the p-value is the largest of all baselines', for whoever beats the best must
+    difference     of the ratios to it; the p-value is the largest of all baselines', as beating the best means
                    beat each, and a test against all of them needs no correction for having picked one
     variants       that were chosen from, and `overfitting`, the probability that the choice fails; None without any
     costs          multiple of the costs -> the ratio under them
@@ -85,8 +85,8 @@ class Verdict:
             what = f"{self.name} beats {self.baseline}, the best of {_count(self.baselines, 'baseline')}"
             found.append(Claim(self.beats_baselines, what, f"difference of the Sharpe ratios {self.difference}"))
         if self.overfitting is not None:
-            share = f"the best falls to or below their median out of sample with probability {self.overfitting:.2f}"
-            what = f"the choice among {self.variants} variants is more than chance"
+            share = f"the best falls to or below their median out-of-sample with probability {self.overfitting:.2f}"
+            what = f"the selection among {self.variants} variants is more than chance"
             found.append(Claim(self.overfitting <= MOST_OVERFITTING, what, share))
         return sorted(found, key=lambda claim: claim.holds)
 
@@ -98,7 +98,7 @@ class Verdict:
             for claim in self.claims()
         ]
         if self.difference is not None and self.difference.high < 0:
-            said.append(f"The interval says that it was worse than {self.baseline}.")
+            said.append(f"The interval shows that it was worse than {self.baseline}.")
         return " ".join([*said, *self._under_costs()])
 
     def _over_cash(self) -> Claim:
@@ -107,7 +107,7 @@ class Verdict:
             f"more than luck in {_count(self.trials, 'trial')} with probability {self.deflated:.2f}"
         )
         if not self.beats_cash and self.bars < self.track_record < np.inf:
-            figures += f"; such a ratio takes about {self.track_record:,.0f} bars to show"
+            figures += f"; detecting such a ratio takes about {self.track_record:,.0f} bars"
         return Claim(self.beats_cash, f"{self.name} beats cash", figures)
 
     def _under_costs(self) -> list[str]:
@@ -160,8 +160,8 @@ def _check_bars(result: Backtest, others: Iterable[Backtest]) -> None:
     odd = next((other for other in others if not other.times.equals(result.times)), None)
     if odd is not None:
         raise DataError(
-            f"{odd.name} was played over other bars than {result.name} ({len(odd)} and {len(result)}); "
-            "judge them over the same period"
+            f"{odd.name} was run over other bars than {result.name} ({len(odd)} and {len(result)}); "
+            "evaluate them over the same period"
         )
 
 

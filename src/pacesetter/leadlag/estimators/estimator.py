@@ -34,10 +34,10 @@ class Resources:
         if self.backend == "table" and not fits:
             raise ConfigError(
                 f"the prefix table of {method} takes {table_bytes / MEGABYTE:,.0f} MB and memory_budget_mb is "
-                f"{self.memory_budget_mb:,.0f}; raise it or take backend='gemm'"
+                f"{self.memory_budget_mb:,.0f}; raise it or use backend='gemm'"
             )
         if self.backend == "torch" and find_spec("torch") is None:
-            raise ConfigError("backend='torch' needs torch; install pacesetter[rl] or take backend='auto'")
+            raise ConfigError("backend='torch' needs torch; install pacesetter[rl] or use backend='auto'")
         if self.backend != "auto":
             return self.backend
         return "table" if fits else "gemm"
@@ -45,7 +45,7 @@ class Resources:
     def refuse_backends(self, method: str) -> None:
         """Refuse a backend asked for by name where an estimator has but one form."""
         if self.backend not in ("auto", "gemm"):
-            raise ConfigError(f"{method} has no backend '{self.backend}'; take backend='auto'")
+            raise ConfigError(f"{method} has no backend '{self.backend}'; use backend='auto'")
 
 
 class Scorer(Protocol):

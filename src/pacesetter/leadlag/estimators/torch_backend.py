@@ -112,4 +112,4 @@ def _check_device(device: str) -> None:
     try:
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as problem:
-        raise ConfigError(f"torch cannot use device='{device}' here; take device='cpu'") from problem
+        raise ConfigError(f"torch cannot use device='{device}' here; use device='cpu'") from problem

@@ -123,7 +123,7 @@ class WindowScores:
 
     def __post_init__(self) -> None:
         if not self.grid or min(self.grid) < SHORTEST:
-            raise ConfigError(f"grid={self.grid} must hold one window or more, of {SHORTEST} bars or more")
+            raise ConfigError(f"grid={self.grid} must have at least one window, of {SHORTEST} bars or more")
 
     def table(self, panel: Panel) -> Array:
         """(time, window) predictions; row t is known from bar t + 1 + horizon_bars on."""
@@ -148,7 +148,7 @@ class _Scored:
 
 @dataclass(frozen=True)
 class CrossValidatedLookback(_Scored):
-    """The window that foretold best, out of sample, over the latest `history_bars`; at first the middle of the grid."""
+    """The window that predicted best out-of-sample over the latest `history_bars`; at first the middle of the grid."""
 
     history_bars: int = 250
 
@@ -204,7 +204,7 @@ class RegimeOracle:
 
 @dataclass(frozen=True)
 class HindsightLookback(_Scored):
-    """At every bar the window that will have foretold best: it looks ahead, and nobody can reach it."""
+    """At every bar the window that will have predicted best: it looks ahead, and no policy can reach it."""
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         return _best(self.scores.grid, self.scores.table(panel)[t])
@@ -213,7 +213,7 @@ class HindsightLookback(_Scored):
 def _regimes(panel: Panel) -> Array:
     regimes: Array | None = getattr(panel.truth, "regimes", None)
     if regimes is None:
-        raise DataError("the regime oracle reads the truth of a synthetic market, which this panel has not")
+        raise DataError("the regime oracle needs the truth of a synthetic market, which this panel lacks")
     return regimes
 
 

@@ -48,7 +48,7 @@ class ConstantLookback:
 
     def __post_init__(self) -> None:
         if self.bars < SHORTEST:
-            raise ConfigError(f"lookback {self.bars} is too short; a lead takes {SHORTEST} bars or more")
+            raise ConfigError(f"lookback {self.bars} is too short; use at least {SHORTEST} bars")
 
     @property
     def longest(self) -> int:
@@ -88,7 +88,7 @@ class StoredLookback:
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         if t >= len(self.schedule):
             raise DataError(
-                f"the stored schedule ends at bar {len(self.schedule) - 1}; roll the policy anew for bar {t}"
+                f"the stored schedule ends at bar {len(self.schedule) - 1}; roll the policy again for bar {t}"
             )
         return int(self.schedule[t])
 

@@ -119,7 +119,7 @@ class Autoencoder:
         """Learn the windows in `vectors` (windows, k), all finite; 16 or more."""
         if len(vectors) < 16 or not np.isfinite(vectors).all():
             raise DataError(
-                f"an autoencoder takes 16 finite windows or more, not {np.shape(vectors)}; encode them first"
+                f"an autoencoder needs at least 16 finite windows, not {np.shape(vectors)}; encode them first"
             )
         split = 3 * len(vectors) // 4
         self.centre_ = vectors[:split].mean(axis=0)

@@ -39,7 +39,7 @@ def hermitian_clusters(matrix: Array, clusters: int, seed: int = 0) -> Array:
     matrix = np.asarray(matrix, dtype=np.float64)
     seen = observed_assets(matrix)
     if not 2 <= clusters <= seen.sum():
-        raise ConfigError(f"clusters={clusters} must lie in 2 … {seen.sum()}, the number of observed assets")
+        raise ConfigError(f"clusters={clusters} must be in 2 … {seen.sum()}, the number of observed assets")
     inner = np.nan_to_num(matrix[np.ix_(seen, seen)])
     if not inner.any():
         raise DataError("the lead–lag matrix is zero everywhere; there is nothing to cluster")

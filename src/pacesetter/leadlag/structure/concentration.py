@@ -20,7 +20,7 @@ Array = NDArray[Any]
 def contributions(matrices: Array) -> Array:
     """(…, N) share of all leading that each asset does: Σ_j max(S_ij, 0) over the total; they sum to one.
 
-    NaN for an unobserved asset, and for all assets where nobody leads.
+    NaN for an unobserved asset, and for all assets where none leads.
     """
     lead = np.nansum(np.clip(matrices, 0, None), axis=-1)
     return np.where(observed_assets(matrices), ratio(lead, lead.sum(axis=-1, keepdims=True)), np.nan)

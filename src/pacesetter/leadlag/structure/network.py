@@ -41,7 +41,7 @@ def engine_score(method: str = "ccf_auc", **options: Any) -> Score:
     """A score over batches of increments by the registered estimator `method`.
 
     The draws are laid end to end as one history and scored as its windows: a window of the engine reads nothing
-    outside itself, so draws do not mix. No prefix table by default, as no window is asked for twice.
+    outside itself, so draws do not mix. No prefix table by default, as no window is requested twice.
     """
     engine = LeadLag(method, **{"backend": "gemm"} | options)
 
@@ -194,7 +194,7 @@ def ranking_intervals(
     bars = len(increments)
     check_range(1, bars, block_bars=block_bars)
     if not 0 < level < 1:
-        raise ConfigError(f"level={level} must lie between 0 and 1, e.g. 0.9")
+        raise ConfigError(f"level={level} must be between 0 and 1, e.g. 0.9")
     rng = np.random.default_rng(seed)
 
     def redraw() -> Array:

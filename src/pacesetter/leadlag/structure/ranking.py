@@ -69,7 +69,7 @@ def ranks(scores: Array) -> Array:
 def leading(scores: Array, quantile: float) -> Array:
     """(…, N) True for the top `quantile` of the observed assets, at least one where any is observed."""
     if not 0 < quantile <= 0.5:
-        raise ConfigError(f"quantile={quantile} must lie in (0, 0.5], e.g. 0.2 for the top fifth")
+        raise ConfigError(f"quantile={quantile} must be in (0, 0.5], e.g. 0.2 for the top fifth")
     count = np.isfinite(scores).sum(axis=-1, keepdims=True)
     order = np.argsort(np.argsort(-np.asarray(scores), axis=-1, kind="stable"), axis=-1)  # NaN sorts last
     top: Array = order < np.where(count > 1, np.maximum(np.floor(quantile * count), 1), 0)

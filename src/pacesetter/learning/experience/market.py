@@ -1,7 +1,7 @@
 """Many environments for each symbol, side by side, on the CPU or the GPU alike: tensors in, tensors out.
 
 Environment e = symbol · envs_each + i always trades its symbol. One start waits for each environment, so that an
-episode can begin in the very step that ends one; the starts that wait are drawn anew before each step.
+episode can begin in the very step that ends one; the starts that wait are drawn again before each step.
 """
 
 from __future__ import annotations
@@ -70,7 +70,7 @@ class FleetMarket:
         **options: Any,
     ) -> None:
         if bank.is_whole:
-            raise ConfigError("a fleet trades symbols one by one; make the bank with is_whole=False")
+            raise ConfigError("a fleet trades symbols one by one; build the bank with is_whole=False")
         self._made_with = {"device": device, "starts": starts, "first_bar": first_bar, **options}
         self.symbols = tuple(dict.fromkeys(name for (name,) in bank.symbols))
         self.envs_each, self.is_fixed, self.device = envs_each, starts == "fixed", torch.device(device)
@@ -184,5 +184,5 @@ class FleetMarket:
         return dict(self.engine.state_dict())
 
     def load_state_dict(self, stored: Tensors) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore what `state_dict` gave."""
         self.engine.load_state_dict(stored)

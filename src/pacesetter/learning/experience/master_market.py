@@ -104,7 +104,7 @@ class MasterMarket:
         self, bank: Bank, envs: int, advisers: Advisers, *, is_joint: bool = False, seed: int = 0, **options: Any
     ) -> None:
         if not bank.is_whole:
-            raise ConfigError("a master trades whole markets; make the bank with is_whole=True")
+            raise ConfigError("a master trades whole markets; build the bank with is_whole=True")
         self.advisers, self.is_joint, self.device = advisers, is_joint, advisers.rows.device
         self.batch = Batch(bank, envs, action="target", has_windows=False, **options)
         self.batch.seed(range(seed, seed + envs))
@@ -171,5 +171,5 @@ class MasterMarket:
         return dict(self.batch.state_dict())
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave."""
+        """Restore what `state_dict` gave."""
         self.batch.load_state_dict(stored)

@@ -17,7 +17,7 @@ class Replay:
 
     def __init__(self, capacity: int, symbols: int, envs_each: int, device: torch.device | None = None) -> None:
         if capacity < 1:
-            raise ConfigError(f"a replay of {capacity} steps holds nothing; give 1 or more")
+            raise ConfigError(f"a replay of {capacity} steps is empty; give 1 or more")
         self.capacity, self.symbols, self.envs_each = capacity, symbols, envs_each
         self.device = device or torch.device("cpu")
         self.entries: dict[str, torch.Tensor] = {}

@@ -36,7 +36,7 @@ class MasterPPO(FleetPPO):
     """Options of the master's PPO; `batch_size` counts portfolios, `encoder_learning_rate` is its network's.
 
     Shares earn in the next bar, and are free to change in the one after: the discount is short. Scores are explored
-    widely, in as many directions as there are symbols, so that the divergence is no measure of going too far.
+    widely, in as many directions as there are symbols, so that the divergence is not a measure of going too far.
 
     adviser_learning_rate   of agents that are tuned along
     """
@@ -85,7 +85,7 @@ class MasterTrainer(FleetTrainer):
     def freeze(self, parts: tuple[str, ...]) -> None:
         """Nothing of a master can be kept as it is."""
         if parts:
-            raise ConfigError(f"train.freeze={list(parts)}: a master learns as a whole; leave it out")
+            raise ConfigError(f"train.freeze={list(parts)}: no part of a master can be frozen; leave it out")
 
     def take_weights(self, folder: str | Path) -> int:
         """Begin with a stored master; gives how many tensors were taken, and refuses one of another size."""
@@ -93,7 +93,7 @@ class MasterTrainer(FleetTrainer):
         try:
             self.fleet.load_state_dict(taken)
         except RuntimeError as problem:
-            raise ConfigError(f"the master in {folder} is of another size; take its network_options") from problem
+            raise ConfigError(f"the master in {folder} has another size; use its network_options") from problem
         return len(taken)
 
     def joint(self, seed: int) -> MasterTrainer:
@@ -111,7 +111,7 @@ def load_master(folder: str | Path) -> tuple[Master, Fleet]:
     """The master that `MasterTrainer.save` stored, and the agents that advise it; refuses what holds no master."""
     told = read_header(folder).get("learner", {})
     if told.get("algorithm") != MasterPPO.__name__:
-        raise RunError(f"{folder} holds no master; give checkpoints/best of a run of task=master")
+        raise RunError(f"{folder} has no master; give checkpoints/best of a run of task=master")
     state, fleet = read_state(folder), blank_fleet(told["advisers"])
     with torch.random.fork_rng(devices=[]):
         master = Master(configure(MasterNetwork, told["network"], "network"), told["shapes"])
@@ -143,7 +143,7 @@ class Tuning:
         ending = "kept" if self.is_kept else "taken back"
         return (
             f"{ending}: scores of {len(self.symbols)} agents went from {self.before.mean():+.2f} to "
-            f"{self.after.mean():+.2f} in the mean; {self.symbols[worst]} fell most, by {float(falls[worst]):.2f} of "
+            f"{self.after.mean():+.2f} on average; {self.symbols[worst]} fell most, by {float(falls[worst]):.2f} of "
             f"the {self.largest_fall:.2f} allowed"
         )
 
@@ -164,7 +164,7 @@ def tune(
     a market that is not joint.
     """
     if not learner.market.is_joint:
-        raise ConfigError("agents are tuned in a market that is joint; make it with is_joint=True")
+        raise ConfigError("fine-tuning needs a joint market; build it with is_joint=True")
     first, before = learner.steps, score()
     after, is_kept = before, True
     for part in range(1, checks + 1):

@@ -54,7 +54,7 @@ def load_fleet(folder: str | Path) -> Fleet:
     """The stored fleet; refuses a part that is missing or whose hash is not the one written beside it."""
     folder = Path(folder)
     if not (folder / INDEX).is_file():
-        raise RunError(f"{folder} holds no fleet: it has no {INDEX}; give the folder that save_fleet wrote")
+        raise RunError(f"{folder} has no fleet: it has no {INDEX}; give the folder that save_fleet wrote")
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         fleet = blank_fleet(index)
@@ -63,7 +63,7 @@ def load_fleet(folder: str | Path) -> Fleet:
         heads = {name: torch.cat([part[name] for part in parts[1:]]) for name in parts[1]}
         fleet.load_state_dict(parts[0] | heads)
     except (OSError, SafetensorError, KeyError, ValueError, RuntimeError) as problem:
-        raise RunError(f"{folder} cannot be read ({problem}); the fleet is damaged, take another") from problem
+        raise RunError(f"{folder} cannot be read ({problem}); the fleet is damaged, use another") from problem
     return fleet
 
 
@@ -108,5 +108,5 @@ def _read(folder: Path, part: dict[str, str]) -> dict[str, torch.Tensor]:
     path = folder / Path(part["file"]).name
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != part["sha256"]:
-        raise RunError(f"{path} does not match its hash; the fleet is damaged, take another")
+        raise RunError(f"{path} does not match its hash; the fleet is damaged, use another")
     return dict(load(data))

@@ -79,7 +79,7 @@ class FleetPlay:
 def play(fleet: Fleet, market: FleetMarket, deterministic: bool = True) -> FleetPlay:
     """Let each agent trade until its first episode ends; refuses a market with random starts or many environments."""
     if not market.is_fixed or market.envs_each != 1:
-        raise ConfigError("a fleet is validated in one environment a symbol with fixed starts; make the market so")
+        raise ConfigError("a fleet is validated in one environment per symbol with fixed starts; build the market so")
     rows = torch.tensor(fleet.places(market.symbols), device=market.device)
     seen, starts = market.reset(), market.waiting[:, 1].cpu()
     told, actions = [], []

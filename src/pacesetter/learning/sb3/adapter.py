@@ -77,7 +77,7 @@ class VectorAdapter(VecEnv):
         }
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave, without a reset."""
+        """Restore what `state_dict` gave, without a reset."""
         self.env.reset(seed=0)  # opens the episodes that are then overwritten
         batch = self._batch()
         if stored["course"] is not None:

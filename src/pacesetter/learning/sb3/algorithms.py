@@ -161,7 +161,7 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
             **options,
         )
     except (AssertionError, TypeError, ValueError) as problem:
-        raise ConfigError(f"{recipe.algorithm} refuses its options: {' '.join(str(problem).split())}") from problem
+        raise ConfigError(f"{recipe.algorithm} rejects its options: {' '.join(str(problem).split())}") from problem
     if not isinstance(algorithm, OffPolicyAlgorithm):  # these re-draw the encoder with the heads' rule; it is not ours
         for extractor in _extractors(algorithm):
             initialise_encoder(extractor.encoder)
@@ -269,7 +269,7 @@ class NormaliserCallback(BaseCallback):
 
 
 def fit_normaliser(algorithm: BaseAlgorithm, observations: Observation) -> None:
-    """Count a batch of observations, e.g. a sample of the training part, and put it into force."""
+    """Count a batch of observations, e.g. a sample of the training set, and put it into force."""
     _observe(algorithm, observations)
     _commit(algorithm)
 
@@ -344,7 +344,7 @@ def load_algorithm(
     """The stored algorithm on `env`; refuses an environment whose observations or actions differ."""
     header = read_header(folder)
     if "recipe" not in header:
-        raise RunError(f"{folder} holds no algorithm of {', '.join(ALGORITHMS)}; load it with what wrote it")
+        raise RunError(f"{folder} has no algorithm of {', '.join(ALGORITHMS)}; load it with the tool that wrote it")
     with warnings.catch_warnings():  # to act, it need not have as many environments as it learned in
         warnings.filterwarnings("ignore", message="You have specified a mini-batch size")
         algorithm = _build(configure(Recipe, header["recipe"], "recipe"), env, device, tables)

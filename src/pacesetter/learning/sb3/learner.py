@@ -161,7 +161,7 @@ class SB3Learner:
     # ---- changing -------------------------------------------------------------------------------------------------
 
     def set(self, name: str, value: float) -> None:
-        """Change a hyperparameter while learning; refuses one that the algorithm does not read anew."""
+        """Change a hyperparameter while learning; refuses one that the algorithm reads only at the start."""
         if name not in SCHEDULED or not hasattr(self.algorithm, name):
             known = [key for key in SCHEDULED if hasattr(self.algorithm, key)]
             raise ConfigError(f"train.schedules names '{name}', which cannot be scheduled{did_you_mean(name, known)}")
@@ -179,7 +179,7 @@ class SB3Learner:
             found = encoders if part == ENCODER else [named[part]] if part and part in named else []
             if not found:
                 known = [ENCODER, *(name for name, _ in policy.named_children())]
-                raise ConfigError(f"train.freeze names '{part}', which the policy has not{did_you_mean(part, known)}")
+                raise ConfigError(f"train.freeze names '{part}', which the policy lacks{did_you_mean(part, known)}")
             for module in found:
                 module.requires_grad_(False)
 
@@ -195,7 +195,7 @@ class SB3Learner:
         stored, own = read_state(folder)["modules"]["policy"], self.weights()
         fitting = {name: tensor for name, tensor in stored.items() if name in own and own[name].shape == tensor.shape}
         if not fitting:
-            raise RunError(f"{folder} has no weights that fit this policy; take a run with the same network")
+            raise RunError(f"{folder} has no weights that fit this policy; use a run with the same network")
         self.algorithm.policy.load_state_dict(own | fitting)
         return len(fitting)
 

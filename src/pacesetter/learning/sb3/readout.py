@@ -55,7 +55,7 @@ class Readout:
         full = given if self.tables is None else self.tables(given)
         for name in self.shapes:
             if name not in full:
-                raise ConfigError(f"the observations lack '{name}', which the policy reads; give whole observations")
+                raise ConfigError(f"the observations lack '{name}', which the policy reads; give complete observations")
         return {name: full[name] for name in (*self.shapes, ACTION_MASK) if name in full}
 
     def centre(self) -> dict[str, torch.Tensor]:

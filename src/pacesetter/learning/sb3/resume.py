@@ -27,7 +27,7 @@ _SEEN = ("observations", "next_observations")
 def check_resumable(algorithm: BaseAlgorithm) -> None:
     """Refuse options whose state cannot be taken between rollouts."""
     if algorithm.use_sde:
-        raise ConfigError("agent.use_sde draws its noise where no checkpoint can be taken; leave it out")
+        raise ConfigError("agent.use_sde draws noise that no checkpoint can store; leave it out")
     if getattr(algorithm, "optimize_memory_usage", False):
         raise ConfigError("agent.optimize_memory_usage overwrites last observations; leave it out")
 
@@ -48,7 +48,7 @@ def capture(algorithm: BaseAlgorithm) -> dict[str, Any]:
 
 
 def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
-    """Go on from what `capture` gave; the weights are restored apart."""
+    """Restore what `capture` gave; the weights are restored apart."""
     env: Any = algorithm.env
     env.load_state_dict(state["environment"])
     algorithm._last_obs = state["seen"]

@@ -43,7 +43,7 @@ class Direction:
     """How a classifier is made and learned.
 
     window_bars     bars it sees
-    epochs          most passes; one looks at no more than `epoch_examples` moves, drawn anew each time
+    epochs          most passes; one looks at no more than `epoch_examples` moves, drawn again each time
     patience        passes without a better loss on the held part before it stops; the best weights are kept
     held_share      latest share of the training bars, which decides when to stop
     """
@@ -64,7 +64,7 @@ class Direction:
         sizes = ("width", "window_bars", "epochs", "epoch_examples", "patience", "batch")
         check_range(1, owner="baseline", **{name: getattr(self, name) for name in sizes})
         if not 0 < self.held_share < 1:
-            raise ConfigError(f"baseline.held_share={self.held_share} must lie between 0 and 1")
+            raise ConfigError(f"baseline.held_share={self.held_share} must be between 0 and 1")
 
 
 class Classifier(nn.Module):
@@ -154,7 +154,7 @@ def fit_classifier(config: Direction, examples: Examples, stop: int) -> Classifi
     learned, held = (examples.places(*part) for part in ((0, cut - HORIZON_BARS), (cut, stop - HORIZON_BARS)))
     if min(len(learned), len(held)) == 0:
         raise DataError(
-            f"{stop} bars leave {len(learned)} moves to learn from and {len(held)} to hold out once features are "
+            f"{stop} bars leave {len(learned)} moves for training and {len(held)} to hold out once features are "
             "known; give more bars, fewer folds or a shorter window"
         )
     with torch.random.fork_rng(devices=[]):

@@ -66,8 +66,8 @@ class Skill:
         """What was found, and whether it is evidence."""
         verdict = "evidence of skill" if self.is_evident else "no evidence of skill"
         return (
-            f"{self.accuracy:.1%} of {self.moves:,} moves right, {self.majority:.1%} by always naming the more "
-            f"frequent class; difference {self.low:+.1%} … {self.high:+.1%}: {verdict}"
+            f"{self.accuracy:.1%} of {self.moves:,} moves right, {self.majority:.1%} for the majority "
+            f"class; difference {self.low:+.1%} … {self.high:+.1%}: {verdict}"
         )
 
 
@@ -92,7 +92,7 @@ class Forecasts:
         rows, bars = pd.Index(self.symbols).get_indexer(pd.Index(panel.symbols)), self.index.get_indexer(panel.index)
         if min(rows.min(initial=0), bars.min(initial=0)) < 0:
             missing = [*np.array(panel.symbols)[rows < 0], *panel.index[bars < 0]]
-            raise DataError(f"the classifier said nothing of {missing[0]}; fit it on a panel that has it")
+            raise DataError(f"the classifier has no prediction for {missing[0]}; fit it on a panel that has it")
         found: Array = self.probabilities[np.ix_(rows, bars)]
         return found
 
@@ -115,7 +115,7 @@ class Forecasts:
         """What `save` stored, bit for bit; refuses a checkpoint of another kind, and a damaged one."""
         header, state = read_header(folder), read_state(folder)
         if header.get("kind") != KIND:
-            raise RunError(f"{folder} holds no direction classifier; make one with: pacesetter baseline sl")
+            raise RunError(f"{folder} has no direction classifier; create one with: pacesetter baseline sl")
         names = {entry: tuple(known) for entry, known in header["features"].items()}
         model = Classifier(configure(Direction, header["config"], "config"), names)
         model.load_state_dict(state["weights"])
@@ -140,7 +140,7 @@ def fit_supervised(
     """
     config = config or Direction()
     if not 0 < train_bars <= len(panel) or folds < 1:
-        raise ConfigError(f"train_bars={train_bars}, folds={folds}: take 1 to {len(panel)} bars and 1 fold or more")
+        raise ConfigError(f"train_bars={train_bars}, folds={folds}: use 1 to {len(panel)} bars and 1 fold or more")
     facts = {
         "fitted_until": panel.index[train_bars - 1].isoformat(),
         "data_fingerprint": panel.fingerprint,
@@ -179,7 +179,7 @@ def measure_skill(probabilities: Array, labels: Array) -> Skill:
     """The skill of (symbol, time, class) probabilities for (symbol, time) labels, −1 left out; refuses none at all."""
     judged = (labels >= 0) & np.isfinite(probabilities[..., 0])
     if not judged.any():
-        raise DataError("there is no move to judge: every label or probability is unknown; give more bars")
+        raise DataError("there is no move to evaluate: every label or probability is unknown; give more bars")
     chances, truth = probabilities[judged].astype(np.float64), labels[judged]
     majority = np.bincount(truth, minlength=len(CLASSES)).argmax()
     right = chances.argmax(axis=1) == truth

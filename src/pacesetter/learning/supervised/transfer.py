@@ -35,7 +35,7 @@ def fit_encoder(model: Classifier, encoder: Encoder) -> int:
     if "embed.weight" not in fitting:
         raise ConfigError(
             f"a {model.config.network} classifier of {len(model.names['window'])} features, width "
-            f"{model.config.width}, does not fit the agent's encoder; take the same network, width, window and features"
+            f"{model.config.width}, does not fit the agent's encoder; use the same network, width, window and features"
         )
     encoder.load_state_dict(own | fitting)
     _take_window(encoder.normaliser, model.encoder.normaliser, len(model.names["window"]))

@@ -70,7 +70,7 @@ def make_app(
 ) -> Gate:
     """The ASGI application of one runtime; refuses to be made without a key, or with a known one.
 
-    `books` is the file that the runtime's books and its guard are kept in; they go on from it where it exists.
+    `books` is the file that the runtime's books and its guard are kept in; they are restored from it if it exists.
     """
     keys.check_startable()
     service, metrics = Service(runtime, switch, books), Metrics(runtime)
@@ -319,7 +319,7 @@ def _restore(runtime: Runtime, books: Path) -> None:
         runtime.restore(json.loads(books.read_bytes()))
     except (OSError, ValueError, LookupError, TypeError, ConfigError) as problem:
         raise ConfigError(
-            f"{books} cannot be gone on with ({problem}); move it away to begin with a guard that remembers nothing"
+            f"{books} cannot be restored ({problem}); move it away to start with an empty guard"
         ) from problem
 
 
@@ -344,10 +344,10 @@ WORDS = {
     400: "the request cannot be read",
     404: "there is no such route",
     405: "the route has no such method",
-    409: "not possible now: history is too short, a bar not newer than the last or its price too far from it, "
-    "a position without a price, or the policy has no finite answer",
+    409: "not possible now: history is too short, a bar not newer than the last or its price beyond jump_factor, "
+    "a position without a price, or the policy's output is not finite",
     503: "the model does not answer, or books or kill switch cannot be written, and trading is halted then; "
-    "look into the log by the request's id",
+    "see the log under the request id",
     422: "a field is missing, unknown or out of range, a symbol twice or not served, or a time or bar not possible",
 }
 

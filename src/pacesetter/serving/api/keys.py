@@ -61,23 +61,23 @@ class Keys:
         """Refuse to serve without a key that has not ended, and with one that everybody knows."""
         now = datetime.now(UTC)
         if all(key.is_expired(now) for key in self.keys):
-            why = "only keys that have ended" if self.keys else "no key"
-            raise ConfigError(f"{self.path} has {why}, and nothing is served without: pacesetter keys add NAME")
+            why = "only expired keys" if self.keys else "no key"
+            raise ConfigError(f"{self.path} has {why}, but serving needs one: pacesetter keys add NAME")
         known = {_hash(word) for word in (*DEFAULTS, "")}
         for key in self.keys:
             if key.sha256 in known:
-                raise ConfigError(f"key '{key.name}' in {self.path} is a default that everybody knows; revoke it")
+                raise ConfigError(f"key '{key.name}' in {self.path} is a publicly known default; revoke it")
 
     def add(self, name: str, scopes: Iterable[str], days: float = 90.0) -> str:
         """A new key's token, which is shown once and kept nowhere; refuses a name twice and scopes that are none."""
         if not name.strip() or any(key.name == name for key in self.keys):
-            raise ConfigError(f"a key needs a name of its own, and '{name}' is taken or empty")
+            raise ConfigError(f"key name '{name}' is taken or empty; give another")
         wanted = tuple(dict.fromkeys(scope.strip() for scope in scopes))
         for scope in wanted or ("",):
             if scope not in SCOPES:
                 raise ConfigError(f"scope '{scope}' is unknown{did_you_mean(scope, SCOPES)}")
         if not 0 < days <= MOST_DAYS:
-            raise ConfigError(f"a key that lasts {days:g} days is of no use; give days above 0, {MOST_DAYS:,} at most")
+            raise ConfigError(f"a key cannot last {days:g} days; give days above 0, {MOST_DAYS:,} at most")
         token = PREFIX + secrets.token_urlsafe(32)
         expires = (datetime.now(UTC) + timedelta(days=days)).isoformat(timespec="seconds")
         self._write((*self.keys, Key(secrets.token_hex(4), name, _hash(token), wanted, expires)))  # type: ignore[arg-type]
@@ -93,7 +93,7 @@ class Keys:
         try:
             return [configure(Key, row, "key") for row in json.loads(self.path.read_text(encoding="utf-8"))]
         except (OSError, ValueError, TypeError, ConfigError) as problem:
-            raise ConfigError(f"{self.path} is no file of keys ({problem}); give another, or make it anew") from problem
+            raise ConfigError(f"{self.path} is not a key file ({problem}); give another, or create it") from problem
 
     def _write(self, keys: tuple[Key, ...]) -> None:
         try:

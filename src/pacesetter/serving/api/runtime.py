@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build import build_task
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.backtest.backtest import Seen
-from pacesetter.evaluation.backtest.policies import per_symbol
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.orders import Discrete
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import SECONDS_PER_YEAR, Panel
+from pacesetter.policies.agent import per_symbol
+from pacesetter.policies.policy import Seen
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.guard import Decision, Guard, Order
 from pacesetter.serving.risk.jumps import check_jumps
@@ -61,7 +61,7 @@ class BundlePolicy:
             entries[ACTION_MASK] = seen.masks.reshape(1, -1) if is_whole else seen.masks
         answer = self.model(entries)
         if not all(np.isfinite(part).all() for part in answer.values()):
-            raise DataError("the policy has no finite answer; look at the newest bars or features, and at the account")
+            raise DataError("the policy's output is not finite; check the newest bars or features, and the account")
         symbols = len(seen.panel.symbols)
         self.confidence = answer["confidence"].reshape(symbols, -1).prod(axis=1)  # hybrid: of the kind and of the value
         self.value = float(answer["value"].mean()) if "value" in answer else None
@@ -111,7 +111,7 @@ class ReportedBroker:
         self.account[:] = cash, equity, max(told.peak_equity or equity, equity, LEAST_MONEY), 0.0
         self.stop_outs = told.stop_outs
 
-    def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
+    def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         closed = {order.client_id: Status.FILLED for order in orders}
         return Settlement((), closed, self.stop_outs, False)
 
@@ -224,10 +224,10 @@ class Runtime:
         return {"symbols": self.symbols, "settled": settled, "desk": self.desk.to_dict()}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `to_dict` gave; refuses the books of other symbols."""
+        """Restore what `to_dict` gave; refuses the books of other symbols."""
         if tuple(stored["symbols"]) != self.symbols:
             raise ConfigError(
-                f"these books are of {len(stored['symbols'])} other symbols than the {len(self.symbols)} served"
+                f"the stored books have {len(stored['symbols'])} other symbols than the {len(self.symbols)} served"
             )
         self.desk.restore(stored["desk"])
         self.guard = self.desk.guard
@@ -238,13 +238,11 @@ class Runtime:
     def _decide(self, panel: Panel, entries: Mapping[str, Array], account: ReportedAccount, more_late: Array) -> Answer:
         bars, now, t = last_bars(panel), self.clock(), len(panel) - 1
         if self._settled is not None and panel.index[-1] < self._settled:
-            raise DataError(
-                f"the books stand at {self._settled}; a decision at {panel.index[-1]} would go back in time"
-            )
+            raise DataError(f"the books are at {self._settled}; a decision at {panel.index[-1]} would go back in time")
         prices = dict(zip(self.symbols, bars[-1, :, Bar.CLOSE].tolist(), strict=True))
         unknown = [symbol for symbol, held in account.holdings.items() if held.quantity and not prices[symbol]]
         if unknown:  # at no price it would count as lost, and halt
-            raise DataError(f"'{unknown[0]}' is held, but no price of it is known; send it as well")
+            raise DataError(f"'{unknown[0]}' is held, but has no price; send one")
         self.broker.report(account, bars[-1, :, Bar.CLOSE])
         if panel.index[-1] != self._settled:
             self.desk.settle(panel, bars, now)
@@ -281,6 +279,6 @@ def _side(quantity: float) -> str:
 
 
 def serving_market(bundle: Bundle) -> MarketParameters:
-    """The rules the policy was trained under, with yearly rates per bar of its data."""
+    """The rules the policy was trained under, with annual rates per bar of its data."""
     market: MarketParameters = build_task(bundle.config).market
     return replace(market, bars_per_year=bundle.features.bars_per_year)

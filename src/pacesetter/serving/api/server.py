@@ -29,8 +29,8 @@ __all__ = ["load_history", "rehearse", "serve"]
 KEEP_ALIVE_SECONDS = 5
 DRAIN_SECONDS = 5
 WHY_NOT = {
-    errno.EADDRINUSE: "another program listens there; end it, or give another --port",
-    errno.EACCES: "only an administrator may take that port; give --port 1024 or more",
+    errno.EADDRINUSE: "the port is in use; stop the other program, or give another --port",
+    errno.EACCES: "that port needs administrator rights; give --port 1024 or more",
 }
 
 log = logging.getLogger(__name__)
@@ -57,13 +57,13 @@ def serve(
         load_history(runtime, history)
     log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})
     if switch.engaged():
-        log.warning("halted: %s; to go on: %s", switch.reason(), switch.way_out)
+        log.warning("halted: %s; to resume: %s", switch.reason(), switch.way_out)
     books = switch.path.with_name(f"{switch.path.name}.books-{settings.port}")
     _listen(make_app(runtime, switch, keys, settings, books), settings)
 
 
 def rehearse(runtime: Runtime) -> None:
-    """Decide once on bars that nobody traded, so that no request waits for a compiler; the runtime is spent."""
+    """Decide once on made-up bars, so that no request waits for a compiler; the runtime is then discarded."""
     spec, symbols = runtime.bundle.features, runtime.symbols
     index = utc_index(pd.date_range("2000", periods=spec.memory_bars + spec.window_bars))
     bars = np.broadcast_to(100.0 + np.sin(np.arange(len(index)))[:, None], (len(spec.fields), len(index), len(symbols)))
@@ -108,7 +108,7 @@ def _door(settings: Settings) -> socket.socket:
             raise OSError  # it would stand for every address of this machine
         return socket.create_server((host, port), family=socket.AF_INET6 if ":" in host else socket.AF_INET)
     except (OSError, UnicodeError) as problem:
-        foreign = "it is no address of this machine; give --host 127.0.0.1, or one that it has"
+        foreign = "it is not an address of this machine; give --host 127.0.0.1, or one of its own"
         why = WHY_NOT.get(getattr(problem, "errno", 0), foreign)
         raise ConfigError(f"cannot listen on {host} port {port}: {why}") from problem
 
@@ -116,9 +116,9 @@ def _door(settings: Settings) -> socket.socket:
 def load_history(runtime: Runtime, path: Path) -> None:
     """Feed the latest bars of a stored panel; refuses one without a served symbol or a needed field."""
     if not path.is_file():
-        raise DataError(f"--history {path} is no file; store bars in one: pacesetter data fetch --out bars.parquet")
+        raise DataError(f"--history {path} is not a file; store bars in one: pacesetter data fetch --out bars.parquet")
     panel, fields = Panel.load(path).select(list(runtime.symbols)), runtime.bundle.features.fields
     if not set(fields) <= set(panel.fields):
-        raise DataError(f"{path} has not all of the fields {', '.join(fields)}; store it with them")
+        raise DataError(f"{path} lacks some of the fields {', '.join(fields)}; store it with them")
     blocks = panel.blocks[[panel.fields.index(name) for name in fields]]
     runtime.feed(Panel(panel.index, panel.symbols, fields, blocks, panel.mask, calendar=panel.calendar))

@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,9 +43,12 @@ __all__ = ["Bundle", "FeatureSpec", "pack", "partial_folder"]
 HASHES, SIGNATURE = "hashes.json", "signature.txt"
 NEEDED = ("model.onnx", "features.json", "config.yaml", "manifest.json", "limits.json", "README.md", "CARD.md")
 MOST_BYTES = 2**30  # of all files together; a zip may promise little and hold much
+MOST_FILES = 64
+CHUNK_BYTES = 2**20
 # RuntimeError: a flipped bit says "encrypted", or names an unknown method
 BROKEN_ZIP = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 FORMAT = 1
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -79,10 +84,11 @@ class Bundle:
     threads: int = 1
 
     @classmethod
-    def open(cls, path: str | Path, key: SigningKey | None = None) -> Bundle:
+    def open(cls, path: str | Path, key: SigningKey | None = None, is_unverified: bool = False) -> Bundle:
         """The bundle in a folder or zip; refuses a file that is missing, extra or changed, by name.
 
-        With a key its signature must be there and right.
+        With a key its signature must be there and right. Without one a signed bundle is refused, for whoever changed a
+        file wrote new hashes too; `is_unverified` opens it all the same, and says so.
         """
         path = Path(path)
         files = _read_folder(path) if path.is_dir() else _read_zip(path)
@@ -91,6 +97,13 @@ class Bundle:
             if not is_signed:
                 raise RunError(f"{path} is not signed, but a signing key was given; sign it or leave the key out")
             key.check(files.get(HASHES, b""), files[SIGNATURE].decode(errors="replace"))
+        elif is_signed and not is_unverified:
+            raise RunError(
+                f"{path} is signed, and there is no key to check it by; give --key FILE or PACESETTER_SIGNING_KEY, or "
+                "--unverified to open it unchecked"
+            )
+        elif is_signed:
+            log.warning("SIGNATURE NOT CHECKED: %s may have been changed by anybody who can write there", path)
         _check_hashes(files, path)
         own = {name: data for name, data in files.items() if name not in (HASHES, SIGNATURE)}
         return cls(own, path.name.removesuffix(".zip"), is_signed)
@@ -103,7 +116,7 @@ class Bundle:
         try:
             partial.mkdir(parents=True)
         except OSError as problem:
-            raise RunError(f"{folder.parent} cannot hold a bundle ({problem.strerror}); give another") from problem
+            raise RunError(f"{folder.parent} cannot store a bundle ({problem.strerror}); give another") from problem
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
         told = json.dumps({"format": FORMAT, "files": hashes}, indent=2).encode() + b"\n"
         signed = {} if key is None else {SIGNATURE: key.sign(told).encode() + b"\n"}
@@ -150,16 +163,16 @@ class Bundle:
         try:
             return json.loads(self.files[name])
         except ValueError as problem:
-            raise DataError(f"{self.name}/{name} is no JSON ({problem}); make the bundle again") from problem
+            raise DataError(f"{self.name}/{name} is not JSON ({problem}); make the bundle again") from problem
 
 
 def partial_folder(folder: Path) -> Path:
     """Where a new bundle is written until it is whole; refuses a folder that is there, or that was begun before."""
     partial = folder.with_name(f".{folder.name}.partial")
     if folder.exists():
-        raise RunError(f"{folder} is there already; bundles are never overwritten")
+        raise RunError(f"{folder} exists already; bundles are never overwritten")
     if partial.exists():
-        raise RunError(f"{partial} was left by a bundling that was cut short; remove it")
+        raise RunError(f"{partial} was left by an interrupted bundling; remove it")
     return partial
 
 
@@ -175,11 +188,11 @@ def pack(folder: str | Path) -> Path:
 
 def _read_folder(folder: Path) -> dict[str, bytes]:
     if not (folder / HASHES).is_file():
-        raise RunError(f"{folder} is no bundle, for {HASHES} is missing; make one of a run: pacesetter bundle RUN")
+        raise RunError(f"{folder} is not a bundle: {HASHES} is missing; create one from a run: pacesetter bundle RUN")
     files = {}
     for path in sorted(folder.iterdir()):
         if path.is_symlink() or not path.is_file():
-            raise RunError(f"{path} is no plain file, and a bundle has no other; do not load it")
+            raise RunError(f"{path} is not a plain file; do not load it")
         files[path.name] = path.read_bytes()
     return files
 
@@ -188,15 +201,27 @@ def _read_zip(path: Path) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-            names = [member.filename for member in members]
-            odd = next((name for name in names if Path(name).name != name or names.count(name) > 1), None)
-            if odd is not None or sum(member.file_size for member in members) > MOST_BYTES:
+            names = Counter(member.filename for member in members)
+            odd = next((name for name in names if Path(name).name != name or names[name] > 1), None)
+            is_much = len(members) > MOST_FILES or sum(member.file_size for member in members) > MOST_BYTES
+            if odd is not None or is_much:
                 raise RunError(f"{path} holds {odd or 'more than a bundle can'}; it is no bundle, do not load it")
-            return {member.filename: archive.read(member) for member in members}
+            return {member.filename: _unpacked(archive, member, path) for member in members}
     except FileNotFoundError as problem:
         raise RunError(f"there is no bundle {path}; make one: pacesetter bundle RUN") from problem
     except BROKEN_ZIP as problem:
-        raise RunError(f"{path} is no bundle ({type(problem).__name__}): neither folder nor whole zip") from problem
+        raise RunError(f"{path} is not a bundle ({type(problem).__name__}): no folder or intact zip") from problem
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
+    """A member's bytes; refuses one that turns out longer than it is told to be, with no more of it in memory."""
+    content = bytearray()
+    with archive.open(member) as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            content += chunk
+            if len(content) > member.file_size:
+                raise RunError(f"{path} holds {member.filename} with a false size; it is no bundle, do not load it")
+    return bytes(content)
 
 
 def _check_hashes(files: Mapping[str, bytes], path: Path) -> None:
@@ -206,18 +231,16 @@ def _check_hashes(files: Mapping[str, bytes], path: Path) -> None:
         hashes = {str(name): str(digest) for name, digest in told["files"].items()}
         is_known = told["format"] == FORMAT
     except (KeyError, ValueError, TypeError, AttributeError) as problem:
-        raise RunError(
-            f"{path}/{HASHES} is missing or damaged; the bundle cannot be trusted, take another"
-        ) from problem
+        raise RunError(f"{path}/{HASHES} is missing or damaged; the bundle cannot be trusted, use another") from problem
     if not is_known:
         raise RunError(
-            f"{path} has bundle format {told['format']}; this version reads {FORMAT}, take the one that made it"
+            f"{path} has bundle format {told['format']}; this version reads {FORMAT}, use the one that made it"
         )
     for name in (*NEEDED, *hashes):
         if name not in files or name not in hashes:
-            raise RunError(f"{path}/{name} is missing; the bundle is not whole, take another copy")
+            raise RunError(f"{path}/{name} is missing; the bundle is incomplete, use another copy")
         if hashlib.sha256(files[name]).hexdigest() != hashes[name]:
-            raise RunError(f"{path}/{name} was changed: its hash is not the one of {HASHES}; take another copy")
+            raise RunError(f"{path}/{name} was changed: its hash differs from {HASHES}; use another copy")
     extra = sorted(set(files) - set(hashes) - {HASHES, SIGNATURE})
     if extra:
-        raise RunError(f"{path}/{extra[0]} does not belong to the bundle; remove it or take another copy")
+        raise RunError(f"{path}/{extra[0]} does not belong to the bundle; remove it or use another copy")

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pacesetter.build import Config, build_task
-from pacesetter.evaluation.report.page import number
 from pacesetter.serving.bundle.bundle import FeatureSpec
 
 __all__ = ["model_card", "readme"]
@@ -26,18 +26,18 @@ A {network} policy trained by {algorithm} for the problem `{problem}` with {acti
 | training | {steps} steps, seed {seed}, best validation score {score} |
 | exported graph against the policy | largest difference {difference:.2g} over {count:,} observations |
 
-## Results on bars it never saw
+## Out-of-sample results
 
 {results}
 
 ## Limits of use
 
-It was fitted to past bars of these symbols and to costs as configured; nothing promises that either will hold.
-Validation chose it among its own checkpoints, so that the validation score above is no forecast. Between it and a
-broker stands the risk guard with the limits of `limits.json`. It is no advice.
+It was fitted to past bars of these symbols and to costs as configured; neither may hold in future.
+Validation selected it among its own checkpoints, so the validation score above is not a forecast. The risk guard
+with the limits of `limits.json` is between it and a broker. It is not investment advice.
 """
 
-README = """# Asking {name}
+README = """# Using {name}
 
     pacesetter bundle check BUNDLE          # hashes, signature, one inference
     pacesetter keys add ops --scopes read,trade
@@ -56,7 +56,7 @@ ones come from requests or from `--history PANEL.parquet`. In Python:
     runtime = Runtime(Bundle.open("BUNDLE"))      # bars in, orders out
     policy = BundlePolicy(Bundle.open("BUNDLE"))  # for pacesetter.evaluation.backtest.backtest
 
-`model.onnx` takes raw numbers: normaliser, order of features and mask are inside. Its inputs are (row, …):
+`model.onnx` takes raw values: it includes normaliser, feature order and mask. Its inputs are (row, …):
 
 {inputs}
 """
@@ -104,7 +104,7 @@ def readme(config: Config, features: FeatureSpec) -> str:
 
 def _results(results: Mapping[str, Any] | None) -> str:
     if not results:
-        return "None: the run was not evaluated on its test part. Do not trade it before `pacesetter evaluate` was run."
+        return "None: the run was not evaluated on its test set. Run `pacesetter evaluate` before trading it."
     rows = [f"| {name} | {value} |" for name, value in _flat(results)]
     return "\n".join(["| measure | value |", "|---|---|", *rows])
 
@@ -115,6 +115,6 @@ def _flat(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key} ")
         elif isinstance(value, float):
-            yield f"{prefix}{key}", number(value, ".4g")
+            yield f"{prefix}{key}", "–" if math.isnan(value) else f"{value:.4g}"
         elif isinstance(value, (str, int)):
             yield f"{prefix}{key}", str(value)

@@ -16,22 +16,22 @@ import yaml
 from numpy.typing import NDArray
 from torch import nn
 
-from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config
+from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config, task_of
+from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
-from pacesetter.evaluation.statistics.trials import FOLDER
 from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
-from pacesetter.runs import Run, provenance
+from pacesetter.policies.spec import PolicySpec
+from pacesetter.runs import EVALUATION, Run, provenance
 from pacesetter.schema import SCHEMA
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.card import model_card, readme
 from pacesetter.serving.bundle.export import export_onnx, export_torchscript
 from pacesetter.serving.bundle.lookback_export import lookback_files
-from pacesetter.serving.bundle.model import Model, PolicySpec
+from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.parity import Parity, check_parity, random_observations
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store
-from pacesetter.serving.bundle.trained import load_trained
 from pacesetter.serving.monitor.watch import feature_moments
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.lookback import lookback_memory
@@ -59,12 +59,12 @@ def bundle_run(
     cannot take the bundle before any work.
     """
     run, config = Run.open(folder), stored_config(folder)
-    checkpoint = _checkpoint(run, config)
+    _check_finished(run, config)
     Store(store).next_folder(config.name)
     panel = build_panel(config)
     _check_universe(config, panel)
     table = build_table(config, panel)
-    trained = load_trained(config, checkpoint, panel, table, observations // 2)
+    trained = task_of(config).export(Stored(run.folder, config, panel, table), observations // 2)
     return bundle_policy(
         trained.module,
         trained.spec,
@@ -73,7 +73,7 @@ def bundle_run(
         store,
         table=table,
         training={key: run.manifest[key] for key in TRAINING_KEYS if key in run.manifest} | {"run": run.folder.name},
-        results=_results(judged or run.folder / FOLDER),
+        results=_results(judged or run.folder / EVALUATION),
         real=trained.real,
         limits=limits,
         key=key,
@@ -148,7 +148,7 @@ def bundle_files(
 ) -> dict[str, bytes]:
     """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
     plain = json.loads(json.dumps(config.to_dict(), default=str))
-    del plain["runs"]  # a folder of the machine that trained it, which nobody reads
+    del plain["runs"]  # a folder of the machine that trained it, which is not used
     for options, name in ((plain["features"]["leadlag"], "lookback"), (plain["task"], "fleet")):
         if isinstance(options.get(name), str):
             options[name] = Path(options[name]).name  # the run of its lookback agent or fleet, wherever it lay
@@ -167,28 +167,25 @@ def _json(content: Any) -> str:
     return json.dumps(content, indent=2, default=str) + "\n"
 
 
-def _checkpoint(run: Run, config: Config) -> Path:
-    """The best policy of a finished run."""
-    if config.task.get("problem") == "lookback":
-        raise RunError(f"{run.folder} chooses lookbacks; bundle the agent, fleet or master that trades on them")
+def _check_finished(run: Run, config: Config) -> None:
+    """Refuse a task that declares that it cannot be bundled, and a run that is not finished."""
+    task_of(config).check("bundle", run.folder)
     manifest = run.manifest
     if not manifest.get("finished") or "weights_hash" not in manifest:
         raise RunError(f"{run.folder} is no finished training run; finish it: pacesetter train --resume {run.folder}")
-    best = run.folder / "checkpoints" / "best"
-    return best if best.is_dir() else best.with_name("last")
 
 
 def _check_universe(config: Config, panel: Panel) -> None:
-    """Refuse a policy of some symbols whose features read others, which nobody would send to a server."""
+    """Refuse a policy of some symbols whose features read others, which a server would not be sent."""
     traded = build_task(config).symbols or panel.symbols
     if config.features.leadlag.lookback is not None and set(traded) != set(panel.symbols):
-        raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features read others too")
+        raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features use others too")
 
 
 def _check_held(spec: PolicySpec) -> None:
     """Refuse a policy that reads another model, which would have to be in the bundle too."""
     if "supervised" in spec.inputs:
-        raise ConfigError("the policy reads a supervised model's probabilities, which a bundle does not hold")
+        raise ConfigError("the policy uses a supervised model's probabilities, which a bundle does not include")
 
 
 def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) -> dict[str, Any]:
@@ -205,7 +202,7 @@ def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) 
 
 
 def _results(judged: Path) -> dict[str, Any] | None:
-    """Verdict, gates and figures of the judged policy on the test part; None where nothing was judged."""
+    """Verdict, gates and figures of the judged policy on the test set; None where nothing was judged."""
     path = judged / "evaluation.json"
     if not path.is_file():
         return None

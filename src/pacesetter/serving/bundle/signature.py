@@ -57,10 +57,11 @@ class SigningKey:
 
     def check(self, data: bytes, signature: str) -> None:
         """Refuse a signature that this key did not make over these bytes."""
-        if not self._is_made_by(data, signature):
+        if not self.is_made_by(data, signature):
             raise RunError("the bundle's signature is not by this key; do not load it, and ask who made it")
 
-    def _is_made_by(self, data: bytes, signature: str) -> bool:
+    def is_made_by(self, data: bytes, signature: str) -> bool:
+        """Whether this key made the signature over these bytes."""
         if not self.is_pem:
             return hmac.compare_digest(self.sign(data).encode(), signature.strip().encode())
         from cryptography.exceptions import InvalidSignature
@@ -82,7 +83,7 @@ def _read_pem(text: str) -> Any:
         key = load_pem_private_key(text.encode(), None) if is_private else load_pem_public_key(text.encode())
     except (ValueError, TypeError) as problem:
         raise ConfigError(
-            "the signing key is no readable PEM key; make one: openssl genpkey -algorithm ed25519"
+            "the signing key is not a readable PEM key; make one: openssl genpkey -algorithm ed25519"
         ) from problem
     if not isinstance(key, (Ed25519PrivateKey, Ed25519PublicKey)):
         raise ConfigError("the signing key is not Ed25519; make one: openssl genpkey -algorithm ed25519")

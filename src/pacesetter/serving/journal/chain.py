@@ -30,7 +30,7 @@ def verify(records: Iterable[tuple[int, str, str, str]]) -> int:
     for sequence, kind, content, stored in records:
         if sequence != count or link(previous, sequence, kind, content) != stored:
             raise RunError(
-                f"the audit log is broken at record {count}: it was changed, lost or added; do not trade on it"
+                f"the audit log is broken at record {count}: a row was changed, deleted or added; do not trade on it"
             )
         previous, count = stored, count + 1
     return count

@@ -34,7 +34,7 @@ def make_page(
     alerts: Sequence[Alert],
     state: Row,
 ) -> Page:
-    """The page of the bar (K, Bar) known at `at`, with the `state` to go on from."""
+    """The page of the bar (K, Bar) known at `at`, with the `state` to resume from."""
     orders = [_order_row(decision) for decision in ticket.decisions]
     fills = [_fill_row(at, count, fill) for count, fill in enumerate(settlement.executions)]
     return Page(

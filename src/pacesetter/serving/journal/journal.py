@@ -6,8 +6,9 @@ bar or nothing of it. Writing a page again changes nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,8 +37,10 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from pacesetter.errors import RunError
 from pacesetter.serving.journal import tables
 from pacesetter.serving.journal.chain import GENESIS, canonical, link, verify
+from pacesetter.serving.journal.evidence import HASHED, bar_evidence, check_rows, check_state
+from pacesetter.serving.journal.heads import Heads
 
-__all__ = ["Journal", "Page", "check_there", "journal_url", "migrate"]
+__all__ = ["Journal", "Page", "check_there", "journal_runs", "journal_url", "migrate"]
 
 MIGRATIONS = "pacesetter.serving.journal:migrations"
 KEPT_AT_BASE = {"alembic_version", "decisions_0002"}  # what the way down leaves
@@ -47,7 +50,7 @@ Row = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Page:
-    """All rows of one bar, without `run` and `time`, and the state to go on from.
+    """All rows of one bar, without `run` and `time`, and the state to resume from.
 
     statuses   client id -> where orders of earlier bars ended
     content    what the audit log keeps of the bar
@@ -68,9 +71,10 @@ class Page:
 class Journal:
     """One run's rows in a database, whose tables are brought up to date when it is opened."""
 
-    def __init__(self, url: str, run: str) -> None:
+    def __init__(self, url: str, run: str, heads: Heads | None = None) -> None:
+        _begin(url)
         migrate(url, "head")
-        self.run, self.engine = run, _engine(url)
+        self.run, self.engine, self.heads = run, _engine(url), heads
 
     def close(self) -> None:
         """Give the connections back."""
@@ -84,7 +88,9 @@ class Journal:
             latest = connection.scalar(select(tables.checkpoints.c.time).where(tables.checkpoints.c.run == self.run))
             if latest is not None and page.time <= latest:
                 return False
-            sequence, previous = self._audit(connection, "bar", {"time": page.time.isoformat(), **page.content})
+            evidence = bar_evidence(_rows(page), page.statuses, page.state)
+            content = {"time": page.time.isoformat(), **page.content, **evidence}
+            sequence, previous = self._audit(connection, "bar", content)
             for table in (tables.decisions, tables.orders, tables.fills, tables.positions, tables.events):
                 self._insert(connection, table, getattr(page, table.name), page.time)
             self._insert(connection, tables.equity, [page.equity], page.time)
@@ -95,6 +101,8 @@ class Journal:
                 connection.execute(insert(tables.checkpoints).values(run=self.run, **state))
             else:
                 connection.execute(update(tables.checkpoints).where(tables.checkpoints.c.run == self.run).values(state))
+        if self.heads is not None:
+            self.heads.add(self.run, page.time, sequence, previous)
         return True
 
     def set_statuses(self, statuses: Mapping[str, str]) -> None:
@@ -114,7 +122,7 @@ class Journal:
     # ---- reading --------------------------------------------------------------------------------------------------
 
     def checkpoint(self) -> tuple[datetime, Row] | None:
-        """Time of the last bar written and the state to go on from; None before the first."""
+        """Time of the last bar written and the state to resume from; None before the first."""
         rows = self.rows(tables.checkpoints)
         return (rows[0]["time"], rows[0]["state"]) if rows else None
 
@@ -136,19 +144,39 @@ class Journal:
         return {symbol: quantity for symbol, quantity in held.items() if quantity}
 
     def verify(self) -> int:
-        """Number of audit records; refuses a chain that is broken, or shorter than the last state knows."""
+        """Number of audit records; refuses a chain that is broken, or shorter than the last state or a head knows.
+
+        Refuses rows and a state that are not as the chain says.
+        """
         records = self.rows(tables.audit)
         count = verify((row["sequence"], row["kind"], row["content"], row["hash"]) for row in records)
-        latest = self.checkpoint()
-        if latest is not None:
-            sequence, known = latest[1]["audit"]
-            if sequence >= count or records[sequence]["hash"] != known:
-                raise RunError(
-                    f"the audit log ends before record {sequence}, which the last state names; rows were lost"
-                )
+        self._check_state(records)
+        check_rows(records, {table.name: self.rows(table) for table in (*HASHED, tables.events)})
+        if self.heads is not None:
+            self.heads.check(self.run, records)
         return count
 
     # ---- inside ---------------------------------------------------------------------------------------------------
+
+    def _check_state(self, records: Sequence[Row]) -> None:
+        """Refuse a state that names no record, one that is not there, or that is not what the chain says."""
+        latest = self.checkpoint()
+        if latest is None:
+            if any(row["kind"] == "bar" for row in records):
+                raise RunError(
+                    f"run '{self.run}' has bars, and no state to go on from; go on from a copy of the journal"
+                )
+            return
+        try:
+            sequence, known = latest[1]["audit"]
+            is_there = 0 <= sequence < len(records) and records[sequence]["hash"] == known
+        except (LookupError, TypeError, ValueError) as problem:
+            raise RunError(
+                f"the last state of run '{self.run}' names no audit record; it is damaged, go on from a copy"
+            ) from problem
+        if not is_there:
+            raise RunError(f"the audit log ends before record {sequence}, which the last state names; rows were lost")
+        check_state(records, latest[1])
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -179,6 +207,24 @@ class Journal:
         return sequence, digest
 
 
+def _rows(page: Page) -> dict[str, Sequence[Row]]:
+    """The page's rows by table."""
+    named = {name: getattr(page, name) for name in ("decisions", "orders", "fills", "positions", "events")}
+    return {**named, "equity": [page.equity]}
+
+
+def journal_runs(url: str) -> list[str]:
+    """Names of the runs that a journal holds."""
+    engine = _engine(url)
+    try:
+        with engine.begin() as connection:
+            return list(connection.scalars(select(tables.audit.c.run).distinct().order_by(tables.audit.c.run)))
+    except SQLAlchemyError as problem:
+        raise _refusal(engine, problem) from problem
+    finally:
+        engine.dispose()
+
+
 def journal_url(folder: Path) -> str:
     """The journal in a folder: SQLite."""
     return f"sqlite:///{folder / 'journal.db'}"
@@ -188,7 +234,7 @@ def check_there(url: str) -> None:
     """Refuse a SQLite file that is not there, which opening would make."""
     parsed = _parsed(url)
     if parsed.get_backend_name() == "sqlite" and not Path(str(parsed.database)).is_file():
-        raise RunError(f"there is no journal {parsed.database}; pacesetter paper makes one, so look for a typing error")
+        raise RunError(f"there is no journal {parsed.database}; check the name, or create one with pacesetter paper")
 
 
 def migrate(url: str, revision: str) -> str:
@@ -209,11 +255,47 @@ def migrate(url: str, revision: str) -> str:
         raise _refusal(engine, problem) from problem
     except CommandError as problem:
         raise RunError(
-            f"the journal has no way to revision '{revision}' ({problem}); give head, or one like 0001, "
+            f"the journal cannot be migrated to revision '{revision}' ({problem}); give head, or one like 0001, "
             "to the version of pacesetter that wrote it"
         ) from problem
     finally:
         engine.dispose()
+
+
+def _begin(url: str) -> None:
+    """Make a new SQLite journal whole under another name first, so that an empty one is never ours.
+
+    Refuses an empty file: rather than a book that begins, it is one that was lost.
+    """
+    parsed = _parsed(url)
+    if parsed.get_backend_name() != "sqlite":
+        return
+    path = Path(str(parsed.database))
+    if path.is_file() and path.stat().st_size == 0:
+        raise RunError(f"{path} is empty: the journal in it was lost; restore a copy, or remove it to begin a new book")
+    if path.exists():
+        return
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        migrate(str(parsed.set(database=str(partial))), "head")
+        _put_in_place(partial, path)
+    except OSError as problem:
+        raise RunError(f"no journal can be made at {path} ({problem.strerror}); give another") from problem
+    finally:
+        for tail in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                partial.with_name(partial.name + tail).unlink()
+
+
+def _put_in_place(partial: Path, path: Path) -> None:
+    """Give a file its name, unless another process was quicker; a link, unlike a rename, never replaces."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without links
+        if not path.exists():
+            partial.rename(path)
 
 
 def _check_ours(url: URL) -> None:
@@ -223,7 +305,7 @@ def _check_ours(url: URL) -> None:
     foreign = sorted(found - KEPT_AT_BASE)
     if foreign and not found >= set(tables.METADATA.tables):
         raise RunError(
-            f"{url.render_as_string(hide_password=True)} is no journal: it has tables like '{foreign[0]}'; "
+            f"{url.render_as_string(hide_password=True)} is not a journal: it has tables like '{foreign[0]}'; "
             "give the journal a database of its own"
         )
 
@@ -242,7 +324,7 @@ def _engine(url: str) -> Engine:
             Path(str(engine.url.database)).parent.mkdir(parents=True, exist_ok=True)
         except OSError as problem:
             raise RunError(
-                f"no journal can be made at {engine.url.database} ({problem.strerror}); give another"
+                f"no journal can be created at {engine.url.database} ({problem.strerror}); give another"
             ) from problem
         event.listen(engine, "connect", _prepare_sqlite)
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
@@ -252,7 +334,7 @@ def _engine(url: str) -> Engine:
 def _parsed(url: str) -> URL:
     """The URL of a SQLite file, however spelled, or of a PostgreSQL database; refuses any other, not repeating it."""
     refusal = RunError(
-        "that is no journal's URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"
+        "this is not a journal URL; give sqlite:///FILE, with three slashes, or postgresql://USER@HOST/NAME"
     )
     try:
         parsed = make_url(url)

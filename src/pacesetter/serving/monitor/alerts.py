@@ -53,7 +53,7 @@ class FileSink:
 
     def __post_init__(self) -> None:
         if not self.path.parent.is_dir():
-            raise ConfigError(f"alerts.file='{self.path}' lies in no folder that is there; make it, or give another")
+            raise ConfigError(f"alerts.file='{self.path}' is in no existing folder; create it, or give another")
 
     def send(self, alert: Alert) -> None:
         with self.path.open("a", encoding="utf-8") as stream:
@@ -68,7 +68,7 @@ class WebhookSink:
 
     def __post_init__(self) -> None:
         if not self.url.startswith(("http://", "https://")):
-            raise ConfigError(f"alerts.webhook='{self.url}' is no web address; give http://… or https://…")
+            raise ConfigError(f"alerts.webhook='{self.url}' is not a web address; give http://… or https://…")
 
     def send(self, alert: Alert) -> None:
         body = json.dumps(asdict(alert)).encode()
@@ -85,7 +85,7 @@ class EmailSink:
 
     def __post_init__(self) -> None:
         if not re.fullmatch(r"[^:\s]+(:\d+)?", self.server):
-            raise ConfigError(f"alerts.smtp='{self.server}' is no mail server; give HOST or HOST:PORT")
+            raise ConfigError(f"alerts.smtp='{self.server}' is not a mail server; give HOST or HOST:PORT")
 
     def send(self, alert: Alert) -> None:
         mail = EmailMessage()
@@ -144,4 +144,4 @@ def _send(sink: Sink, alert: Alert) -> None:
     try:
         sink.send(alert)
     except Exception as problem:  # a sink that fails must not stop a trader; the log knows
-        log.error("%s did not take the alert '%s' (%s)", type(sink).__name__, alert.kind, type(problem).__name__)
+        log.error("%s did not accept the alert '%s' (%s)", type(sink).__name__, alert.kind, type(problem).__name__)

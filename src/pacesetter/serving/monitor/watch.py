@@ -13,9 +13,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import DataError, check_range
-from pacesetter.evaluation.statistics.metrics import evenness
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.orders import Discrete
+from pacesetter.policies.variety import evenness
 from pacesetter.serving.monitor.alerts import Alert, Alerts
 
 __all__ = ["FeatureReference", "Thresholds", "Vitals", "Watch", "action_entropy", "feature_moments"]
@@ -101,7 +101,7 @@ def feature_moments(table: FeatureTable, until: pd.Timestamp) -> dict[str, tuple
     rows = table.values[:, table.index <= until].reshape(-1, len(table.names)).astype(np.float64)
     rows = rows[np.isfinite(rows).all(axis=1)]
     if not len(rows):
-        raise DataError(f"no bar up to {until} has all features known; give more bars")
+        raise DataError(f"no bar up to {until} has all features; give more bars")
     moments = zip(rows.mean(axis=0).tolist(), rows.std(axis=0).tolist(), strict=True)
     return dict(zip(table.names, moments, strict=True))
 
@@ -152,7 +152,7 @@ class Watch:
         return {"actions": actions, "denied": list(self._denied), "sent": dict(self.alerts.latest)}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `to_dict` gave."""
+        """Restore what `to_dict` gave."""
         for kept in (self._actions, self._denied):
             kept.clear()
         self._actions.extend(math.nan if action is None else action for action in stored["actions"])

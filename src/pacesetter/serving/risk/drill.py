@@ -48,7 +48,7 @@ class DrillConfig:
 
 
 def drill(sinks: list[Sink], thresholds: Thresholds | None = None) -> list[Drilled]:
-    """Make each of them act once; alerts go for real to the sinks that took a first one, as nobody waits for others."""
+    """Make each control act once; alerts are really sent, but only to sinks that accepted a first one."""
     tried = {sink: _sink(sink) for sink in sinks}
     able = [sink for sink, result in tried.items() if result.acted]
     return [*_controls(), _jump(), *_alerts(able, thresholds or Thresholds()), *tried.values(), _switch()]
@@ -158,7 +158,7 @@ def _sink(sink: Sink) -> Drilled:
     try:
         sink.send(Alert("drill", "a drill, nothing is wrong", 0.0, NOON))
     except Exception as problem:  # of files, networks and mail servers alike
-        return Drilled(f"{type(sink).__name__}", f"takes an alert, not {type(problem).__name__}", False)
+        return Drilled(f"{type(sink).__name__}", f"accepts an alert, not {type(problem).__name__}", False)
     return Drilled(f"{type(sink).__name__}", "takes an alert", True)
 
 

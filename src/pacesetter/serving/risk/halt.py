@@ -34,12 +34,12 @@ class KillSwitch:
         self._taken = ""  # when the release came that was told last
 
     def check_usable(self) -> None:
-        """Refuse a place where no file can be made or removed: nobody could halt there."""
+        """Refuse a place where no file can be made or removed: a halt there would fail."""
         folder = self.path.parent
         with suppress(OSError):
             folder.mkdir(parents=True, exist_ok=True)
         if self.path.is_dir() or not (folder.is_dir() and os.access(folder, os.W_OK)):
-            raise ConfigError(f"no kill switch can be at {self.path}; give a file in a folder that can be written to")
+            raise ConfigError(f"{self.path} cannot be a kill switch; give a file in a writable folder")
 
     @property
     def way_out(self) -> str:
@@ -70,7 +70,7 @@ class KillSwitch:
         return told or (_stamp(self.path.stat().st_mtime) if self.path.is_file() else "")
 
     def take_release(self) -> str:
-        """Who released it since it was last engaged, told once to each holder of the switch; empty where nobody did."""
+        """Who released it since it was last engaged, given once to each holder of the switch; empty if not released."""
         at = "" if self.engaged() else _entry(self._released, "at")
         if at in ("", self._taken):
             return ""
@@ -118,7 +118,7 @@ class KillSwitch:
         if not self.engaged():
             return False
         if not self.path.is_file():
-            raise ConfigError(f"{self.path} is no file that can be released; remove it by hand, then resume")
+            raise ConfigError(f"{self.path} is not a file that can be released; remove it by hand, then resume")
         write_atomic(self._released, _text(by=by, reason=self.reason()))
         self.path.unlink(missing_ok=True)
         return True

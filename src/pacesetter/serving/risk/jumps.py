@@ -18,7 +18,7 @@ def check_jumps(panel: Panel, bars: NDArray[Any], jump_factor: float, newest: in
     """Refuse a price in the `newest` last of `bars` (time, symbol, Bar), the panel's, beyond the close before it.
 
     That is more than `jump_factor` times that close, or less than such a part. A first price is held against none, and
-    0 is no price.
+    0 is not a price.
     """
     tail = bars[-newest - 1 :]
     before, after = tail[:-1, :, Bar.CLOSE], tail[1:]
@@ -31,6 +31,6 @@ def check_jumps(panel: Panel, bars: NDArray[Any], jump_factor: float, newest: in
         price = high if high / before[row, k] > jump_factor else low
         raise DataError(
             f"'{panel.symbols[k]}' goes from {before[row, k]:g} to {price:g} in bar {panel.index[row - len(after)]}, "
-            f"beyond risk.jump_factor={jump_factor:g}, and nothing was traded on it; put the data right, "
-            "or give a higher factor if the price is"
+            f"beyond risk.jump_factor={jump_factor:g}, and nothing was traded on it; correct the data, "
+            "or raise the factor if the price is right"
         )

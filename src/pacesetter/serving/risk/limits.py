@@ -26,7 +26,7 @@ class RiskLimits:
     stop_count, stop_bars          stop-outs in so many bars, after which entries pause as long
     symbol_fraction, gross_fraction  exposure of a symbol and of all together, orders in flight counted
     cluster_correlation            symbols correlated above it share one `symbol_fraction`
-    jump_factor                    a price may be so many times the close before it, or such a part; else it is no bar
+    jump_factor                    largest ratio of a price to the previous close, up or down; else it is refused
     """
 
     order_fraction: float = 0.15
@@ -53,12 +53,12 @@ class RiskLimits:
         for item in fields(self):
             value = getattr(self, item.name)
             if not (math.isfinite(value) and value > 0):
-                raise ConfigError(f"risk.{item.name}={value!r} must be a number above 0; a limit is never off")
+                raise ConfigError(f"risk.{item.name}={value!r} must be a number above 0; a limit cannot be off")
             if item.name.endswith(("fraction", "correlation")) and item.name != "gross_fraction":
                 check_range(0, 1, owner="risk", **{item.name: value})
         check_range(1, owner="risk", jump_factor=self.jump_factor)
         if self.reduce_fraction > self.halt_fraction:
             raise ConfigError(
                 f"risk.reduce_fraction={self.reduce_fraction:g} is above risk.halt_fraction={self.halt_fraction:g}; "
-                "reducing comes before halting"
+                "reducing must come before halting"
             )

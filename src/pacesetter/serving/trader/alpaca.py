@@ -40,17 +40,17 @@ class AlpacaBroker:
         self._symbols, self._client = tuple(symbols), client or _alpaca_client()
         self._paid: dict[str, float] = {}  # client id -> for what was traded of an order so far, while it is open
         self.account, self.positions = np.zeros(len(Account)), np.zeros((len(symbols), len(Position)))
-        with _answered("tells its account"):
+        with _answered("account"):
             self._read_account()
 
-    def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
+    def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         try:
             found = [(order, self._look(order.client_id)) for order in orders]
             self._read_account()
         except ConfigError:
             raise
         except Exception as problem:  # whatever the network does; the orders stay in flight
-            log.warning("Alpaca does not answer (%s); nothing is entered until it does", type(problem).__name__)
+            log.warning("Alpaca does not answer (%s); no entries until it does", type(problem).__name__)
             return Settlement(is_known=False)
         for k in np.flatnonzero(self.positions[:, Position.QUANTITY]).tolist():
             self.positions[k, Position.BARS_HELD] += 1.0
@@ -84,7 +84,7 @@ class AlpacaBroker:
         return Status.PENDING if found is None else self._status(found)
 
     def cancel_all(self) -> None:
-        with _answered("cancels its orders"):
+        with _answered("cancel"):
             self._client.cancel_orders()
 
     def restore(self, account: Array, positions: Array) -> None:
@@ -152,7 +152,7 @@ def _answered(what: str) -> Iterator[None]:
         raise
     except Exception as problem:  # whatever the network does
         raise RunError(
-            f"nobody at Alpaca {what} ({type(problem).__name__}); look at the network, the keys and the account there"
+            f"Alpaca {what} request failed ({type(problem).__name__}); check the network, the keys and the account"
         ) from problem
 
 

@@ -82,7 +82,7 @@ async def _post(app: Gate, path: str, token: str, body: bytes) -> dict[str, Any]
 
     await app(scope | {"query_string": b"", "headers": headers}, receive, send)
     if sent[0]["status"] != 200:
-        raise RunError(f"the served policy answered {sent[0]['status']} to its own newest bar; look into the log")
+        raise RunError(f"the served policy answered {sent[0]['status']} to its own newest bar; see the log")
     return dict(json.loads(b"".join(message.get("body", b"") for message in sent)))
 
 

@@ -18,7 +18,7 @@ from pacesetter.panel import Panel
 
 __all__ = ["Clock", "Feed", "LiveClock", "OnlineFeed", "ReplayClock", "ReplayFeed"]
 
-MOST_DRIFT_SECONDS = 5.0  # between the wall clock and the monotonic one, which nobody sets
+MOST_DRIFT_SECONDS = 5.0  # between the wall clock and the monotonic one, which cannot be set
 
 
 class Clock(Protocol):
@@ -57,9 +57,9 @@ class LiveClock:
         now = self.wall()
         jump = now - self.monotonic() - self._offset
         if abs(jump) > MOST_DRIFT_SECONDS:
-            raise RunError(f"the clock jumped by {jump:+.1f} s; set it right, then resume")
+            raise RunError(f"the clock jumped by {jump:+.1f} s; set the clock, then resume")
         if bar.timestamp() > now + MOST_DRIFT_SECONDS:
-            raise RunError(f"bar {bar} lies in the future of this clock; set it right, then resume")
+            raise RunError(f"bar {bar} is in the future of this clock; set the clock, then resume")
         return now
 
 
@@ -117,7 +117,7 @@ class ReplayFeed:
 
 
 class OnlineFeed:
-    """A registered network source, asked anew for finished bars."""
+    """A registered network source, polled for finished bars."""
 
     is_stored = False
 

@@ -1,6 +1,6 @@
 """The paper trader: new bar → fills → features → decision → guard → journal → orders → vitals, bar after bar.
 
-A bar is journalled whole before its orders are sent, so a process that is killed at any moment goes on where it was:
+A bar is journalled completely before its orders are sent, so a process killed at any moment resumes where it stopped:
 nothing lost, nothing doubled. Whatever goes wrong ends in a clean halt: the guard and the kill switch stay latched
 until a person resumes.
 """
@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,12 +18,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.errors import DataError, PacesetterError, RunError
-from pacesetter.evaluation.backtest.backtest import Seen, market_bank
-from pacesetter.features.table import FeatureTable, feature_table
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import Observe
+from pacesetter.policies.policy import Seen
 from pacesetter.serving.journal.entries import make_page
 from pacesetter.serving.journal.journal import Journal, Row, tables
 from pacesetter.serving.monitor.alerts import Alert
@@ -34,10 +33,9 @@ from pacesetter.serving.trader.brokers import Status
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.feeds import Feed
 
-__all__ = ["Observe", "PaperResult", "PaperTrader", "portfolio_observer"]
+__all__ = ["PaperResult", "PaperTrader"]
 
 Array = NDArray[Any]
-Observe = Callable[[Panel], Mapping[str, Array]]  # at the last bar; the desk writes the account into it
 SWITCH_SECONDS = 0.25  # between two looks at the kill switch while waiting
 POLL_SECONDS = 10.0  # between two questions for new bars
 SAME_QUANTITY = 1e-9
@@ -55,16 +53,6 @@ class PaperResult(NamedTuple):
     reason: str
     denials: Mapping[str, int]
     is_at_end: bool
-
-
-def portfolio_observer(window_bars: int, tabulate: Callable[[Panel], FeatureTable] = feature_table) -> Observe:
-    """The training's own observation of a whole market at the last bar of a panel."""
-
-    def observe(panel: Panel) -> Mapping[str, Array]:
-        builder = ObservationBuilder(market_bank(panel, tabulate(panel)), window_bars)
-        return builder.build(0, len(panel) - 1, np.zeros(builder.vector_size, np.float32))
-
-    return observe
 
 
 class PaperTrader:
@@ -122,7 +110,7 @@ class PaperTrader:
         vitals = self._vitals(late, time.perf_counter() - started)
         alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
         if not self.journal.record(make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state())):
-            raise RunError(f"another process trades run '{self.journal.run}'; end one of the two, then resume")
+            raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
         self._send(ticket)
 
     def _send(self, ticket: Ticket) -> None:
@@ -208,7 +196,7 @@ class PaperTrader:
             self._heed_switch()
 
     def _announce_halt(self) -> None:
-        """Tell people, which waits for nobody; cancel; then tell the journal, whether or not the broker answered."""
+        """Alert first, without waiting; cancel; then write to the journal, whether or not the broker answered."""
         reason, alerts = self.desk.guard.reason, self.watch.alerts
         alerts.latest.pop("halt", None)  # told every time, for since the last one a person resumed
         alerts.send(Alert("halt", reason, 1.0, time.time()))
@@ -225,12 +213,12 @@ class PaperTrader:
             try:
                 step()
             except Exception as second:  # the disk, the broker or the journal may be what failed
-                log.error("halted, but not everywhere noted: %s", second)
+                log.error("halted, but not recorded everywhere: %s", second)
 
     # ---- starting -------------------------------------------------------------------------------------------------
 
     def _stored(self) -> Row | None:
-        """The state to go on from, and the bars up to it; None before the first. Refuses a feed of other bars."""
+        """The state to resume from, and the bars up to it; None before the first. Refuses a feed of other bars."""
         stored = self.journal.checkpoint()
         if stored is None:
             return None
@@ -240,7 +228,7 @@ class PaperTrader:
         is_there = len(panel) > 0 and panel.index[-1] == last
         if not is_there or any(state.get(name, told) != told for name, told in self._identity(last).items()):
             raise RunError(
-                f"run '{self.journal.run}' stands at {last}, and up to there this feed has other symbols or bars; "
+                f"run '{self.journal.run}' is at {last}, and up to there this feed has other symbols or bars; "
                 "give the same data, or another run= or folder= for a book of its own"
             )
         self.bars, self._panel = bars, panel
@@ -253,13 +241,13 @@ class PaperTrader:
             yield
         except (LookupError, TypeError, ValueError) as problem:
             raise RunError(
-                f"the last state of run '{self.journal.run}' is damaged ({problem!r}); go on from a copy of the journal"
+                f"the last state of run '{self.journal.run}' is damaged ({problem!r}); continue from a copy of it"
             ) from problem
 
     def _resume(self, state: Row | None) -> None:
         """Go on from a state: books, guard, orders under way; refuses books that do not add up."""
+        self.journal.verify()
         if state is not None:
-            self.journal.verify()
             with self._readable():
                 self.desk.restore(state["desk"])
                 self.watch.restore(state["watch"])
@@ -282,7 +270,7 @@ class PaperTrader:
         """Say so where the book was another policy's: after a rollback that is meant, else it may be a mistake."""
         name = self.desk.policy.name
         if before not in (None, name):
-            told = f"{name} goes on with the book of {before}, {self.bars} bars old"
+            told = f"{name} resumes with the book of {before}, {self.bars} bars old"
             log.warning("%s; for a book of its own give another run= or folder=", told)
             self.journal.note("policy", told)
 
@@ -294,7 +282,7 @@ class PaperTrader:
         for order, at in zip(orders, found, strict=True):
             stored = self.journal.rows(tables.orders, client_id=order.client_id)
             if not stored:
-                raise RunError(f"the journal has lost order {order.client_id}, which is under way; go on from a copy")
+                raise RunError(f"the journal has lost order {order.client_id}, now in flight; continue from a copy")
             status = stored[0]["status"]
             if status in (Status.CANCELLED, Status.REJECTED):
                 self.desk.drop(order.client_id)
@@ -312,8 +300,8 @@ class PaperTrader:
             least, most = sum(min(part, 0.0) for part in parts), sum(max(part, 0.0) for part in parts)
             if not least - rounding <= more <= most + rounding:
                 raise RunError(
-                    f"the broker holds {quantity:g} of '{symbol}', the journal's fills come to "
-                    f"{booked.get(symbol, 0.0):g}; put it right, then resume"
+                    f"the broker holds {quantity:g} of '{symbol}', the journal's fills sum to "
+                    f"{booked.get(symbol, 0.0):g}; correct it, then resume"
                 )
 
     def _fate(self, order: Order, found: Status) -> Status:
@@ -325,7 +313,7 @@ class PaperTrader:
     # ---- what is written ------------------------------------------------------------------------------------------
 
     def _state(self) -> Row:
-        """What the next bar, or a restart, goes on from."""
+        """The state from which the next bar, or a restart, continues."""
         books = {"desk": self.desk.to_dict(), "watch": self.watch.to_dict()}
         return {**books, "bars": self.bars, "last": self._last.value, **self._identity(self._last)}
 

@@ -9,14 +9,16 @@ from typing import Any, Literal
 
 from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Policy, market_bank
-from pacesetter.evaluation.baselines.catalogue import BASELINES, make_baseline
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.registry import configure
+from pacesetter.policies.observation import Observe, market_bank, table_observer
+from pacesetter.policies.policy import Policy
+from pacesetter.registry import Registry, configure
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.bundle import Bundle
+from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import find_bundle
+from pacesetter.serving.journal.heads import HEADS, Heads
 from pacesetter.serving.journal.journal import Journal, journal_url
 from pacesetter.serving.monitor.alerts import AlertOptions, Alerts, make_sinks
 from pacesetter.serving.monitor.watch import FeatureReference, Thresholds, Watch
@@ -27,7 +29,7 @@ from pacesetter.serving.trader.alpaca import AlpacaBroker
 from pacesetter.serving.trader.desk import Desk
 from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.history import History
-from pacesetter.serving.trader.paper import Observe, PaperTrader, portfolio_observer
+from pacesetter.serving.trader.paper import PaperTrader
 
 __all__ = ["PaperConfig", "open_session"]
 
@@ -39,7 +41,7 @@ WINDOW_BARS = 1  # of a baseline, which looks at the newest features at most
 class PaperConfig:
     """How to trade on paper.
 
-    run         names the rows in the journal and begins every client id; the same run goes on where it stood
+    run         names the rows in the journal and begins every client id; the same run resumes where it stopped
     journal     sqlite:///FILE or postgresql://…; a file in `folder` where empty
     halt_file   the kill switch
     first       bar of a replay's first decision; None is the first after the policy's training, or the middle
@@ -47,6 +49,8 @@ class PaperConfig:
     data        of a replay: `source` and its options, or some that change the bundle's own data; a baseline's is the
                 sample. Of a network feed: symbols, start, freq …
     risk        limits that replace the bundle's
+    key         file of the signing key; PACESETTER_SIGNING_KEY where empty
+    unverified  take a signed bundle without a key to check it by
     """
 
     feed: Literal["replay", "yahoo", "alpaca", "ccxt"] = "replay"
@@ -59,51 +63,69 @@ class PaperConfig:
     bars: int | None = None
     data: dict[str, Any] = field(default_factory=dict)
     risk: dict[str, Any] = field(default_factory=dict)
+    key: str = ""
+    unverified: bool = False
     watch: Thresholds = field(default_factory=Thresholds)
     alerts: AlertOptions = field(default_factory=AlertOptions)
 
     def __post_init__(self) -> None:
         if not 0 < len(self.run) <= MOST_LETTERS:
-            raise ConfigError(f"paper.run='{self.run}' must have 1 to {MOST_LETTERS} letters, for client ids begin so")
+            raise ConfigError(f"paper.run='{self.run}' must have 1 to {MOST_LETTERS} letters: it starts client ids")
         if self.bars is not None:
             check_range(1, owner="paper", bars=self.bars)
         if self.feed == "replay" and self.broker != "paper":
             raise ConfigError(
-                f"feed=replay plays stored bars, which broker={self.broker} cannot fill; leave one of the two out"
+                f"feed=replay plays stored bars, which broker={self.broker} cannot fill; leave one of them out"
             )
 
 
-def open_session(policy: str, config: PaperConfig) -> PaperTrader:
-    """The trader of a bundle, or of a baseline by name; refuses what does not fit together."""
-    bundle = find_bundle(policy) if Path(policy).exists() else None
-    if bundle is None and policy not in BASELINES:
-        known = did_you_mean(policy, BASELINES)
+def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | None = None) -> PaperTrader:
+    """The trader of a bundle, or of a baseline by name; refuses what does not fit together.
+
+    baselines   those there are: `evaluation.baselines`, which serving does not import, has them
+    """
+    key = SigningKey.find(config.key or None)
+    bundle = find_bundle(policy, key, config.unverified) if Path(policy).exists() else None
+    if bundle is None and (baselines is None or policy not in baselines):
+        known = did_you_mean(policy, baselines or ())
         raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
     switch = KillSwitch(config.halt_file)
     switch.check_usable()
     panel = _history(config, bundle)
     feed = _feed(config, panel, bundle)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
-    decider = BundlePolicy(bundle) if bundle else _baseline(policy, panel, market)
+    decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
     guard = Guard(_limits(bundle, config.risk))
     broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
     return PaperTrader(
         Desk(decider, guard, panel.symbols, market, broker, run=config.run),
         feed,
-        Journal(config.journal or journal_url(Path(config.folder)), config.run),
+        _journal(config, key),
         switch,
         Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle)),
-        _bundle_observer(bundle, panel.symbols) if bundle else portfolio_observer(WINDOW_BARS),
+        _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS),
     )
 
 
-def _baseline(name: str, panel: Panel, market: MarketParameters) -> Policy:
-    """The baseline of that name; refuses one that needs more than bars."""
-    bank = market_bank(panel)
-    needed = BASELINES[name].lacks(bank)
+def _journal(config: PaperConfig, key: SigningKey | None) -> Journal:
+    """The run's journal; with a key the head of its chain is signed every day."""
+    folder = Path(config.folder)
+    heads = None
+    if key is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        heads = Heads(folder / HEADS, key)
+    return Journal(config.journal or journal_url(folder), config.run, heads)
+
+
+def _baseline(name: str, baselines: Registry[Any] | None, panel: Panel, market: MarketParameters) -> Policy:
+    """The policy of a baseline; refuses one that needs more than bars."""
+    assert baselines is not None
+    bank, baseline = market_bank(panel), baselines[name]
+    needed = baseline.lacks(bank)
     if needed:
         raise ConfigError(f"'{name}' needs {needed}, which paper trading does not have; give another baseline")
-    return make_baseline(name, bank, market)
+    made: Policy = baseline.on(bank, market)
+    return made
 
 
 def _history(config: PaperConfig, bundle: Bundle | None) -> Panel:
@@ -142,10 +164,10 @@ def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None) -> Feed:
     fitted_until = BundlePolicy(bundle).fitted_until if bundle else None
     unseen = 0 if fitted_until is None else int(panel.index.searchsorted(fitted_until, side="right"))
     if bundle and unseen > len(panel) - 2:
-        raise ConfigError(f"these bars end at {panel.index[-1]}, the policy's training at {fitted_until}; give newer")
+        raise ConfigError(f"these bars end at {panel.index[-1]}, the training set at {fitted_until}; give later bars")
     first = config.first if config.first is not None else unseen or len(panel) // 2
     if 0 <= first < unseen:
-        raise ConfigError(f"first={first} lies within the policy's training; give {unseen} or more")
+        raise ConfigError(f"first={first} is within the policy's training set; give {unseen} or more")
     return ReplayFeed(panel, first)
 
 

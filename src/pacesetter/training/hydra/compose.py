@@ -16,9 +16,10 @@ from hydra.errors import HydraException
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from pacesetter.build import Config, with_fleet
-from pacesetter.build.configuration import TASKS, MainJob, Track, Train
+from pacesetter.build import Config
+from pacesetter.build.configuration import MainJob, Track, Train
 from pacesetter.build.learner import check_agent
+from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
@@ -30,7 +31,6 @@ from pacesetter.training.hydra.overrides import find_presets, parse_override
 __all__ = ["compose", "source_defaults", "task_defaults"]
 
 CHOICE = re.compile(r"\+?(data|task|agent|preset)=")
-FLEETS = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bars|symbols|market))\b"  # of a master
 
 
 def compose(overrides: Sequence[str] = ()) -> Config:
@@ -39,7 +39,8 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     _refuse_old_names(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
-            _register_agents(_task_of(overrides))
+            task = _task_of(overrides)
+            _register_agents(TASKS[task].learned_as if task in TASKS else task)
             resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
         except HydraException as problem:
             raise ConfigError(_explain(overrides, problem)) from problem
@@ -50,12 +51,11 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     missing = [key for key, value in _flatten(resolved) if value == MISSING]
     if missing:
         raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
-    is_master = resolved["task"]["problem"] == "master"
-    if is_master:
-        _leave_to_fleet(overrides)
+    task = TASKS[resolved["task"]["problem"]]
+    _refuse_inherited(overrides, task)
     config = configure(Config, resolved, "config")  # type: ignore[arg-type]
     check_agent(config)
-    return with_fleet(config) if is_master else config
+    return task.completed(config)
 
 
 def _task_of(overrides: Sequence[str]) -> str:
@@ -67,11 +67,11 @@ def _task_of(overrides: Sequence[str]) -> str:
     return str(_defaults(find_presets(overrides))["task"]["problem"])
 
 
-def _leave_to_fleet(overrides: Sequence[str]) -> None:
-    """Refuse to be told what a master has of its fleet, be it right or wrong."""
+def _refuse_inherited(overrides: Sequence[str], task: Task) -> None:
+    """Refuse overrides, right or wrong, of what the task takes from another run."""
     for text in overrides:
-        if re.match(FLEETS, text):
-            raise ConfigError(f"{text}: a master has that of its fleet; leave it out, or train the fleet with it")
+        if task.inherited and re.match(task.inherited, text):
+            raise ConfigError(f"{text}: a {task.name} has that of its fleet; leave it out, or train the fleet with it")
 
 
 def source_defaults(name: str) -> dict[str, Any]:
@@ -88,7 +88,7 @@ def source_defaults(name: str) -> dict[str, Any]:
 
 def task_defaults(name: str) -> dict[str, Any]:
     """A problem's options with their defaults, as the group `task=<name>` holds them."""
-    options = _plain(TASKS[name]())
+    options = _plain(TASKS[name].config())
     options.get("market", {}).pop("bars_per_year", None)  # the panel's own
     return {"problem": name} | options
 
@@ -146,7 +146,7 @@ def _method(overrides: Sequence[str]) -> str:
 def _explain(overrides: Sequence[str], problem: HydraException) -> str:
     for text in overrides:
         if text.startswith("preset="):
-            return f"{text}: a preset is added to what there is; write +{text}"
+            return f"{text}: a preset is added to the configuration; write +{text}"
         override = parse_override(text)
         if override.is_sweep_override():
             return f"{text} has several values, which `pacesetter sweep` and `tune` take; give one"
@@ -157,7 +157,7 @@ def _explain(overrides: Sequence[str], problem: HydraException) -> str:
             return sentence
     said = re.sub(r"\s+", " ", str(problem).splitlines()[0])
     if match := re.fullmatch(r"Could not override '(.+)'\.", said):  # a mapping, by a name that it has not
-        return "{0} has other names: set one by {0}.NAME=…, add one by +{0}.NAME=…".format(match[1])
+        return "{0} has other keys: set one with {0}.NAME=…, add one with +{0}.NAME=…".format(match[1])
     return said
 
 

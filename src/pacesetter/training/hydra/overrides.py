@@ -117,4 +117,4 @@ def parse_override(text: str) -> Override:
             raise HydraException("no key")
         return override
     except HydraException as problem:
-        raise ConfigError(f"'{text}' is no override; write key=value, e.g. data.symbols=50") from problem
+        raise ConfigError(f"'{text}' is not an override; write key=value, e.g. data.symbols=50") from problem

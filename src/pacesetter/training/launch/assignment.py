@@ -1,4 +1,4 @@
-"""One training run as a task for a worker: it has its own folder, and goes on from whatever an earlier worker left."""
+"""One training run as a task for a worker: it has its own folder, and resumes from the last checkpoint."""
 
 from __future__ import annotations
 
@@ -53,5 +53,5 @@ def run_task(task: Task, report: Report | None = None) -> Outcome:
     else:
         result = train(compose([*task.overrides, f"runs='{task.folder}'"]), report=report, console=quiet)
     if result.stopped == "signal":
-        raise InterruptedRunError("stopped by a signal; go on with --resume and the folder that was named first")
+        raise InterruptedRunError("stopped by a signal; resume with --resume and the folder printed first")
     return Outcome(str(result.run.folder), result.steps, result.score, result.weights_hash, result.stopped)

@@ -17,7 +17,7 @@ import numpy as np
 import pandas as pd
 from rich.console import Console
 
-from pacesetter.build import Config, build_panel, build_parts
+from pacesetter.build import Config, build_panel, build_parts, task_of
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, number, write_report
 from pacesetter.runs import Run, config_hash
@@ -35,7 +35,7 @@ __all__ = ["ClusterPlan", "ClusterResult", "by_fold", "run_cluster"]
 RUNS = ("run", "state", "steps", "score", "tries")
 BY_FOLD = (
     f"Mean over the symbols of all groups; ± is half the {LEVEL:.0%} Student interval over the seeds. Each group has "
-    "an encoder of its own, so that groups are compared, not merged."
+    "its own encoder, so groups are compared, not merged."
 )
 
 
@@ -52,22 +52,18 @@ class ClusterPlan:
         """The symbols in their order, in groups of nearly equal size; refuses more groups than symbols."""
         if not 1 <= groups <= len(symbols) or folds < 1 or not seeds:
             raise ConfigError(
-                f"{groups} groups of {len(symbols)} symbols in {folds} folds with {len(seeds)} seeds cannot be; "
+                f"{groups} groups of {len(symbols)} symbols in {folds} folds with {len(seeds)} seeds is not possible; "
                 "give one or more of each, and no more groups than symbols"
             )
         if len(set(seeds)) < len(seeds):
-            raise ConfigError(f"seeds {', '.join(map(str, seeds))}: one is there twice; give each once")
+            raise ConfigError(f"seeds {', '.join(map(str, seeds))}: one appears twice; give each once")
         parts = np.array_split(np.array(symbols, dtype=object), groups)
         return cls(tuple(tuple(part) for part in parts), tuple(seeds), folds)
 
     @classmethod
     def from_config(cls, config: Config, groups: int, seeds: Sequence[int] = (0,), folds: int = 1) -> ClusterPlan:
         """The plan over the symbols of the task, or where it names none, of the panel; refuses one without groups."""
-        if config.task["problem"] == "lookback":
-            raise ConfigError(
-                "a cluster trains groups of symbols, and task=lookback looks at all of them together; its seeds and "
-                "folds are for `pacesetter sweep`"
-            )
+        task_of(config).check("cluster")
         panel = build_panel(config)
         plan = cls.of(config.task.get("symbols") or panel.symbols, groups, seeds, folds)
         if folds > 1:  # the first is the shortest: refuses too few bars before any run is made
@@ -138,7 +134,7 @@ def run_cluster(
     if left:
         # the longest first, by the steps of all its symbols, so that none begins when the others end
         left.sort(key=lambda task: len(plan.groups[rows[task]["group"]]) * progress.left(task), reverse=True)
-        stopped = told_when_stopped(run, console, lambda: f"{progress}; the same command goes on")
+        stopped = told_when_stopped(run, console, lambda: f"{progress}; run the same command to resume")
         with stopped, launcher.session() as crew, progress.shown():
             settled |= {job.task: job for job in crew.settle(run_task, left, progress.watch)}
     runs = pd.DataFrame([_row(plan, row, settled[task]) for task, row in rows.items()])

@@ -145,7 +145,7 @@ def _sentence(name: str, row: dict[str, Any]) -> str:
     step, score, _ = _cells(row)
     told = {
         "running": f"on {row['worker']}, try {row['tries']}",
-        "waiting": f"its worker {row['worker']} died at step {step}; goes to another",
+        "waiting": f"its worker {row['worker']} died at step {step}; moves to another",
         "done": f"{step} steps, score {score}",
         "failed": f"at step {step} of try {row['tries']}",
     }

@@ -145,7 +145,7 @@ class Crew:
         if job is None:
             self.lost_at_start += 1
             if self.lost_at_start > self.retries:
-                raise RunError(f"{self.lost_at_start} workers died before they began: {problem}") from problem
+                raise RunError(f"{self.lost_at_start} workers died before they started: {problem}") from problem
             return []
         if job.tries <= self.retries:
             job.state = "waiting"
@@ -162,7 +162,7 @@ def _raise_first(jobs: Sequence[Job[Any, Any]]) -> None:
 
 def _given_up(tries: int, problem: Exception) -> RunError:
     error = RunError(
-        f"workers were killed {tries} times at the same task, often for want of memory; lower launcher.workers or "
+        f"workers were killed {tries} times at the same task, often by lack of memory; lower launcher.workers or "
         "raise launcher.retries"
     )
     error.__cause__ = problem

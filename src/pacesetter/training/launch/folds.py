@@ -1,10 +1,9 @@
-"""A run's configuration trained anew on each fold and tested on what it has not seen: walk-forward, purged paths."""
+"""A run's configuration retrained on each fold and tested on what it has not seen: walk-forward, purged paths."""
 
 from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,25 +12,20 @@ from numpy.typing import NDArray
 
 from pacesetter.build import (
     Config,
-    Parts,
-    build_environment,
     build_learner,
     build_supervised,
     build_table,
     build_task,
+    task_of,
 )
-from pacesetter.build.configuration import FleetTrading, MasterTrading, Portfolio
 from pacesetter.data.splits import Fold
-from pacesetter.envs.batch.starts import Start, Starts
-from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, check_range
-from pacesetter.evaluation.backtest.backtest import Policy, market_bank
-from pacesetter.evaluation.backtest.fleet_policy import FleetPolicy
-from pacesetter.evaluation.backtest.policies import AgentPolicy
 from pacesetter.evaluation.backtest.walk_forward import Fit, Paths, Tell, WalkForward, combinatorial, walk_forward
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 from pacesetter.registry import configure
 
 __all__ = [
@@ -71,7 +65,7 @@ def changed(config: Config, overrides: Sequence[str]) -> Config:
         for part in path:
             node = node.get(part) if isinstance(node, dict) else None
         if not is_set or not isinstance(node, dict):
-            raise ConfigError(f"'{text}' sets no key of the run; give one like train.steps=1000")
+            raise ConfigError(f"'{text}' does not set a key of the run; give e.g. train.steps=1000")
         node[name] = yaml.safe_load(value)
     return configure(Config, plain, "config")
 
@@ -91,7 +85,7 @@ def run_walk_forward(
     tested = len(panel) - train_bars - purge_bars
     test_bars = -(-tested // folds)
     if test_bars < 2 or tested % test_bars == 1:  # refused before hours of training, not by the statistics after them
-        raise ConfigError(f"folds={folds} leaves a test of one bar among {tested}; take fewer folds")
+        raise ConfigError(f"folds={folds} leaves one bar per test of {tested}; use fewer folds")
     common = _market(config, panel) | {"train_bars": train_bars, "test_bars": test_bars, "purge_bars": purge_bars}
     beside = make_baseline(BESIDE, common["bank"], common["market"])
     own = walk_forward(refit(config, panel), panel, expanding=expanding, refit_every=refit_every, tell=tell, **common)
@@ -110,8 +104,8 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
     if reach + 1 >= block - 1:
         raise ConfigError(
             f"folds={folds} leaves blocks of {block} bars, but observations reach back {reach} bars (a window of "
-            f"{common['window_bars']} and features of {memory_bars}), which are embargoed behind each test; take fewer "
-            "folds, or features.names that remember less"
+            f"{common['window_bars']} and features of {memory_bars}), which are embargoed after each test; use fewer "
+            "folds, or features.names with less memory"
         )
     return combinatorial(
         refit(config, panel), panel, folds=folds, purge_bars=1, embargo_bars=reach, tell=tell, **common
@@ -119,12 +113,9 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
 
 
 def _market(config: Config, panel: Panel) -> dict[str, Any]:
-    """Rules, features and window of every test; refuses one that trades nothing, and a master."""
+    """Rules, features and window of every test; refuses a task that declares that folds cannot test it."""
+    task_of(config).check("folds")
     task = build_task(config)
-    if isinstance(task, LookbackConfig):
-        raise ConfigError("a run of task=lookback trades nothing that folds could test; take one that trades")
-    if isinstance(task, MasterTrading):
-        raise ConfigError("a master is trained anew only with its fleet; give --folds the fleet's run")
     bank = market_bank(panel, build_table(config, panel), build_supervised(config, panel))
     return {"market": task.market, "bank": bank, "window_bars": task.window_bars}
 
@@ -134,19 +125,12 @@ def refit(config: Config, panel: Panel) -> Fit:
 
     Features are those of the whole panel, which are causal; episodes stay within unbroken runs of training bars.
     """
-    task = build_task(config)
-    options = {"episode_bars": task.episode_bars, "starts": task.starts}
+    task = task_of(config)
 
     def fit(train: tuple[Panel, ...], fold: Fold) -> Policy:
-        seen, until = panel.rows(0, int(fold.train[-1]) + 1), panel.index[fold.train[-1]]
-        if isinstance(task, FleetTrading):
-            return FleetPolicy(_fleet(config, seen, fold, options), task.action, fitted_until=until)
-        env = build_environment(config, seen, config.train.envs, **options)
-        env.batch.use_starts(_within(env.batch.starts, fold.train))
-        learner: Any = build_learner(config, Parts(env, env))
+        learner: Any = build_learner(config, task.fold_parts(config, panel, fold))
         learner.learn(config.train.steps, _Nobody())
-        name = str(config.agent["algorithm"])
-        return AgentPolicy(learner.agent, name, task.action, isinstance(task, Portfolio), until)
+        return task.learned_policy(learner, config, panel.index[fold.train[-1]])
 
     return fit
 
@@ -160,29 +144,7 @@ class _Nobody:
     def between(self) -> None:
         pass
 
-
-def _fleet(config: Config, seen: Panel, fold: Fold, options: dict[str, Any]) -> Any:
-    """A fleet trained on the training bars; refuses a fold that has a test between them."""
-    from pacesetter.build.fleet import build_market
-
-    if len(fold.train) <= fold.train[-1] - fold.train[0]:
-        raise ConfigError("a fleet learns from one unbroken period; evaluate it by --folds without --combinatorial")
-    market = build_market(config, seen, config.train.envs, first_bar=int(fold.train[0]), **options)
-    learner: Any = build_learner(config, Parts(market, market))
-    learner.learn(config.train.steps)
-    return learner.fleet
-
-
-def _within(starts: Starts, train: Array) -> Starts:
-    """The starts in the training bars; an episode ends where its unbroken run of them does."""
-    ends = np.full(max(int(train[-1]), int(starts.pool[:, Start.TIME].max())) + 1, -1)
-    for run in np.split(train, np.flatnonzero(np.diff(train) > 1) + 1):
-        ends[run] = run[-1]
-    last = np.minimum(starts.pool[:, Start.LAST], ends[starts.pool[:, Start.TIME]])
-    is_kept = last > starts.pool[:, Start.TIME]
-    pool = starts.pool.copy()
-    pool[:, Start.LAST] = last
-    return replace(starts, pool=pool).where(is_kept)
+    __call__ = between  # all that a fleet tells: its steps are many at a time
 
 
 # ---- on paper -------------------------------------------------------------------------------------------------------
@@ -204,7 +166,7 @@ def walk_forward_section(own: WalkForward, beside: WalkForward) -> Section:
     )
     better = float(np.mean(table["total_return"] > others))
     text = (
-        f"Trained anew before each test and never chosen by one; a gain in {own.positive_share:.0%} of the tests, more "
+        f"Retrained before each test and never chosen by one; a gain in {own.positive_share:.0%} of the tests, more "
         f"than {BESIDE.replace('_', ' ')} in {better:.0%}."
     )
     return Section("Walk-forward", text, (), HEADER, rows)
@@ -217,8 +179,8 @@ def paths_section(paths: Paths) -> Section:
         (f"path {place}", number(total, "+.1%"), number(ratio, "+.2f")) for place, total, ratio in table.itertuples()
     )
     text = (
-        f"{len(table)} paths over {len(paths.times)} bars, each tested by agents that had not seen it: Sharpe ratio "
+        f"{len(table)} paths over {len(paths.times)} bars, each tested out-of-sample: Sharpe ratio "
         f"{table['sharpe'].mean():+.2f} on average, from {table['sharpe'].min():+.2f} to {table['sharpe'].max():+.2f}; "
-        f"{float(np.mean(table['total_return'] > 0)):.0%} of the paths gained."
+        f"{float(np.mean(table['total_return'] > 0)):.0%} of the paths had a gain."
     )
     return Section("Combinatorial paths", text, (), ("path", "total return", "Sharpe ratio"), rows)

@@ -103,7 +103,7 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     storage = search.storage or f"sqlite:///{run.folder.resolve()}/study.db"
     study = _resumed_study(storage, search.startup, run)
     study.sampler = _sampler(config.seed + len(study.trials), search.startup)  # a later part draws on, not again
-    stopped = told_when_stopped(run, console, lambda: f"go on with: pacesetter tune --resume {run.folder}")
+    stopped = told_when_stopped(run, console, lambda: f"resume with: pacesetter tune --resume {run.folder}")
     with stopped, launcher.session() as crew:
         while batch := _next_trials(study, distributions, search.trials, crew.size):
             attempts = [
@@ -226,7 +226,7 @@ def _space(overrides: Sequence[str]) -> tuple[list[str], dict[str, Override]]:
     if not varied:
         algorithm = str(compose(fixed).agent["algorithm"])
         if algorithm not in SPACES:
-            raise ConfigError(f"nothing to search for {algorithm}; give a key several values, {RATE} or {DISCOUNT}")
+            raise ConfigError(f"nothing to search for {algorithm}; give several values for a key, {RATE} or {DISCOUNT}")
         varied = split_varied(SPACES[algorithm])[1]
     return fixed, {override.get_key_element(): override for override in varied}
 
@@ -242,7 +242,7 @@ def distribution(override: Override) -> BaseDistribution:
     try:
         return kind(value.start, value.end, log="log" in value.tags)
     except ValueError as problem:
-        raise ConfigError(f"'{override.input_line}' is no interval to search ({problem})") from problem
+        raise ConfigError(f"'{override.input_line}' is not an interval to search ({problem})") from problem
 
 
 def _check_space(fixed: Sequence[str], space: dict[str, Override]) -> Config:
@@ -254,7 +254,7 @@ def _check_space(fixed: Sequence[str], space: dict[str, Override]) -> Config:
             compose([*fixed, *first[:place], value, *first[place + 1 :]])
     config = compose([*fixed, *first])
     if not config.train.validate_every:
-        raise ConfigError("a search compares validation scores; give train.validate_every above 0")
+        raise ConfigError("a search compares validation scores; set train.validate_every above 0")
     return config
 
 
@@ -272,7 +272,7 @@ def _values(override: Override) -> list[str]:
 def _finish(run: Run, study: Study, fixed: Sequence[str], console: Console) -> SearchResult:
     scores = [trial.value for trial in study.trials if trial.state.name == "COMPLETE"]
     if not scores:
-        raise RunError(f"none of {len(study.trials)} trials came to an end; {run.folder}/runs says why each one failed")
+        raise RunError(f"none of {len(study.trials)} trials finished; {run.folder}/runs has the reason of each")
     best = study.best_trial
     chosen = [*fixed, *(f"{key}={value}" for key, value in best.params.items())]
     about = f"Trial {best.number} of {len(study.trials)} in {run.folder.name}: validation score {best.value:.6g}"
@@ -295,7 +295,7 @@ def _sections(study: Study, scores: Sequence[float | None]) -> list[Section]:
     rows = tuple((trial.number, trial.state.name.lower(), *_cells(trial)) for trial in study.trials)
     return [
         Section("History", "Validation score of every finished trial, and the best so far.", figures=(history,)),
-        Section("Importance", "How much each key explains of the scores, by fANOVA.", figures=importance),
+        Section("Importance", "Share of the variance of scores that each key explains (fANOVA).", figures=importance),
         Section("Trials", "Pruned trials were stopped early.", header=HEADER, rows=rows),
     ]
 

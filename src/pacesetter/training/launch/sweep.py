@@ -13,6 +13,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from pacesetter import words
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.runs import Run
@@ -28,7 +29,7 @@ __all__ = ["Plan", "Sweep", "SweepResult", "sweep"]
 PER_RUN = ("variant", "seed", "score", "steps", "stopped", "run")
 ABOUT = (
     f"Best validation score; ± is half the {LEVEL:.0%} Student interval over seeds. Differences are from the first "
-    "variant, paired by seed; p is of the paired t test, then after Holm's correction."
+    "variant, paired by seed; p of the paired t test, then with Holm's correction."
 )
 
 
@@ -98,13 +99,11 @@ def sweep(overrides: Sequence[str], *, resume: str | Path | None = None, console
     design, rest = take_options(rest, "sweep", Sweep)
     plan = Plan.of(rest, design.design)
     if len(plan.pairs()) < 2:
-        raise ConfigError(
-            "there is nothing to compare; give a key several values, e.g. agent=ppo,a2c or seed=range(0,5)"
-        )
+        raise ConfigError("nothing to compare; give several values for a key, e.g. agent=ppo,a2c or seed=range(0,5)")
     configs = [compose([*plan.fixed, *variant]) for variant in plan.variants]  # all are checked before one is trained
     run = Run.open(resume) if resume else Run.create(configs[0].runs, "sweep", {"overrides": overrides})
     console.print(f"{len(plan.variants)} variants × {len(plan.seeds)} seeds → {run.folder}", soft_wrap=True)
-    with told_when_stopped(run, console, lambda: f"go on with: pacesetter sweep --resume {run.folder}"):
+    with told_when_stopped(run, console, lambda: f"resume with: pacesetter sweep --resume {run.folder}"):
         outcomes = launcher.run(run_task, [plan.task(run.folder / "runs", *pair) for pair in plan.pairs()])
     rows = [plan.row(*pair, outcome) for pair, outcome in zip(plan.pairs(), outcomes, strict=True)]
     runs = pd.DataFrame(rows)
@@ -133,6 +132,6 @@ def _show(result: SweepResult, console: Console) -> None:
     for name in header:
         table.add_column(name, justify="left" if name == "variant" else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(words.cell, row))
     console.print(table)
     console.print(f"Report: {result.run.folder / 'report.html'}", soft_wrap=True)

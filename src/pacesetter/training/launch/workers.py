@@ -100,7 +100,7 @@ def _ray(launcher: Launcher) -> Iterator[Any]:
     try:
         import ray
     except ImportError as problem:
-        raise ConfigError("launcher=ray needs Ray: install pacesetter[ray], or take launcher=local") from problem
+        raise ConfigError("launcher=ray needs Ray: install pacesetter[ray], or use launcher=local") from problem
     if ray.is_initialized():
         yield ray
         return
@@ -119,5 +119,5 @@ def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
         ray.init(address=address, log_to_driver=False, configure_logging=False, **options)
     except (ConnectionError, ValueError) as problem:
         raise ConfigError(
-            f"no Ray answers at launcher.address={address}; start it, or leave the address out"
+            f"Ray does not answer at launcher.address={address}; start it, or leave the address out"
         ) from problem

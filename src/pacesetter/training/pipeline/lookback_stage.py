@@ -66,17 +66,17 @@ def learn_lookback(job: Job, folder: Path) -> Found:
     start = int(build_fold(job.config, job.panel).test[0])
     found = evaluate_lookback(policies, job.panel, build_task(config), start=start)
     found.table().to_csv(folder / "table.csv")
-    return Found(_line(found), (_section(job, found),), {"How far back to look": ("switches",)})
+    return Found(_line(found), (_section(job, found),), {"Lookback": ("switches",)})
 
 
 def check_bars(job: Job) -> None:
-    """Refuse bars of which half of the training part has no room for a decision behind the longest window."""
+    """Refuse bars of which half of the training set has no room for a decision behind the longest window."""
     config, panel = lookback_config(job.config, Path()), job.panel
     task, learned = build_task(config), int(build_fold(config, panel).train[-1]) + 1
     least = task.windows.longest + task.view.horizon_bars + 2
     if learned < least:
         raise DataError(
-            f"the lookback agent learns from half of the training part, {learned} of {len(panel)} bars, and needs "
+            f"the lookback agent is trained on half of the training set, {learned} of {len(panel)} bars, and needs "
             f"{least}; give {math.ceil(len(panel) * least / learned)} bars, or raise the first of train.shares"
         )
 
@@ -91,7 +91,7 @@ def _line(found: LookbackEvaluation) -> str:
     best = _best_fixed(found)
     gap, error = found.gap(AGENT, best)
     if np.isnan(error):
-        return f"too few bars to tell the agent from '{best}', the best of the others"
+        return f"too few bars to distinguish the agent from '{best}', the best of the others"
     if not abs(gap) > 2 * error:
         return f"no evidence that the agent differs from '{best}', the best of the others"
     return f"the agent is {'better' if gap > 0 else 'worse'} than '{best}', the best of the others"
@@ -101,14 +101,14 @@ def _section(job: Job, found: LookbackEvaluation) -> Section:
     best, (gap, error) = _best_fixed(found), found.gap(AGENT, _best_fixed(found))
     days = job.panel.index[found.bars]
     text = (
-        f"Mean reward (how well the leaders of the window foretold the next bar, less the price of switching) over the "
-        f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, {_errors(error)}. The agent less "
+        f"Mean reward (how well the window's leaders predicted the next bar, less the cost of switching) over the "
+        f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, {_errors(error)}. The agent minus "
         f"'{best}', the best of the others in hindsight: {_pair(gap, error)}. {_line(found).capitalize()}. "
-        "'hindsight' knows the future and is a limit that nobody can reach."
+        "'hindsight' knows the future and is an upper bound that no policy can reach."
     )
     chosen = {name: found.lookbacks[:, found.names.index(name)] for name in SHOWN}
     figure = pictures.lookbacks(days, chosen)
-    return Section("How far back to look", text, (figure,), *_table(found))
+    return Section("Lookback", text, (figure,), *_table(found))
 
 
 def _errors(error: float) -> str:

@@ -71,7 +71,7 @@ def _features_section(table: FeatureTable) -> Section:
     missing = ", ".join(table.left_out)
     return Section(
         "Features",
-        "Raw values over all symbols and bars, warm-up excluded; the network normalises, nothing else does."
+        "Raw values over all symbols and bars, warm-up excluded; only the network normalises them."
         + (f" Left out because the data lacks what they need: {missing}." if missing else ""),
         header=("feature", "5 %", "median", "95 %", "memory (bars)"),
         rows=tuple(rows),
@@ -87,7 +87,7 @@ def check_window(job: Job) -> None:
     """Refuse bars that hold no window of the study."""
     asked, bars = build_study(job.config), len(job.panel.between(end=job.config.lag.get("end")))
     if asked.lookback >= bars:
-        raise DataError(f"{bars} bars hold no window of lag.lookback={asked.lookback}; give more bars, or lower it")
+        raise DataError(f"{bars} bars are too few for a window of lag.lookback={asked.lookback}; give more or lower it")
 
 
 def find_leaders(job: Job, folder: Path) -> Found:
@@ -95,7 +95,9 @@ def find_leaders(job: Job, folder: Path) -> Found:
     store_leadlag(study, folder)
     rows = leadlag_rows(study)
     leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))
-    line = f"{leaders} leaders, {followers} followers, {study.network.number_of_edges()} significant links"
+    count, firm = study.network.number_of_edges(), study.firm_links()
+    flagged = f" ({count - firm} flagged)" if firm < count else ""
+    line = f"{leaders} leaders, {followers} followers, {count} significant links{flagged}"
     told = ", ".join(filter(None, (line, str(study.cache))))
     return Found(told, tuple(leadlag_sections(study)), {"Lead–lag": ("rank interval",)})
 
@@ -141,7 +143,7 @@ def run_job(config: Config, console: Console | None = None, stages: Sequence[str
     job = Job(config, Run.create(config.runs, config.name, config.to_dict()), console or Console())
     job.console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
     stopped = told_when_stopped(
-        job.run, job.console, lambda: f"the same command goes on with the {len(job.found)} stages done"
+        job.run, job.console, lambda: f"run the same command to resume after {len(job.found)} finished stages"
     )
     with stopped, on_sigterm(leave):
         for number, stage in enumerate(chosen, start=1):

@@ -47,8 +47,8 @@ def train_master(job: Job, folder: Path) -> Found:
     run = trained(master_config(job.config, folder, fleet))
     section = allocations_section(run)
     chosen = "master" if better_run(fleet, run) == run else "fleet"
-    told = f"{section.text} By these years alone the {chosen} is what is judged."
-    line = f"{allocation_sentence(read_allocations(run))}; the {chosen} is judged"
+    told = f"{section.text} On these years the {chosen} is better, so it is evaluated."
+    line = f"{allocation_sentence(read_allocations(run))}; the {chosen} is evaluated"
     return Found(line, (replace(section, text=told),), {section.title: HIDDEN})
 
 

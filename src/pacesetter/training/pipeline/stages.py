@@ -98,7 +98,7 @@ def trained(config: Config) -> Path:
 def chosen_stages(stages: Mapping[str, Stage], wanted: str) -> list[Stage]:
     """The stage `wanted` and all that it needs, in order; refuses an unknown name."""
     if wanted not in stages:
-        raise ConfigError(f"stage={wanted} is none of the main job{did_you_mean(wanted, stages)}")
+        raise ConfigError(f"stage={wanted} is not a stage of the main job{did_you_mean(wanted, stages)}")
     needed = {wanted}
     for stage in reversed(list(stages.values())):
         if stage.name in needed:

@@ -152,8 +152,8 @@ class Guard(Callback[Any]):
         }
         session.run.write_json("diagnostics/report.json", facts)
         raise RunError(
-            f"the run stopped itself at step {learner.step}: {why}; see {folder}/report.json, and lower the learning "
-            "rate or check rewards and features"
+            f"the fail-safe stopped the run at step {learner.step}: {why}; see {folder}/report.json, and lower the "
+            "learning rate or check rewards and features"
         )
 
 
@@ -334,7 +334,7 @@ class Checkpoints(Callback[Any]):
             session.learner.save(session.run.path("checkpoints/last"), header, remembered)
 
     def load(self) -> None:
-        """Go on from `checkpoints/last`."""
+        """Resume from `checkpoints/last`."""
         stored = self.session.learner.load(self.session.run.folder / "checkpoints" / "last")
         for part in [*self.others, self]:
             part.state = stored[type(part).__name__]

@@ -1,4 +1,4 @@
-"""What a checkpoint belongs to, and why another run may not go on from it."""
+"""What a checkpoint belongs to, and why another run may not resume from it."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def check_same(stored: Mapping[str, Any], here: Mapping[str, Any], folder: Path)
     for name, value in here.items():
         if stored.get(name) != value:
             raise RunError(
-                f"{folder} cannot go on to the bit: its {name} was {stored.get(name)}, here it is {value}; resume it "
+                f"{folder} cannot be resumed bit-exactly: {name} was {stored.get(name)}, here it is {value}; resume it "
                 f"as it was, or start a new run from its weights with train.init_from={folder}"
             )
 
@@ -57,11 +57,11 @@ def stored_config(run: Run, given: Config | None = None) -> Config:
     """The run's own config; refuses a folder without one, and a given config that differs, by a key that was told."""
     config = read_config(run)
     wanted = (given or config).to_dict()
-    told = {key for key, *_ in _differences(compose().to_dict(), wanted)}
-    found = sorted(_differences(config.to_dict(), wanted), key=lambda difference: difference[0] not in told)
-    for key, there, here in found:
+    found = list(_differences(config.to_dict(), wanted))
+    told = {key for key, *_ in _differences(compose().to_dict(), wanted)} if found else set()
+    for key, there, here in sorted(found, key=lambda difference: difference[0] not in told):
         raise RunError(
-            f"{run.folder} was made with {key}={there}, not {here}; leave the overrides out to go on with it, or start "
+            f"{run.folder} was made with {key}={there}, not {here}; leave the overrides out to resume it, or start "
             "a new run"
         )
     return config

@@ -15,8 +15,9 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build.configuration import Gates
 from pacesetter.envs.journal import Journal
 from pacesetter.evaluation.statistics.gates import Gate
-from pacesetter.evaluation.statistics.metrics import evenness, sharpe
+from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.market.ledger import Column, Flag
+from pacesetter.policies.variety import evenness
 
 __all__ = [
     "Activity",
@@ -77,7 +78,7 @@ class Played:
         return float(self.rewards.mean())
 
     def sharpe(self, bars_per_year: float) -> float:
-        """Yearly ratio of mean to deviation of the growth; 0 where it never moves."""
+        """Annualised ratio of mean to deviation of log growth; 0 where it never moves."""
         return float(sharpe(self.growth, bars_per_year))
 
 

@@ -1,6 +1,6 @@
 """What a run does while a fleet learns: the statistics of its agents, their validation, and a second try for the weak.
 
-Of an interrupted second try nothing is kept: it begins anew, and ends as it would have, from the last checkpoint.
+Of an interrupted second try nothing is kept: it starts again, and ends as it would have, from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from typing import Any
 import pandas as pd
 
 from pacesetter.build import build_task
-from pacesetter.build.configuration import FleetTrading
+from pacesetter.build.tasks.fleet import FleetTrading
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sentence
 from pacesetter.evaluation.fleet.ensemble import returns_frame
 from pacesetter.evaluation.statistics.gates import Gate
@@ -24,6 +24,7 @@ from pacesetter.learning.learner import Between, Stop
 from pacesetter.training.run.callbacks import Callback, Session, Validator
 from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.training.run.tracking import resources
+from pacesetter.words import for_spreadsheets
 
 __all__ = ["FleetMeter", "FleetValidator"]
 
@@ -95,7 +96,7 @@ class FleetValidator(Validator[FleetTrainer]):
 
     @property
     def market(self) -> FleetMarket:
-        """That of the validation part."""
+        """That of the validation set."""
         market: FleetMarket = self.session.parts.validation
         return market
 
@@ -120,7 +121,7 @@ class FleetValidator(Validator[FleetTrainer]):
         weak = strugglers(self._table(play(self.learner.fleet, self.market)))
         steps = int(self.task.retrain_share * self.session.config.train.steps)
         if weak and steps:
-            told = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and learn again"
+            told = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and are retrained"
             self.session.console.print(told, highlight=False)
             try:
                 tried = retrain(self.learner, self.market, weak, steps, Between(self.session.listen))
@@ -134,7 +135,7 @@ class FleetValidator(Validator[FleetTrainer]):
     def _store(self, found: FleetPlay, tried: dict[str, str], best: Path) -> None:
         table, run = self._table(found), self.session.run
         table["retrained"] = table["symbol"].map(tried).fillna("")
-        table.to_csv(run.path(AGENTS), index=False)
+        for_spreadsheets(table).to_csv(run.path(AGENTS), index=False)
         returns_frame(found, self.market).to_parquet(run.path(RETURNS))
         save_fleet(self.learner.fleet, best)
         self.state["best"] = float(found.sharpe.mean())

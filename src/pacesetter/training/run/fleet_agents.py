@@ -1,4 +1,4 @@
-"""The agents of a fleet one by one: what each did on the validation part, why it struggles, and a second try for it."""
+"""The agents of a fleet one by one: what each did on the validation set, why it struggles, and a second try for it."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ SELLS = (Discrete.SELL_PART, Discrete.SELL_ALL)
 def agent_table(found: FleetPlay, bar_sharpe: float, max_share: float) -> pd.DataFrame:
     """A row for each agent in the order of the fleet, as in `fleet.csv`.
 
-    score        mean reward per bar            sharpe       yearly, after costs
+    score        mean reward per bar            sharpe       annualised, after costs
     drawdown     largest, as a share            trades       bars with a fill
     entropy      mean, in nats                  main_share   of the most used action
     sell, hold, buy   shares of the orders
@@ -71,7 +71,7 @@ def retrain(
 ) -> dict[str, str]:
     """Let the heads of `weak` learn again from the start behind the encoder as it is; says of each if it is better.
 
-    One that is not, by its Sharpe ratio on the validation part, has its old head back.
+    One that is not, by its Sharpe ratio on the validation set, has its old head back.
     """
     fleet, seed = learner.fleet, learner.config.seed + 1
     rows, before = fleet.places(weak), play(fleet, validation).sharpe

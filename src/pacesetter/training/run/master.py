@@ -1,6 +1,6 @@
 """What a run does while a master learns: its shares, its validation, tuning with its agents, and who allocates best.
 
-Of an interrupted tuning nothing is kept: it begins anew, and ends as it would have, from the last checkpoint.
+Of an interrupted tuning nothing is kept: it starts again, and ends as it would have, from the last checkpoint.
 """
 
 from __future__ import annotations
@@ -11,23 +11,20 @@ from typing import Any
 import torch
 
 from pacesetter.build import build_task
-from pacesetter.build.configuration import MasterTrading
 from pacesetter.build.fleet import build_market
 from pacesetter.build.master import Stretch
+from pacesetter.build.tasks.master import MasterTrading
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
-from pacesetter.evaluation.backtest.fleet_policy import fleet_action
-from pacesetter.evaluation.fleet.proposals import (
-    Advice,
-    MasterPolicy,
-    compare_allocations,
-    measures,
-)
+from pacesetter.evaluation.fleet.proposals import compare_allocations, measures
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocation_gates, allocation_sentence
 from pacesetter.learning.fleet.master import MasterTrainer, load_master, tune
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.learner import Stop
+from pacesetter.policies.fleet import fleet_action
+from pacesetter.policies.master import Advice, MasterPolicy
 from pacesetter.training.run.callbacks import Session, Validator
 from pacesetter.training.run.fleet import FleetMeter
+from pacesetter.words import for_spreadsheets
 
 __all__ = ["MasterMeter", "MasterValidator"]
 
@@ -86,7 +83,7 @@ class MasterValidator(Validator[MasterTrainer]):
             except Stop:
                 return
         table = compare_allocations(self.policy, **self.stretch._asdict()).table()
-        table.to_csv(self.session.run.path(ALLOCATIONS))
+        for_spreadsheets(table).to_csv(self.session.run.path(ALLOCATIONS))
         told = f"{allocation_sentence(table)} → {self.session.run.folder / ALLOCATIONS}"
         self.session.console.print(told, soft_wrap=True, highlight=False)
 
@@ -113,7 +110,7 @@ class MasterValidator(Validator[MasterTrainer]):
             self._take(best)
 
     def _scores(self) -> Any:
-        """What gives the Sharpe ratio (symbol,) of each agent alone on the validation part."""
+        """What gives the Sharpe ratio (symbol,) of each agent alone on the validation set."""
         fleet, panel, first = self.learner.advisers, self.stretch.panel, self.stretch.first
         action = fleet_action(fleet)
         alone = build_market(self.session.config, panel, 1, action=action, starts="fixed", first_bar=first)

@@ -120,7 +120,7 @@ class MlflowTracker:
             known = self.client.get_experiment_by_name(config.name)
         except MlflowException as problem:
             why = str(problem).partition(". ")[0]
-            raise ConfigError(f"track.mlflow={uri} is no store ({why}); give auto, off or a server's URI") from problem
+            raise ConfigError(f"track.mlflow={uri} is not a store ({why}); give auto, off or a server URI") from problem
         experiment = known.experiment_id if known else self._create(config)
         found = self.client.search_runs([experiment], f"attributes.run_name = '{run.folder.name}'")
         if found:

@@ -1,10 +1,10 @@
-"""A run from a config to an agent: watched, resumable to the bit, repeatable."""
+"""A run from a config to an agent: tracked, resumed bit-exactly, reproducible."""
 
 from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,12 @@ from pacesetter.build import (
     check_device,
     check_unseen,
     fitted_until,
+    task_of,
 )
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.trials import Trial, Trials
+from pacesetter.locks import hold
+from pacesetter.panel import Panel
 from pacesetter.runs import Run
 from pacesetter.training.run.interrupts import on_sigterm, told_when_stopped
 
@@ -61,28 +64,30 @@ def train(
 ) -> TrainingResult:
     """Train the configured agent into a new run folder, or go on with the run in `resume`, whose own config it has.
 
-    Refuses in one sentence: a combination that cannot learn, a folder that is no run, a checkpoint of another config,
-    machine, thread count or library version. A fail-safe stop raises `RunError` after its diagnostics are written.
+    Refuses in one sentence: a combination that cannot learn, a folder that is no run or that another process trains,
+    a checkpoint of another config, machine, thread count or library version. A fail-safe stop raises `RunError` after
+    its diagnostics are written.
     """
     if resume is None:
         config = config or Config()
-        run = None
     else:
         from pacesetter.training.run.checkpoint import stored_config
 
         run = Run.open(resume)
         config = stored_config(run, config)
-        if run.manifest["finished"]:
-            result = _stored_result(run)
-            (console or Console()).print(f"nothing to do, the run is finished: {_verdict(result)}", soft_wrap=True)
-            return result
-    return _train(config, run, console or Console(), report)
+        with hold(run.folder):
+            if not run.manifest["finished"]:
+                return _train(config, run, console or Console(), report)
+        result = _stored_result(run)
+        (console or Console()).print(f"nothing to do, the run is finished: {_verdict(result)}", soft_wrap=True)
+        return result
+    return _train(config, None, console or Console(), report)
 
 
 def _stored_result(run: Run) -> TrainingResult:
     manifest = run.manifest
     if "weights_hash" not in manifest:
-        raise RunError(f"{run.folder} is a finished run of another kind; it has no agent to go on with")
+        raise RunError(f"{run.folder} is a finished run of another kind; it has no agent to resume")
     return TrainingResult(
         run, manifest["steps"], float(manifest["score"]), manifest["weights_hash"], manifest["stopped"]
     )
@@ -94,14 +99,29 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     panel = build_panel(config)
     parts = build_parts(config, panel)
     learner = build_learner(config, parts)
+    until = fitted_until(config, panel)
+    _transfer(config, learner, until)
+    is_new = run is None
+    run = run or Run.create(config.runs, config.name, config.to_dict())
+    with hold(run.folder) if is_new else nullcontext():
+        return _trained(config, run, console, report, panel, parts, learner, until)
 
+
+def _trained(
+    config: Config,
+    run: Run,
+    console: Console,
+    report: Report | None,
+    panel: Panel,
+    parts: Any,
+    learner: Learner,
+    until: pd.Timestamp,
+) -> TrainingResult:
+    """Learn and store in a folder that is ours."""
     from pacesetter.training.run.callbacks import Session
     from pacesetter.training.run.checkpoint import identity
     from pacesetter.training.run.tracking import make_trackers
 
-    until = fitted_until(config, panel)
-    _transfer(config, learner, until)
-    run = run or Run.create(config.runs, config.name, config.to_dict())
     run.write_json("manifest.json", run.manifest | {"fitted_until": str(until)})
     header = identity(config, panel.fingerprint, run)
     session = Session(config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year)
@@ -132,7 +152,7 @@ def _weights(teacher: Path) -> Path:
 
 
 def _count(session: Session[Any], sharpe: float | None = None) -> None:
-    """Enter the run among all trials on its data, whatever becomes of it; `sharpe` is yearly."""
+    """Record the run as a trial on its data, whatever its outcome; `sharpe` is annualised."""
     config, folder = session.config, session.run.folder
     per_bar = None if sharpe is None else sharpe / session.bars_per_year**0.5
     trial = Trial(session.header["data"], str(config.task["problem"]), folder.name, config.seed, per_bar)
@@ -158,10 +178,11 @@ class _Watcher:
 def _learn(session: Session[Any]) -> TrainingResult:
     from pacesetter.learning.learner import Stop
     from pacesetter.training.run.callbacks import Checkpoints, Guard, Schedules
+    from pacesetter.training.run.observers import OBSERVERS
     from pacesetter.training.run.progress import progress
 
     guard = Guard(session)
-    meter, validator = _observers(session)
+    meter, validator = OBSERVERS[task_of(session.config).observers](session)
     others = [Schedules(session), guard, meter, validator]
     checkpoints = Checkpoints(session, others)
     _go_on(session, checkpoints)
@@ -187,19 +208,8 @@ def _tell_steps(session: Session[Any]) -> None:
     asked, each = session.config.train.steps, session.learner.round_steps
     whole = -(-asked // each) * each
     if whole != asked:
-        told = f"train.steps={asked} becomes {whole}: the agent learns in whole rounds of {each} steps"
+        told = f"train.steps={asked} becomes {whole}: the agent trains in whole rollouts of {each} steps"
         session.console.print(told, soft_wrap=True, highlight=False)
-
-
-def _observers(session: Session[Any]) -> tuple[Any, Any]:
-    """What meters and validates this kind of learner."""
-    from pacesetter.training.run.callbacks import Meter, Validator
-    from pacesetter.training.run.fleet import FleetMeter, FleetValidator
-    from pacesetter.training.run.master import MasterMeter, MasterValidator
-
-    own: dict[str, Any] = {"fleet": (FleetMeter, FleetValidator), "master": (MasterMeter, MasterValidator)}
-    meter, validator = own.get(str(session.config.task["problem"]), (Meter, Validator))
-    return meter(session), validator(session)
 
 
 def _go_on(session: Session[Any], checkpoints: Any) -> None:
@@ -215,7 +225,7 @@ def _go_on(session: Session[Any], checkpoints: Any) -> None:
     check_same(stored, session.header, session.run.folder)
     checkpoints.load()
     cut_metrics(session.run, stored["step"])
-    session.console.print(f"going on from step {stored['step']:,}")
+    session.console.print(f"resuming from step {stored['step']:,}")
 
 
 def _finish_validation(session: Session[Any], validator: Validator[Any]) -> None:
@@ -248,7 +258,7 @@ def _store(session: Session[Any], validator: Validator[Any], stopped: str) -> Tr
 
 def _verdict(result: TrainingResult) -> str:
     if result.stopped == "signal":
-        return f"stopped at step {result.steps:,}; go on with: pacesetter train --resume {result.run.folder}"
+        return f"stopped at step {result.steps:,}; resume with: pacesetter train --resume {result.run.folder}"
     return (
         f"{result.steps:,} steps ({result.stopped}), best validation score {result.score:+.6f}, "
         f"weights {result.weights_hash[:12]} → {result.run.folder}"
@@ -271,7 +281,7 @@ def _recorded(session: Session[Any]) -> Iterator[None]:
 
 @contextmanager
 def _logged(run: Run) -> Iterator[None]:
-    """Everything that rooms log while the run works, as JSON lines in log.jsonl."""
+    """Everything that is logged during the run, as JSON lines in log.jsonl."""
     from pacesetter.training.run.tracking import JsonFormatter
 
     room = logging.getLogger("pacesetter")
@@ -294,7 +304,7 @@ def _told_how_to_go_on(session: Session[Any]) -> AbstractContextManager[None]:
 
     def tell() -> str:
         where = "its last checkpoint" if (folder / "checkpoints" / "last").is_dir() else "the start"
-        return f"go on from {where} with: pacesetter train --resume {folder}"
+        return f"resume from {where} with: pacesetter train --resume {folder}"
 
     return told_when_stopped(session.run, session.console, tell)
 

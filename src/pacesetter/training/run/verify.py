@@ -26,12 +26,12 @@ MEASURED = ("seconds", "resources", "steps_per_second")  # differ from run to ru
 def verify(folder: str | Path, console: Console | None = None) -> bool:
     """Whether training again gives the stored weights, score and metrics; refuses unfinished runs and other versions.
 
-    The data is loaded anew, so that a source that changed shows as another fingerprint.
+    The data are loaded again, so a changed source shows as another fingerprint.
     """
     run, console = Run.open(folder), console or Console()
     stored = run.manifest
     if not (run.folder / "checkpoints").is_dir():
-        raise RunError(f"{run.folder} is no training run; verify repeats what pacesetter train made")
+        raise RunError(f"{run.folder} is not a training run; verify repeats a run of pacesetter train")
     if not stored["finished"] or "weights_hash" not in stored:
         raise RunError(f"{run.folder} is not finished; finish it with pacesetter train --resume {folder}")
     config = stored_config(run)
