@@ -26,10 +26,14 @@ def check_device(device: str) -> None:
 
 def check_agent(config: Config) -> None:
     """Refuse a method that cannot learn the configured task, or not with such actions."""
-    task = build_task(config)
-    windows = getattr(task, "windows", None)  # a lookback agent chooses those instead of orders
-    key, action = ("task.action", task.action) if windows is None else ("task.windows.space", windows.space)
-    check_method(str(config.agent.get("algorithm", "ppo")), task_of(config).learned_as, action, key)
+    options, name, task = build_task(config), str(config.agent.get("algorithm", "ppo")), task_of(config).learned_as
+    windows = getattr(options, "windows", None)  # a lookback agent chooses those instead of orders
+    if windows is not None:
+        check_method(name, task, windows.space, "task.windows.space")
+    elif hasattr(options, "action"):
+        check_method(name, task, options.action)
+    else:
+        find_support(name, task)
 
 
 def build_learner(config: Config, parts: Parts) -> Learner:
