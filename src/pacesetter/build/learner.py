@@ -4,11 +4,12 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config, build_task, is_direct
 from pacesetter.build.environments import Parts
 from pacesetter.errors import ConfigError, needs
 
 if TYPE_CHECKING:
+    from pacesetter.learning.direct.learner import DirectLearner
     from pacesetter.learning.fleet.trainer import FleetLearner
     from pacesetter.learning.sb3.learner import Learner
 
@@ -31,12 +32,14 @@ def check_device(device: str) -> None:
         ) from problem
 
 
-def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner[Any, Any]:
+def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner[Any, Any] | DirectLearner:
     """The configured algorithm on the training set; refuses a combination that cannot learn, and a missing torch.
 
     It sets the number of threads of this process, which the first weights depend on already. A fleet has a learner of
     its own kind, see `build_fleet_learner`, and so has a master, see `build_master_learner`.
     """
+    if is_direct(config):
+        return _direct(config, parts)
     if config.task["problem"] == "fleet":
         from pacesetter.build.fleet import build_fleet_learner
 
@@ -64,6 +67,16 @@ def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner[Any, A
         options["tables"] = Tables(bank.windows, bank.context, bank.places, batch.window_bars, bank.is_whole)
     options |= {"network_options": network_options, "seed": config.seed, "device": config.train.device}
     return Learner(make_algorithm(name, parts.train, **options))
+
+
+def _direct(config: Config, parts: Parts) -> DirectLearner:
+    with needs("training", "rl"):
+        import torch
+
+        from pacesetter.learning.direct.learner import make_direct
+    torch.set_num_threads(config.train.threads or torch.get_num_threads())
+    options = {name: value for name, value in config.agent.items() if name != "algorithm"}
+    return make_direct(parts.train, options, config.seed, config.train.device)
 
 
 def _entries(config: Config, parts: Parts) -> dict[str, Any]:

@@ -10,11 +10,12 @@
 
 from __future__ import annotations
 
+import copy
 import dataclasses
 import math
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 import torch
 from torch import nn
@@ -28,12 +29,22 @@ from pacesetter.learning.direct.series import Series, return_column
 from pacesetter.learning.direct.sparse import fit_sparse
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.registry import configure
 
-__all__ = ["DirectLearner", "load_direct", "objective"]
+__all__ = ["DirectLearner", "WholeMarket", "load_direct", "make_direct", "objective"]
 
 KIND = "direct"
 LEAST_FOLD_BARS = 20
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
+
+
+class WholeMarket(Protocol):
+    """The bars of one market and the rules of its account."""
+
+    @property
+    def bank(self) -> Bank: ...
+    @property
+    def market(self) -> MarketParameters: ...
 
 
 class DirectLearner:
@@ -135,6 +146,11 @@ class DirectLearner:
     # ---- looking and changing -------------------------------------------------------------------------------------
 
     @property
+    def agent(self) -> DirectPolicy:
+        """The policy as it is now, in single precision, as it is served."""
+        return copy.deepcopy(self.policy).float().eval()
+
+    @property
     def step(self) -> int:
         """The same as `steps`, by the name that a run knows."""
         return self.steps
@@ -155,7 +171,10 @@ class DirectLearner:
 
     def statistics(self) -> dict[str, float]:
         """The latest loss, the choice of the penalty, and the shape as it is now."""
-        shape = {name: float(getattr(self.policy, f"log_{name}").detach().exp()) for name in ("gain", "price", "enter", "leave")}
+        shape = {
+            name: float(getattr(self.policy, f"log_{name}").detach().exp())
+            for name in ("gain", "price", "enter", "leave")
+        }
         return self._losses | self.found | shape
 
     def parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
@@ -225,6 +244,13 @@ class DirectLearner:
     def _described(self) -> dict[str, Any]:
         made = self.policy.made_with | {"symbols": list(self.policy.symbols)}
         return {"algorithm": KIND, "config": dataclasses.asdict(self.config), "policy": made}
+
+
+def make_direct(market: WholeMarket, options: Mapping[str, Any], seed: int = 0, device: str = "cpu") -> DirectLearner:
+    """The learner of a market by the keys of `agent`; refuses an unknown key and another device than the CPU."""
+    if device != "cpu":
+        raise ConfigError(f"train.device={device}: agent=direct learns on the CPU; leave it out")
+    return DirectLearner(market.bank, market.market, configure(Direct, {**options, "seed": seed}, "agent"))
 
 
 def load_direct(folder: str | Path) -> DirectPolicy:

@@ -32,9 +32,9 @@ class Direct:
     folds: int = 5
     objective: Literal["sharpe", "growth", "mean_variance"] = "sharpe"
     risk_aversion: float = 10.0
-    segment_bars: int = 64
+    segment_bars: int = 48
     burn_in_bars: int = 8
-    segments: int = 16
+    segments: int = 64
     learning_rate: float = 0.05
     softness: float = 1e-4
     seed: int = 0

@@ -22,8 +22,10 @@ import math
 from typing import Any
 
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
+from pacesetter.agents.agent import Observation
 from pacesetter.agents.layout import Tensors
 
 __all__ = ["DirectPolicy", "market_price"]
@@ -135,6 +137,15 @@ class DirectPolicy(nn.Module):
         signal = self.signal(z)
         confidence = 0.5 * (1 + torch.erf(signal.abs() / math.sqrt(2)))
         return self.target(signal, volatility, observation["position"][..., WEIGHT]), confidence
+
+    @torch.no_grad()
+    def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
+        """Target weights (symbol,) for the observation of one market, or (row, symbol) for several; it never draws."""
+        entries = {name: torch.as_tensor(observation[name]) for name in ("window", "position")}
+        is_one = entries["position"].ndim == 2
+        rows = {name: entry[None] if is_one else entry for name, entry in entries.items()}
+        target = self(rows)[0].numpy()
+        return target[0] if is_one else target
 
 
 def market_price(signal: torch.Tensor, price: torch.Tensor, shorting: bool = False) -> torch.Tensor:
