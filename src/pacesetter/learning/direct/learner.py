@@ -106,8 +106,13 @@ class DirectLearner:
         policy.weights.copy_(torch.from_numpy(found.weights))
         self.signals[:bars] = torch.from_numpy(found.held_out)
         self.signals[bars:] = policy.signal(series.z[bars:])
-        used = int((found.weights != 0).sum())
-        self.found = {"penalty": found.penalty, "relaxed": found.share, "utility": found.utility, "inputs_used": used}
+        self.found = {
+            "penalty": found.penalty,
+            "relaxed": found.share,
+            "utility": found.utility,
+            "sureness": found.sureness,
+            "inputs_used": int((found.weights != 0).sum()),
+        }
         wanted = (self.signals / series.volatility)[self.signals > 0]
         if len(wanted):
             policy.log_gain.fill_(math.log(policy.cap / float(wanted.quantile(CAP_QUANTILE))))

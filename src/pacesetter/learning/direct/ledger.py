@@ -117,8 +117,9 @@ def settle(
     cash = 1.0 - held.sum(-1) + _carry(held, rules)
     after = held + reduced
     cash = cash - ((reduced + rules.cost(reduced, share)) * fills.to_open).sum(-1)
-    opened = opened * _affordable(cash, after, opened, fills.to_open, share, rules)[..., None]
-    cash = cash - ((opened + rules.cost(opened, share)) * fills.to_open).sum(-1)
+    factor = _affordable(cash, after, opened, fills.to_open, share, rules)[..., None]
+    opened = opened * factor
+    cash = cash - ((opened + rules.cost(opened, share * factor)) * fills.to_open).sum(-1)
     value = (after + opened) * fills.to_close
     equity = cash + value.sum(-1)
     return value / equity[..., None], equity - 1.0

@@ -49,7 +49,7 @@ class Series:
 
     @classmethod
     def of(cls, bank: Bank, policy: DirectPolicy, needs_depth: bool = False) -> Series:
-        """The bank's one market as the policy reads it, in double precision."""
+        """The bank's one market as the policy reads it, in the policy's precision."""
         bars, first = bank.bars[0], policy.history_bars - 1
         z, volatility = _read(bank.windows[0, :, :, policy.column], policy)
         to_open, to_close, trading = _fills(bars)
@@ -81,7 +81,8 @@ class Series:
 @torch.no_grad()
 def _read(returns: Array, policy: DirectPolicy) -> tuple[torch.Tensor, torch.Tensor]:
     """Moves and volatility of every window of returns (symbol, bar), as the policy itself reads them."""
-    windows = torch.from_numpy(np.array(returns)).double().unfold(1, policy.history_bars, 1).transpose(0, 1)
+    known = torch.from_numpy(np.array(returns)).to(policy.decay.dtype)
+    windows = known.unfold(1, policy.history_bars, 1).transpose(0, 1)
     read = [policy.moves(chunk) for chunk in windows.split(CHUNK_BARS)]
     z, volatility = (torch.cat(part) for part in zip(*read, strict=True))
     return z, volatility

@@ -7,7 +7,8 @@ For positions q = w · x in units of risk, long or short, without caps and costs
 Its maximum is a lasso, which coordinate descent finds exactly, where a policy that is cut to long positions learns only
 from the bars that it holds. Weights that are not 0 are then moved a part of the way to their own optimum without the
 penalty (relaxed lasso, Meinshausen 2007). Penalty and part are those with the largest U on blocks of bars left out. It
-is one penalty for all symbols: most have too little signal to choose their own.
+is one penalty for all symbols: most have too little signal to choose their own. Where even that U is not two standard
+errors above 0, nothing was found, and all weights are 0.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ Array = NDArray[Any]
 Candidate = tuple[float, float, float, list[Array]]  # utility, penalty, share, weights: of all bars, without each block
 SWEEPS, TOLERANCE = 1_000, 1e-6
 RIDGE = 1e-3  # of the refit, for inputs that are nearly alike
+LEAST_SURE = 2.0  # the best of some fifty candidates is often a little above 0 in noise
 PATIENCE = 4  # penalties in a row that are worse than an earlier one, behind which the path is not followed
 
 
@@ -60,6 +62,7 @@ class Sparse:
     penalty    as a multiple of √(2 log p / n), below which the largest of p noise correlations lies
     share      of the way to the optimum without a penalty
     utility    per bar and symbol on the blocks left out; 0 is that of doing nothing
+    sureness   standard errors of the utility above 0; below `LEAST_SURE` all weights are 0
     """
 
     weights: Array
@@ -67,6 +70,7 @@ class Sparse:
     penalty: float
     share: float
     utility: float
+    sureness: float
 
 
 def fit_sparse(
@@ -94,9 +98,19 @@ def fit_sparse(
             found.append((utility, float(penalty) / unit, share, weights))
         if _is_past(found, len(shares)):
             break
-    utility, penalty, share, weights = max(found, key=lambda entry: entry[0])  # the first of equals: the sparsest
+    _, penalty, share, weights = max(found, key=lambda entry: entry[0])  # the first of equals: the sparsest
     held_out = np.concatenate([x[block] @ each for block, each in zip(blocks, weights[1:], strict=True)])
-    return Sparse(weights[0], held_out, penalty, share, utility / y.size)
+    worth, sureness = _worth(held_out, y)
+    if sureness < LEAST_SURE:
+        return Sparse(np.zeros_like(weights[0]), np.zeros_like(held_out), penalty, share, worth, sureness)
+    return Sparse(weights[0], held_out, penalty, share, worth, sureness)
+
+
+def _worth(signal: Array, y: Array) -> tuple[float, float]:
+    """Utility per bar and symbol of signals (bar, symbol), and how many standard errors it is above 0."""
+    by_bar = (signal * y - 0.5 * signal**2).sum(1)
+    spread = float(by_bar.std()) / math.sqrt(len(by_bar))
+    return float(by_bar.mean()) / y.shape[1], float(by_bar.mean()) / spread if spread > 0 else 0.0
 
 
 def _is_past(found: list[Candidate], shares: int) -> bool:
