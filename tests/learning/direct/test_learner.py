@@ -1,4 +1,4 @@
-"""A direct learner finds what is planted, nothing in noise, repeats, resumes bit-exactly, and agrees with the kernel."""
+"""A direct learner finds what is planted and nothing in noise, repeats, resumes bit-exactly, agrees with the kernel."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ ROUND = 8 * 48
 
 
 def played(learner: DirectLearner, panel: Panel, first: int) -> Backtest:
-    policy = AgentPolicy(learner.agent, "direct", "weights", is_whole=True)
+    policy = AgentPolicy(learner.agent, "direct", "target", is_whole=True)
     bars = learner.config.history_bars
     return backtest(policy, panel, first=first, market=CHEAP, bank=whole_bank(panel), window_bars=bars)
 

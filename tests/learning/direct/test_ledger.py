@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -30,6 +31,7 @@ MARKETS = {
         limits=Limits(position_cap_fraction=0.4, shorting=True),
         orders=Orders(minimum_trade=0.0),
     ),
+    "band": MarketParameters(orders=Orders(minimum_trade=0.0), band=0.05),
     "impact": MarketParameters(
         costs=Costs(impact_bps=50.0),
         limits=Limits(position_cap_fraction=0.9, volume_cap_fraction=0.002),
@@ -41,7 +43,7 @@ MARKETS = {
 class Scripted:
     """Given targets, whatever is seen."""
 
-    name, action = "scripted", "weights"
+    name, action = "scripted", "target"
 
     def __init__(self, targets: Any) -> None:
         self.targets = targets
@@ -73,9 +75,7 @@ def test_the_hard_ledger_repeats_the_kernel(name: str) -> None:
     low = -1.0 if market.limits.shorting else 0.0
     targets = generator.uniform(low, 1.0, (len(panel), len(panel.symbols)))
     targets[generator.random(targets.shape) < 0.3] = 0.0
-    market = MarketParameters(
-        market.costs, market.limits, market.exits, market.orders, bars_per_year=panel.bars_per_year
-    )
+    market = replace(market, bars_per_year=panel.bars_per_year)
     played = backtest(Scripted(targets), panel, first=first, market=market, window_bars=2)
     assert np.abs(played.returns).max() > 1e-3
     np.testing.assert_allclose(rolled(panel, targets, market, first), played.returns, rtol=0, atol=1e-9)

@@ -2,7 +2,7 @@
 
 One bar, with h the shares held at the close of t and w the shares that are wanted:
 
-    w        cut to the position cap; a position that would change its side is closed first
+    w        cut to the position cap, h within the no-trade band; a position that would change its side is closed
     sell     what makes a position smaller fills at the open of t+1, then
     buy      what makes one larger, all by one factor where the budget is short
     cost     (move + commission · (1 ± move)) · |traded|, move = spread / 2 + slippage + impact · √(share of volume)
@@ -53,6 +53,7 @@ class Rules:
     cap: float
     budget: float
     volume_cap: float | None
+    band: float
     initial_cash: float
     softness: float = 0.0
 
@@ -71,6 +72,7 @@ class Rules:
             cap=limits.position_cap_fraction,
             budget=limits.gross_leverage - limits.reserve_cash_fraction,
             volume_cap=limits.volume_cap_fraction,
+            band=market.band,
             initial_cash=market.initial_cash,
             softness=softness,
         )
@@ -128,7 +130,10 @@ def settle(
 def _ordered(held: torch.Tensor, target: torch.Tensor, rules: Rules) -> torch.Tensor:
     """What is to be traded, in shares of equity at the close of t."""
     wanted = target.clamp(rules.lowest, rules.cap)
-    return torch.where(held * wanted < 0, -held, wanted - held)
+    change = wanted - held
+    if rules.band > 0:
+        change = torch.where((wanted != 0) & (change.abs() < rules.band), 0.0, change)
+    return torch.where(held * wanted < 0, -held, change)
 
 
 def _carry(held: torch.Tensor, rules: Rules) -> torch.Tensor:
