@@ -35,6 +35,7 @@ __all__ = ["DirectLearner", "WholeMarket", "load_direct", "make_direct", "object
 
 KIND = "direct"
 LEAST_FOLD_BARS = 20
+LEAST_PRICE, MOST_CORRELATION = 0.01, 0.9
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
 
 
@@ -113,6 +114,7 @@ class DirectLearner:
             "sureness": found.sureness,
             "inputs_used": int((found.weights != 0).sum()),
         }
+        policy.log_price.fill_(math.log(_first_price(z[..., -1])))
         wanted = (self.signals / series.volatility)[self.signals > 0]
         if len(wanted):
             policy.log_gain.fill_(math.log(policy.cap / float(wanted.quantile(CAP_QUANTILE))))
@@ -276,6 +278,19 @@ def objective(returns: torch.Tensor, name: str, risk_aversion: float) -> torch.T
     if name == "mean_variance":
         return returns.mean() - 0.5 * risk_aversion * returns.var()
     return returns.mean() / (returns.std() + 1e-12)
+
+
+def _first_price(z: torch.Tensor) -> float:
+    """ρ / (1 − ρ), ρ the mean correlation of the moves z (bar, symbol): what mean–variance asks of equal correlations.
+
+    With (1 − ρ)·q_j + ρ·Σ q = s_j for every position above 0, q_j ∝ s_j − ν and ν = ρ / (1 − ρ) · Σ max(s − ν, 0).
+    """
+    count = z.shape[1]
+    if count == 1:
+        return LEAST_PRICE
+    common = float(z.mean(1).var() / z.var(0).mean().clamp_min(1e-12))
+    correlation = min(max((common * count - 1) / (count - 1), 0.0), MOST_CORRELATION)
+    return max(correlation / (1 - correlation), LEAST_PRICE)
 
 
 def _count(policy: DirectPolicy, z: torch.Tensor) -> None:
