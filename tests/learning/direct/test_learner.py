@@ -11,11 +11,11 @@ import torch
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
-from pacesetter.evaluation.backtest.policies import AgentPolicy
 from pacesetter.features import feature_table
 from pacesetter.learning.direct.learner import DirectLearner, load_direct, objective
 from pacesetter.learning.direct.options import Direct
 from pacesetter.panel import Panel
+from pacesetter.policies.agent import AgentPolicy
 
 from .conftest import CHEAP, Make, market_panel, whole_bank
 

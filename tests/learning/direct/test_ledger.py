@@ -10,12 +10,13 @@ import pytest
 import torch
 
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Seen, backtest
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.learning.direct.ledger import Fills, Rules, settle
 from pacesetter.learning.direct.policy import DirectPolicy
 from pacesetter.learning.direct.series import Series
 from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 
 from .conftest import market_panel, whole_bank
 

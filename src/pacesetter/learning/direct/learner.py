@@ -24,7 +24,7 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.learning.direct.ledger import Rules, settle
 from pacesetter.learning.direct.options import Direct
-from pacesetter.learning.direct.policy import DirectPolicy
+from pacesetter.learning.direct.policy import DirectPolicy, market_price
 from pacesetter.learning.direct.series import Series, return_column
 from pacesetter.learning.direct.sparse import fit_sparse
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
@@ -35,7 +35,7 @@ __all__ = ["DirectLearner", "WholeMarket", "load_direct", "make_direct", "object
 
 KIND = "direct"
 LEAST_FOLD_BARS = 20
-LEAST_PRICE, MOST_CORRELATION = 0.01, 0.9
+LEAST_PRICE, MOST_CORRELATION = 0.01, 0.5  # beyond it one symbol would be left, on the strength of an estimate
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
 
 
@@ -85,8 +85,12 @@ class DirectLearner:
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
-    def learn(self, steps: int, between: Callable[[], None] | None = None) -> None:
-        """Train until `steps` bars of accounts were played; `between` is called before each round and may raise."""
+    def learn(self, steps: int, watcher: Any = None) -> None:
+        """Train until `steps` bars of accounts were played.
+
+        A watcher's `between`, or the watcher itself where it is a function, is called before each round and may raise.
+        """
+        between: Callable[[], None] | None = getattr(watcher, "between", watcher)
         while self.steps < steps:
             if self.steps == 0:
                 self.fit_weights()
@@ -115,7 +119,8 @@ class DirectLearner:
             "inputs_used": int((found.weights != 0).sum()),
         }
         policy.log_price.fill_(math.log(_first_price(z[..., -1])))
-        wanted = (self.signals / series.volatility)[self.signals > 0]
+        excess = self.signals - market_price(self.signals, policy.log_price.exp(), policy.lowest < 0)
+        wanted = (excess / series.volatility)[excess > 0]
         if len(wanted):
             policy.log_gain.fill_(math.log(policy.cap / float(wanted.quantile(CAP_QUANTILE))))
 

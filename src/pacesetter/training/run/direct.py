@@ -8,10 +8,10 @@ from typing import Any, cast
 
 from pacesetter.build.master import Stretch
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
-from pacesetter.policies.agent import AgentPolicy
 from pacesetter.evaluation.fleet.proposals import measures
 from pacesetter.evaluation.fleet.proposals_page import allocation_gates
 from pacesetter.learning.direct.learner import DirectLearner
+from pacesetter.policies.agent import AgentPolicy
 from pacesetter.training.run.callbacks import Callback, Session, Validator
 from pacesetter.training.run.tracking import resources
 
