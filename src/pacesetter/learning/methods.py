@@ -148,6 +148,20 @@ _single(
 _single("td3", "twin delayed deep deterministic policy gradient", "TD3Options", BOX)
 _single("maskable_ppo", "PPO that never sends an order the market would not take", "PPOOptions", ("discrete",))
 _single("recurrent_ppo", "PPO with an LSTM between encoder and heads", "PPOOptions", ANY)
+METHODS.add(
+    "direct",
+    MethodSpec(
+        "direct reinforcement through a differentiable ledger (Moody and Saffell 2001)",
+        (
+            TaskSupport(
+                ("fleet", "portfolio", "trading"),
+                ANY,  # whatever the task's orders are, it names targets of one account
+                "pacesetter.learning.direct.options:Direct",
+                "pacesetter.learning.direct.learner:make_direct",
+            ),
+        ),
+    ),
+)
 
 
 # ---- looking up -----------------------------------------------------------------------------------------------------
