@@ -22,6 +22,7 @@ __all__ = [
     "RenamedKey",
     "read_schema",
     "renamed_sentence",
+    "translate_callbacks",
     "translate_config",
     "translate_guard",
     "translate_learner",
@@ -71,6 +72,7 @@ GROUPS = {"agent": "agent.algorithm"}  # group on the command line -> the key th
 LEARNERS = {"FleetPPO": "fleet_ppo", "FleetSAC": "fleet_sac", "MasterPPO": "master_ppo"}  # as checkpoints name them
 AGENTS = {"fleet": "fleet_ppo", "master": "master_ppo"}  # of schema 0, where a task was named and no agent
 NULL_MEANS_NONE = ("agent.curiosity",)  # null said that there is none; now the key is absent
+CALLBACKS = {"Guard": "FailSafeGuard"}  # classes by whose names a checkpoint keeps what callbacks remember
 GUARD_PLACES = {  # key of schema 0, a list -> names of its places
     "equities": ("day_equity", "last_equity"),
     "bars": ("bar", "paused_until", "stops"),
@@ -145,6 +147,11 @@ def translate_learner(header: Mapping[str, Any]) -> dict[str, Any]:
     return described | {"config": {key: value for key, value in options.items() if key != "algorithm"}}
 
 
+def translate_callbacks(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """What callbacks remembered in a checkpoint, by the names that their classes have today."""
+    return {CALLBACKS.get(name, name): state for name, state in stored.items()}
+
+
 # ---- searches and presets -------------------------------------------------------------------------------------------
 
 
@@ -160,7 +167,8 @@ def translate_overrides(overrides: Iterable[str], schema: int) -> list[str]:
 
 def _agents(overrides: Iterable[str]) -> list[str]:
     """The agents of schema 0 that overrides choose among."""
-    chosen = dict(match.group("key", "value") for text in overrides if (match := OVERRIDE.fullmatch(text)))
+    matches = [match for text in overrides if (match := OVERRIDE.fullmatch(text))]
+    chosen = {str(match["key"]): str(match["value"]) for match in matches}
     names = chosen.get("agent") or AGENTS.get(chosen.get("task", ""), "")
     return [name.strip() for name in names.split(",")]
 

@@ -20,6 +20,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.leadlag.lookback.policy import roll
 from pacesetter.runs import Run, provenance
+from pacesetter.serving.api.admission import ApiSettings
 from pacesetter.serving.api.app import make_app
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.runtime import Runtime
@@ -126,7 +127,8 @@ def test_a_bundle_is_served(v0):
     runtime = Runtime(bundle)
     runtime.feed(panel.rows(0, 280))
     runtime.clock = lambda: panel.index[281].timestamp()
-    client = TestClient(make_app(runtime, KillSwitch("HALT"), keys, books=Path("books")))
+    patient = ApiSettings(seconds=60.0)  # a busy machine is not what is tested
+    client = TestClient(make_app(runtime, KillSwitch("HALT"), keys, patient, books=Path("books")))
     bars = [
         {"symbol": symbol, "time": panel.index[280].isoformat()}
         | {name: float(panel[name][280, column]) for name in panel.fields}
@@ -184,7 +186,10 @@ def test_a_preset_of_a_search_is_used(v0):
         (["task=fleet", "agent=sac", "agent.rollout_steps=8"], "agent.rollout_steps was renamed to agent.train_freq"),
         (["task=fleet", "+agent.curiosity.share=0.1"], "renamed to agent.extras.curiosity.share"),
         (["task=fleet", "agent=fleet_ppo"], "agent=fleet_ppo was renamed to agent=ppo"),
-        (["task=master", "task.tune_steps=8"], "task.tune_steps was renamed to task.joint_steps"),
+        (
+            ["task=master", "task.fleet=runs/none", "task.tune_steps=8"],
+            "task.tune_steps was renamed to task.joint_steps",
+        ),
         (["task=portfolio", "task.action=weights"], "task.action=weights was renamed to"),
     ],
 )
