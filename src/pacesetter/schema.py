@@ -68,6 +68,7 @@ RENAMED_VALUES = {
     "agent.algorithm": {"fleet_ppo": "ppo", "fleet_sac": "sac", "master_ppo": "ppo"},
     "task.action": {"weights": "target"},
 }
+DROPPED_KEYS = ("lag.links",)  # of the study alone, whose links come from its one method now; no agent reads it
 GROUPS = {"agent": "agent.algorithm"}  # group on the command line -> the key that it chooses
 LEARNERS = {"FleetPPO": "fleet_ppo", "FleetSAC": "fleet_sac", "MasterPPO": "master_ppo"}  # as checkpoints name them
 AGENTS = {"fleet": "fleet_ppo", "master": "master_ppo"}  # of schema 0, where a task was named and no agent
@@ -100,6 +101,10 @@ def translate_config(stored: Mapping[str, Any], what: str = "the stored configur
     agent = _get(plain, "agent.algorithm")
     for renamed in _rows(str(agent)):
         _move(plain, renamed)
+    for key in DROPPED_KEYS:
+        owner, _, name = key.rpartition(".")
+        if isinstance(group := _get(plain, owner), dict):
+            group.pop(name, None)
     for key, values in RENAMED_VALUES.items():
         value = _get(plain, key)
         if isinstance(value, str) and value in values:
