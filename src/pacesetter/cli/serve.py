@@ -149,14 +149,14 @@ def serve(
     unverified: Unverified = False,
 ) -> None:
     """Serve a bundle over HTTP: POST /v1/decide, /v1/state, /v1/halt, /v1/resume, /livez, /readyz, /metrics."""
-    from pacesetter.serving.api.admission import Settings
+    from pacesetter.serving.api.admission import ApiSettings
     from pacesetter.serving.api.keys import Keys
     from pacesetter.serving.api.server import serve as serve_bundle
     from pacesetter.serving.bundle.signature import SigningKey as Signer
     from pacesetter.serving.bundle.store import find_bundle
     from pacesetter.serving.risk.halt import KillSwitch
 
-    settings = Settings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate, proxy=proxy)
+    settings = ApiSettings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate, proxy=proxy)
     serve_bundle(
         replace(find_bundle(bundle, Signer.find(key), unverified), threads=threads),
         Keys(keys),

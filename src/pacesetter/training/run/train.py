@@ -71,10 +71,10 @@ def train(
     if resume is None:
         config = config or Config()
     else:
-        from pacesetter.training.run.checkpoint import stored_config
+        from pacesetter.training.run.checkpoint import resumed_config
 
         run = Run.open(resume)
-        config = stored_config(run, config)
+        config = resumed_config(run, config)
         with hold(run.folder):
             if not run.manifest["finished"]:
                 return _train(config, run, console or Console(), report)
@@ -177,11 +177,11 @@ class _Watcher:
 
 def _learn(session: Session[Any]) -> TrainingResult:
     from pacesetter.learning.learner import Stop
-    from pacesetter.training.run.callbacks import Checkpoints, Guard, Schedules
+    from pacesetter.training.run.callbacks import Checkpoints, FailSafeGuard, Schedules
     from pacesetter.training.run.observers import OBSERVERS
     from pacesetter.training.run.progress import progress
 
-    guard = Guard(session)
+    guard = FailSafeGuard(session)
     meter, validator = OBSERVERS[task_of(session.config).observers](session)
     others = [Schedules(session), guard, meter, validator]
     checkpoints = Checkpoints(session, others)
