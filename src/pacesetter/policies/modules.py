@@ -153,9 +153,9 @@ def serve_algorithm(
 
 
 class ServedAgent(nn.Module):
-    """One of our own agents, single or a fleet, with the same outputs; targets in `market` where it is given.
+    """One of our own agents, single or a fleet, with the same outputs; a critic that did not learn is left out.
 
-    A critic that did not learn is left out.
+    market   where its continuous actions are targets; None where they are orders
     """
 
     def __init__(self, agent: SymbolAgent | Fleet, market: MarketParameters | None = None) -> None:
