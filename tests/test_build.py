@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -130,6 +131,16 @@ def test_a_run_without_an_agent_is_refused(small):
     empty = Run.create(small().runs, "empty", small().to_dict()).folder
     with pytest.raises(PacesetterError, match="has no checkpoint of an agent"):
         load_agent(empty, build_environment(small(), build_panel(small())))
+
+
+def test_the_old_name_of_target_is_read_in_stored_runs_and_refused_elsewhere(small, tmp_path):
+    old = small().to_dict() | {"task": {"problem": "portfolio", "action": "weights"}}
+    run = Run.create(tmp_path, "old", old)
+    assert stored_config(run.folder).task["action"] == "target"
+    with pytest.raises(ConfigError, match=r"task\.action=weights was renamed to target"):
+        replace(small(), task={"problem": "portfolio", "action": "weights"})
+    with pytest.raises(ConfigError, match="renamed to target"):
+        build_environment(small(), build_panel(small()), action="weights")
 
 
 @pytest.mark.parametrize("text", ["a: [", "3", ""])

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from pacesetter.errors import RunError
+from pacesetter.schema import SCHEMA
 
 __all__ = ["Run", "config_hash", "provenance", "sha256", "write_atomic"]
 
@@ -37,7 +38,10 @@ class Run:
 
     @classmethod
     def create(cls, root: str | Path, name: str, config: Mapping[str, Any]) -> Run:
-        """A new folder `<time>-<name>-<hash>` under `root`, with its config and a first manifest."""
+        """A new folder `<time>-<name>-<hash>` under `root`, with its config and a first manifest.
+
+        The hash is that of the configuration without its schema, which says how it is written and not what it asks for.
+        """
         digest = config_hash(config)
         moment = datetime.now(UTC).strftime("%Y%m%dT%H%M%S")
         for attempt in range(100):
@@ -48,8 +52,9 @@ class Run:
             except FileExistsError:
                 continue
             run = cls(folder)
-            run.write_yaml("config.yaml", config)
-            run.write_json("manifest.json", {"name": name, "config_hash": digest, "finished": False} | provenance())
+            run.write_yaml("config.yaml", {"schema": SCHEMA} | dict(config))
+            facts = {"schema": SCHEMA, "name": name, "config_hash": digest, "finished": False}
+            run.write_json("manifest.json", facts | provenance())
             return run
         raise RunError(f"no free run folder for {moment}-{name} under {root}")
 

@@ -32,8 +32,8 @@ RULES = MarketParameters(
     exits=Exits(stop_loss_fraction=0.03, trailing_stop_fraction=0.04),
 )
 TRADING_ACTIONS, PORTFOLIO_ACTIONS = (
-    ("discrete", "continuous", "hybrid", "weights"),
-    ("weights", "continuous", "discrete"),
+    ("discrete", "continuous", "hybrid", "target"),
+    ("target", "continuous", "discrete"),
 )
 ENVIRONMENTS = [(TradingEnv, action) for action in TRADING_ACTIONS] + [
     (PortfolioEnv, action) for action in PORTFOLIO_ACTIONS
@@ -144,7 +144,7 @@ def test_ends_are_one_or_the_other_and_the_last_bar_is_never_passed(
     seed: int, episode_bars: int, limit: float | None
 ) -> None:
     rules = MarketParameters(limits=Limits(position_cap_fraction=1.0, portfolio_loss_limit_fraction=limit))
-    env = TradingVectorEnv(MARKET, 4, action="weights", market=rules, episode_bars=episode_bars)
+    env = TradingVectorEnv(MARKET, 4, action="target", market=rules, episode_bars=episode_bars)
     env.reset(seed=seed)
     age = np.zeros(4, int)
     for _ in range(50):

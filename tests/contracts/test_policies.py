@@ -53,7 +53,7 @@ class Peeks:
     panel: Panel
     ahead: int = 1
     name: str = "peeks"
-    action: str = "weights"
+    action: str = "target"
 
     def decide(self, seen: Seen) -> Any:
         later, now = self.panel.close[seen.t + self.ahead], self.panel.close[seen.t]
@@ -70,7 +70,7 @@ def test_a_policy_that_peeks_is_caught(ahead: int, symbols: int) -> None:
 
 def test_features_that_peek_are_caught_through_the_observation() -> None:
     class Follows:
-        name, action = "follows", "weights"
+        name, action = "follows", "target"
 
         def decide(self, seen: Seen) -> Any:
             return np.where(seen.observation["supervised"][:, -1] > 0.5, 0.1, 0.0)

@@ -19,7 +19,7 @@ from pacesetter.market.orders import Discrete
 from pacesetter.market.parameters import Costs, Limits, MarketParameters
 from pacesetter.panel import Panel
 
-ACTIONS = ("weights", "continuous", "discrete")
+ACTIONS = ("target", "continuous", "discrete")
 FREE = MarketParameters(costs=Costs(0, 0, 0, 0, 0, 0), limits=Limits(position_cap_fraction=1.0))
 
 

@@ -32,7 +32,7 @@ from pacesetter.market.parameters import Costs, Exits, Limits, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.rewards import TRADING, RewardConfig
 
-ACTIONS = ("discrete", "continuous", "hybrid", "weights")
+ACTIONS = ("discrete", "continuous", "hybrid", "target")
 FREE = MarketParameters(costs=Costs(0, 0, 0, 0, 0, 0))
 ByHand = Callable[..., dict[str, Any]]
 
@@ -163,11 +163,11 @@ def test_time_truncates_at_episode_bars_and_at_the_end_of_the_data(by_hand: ByHa
 def test_ruin_a_portfolio_limit_and_a_delisting_terminate(by_hand: ByHand) -> None:
     whole = replace(FREE, limits=Limits(position_cap_fraction=1.0, ruin_fraction=0.5))
     crash = by_hand([100, 100, 100, 100, 20, 20, 20])
-    assert last_step(TradingEnv(**crash, market=whole, action="weights", starts="fixed"), 1.0) == (2, True, False)
+    assert last_step(TradingEnv(**crash, market=whole, action="target", starts="fixed"), 1.0) == (2, True, False)
     limit = replace(
         whole, limits=Limits(position_cap_fraction=1.0, ruin_fraction=0.0, portfolio_loss_limit_fraction=0.2)
     )
-    assert last_step(TradingEnv(**crash, market=limit, action="weights", starts="fixed"), 1.0) == (3, True, False)
+    assert last_step(TradingEnv(**crash, market=limit, action="target", starts="fixed"), 1.0) == (3, True, False)
     mask = np.ones((40, 1), bool)
     mask[10:] = False
     gone = by_hand([100.0] * 40, mask)
@@ -181,7 +181,7 @@ def test_ruin_a_portfolio_limit_and_a_delisting_terminate(by_hand: ByHand) -> No
 def test_an_end_by_both_is_a_termination_only(by_hand: ByHand) -> None:
     whole = replace(FREE, limits=Limits(position_cap_fraction=1.0, ruin_fraction=0.5))
     crash = by_hand([100, 100, 100, 100, 20])
-    assert last_step(TradingEnv(**crash, market=whole, action="weights", starts="fixed"), 1.0) == (2, True, False)
+    assert last_step(TradingEnv(**crash, market=whole, action="target", starts="fixed"), 1.0) == (2, True, False)
 
 
 def test_no_step_without_an_open_episode(by_hand: ByHand) -> None:
@@ -336,7 +336,7 @@ def test_a_purchase_and_its_stop_in_one_bar_are_both_told_and_marked(market: Pan
         ("discrete", float("nan")),
         ("continuous", [1.01]),
         ("continuous", [float("nan")]),
-        ("weights", [-0.1]),
+        ("target", [-0.1]),
         ("hybrid", [0.0, 2.0]),
     ],
 )

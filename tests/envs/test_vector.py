@@ -21,7 +21,7 @@ from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import REGIMES, feature_table, regime_labels
 from pacesetter.market.ledger import Column
-from pacesetter.market.parameters import Limits, MarketParameters
+from pacesetter.market.parameters import Limits, MarketParameters, Slot
 from pacesetter.panel import Panel
 from pacesetter.rewards import TRADING, RewardConfig
 
@@ -39,7 +39,7 @@ CASES: dict[str, tuple[Any, Any, dict[str, Any]]] = {
     "hybrid": (TradingEnv, TradingVectorEnv, {"action": "hybrid", "starts": "stratified"}),
     "components": (TradingEnv, TradingVectorEnv, {"reward": RewardConfig(TRADING)}),
     "indices": (TradingEnv, TradingVectorEnv, {"has_windows": False}),
-    "weights": (PortfolioEnv, PortfolioVectorEnv, {"action": "weights", "market": fragile(0.03)}),
+    "target": (PortfolioEnv, PortfolioVectorEnv, {"action": "target", "market": fragile(0.03)}),
     "orders": (PortfolioEnv, PortfolioVectorEnv, {"action": "discrete"}),
 }
 
@@ -253,6 +253,21 @@ def test_a_stored_state_goes_on_the_same(market: Panel) -> None:
     other.batch.load_state_dict(one.batch.state_dict())
     for _ in range(9):
         (seen, rewards, *_), (same, others, *_) = (env.step(np.array([0, 1, 4, 3])) for env in (one, other))
+        assert_equal(seen, same)
+        assert rewards.tobytes() == others.tobytes()
+
+
+def test_a_state_stored_before_there_was_a_band_goes_on_with_the_band_of_now(market: Panel) -> None:
+    rules = MarketParameters(band=0.02)
+    options = {"panel": market, "num_envs": 3, "episode_bars": 6, "action": "target", "market": rules}
+    one, other = TradingVectorEnv(**options), TradingVectorEnv(**options)
+    one.reset(seed=0)
+    one.step(np.array([0.1, 0.05, 0.0]))
+    stored = one.batch.state_dict()
+    assert stored["parameters"].shape[2] == len(Slot)
+    other.batch.load_state_dict(stored | {"parameters": stored["parameters"][:, :, : Slot.BAND]})
+    for target in (0.105, 0.15, 0.04):
+        (seen, rewards, *_), (same, others, *_) = (env.step(np.full(3, target)) for env in (one, other))
         assert_equal(seen, same)
         assert rewards.tobytes() == others.tobytes()
 

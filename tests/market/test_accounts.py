@@ -33,7 +33,7 @@ def test_parallel_equals_serial_and_mixed_symbols_equal_single_ones(random_bars:
 
 def test_a_hybrid_agent_names_the_kind_with_each_action(random_bars: Callable[..., Any]) -> None:
     accounts = Accounts(random_bars(3, 8), columns=[0, 0, 0])
-    accounts.step([[1.0], [3.0], [0.1]], kinds=[OrderKind.CONTINUOUS, OrderKind.DISCRETE, OrderKind.WEIGHT])
+    accounts.step([[1.0], [3.0], [0.1]], kinds=[OrderKind.CONTINUOUS, OrderKind.DISCRETE, OrderKind.TARGET])
     assert accounts.ledger[:, Column.ORDER].tolist() == [0.5, 1.0, 0.1]
     accounts.step([[1.0], [1.0], [1.0]], kinds=OrderKind.CONTINUOUS)
     assert accounts.ledger[:, Column.ORDER].tolist() == [0.75, 1.0, 0.55]

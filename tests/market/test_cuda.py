@@ -10,17 +10,20 @@ SCRIPT = """
 import numpy as np
 import pytest
 from pacesetter.errors import ConfigError
-from pacesetter.market import Accounts, Column, Exits, Limits, MarketBars, MarketParameters
+from pacesetter.market import Accounts, Column, Exits, Limits, MarketBars, MarketParameters, OrderKind
 from pacesetter.market.cuda import DeviceAccounts
 
 rng = np.random.default_rng(0)
 close = 100 * np.exp(np.cumsum(rng.normal(0, 0.03, (20, 3)), axis=0))
 bars = MarketBars.from_arrays(close, high=close * 1.02, low=close * 0.98, volume=np.full(close.shape, 900.0))
 rules = MarketParameters(
-    limits=Limits(shorting=True, gross_leverage=1.5, volume_cap_fraction=0.2), exits=Exits(stop_loss_fraction=0.03)
+    limits=Limits(shorting=True, gross_leverage=1.5, volume_cap_fraction=0.2),
+    exits=Exits(stop_loss_fraction=0.03),
+    band=0.05,
 )
-for columns, width in (([0, 1, 2, 1, 0], 1), ([0, 0], 3)):
-    cpu = Accounts(bars, rules, columns=columns, positions_each=width)
+cases = (([0, 1, 2, 1, 0], 1, OrderKind.CONTINUOUS), ([0, 0], 3, OrderKind.CONTINUOUS), ([0, 0], 3, OrderKind.TARGET))
+for columns, width, kind in cases:
+    cpu = Accounts(bars, rules, columns=columns, positions_each=width, kind=kind)
     gpu = DeviceAccounts(cpu)
     actions = rng.uniform(-1, 1, (15, len(columns), width))
     for action in actions[:10]:

@@ -32,7 +32,7 @@ def ours(frame: pd.DataFrame, shares: np.ndarray) -> np.ndarray:
     costs = Costs(commission_bps=COMMISSION_BPS, spread_bps=0, slippage_bps=0)  # their spread is on entries only
     rules = MarketParameters(costs, Limits(position_cap_fraction=1.0), initial_cash=CASH)
     columns = {name: frame[name.title()].to_numpy()[:, None] for name in ("open", "high", "low", "close")}
-    accounts = Accounts(MarketBars.from_arrays(**columns), rules, kind=OrderKind.WEIGHT)
+    accounts = Accounts(MarketBars.from_arrays(**columns), rules, kind=OrderKind.TARGET)
     equity = [CASH]
     for t in range(len(frame) - 1):
         weight = shares[t] * frame["Close"].iloc[t] / accounts.accounts[0, Account.EQUITY]

@@ -43,6 +43,7 @@ class Episode:
     exits: Exits = field(default_factory=Exits)
     orders: Orders = field(default_factory=Orders)
     kind: OrderKind = OrderKind.DISCRETE
+    band: float = 0.0
 
 
 # BUY_LARGE spends 15 % of 100,000 at the close of 100: 150 shares, whatever the open then is.
@@ -176,7 +177,7 @@ EPISODES = [
         {Column.CASH: 50_000, Column.OPEN_POSITIONS: 1, Column.HOLDING_BARS: 3},
         Flag.DELISTED | Flag.CLOSED,
         limits=Limits(position_cap_fraction=1),
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
     ),
     Episode(
         "a tenth of a volume of 1,000 fills 100 of the 150 shares",
@@ -209,7 +210,7 @@ EPISODES = [
         [0.00025],
         {Column.FILL_QUANTITY: 0.25},
         Flag.OPENED,
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
     ),
     Episode(
         "a position that is opened again is held for one bar",
@@ -225,7 +226,45 @@ EPISODES = [
         {Column.FILL_QUANTITY: -100, Column.OPEN_POSITIONS: 0},
         Flag.CLOSED,
         limits=Limits(shorting=True),
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
+    ),
+    Episode(
+        "a target of 10 % buys 100 shares, and 9.1 % after the fall to 90 is within a band of 2 %",
+        [FLAT, FLAT, (90, 90, 90, 90), (90, 90, 90, 90)],
+        [0.1, 0.1, 0.1],
+        # 9,000 of 99,000; without a band 10 more shares would be bought
+        {Column.FILL_QUANTITY: 0, Column.EXPOSURE: 9 / 99, Column.EQUITY: 99_000},
+        kind=OrderKind.TARGET,
+        band=0.02,
+    ),
+    Episode(
+        "8.2 % after a fall to 80 with a band of 1.5 % is brought back to 10 %, all the way",
+        [FLAT, FLAT, (80, 80, 80, 80), (80, 80, 80, 80)],
+        [0.1, 0.1, 0.1],
+        # 8,000 of 98,000; 9,800 at 80 are 122.5 shares
+        {Column.FILL_QUANTITY: 22.5, Column.EXPOSURE: 0.1},
+        Flag.ADDED,
+        kind=OrderKind.TARGET,
+        band=0.015,
+    ),
+    Episode(
+        "a target of 0 closes a position that is smaller than the band",
+        [FLAT] * 4,
+        [0.1, 0.04, 0.0],
+        {Column.FILL_QUANTITY: -40, Column.EXPOSURE: 0},
+        Flag.CLOSED,
+        kind=OrderKind.TARGET,
+        band=0.05,
+    ),
+    Episode(
+        "a target from 10 % long to 10 % short closes in one bar and opens in the next, band or not",
+        [FLAT] * 4,
+        [0.1, -0.1, -0.1],
+        {Column.FILL_QUANTITY: -100, Column.NET_EXPOSURE: -0.1},
+        Flag.OPENED,
+        limits=Limits(shorting=True),
+        kind=OrderKind.TARGET,
+        band=0.05,
     ),
     Episode(
         "impact of 100 bps · √(150/600) moves the price by 50 bps",
@@ -292,7 +331,7 @@ EPISODES = [
         {Column.EQUITY: 60_000, Column.EXPOSURE: 160 / 60, Column.FILL_QUANTITY: 0},
         Flag.CUT | Flag.HALTED,
         limits=Limits(gross_leverage=2, position_cap_fraction=1),
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
     ),
     Episode(
         "a loss of 45 on 2,000 shares leaves 10,000, a tenth, and ruins the account",
@@ -323,7 +362,7 @@ EPISODES = [
         {Column.EQUITY: 125_000, Column.EXPOSURE: 0},
         Flag.PORTFOLIO_LIMIT | Flag.CLOSED | Flag.TERMINATED,
         limits=Limits(position_cap_fraction=1, portfolio_loss_limit_fraction=0.15),
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
     ),
     Episode(
         "a volume cap lets it close 400 shares, then the other 600, and only then it ends",
@@ -332,7 +371,7 @@ EPISODES = [
         {Column.EQUITY: 400 * 85 + 600 * 90, Column.FILL_QUANTITY: -600},
         Flag.PORTFOLIO_LIMIT | Flag.CLOSED | Flag.TERMINATED,
         limits=Limits(position_cap_fraction=1, portfolio_loss_limit_fraction=0.15, volume_cap_fraction=0.1),
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
     ),
     Episode(
         "a buy of everything keeps its own costs back",
@@ -343,7 +382,7 @@ EPISODES = [
         Flag.CUT | Flag.OPENED,
         costs={"commission_bps": 100, "spread_bps": 200},
         limits=Limits(position_cap_fraction=1),
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
     ),
     Episode(
         "a buy of everything keeps the minimum commission back",
@@ -353,7 +392,7 @@ EPISODES = [
         Flag.CUT | Flag.OPENED,
         costs={"minimum_commission": 50},
         limits=Limits(position_cap_fraction=1),
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
     ),
     Episode(
         "cash of 20 is below the minimum trade of 25 and buys nothing",
@@ -362,7 +401,7 @@ EPISODES = [
         {Column.CASH: 20, Column.FILL_QUANTITY: 0, Column.OPEN_POSITIONS: 1},
         Flag.CUT,
         limits=Limits(position_cap_fraction=1),
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
     ),
     Episode(
         "two buys of 60,000 with 100,000 in cash shrink by the same factor of 5/6",
@@ -377,7 +416,7 @@ EPISODES = [
         },
         Flag.CUT | Flag.OPENED,
         limits=Limits(position_cap_fraction=1),
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
     ),
     Episode(
         "sells come first and pay for the buy",
@@ -386,7 +425,7 @@ EPISODES = [
         {Column.FILL_QUANTITY: 0, Column.TURNOVER: 2, Column.CASH: 0, Column.OPEN_POSITIONS: 1},
         Flag.CLOSED | Flag.OPENED,
         limits=Limits(position_cap_fraction=1),
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
     ),
     Episode(
         "a reserve of 40 % stays in cash",
@@ -395,7 +434,7 @@ EPISODES = [
         {Column.CASH: 40_000, Column.FILL_QUANTITY: 600},
         Flag.CUT | Flag.OPENED,
         limits=Limits(position_cap_fraction=1, reserve_cash_fraction=0.4),
-        kind=OrderKind.WEIGHT,
+        kind=OrderKind.TARGET,
     ),
     Episode(
         "a reserve of 40 % is not a free cash: 15 % of 60,000 buys 90 shares",
@@ -426,7 +465,7 @@ def market(rows: list[Any]) -> MarketBars:
 @pytest.mark.parametrize("episode", EPISODES, ids=lambda episode: episode.name)
 def test_hand_computed(episode: Episode, play: Callable[..., Any]) -> None:
     costs = Costs(**FREE | episode.costs)
-    parameters = MarketParameters(costs, episode.limits, episode.exits, episode.orders)
+    parameters = MarketParameters(costs, episode.limits, episode.exits, episode.orders, band=episode.band)
     played = play(market(episode.bars), episode.actions, parameters, episode.kind)
     assert [played[column][-1] for column in episode.expected] == pytest.approx(
         list(episode.expected.values()), rel=1e-12, abs=1e-9

@@ -74,7 +74,9 @@ ORDERS = st.builds(
     smoothing_bars=st.integers(1, 5),
     minimum_trade=between(0, 100),
 )
-PARAMETERS = st.builds(MarketParameters, costs=COSTS, limits=LIMITS, exits=EXITS, orders=ORDERS)
+PARAMETERS = st.builds(
+    MarketParameters, costs=COSTS, limits=LIMITS, exits=EXITS, orders=ORDERS, band=st.just(0.0) | between(0, 0.3)
+)
 EPISODES = st.fixed_dictionaries(
     {
         "seed": st.integers(0, 10_000),
@@ -89,7 +91,7 @@ def actions_of(seed: int, symbols: int, kind: OrderKind, parameters: MarketParam
     rng = np.random.default_rng(seed + 1)
     if kind == OrderKind.DISCRETE:
         return rng.integers(0, 7, (STEPS, symbols)).astype(float)
-    lowest = 0.0 if kind == OrderKind.WEIGHT and not parameters.limits.shorting else -1.0
+    lowest = 0.0 if kind == OrderKind.TARGET and not parameters.limits.shorting else -1.0
     return rng.uniform(lowest, 1, (STEPS, symbols))
 
 

@@ -25,7 +25,7 @@ FREE = Costs(commission_bps=0, spread_bps=0, slippage_bps=0, borrow_bps_per_year
 RULES = MarketParameters(FREE)
 SHORT = MarketParameters(FREE, Limits(shorting=True))
 FLAT = MarketBars.from_arrays(np.full((12, 1), 100.0))
-CONTINUOUS, DISCRETE, WEIGHT = OrderKind
+CONTINUOUS, DISCRETE, TARGET = OrderKind
 
 
 def quantity(order: float, held: float = 0.0, *, kind: int = CONTINUOUS, rules: MarketParameters = RULES) -> float:
@@ -63,6 +63,10 @@ def test_continuous_with_shorts(order: float, held: float, expected: float) -> N
     assert quantity(order, held, rules=SHORT) == pytest.approx(expected, abs=1e-12)
 
 
+BANDED = MarketParameters(FREE, band=0.05)
+BANDED_SHORT = MarketParameters(FREE, limits=Limits(shorting=True), band=0.05)
+
+
 @pytest.mark.parametrize(
     ("weight", "held", "rules", "expected"),
     [
@@ -74,10 +78,19 @@ def test_continuous_with_shorts(order: float, held: float, expected: float) -> N
         (-0.1, 0, SHORT, -100),
         (-0.1, 30, SHORT, -30),  # closes first, opens with the next order
         (-0.1, 30, RULES, -30),
+        (0.1, 60, BANDED, 0),  # 0.06 is within 0.05 of 0.1
+        (0.1, 50, BANDED, 50),  # the edge of the band trades, all the way
+        (0.1, 151, BANDED, -51),
+        (0.5, 120, BANDED, 0),  # the cap of 0.15 is the target
+        (0.0, 30, BANDED, -30),  # out is out
+        (0.04, 0, BANDED, 0),  # and a target within the band is not entered
+        (-0.04, 30, BANDED_SHORT, -30),  # a flip closes first
+        (-0.1, -60, BANDED_SHORT, 0),
+        (-0.1, -40, BANDED_SHORT, -60),
     ],
 )
 def test_target_weight(weight: float, held: float, rules: MarketParameters, expected: float) -> None:
-    assert quantity(weight, held, kind=WEIGHT, rules=rules) == pytest.approx(expected, abs=1e-9)
+    assert quantity(weight, held, kind=TARGET, rules=rules) == pytest.approx(expected, abs=1e-9)
 
 
 def test_smoothing_over_three_bars_halves_the_way_each_time(play: Callable[..., Any]) -> None:
@@ -124,7 +137,7 @@ def test_discrete_orders_trade_like_the_continuous_ones_they_map_to(play: Callab
         ([[1.5]], CONTINUOUS, "action 1.5"),
         ([[7]], DISCRETE, "give a whole number from 0 to 6"),
         ([[0.5]], DISCRETE, "whole number"),
-        ([[-0.1]], WEIGHT, "give a number from 0 to 1"),
+        ([[-0.1]], TARGET, "give a number from 0 to 1"),
     ],
 )
 def test_actions_outside_their_box_are_refused(actions: Any, kind: OrderKind, message: str) -> None:

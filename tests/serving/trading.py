@@ -26,7 +26,7 @@ __all__ = ["FIRST", "RULES", "Rule", "make_trader", "small_market", "small_panel
 
 FIRST = 190
 RULES: dict[str, Callable[[Any], Any]] = {  # momentum (symbol,) -> actions
-    "weights": lambda momentum: np.where(momentum > 0.0, 0.15, 0.0),
+    "target": lambda momentum: np.where(momentum > 0.0, 0.15, 0.0),
     "continuous": lambda momentum: np.tanh(20.0 * momentum),
     "discrete": lambda momentum: np.where(momentum > 0.02, 3, np.where(momentum < 0.0, 5, 4)),
 }

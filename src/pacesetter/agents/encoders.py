@@ -38,7 +38,10 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Network:
-    """What every network is told: its width, which entries are the window and the assets, and how assets attend."""
+    """What every network is told: its width, which entries are the window and the assets, and how assets attend.
+
+    unseen   numbers of the observation that it never sees, as entry.place, e.g. position.3; 0 stands in their place
+    """
 
     encoder: ClassVar[type[Encoder]]
     width: int = 256
@@ -48,6 +51,7 @@ class Network:
     universe_mask: str = "universe_mask"
     asset_layers: int = 2
     asset_heads: int = 4
+    unseen: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         sizes = {name: value for name, value in vars(self).items() if isinstance(value, int)}
@@ -67,7 +71,7 @@ class Encoder(nn.Module, ABC):
         super().__init__()
         self.config, self.width = config, config.width
         self.layout = Layout.of(shapes, config.window, config.assets, config.universe_mask)
-        self.normaliser = ObservationNormaliser(self.layout)
+        self.normaliser = ObservationNormaliser(self.layout, config.unseen)
         self.start = nn.Parameter(torch.zeros(self.width))  # the context of an observation that has only a window
         self.vectors = _vector_encoder(sum(self.layout.vectors.values()), self.width)
         self.assets = _asset_encoder(sum(self.layout.assets.values()), config)

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import torch
 from torch import nn
 
 from pacesetter.agents.layout import Layout, Tensors
+from pacesetter.errors import ConfigError, did_you_mean
 
 __all__ = ["CLIP", "ObservationNormaliser"]
 
@@ -19,6 +22,8 @@ class ObservationNormaliser(nn.Module):
     `observe` only counts, `commit` puts what was counted into force: a learner that compares old and new action
     probabilities commits between rollouts. A feature that never varied keeps scale 1. NaN and absent assets are not
     counted; of a window only the newest bar is, because the others were counted when they were new.
+
+    unseen   features that are 0 whatever the observation says, as entry.place
     """
 
     centre: torch.Tensor
@@ -27,9 +32,12 @@ class ObservationNormaliser(nn.Module):
     mean: torch.Tensor
     variance: torch.Tensor
 
-    def __init__(self, layout: Layout) -> None:
+    shown: torch.Tensor
+
+    def __init__(self, layout: Layout, unseen: Sequence[str] = ()) -> None:
         super().__init__()
-        self.layout = layout
+        self.layout, self.hides = layout, bool(unseen)
+        self.register_buffer("shown", _shown(layout, unseen), persistent=False)
         size = sum(layout.sizes.values())
         self.register_buffer("centre", torch.zeros(size))
         self.register_buffer("scale", torch.ones(size))
@@ -41,7 +49,11 @@ class ObservationNormaliser(nn.Module):
         entries = self.layout.entries(observation)
         sizes = list(self.layout.sizes.values())
         parameters = zip(entries.items(), torch.split(self.centre, sizes), torch.split(self.scale, sizes), strict=True)
-        return {name: self._scaled(entry, centre, scale) for (name, entry), centre, scale in parameters}
+        scaled = {name: self._scaled(entry, centre, scale) for (name, entry), centre, scale in parameters}
+        if not self.hides:
+            return scaled
+        shown = zip(scaled.items(), torch.split(self.shown, sizes), strict=True)
+        return {name: entry * visible for (name, entry), visible in shown}
 
     @staticmethod
     def _scaled(entry: torch.Tensor, centre: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -74,6 +86,15 @@ class ObservationNormaliser(nn.Module):
             absent = ~self.layout.present(observation)[..., None]
             assets = [entry.masked_fill(absent, torch.nan).flatten(0, 1) for entry in assets]
         return [torch.cat(group, dim=-1).to(self.mean) for group in (steps, assets) if group]
+
+
+def _shown(layout: Layout, unseen: Sequence[str]) -> torch.Tensor:
+    """(feature,) 1 where a feature is seen, else 0; refuses a place that the observation does not have."""
+    places = [f"{entry}.{place}" for entry, size in layout.sizes.items() for place in range(size)]
+    for name in unseen:
+        if name not in places:
+            raise ConfigError(f"network.unseen names {name}, which the observation lacks{did_you_mean(name, places)}")
+    return torch.tensor([float(place not in unseen) for place in places])
 
 
 def _moments(rows: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:

@@ -4,7 +4,7 @@ The parts of a configuration are in `build.configuration`. torch and Stable-Base
 built or loaded, and not before.
 """
 
-from pacesetter.build.configuration import Config, build_study, build_task, read_config
+from pacesetter.build.configuration import Config, build_study, build_task, parse_config, read_config
 from pacesetter.build.environments import (
     Parts,
     build_environment,
@@ -42,6 +42,7 @@ __all__ = [
     "load_agent",
     "load_fleet",
     "load_lookback",
+    "parse_config",
     "read_config",
     "stage_run",
     "stored_config",

@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 import dataclasses
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pacesetter.data.loading import source_and_loading
+from pacesetter.envs.batch.observation import ACCOUNT_ENTRIES
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
@@ -16,7 +18,8 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.registry import configure
 from pacesetter.rewards.reward import RewardConfig
 from pacesetter.rewards.schedule import Schedule
-from pacesetter.runs import Run
+from pacesetter.runs import Run, config_hash
+from pacesetter.schema import RENAMED_VALUES, translate_config
 
 __all__ = [
     "TASKS",
@@ -34,7 +37,9 @@ __all__ = [
     "Train",
     "build_study",
     "build_task",
+    "parse_config",
     "read_config",
+    "stored_hash",
 ]
 
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
@@ -91,23 +96,40 @@ class Trading:
     """Trade one symbol per episode; see `envs.batch.batch.Batch` for the options. No symbols named means all of them.
 
     curriculum   of the training episodes: five_stages, or adaptive, which also goes back
+    account      entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others
+    continued    share of the training episodes that go on for another `episode_bars` when they would end, again and
+                 again, so that positions grow as old in training as they do later; 0 is none
     """
 
-    action: Literal["discrete", "continuous", "hybrid", "weights"] = "discrete"
+    action: Literal["discrete", "continuous", "hybrid", "target"] = "discrete"
     window_bars: int = 24
     episode_bars: int | None = 250
     starts: Literal["random", "stratified", "fixed"] = "random"
     symbols: tuple[str, ...] = ()
     curriculum: Literal["none", "five_stages", "adaptive"] = "none"
+    account: tuple[str, ...] = tuple(ACCOUNT_ENTRIES)
+    continued: float = 0.0
     market: MarketParameters = field(default_factory=MarketParameters)
     reward: RewardConfig = field(default_factory=RewardConfig)
+
+    def __post_init__(self) -> None:
+        for name in self.account:
+            if name not in ACCOUNT_ENTRIES:
+                raise ConfigError(f"task.account has no entry '{name}'{did_you_mean(name, ACCOUNT_ENTRIES)}")
+        if not 0 <= self.continued < 1:
+            raise ConfigError(f"task.continued={self.continued} must be 0 or more and below 1, or no episode would end")
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Where the account entries that are not shown stand in an observation, as a network's `unseen` names them."""
+        return tuple(place for name, place in ACCOUNT_ENTRIES.items() if name not in self.account)
 
 
 @dataclass(frozen=True)
 class Portfolio(Trading):
     """Trade all symbols in one account."""
 
-    action: Literal["discrete", "continuous", "hybrid", "weights"] = "weights"
+    action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
 
 
 @dataclass(frozen=True)
@@ -122,8 +144,9 @@ class FleetTrading(Trading):
     retrain_share: float = 0.5
 
     def __post_init__(self) -> None:
-        if self.action not in ("discrete", "continuous"):
-            raise ConfigError(f"task.action={self.action} is not for a fleet; use discrete or continuous")
+        super().__post_init__()
+        if self.action == "hybrid":
+            raise ConfigError(f"task.action={self.action} is not for a fleet; use target, discrete or continuous")
         if self.starts == "stratified" or self.curriculum != "none":
             raise ConfigError("a fleet starts its episodes random or fixed: task.starts=random task.curriculum=none")
         check_range(0, owner="task", retrain_share=self.retrain_share)
@@ -140,15 +163,16 @@ class MasterTrading(Trading):
     largest_fall   that one's own annualised Sharpe ratio on the validation set may take before tuning is taken back
     """
 
-    action: Literal["discrete", "continuous", "hybrid", "weights"] = "weights"
+    action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
     fleet: str = ""
     shares: tuple[float, float] | None = None
     tune_steps: int = 0
     largest_fall: float = 0.1
 
     def __post_init__(self) -> None:
-        if self.action != "weights" or self.curriculum != "none":
-            raise ConfigError("a master sets weights, all episodes alike: task.action=weights task.curriculum=none")
+        super().__post_init__()
+        if self.action != "target" or self.curriculum != "none":
+            raise ConfigError("a master sets targets, all episodes alike: task.action=target task.curriculum=none")
         check_range(0, owner="task", tune_steps=self.tune_steps)
         if self.shares is not None:
             _check_shares("task", self.shares)
@@ -327,6 +351,15 @@ class Config:
 
 def read_config(run: Run) -> Config:
     """The configuration that a run was made with; refuses a folder without a readable one."""
+    return parse_config(_read_stored(run), f"{run.folder}/config.yaml")
+
+
+def stored_hash(run: Run) -> str:
+    """The hash of a run's configuration as it was stored: the one in the run's name, whatever it is read as today."""
+    return config_hash({key: value for key, value in _read_stored(run).items() if key != "schema"})
+
+
+def _read_stored(run: Run) -> dict[str, Any]:
     import yaml
 
     try:
@@ -336,7 +369,14 @@ def read_config(run: Run) -> Config:
         raise RunError(f"{run.folder}/config.yaml cannot be read ({why}); the run is damaged") from problem
     if not isinstance(plain, dict):
         raise RunError(f"{run.folder}/config.yaml is not a mapping; the run is damaged")
-    return configure(Config, plain, "config")
+    return plain
+
+
+def parse_config(stored: Mapping[str, Any], what: str = "the stored configuration") -> Config:
+    """A configuration as this or an earlier version stored it; `what` names it in a refusal."""
+    if not isinstance(stored, Mapping):
+        raise RunError(f"{what} is not a mapping; it is damaged")
+    return configure(Config, translate_config(stored, what), "config")
 
 
 def build_study(config: Config) -> Study:
@@ -350,4 +390,7 @@ def build_task(config: Config) -> Any:
     problem = str(options.pop("problem", ""))
     if problem not in TASKS:
         raise ConfigError(f"task.problem='{problem}' is unknown{did_you_mean(problem, TASKS)}")
+    if options.get("action") in RENAMED_VALUES["task.action"]:
+        old, new = options["action"], RENAMED_VALUES["task.action"][options["action"]]
+        raise ConfigError(f"task.action={old} was renamed to {new}; give task.action={new}")
     return configure(TASKS[problem], options, "task")

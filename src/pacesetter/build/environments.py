@@ -172,7 +172,13 @@ def _trading_parts(config: Config, task: Trading, learned: Panel, seen: Panel, s
 
     common = {"has_windows": False, "market": replace(task.market, bars_per_year=seen.bars_per_year)}
     train = build_environment(
-        config, learned, config.train.envs, episode_bars=task.episode_bars, starts=task.starts, **common
+        config,
+        learned,
+        config.train.envs,
+        episode_bars=task.episode_bars,
+        continued=task.continued,
+        starts=task.starts,
+        **common,
     )
     if task.curriculum != "none":
         train = CurriculumVectorEnv(train, FIVE_STAGES if task.curriculum == "five_stages" else adaptive_stages())
@@ -186,7 +192,7 @@ def _fleet_parts(config: Config, task: FleetTrading, learned: Panel, seen: Panel
     """`FleetMarket`s in place of vector environments: many environments a symbol, and one to be validated in."""
     from pacesetter.build.fleet import build_market
 
-    options = {"episode_bars": task.episode_bars, "starts": task.starts}
+    options = {"episode_bars": task.episode_bars, "continued": task.continued, "starts": task.starts}
     validation = build_market(config, seen, 1, starts="fixed", first_bar=start)
     return Parts(build_market(config, learned, config.train.envs, **options), validation)
 

@@ -58,7 +58,8 @@ def build_fleet_learner(config: Config, parts: Parts) -> FleetLearner[Fleet, Fle
     check_algorithm(config)
     options: dict[str, Any] = dict(config.agent)
     name = options.pop("algorithm")
-    encoder = network(options.pop("network", "mlp"), **dict(options.pop("network_options", None) or {}))
+    shown = {"unseen": build_task(config).unseen}
+    encoder = network(options.pop("network", "mlp"), **shown | dict(options.pop("network_options", None) or {}))
     hidden = _hidden(options.pop("heads", (128,)))
     torch.manual_seed(config.seed)
     market = parts.train

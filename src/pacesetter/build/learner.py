@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, Any
 
-from pacesetter.build.configuration import Config
+from pacesetter.build.configuration import Config, build_task
 from pacesetter.build.environments import Parts
 from pacesetter.errors import ConfigError, needs
 
@@ -59,6 +59,7 @@ def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner[Any, A
     network_options = _entries(config, parts) | dict(options.pop("network_options", None) or {})
     batch = parts.validation.batch
     if config.task["problem"] != "lookback":
+        network_options = {"unseen": build_task(config).unseen} | network_options
         bank = batch.bank
         options["tables"] = Tables(bank.windows, bank.context, bank.places, batch.window_bars, bank.is_whole)
     options |= {"network_options": network_options, "seed": config.seed, "device": config.train.device}

@@ -18,7 +18,7 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (run, leadlag, train, verify, agents, tune, sweep, profile, config):
+    for command in (run, leadlag, train, verify, agents, tune, sweep, league, profile, config):
         app.command()(command)
 
 
@@ -107,6 +107,13 @@ def sweep(
     from pacesetter.training.launch.sweep import sweep as train_variants
 
     train_variants(overrides or (), resume=resume)
+
+
+def league(overrides: Overrides = None) -> None:
+    """Play methods beside oracle, lasso, ridge and hold on markets with a known truth; `league quick` for a laptop."""
+    from pacesetter.training.league.league import league as play
+
+    play([f"league={text}" if text in ("quick", "full") else text for text in overrides or ()])
 
 
 def profile(overrides: Overrides = None) -> None:

@@ -134,6 +134,7 @@ def serve(
     max_body_bytes: Annotated[int, typer.Option(help="Longest request.")] = 65_536,
     rate: Annotated[float, typer.Option(help="Requests per second and key.")] = 50.0,
     threads: Annotated[int, typer.Option(help="Threads that share the model's work.", min=1, max=64)] = 2,
+    proxy: Annotated[str, typer.Option(help="Address of a reverse proxy, whose X-Forwarded-For is believed.")] = "",
     key: SigningKey = None,
 ) -> None:
     """Serve a bundle over HTTP: POST /v1/decide, /v1/state, /v1/halt, /v1/resume, /livez, /readyz, /metrics."""
@@ -144,7 +145,7 @@ def serve(
     from pacesetter.serving.bundle.store import find_bundle
     from pacesetter.serving.risk.halt import KillSwitch
 
-    settings = Settings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate)
+    settings = Settings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate, proxy=proxy)
     serve_bundle(
         replace(find_bundle(bundle, Signer.find(key)), threads=threads),
         Keys(keys),

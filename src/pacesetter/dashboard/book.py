@@ -18,6 +18,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchTableError, SQLAlchemyError
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
+from pacesetter.schema import translate_guard
 
 __all__ = ["Book", "JournalReader", "equity_figure", "pnl_figure"]
 
@@ -93,7 +94,7 @@ class Book:
         if not limits:
             return pd.DataFrame(columns=["name", "used", "limit", "share"])
         equity, shares = float(self.last["equity"]), self.holdings()["share"].abs()
-        day_equity = (self.guard.get("equities") or [None])[0] or equity
+        day_equity = self.guard.get("day_equity") or equity
         loss = max(1 - equity / day_equity, 0.0)
         used = {
             "reduce_fraction": loss,
@@ -163,7 +164,7 @@ class JournalReader:
                 fills=_rows(connection, "fills", run),
                 orders=_rows(connection, "orders", run),
                 events=_rows(connection, "events", run)[-MOST_EVENTS:],
-                guard=states.iloc[-1]["desk"]["guard"] if len(states) else {},
+                guard=translate_guard(states.iloc[-1]["desk"]["guard"]) if len(states) else {},
             )
 
     @contextmanager

@@ -37,7 +37,7 @@ class PortfolioEnv(SingleEnv):
         panel: Panel | Sequence[Panel],
         symbols: Sequence[str] | None = None,
         *,
-        action: str = "weights",
+        action: str = "target",
         propose: Propose | None = None,
         **options: Any,
     ) -> None:
@@ -61,7 +61,7 @@ class PortfolioVectorEnv(BatchVectorEnv):
         num_envs: int = 1,
         symbols: Sequence[str] | None = None,
         *,
-        action: str = "weights",
+        action: str = "target",
         propose: Propose | None = None,
         **options: Any,
     ) -> None:

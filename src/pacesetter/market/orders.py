@@ -1,8 +1,9 @@
-"""Orders: what an action asks for. Three kinds — continuous, seven discrete, target weight — and one rule for each.
+"""Orders: what an action asks for. Three kinds — continuous, seven discrete, target — and one rule for each.
 
 A continuous order s lies in [-1, 1]: |s| below the hold zone holds; s against the position closes |s| of it; otherwise
 it spends |s| · buy_fraction of the free cash, up to the position cap. A discrete order is one of seven such numbers, so
-that the kinds compare on the same bars; a hybrid agent names the kind with each action.
+that the kinds compare on the same bars; a hybrid agent names the kind with each action. A target is the share of equity
+to hold: the position moves there within its cap, unless it lies within the no-trade band around it.
 """
 
 from __future__ import annotations
@@ -15,9 +16,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError
 from pacesetter.market.jit import jitable
-from pacesetter.market.parameters import Slot
+from pacesetter.market.parameters import MarketParameters, Slot
 
-__all__ = ["DISCRETE_AS_CONTINUOUS", "Discrete", "OrderKind", "as_continuous", "check_actions"]
+__all__ = [
+    "DISCRETE_AS_CONTINUOUS",
+    "Discrete",
+    "OrderKind",
+    "as_continuous",
+    "as_targets",
+    "check_actions",
+    "target_range",
+]
 
 
 class OrderKind(IntEnum):
@@ -25,7 +34,7 @@ class OrderKind(IntEnum):
 
     CONTINUOUS = 0
     DISCRETE = 1
-    WEIGHT = 2
+    TARGET = 2
 
 
 class Discrete(IntEnum):
@@ -50,9 +59,24 @@ def as_continuous(actions: ArrayLike) -> NDArray[np.float64]:
     return np.array(DISCRETE_AS_CONTINUOUS)[indices.astype(np.int64)]
 
 
+def target_range(market: MarketParameters) -> tuple[float, float]:
+    """The lowest and the highest target that differ from their neighbours: 0 or minus the position cap, and the cap."""
+    cap = min(market.limits.position_cap_fraction, 1.0)
+    return (-cap if market.limits.shorting else 0.0), cap
+
+
+def as_targets(actions: Any, market: MarketParameters) -> Any:
+    """The targets that a policy's numbers in [-1, 1] stand for, of an array or a tensor: -1 the lowest, 1 the highest.
+
+    Spread over [0, 1] nearly all of them would ask for more than the position cap, and mean the same.
+    """
+    low, high = target_range(market)
+    return low + (actions + 1) * ((high - low) / 2)
+
+
 def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True) -> None:
     """Refuse an action that is NaN or outside its box, naming the first one."""
-    low = -1.0 if kind == OrderKind.CONTINUOUS or (kind == OrderKind.WEIGHT and shorting) else 0.0
+    low = -1.0 if kind == OrderKind.CONTINUOUS or (kind == OrderKind.TARGET and shorting) else 0.0
     high = float(len(Discrete) - 1) if kind == OrderKind.DISCRETE else 1.0
     fits = (actions >= low) & (actions <= high)
     if kind == OrderKind.DISCRETE:
@@ -68,7 +92,7 @@ def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True)
 
 @jitable
 def signal(action: float, kind: int, previous: float, winner: float, parameters: Any) -> float:
-    """The order s acted on: smoothed when continuous, looked up when discrete, the weight itself otherwise."""
+    """The order s acted on: smoothed when continuous, looked up when discrete, the target itself otherwise."""
     if kind == OrderKind.CONTINUOUS:
         smoothed: float = previous + parameters[Slot.SMOOTHING] * (action - previous)
         return smoothed
@@ -90,8 +114,8 @@ def order_quantity(
     order: float, kind: int, held: float, price: float, equity: float, free_cash: float, parameters: Any
 ) -> float:
     """Signed quantity to trade, fixed at `price`, the close of t. It never carries a position through zero."""
-    if kind == OrderKind.WEIGHT:
-        quantity = quantity_to_weight(order, held, price, equity, parameters)
+    if kind == OrderKind.TARGET:
+        quantity = quantity_to_target(order, held, price, equity, parameters)
     elif abs(order) < parameters[Slot.HOLD_ZONE]:
         quantity = 0.0
     elif order * held < 0.0:
@@ -119,14 +143,20 @@ def quantity_to_open(
 
 
 @jitable
-def quantity_to_weight(weight: float, held: float, price: float, equity: float, parameters: Any) -> float:
-    """Signed quantity from `held` to a share `weight` of equity, within the position cap; a flip closes first."""
+def quantity_to_target(weight: float, held: float, price: float, equity: float, parameters: Any) -> float:
+    """Signed quantity from `held` to a share `weight` of equity, within the position cap; a flip closes first.
+
+    0 where the position is less than the band away from its target; a target of 0 closes it in any case.
+    """
     cap = parameters[Slot.POSITION_CAP]
     lowest = -cap if parameters[Slot.SHORTING] != 0.0 else 0.0
     target: float = max(equity, 0.0) * min(max(weight, lowest), cap) / price
     if held * target < 0.0:
         return -held
-    return target - held
+    change = target - held
+    if target != 0.0 and abs(change) * price < parameters[Slot.BAND] * equity:
+        return 0.0
+    return change
 
 
 @jitable

@@ -46,6 +46,7 @@ class Slot(IntEnum):
     SMOOTHING = 21
     MINIMUM_TRADE = 22
     INITIAL_CASH = 23
+    BAND = 24
 
 
 @dataclass(frozen=True)
@@ -149,7 +150,10 @@ class Orders:
 
 @dataclass(frozen=True)
 class MarketParameters:
-    """All that the kernel reads besides bars and actions; `bars_per_year` turns annual rates into rates per bar."""
+    """All that the kernel reads besides bars and actions; `bars_per_year` turns annual rates into rates per bar.
+
+    band   share of equity; a position that is less than this away from its target is left as it is. 0 is off
+    """
 
     costs: Costs = field(default_factory=Costs)
     limits: Limits = field(default_factory=Limits)
@@ -157,9 +161,11 @@ class MarketParameters:
     orders: Orders = field(default_factory=Orders)
     initial_cash: float = 100_000.0
     bars_per_year: float = 252.0
+    band: float = 0.0
 
     def __post_init__(self) -> None:
         check_range(1, owner="market", initial_cash=self.initial_cash, bars_per_year=self.bars_per_year)
+        check_range(0, 1, owner="market", band=self.band)
         if self.costs.impact_bps > 0 and self.limits.volume_cap_fraction is None:
             raise ConfigError(
                 "costs.impact_bps grows with the share of volume; it needs limits.volume_cap_fraction, e.g. 0.1"
@@ -201,6 +207,7 @@ class MarketParameters:
             Slot.SMOOTHING: 2.0 / (orders.smoothing_bars + 1),
             Slot.MINIMUM_TRADE: orders.minimum_trade,
             Slot.INITIAL_CASH: self.initial_cash,
+            Slot.BAND: self.band,
         }
         return np.array([values[slot] for slot in Slot])
 

@@ -15,6 +15,7 @@ from pacesetter.envs import Bank, Batch
 from pacesetter.envs.batch.cuda import DeviceBatch
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
+from pacesetter.market import MarketParameters
 from pacesetter.rewards import TRADING, RewardConfig
 
 warnings.simplefilter("ignore", RuntimeWarning)  # whole numbers wrap round, as they must in a random stream
@@ -24,7 +25,8 @@ rng = np.random.default_rng(0)
 for is_whole, options in (
     (False, {"action": "discrete"}),
     (False, {"action": "hybrid", "reward": RewardConfig(TRADING)}),
-    (True, {"action": "weights", "has_windows": False}),
+    (True, {"action": "target", "has_windows": False}),
+    (False, {"action": "target", "market": MarketParameters(band=0.3)}),
 ):
     bank = Bank.from_panels(panel, table, is_whole=is_whole)
     cpu = Batch(bank, 3, window_bars=3, episode_bars=4, **options)

@@ -34,7 +34,7 @@ class Decides:
 
     decision: Callable[[Seen], Any]
     name: str = "test"
-    action: str = "weights"
+    action: str = "target"
     seen: list[Seen] = field(default_factory=list)
 
     def decide(self, seen: Seen) -> Any:

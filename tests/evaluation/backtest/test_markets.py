@@ -25,7 +25,7 @@ class Trained:
     """A policy that was fitted long after the dates of any synthetic market."""
 
     name: str = "trained"
-    action: str = "weights"
+    action: str = "target"
     fitted_until: str = "2030-01-01"
 
     def decide(self, seen: Seen) -> Any:

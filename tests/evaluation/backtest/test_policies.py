@@ -89,7 +89,7 @@ def test_a_continuous_symbol_agent_may_answer_with_a_column() -> None:
     assert result.ledger[-1, Column.OPEN_POSITIONS] == SYMBOLS
 
 
-@pytest.mark.parametrize(("action", "answer"), [("weights", [0.1, 0.0, 0.1]), ("discrete", [1, 0, 1])])
+@pytest.mark.parametrize(("action", "answer"), [("target", [0.1, 0.0, 0.1]), ("discrete", [1, 0, 1])])
 def test_a_whole_market_agent_sees_one_observation(action: str, answer: list[float]) -> None:
     agent = Recorder(np.array(answer))
     result = backtest(AgentPolicy(agent, "whole", action, is_whole=True), market(), first=200, last=202)

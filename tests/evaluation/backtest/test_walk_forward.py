@@ -34,7 +34,7 @@ class Constant:
     weight: float
     fitted_until: pd.Timestamp
     name: str = "constant"
-    action: str = "weights"
+    action: str = "target"
 
     def decide(self, seen: Seen) -> Any:
         return np.full(3, self.weight)

@@ -110,7 +110,7 @@ def test_algorithms_on_one_symbol_are_explained(name: str, action: str) -> None:
         found.by_asset()
 
 
-@pytest.mark.parametrize("action", ["weights", "discrete"])
+@pytest.mark.parametrize("action", ["target", "discrete"])
 def test_a_whole_market_is_explained_by_asset(action: str) -> None:
     env = PortfolioVectorEnv(PANEL, 4, table=TABLE, window_bars=5, action=action)
     algorithm, seen = algorithm_on(env, "ppo", network_options=WHOLE)

@@ -42,7 +42,7 @@ def test_an_agent_of_one_symbol_is_explained(name: str, action: str) -> None:
 def test_an_agent_of_the_whole_market_is_explained() -> None:
     env = PortfolioVectorEnv(PANEL, 2, table=TABLE, window_bars=4)
     algorithm = learn(make_algorithm("ppo", env, network="mlp", network_options=WHOLE, n_steps=8, batch_size=8), 16)
-    policy = AgentPolicy(AlgorithmAgent(algorithm), "ppo", "weights", is_whole=True)
+    policy = AgentPolicy(AlgorithmAgent(algorithm), "ppo", "target", is_whole=True)
     found = explain_agent(policy, PANEL, **PLAY)
     assert titles(found)[:3] == ["feature", "asset", "lag"]
     assert found[-1].title == "Attention by asset"

@@ -74,7 +74,7 @@ def seen_in(panel: Panel, bank: Bank, orders: list[float]) -> Seen:
     met: list[Seen] = []
 
     class Once:
-        name, action = "once", "weights"
+        name, action = "once", "target"
 
         def decide(self, seen: Seen) -> Any:
             met.append(seen._replace(observation={name: np.array(part) for name, part in seen.observation.items()}))
@@ -122,7 +122,7 @@ def test_backtest_and_training_show_the_master_the_same(panel: Panel, bank: Bank
 def test_gates_tell_cash_and_one_symbol_from_a_spread(panel: Panel, bank: Bank) -> None:
     def gates(weights: list[float]) -> list[bool]:
         class Constant:
-            name, action = "constant", "weights"
+            name, action = "constant", "target"
 
             def decide(self, seen: Seen) -> Any:
                 return np.array(weights)
@@ -154,7 +154,7 @@ def test_a_comparison_names_the_best_fixed_allocation(panel: Panel, bank: Bank, 
 
 def test_effective_positions_count_what_is_held(panel: Panel, bank: Bank) -> None:
     class Thirds:
-        name, action = "thirds", "weights"
+        name, action = "thirds", "target"
 
         def decide(self, seen: Seen) -> Any:
             return np.array([0.1, 0.1, 0.1, 0.0])

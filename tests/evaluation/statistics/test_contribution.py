@@ -18,7 +18,7 @@ from pacesetter.market.parameters import Exits, Limits, MarketParameters
 class Erratic:
     """Random weights, long and short; the last symbol is left alone."""
 
-    name, action = "erratic", "weights"
+    name, action = "erratic", "target"
 
     def decide(self, seen: Seen) -> Any:
         weights = np.random.default_rng(seen.t).uniform(-0.14, 0.14, len(seen.panel.symbols))

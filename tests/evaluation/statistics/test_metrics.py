@@ -133,7 +133,7 @@ def test_a_shortfall_is_no_smaller_than_the_value_at_risk(returns: Any) -> None:
 class Shuffled:
     """Random weights."""
 
-    name, action = "shuffled", "weights"
+    name, action = "shuffled", "target"
 
     def decide(self, seen: Seen) -> Any:
         return np.random.default_rng(seen.t).dirichlet(np.ones(len(seen.panel.symbols))) * 0.3

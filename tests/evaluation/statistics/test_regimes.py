@@ -37,7 +37,7 @@ class Half:
     """Half of everything in equal parts, always."""
 
     name: str = "half"
-    action: str = "weights"
+    action: str = "target"
 
     def decide(self, seen: Seen) -> Any:
         return np.full(len(seen.panel.symbols), 0.5 / len(seen.panel.symbols))

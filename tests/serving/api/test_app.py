@@ -63,6 +63,12 @@ def test_alive_needs_no_key_and_an_unknown_route_does(served):
     )
 
 
+def test_a_slash_too_many_is_no_redirect_to_the_host_that_a_caller_claims(served):
+    for route in ("/livez/", "/v1/state/"):
+        answer = served.call(route, "read", follow_redirects=False)
+        assert (answer.status_code, answer.headers.get("location")) == (404, None)
+
+
 def test_it_does_not_start_without_a_key(made, tmp_path):
     with pytest.raises(ConfigError, match="has no key"):
         make_app(Runtime(made.bundle), KillSwitch(tmp_path / "HALT"), Keys(tmp_path / "none.json"))
@@ -351,7 +357,7 @@ def test_long_bodies_and_odd_lengths_are_refused(served):
 def test_too_many_requests_wait_but_a_halt_never_does(made, tmp_path):
     served = Served(made, tmp_path, Settings(rate=0.001, burst=2, concurrency=1))
     assert [served.call("/v1/state", "read").status_code for _ in range(3)] == [200, 200, 429]
-    served.app.active = 1
+    served.app.turns.active, served.app.turns.seconds = 1, 0.01
     busy = served.call("/v1/decide", "trade", json={})
     assert (busy.status_code, busy.headers["retry-after"]) == (429, "1")
     assert all(served.call("/v1/halt", "trade", json={"reason": "now"}).status_code == 200 for _ in range(5))

@@ -57,6 +57,25 @@ def test_the_services_name_what_is_declared() -> None:
         assert not re.search(r"PASSWORD: |PASSWORD=(?!.{0,3}\$)", yaml.safe_dump(service)), "a password in the file"
 
 
+def test_the_proxy_limits_all_but_a_halt_and_is_the_one_that_the_api_believes() -> None:
+    content = COMPOSE["configs"]["proxy"]["content"]
+    words = COMPOSE["services"]["api"]["command"]
+    address = COMPOSE["services"]["proxy"]["networks"]["default"]["ipv4_address"]
+    assert words[words.index("--proxy") + 1] == address
+    assert {word for word in words if word.startswith("--")} <= {
+        name
+        for option in get_command(app).commands["serve"].params  # type: ignore[attr-defined]
+        for name in option.opts
+    }
+    halt, rest = re.search(r"location = /v1/halt \{(.+?)\}", content), re.search(r"location / \{(.+?)\}", content, re.S)
+    assert halt is not None
+    assert "limit_" not in halt[1]
+    assert rest is not None
+    assert {"limit_req", "limit_conn"} <= set(rest[1].split())
+    assert "X-Forwarded-For $$remote_addr" in content  # what a caller claims is not passed on
+    assert content.count("{") == content.count("}")
+
+
 def test_the_trader_is_started_with_options_that_it_has() -> None:
     (line,) = COMPOSE["services"]["paper"]["command"]
     words = line.replace("$${OPTIONS:-feed=replay}", "feed=replay").partition("exec pacesetter paper ")[2].split()

@@ -8,7 +8,7 @@ import numpy as np
 import onnx
 import pytest
 import torch
-from onnx import TensorProto, helper
+from onnx import SparseTensorProto, TensorProto, helper
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.encoders import network
@@ -28,7 +28,7 @@ KINDS = {
     "sac": ("sac",),
     "td3": ("td3",),
     "maskable_ppo": ("maskable_ppo",),
-    "weights": ("ppo", "task=portfolio"),
+    "target": ("ppo", "task=portfolio"),
     "masked portfolio": ("maskable_ppo", "task=portfolio", "task.action=discrete"),
 }
 NETWORKS = {"transformer": "transformer_small", "lstm": "lstm", "gru": "gru"}
@@ -182,6 +182,11 @@ def graph(domain: str = "", is_outside: bool = False, spec: PolicySpec | None = 
     return model.SerializeToString()
 
 
+def test_a_spec_of_an_old_bundle_says_weights_and_means_target() -> None:
+    old = PolicySpec({"x": (1,)}, {"x": ("a",)}, "target", outputs=("orders",)).to_json().replace("target", "weights")
+    assert PolicySpec.from_json(old).action == "target"
+
+
 PLAIN = PolicySpec({"x": (1,)}, {"x": ("a",)}, "continuous", outputs=("orders",))
 
 
@@ -206,6 +211,65 @@ def test_a_plain_graph_runs_and_checks_what_goes_in():
 def test_other_graphs_are_refused_before_they_run(data, why):
     with pytest.raises(RunError, match=why):
         check_graph(data)
+
+
+def _outside(name: str = "w") -> TensorProto:
+    """A tensor of four bytes that lie in a file of the working folder."""
+    tensor = TensorProto(name=name, data_type=TensorProto.FLOAT, dims=[1], data_location=TensorProto.EXTERNAL)
+    for key, value in (("location", "keys.json"), ("offset", "0"), ("length", "4")):
+        tensor.external_data.add(key=key, value=value)
+    return tensor
+
+
+def _hostile(place: str) -> bytes:
+    """The plain graph with such a tensor in a place where nobody may look."""
+    model = onnx.load_model_from_string(graph(spec=PLAIN))
+    index = helper.make_tensor("i", TensorProto.INT64, [1], [0])
+    sparse = SparseTensorProto(values=_outside(), indices=index, dims=[1])
+    if place == "sparse initializer":
+        del model.graph.initializer[:]
+        model.graph.sparse_initializer.append(sparse)
+    elif place == "constant":
+        del model.graph.initializer[:]
+        model.graph.node.insert(0, helper.make_node("Constant", [], ["w"], sparse_value=sparse))
+    elif place == "branch without nodes":
+        answer = helper.make_tensor_value_info("w", TensorProto.FLOAT, [1])
+        branch = helper.make_graph([], "b", [], [answer], [_outside()])
+        model.graph.node.append(helper.make_node("If", ["x"], ["z"], then_branch=branch, else_branch=branch))
+    elif place == "training":
+        model.training_info.add().initialization.initializer.append(_outside())
+    return bytes(model.SerializeToString())
+
+
+@pytest.mark.parametrize("place", ["sparse initializer", "constant", "branch without nodes", "training"])
+def test_weights_in_a_file_are_refused_wherever_the_graph_names_them(place):
+    with pytest.raises(RunError, match="weights in another file"):
+        check_graph(_hostile(place))
+
+
+def test_operators_that_are_no_arithmetic_and_graphs_within_the_graph_are_refused():
+    answer = helper.make_tensor_value_info("w", TensorProto.FLOAT, [1])
+    inner = helper.make_graph([], "b", [], [answer], [helper.make_tensor("w", TensorProto.FLOAT, [1], [1.0])])
+    for name, options, why in (
+        ("If", {"then_branch": inner, "else_branch": inner}, "operator If"),
+        ("StringConcat", {}, "operator StringConcat"),
+        ("Abs", {"note": inner}, "has nested graphs"),
+    ):
+        model = onnx.load_model_from_string(graph(spec=PLAIN))
+        model.graph.node.append(helper.make_node(name, ["x"], ["z"], **options))
+        with pytest.raises(RunError, match=why):
+            check_graph(model.SerializeToString())
+
+
+def test_a_file_that_a_graph_asks_for_all_the_same_is_not_found(monkeypatch, tmp_path):
+    (tmp_path / "keys.json").write_bytes(np.float32(7.0).tobytes())
+    monkeypatch.chdir(tmp_path)
+    model = onnx.load_model_from_string(graph(spec=PLAIN))
+    model.graph.initializer[0].CopyFrom(_outside())
+    data = bytes(model.SerializeToString())
+    monkeypatch.setattr("pacesetter.serving.bundle.model.read_graph", lambda data: (PLAIN, data))
+    with pytest.raises(Exception, match=r"keys\.json|[Ee]xternal"):
+        Model(data)
 
 
 def test_a_model_that_answers_nan_is_refused():

@@ -28,7 +28,7 @@ MONEY = {
     "state": "active",
     "vitals": {"drift": 1.5},
 }
-SPACES = {"discrete": (5.0, -1.0), "continuous": (0.5, 0.25), "weights": (None, 0.1)}  # raw, acted on
+SPACES = {"discrete": (5.0, -1.0), "continuous": (0.5, 0.25), "target": (None, 0.1)}  # raw, acted on
 
 
 def page(bar: int, **changes: Any) -> Page:
@@ -100,7 +100,7 @@ def test_one_view_shows_discrete_and_continuous_actions_on_one_scale(url: str) -
     rows = {
         row["action_space"]: (row["order_size"], row["side"], row["option"]) for row in journal.rows(tables.actions)
     }
-    expected = {"discrete": (-1.0, "sell", "wait"), "continuous": (0.25, "buy", "wait"), "weights": (0.1, None, "wait")}
+    expected = {"discrete": (-1.0, "sell", "wait"), "continuous": (0.25, "buy", "wait"), "target": (0.1, None, "wait")}
     assert rows == expected
     journal.close()
 
@@ -136,7 +136,7 @@ def test_migrations_up_and_down_keep_every_value(url: str) -> None:
     assert "raw_action" not in {column["name"] for column in inspect(journal.engine).get_columns("decisions")}
     with journal.engine.begin() as connection:
         assert connection.scalar(text("SELECT count(*) FROM decisions")) == 9
-    assert migrate(url, "head") == "0002"
+    assert migrate(url, "head") == "0003"
     assert {table.name: journal.rows(table) for table in (*tables.METADATA.sorted_tables, tables.actions)} == before
     with pytest.raises(RunError, match="has rows"):
         migrate(url, "base")

@@ -148,8 +148,8 @@ def test_entropy_tells_a_collapsed_policy_from_a_lively_one() -> None:
     assert action_entropy([0] * 200, "discrete") == 0.0
     assert action_entropy(list(range(7)) * 20, "discrete") == pytest.approx(1.0)
     shares = np.random.default_rng(0).dirichlet(np.full(143, 5.0), size=4).ravel()  # of a master's many symbols
-    assert action_entropy(shares, "weights") > 0.5
-    assert action_entropy(np.full(500, 1 / 143), "weights") == action_entropy(np.zeros(500), "weights") == 0.0
+    assert action_entropy(shares, "target") > 0.5
+    assert action_entropy(np.full(500, 1 / 143), "target") == action_entropy(np.zeros(500), "target") == 0.0
     assert action_entropy(np.linspace(-1, 1, 2000), "continuous") == pytest.approx(1.0, abs=1e-3)
     assert action_entropy([0.3] * 100, "continuous") == 0.0
     assert math.isnan(action_entropy([1] * 10, "discrete"))

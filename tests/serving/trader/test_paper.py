@@ -116,7 +116,7 @@ def test_a_policy_sees_the_same_to_the_bit_in_backtest_and_replay(panel: Panel, 
 
 
 def test_a_backtest_in_another_market_is_refused(panel: Panel) -> None:
-    guarded = GuardedPolicy(Rule("weights"), Guard(), panel)
+    guarded = GuardedPolicy(Rule("target"), Guard(), panel)
     with pytest.raises(ConfigError, match=r"give it market=guarded\.market"):
         backtest(guarded, panel, first=FIRST, market=small_market(panel))
 
@@ -450,7 +450,7 @@ def test_a_clock_that_jumps_halts_cleanly(panel: Panel, tmp_path: Path, jump: fl
 
 
 def test_a_policy_that_fails_halts_cleanly(panel: Panel, tmp_path: Path) -> None:
-    broken = SimpleNamespace(name="broken", action="weights", decide=lambda seen: 1 / 0)
+    broken = SimpleNamespace(name="broken", action="target", decide=lambda seen: 1 / 0)
     trader = make_trader(tmp_path, panel=panel, policy=broken)
     with pytest.raises(ZeroDivisionError):
         trader.run()
@@ -740,5 +740,5 @@ def test_on_a_real_postgresql_the_trade_is_the_same(panel: Panel, tmp_path: Path
 
 
 def test_a_policy_of_an_unknown_action_space_is_refused(panel: Panel) -> None:
-    with pytest.raises(ConfigError, match="did you mean 'weights'"):
-        Desk(Rule("weight"), Guard(), panel.symbols, small_market(panel))
+    with pytest.raises(ConfigError, match="did you mean 'target'"):
+        Desk(Rule("targt"), Guard(), panel.symbols, small_market(panel))

@@ -47,7 +47,7 @@ def test_a_baseline_trades_on_paper_and_goes_on_where_it_stood(app: typer.Typer,
     assert len(journal.rows(tables.equity)) == 40
     journal.close()
     assert CliRunner().invoke(app, ["journal", "downgrade", journal_url(tmp_path)]).output.endswith("revision 0001\n")
-    assert CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path)]).output.endswith("revision 0002\n")
+    assert CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path)]).output.endswith("revision 0003\n")
 
 
 def test_a_halted_replay_says_so_and_how_to_go_on(app: typer.Typer, tmp_path: Path) -> None:

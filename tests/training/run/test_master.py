@@ -167,7 +167,7 @@ def test_tuning_stays_where_the_master_is_better_and_a_stop_within_it_changes_no
 
 def test_a_finished_run_is_judged_with_any_of_its_symbols_and_its_agents_are_explained(trained):
     run = StoredRun(trained[0].run.folder)
-    assert (run.policy.name, run.policy.action) == ("master", "weights")
+    assert (run.policy.name, run.policy.action) == ("master", "target")
     assert [section.title for section in run.sections()] == ["Allocations"]
     found = run.judge(draws=50)
     assert found.result.name == "master"

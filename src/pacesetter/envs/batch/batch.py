@@ -21,7 +21,7 @@ from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, fitting, load_reward, stored_reward
 from pacesetter.envs.batch.rows import HYBRID, Cursor, Outcome, Setting
 from pacesetter.envs.batch.starts import WHOLE, Starts, chosen_rows, whole_seeds
-from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.orders import Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
@@ -36,7 +36,7 @@ ACTIONS = {
     "discrete": OrderKind.DISCRETE,
     "continuous": OrderKind.CONTINUOUS,
     "hybrid": HYBRID,
-    "weights": OrderKind.WEIGHT,
+    "target": OrderKind.TARGET,
 }
 PARALLEL_FROM = 512  # positions; below it a second thread costs more than it saves
 FOREVER = 2.0**31  # bars of an episode that only the data ends
@@ -73,10 +73,11 @@ class Step(NamedTuple):
 class Batch:
     """`env_count` environments on the blocks of a bank, in arrays named as in `rows.py`.
 
-    action         discrete, continuous, weights, or for one symbol hybrid: (switch, value) in [-1, 1]², where a switch
+    action         discrete, continuous, target, or for one symbol hybrid: (switch, value) in [-1, 1]², where a switch
                    below 0 reads the value as one of seven equal parts, the discrete orders, else as a continuous order
     reward         "pnl", or a `RewardConfig`
     episode_bars   bars until an episode is truncated; None plays to the end of the data
+    continued      share of the episodes that go on for another `episode_bars` where they would end, again and again
     starts         random, stratified or fixed
     restarts       begin the next episode in the step that ends one
     has_windows    observe windows and context; otherwise `index` (env, 2), the block and bar where they end
@@ -94,6 +95,7 @@ class Batch:
         market: MarketParameters | None = None,
         reward: RewardConfig | str = "pnl",
         episode_bars: int | None = None,
+        continued: float = 0.0,
         starts: str = "random",
         restarts: bool = True,
         has_windows: bool = True,
@@ -105,7 +107,8 @@ class Batch:
         check_kind(bool, has_windows=has_windows)
         bank.check_market(market)
         self.bank, self.env_count, self.window_bars, self.has_windows = bank, env_count, window_bars, has_windows
-        self.action, self.market, self.episode_bars = action, market, episode_bars
+        self.action, self.market, self.episode_bars, self.continued = action, market, episode_bars, continued
+        check_range(0, 1 - 1e-6, continued=continued)
         self.reward = _reward_config(reward)
         self.components = tuple(self.reward.components)
         self.is_pnl_only = _is_pnl_only(self.reward)  # the compiled step writes the reward itself
@@ -247,7 +250,7 @@ class Batch:
         kind, clip = ACTIONS[self.action], self.reward.clip
         lowest = (
             0.0
-            if kind == OrderKind.DISCRETE or (kind == OrderKind.WEIGHT and not self.market.limits.shorting)
+            if kind == OrderKind.DISCRETE or (kind == OrderKind.TARGET and not self.market.limits.shorting)
             else -1.0
         )
         values = {
@@ -259,6 +262,7 @@ class Batch:
             Setting.WEIGHT: 0.0 if self._reward is not None else self.reward.components["pnl"].weight,
             Setting.CLIP: math.inf if clip is None else clip,
             Setting.RESTARTS: restarts,
+            Setting.CONTINUED: self.continued,
         }
         return np.array([values[setting] for setting in Setting], dtype=np.float64)
 
@@ -362,11 +366,13 @@ def _check_count(**values: Any) -> None:
 
 def _action_width(action: str, positions_each: int) -> int:
     """Numbers in one environment's action."""
+    if action == "weights":
+        raise ConfigError("action='weights' was renamed to target; give action='target'")
     if action not in list(ACTIONS):  # a list is not a key of a dict
         raise ConfigError(f"action='{action}' is unknown{did_you_mean(str(action), ACTIONS)}")
     if action == "hybrid" and positions_each > 1:
         raise ConfigError(
-            f"action='hybrid' trades one symbol, not {positions_each}; use discrete, continuous or weights"
+            f"action='hybrid' trades one symbol, not {positions_each}; use discrete, continuous or target"
         )
     return 2 if action == "hybrid" else positions_each
 

@@ -30,7 +30,7 @@ from pacesetter.market.state import Account, Position
 if TYPE_CHECKING:
     from pacesetter.envs.batch.bank import Bank
 
-__all__ = ["ObservationBuilder", "PortfolioEntry", "PositionEntry", "write_account"]
+__all__ = ["ACCOUNT_ENTRIES", "ObservationBuilder", "PortfolioEntry", "PositionEntry", "write_account"]
 
 Array = NDArray[Any]
 
@@ -60,6 +60,10 @@ class PortfolioEntry(IntEnum):
 
 
 POSITION_SIZE = len(PositionEntry)
+# name of an account entry -> where an observation holds it
+ACCOUNT_ENTRIES = {entry.name.lower(): f"position.{entry.value}" for entry in PositionEntry} | {
+    entry.name.lower(): f"portfolio.{entry.value}" for entry in PortfolioEntry
+}
 
 
 @jitable

@@ -26,6 +26,7 @@ PLACE = [Cursor.BLOCK, Cursor.TIME, Cursor.END]  # the columns of a pool of star
 def fitting(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
     """The `REMEMBERED` of a stored state as NumPy arrays; refuses another shape or kind, and bars not in the bank."""
     given = {name: _on_host(stored.get(name)) for name in REMEMBERED}
+    given["parameters"] = _with_later_slots(given["parameters"], batch.parameters)
     for name, values in given.items():
         own = getattr(batch, name)
         is_alike = values.shape == own.shape and values.dtype == own.dtype
@@ -34,6 +35,13 @@ def fitting(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
                 f"stored '{name}' does not match this batch of {batch.env_count}; use the options it was stored with"
             )
     return given
+
+
+def _with_later_slots(stored: Array, own: Array) -> Array:
+    """Stored parameters with the batch's own in the slots that were added since, which are behind all others."""
+    if stored.ndim != 3 or stored.shape[:2] != own.shape[:2] or stored.shape[2] >= own.shape[2]:
+        return stored
+    return np.concatenate([stored, own[:, :, stored.shape[2] :]], axis=2)
 
 
 def _on_host(values: Any) -> Array:

@@ -21,7 +21,7 @@ from typing import Any
 import numpy as np
 
 from pacesetter.envs.batch.observation import write_account
-from pacesetter.envs.batch.starts import Start, draw_start
+from pacesetter.envs.batch.starts import Start, draw_below, draw_start, next_stream
 from pacesetter.market.jit import jitable
 from pacesetter.market.kernel import open_account, step_account
 from pacesetter.market.ledger import Column, Flag
@@ -43,6 +43,7 @@ __all__ = [
 
 HYBRID = len(OrderKind)  # the kind of an action that names its own kind
 DISCRETE_COUNT = len(Discrete)
+FINENESS = 1_000_000  # equal parts in which a share is drawn
 
 
 class Cursor(IntEnum):
@@ -66,7 +67,8 @@ class Setting(IntEnum):
     IS_FIXED = 4  # starts
     WEIGHT = 5  # of the P&L in the reward
     CLIP = 6  # the reward stays within ±clip
-    RESTARTS = 7  # 1 where an episode that ends starts again in the same step
+    RESTARTS = 7  # 1 where an episode that ends restarts in the same step
+    CONTINUED = 8  # share of episodes that continue for as many bars again, drawn when they start
 
 
 class Outcome(IntEnum):
@@ -148,10 +150,16 @@ def restart_row(
         parameters[0, e, slot] = parameters[1, e, slot]
     open_account(accounts[e], positions[e], parameters[0, e])
     place, stream = draw_start(e, cursor[e, Cursor.STREAM], offsets, settings[Setting.IS_FIXED] != 0.0)
-    t = pool[place, Start.TIME]
+    t, last = pool[place, Start.TIME], pool[place, Start.LAST]
+    end = min(t + int(settings[Setting.EPISODE_BARS]), last)
+    if settings[Setting.CONTINUED] > 0.0:
+        stream = next_stream(stream)
+        while end < last and draw_below(stream, FINENESS) < settings[Setting.CONTINUED] * FINENESS:
+            end = min(end + int(settings[Setting.EPISODE_BARS]), last)
+            stream = next_stream(stream)
     cursor[e, Cursor.BLOCK] = pool[place, Start.BLOCK]
     cursor[e, Cursor.TIME] = t
-    cursor[e, Cursor.END] = min(t + int(settings[Setting.EPISODE_BARS]), pool[place, Start.LAST])
+    cursor[e, Cursor.END] = end
     cursor[e, Cursor.STREAM] = stream
 
 

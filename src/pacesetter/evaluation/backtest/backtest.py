@@ -249,13 +249,13 @@ def _play(policy: Policy, panel: Panel, batch: Batch, first: int, last: int) -> 
 def _send(batch: Batch, orders: Array, t: int) -> tuple[Array, Array, list[float]]:
     """Step the account by one bar; weights that are NaN leave their symbols as they are."""
     left = np.isnan(orders)
-    if batch.action != "weights" or not left.any():
+    if batch.action != "target" or not left.any():
         return batch.step_alone(orders)
     if not left.all():
         return batch.step_alone(np.where(left, _held_weights(batch, t), orders))
     batch.settings[Setting.KIND] = OrderKind.DISCRETE  # a weight, even the one held, would be trimmed to the cap
     stepped = batch.step_alone(np.full(len(orders), float(Discrete.HOLD)))
-    batch.settings[Setting.KIND] = OrderKind.WEIGHT
+    batch.settings[Setting.KIND] = OrderKind.TARGET
     return stepped
 
 

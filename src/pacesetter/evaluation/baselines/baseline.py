@@ -31,7 +31,7 @@ class Baseline(ABC):
     """A policy whose options are plain; members of `BASELINES` are dataclasses of it."""
 
     name: ClassVar[str]
-    action: ClassVar[str] = "weights"
+    action: ClassVar[str] = "target"
 
     @classmethod
     def lacks(cls, bank: Bank) -> str:

@@ -71,7 +71,7 @@ class MasterPolicy:
     advice: Advice
     fitted_until: pd.Timestamp | None = None
     name: str = "master"
-    action: ClassVar[str] = "weights"
+    action: ClassVar[str] = "target"
 
     @property
     def fleet(self) -> Fleet:
@@ -94,7 +94,7 @@ class ProposedAllocation:
     advice: Advice
     fitted_until: pd.Timestamp | None = None
     hold_zone: float = 0.1
-    action: ClassVar[str] = "weights"
+    action: ClassVar[str] = "target"
 
     @property
     def name(self) -> str:

@@ -22,6 +22,7 @@ from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.market.ledger import Column
+from pacesetter.market.orders import as_targets
 
 __all__ = ["FleetMarket", "FleetStep"]
 
@@ -53,7 +54,7 @@ class FleetMarket:
 
     starts      random, or fixed: always the first usable bar
     first_bar   no episode starts before it
-    options     of `Batch`: action (discrete or continuous), window_bars, episode_bars, market, reward
+    options     of `Batch`: action (discrete, continuous, target), window_bars, episode_bars, continued, market, reward
     """
 
     def __init__(
@@ -138,8 +139,10 @@ class FleetMarket:
         return self._seen(self.engine.reset())
 
     def step(self, actions: torch.Tensor) -> FleetStep:
-        """Step every environment by its action (env,), or (env, 1)."""
+        """Step every environment by its action (env,), or (env, 1); numbers in [-1, 1] stand for targets."""
         self._draw()
+        if self.batch.action == "target":
+            actions = as_targets(actions, self.batch.market)
         step = self.engine.step(actions) if self.engine is self.batch else self.engine.step(actions, check=False)
         rewards, ledger, finals = (torch.as_tensor(part) for part in (step.rewards, step.ledger, step.finals))
         places = torch.as_tensor(self.engine.cursor)[:, Cursor.FINAL_BLOCK : Cursor.END]

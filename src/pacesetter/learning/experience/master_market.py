@@ -106,7 +106,7 @@ class MasterMarket:
         if not bank.is_whole:
             raise ConfigError("a master trades whole markets; build the bank with is_whole=True")
         self.advisers, self.is_joint, self.device = advisers, is_joint, advisers.rows.device
-        self.batch = Batch(bank, envs, action="weights", has_windows=False, **options)
+        self.batch = Batch(bank, envs, action="target", has_windows=False, **options)
         self.batch.seed(range(seed, seed + envs))
         self.envs_each = self.env_count = envs
         self.lookup = Tables(bank.windows, bank.context, bank.places, self.batch.window_bars, True).to(self.device)

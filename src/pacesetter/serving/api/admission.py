@@ -11,7 +11,9 @@ import json
 import logging
 import time
 import uuid
-from collections.abc import Awaitable, Callable, Mapping, MutableMapping
+from collections import Counter, deque
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, MutableMapping
+from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, NamedTuple
@@ -37,6 +39,8 @@ WORDS = {
     500: "the server failed; see its log under the request id",
     504: "the answer took too long",
 }
+REFUSAL_SECONDS = 0.05  # that a 429 is held back
+TURN_WEIGHT = 0.1  # of the newest turn in their mean length
 MOST_DIGITS = 18  # of a length; Python refuses to read a number of thousands
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
 log = logging.getLogger(__name__)
@@ -47,9 +51,13 @@ class Settings:
     """How the API listens, and how much it takes.
 
     max_body_bytes   of a request
-    seconds          in which a request must have arrived, and then been answered
+    seconds          in which a request's header, its body, and then its answer must be there
     concurrency      requests at work at a time
+    queue_seconds    a request may wait for its turn; one that would wait longer is refused at once
+    pending          requests of one key, and of one address, that arrive, wait or are at work
+    connections      open ones of one address
     rate, burst      requests a second and at once, for each key
+    proxy            address of a reverse proxy, whose X-Forwarded-For is trusted; none if empty
     """
 
     host: str = "127.0.0.1"
@@ -57,17 +65,25 @@ class Settings:
     max_body_bytes: int = 65_536
     seconds: float = 5.0
     concurrency: int = 16
+    queue_seconds: float = 1.0
+    pending: int = 64
+    connections: int = 128
     rate: float = 50.0
     burst: int = 100
+    proxy: str = ""
 
     def __post_init__(self) -> None:
-        counts = {"max_body_bytes": self.max_body_bytes, "concurrency": self.concurrency, "burst": self.burst}
-        check_range(1, owner="serve", **counts)
-        check_range(0.001, owner="serve", seconds=self.seconds, rate=self.rate)
+        for name in ("max_body_bytes", "concurrency", "pending", "connections", "burst"):
+            check_range(1, owner="serve", **{name: getattr(self, name)})
+        for name in ("seconds", "queue_seconds", "rate"):
+            check_range(0.001, owner="serve", **{name: getattr(self, name)})
 
 
 class Access(NamedTuple):
-    """Who may call a route: keys with one of `scopes`, anybody where that is empty. An urgent one never waits."""
+    """Who may call a route: keys with one of `scopes`, anybody where that is empty. An urgent one never waits.
+
+    What anybody may call is answered at once: it takes no turn, and its body is not read.
+    """
 
     scopes: tuple[str, ...] = ()
     is_urgent: bool = False
@@ -88,7 +104,8 @@ class Gate:
         self, app: Application, keys: Keys, settings: Settings, routes: Mapping[str, Access], metrics: Metrics
     ) -> None:
         self.app, self.keys, self.settings, self.routes, self.metrics = app, keys, settings, routes, metrics
-        self.active = 0
+        self.turns = Turns(settings.concurrency, settings.queue_seconds)
+        self.pending: Counter[tuple[str, str]] = Counter()  # (kind, whose) -> requests that are not answered yet
         self._buckets: dict[str, tuple[float, float]] = {}
 
     async def __call__(self, scope: MutableMapping[str, Any], receive: Receive, send: Send) -> None:
@@ -97,10 +114,12 @@ class Gate:
             return
         started, request = time.perf_counter(), uuid.uuid4().hex
         REQUEST.set(request)
-        answer = _Answer(send, request)
+        answer = _Answer(send, request, _promises_body(scope))
         try:
             await self._serve(scope, receive, answer)
         except Refusal as refusal:
+            if refusal.status == 429:
+                await asyncio.sleep(REFUSAL_SECONDS)  # or callers who ask again at once would leave no time for others
             await answer.refuse(refusal.status)
         except Exception:
             log.exception("request failed")
@@ -113,24 +132,46 @@ class Gate:
 
     async def _serve(self, scope: MutableMapping[str, Any], receive: Receive, answer: _Answer) -> None:
         access = self.routes.get(scope["path"], Access(("read", "trade", "admin")))
-        if access.scopes:
-            key = self._key(scope)
-            scope["key"] = key.name
-            if not set(access.scopes) & set(key.scopes):
-                raise Refusal(403)
-            if not access.is_urgent:
-                self._count(key)
-        if self.active >= self.settings.concurrency and not access.is_urgent:
-            raise Refusal(429)
-        self.active += 1
-        try:
+        if not access.scopes:
+            await self._answer(scope, _replay(b"", receive), answer)
+            return
+        key = self._key(scope)
+        scope["key"] = key.name
+        if not set(access.scopes) & set(key.scopes):
+            raise Refusal(403)
+        if not access.is_urgent:
+            self._count(key)
+        with self._counted(scope, key, access):
             body = await self._body(scope, receive)
+            answer.is_unread = False
+            if access.is_urgent:
+                await self._answer(scope, _replay(body, receive), answer)
+                return
+            async with self.turns.turn(key.id):
+                await self._answer(scope, _replay(body, receive), answer)
+
+    async def _answer(self, scope: MutableMapping[str, Any], receive: Receive, answer: _Answer) -> None:
+        try:
             async with asyncio.timeout(self.settings.seconds):
-                await self.app(scope, _replay(body, receive), answer)
+                await self.app(scope, receive, answer)
         except TimeoutError as problem:
             raise Refusal(504) from problem
+
+    @contextmanager
+    def _counted(self, scope: Mapping[str, Any], key: Key, access: Access) -> Iterator[None]:
+        """Count a request as pending for its key and its address; a halt counts apart, and for its key alone."""
+        address = (scope.get("client") or ("",))[0]
+        whose = [("urgent", key.id)] if access.is_urgent else [("key", key.id), ("address", address)]
+        if any(self.pending[each] >= self.settings.pending for each in whose):
+            raise Refusal(429)
+        self.pending.update(whose)
+        try:
+            yield
         finally:
-            self.active -= 1
+            self.pending.subtract(whose)
+            for each in whose:
+                if not self.pending[each]:
+                    del self.pending[each]
 
     def _key(self, scope: Mapping[str, Any]) -> Key:
         """Whose token the one Authorization header holds."""
@@ -176,6 +217,74 @@ class Gate:
                 return bytes(body)
 
 
+class Turns:
+    """So many at a time, the rest in order, one key after another; who would wait longer than `seconds` is refused.
+
+    The wait is reckoned from how long turns took lately, so that a queue is as long as it can be worked off in time.
+    """
+
+    def __init__(self, most: int, seconds: float) -> None:
+        self.most, self.seconds = most, seconds
+        self.active = 0
+        self.waiting: dict[str, deque[asyncio.Future[None]]] = {}
+        self._mean_seconds = 0.0  # of a turn, newer ones weighing more
+
+    @asynccontextmanager
+    async def turn(self, key: str) -> AsyncIterator[None]:
+        """Wait for a turn of `key`; refuses with 429."""
+        if self.active >= self.most or self.waiting:
+            await self._wait(key)
+        else:
+            self.active += 1
+        started = time.monotonic()
+        try:
+            yield
+        finally:
+            self._mean_seconds += TURN_WEIGHT * (time.monotonic() - started - self._mean_seconds)
+            self._pass_on()
+
+    async def _wait(self, key: str) -> None:
+        queue = self.waiting.get(key, ())
+        before = min((len(queue) + 1) * len({*self.waiting, key}), 1 + sum(map(len, self.waiting.values())))
+        if before * self._mean_seconds / self.most > self.seconds:
+            raise Refusal(429)
+        turn = asyncio.get_running_loop().create_future()
+        self.waiting.setdefault(key, deque()).append(turn)
+        try:
+            async with asyncio.timeout(self.seconds):
+                await turn
+        except BaseException as problem:
+            if turn.done() and not turn.cancelled():
+                self._pass_on()
+            else:
+                self._leave(key, turn)
+            raise Refusal(429) if isinstance(problem, TimeoutError) else problem from problem
+
+    def _pass_on(self) -> None:
+        """Give a turn that ended to the key that has waited longest since its last."""
+        self.active -= 1
+        if self.waiting and self.active < self.most:
+            key = next(iter(self.waiting))
+            queue = self.waiting.pop(key)
+            turn = queue.popleft()
+            if queue:
+                self.waiting[key] = queue  # behind all others
+            self.active += 1
+            turn.set_result(None)
+
+    def _leave(self, key: str, turn: asyncio.Future[None]) -> None:
+        queue = self.waiting.get(key)
+        if queue is not None and turn in queue:
+            queue.remove(turn)
+            if not queue:
+                del self.waiting[key]
+
+
+def _promises_body(scope: Mapping[str, Any]) -> bool:
+    told = {name: value for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding")}
+    return b"transfer-encoding" in told or told.get(b"content-length", b"0").strip(b"0") != b""
+
+
 def _replay(body: bytes, receive: Receive) -> Receive:
     """A receive that gives the body in one piece, then whatever comes: a disconnect."""
     pending = [{"type": "http.request", "body": body, "more_body": False}]
@@ -187,16 +296,17 @@ def _replay(body: bytes, receive: Receive) -> Receive:
 
 
 class _Answer:
-    """A send that adds our headers, and remembers the status."""
+    """A send that adds our headers, and remembers the status; what leaves a body unread ends the connection."""
 
-    def __init__(self, send: Send, request: str) -> None:
-        self.send, self.status = send, 0
+    def __init__(self, send: Send, request: str, is_unread: bool) -> None:
+        self.send, self.status, self.is_unread = send, 0, is_unread
         self.headers = [*HEADERS, (b"x-request-id", request.encode())]
 
     async def __call__(self, message: Message) -> None:
         if message["type"] == "http.response.start":
             self.status = message["status"]
-            message["headers"] = [*message.get("headers", ()), *self.headers]
+            closing = [(b"connection", b"close")] if self.is_unread else []
+            message["headers"] = [*message.get("headers", ()), *self.headers, *closing]
         await self.send(message)
 
     async def refuse(self, status: int) -> None:
@@ -206,6 +316,5 @@ class _Answer:
         body = json.dumps({"error": WORDS[status]}).encode()
         more = {401: [(b"www-authenticate", b"Bearer")], 429: [(b"retry-after", b"1")]}.get(status, [])
         headers = [(b"content-type", b"application/json"), (b"content-length", str(len(body)).encode())]
-        closing = [(b"connection", b"close")] if status in (400, 408, 413) else []
-        await self({"type": "http.response.start", "status": status, "headers": [*headers, *more, *closing]})
+        await self({"type": "http.response.start", "status": status, "headers": [*headers, *more]})
         await self({"type": "http.response.body", "body": body})

@@ -1,4 +1,4 @@
-"""The API: decide, state, halt, resume, and what operators look at. The checks in front of it are in `gate`.
+"""The API: decide, state, halt, resume, and what operators look at. The checks in front of it are in `admission`.
 
 Every route but `/livez` takes a key. Errors are fixed words: what a caller sent is never repeated.
 """
@@ -75,7 +75,12 @@ def make_app(
     keys.check_startable()
     service, metrics = Service(runtime, switch, books), Metrics(runtime)
     app = FastAPI(
-        title="Pacesetter", version=API_VERSION, openapi_url="/v1/openapi.json", docs_url=None, redoc_url=None
+        title="Pacesetter",
+        version=API_VERSION,
+        openapi_url="/v1/openapi.json",
+        docs_url=None,
+        redoc_url=None,
+        redirect_slashes=False,  # a redirect would name the host that the caller claims
     )
     _add_operation(app, service, metrics)
     _add_trading(app, service, metrics)

@@ -17,6 +17,7 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel, utc_index
 from pacesetter.serving.api.admission import Gate, Settings
 from pacesetter.serving.api.app import make_app
+from pacesetter.serving.api.connections import BACKLOG, Connections, guarded_protocol, most_connections
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.logs import log_to
 from pacesetter.serving.api.runtime import ReportedAccount, Runtime
@@ -77,8 +78,15 @@ def _listen(app: Gate, settings: Settings) -> None:
 
     gc.collect()
     gc.freeze()  # what is loaded stays: a request does not wait while all of it is looked through again
+    admitted = Connections(most_connections(), settings.connections, settings.proxy)
+    # a request may arrive, wait, be answered and be read; whatever lasts longer is stuck
+    most_seconds = 3 * settings.seconds + settings.queue_seconds
     config = uvicorn.Config(
         app,
+        http=guarded_protocol(admitted, settings.seconds, most_seconds),
+        backlog=BACKLOG,
+        proxy_headers=bool(settings.proxy),
+        forwarded_allow_ips=settings.proxy or None,
         log_config=None,
         access_log=False,  # its lines hold whole addresses; the gate writes our own
         server_header=False,

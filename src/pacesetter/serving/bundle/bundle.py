@@ -26,7 +26,7 @@ from typing import Any
 
 import yaml
 
-from pacesetter.build import Config
+from pacesetter.build import Config, parse_config
 from pacesetter.errors import DataError, RunError
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.registry import configure
@@ -140,7 +140,7 @@ class Bundle:
 
     @cached_property
     def config(self) -> Config:
-        return configure(Config, yaml.safe_load(self.files["config.yaml"]), "config")
+        return parse_config(yaml.safe_load(self.files["config.yaml"]), f"{self.name}/config.yaml")
 
     @cached_property
     def manifest(self) -> dict[str, Any]:

@@ -209,7 +209,7 @@ def serve_master(
     spec = PolicySpec(
         inputs=inputs,
         names={entry: tuple(names[entry]) for entry in inputs},
-        action="weights",
+        action="target",
         rows="market",
         symbols=symbols,
         outputs=("orders", "confidence", "value"),

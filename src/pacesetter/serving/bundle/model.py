@@ -6,10 +6,11 @@ import hashlib
 import json
 import math
 import os
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import asdict, dataclass
 from functools import partial
+from tempfile import TemporaryDirectory
 from typing import Any, Literal
 
 import numpy as np
@@ -18,11 +19,134 @@ from numpy.typing import NDArray
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.registry import configure
 
-__all__ = ["Model", "PolicySpec", "check_graph"]
+__all__ = ["OPERATORS", "Model", "PolicySpec", "check_graph", "read_graph"]
 
 Array = NDArray[Any]
 SPEC = "pacesetter.policy"  # key of the spec among the graph's metadata
 OWN_DOMAINS = ("", "ai.onnx")
+# Arithmetic on arrays: what exports are made of. None reads a file, holds a graph, keeps state or works on text.
+OPERATORS = frozenset(
+    [
+        "Abs",
+        "Add",
+        "And",
+        "ArgMax",
+        "ArgMin",
+        "AveragePool",
+        "BatchNormalization",
+        "Cast",
+        "CastLike",
+        "Ceil",
+        "Celu",
+        "Clip",
+        "Concat",
+        "Constant",
+        "ConstantOfShape",
+        "Conv",
+        "Cos",
+        "CumSum",
+        "DepthToSpace",
+        "DequantizeLinear",
+        "Div",
+        "Dropout",
+        "DynamicQuantizeLinear",
+        "Einsum",
+        "Elu",
+        "Equal",
+        "Erf",
+        "Exp",
+        "Expand",
+        "EyeLike",
+        "Flatten",
+        "Floor",
+        "GRU",
+        "Gather",
+        "GatherElements",
+        "GatherND",
+        "Gelu",
+        "Gemm",
+        "GlobalAveragePool",
+        "Greater",
+        "GreaterOrEqual",
+        "GroupNormalization",
+        "HardSigmoid",
+        "HardSwish",
+        "Identity",
+        "InstanceNormalization",
+        "IsInf",
+        "IsNaN",
+        "LSTM",
+        "LayerNormalization",
+        "LeakyRelu",
+        "Less",
+        "LessOrEqual",
+        "Log",
+        "LogSoftmax",
+        "MatMul",
+        "MatMulInteger",
+        "Max",
+        "MaxPool",
+        "Mean",
+        "Min",
+        "Mish",
+        "Mod",
+        "Mul",
+        "Neg",
+        "NonZero",
+        "Not",
+        "OneHot",
+        "Or",
+        "PRelu",
+        "Pad",
+        "Pow",
+        "QLinearMatMul",
+        "QuantizeLinear",
+        "RMSNormalization",
+        "RNN",
+        "Range",
+        "Reciprocal",
+        "ReduceL1",
+        "ReduceL2",
+        "ReduceLogSumExp",
+        "ReduceMax",
+        "ReduceMean",
+        "ReduceMin",
+        "ReduceProd",
+        "ReduceSum",
+        "ReduceSumSquare",
+        "Relu",
+        "Reshape",
+        "Round",
+        "ScatterElements",
+        "ScatterND",
+        "Selu",
+        "Shape",
+        "Sigmoid",
+        "Sign",
+        "Sin",
+        "Size",
+        "Slice",
+        "Softmax",
+        "Softplus",
+        "Softsign",
+        "SpaceToDepth",
+        "Split",
+        "Sqrt",
+        "Squeeze",
+        "Sub",
+        "Sum",
+        "Tan",
+        "Tanh",
+        "ThresholdedRelu",
+        "Tile",
+        "TopK",
+        "Transpose",
+        "Trilu",
+        "Unsqueeze",
+        "Where",
+        "Xor",
+    ]
+)
 ROWS_AT_ONCE = 48  # more rows and a transformer's activations leave the processor's cache
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime would keep an id of this machine for its maker
@@ -34,7 +158,7 @@ class PolicySpec:
 
     inputs    entry -> shape of one row; `action_mask` is among them where the policy masks
     names     entry -> names of its last axis, in order
-    action    discrete: probabilities of seven orders; continuous and weights: numbers; hybrid: (switch, value)
+    action    discrete: probabilities of seven orders; continuous and target: numbers; hybrid: (switch, value)
     rows      what a row is: symbol, any one of them; fleet, the symbols in their order; market, all of them at once
     symbols   those of a fleet or a market, in order; () where a row is any symbol
     outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
@@ -42,7 +166,7 @@ class PolicySpec:
 
     inputs: dict[str, tuple[int, ...]]
     names: dict[str, tuple[str, ...]]
-    action: Literal["discrete", "continuous", "hybrid", "weights"]
+    action: Literal["discrete", "continuous", "hybrid", "target"]
     rows: Literal["symbol", "fleet", "market"] = "symbol"
     symbols: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
@@ -52,7 +176,11 @@ class PolicySpec:
 
     @classmethod
     def from_json(cls, text: str) -> PolicySpec:
-        return configure(cls, json.loads(text), "policy")
+        """The spec that `to_json` wrote; older ones say weights where target is meant."""
+        stored = json.loads(text)
+        if stored.get("action") == "weights":
+            stored["action"] = "target"
+        return configure(cls, stored, "policy")
 
 
 class Model:
@@ -66,14 +194,16 @@ class Model:
     def __init__(self, data: bytes, threads: int = 1) -> None:
         import onnxruntime
 
-        self.spec = check_graph(data)
+        self.spec, checked = read_graph(data)
         self.sha256 = hashlib.sha256(data).hexdigest()
         self.threads = threads if self.spec.rows == "symbol" else 1
         self._workers = ThreadPoolExecutor(self.threads)
         options = onnxruntime.SessionOptions()
         options.intra_op_num_threads = threads // self.threads
         options.add_session_config_entry("session.force_spinning_stop", "1")  # between requests no thread is busy
-        self.session = onnxruntime.InferenceSession(data, options, providers=["CPUExecutionProvider"])
+        with TemporaryDirectory() as nothing:  # should a file be asked for all the same, it is not there
+            options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
+            self.session = onnxruntime.InferenceSession(checked, options, providers=["CPUExecutionProvider"])
 
     def __call__(self, observation: Mapping[str, Array]) -> dict[str, Array]:
         feed = {name: self._entry(name, observation[name]) for name in self.spec.inputs}
@@ -115,40 +245,51 @@ def _row_count(feed: Mapping[str, Array]) -> int:
 
 
 def check_graph(data: bytes) -> PolicySpec:
-    """The spec inside the graph; refuses external data, operators or functions of another domain, and odd inputs."""
+    """The spec inside the graph; refuses whatever is not arithmetic on the weights that it holds itself."""
+    return read_graph(data)[0]
+
+
+def read_graph(data: bytes) -> tuple[PolicySpec, bytes]:
+    """The spec inside the graph, and the graph with nothing but what was looked at.
+
+    Refuses operators of another domain or outside OPERATORS, functions, graphs within graphs, weights that lie in
+    another file, and inputs and outputs other than the spec's. Every message is looked at, wherever it is in the file.
+    """
     import onnx
 
     try:
         graph = onnx.load_model_from_string(data)
+        graph.DiscardUnknownFields()  # what this version cannot read, the runtime shall not either
         told = {item.key: item.value for item in graph.metadata_props}
         spec = PolicySpec.from_json(told[SPEC])
     except Exception as problem:  # damaged bytes end in any of a dozen exceptions
         raise RunError(f"model.onnx is not a policy ({type(problem).__name__}); make the bundle again") from problem
-    domains = {item.domain for item in graph.opset_import} | {node.domain for node in _nodes(graph.graph)}
+    parts = list(_messages(graph))
+    nodes = [part for part in parts if isinstance(part, onnx.NodeProto)]
+    domains = {item.domain for item in graph.opset_import} | {node.domain for node in nodes}
     odd = sorted(domains - set(OWN_DOMAINS))
     if odd or graph.functions:
         raise RunError(f"model.onnx uses operators of {', '.join(odd) or 'its own'}; only ONNX's own are allowed")
-    if any(_is_outside(tensor) for tensor in _tensors(graph.graph)):
+    if any(_is_outside(part) for part in parts if isinstance(part, onnx.TensorProto)):
         raise RunError("model.onnx keeps weights in another file; only a self-contained graph is loaded")
+    unknown = sorted({node.op_type for node in nodes} - OPERATORS)
+    if unknown:
+        raise RunError(f"model.onnx uses the operator {unknown[0]}; policies consist of arithmetic alone")
+    if sum(isinstance(part, onnx.GraphProto) for part in parts) != 1:
+        raise RunError("model.onnx has nested graphs; a policy has one graph")
     found = tuple(item.name for item in graph.graph.input), tuple(item.name for item in graph.graph.output)
     if found != (tuple(spec.inputs), spec.outputs):
         raise RunError(f"model.onnx has inputs and outputs {found}, unlike its spec; make the bundle again")
-    return spec
+    return spec, bytes(graph.SerializeToString())
 
 
-def _graphs(graph: Any) -> list[Any]:
-    """The graph and those inside its nodes, however deep."""
-    inner = [found for node in graph.node for item in node.attribute for found in (item.g, *item.graphs) if found.node]
-    return [graph, *(deep for found in inner for deep in _graphs(found))]
-
-
-def _nodes(graph: Any) -> list[Any]:
-    return [node for found in _graphs(graph) for node in found.node]
-
-
-def _tensors(graph: Any) -> list[Any]:
-    constants = [tensor for node in _nodes(graph) for item in node.attribute for tensor in (item.t, *item.tensors)]
-    return constants + [tensor for found in _graphs(graph) for tensor in found.initializer]
+def _messages(message: Any) -> Iterator[Any]:
+    """A protobuf message and all within it: graphs, nodes, attributes, tensors, sparse ones too."""
+    yield message
+    for field, value in message.ListFields():
+        if field.message_type is not None:
+            for inner in (value,) if hasattr(value, "ListFields") else value:
+                yield from _messages(inner)
 
 
 def _is_outside(tensor: Any) -> bool:

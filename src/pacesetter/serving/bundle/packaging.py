@@ -22,6 +22,7 @@ from pacesetter.evaluation.statistics.trials import FOLDER
 from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, provenance
+from pacesetter.schema import SCHEMA
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.card import model_card, readme
 from pacesetter.serving.bundle.export import export_onnx, export_torchscript
@@ -155,7 +156,7 @@ def bundle_files(
         "features.json": _json(asdict(features)),
         "limits.json": _json(asdict(limits or RiskLimits())),
         "manifest.json": _json(manifest),
-        "config.yaml": yaml.safe_dump(plain, sort_keys=False),
+        "config.yaml": yaml.safe_dump({"schema": SCHEMA} | plain, sort_keys=False),
         "CARD.md": model_card(config, features, manifest, results),
         "README.md": readme(config, features),
     }
@@ -193,6 +194,7 @@ def _check_held(spec: PolicySpec) -> None:
 def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) -> dict[str, Any]:
     """How the bundle was made, and what it was made of."""
     return {
+        "schema": SCHEMA,
         "run": training["run"],
         "made": datetime.now(UTC).isoformat(timespec="seconds"),
         "fitted_until": until.isoformat(),

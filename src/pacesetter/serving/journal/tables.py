@@ -61,7 +61,7 @@ decisions = Table(
     _run(),
     _time(),
     _symbol(),
-    Column("action_space", String(16), nullable=False),  # discrete, continuous, hybrid, weights
+    Column("action_space", String(16), nullable=False),  # discrete, continuous, hybrid, target (was weights)
     _number("raw_action", nullable=True),  # as the policy gave it; none leaves the symbol as it is
     _number("smoothed_action"),  # as it was acted on
     _number("curiosity_reward", nullable=True),

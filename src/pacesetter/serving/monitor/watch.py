@@ -120,7 +120,7 @@ def action_entropy(actions: ArrayLike, space: str) -> float:
         counts = np.bincount(values.astype(int), minlength=len(Discrete))
     else:
         held = min(float(values.min()), 0.0), max(float(values.max()), LEAST_WEIGHT)
-        counts, _ = np.histogram(values, CONTINUOUS_BINS, held if space == "weights" else (-1.0, 1.0))
+        counts, _ = np.histogram(values, CONTINUOUS_BINS, held if space in ("target", "weights") else (-1.0, 1.0))
     return evenness(counts)
 
 

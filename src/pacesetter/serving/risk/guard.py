@@ -14,6 +14,7 @@ from dataclasses import asdict
 from typing import Any
 
 from pacesetter.errors import ConfigError
+from pacesetter.schema import SCHEMA, translate_guard
 from pacesetter.serving.risk.exposure import Book
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.risk.order import AccountView, Decision, Order, Quote, State
@@ -156,39 +157,44 @@ class Guard:
     def to_dict(self) -> dict[str, Any]:
         """All that is remembered, as JSON can hold it."""
         return {
+            "schema": SCHEMA,
             "state": self._state.value,
             "reason": self._reason,
             "limits": asdict(self._limits),
             "denials": dict(self.denials),
             "clock": self._clock if math.isfinite(self._clock) else None,
             "day": self._day,
-            "equities": [None if math.isnan(each) else each for each in (self._day_equity, self._last_equity)],
+            "day_equity": _number(self._day_equity),
+            "last_equity": _number(self._last_equity),
             "peak_equity": self._peak_equity,
             "forgiven_equity": self._forgiven_equity,
-            "bars": [self._bar, self._paused_until, *self._stops],
+            "bar": self._bar,
+            "paused_until": self._paused_until,
+            "stops": list(self._stops),
             "bar_orders": dict(self._bar_orders),
             "day_orders": dict(self._day_orders),
             "disabled": sorted(self._disabled),
-            "ids": [sorted(day) for day in self._ids],
+            "ids_today": sorted(self._ids[0]),
+            "ids_before": sorted(self._ids[1]),
             "in_flight": [asdict(order) for order in self._in_flight.values()],
             "recent": {name: recent.to_list() for name, recent in self._recent.items()},
         }
 
     @classmethod
     def from_dict(cls, stored: Mapping[str, Any], limits: RiskLimits | None = None) -> Guard:
-        """The guard that `to_dict` described, under the given limits."""
-        guard = cls(limits)
+        """The guard that `to_dict` described, here or in an earlier version, under the given limits."""
+        stored, guard = translate_guard(stored), cls(limits)
         guard._state, guard._reason = State(stored["state"]), stored["reason"]
         guard.denials = Counter(stored["denials"])
         guard._clock = -math.inf if stored["clock"] is None else stored["clock"]
         guard._day, guard._peak_equity = stored["day"], stored["peak_equity"]
         guard._forgiven_equity = stored.get("forgiven_equity", 0.0)  # absent where an earlier version wrote
-        guard._day_equity, guard._last_equity = (math.nan if each is None else each for each in stored["equities"])
-        guard._bar, guard._paused_until, *guard._stops = stored["bars"]
+        equities = stored["day_equity"], stored["last_equity"]
+        guard._day_equity, guard._last_equity = (math.nan if each is None else each for each in equities)
+        guard._bar, guard._paused_until, guard._stops = stored["bar"], stored["paused_until"], list(stored["stops"])
         guard._bar_orders, guard._day_orders = Counter(stored["bar_orders"]), Counter(stored["day_orders"])
         guard._disabled = set(stored["disabled"])
-        today, before = stored["ids"]
-        guard._ids = (set(today), set(before))
+        guard._ids = (set(stored["ids_today"]), set(stored["ids_before"]))
         guard._in_flight = {order["client_id"]: Order(**order) for order in stored["in_flight"]}
         guard._recent = guard._windows(stored["recent"])
         return guard
@@ -263,6 +269,11 @@ class _Recent:
 
     def to_list(self) -> list[tuple[float, tuple[Any, ...]]]:
         return list(self._entries)
+
+
+def _number(value: float) -> float | None:
+    """JSON has no NaN."""
+    return None if math.isnan(value) else value
 
 
 def _side(order: Order) -> tuple[str, str]:

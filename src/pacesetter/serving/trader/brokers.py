@@ -115,7 +115,7 @@ class PaperBroker:
     """The kernel as a broker: orders fill in the next bar, under `market`."""
 
     def __init__(self, symbols: Sequence[str], market: MarketParameters) -> None:
-        self._kernel, self._symbols = KernelAccount(symbols, market, OrderKind.WEIGHT), tuple(symbols)
+        self._kernel, self._symbols = KernelAccount(symbols, market, OrderKind.TARGET), tuple(symbols)
         self.account, self.positions = self._kernel.account, self._kernel.positions
 
     def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:

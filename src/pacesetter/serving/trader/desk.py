@@ -194,7 +194,7 @@ class Desk:
         sizing.account[:], sizing.positions[:] = self.broker.account, self.broker.positions
         if self._is_hybrid:
             actions = hybrid_orders(actions, sizing.positions, self._bar[:, Bar.CLOSE], self._rules)
-        left = np.isnan(actions) & (self._kind is OrderKind.WEIGHT)
+        left = np.isnan(actions) & (self._kind is OrderKind.TARGET)
         sizing.step(self._bar, self._bar, np.where(left, 0.0, actions))  # what it would fill is not looked at
         ordered, signals = sizing.fills[:, Fill.ORDERED], sizing.positions[:, Position.SIGNAL]
         return actions, np.where(left, 0.0, ordered), np.where(left, self._signals, signals)
@@ -234,7 +234,7 @@ class GuardedPolicy:
     It keeps books of its own by the same kernel; refuses a backtest whose account is another than theirs.
     """
 
-    action = "weights"
+    action = "target"
 
     def __init__(self, policy: Policy, guard: Guard, panel: Panel, market: MarketParameters | None = None) -> None:
         rules = replace(market or MarketParameters(), bars_per_year=panel.bars_per_year)
@@ -254,8 +254,8 @@ class GuardedPolicy:
 
 
 def execution_market(market: MarketParameters) -> MarketParameters:
-    """`market` without its position cap: orders that come here were sized under it, and a holding is left alone."""
-    return replace(market, limits=replace(market.limits, position_cap_fraction=WHOLE))
+    """`market` without cap and band: orders that come here were sized under them, and a holding is left alone."""
+    return replace(market, limits=replace(market.limits, position_cap_fraction=WHOLE), band=0.0)
 
 
 def last_bars(panel: Panel) -> Array:

@@ -22,6 +22,7 @@ from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
 from pacesetter.registry import configure
+from pacesetter.schema import RENAMED_VALUES, renamed_sentence
 from pacesetter.training.hydra.overrides import find_presets, parse_override
 
 __all__ = ["compose", "source_defaults", "task_defaults", "with_agent"]
@@ -33,8 +34,7 @@ FLEETS = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bar
 def compose(overrides: Sequence[str] = ()) -> Config:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
     _register_groups()
-    for text in overrides:
-        parse_override(text)
+    _refuse_old_names(overrides)
     overrides = with_agent(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
@@ -44,6 +44,7 @@ def compose(overrides: Sequence[str] = ()) -> Config:
         except OmegaConfBaseException as problem:
             raise ConfigError(f"the configuration does not resolve: {str(problem).splitlines()[0]}") from problem
     assert isinstance(resolved, dict)
+    resolved.pop("schema", None)  # of a stored preset, which was translated when it was found
     missing = [key for key, value in _flatten(resolved) if value == MISSING]
     if missing:
         raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
@@ -114,6 +115,22 @@ def _default(field: dataclasses.Field[Any]) -> Any:
 # ---- what went wrong, in the user's words -----------------------------------------------------------------------
 
 
+def _refuse_old_names(overrides: Sequence[str]) -> None:
+    """Refuse by its new name what Hydra would take under the old one: a key that is added, or a value."""
+    for text in overrides:
+        override = parse_override(text)
+        key = override.key_or_group
+        if override.is_add() or (key in RENAMED_VALUES and not override.is_sweep_override()):
+            value = "" if override.is_sweep_override() else str(override.value())
+            if sentence := renamed_sentence(key, value, _method(overrides)):
+                raise ConfigError(sentence)
+
+
+def _method(overrides: Sequence[str]) -> str:
+    """The agent that the overrides choose; empty where they leave it to the task."""
+    return next((text.partition("=")[2] for text in overrides if text.startswith("agent=")), "")
+
+
 def _explain(overrides: Sequence[str], problem: HydraException) -> str:
     for text in overrides:
         if text.startswith("preset="):
@@ -121,7 +138,9 @@ def _explain(overrides: Sequence[str], problem: HydraException) -> str:
         override = parse_override(text)
         if override.is_sweep_override():
             return f"{text} has several values, which `pacesetter sweep` and `tune` take; give one"
-        sentence = _explain_key(override.key_or_group, str(override.value()), [o for o in overrides if o != text])
+        key, value = override.key_or_group, str(override.value())
+        sentence = renamed_sentence(key, value, _method(overrides))
+        sentence = sentence or _explain_key(key, value, [o for o in overrides if o != text])
         if sentence:
             return sentence
     said = re.sub(r"\s+", " ", str(problem).splitlines()[0])

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+import atexit
 import re
 from collections.abc import Iterable, Sequence
+from functools import lru_cache
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any, TypeVar
 
 import yaml
@@ -14,6 +17,7 @@ from hydra.errors import HydraException
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.registry import configure
 from pacesetter.runs import Run
+from pacesetter.schema import SCHEMA, read_schema, translate_overrides, translate_preset
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
@@ -66,16 +70,39 @@ def _named(path: Path) -> list[str]:
         raise ConfigError(
             f"+preset={path}: no such file in a folder named 'preset'; give a name or …/conf/preset/<name>.yaml"
         )
-    return [f"+preset={path.stem}", f"hydra.searchpath=['file://{path.resolve().parents[1]}']"]
+    return [f"+preset={path.stem}", f"hydra.searchpath=['file://{_readable(path.resolve()).parents[1]}']"]
+
+
+def _readable(path: Path) -> Path:
+    """The preset itself, or a translated copy of one of an earlier schema, for Hydra reads files only."""
+    try:
+        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError):
+        return path  # Hydra says what is wrong with it
+    if not isinstance(stored, dict) or read_schema(stored, str(path)) == SCHEMA:
+        return path
+    translated = translate_preset(stored, str(path))
+    return path if translated == stored else _copied(path.name, yaml.safe_dump(translated, sort_keys=False))
+
+
+@lru_cache(maxsize=16)
+def _copied(name: str, text: str) -> Path:
+    """A preset of this text in a folder that lasts as long as the process."""
+    folder = TemporaryDirectory(prefix="preset-")
+    atexit.register(folder.cleanup)
+    path = Path(folder.name) / "conf" / "preset" / name
+    path.parent.mkdir(parents=True)
+    path.write_text(f"# @package _global_\n{text}", encoding="utf-8")
+    return path
 
 
 def stored_overrides(folder: str | Path) -> list[str]:
     """What an earlier search or sweep was asked for; refuses the folder of another kind of run."""
     path = Run.open(folder).folder / "config.yaml"
-    overrides = yaml.safe_load(path.read_text(encoding="utf-8")).get("overrides")
-    if overrides is None:
+    stored = yaml.safe_load(path.read_text(encoding="utf-8"))
+    if stored.get("overrides") is None:
         raise RunError(f"{folder} is not a sweep or search to resume; for a training run use `train --resume`")
-    return list(overrides)
+    return translate_overrides(stored["overrides"], read_schema(stored, str(path)))
 
 
 def _parsed(overrides: Iterable[str]) -> list[Override]:

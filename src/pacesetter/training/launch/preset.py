@@ -11,6 +11,7 @@ from hydra import initialize_config_module
 from omegaconf import OmegaConf
 
 from pacesetter.runs import write_atomic
+from pacesetter.schema import SCHEMA
 from pacesetter.training.hydra.compose import compose, with_agent
 from pacesetter.training.hydra.overrides import find_presets
 
@@ -34,6 +35,6 @@ def write_preset(path: Path, overrides: Sequence[str], about: str) -> Path:
     values = OmegaConf.to_container(config, resolve=False)
     assert isinstance(values, dict)
     kept = {key: value for key, value in values.items() if key not in ("hydra", *OWN_KEYS)}
-    text = yaml.safe_dump({"defaults": groups} | kept, sort_keys=False, allow_unicode=True)
+    text = yaml.safe_dump({"defaults": groups, "schema": SCHEMA} | kept, sort_keys=False, allow_unicode=True)
     path.parent.mkdir(parents=True, exist_ok=True)
     return write_atomic(path, f"# @package _global_\n# {about}\n{text}")

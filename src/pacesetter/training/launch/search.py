@@ -8,6 +8,7 @@ from functools import lru_cache
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import yaml
 from rich.console import Console
 
 from pacesetter.build import Config
@@ -15,6 +16,7 @@ from pacesetter.errors import ConfigError, RunError, check_range, needs
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import styled
 from pacesetter.runs import Run
+from pacesetter.schema import SCHEMA, read_schema, translate_overrides
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.hydra.overrides import choices, split_varied, stored_overrides, take_options
 from pacesetter.training.launch.assignment import InterruptedRunError, Outcome, Task, run_task
@@ -82,6 +84,7 @@ class Attempt:
 
     storage: str
     startup: int
+    study: str
     trial_id: int
     task: Task
 
@@ -98,12 +101,15 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     run = Run.open(resume) if resume else Run.create(config.runs, "tune", {"overrides": overrides})
     console.print(f"{search.trials} trials over {', '.join(space)} → {run.folder}", soft_wrap=True)
     storage = search.storage or f"sqlite:///{run.folder.resolve()}/study.db"
-    study = _study(storage, search.startup)
+    study = _resumed_study(storage, search.startup, run)
     study.sampler = _sampler(config.seed + len(study.trials), search.startup)  # a later part draws on, not again
     stopped = told_when_stopped(run, console, lambda: f"resume with: pacesetter tune --resume {run.folder}")
     with stopped, launcher.session() as crew:
         while batch := _next_trials(study, distributions, search.trials, crew.size):
-            attempts = [Attempt(storage, search.startup, trial._trial_id, _task(run, fixed, trial)) for trial in batch]
+            attempts = [
+                Attempt(storage, search.startup, study.study_name, trial._trial_id, _task(run, fixed, trial))
+                for trial in batch
+            ]
             for trial, outcome in zip(batch, crew.run(attempt, attempts), strict=True):
                 _tell(study, trial, outcome)
                 console.print(_line(study.trials[trial.number]), highlight=False, soft_wrap=True)
@@ -114,7 +120,7 @@ def attempt(work: Attempt) -> Outcome | None:
     """Run a trial in this process, reporting to its study; None where the fail-safe stopped it."""
     from optuna.trial import Trial
 
-    trial = Trial(_study(work.storage, work.startup), work.trial_id)
+    trial = Trial(_study(work.storage, work.startup, work.study), work.trial_id)
 
     def report(step: int, score: float) -> bool:
         trial.report(score, step)
@@ -132,14 +138,45 @@ def attempt(work: Attempt) -> Outcome | None:
 
 
 @lru_cache(maxsize=4)
-def _study(storage: str, startup: int) -> Study:
+def _study(storage: str, startup: int, name: str = STUDY) -> Study:
     """The stored study, made if there is none; opening it takes longer than a small trial, so it stays open."""
     optuna = _optuna()
     pruner = optuna.pruners.MedianPruner(n_startup_trials=startup)
     study: Study = optuna.create_study(
-        storage=storage, study_name=STUDY, direction="maximize", pruner=pruner, load_if_exists=True
+        storage=storage, study_name=name, direction="maximize", pruner=pruner, load_if_exists=True
     )
     return study
+
+
+def _resumed_study(storage: str, startup: int, run: Run) -> Study:
+    """The study of a search; one of an earlier schema is copied once, its parameters under their names of today.
+
+    Trials that its workers left unfinished stay behind: Optuna adds finished ones only, and draws others for them.
+    """
+    study = _study(storage, startup)
+    schema = read_schema(run.manifest, str(run.folder))
+    if schema == SCHEMA:
+        return study
+    copy = _study(storage, startup, f"{STUDY}-schema-{SCHEMA}")
+    if not copy.trials:
+        overrides = yaml.safe_load((run.folder / "config.yaml").read_text(encoding="utf-8"))["overrides"]
+        copy.add_trials([_renamed(trial, overrides, schema) for trial in study.trials if trial.state.is_finished()])
+    return copy
+
+
+def _renamed(trial: FrozenTrial, overrides: Sequence[str], schema: int) -> FrozenTrial:
+    """A finished trial with its parameters renamed as the overrides of its search are."""
+    from optuna.trial import create_trial
+
+    choice = [text for text in overrides if text.startswith(("agent=", "task="))]
+    names = {key: translate_overrides([*choice, f"{key}=0"], schema)[-1].partition("=")[0] for key in trial.params}
+    return create_trial(
+        state=trial.state,
+        value=trial.value,
+        params={names[key]: value for key, value in trial.params.items()},
+        distributions={names[key]: kind for key, kind in trial.distributions.items()},
+        intermediate_values=trial.intermediate_values,
+    )
 
 
 def _sampler(seed: int, startup: int) -> BaseSampler:

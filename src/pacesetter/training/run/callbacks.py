@@ -29,6 +29,7 @@ from pacesetter.learning.sb3.learner import Learner, Seen, Stop, undisturbed
 from pacesetter.learning.state import write_state
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.runs import Run
+from pacesetter.schema import SCHEMA
 from pacesetter.training.run.collapse import BINS, Activity, action_sizes, collapse_gates, gate_table, histogram, play
 from pacesetter.training.run.tracking import Tracker, resources
 
@@ -261,7 +262,7 @@ class Validator(Callback):
 
     def keep(self, folder: Path, facts: dict[str, Any]) -> None:
         """Store the agent as the best so far."""
-        self.session.learner.save(folder, self.session.header | facts)
+        self.session.learner.save(folder, self.session.header | {"schema": SCHEMA} | facts)
         if self.journal is not None:
             self.journal.save(self.session.run.folder)  # what `pacesetter inspect` replays
 
@@ -321,7 +322,8 @@ class Checkpoints(Callback):
         session, step = self.session, self.session.learner.step
         if step:  # before the first step there is nothing that the config does not say
             remembered = {type(part).__name__: part.state for part in [*self.others, self]}
-            session.learner.save(session.run.path("checkpoints/last"), session.header | {"step": step}, remembered)
+            header = session.header | {"schema": SCHEMA, "step": step}
+            session.learner.save(session.run.path("checkpoints/last"), header, remembered)
 
     def load(self) -> None:
         """Resume from `checkpoints/last`."""

@@ -10,8 +10,9 @@ from typing import Any
 import torch
 
 from pacesetter.build import Config, read_config
+from pacesetter.build.configuration import stored_hash
 from pacesetter.errors import RunError
-from pacesetter.runs import Run, config_hash, provenance, write_atomic
+from pacesetter.runs import Run, provenance, write_atomic
 from pacesetter.training.hydra.compose import compose
 
 __all__ = ["check_same", "cut_metrics", "identity", "last_checkpoint", "stored_config"]
@@ -20,11 +21,14 @@ LAST = Path("checkpoints") / "last"
 TOLD = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium")
 
 
-def identity(config: Config, fingerprint: str) -> dict[str, Any]:
-    """What must be equal for a resume to give the same bits: config, data, threads, device, processor, versions."""
+def identity(config: Config, fingerprint: str, run: Run) -> dict[str, Any]:
+    """What must be equal for a resume to give the same bits: config, data, threads, device, processor, versions.
+
+    The config is that of the `run` as stored, so that one of an earlier schema stays the same run.
+    """
     here = provenance()
     return {
-        "config": config_hash(config.to_dict()),
+        "config": stored_hash(run),
         "data": fingerprint,
         "threads": torch.get_num_threads(),
         "device": config.train.device,

@@ -103,7 +103,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     _transfer(config, learner, until)
     run = run or Run.create(config.runs, config.name, config.to_dict())
     run.write_json("manifest.json", run.manifest | {"fitted_until": str(until)})
-    header = identity(config, panel.fingerprint)
+    header = identity(config, panel.fingerprint, run)
     session = Session(config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year)
     _count(session)
     with _logged(run), _recorded(session):

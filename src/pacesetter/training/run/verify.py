@@ -35,7 +35,7 @@ def verify(folder: str | Path, console: Console | None = None) -> bool:
     if not stored["finished"] or "weights_hash" not in stored:
         raise RunError(f"{run.folder} is not finished; finish it with pacesetter train --resume {folder}")
     config = stored_config(run)
-    check_same(stored["identity"] | {"data": None}, identity(config, "") | {"data": None}, run.folder)
+    check_same(stored["identity"] | {"data": None}, identity(config, "", run) | {"data": None}, run.folder)
     with tempfile.TemporaryDirectory(prefix="verify-") as where:
         quiet = replace(config.track, mlflow="off", tensorboard="off", wandb="off")
         result = train(replace(config, runs=where, track=quiet), console=console)

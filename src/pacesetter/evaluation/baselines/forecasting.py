@@ -1,0 +1,306 @@
+"""Yardsticks that forecast: ridge and lasso on lagged returns of all symbols, the lead–lag feature, and oracles.
+
+Each forecasts the return from fill to fill of an order decided now, buys above one threshold and sells below another.
+Penalty and thresholds are chosen on the last quarter of the bars that are known at the first decision; the model is
+then fitted to all of them. Nothing after the first decision is ever fitted to, so a backtest needs no split of its own.
+"""
+
+from __future__ import annotations
+
+from abc import abstractmethod
+from dataclasses import dataclass, field
+from typing import Any, ClassVar, NamedTuple, Self
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.data.truth import Truth
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.errors import DataError
+from pacesetter.evaluation.backtest.backtest import Seen
+from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline, recent_returns
+from pacesetter.market.parameters import BPS, MarketParameters
+from pacesetter.panel import Panel
+from pacesetter.registry import configure
+
+__all__ = ["Expected", "Forecasting", "Lasso", "Oracle", "ReturnsOracle", "Ridge", "fill_returns", "lagged_returns"]
+
+Array = NDArray[Any]
+LEAST_BARS = 120  # known at the first decision; below them nothing is fitted and everything stays in cash
+VALIDATION_SHARE = 0.25  # of the known bars, the last ones, on which penalty and thresholds are chosen
+ENTRIES = (0.0, 0.25, 0.5, 0.75, 1.0, 1.5, 2.0)  # in deviations of the forecasts
+EXITS = (-2.0, -1.5, -1.0, -0.75, -0.5, -0.25, 0.0, 0.25, 0.5)
+PENALTIES = 14  # on a logarithmic scale below the smallest one that leaves nothing
+SMALLEST_PENALTY = 1e-2  # as a share of that one
+
+
+class Thresholds(NamedTuple):
+    """Buy above `entry`, sell below `exit`, as forecast returns."""
+
+    entry: float
+    exit: float
+
+
+NEVER = Thresholds(np.inf, np.inf)
+
+
+@dataclass(eq=False)
+class Forecasting(Baseline):
+    """Holds `size` of equity of each symbol whose forecast is high enough; when cash is short, buys shrink together.
+
+    cost   of one side, as a fraction, at which thresholds are chosen; the kernel's own are charged
+    lags   latest returns of each symbol that the forecast reads
+    """
+
+    action: ClassVar[str] = "target"
+    size: float = 0.15
+    cost: float = 0.0
+    lags: int = 5
+    thresholds: Thresholds = field(default=NEVER, init=False, repr=False)
+
+    @classmethod
+    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+        costs = market.costs
+        side = (costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps) * BPS
+        size = min(market.limits.position_cap_fraction, 1.0)
+        return configure(cls, {"size": size, "cost": side} | options, cls.name)
+
+    def decide(self, seen: Seen) -> Array:
+        if seen.t == seen.first:
+            self.thresholds = self._fitted(seen)
+        held = seen.observation["position"][:, PositionEntry.WEIGHT] > 0
+        if self.thresholds == NEVER:
+            return np.where(held, 0.0, np.nan)
+        forecast = self.forecast(seen)
+        enters = ~held & (forecast > self.thresholds.entry)
+        leaves = held & (forecast < self.thresholds.exit)
+        return np.select([~seen.panel.mask[seen.t], enters, leaves], [np.nan, self.size, 0.0], np.nan)
+
+    def _fitted(self, seen: Seen) -> Thresholds:
+        if len(seen.panel) < LEAST_BARS:
+            return NEVER
+        earned = fill_returns(seen.panel)
+        split = int(len(earned) * (1 - VALIDATION_SHARE))
+        forecasts = self.fit(seen, earned, split)
+        return choose_thresholds(forecasts[split:], earned[split:], self.cost, self.size)
+
+    @abstractmethod
+    def fit(self, seen: Seen, earned: Array, split: int) -> Array:
+        """Fit to the known bars; gives (time, symbol) forecasts whose rows from `split` on were not fitted to.
+
+        earned   (time, symbol) return from fill to fill of an order decided at each bar; NaN where not yet known
+        """
+
+    @abstractmethod
+    def forecast(self, seen: Seen) -> Array:
+        """(symbol,) forecast return of an order decided at bar `seen.t`."""
+
+
+# ---- regressions ----------------------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Regression(Forecasting):
+    """A linear forecast of each symbol from `lags` returns of all symbols, in deviations of the known bars."""
+
+    coefficients: Array = field(default_factory=lambda: np.zeros(0), init=False, repr=False)
+    scale: Array = field(default_factory=lambda: np.zeros(0), init=False, repr=False)
+
+    def fit(self, seen: Seen, earned: Array, split: int) -> Array:
+        features = lagged_returns(recent_returns(seen.panel, len(seen.panel)), self.lags)
+        self.scale = _scale(features)
+        features = features / self.scale
+        known = np.isfinite(earned).all(axis=1)
+        known[: self.lags] = False
+        learned = known & (np.arange(len(earned)) < split - 1)  # the order of the last one is filled beyond the split
+        tested = known & (np.arange(len(earned)) >= split)
+        middle, spread = earned[learned].mean(axis=0), earned[learned].std(axis=0) + 1e-12
+        targets = (earned - middle) / spread
+        path = self.path(features[learned], targets[learned])
+        losses = [float(np.square(features[tested] @ each - targets[tested]).mean()) for each in path]
+        best = int(np.argmin(losses))
+        forecasts = features @ path[best] * spread + middle
+        everything = self.path(features[known], targets[known])[best]
+        self.coefficients = np.vstack([everything * spread, middle])
+        return forecasts
+
+    def forecast(self, seen: Seen) -> Array:
+        latest = lagged_returns(recent_returns(seen.panel, self.lags), self.lags)[-1]
+        forecast: Array = np.append(latest / self.scale, 1.0) @ self.coefficients
+        return forecast
+
+    @abstractmethod
+    def path(self, features: Array, targets: Array) -> list[Array]:
+        """(feature, symbol) coefficients for each penalty, from the largest to the smallest."""
+
+
+@BASELINES.register("ridge")
+@dataclass(eq=False)
+class Ridge(Regression):
+    """Forecasts by ridge regression on five lags of all symbols."""
+
+    name: ClassVar[str] = "ridge"
+
+    def path(self, features: Array, targets: Array) -> list[Array]:
+        values, vectors = np.linalg.eigh(features.T @ features / len(features))
+        rotated = vectors.T @ (features.T @ targets / len(features))
+        penalties = values.max() * np.logspace(2, -3, PENALTIES)
+        return [vectors @ (rotated / (values + penalty)[:, None]) for penalty in penalties]
+
+
+@BASELINES.register("lasso")
+@dataclass(eq=False)
+class Lasso(Regression):
+    """Forecasts by lasso regression on five lags of all symbols, one penalty for all of them."""
+
+    name: ClassVar[str] = "lasso"
+
+    def path(self, features: Array, targets: Array) -> list[Array]:
+        from sklearn.linear_model import lasso_path
+
+        gram, products = features.T @ features, features.T @ targets
+        largest = np.abs(products).max() / len(features)  # above it every coefficient of every symbol is 0
+        penalties = largest * np.logspace(0, np.log10(SMALLEST_PENALTY), PENALTIES)
+        options: dict[str, Any] = {"alphas": penalties, "precompute": gram}
+        columns = [
+            lasso_path(features, targets[:, k], Xy=products[:, k], **options)[1] for k in range(targets.shape[1])
+        ]
+        return list(np.stack(columns, axis=1).transpose(2, 0, 1))
+
+
+# ---- our own feature ------------------------------------------------------------------------------------------------
+
+
+@BASELINES.register("expected")
+@dataclass(eq=False)
+class Expected(Forecasting):
+    """Takes the feature `leadlag_expected` as the forecast."""
+
+    name: ClassVar[str] = "expected"
+    feature: ClassVar[str] = "leadlag_expected"
+    history: Array = field(default_factory=lambda: np.zeros((0, 0)), init=False, repr=False)
+
+    @classmethod
+    def lacks(cls, bank: Bank) -> str:
+        return "" if cls.feature in bank.names.get("leadlag", ()) else f"the feature {cls.feature}"
+
+    @classmethod
+    def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+        column = bank.places["leadlag"].start + bank.names["leadlag"].index(cls.feature)
+        made = super().on(bank, market, **options)
+        made.history = bank.context[0, :, :, column].astype(np.float64)  # rows after a decision are not looked at
+        return made
+
+    def fit(self, seen: Seen, earned: Array, split: int) -> Array:
+        return self.history[: seen.t + 1]
+
+    def forecast(self, seen: Seen) -> Array:
+        return np.asarray(self.history[seen.t])
+
+
+# ---- who knows what was planted -------------------------------------------------------------------------------------
+
+
+@dataclass(eq=False)
+class Oracle(Forecasting):
+    """Knows leaders, delays and loadings of a synthetic market and the moves that followers respond to.
+
+    The response of the next bar follows from what leaders did up to now, so it is not look-ahead; but the leaders'
+    own part of their moves is not observable. It is not a registered baseline: it cannot exist on a real market.
+    """
+
+    name: ClassVar[str] = "oracle"
+    truth: Truth | None = field(default=None, init=False, repr=False)
+
+    @classmethod
+    def knowing(cls, truth: Truth | None, bank: Bank, market: MarketParameters) -> Self:
+        """The oracle of a market whose truth is known; refuses another."""
+        if truth is None:
+            raise DataError("an oracle needs a market with a known truth; give data=synthetic")
+        made = cls.on(bank, market)
+        made.truth = truth
+        return made
+
+    def fit(self, seen: Seen, earned: Array, split: int) -> Array:
+        return self._response()[1 : seen.t + 2]
+
+    def forecast(self, seen: Seen) -> Array:
+        return np.asarray(self._response()[seen.t + 1])
+
+    def _response(self) -> Array:
+        assert self.truth is not None, "an oracle is made by `knowing`"
+        return self.truth.response
+
+
+@dataclass(eq=False)
+class ReturnsOracle(Oracle):
+    """Knows leaders, delays and loadings, and sees no more than the returns of all symbols."""
+
+    name: ClassVar[str] = "oracle_returns"
+
+    def fit(self, seen: Seen, earned: Array, split: int) -> Array:
+        returns = recent_returns(seen.panel, len(seen.panel))
+        return np.stack([self._expected(returns[: t + 1], t) for t in range(len(returns))])
+
+    def forecast(self, seen: Seen) -> Array:
+        assert self.truth is not None, "an oracle is made by `knowing`"
+        depth = int(self.truth.schedule.lags.max()) + 1
+        return self._expected(recent_returns(seen.panel, depth), seen.t)
+
+    def _expected(self, returns: Array, t: int) -> Array:
+        """(symbol,) sign · strength · mean return of the leaders `lag` bars before t + 1; the last row is bar t."""
+        assert self.truth is not None, "an oracle is made by `knowing`"
+        relations = self.truth.relations_at(min(t + 1, len(self.truth.epochs) - 1))
+        rows = len(returns) - relations.lags
+        is_known = (relations.lags > 0) & (rows >= 0)
+        moves = np.nan_to_num(returns[np.clip(rows, 0, len(returns) - 1)[:, None], relations.leaders]).mean(axis=1)
+        return np.where(is_known, relations.signs * relations.strengths * moves, 0.0)
+
+
+# ---- arithmetic -----------------------------------------------------------------------------------------------------
+
+
+def fill_returns(panel: Panel) -> Array:
+    """(time, symbol) what an order decided at each close earns from fill to fill; NaN while that is not yet known.
+
+    r_t = open(t+2) / open(t+1) − 1, or of closes where the panel has no opens.
+    """
+    price = panel.open if "open" in panel.fields else panel.close
+    earned = np.full(price.shape, np.nan)
+    earned[:-2] = price[2:] / price[1:-1] - 1.0
+    return earned
+
+
+def lagged_returns(returns: Array, lags: int) -> Array:
+    """(time, symbol · lags) the latest `lags` returns of every symbol at each bar; 0 where there was none."""
+    filled = np.nan_to_num(returns)
+    padded = np.vstack([np.zeros((lags - 1, filled.shape[1])), filled])
+    return np.hstack([padded[lags - 1 - lag : len(padded) - lag] for lag in range(lags)])
+
+
+def _scale(features: Array) -> Array:
+    deviation = features.std(axis=0)
+    return np.where(deviation > 0, deviation, 1.0)
+
+
+def choose_thresholds(forecasts: Array, earned: Array, cost: float, size: float) -> Thresholds:
+    """The pair with the best net Sharpe ratio over these (time, symbol) bars; never to buy where none earns anything.
+
+    w_t = size where held, scaled to a sum of 1 at most; net_t = Σ w_t·r_t − cost·Σ|w_t − w_{t−1}|.
+    """
+    spread = float(np.nanstd(forecasts))
+    pairs = [(entry, leave) for entry in ENTRIES for leave in EXITS if leave <= entry]
+    grid = spread * np.array(pairs)
+    held = np.zeros((len(grid), forecasts.shape[1]), dtype=bool)
+    weights, nets = np.zeros(held.shape), np.zeros((len(forecasts), len(grid)))
+    for t, (forecast, gains) in enumerate(zip(forecasts, np.nan_to_num(earned), strict=True)):
+        held = (forecast > grid[:, :1]) | (held & (forecast >= grid[:, 1:]))
+        wanted = size * held
+        wanted /= np.maximum(wanted.sum(axis=1, keepdims=True), 1.0)
+        nets[t] = wanted @ gains - cost * np.abs(wanted - weights).sum(axis=1)
+        weights = wanted
+    deviation = nets.std(axis=0)
+    ratios = np.divide(nets.mean(axis=0), deviation, out=np.full(len(grid), -np.inf), where=deviation > 0)
+    best = int(np.argmax(ratios))
+    return Thresholds(*map(float, grid[best])) if ratios[best] > 0 else NEVER

@@ -1,0 +1,144 @@
+"""Connections in front of HTTP: so many of an address and in all, and none that only waits.
+
+A caller that sends half a header costs a descriptor. At a cap the oldest connection without a request at work makes
+room for the new one, so that a halt gets through whatever others hold open.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import os
+import resource
+from pathlib import Path
+from typing import Any
+
+from uvicorn.protocols.http.h11_impl import H11Protocol
+
+__all__ = ["BACKLOG", "Connections", "guarded_protocol", "most_connections"]
+
+BACKLOG = 64  # connections that one turn of the event loop may accept before any of them is counted
+RESERVED = 32  # descriptors for the kill switch, the books, logs and threads
+FEWEST = 8
+LINGER_SECONDS = 2.0  # for a caller to take the rest of an answer
+
+
+def most_connections() -> int:
+    """How many connections leave enough descriptors for everything else in this process."""
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if limit == resource.RLIM_INFINITY:
+        limit = 2**16
+    return max(limit - _open_descriptors() - BACKLOG - RESERVED, FEWEST)
+
+
+def _open_descriptors() -> int:
+    folder = Path("/dev/fd")
+    return len(os.listdir(folder)) if folder.is_dir() else RESERVED
+
+
+class Connections:
+    """Open connections by address, oldest first; at a cap an idle one makes room, and where none is idle none comes.
+
+    A reverse proxy's address may have them all: it stands for everybody behind it.
+    """
+
+    def __init__(self, most: int, most_of_address: int, proxy: str = "") -> None:
+        self.most, self.most_of_address, self.proxy = most, most_of_address, proxy
+        self._open: dict[str, dict[GuardedProtocol, None]] = {}
+
+    def __len__(self) -> int:
+        return sum(map(len, self._open.values()))
+
+    def admit(self, newcomer: GuardedProtocol, address: str) -> bool:
+        """Count a new connection; false where it has to go."""
+        same = self._open.get(address, {})
+        is_full = len(same) >= self.most_of_address and address != self.proxy
+        if is_full and not self._make_room(same):
+            return False
+        if len(self) >= self.most and not any(map(self._make_room, self._by_size())):
+            return False
+        self._open.setdefault(address, {})[newcomer] = None
+        return True
+
+    def forget(self, gone: GuardedProtocol, address: str) -> None:
+        same = self._open.get(address, {})
+        same.pop(gone, None)
+        if not same:
+            self._open.pop(address, None)
+
+    def _by_size(self) -> list[dict[GuardedProtocol, None]]:
+        """The address with most connections first: it pays for being greedy."""
+        return sorted(self._open.values(), key=len, reverse=True)
+
+    def _make_room(self, same: dict[GuardedProtocol, None]) -> bool:
+        oldest = next((each for each in same if each.is_idle), None)
+        if oldest is None:
+            return False
+        oldest.transport.abort()
+        self.forget(oldest, oldest.address)
+        return True
+
+
+class GuardedProtocol(H11Protocol):
+    """uvicorn's HTTP/1.1 with an end to everything that it waits for: headers, a request, a caller that does not read.
+
+    uvicorn limits idle connections only, and only until their next byte.
+    """
+
+    admitted: Connections
+    header_seconds: float
+    request_seconds: float
+    address = ""
+    _deadline: asyncio.TimerHandle | None = None
+    _timed: Any = None  # the request that the deadline is of; None while headers are awaited
+
+    @property
+    def is_idle(self) -> bool:
+        """Whether no request of it is at work."""
+        return self.cycle is None or self.cycle.response_complete
+
+    def connection_made(self, transport: Any) -> None:
+        super().connection_made(transport)
+        self.address = self.client[0] if self.client else ""
+        if self.admitted.admit(self, self.address):
+            self._end_in(self.header_seconds)
+        else:
+            transport.abort()
+
+    def connection_lost(self, exc: Exception | None) -> None:
+        self.admitted.forget(self, self.address)
+        self._stop_waiting()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        super().data_received(data)
+        if self.is_idle and (self._deadline is None or self._timed is not None):
+            self._end_in(self.header_seconds)
+        elif not self.is_idle and self._timed is not self.cycle:
+            self._end_in(self.request_seconds, self.cycle)
+
+    def on_response_complete(self) -> None:
+        super().on_response_complete()
+        self._stop_waiting()
+        if self.transport.is_closing():
+            self._end_in(LINGER_SECONDS)
+        elif not self.is_idle:  # one that was sent behind the first
+            self._end_in(self.request_seconds, self.cycle)
+
+    def timeout_keep_alive_handler(self) -> None:
+        super().timeout_keep_alive_handler()
+        self._end_in(LINGER_SECONDS)
+
+    def _end_in(self, seconds: float, request: Any = None) -> None:
+        self._stop_waiting()
+        self._deadline, self._timed = self.loop.call_later(seconds, self.transport.abort), request
+
+    def _stop_waiting(self) -> None:
+        if self._deadline is not None:
+            self._deadline.cancel()
+        self._deadline = self._timed = None
+
+
+def guarded_protocol(admitted: Connections, header_seconds: float, request_seconds: float) -> type[GuardedProtocol]:
+    """The protocol of one server, whose connections share `admitted`."""
+    limits = {"admitted": admitted, "header_seconds": header_seconds, "request_seconds": request_seconds}
+    return type("ServerProtocol", (GuardedProtocol,), limits)

@@ -1,0 +1,145 @@
+"""One cell of the league: an entrant on one market with one seed, played on bars that it never saw."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import time
+from dataclasses import asdict, dataclass, replace
+from functools import lru_cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+
+from pacesetter.build import Config, build_fold, build_panel, build_table, build_task
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest, market_bank
+from pacesetter.evaluation.baselines.catalogue import make_baseline
+from pacesetter.evaluation.baselines.forecasting import Oracle, ReturnsOracle
+from pacesetter.evaluation.statistics.metrics import sharpe
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.market.ledger import Fill
+from pacesetter.panel import Panel
+from pacesetter.runs import write_atomic
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
+
+__all__ = ["Cell", "Score", "play_cell"]
+
+ORACLES: dict[str, type[Oracle]] = {"oracle": Oracle, "oracle_returns": ReturnsOracle}
+QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
+BINS = 20
+
+
+@dataclass(frozen=True)
+class Cell:
+    """What is played: overrides of the market and of the entrant, none for a yardstick, and the folder of results."""
+
+    folder: str
+    market: str
+    entrant: str
+    seed: int
+    market_overrides: tuple[str, ...]
+    overrides: tuple[str, ...] | None
+
+    @property
+    def config(self) -> Config:
+        """The whole configuration of the cell."""
+        return compose([*self.market_overrides, *(self.overrides or ()), *QUIET, f"seed={self.seed}"])
+
+
+@dataclass(frozen=True)
+class Score:
+    """What a cell came to, after costs.
+
+    sharpe     annualised, on the test set           t         its t statistic
+    entropy    of the weights held, 20 bins, in nats  traded    fills per 1,000 bars and symbol
+    exposure   mean share of equity that was invested  seconds  of training and playing
+    """
+
+    market: str
+    entrant: str
+    seed: int
+    sharpe: float
+    t: float
+    total_return: float
+    drawdown: float
+    entropy: float
+    traded: float
+    exposure: float
+    steps: int
+    seconds: float
+
+
+def play_cell(cell: Cell) -> Score:
+    """Play the cell, or read what an earlier call with the same configuration and data left."""
+    config = cell.config
+    panel = _panel(cell.market_overrides, cell.seed)
+    known = Path(cell.folder) / "cells" / f"{_key(cell, config, panel)}.json"
+    if known.is_file():
+        return Score(**json.loads(known.read_text(encoding="utf-8")))
+    start = time.perf_counter()
+    result, steps = _yardstick(cell, config, panel) if cell.overrides is None else _trained(cell, config)
+    score = _score(cell, result, steps, time.perf_counter() - start)
+    known.parent.mkdir(parents=True, exist_ok=True)
+    write_atomic(known, json.dumps(asdict(score), indent=1).encode())
+    return score
+
+
+@lru_cache(maxsize=1)
+def _panel(market_overrides: tuple[str, ...], seed: int) -> Panel:
+    """The market's bars; cells of one market and seed follow each other, so one is kept."""
+    return build_panel(compose([*market_overrides, f"seed={seed}"]))
+
+
+def _key(cell: Cell, config: Config, panel: Panel) -> str:
+    """A hash of everything the score depends on but the code: entrant, configuration and bars."""
+    content = config.to_dict() | {"runs": "", "name": ""}
+    text = json.dumps([cell.entrant, content, panel.fingerprint], sort_keys=True, default=str)
+    return hashlib.sha256(text.encode()).hexdigest()[:24]
+
+
+def _yardstick(cell: Cell, config: Config, panel: Panel) -> tuple[Backtest, int]:
+    task = build_task(config)
+    bank = market_bank(panel, build_table(config, panel))
+    if cell.entrant in ORACLES:
+        policy: Any = ORACLES[cell.entrant].knowing(panel.truth, bank, task.market)
+    else:
+        policy = make_baseline(cell.entrant, bank, task.market)
+    first = int(build_fold(config, panel).test[0])
+    return backtest(policy, panel, first=first, market=task.market, bank=bank, window_bars=task.window_bars), 0
+
+
+def _trained(cell: Cell, config: Config) -> tuple[Backtest, int]:
+    runs = Path(cell.folder) / "runs"
+    result = train(replace(config, runs=str(runs)), console=Console(quiet=True))
+    return StoredRun(result.run.folder).play(), result.steps
+
+
+def _score(cell: Cell, result: Backtest, steps: int, seconds: float) -> Score:
+    returns, bars = result.returns, len(result)
+    weights = _weights(result)
+    counts, _ = np.histogram(weights, bins=BINS, range=(0.0, max(float(weights.max()), 1e-9)))
+    shares = counts[counts > 0] / counts.sum()
+    ratio = float(sharpe(returns, result.bars_per_year))
+    return Score(
+        market=cell.market,
+        entrant=cell.entrant,
+        seed=cell.seed,
+        sharpe=ratio,
+        t=ratio * float(np.sqrt(bars / result.bars_per_year)),
+        total_return=float(np.prod(1 + returns) - 1),
+        drawdown=float(result.drawdown.max()),
+        entropy=float(-(shares * np.log(shares)).sum()),
+        traded=1e3 * float((result.fills[..., Fill.QUANTITY] != 0).mean()),
+        exposure=float(weights.sum(axis=1).mean()),
+        steps=steps,
+        seconds=seconds,
+    )
+
+
+def _weights(result: Backtest) -> Any:
+    """(bar, symbol) shares of equity held at each close."""
+    quantities = np.cumsum(result.fills[..., [Fill.QUANTITY, Fill.EXIT_QUANTITY]].sum(axis=-1), axis=0)
+    return np.abs(quantities * result.closes) / np.maximum(result.equity[1:], 1e-9)[:, None]

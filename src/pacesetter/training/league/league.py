@@ -1,0 +1,164 @@
+"""`pacesetter league`: every entrant on every market with every seed, as shares of what an oracle earns.
+
+It answers what people ask first of a trading agent: would it have found a signal if there was one, and would something
+simple have found it too? Cells are kept by configuration and data, so that a new method adds only its own.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pandas as pd
+from rich.console import Console
+from rich.table import Table
+
+from pacesetter.evaluation.report.page import Section, write_report
+from pacesetter.training.hydra.overrides import take_options
+from pacesetter.training.launch.comparison import mean_and_half_width
+from pacesetter.training.launch.workers import Launcher
+from pacesetter.training.league.cell import Cell, Score, play_cell
+from pacesetter.training.league.ladder import ENTRANTS, QUICK, entrants_of, markets_of, seeds_of
+
+__all__ = ["League", "league", "league_table"]
+
+RELIABLE_T = 1.9  # above it a Sharpe ratio is called reliably positive
+ORACLE = "oracle"
+HEADER = ("entrant", "seeds", "Sharpe ratio", "of oracle", "t > 1.9", "trades / 1,000", "exposure", "seconds")
+ABOUT = (
+    "Annualised Sharpe ratio on the test set after costs, mean over seeds ± half its 95 % Student interval; share of "
+    "the oracle's mean; seeds with a t statistic above 1.9; fills per 1,000 bars and symbol."
+)
+
+
+@dataclass(frozen=True)
+class League:
+    """What is played.
+
+    name       quick: two strengths and three tuning seeds; full: the ladder
+    seeds      tuning, reporting, or a list such as 1+2+3; settings are chosen on the first, reported on the second
+    markets    names of the ladder; none is all of them
+    entrants   names of yardsticks and methods; none is all of them
+    folder     where cells, runs and the report are kept
+    """
+
+    name: Literal["quick", "full"] = "full"
+    seeds: str | int = ""
+    markets: tuple[str, ...] = ()
+    entrants: tuple[str, ...] = ()
+    folder: str = "runs/league"
+
+    def cells(self, more: Sequence[str] = ()) -> list[Cell]:
+        """Every cell; `more` overrides go to the entrants that learn."""
+        small_markets, small_seeds = QUICK if self.name == "quick" else ((), "tuning")
+        markets, seeds = markets_of(self.markets or small_markets), seeds_of(str(self.seeds or small_seeds))
+        folder = str(Path(self.folder).resolve())
+        return [
+            Cell(folder, market, entrant, seed, overrides, (*ENTRANTS[entrant], *more) if entrant in ENTRANTS else None)
+            for market, overrides in markets.items()
+            for seed in seeds
+            for entrant in entrants_of(self.entrants)
+        ]
+
+
+def league(overrides: Sequence[str], console: Console | None = None) -> pd.DataFrame:
+    """Play what the overrides say, show the table, and write `report.html`, `table.csv` and `scores.csv`."""
+    console = console or Console()
+    launcher, rest = take_options(overrides, "launcher", Launcher)
+    options, rest = take_options(rest, "league", League)
+    cells = options.cells(rest)
+    for cell in {cell.entrant: cell for cell in cells}.values():
+        cell.config  # noqa: B018  (a wrong override is refused before anything is played)
+    console.print(f"{len(cells)} cells → {options.folder}", soft_wrap=True)
+    scores = pd.DataFrame([asdict(score) for score in launcher.run(_told, cells)])
+    table = league_table(scores)
+    folder = Path(options.folder)
+    scores.to_csv(folder / "scores.csv", index=False)
+    table.to_csv(folder / "table.csv", index=False)
+    sections = [_picture_section(table), *(_section(name, part) for name, part in table.groupby("market", sort=False))]
+    write_report(folder / "report.html", "league", sections)
+    for section in sections[1:]:
+        console.print(_console_table(section))
+    console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
+    return table
+
+
+def _told(cell: Cell) -> Score:
+    """A cell with a line that says what it came to, since a ladder takes hours."""
+    score = play_cell(cell)
+    where = f"{score.market} · seed {score.seed} · {score.entrant}"
+    print(f"{where}: Sharpe ratio {score.sharpe:+.2f} in {score.seconds:.0f} s", flush=True)
+    return score
+
+
+def league_table(scores: pd.DataFrame) -> pd.DataFrame:
+    """A row for each market and entrant: mean Sharpe ratio ± half width, share of the oracle's, reliable seeds."""
+    rows: list[dict[str, Any]] = []
+    for (market, entrant), part in scores.groupby(["market", "entrant"], sort=False):
+        best = scores[(scores["market"] == market) & (scores["entrant"] == ORACLE)].set_index("seed")["sharpe"]
+        mean, half = mean_and_half_width(part["sharpe"])
+        own = part.set_index("seed")["sharpe"]
+        common = own.index.intersection(best.index)
+        top = float(best[common].mean()) if len(common) else np.nan
+        share, share_half = _share(own[common], best[common]) if top > 0 else (np.nan, np.nan)
+        figures = {name: float(part[name].mean()) for name in ("traded", "exposure", "entropy", "seconds", "steps")}
+        reliable = int((part["t"] > RELIABLE_T).sum())
+        rows.append(
+            {"market": market, "entrant": entrant, "seeds": len(part), "sharpe": mean, "half_width": half}
+            | {"share": share, "share_half_width": share_half, "reliable": reliable}
+            | figures
+        )
+    return pd.DataFrame(rows)
+
+
+def _share(own: pd.Series, best: pd.Series) -> tuple[float, float]:
+    """Ratio of the means, and half its 95 % interval by the delta method over seeds that both played."""
+    ratio = float(own.mean() / best.mean())
+    _, half = mean_and_half_width((own - ratio * best) / best.mean())
+    return ratio, half
+
+
+def _section(market: Any, table: pd.DataFrame) -> Section:
+    rows = tuple(
+        (
+            str(row["entrant"]),
+            str(row["seeds"]),
+            f"{row['sharpe']:+.2f} ± {row['half_width']:.2f}",
+            "" if np.isnan(row["share"]) else f"{row['share']:.0%} ± {row['share_half_width']:.0%}",
+            f"{row['reliable']} of {row['seeds']}",
+            f"{row['traded']:.0f}",
+            f"{row['exposure']:.0%}",
+            f"{row['seconds']:.0f}",
+        )
+        for row in table.to_dict("records")
+    )
+    return Section(str(market), ABOUT, header=HEADER, rows=rows)
+
+
+def _picture_section(table: pd.DataFrame) -> Section:
+    """Share of the oracle's Sharpe ratio against the strength of the planted signal."""
+    import plotly.graph_objects as go
+
+    from pacesetter.evaluation.report.pictures import styled
+
+    planted = table[table["market"].str.startswith("planted")]
+    strengths = planted["market"].str.split().str[-1].astype(float)
+    figure = go.Figure()
+    for name, part in planted.assign(strength=strengths).groupby("entrant", sort=False):
+        bars = {"type": "data", "array": part["share_half_width"]}
+        figure.add_scatter(x=part["strength"], y=part["share"], error_y=bars, name=str(name), mode="lines+markers")
+    styled(figure, "Share of the oracle's Sharpe ratio by strength of the planted signal", 420)
+    figure.update_yaxes(tickformat=".0%").update_xaxes(title="strength of the signal")
+    return Section("What is learned of what is there", ABOUT, figures=(figure,))
+
+
+def _console_table(section: Section) -> Table:
+    table = Table(title=section.title, title_justify="left")
+    for name in section.header:
+        table.add_column(name, justify="left" if name == "entrant" else "right")
+    for row in section.rows:
+        table.add_row(*map(str, row))
+    return table

@@ -1,0 +1,138 @@
+"""The forecasting yardsticks: their arithmetic by hand, and what they find on planted markets and on noise."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from sklearn.linear_model import Ridge as SklearnRidge
+
+from pacesetter.data.synthetic import Synthetic
+from pacesetter.errors import DataError
+from pacesetter.evaluation.backtest.backtest import backtest, market_bank
+from pacesetter.evaluation.baselines.catalogue import make_baseline, possible_baselines
+from pacesetter.evaluation.baselines.forecasting import (
+    NEVER,
+    PENALTIES,
+    Lasso,
+    Oracle,
+    ReturnsOracle,
+    Ridge,
+    choose_thresholds,
+    fill_returns,
+    lagged_returns,
+)
+from pacesetter.evaluation.statistics.metrics import sharpe
+from pacesetter.features import feature_table
+from pacesetter.market.parameters import Costs, MarketParameters
+from pacesetter.panel import Panel
+
+CHEAP = MarketParameters(costs=Costs(commission_bps=1, spread_bps=1, slippage_bps=1))
+FIRST = 1_200
+
+
+def market(strength: float) -> Panel:
+    options = {"regimes": {"calm": (-0.01, 1.0)}, "volatility": 0.15, "unrelated_share": 0.0, "groups": 2}
+    return Synthetic(symbols=6, bars=2_000, seed=3, strength=strength, **options).read()
+
+
+@pytest.fixture(scope="module")
+def planted():
+    panel = market(0.6)
+    return panel, market_bank(panel, feature_table(panel, ["return_1"]))
+
+
+def ratio(policy, panel, bank) -> float:
+    result = backtest(policy, panel, first=FIRST, market=CHEAP, bank=bank, window_bars=2)
+    return float(sharpe(result.returns, result.bars_per_year))
+
+
+def test_an_order_earns_from_the_next_open_to_the_one_after():
+    index = pd.date_range("2020-01-01", periods=4, tz="UTC").as_unit("ns")
+    prices = np.array([[1.0], [2.0], [3.0], [6.0]])
+    closes_only = Panel.from_fields(index, ["A"], {"close": prices})
+    assert fill_returns(closes_only)[:, 0] == pytest.approx([0.5, 1.0, np.nan, np.nan], nan_ok=True)
+    bars = Panel.from_fields(index, ["A"], dict.fromkeys(("open", "high", "low", "close"), prices))
+    assert fill_returns(bars) == pytest.approx(fill_returns(closes_only), nan_ok=True)
+
+
+def test_lags_stand_side_by_side_with_the_newest_first():
+    returns = np.array([[1.0, 10.0], [2.0, 20.0], [np.nan, 30.0]])
+    assert lagged_returns(returns, 2).tolist() == [[1, 10, 0, 0], [2, 20, 1, 10], [0, 30, 2, 20]]
+
+
+def test_ridge_is_scikit_learns():
+    generator = np.random.default_rng(0)
+    features, targets = generator.normal(size=(60, 4)), generator.normal(size=(60, 2))
+    path = Ridge().path(features, targets)
+    largest = np.linalg.eigvalsh(features.T @ features / 60).max()
+    penalties = 60 * largest * np.logspace(2, -3, PENALTIES)  # scikit-learn's loss is a sum, ours a mean
+    theirs = SklearnRidge(alpha=penalties[5], fit_intercept=False).fit(features, targets).coef_.T
+    assert path[5] == pytest.approx(theirs)
+
+
+def test_the_largest_penalty_of_a_lasso_leaves_nothing_and_the_smallest_nearly_all():
+    generator = np.random.default_rng(0)
+    features = generator.normal(size=(500, 3))
+    targets = features @ np.array([[1.0], [0.0], [-2.0]])
+    path = Lasso().path(features, targets)
+    assert not path[0].any()
+    assert path[-1][:, 0] == pytest.approx([1.0, 0.0, -2.0], abs=0.05)
+
+
+def test_thresholds_are_chosen_net_of_costs():
+    forecasts = np.tile([[1.0], [-1.0]], (50, 1))
+    earned = 0.01 * forecasts
+    assert choose_thresholds(forecasts, earned, cost=0.001, size=0.5).entry < 1.0
+    assert choose_thresholds(forecasts, earned, cost=0.02, size=0.5) == NEVER  # every trade costs more than it earns
+
+
+def test_what_is_planted_is_found_in_the_order_of_what_each_knows(planted):
+    panel, bank = planted
+    oracles = [kind.knowing(panel.truth, bank, CHEAP) for kind in (Oracle, ReturnsOracle)]
+    best, returns_only = (ratio(policy, panel, bank) for policy in oracles)
+    lasso, hold = (ratio(make_baseline(name, bank, CHEAP), panel, bank) for name in ("lasso", "hold"))
+    assert best > returns_only > 0.7 * best
+    assert lasso > 0.6 * best
+    assert hold < 0.2 * best
+
+
+def test_on_noise_a_lasso_earns_nothing_worth_mentioning():
+    panel = market(0.0)
+    bank = market_bank(panel, feature_table(panel, ["return_1"]))
+    assert ratio(make_baseline("lasso", bank, CHEAP), panel, bank) < 1.0
+
+
+def test_with_too_few_bars_to_fit_everything_stays_in_cash(planted):
+    panel, _ = planted
+    short = panel.rows(0, 160)
+    bank = market_bank(short, feature_table(short, ["return_1"]))
+    for name in ("ridge", "lasso"):
+        result = backtest(make_baseline(name, bank, CHEAP), short, first=100, market=CHEAP, bank=bank, window_bars=2)
+        assert not result.fills.any()
+
+
+def test_nothing_after_the_first_decision_is_fitted_to(planted):
+    panel, bank = planted
+    altered = panel.close.copy()
+    altered[FIRST + 100 :] *= 1.5
+    fields = {name: panel[name] for name in ("open", "high", "low")} | {"close": altered}
+    fields |= {"high": np.maximum(fields["high"], altered)}
+    other = Panel.from_fields(panel.index, panel.symbols, fields)
+    options = {"first": FIRST, "last": FIRST + 90, "market": CHEAP, "window_bars": 2}
+    ours = backtest(make_baseline("lasso", bank, CHEAP), panel, bank=bank, **options)
+    there = market_bank(other, feature_table(other, ["return_1"]))
+    theirs = backtest(make_baseline("lasso", there, CHEAP), other, bank=there, **options)
+    assert np.array_equal(ours.orders, theirs.orders, equal_nan=True)
+
+
+def test_the_rule_on_our_feature_needs_the_feature(planted):
+    _, bank = planted
+    assert {"ridge", "lasso"} <= set(possible_baselines(bank))
+    assert "expected" not in possible_baselines(bank)
+
+
+def test_an_oracle_is_refused_where_no_truth_is_known(planted):
+    _, bank = planted
+    with pytest.raises(DataError, match="known truth"):
+        Oracle.knowing(None, bank, CHEAP)

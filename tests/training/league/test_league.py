@@ -1,0 +1,75 @@
+"""The league: cells that are kept, a table with known shares, and refusals before anything is played."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+from rich.console import Console
+
+from pacesetter.errors import ConfigError
+from pacesetter.training.league import cell as cells
+from pacesetter.training.league import ladder
+from pacesetter.training.league.league import League, league, league_table
+
+SMALL = ("+preset=planted", "data.bars=900", "data.strength=0.8", "features.leadlag.lookback=60", ladder.SHARES)
+
+
+@pytest.fixture
+def one_market(monkeypatch):
+    monkeypatch.setattr(ladder, "MARKETS", {"planted 0.8": SMALL})
+
+
+def test_a_small_ladder_is_played_once_and_then_read(one_market, tmp_path, monkeypatch):
+    asked = [f"league.folder={tmp_path}", "league.seeds=1+2", "league.entrants=[oracle,lasso,expected,hold]"]
+    table = league(asked, Console(quiet=True)).set_index("entrant")
+    assert table.loc["oracle", "share"] == 1.0
+    assert table.loc["hold", "sharpe"] < table.loc["oracle", "sharpe"]
+    assert (tmp_path / "report.html").is_file()
+    monkeypatch.setattr(cells, "backtest", lambda *_, **__: pytest.fail("a kept cell was played again"))
+    again = league(asked, Console(quiet=True)).set_index("entrant")
+    assert again["sharpe"].equals(table["sharpe"])
+
+
+def test_a_method_is_trained_and_judged_on_the_bars_behind(one_market, tmp_path, monkeypatch):
+    tiny = (
+        "agent=ppo_small",
+        "train.steps=2048",
+        "train.envs=128",
+        "train.validate_every=0",
+        "train.checkpoint_every=0",
+    )
+    monkeypatch.setitem(ladder.ENTRANTS, "ppo", tiny)
+    table = league([f"league.folder={tmp_path}", "league.seeds=1", "league.entrants=[ppo]"], Console(quiet=True))
+    assert table["steps"].tolist() == [2048.0]
+    assert np.isfinite(table["sharpe"]).all()
+    assert np.isnan(table["share"]).all()  # no oracle was played
+
+
+def test_shares_are_ratios_of_means_over_the_seeds_that_both_played():
+    score = {"t": 2.0, "traded": 0.0, "exposure": 0.0, "entropy": 0.0, "seconds": 0.0, "steps": 0}
+    rows = [("oracle", 1, 4.0), ("oracle", 2, 6.0), ("mine", 1, 2.0), ("mine", 2, 4.0), ("mine", 3, 90.0)]
+    scores = pd.DataFrame([{"market": "m", "entrant": e, "seed": s, "sharpe": v} | score for e, s, v in rows])
+    table = league_table(scores).set_index("entrant")
+    assert table.loc["mine", "share"] == pytest.approx(0.6)
+    assert table.loc["oracle", "share_half_width"] == pytest.approx(0.0)
+    assert table["reliable"].tolist() == [2, 3]
+
+
+def test_tuning_and_reporting_seeds_never_mix():
+    assert not set(ladder.SEEDS["tuning"]) & set(ladder.SEEDS["reporting"])
+    assert {cell.seed for cell in League(name="quick").cells()} <= set(ladder.SEEDS["tuning"])
+
+
+@pytest.mark.parametrize(
+    ("asked", "message"),
+    [
+        ("league.markets=[planted 0.5]", "no market 'planted 0.5'"),
+        ("league.entrants=[laso]", "did you mean 'lasso'"),
+        ("league.seeds=many", "must be tuning, reporting"),
+        ("league=fast", "league.name"),
+    ],
+)
+def test_a_misspelt_league_is_refused(asked, message, tmp_path):
+    with pytest.raises(ConfigError, match=message):
+        league([f"league.folder={tmp_path}", asked], Console(quiet=True))
