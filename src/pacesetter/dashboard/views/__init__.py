@@ -1,4 +1,4 @@
-"""The pages as Streamlit draws them: each module has `show`. What they show is gathered in the room above."""
+"""The pages as Streamlit draws them: each module has `show`. The package above collects what they show."""
 
 from __future__ import annotations
 
