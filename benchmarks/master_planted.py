@@ -19,9 +19,10 @@ import torch
 from record import publish, table
 
 from pacesetter.agents.master import Master
-from pacesetter.evaluation.fleet.proposals import AllocationComparison, MasterPolicy, compare_allocations, measures
+from pacesetter.evaluation.fleet.proposals import AllocationComparison, compare_allocations, measures
 from pacesetter.evaluation.fleet.proposals_page import allocation_sentence
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.policies.master import MasterPolicy
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run.train import train
 

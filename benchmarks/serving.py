@@ -32,6 +32,8 @@ from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.features import feature_table
 from pacesetter.panel import Panel
+from pacesetter.policies.modules import ServedAgent, serve_agent
+from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.api.admission import Settings
 from pacesetter.serving.api.app import make_app
 from pacesetter.serving.api.keys import Keys
@@ -39,8 +41,8 @@ from pacesetter.serving.api.runtime import ReportedAccount, Runtime
 from pacesetter.serving.api.server import _listen, rehearse
 from pacesetter.serving.bundle import model as model_module
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
-from pacesetter.serving.bundle.export import ServedAgent, export_onnx, quantise, serve_agent
-from pacesetter.serving.bundle.model import Model, PolicySpec
+from pacesetter.serving.bundle.export import export_onnx, quantise
+from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.packaging import bundle_files
 from pacesetter.serving.bundle.parity import random_observations
 from pacesetter.serving.bundle.shortcuts import shortened

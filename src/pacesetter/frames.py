@@ -33,6 +33,8 @@ ALIASES = {
 BAR_FIELDS = ("open", "high", "low", "close", "volume")
 KNOWN_FIELDS = (*BAR_FIELDS, "sentiment", "adj_close")
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?[iI]nf(inity)?"
+MOST_COLUMNS = MOST_SYMBOLS = 20_000
+MOST_CELLS = 500_000_000  # 4 GB of numbers: sparse rows of many symbols make a table far larger than their file
 NO_VALUE = frozenset({"", "nan", "na", "n/a", "#n/a", "null", "none", "<na>", "nat"})
 
 
@@ -111,6 +113,7 @@ class Bars:
             index = index.union(part.index)
         fields = tuple(dict.fromkeys(field for part in parts for field in part.fields))
         shape = (len(index), sum(len(part.symbols) for part in parts))
+        _check_size(len(fields), *shape, "the folder")
         blocks, mask, rows = np.full((len(fields), *shape), np.nan), np.zeros(shape, bool), np.full(shape, -1)
         column = 0
         for part in parts:
@@ -160,10 +163,26 @@ def read_frame(
         frame = frame.reset_index()
     if frame.shape[0] == 0 or frame.shape[1] == 0:
         raise DataError(f"{origin or 'the table'} is empty: it has no {'rows' if frame.shape[1] else 'columns'}")
+    check_columns(frame.shape[1], origin or "the table")
     table = _Table(origin, np.arange(len(frame)) if numbers is None else numbers)
     frame, stamps = _split_stamps(frame, table)
     reader = StampReader(table.report, origin or "the table", stamp, bar, timezone, close_of)
     return _read_layout(frame, reader.known(stamps), table, symbol)
+
+
+def check_columns(count: int, origin: str) -> None:
+    """Refuse a table of more columns than any market has symbols, before they are read one by one."""
+    if count > MOST_COLUMNS:
+        raise DataError(f"{origin} has {count:,} columns; at most {MOST_COLUMNS:,} are read, so split it")
+
+
+def _check_size(fields: int, times: int, symbols: int, origin: object) -> None:
+    """Refuse bars that would not fit into memory."""
+    if symbols > MOST_SYMBOLS or fields * times * symbols > MOST_CELLS:
+        raise DataError(
+            f"{origin} has {symbols:,} symbols at {times:,} moments, {fields * times * symbols * 8 / 1e9:,.1f} GB of "
+            f"bars; give fewer symbols (at most {MOST_SYMBOLS:,}) or a shorter period"
+        )
 
 
 class _Table:
@@ -301,6 +320,7 @@ def _read_long(frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, t
     row, codes = row[kept], codes[kept]
     stamps, at = np.unique(known.asi8[row], return_inverse=True)
     shape = (len(stamps), len(symbols))
+    _check_size(len(fields), *shape, table)
     blocks, mask, rows = np.full((len(fields), *shape), np.nan), np.zeros(shape, bool), np.full(shape, -1)
     blocks[:, at, codes] = values[:, row]
     mask[at, codes], rows[at, codes] = True, table.numbers[row]
@@ -316,6 +336,7 @@ def _read_wide(frame: pd.DataFrame, cells: list[tuple[str, str]], known: pd.Date
     symbols = {name: place for place, name in enumerate(dict.fromkeys(name for _, name in cells))}
     row = np.flatnonzero(~np.asarray(known.isna()))
     row = row[_in_order(known.asi8[row], np.zeros(len(row), int), row, ["all symbols"], table)]
+    _check_size(len(fields), len(row), len(symbols), table)
     blocks = np.full((len(fields), len(row), len(symbols)), np.nan)
     for place, (field, name) in enumerate(cells):
         blocks[fields[field], :, symbols[name]] = table.floats(frame[place], field, name)[row]

@@ -11,7 +11,9 @@ import numbers
 import types
 import typing
 from collections.abc import Callable, Iterator, Mapping
+from importlib import import_module
 from importlib.metadata import entry_points
+from pkgutil import iter_modules
 from typing import Any, Generic, Literal, TypeVar
 
 from pacesetter.errors import ConfigError, did_you_mean
@@ -23,10 +25,14 @@ Config = TypeVar("Config")
 
 
 class Registry(Generic[Member]):
-    """An ordered `name -> member` table; entry points of `pacesetter.<kind>` join at the first look."""
+    """An ordered `name -> member` table; entry points of `pacesetter.<kind>` join at the first look.
 
-    def __init__(self, kind: str) -> None:
+    members   package whose modules file the members; they are imported at the first look, so that a new file suffices
+    """
+
+    def __init__(self, kind: str, members: str | None = None) -> None:
         self.kind = kind
+        self._package = members
         self._members: dict[str, Member] = {}
         self._plugins_read = False
 
@@ -67,6 +73,9 @@ class Registry(Generic[Member]):
         if self._plugins_read:
             return
         self._plugins_read = True  # before loading: a plugin may look into the registry while it is imported
+        if self._package is not None:
+            for module in iter_modules(import_module(self._package).__path__, f"{self._package}."):
+                import_module(module.name)
         for point in entry_points(group=f"pacesetter.{self.kind}"):
             try:
                 member = point.load()

@@ -9,6 +9,7 @@ import platform
 import subprocess
 import sys
 from collections.abc import Mapping
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
 from importlib.metadata import PackageNotFoundError, version
@@ -16,10 +17,12 @@ from pathlib import Path
 from typing import Any
 
 from pacesetter.errors import RunError
+from pacesetter.locks import LOCK
 from pacesetter.schema import SCHEMA
 
-__all__ = ["Run", "config_hash", "provenance", "sha256", "write_atomic"]
+__all__ = ["EVALUATION", "Run", "config_hash", "provenance", "sha256", "write_atomic"]
 
+EVALUATION = "evaluation"  # folder of a run in which its judgement lies
 KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")
 
 
@@ -108,7 +111,7 @@ class Run:
         artefacts = {
             str(path.relative_to(self.folder)): sha256(path)
             for path in sorted(self.folder.rglob("*"))
-            if path.is_file() and path.name != "manifest.json"
+            if path.is_file() and path.name not in ("manifest.json", LOCK)
         }
         manifest = self.manifest | facts | {"artefacts": artefacts, "finished": True}
         self.write_json("manifest.json", manifest)
@@ -141,8 +144,13 @@ def write_atomic(path: Path, content: str | bytes, *, is_synced: bool = True) ->
         os.replace(temporary, path)
         if is_synced:
             _sync_folder(path.parent)
+    except OSError as problem:  # a full disk says so without a name
+        if problem.errno is not None and problem.filename is None:
+            problem.filename = str(path)
+        raise
     finally:
-        temporary.unlink(missing_ok=True)
+        with suppress(OSError):
+            temporary.unlink(missing_ok=True)
     return path
 
 

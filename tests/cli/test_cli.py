@@ -5,12 +5,15 @@ Runs `cli.data`, `cli.overrides`.
 
 from __future__ import annotations
 
+import errno
 import json
 import re
 import subprocess
 import sys
 
 import pytest
+
+from pacesetter import cli
 
 GOOD = "date,symbol,open,high,low,close,volume\n" + "".join(
     f"2020-01-{day:02},A,1.{day},2,1,1.{day},100\n" for day in (2, 3, 6, 7, 8, 9, 10)
@@ -75,6 +78,31 @@ def test_check_of_bad_bars_names_file_row_symbol_rule(command, tmp_path):
     assert "bars.csv row 5 (A, 2020-01-07" in shown.stdout
     assert "[high_low]" in shown.stdout
     assert "NOT READY: 1 errors" in shown.stdout
+
+
+def test_a_name_that_is_markup_is_shown_letter_by_letter(command, tmp_path):
+    (tmp_path / "bars.csv").write_text(GOOD.replace(",A,", ",[/red],"))
+    shown = command("data", "check", "data=csv", "data.path=bars.csv")
+    assert (shown.returncode, "[/red]" in shown.stdout) == (0, True), shown.stderr
+    (tmp_path / "bars.csv").write_text(GOOD.replace(",A,", ",\x1b[31mA,"))
+    for words in (("data", "check"), ("data", "fetch")):
+        shown = command(*words, "data=csv", "data.path=bars.csv")
+        assert shown.returncode in (1, 2)
+        assert "\x1b" not in shown.stdout + shown.stderr
+        assert r"\x1b[31mA" in shown.stdout + shown.stderr
+
+
+@pytest.mark.parametrize("filename", [None, "runs/x"])
+def test_a_full_disk_is_one_sentence(filename, monkeypatch, capsys):
+    def full() -> None:
+        raise OSError(errno.ENOSPC, "No space left on device", filename)
+
+    monkeypatch.setattr(cli, "app", full)
+    with pytest.raises(SystemExit) as ended:
+        cli.main()
+    where = filename or "the disk"
+    told = f"error: {where} cannot be used: No space left on device; make room, then go on with the same command\n"
+    assert (ended.value.code, capsys.readouterr().err) == (2, told)
 
 
 @pytest.mark.parametrize("words", [("run",), ("data", "check"), ("data", "fetch"), ("config",)])

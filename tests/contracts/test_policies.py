@@ -12,12 +12,14 @@ import pytest
 from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
-from pacesetter.evaluation.backtest.backtest import Policy, Seen, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.backtest.leak import altered_after, check_causal
-from pacesetter.evaluation.backtest.policies import AgentPolicy
 from pacesetter.evaluation.baselines.catalogue import BASELINES, make_baseline
 from pacesetter.features import Normaliser, ZScore, feature_table
 from pacesetter.panel import Panel
+from pacesetter.policies.agent import AgentPolicy
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy, Seen
 
 FIRST, NOW = 290, 332  # at both the allocations are renewed
 

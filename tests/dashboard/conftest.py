@@ -17,7 +17,6 @@ from pacesetter.build import Config
 from pacesetter.build.configuration import Train
 from pacesetter.dashboard import settings
 from pacesetter.data.loading import load
-from pacesetter.evaluation.backtest.backtest import market_bank
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.fleet.agents_page import AGENTS, STRUGGLER
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS
@@ -27,6 +26,7 @@ from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 from pacesetter.runs import Run
 
 BARS, FIRST = 320, 200
@@ -125,12 +125,13 @@ def _run(root: Path, name: str, config: Config, **facts: Any) -> Run:
 @pytest.fixture(scope="session")
 def journal(tmp_path_factory: pytest.TempPathFactory) -> str:
     """The journal that a real paper trader wrote over forty bars and left halted."""
+    from pacesetter.evaluation.baselines.catalogue import BASELINES
     from pacesetter.serving.trader.session import PaperConfig, open_session
 
     folder = tmp_path_factory.mktemp("paper")
     data = {"source": "synthetic", "symbols": 3, "bars": 200}
     config = PaperConfig(folder=str(folder), halt_file=str(folder / "HALT"), first=120, bars=40, data=data)
-    trader = open_session("equal_weight", config)
+    trader = open_session("equal_weight", config, BASELINES)
     trader.run(config.bars)
     trader.journal.note("halt", "drilled by the test")
     trader.watch.alerts.close()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 import json
 from pathlib import Path
 
@@ -143,6 +144,24 @@ def test_a_symbol_without_any_bar() -> None:
     mask = np.ones((BARS, 2), bool)
     mask[:, 1] = False
     assert only(bars_of(clean(), mask), "coverage").symbol == "BBB"
+
+
+def test_bars_of_the_future_and_prices_without_volume_are_warned_of() -> None:
+    late = days() + pd.Timedelta(days=36_500)
+    future = only(bars_of(clean(), index=late), "future")
+    assert (future.severity, future.count) == ("warning", BARS)
+    fields = clean()
+    fields["volume"][3, 0] = np.nan
+    found = only(bars_of(fields), "nan_volume")
+    assert (found.severity, found.count) == ("warning", 1)
+
+
+def test_a_name_with_letters_that_cannot_be_seen_is_an_error_that_spells_them() -> None:
+    bars = dataclasses.replace(bars_of(clean()), symbols=("A\x1b[31m", "B"))
+    found = only(bars, "symbol_name")
+    assert found.severity == "error"
+    assert "\x1b" not in found.sentence()
+    assert r"A\x1b[31m" in found.sentence()
 
 
 def test_missing_columns() -> None:

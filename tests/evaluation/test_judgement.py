@@ -10,10 +10,11 @@ import pytest
 from pacesetter.data import load
 from pacesetter.errors import DataError
 from pacesetter.evaluation import judgement
-from pacesetter.evaluation.backtest.backtest import backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.features import feature_table
+from pacesetter.policies.observation import market_bank
 
 FIRST = 320
 BESIDE = ("cash", "hold", "equal_weight")

@@ -66,7 +66,12 @@ def test_settings_are_split_between_study_and_engine():
         ({"lookback": 1}, r"lag\.lookback=1 must be 2 or more"),
         ({"draws": 1}, r"lag\.draws=1 must be 2 or more"),
         ({"method": "levy_path", "max_lag": 3}, r"unknown option 'lag\.max_lag'"),
-        ({"links": "nothing"}, r"lag\.links='nothing' is unknown"),
+        ({"links": "nothing"}, r"unknown option 'lag\.links'"),
+        ({"max_lag": 19, "lookback": 20}, r"lag\.max_lag=19 does not fit into lag\.lookback=20 bars"),
+        ({"residual": "pcc(2)"}, r"lag\.residual='pcc\(2\)' is unknown"),
+        ({"increments": "rankd"}, r"lag\.increments='rankd' is unknown; did you mean 'ranked'"),
+        ({"control": "bonferroni"}, r"lag\.control='bonferroni' is unknown"),
+        ({"thin": "drop"}, r"lag\.thin='drop' is unknown"),
         ({"level": 1.5}, r"lag\.level=1\.5 must be between 0 and 1"),
     ],
 )

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import json
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -82,6 +84,27 @@ def test_a_write_that_is_cut_short_leaves_the_old_state(call: int, tmp_path: Pat
 def test_what_needs_pickle_is_refused(tmp_path: Path) -> None:
     with pytest.raises(RunError, match=r"/schedule is a function.*without pickle"):
         write_state(tmp_path, {}, {"schedule": lambda progress: progress})
+
+
+def test_every_damaged_byte_of_the_index_is_refused_or_changes_nothing(tmp_path: Path) -> None:
+    state = {"step": 12345, "rate": 0.125, "names": ["a", "b"], "weight": torch.zeros(3)}
+    write_state(tmp_path, {"score": 1.5, "finished": False}, state)
+    path = tmp_path / "state.json"
+    whole = path.read_bytes()
+    for place in range(len(whole) - 1):  # the last byte is the end of the line
+        path.write_bytes(whole[:place] + bytes([whole[place] ^ 1]) + whole[place + 1 :])
+        with pytest.raises(RunError, match="the checkpoint is damaged"):
+            read_header(tmp_path)
+
+
+def test_an_index_of_an_earlier_version_is_read_and_said(tmp_path: Path, caplog: pytest.LogCaptureFixture) -> None:
+    write_state(tmp_path, {"score": 1.5}, {"step": 1})
+    index = json.loads((tmp_path / "state.json").read_text())
+    del index["digest"]
+    (tmp_path / "state.json").write_text(json.dumps(index))
+    with caplog.at_level(logging.WARNING):
+        assert read_state(tmp_path) == {"step": 1}
+    assert "without a hash" in caplog.text
 
 
 def test_damage_is_refused(tmp_path: Path) -> None:

@@ -25,7 +25,7 @@ FREE = Costs(commission_bps=0, spread_bps=0, slippage_bps=0, borrow_bps_per_year
 RULES = MarketParameters(FREE)
 SHORT = MarketParameters(FREE, Limits(shorting=True))
 FLAT = MarketBars.from_arrays(np.full((12, 1), 100.0))
-CONTINUOUS, DISCRETE, TARGET = OrderKind
+CONTINUOUS, DISCRETE, TARGET, QUANTITY = OrderKind
 
 
 def quantity(order: float, held: float = 0.0, *, kind: int = CONTINUOUS, rules: MarketParameters = RULES) -> float:
@@ -91,6 +91,30 @@ BANDED_SHORT = MarketParameters(FREE, limits=Limits(shorting=True), band=0.05)
 )
 def test_target_weight(weight: float, held: float, rules: MarketParameters, expected: float) -> None:
     assert quantity(weight, held, kind=TARGET, rules=rules) == pytest.approx(expected, abs=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("order", "held", "expected"),
+    [
+        (12.5, 0.0, 12.5),
+        (500.0, 0.0, 500.0),  # half of equity: the cap was looked at where it was sized
+        (12.5, 20.0, 12.5),
+        (-12.5, 20.0, -12.5),
+        (-25.0, 20.0, -20.0),  # never through zero
+        (0.0, 20.0, 0.0),
+        (0.1, 0.0, 0.0),  # below the minimum trade of 25
+    ],
+)
+def test_a_quantity_is_sent_as_it_is(order: float, held: float, expected: float) -> None:
+    assert quantity(order, held, kind=QUANTITY) == expected
+
+
+@pytest.mark.parametrize("kind", [CONTINUOUS, DISCRETE, TARGET])
+@pytest.mark.parametrize("held", [0.0, 30.0, 0.2])
+def test_a_sized_order_asks_for_the_same_again(kind: OrderKind, held: float) -> None:
+    for order in (0, 1) if kind != DISCRETE else range(7):
+        sized = quantity(order, held, kind=kind)
+        assert quantity(sized, held, kind=QUANTITY) == sized
 
 
 def test_smoothing_over_three_bars_halves_the_way_each_time(play: Callable[..., Any]) -> None:

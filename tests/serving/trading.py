@@ -10,9 +10,9 @@ from typing import Any
 import numpy as np
 
 from pacesetter.data.loading import load
-from pacesetter.evaluation.backtest.backtest import Seen
 from pacesetter.market.parameters import Exits, MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 from pacesetter.serving.journal.journal import Journal, journal_url
 from pacesetter.serving.monitor.alerts import Alerts
 from pacesetter.serving.monitor.watch import Thresholds, Watch

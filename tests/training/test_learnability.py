@@ -23,10 +23,10 @@ from pacesetter.build import (
     load_agent,
 )
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
-from pacesetter.evaluation.backtest.policies import AgentPolicy
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.statistics.verdict import CASH, Verdict, judge
+from pacesetter.policies.agent import AgentPolicy
 from pacesetter.training import compose
 from pacesetter.training.run.train import train
 

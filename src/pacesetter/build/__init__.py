@@ -4,7 +4,7 @@ The parts of a configuration are in `build.configuration`. torch and Stable-Base
 built or loaded, and not before.
 """
 
-from pacesetter.build.configuration import Config, build_study, build_task, parse_config, read_config
+from pacesetter.build.configuration import Config, build_study, build_task, parse_config, read_config, task_of
 from pacesetter.build.environments import (
     Parts,
     build_environment,
@@ -47,5 +47,6 @@ __all__ = [
     "stage_run",
     "stored_config",
     "stored_end",
+    "task_of",
     "with_fleet",
 ]

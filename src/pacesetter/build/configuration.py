@@ -7,39 +7,33 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
+from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.data.loading import source_and_loading
-from pacesetter.envs.batch.observation import ACCOUNT_ENTRIES
-from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.study import Study, configure_study
-from pacesetter.market.parameters import MarketParameters
 from pacesetter.registry import configure
-from pacesetter.rewards.reward import RewardConfig
 from pacesetter.rewards.schedule import Schedule
 from pacesetter.runs import Run, config_hash
 from pacesetter.schema import RENAMED_VALUES, translate_config
 
 __all__ = [
-    "TASKS",
     "Config",
     "FailSafe",
     "Features",
-    "FleetTrading",
     "Gates",
     "LeadLagFeatures",
     "MainJob",
-    "MasterTrading",
-    "Portfolio",
     "Track",
-    "Trading",
     "Train",
     "build_study",
     "build_task",
+    "check_shares",
     "parse_config",
     "read_config",
     "stored_hash",
+    "task_of",
 ]
 
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
@@ -82,109 +76,14 @@ class Features:
     supervised: str | None = None
 
 
-def _check_shares(owner: str, shares: tuple[float, float]) -> None:
+def check_shares(owner: str, shares: tuple[float, float]) -> None:
+    """Refuse shares of the bars that leave no test set."""
     first, second = shares
     if not (first > 0 and second >= 0 and first + second < 1):
         raise ConfigError(
             f"{owner}.shares={list(shares)} must leave a test set: training above 0, validation 0 or more, and "
             "both together below 1"
         )
-
-
-@dataclass(frozen=True)
-class Trading:
-    """Trade one symbol per episode; see `envs.batch.batch.Batch` for the options. No symbols named means all of them.
-
-    curriculum   of the training episodes: five_stages, or adaptive, which also goes back
-    account      entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others
-    continued    share of the training episodes that go on for another `episode_bars` when they would end, again and
-                 again, so that positions grow as old in training as they do later; 0 is none
-    """
-
-    action: Literal["discrete", "continuous", "hybrid", "target"] = "discrete"
-    window_bars: int = 24
-    episode_bars: int | None = 250
-    starts: Literal["random", "stratified", "fixed"] = "random"
-    symbols: tuple[str, ...] = ()
-    curriculum: Literal["none", "five_stages", "adaptive"] = "none"
-    account: tuple[str, ...] = tuple(ACCOUNT_ENTRIES)
-    continued: float = 0.0
-    market: MarketParameters = field(default_factory=MarketParameters)
-    reward: RewardConfig = field(default_factory=RewardConfig)
-
-    def __post_init__(self) -> None:
-        for name in self.account:
-            if name not in ACCOUNT_ENTRIES:
-                raise ConfigError(f"task.account has no entry '{name}'{did_you_mean(name, ACCOUNT_ENTRIES)}")
-        if not 0 <= self.continued < 1:
-            raise ConfigError(f"task.continued={self.continued} must be 0 or more and below 1, or no episode would end")
-
-    @property
-    def unseen(self) -> tuple[str, ...]:
-        """Where the account entries that are not shown stand in an observation, as a network's `unseen` names them."""
-        return tuple(place for name, place in ACCOUNT_ENTRIES.items() if name not in self.account)
-
-
-@dataclass(frozen=True)
-class Portfolio(Trading):
-    """Trade all symbols in one account."""
-
-    action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
-
-
-@dataclass(frozen=True)
-class FleetTrading(Trading):
-    """Trade each symbol by an agent of its own; `train.steps` and `train.envs` are those of each agent.
-
-    bar_sharpe      annualised Sharpe ratio on the validation set; an agent that is not above it struggles
-    retrain_share   of train.steps for which the heads of strugglers learn again from the start; 0 is never
-    """
-
-    bar_sharpe: float = 0.0
-    retrain_share: float = 0.5
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.action == "hybrid":
-            raise ConfigError(f"task.action={self.action} is not for a fleet; use target, discrete or continuous")
-        if self.starts == "stratified" or self.curriculum != "none":
-            raise ConfigError("a fleet starts its episodes random or fixed: task.starts=random task.curriculum=none")
-        check_range(0, owner="task", retrain_share=self.retrain_share)
-
-
-@dataclass(frozen=True)
-class MasterTrading(Trading):
-    """Share one account among all symbols, advised by the agents of a fleet; steps are those of all portfolios.
-
-    fleet          its run folder; bars, features, symbols, window_bars, market and the split of the bars are its own
-    shares         of the bars for learning and validation instead of the fleet's; of those for learning the master
-                   then takes the ones behind the last that the fleet has seen, where its advice is honest
-    tune_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
-    largest_fall   that one's own annualised Sharpe ratio on the validation set may take before tuning is taken back
-    """
-
-    action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
-    fleet: str = ""
-    shares: tuple[float, float] | None = None
-    tune_steps: int = 0
-    largest_fall: float = 0.1
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if self.action != "target" or self.curriculum != "none":
-            raise ConfigError("a master sets targets, all episodes alike: task.action=target task.curriculum=none")
-        check_range(0, owner="task", tune_steps=self.tune_steps)
-        if self.shares is not None:
-            _check_shares("task", self.shares)
-
-
-TASKS: dict[str, type[Any]] = {
-    "lookback": LookbackConfig,
-    "trading": Trading,
-    "portfolio": Portfolio,
-    "fleet": FleetTrading,
-    "master": MasterTrading,
-}
 
 
 @dataclass(frozen=True)
@@ -275,7 +174,7 @@ class Train:
         check_range(1, owner="train", **counts)
         check_range(0, owner="train", validate_every=self.validate_every, checkpoint_every=self.checkpoint_every)
         check_range(0, owner="train", purge_bars=self.purge_bars, threads=self.threads or 0)
-        _check_shares("train", self.shares)
+        check_shares("train", self.shares)
         if not 0 <= self.fold < self.folds:
             raise ConfigError(f"train.fold={self.fold} must be below train.folds={self.folds}, counted from 0")
         if self.patience is not None and (self.patience < 1 or not self.validate_every):
@@ -384,13 +283,18 @@ def build_study(config: Config) -> Study:
     return configure_study(config.lag, config.seed)
 
 
-def build_task(config: Config) -> Any:
-    """The options of the configured problem; refuses an unknown problem or option."""
-    options = dict(config.task)
-    problem = str(options.pop("problem", ""))
+def task_of(config: Config) -> Task:
+    """The configured problem; refuses an unknown one."""
+    problem = str(config.task.get("problem", ""))
     if problem not in TASKS:
         raise ConfigError(f"task.problem='{problem}' is unknown{did_you_mean(problem, TASKS)}")
+    return TASKS[problem]
+
+
+def build_task(config: Config) -> Any:
+    """The options of the configured problem; refuses an unknown problem or option."""
+    options = {name: value for name, value in config.task.items() if name != "problem"}
     if options.get("action") in RENAMED_VALUES["task.action"]:
         old, new = options["action"], RENAMED_VALUES["task.action"][options["action"]]
         raise ConfigError(f"task.action={old} was renamed to {new}; give task.action={new}")
-    return configure(TASKS[problem], options, "task")
+    return configure(task_of(config).config, options, "task")

@@ -2,30 +2,27 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 
-import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, FleetTrading, MasterTrading, Portfolio, Trading, build_task
+from pacesetter.build.configuration import Config, task_of
 from pacesetter.build.stored import check_unseen, load_lookback
 from pacesetter.data import check, load
 from pacesetter.data.quality import Readiness
 from pacesetter.data.splits import Fold, chronological
-from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.starts import Starts
-from pacesetter.envs.lookback.batch import LookbackConfig
-from pacesetter.envs.lookback.curriculum import Curriculum
-from pacesetter.errors import DataError
+from pacesetter.errors import ConfigError
 from pacesetter.features import Feature, FeatureTable, feature_table
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.panel import Panel
 
 __all__ = [
+    "FeatureSplit",
     "Parts",
+    "Split",
     "build_environment",
     "build_fold",
     "build_panel",
@@ -33,7 +30,9 @@ __all__ = [
     "build_readiness",
     "build_supervised",
     "build_table",
+    "feature_split",
     "fitted_until",
+    "split_panel",
 ]
 
 
@@ -94,31 +93,74 @@ def build_supervised(config: Config, panel: Panel) -> NDArray[Any] | None:
 # ---- environments ---------------------------------------------------------------------------------------------------
 
 
-def build_environment(config: Config, panel: Panel, envs: int = 1, **options: Any) -> Any:
-    """A vector environment of the configured problem on all of the panel; `options` beside those of the task."""
-    from pacesetter.envs.lookback.vector import LookbackVectorEnv
-    from pacesetter.envs.portfolio import PortfolioVectorEnv
-    from pacesetter.envs.trading import TradingVectorEnv
+class Split(NamedTuple):
+    """The bars that training may see: `learned` are those of the training set, `seen` these and the validation set.
 
-    task = build_task(config)
-    if isinstance(task, LookbackConfig):
-        return LookbackVectorEnv(panel, envs, task)
-    kind: Any = PortfolioVectorEnv if isinstance(task, Portfolio) else TradingVectorEnv
-    told = {
-        "table": build_table(config, panel),
-        "supervised": build_supervised(config, panel),
-        "action": task.action,
-        "window_bars": task.window_bars,
-        "market": replace(task.market, bars_per_year=panel.bars_per_year),
-        "reward": task.reward,
-    }
-    return kind(panel, envs, task.symbols or None, **told | options)
+    start   first bar of the validation set in `seen`
+    """
+
+    learned: Panel
+    seen: Panel
+    start: int
+
+
+def split_panel(config: Config, panel: Panel) -> Split:
+    """The bars of the training and validation set, from the panel's first on; those of the test set are left out."""
+    fold = build_fold(config, panel)
+    learned, seen = panel.rows(0, int(fold.train[-1]) + 1), panel.rows(0, _last_seen(fold) + 1)
+    return Split(learned, seen, int(fold.validation[0]) if len(fold.validation) else 0)
+
+
+@dataclass(frozen=True, eq=False)
+class FeatureSplit:
+    """A `Split` with its features, computed once: they are causal, so the training bars' are the first of all.
+
+    table        of the bars that are seen
+    supervised   (symbol, time, class) of the same bars, or None
+    """
+
+    learned: Panel
+    seen: Panel
+    start: int
+    table: FeatureTable
+    supervised: NDArray[Any] | None
+
+    def features(self, panel: Panel) -> dict[str, Any]:
+        """`table` and `supervised` of the panel, whose bars are the first of those that are seen."""
+        table = replace(self.table, index=panel.index, values=self.table.values[:, : len(panel)])
+        return {"table": table, "supervised": None if self.supervised is None else self.supervised[:, : len(panel)]}
+
+
+def feature_split(config: Config, panel: Panel, table: FeatureTable | None = None) -> FeatureSplit:
+    """The bars that training may see with their features; `table` is the panel's, where it is known already.
+
+    Refuses a lookback agent that has seen bars of this run's test set.
+    """
+    split = split_panel(config, panel)
+    if isinstance(config.features.leadlag.lookback, str):
+        check_unseen("the lookback agent of", config.features.leadlag.lookback, split.seen.index[-1])
+    known = build_table(config, split.seen) if table is None else table
+    values = known.values[:, : len(split.seen)]
+    return FeatureSplit(
+        *split, replace(known, index=split.seen.index, values=values), build_supervised(config, split.seen)
+    )
+
+
+def build_environment(config: Config, panel: Panel, envs: int = 1, **options: Any) -> Any:
+    """A vector environment of the configured problem on all of the panel; `options` beside those of the task.
+
+    Refuses a task that learns in a market of its own, a fleet or a master.
+    """
+    task: Any = task_of(config)
+    if not hasattr(task, "environment"):
+        raise ConfigError(f"task={task.name} has no vector environment; its markets are those of build_parts")
+    return task.environment(config, panel, envs, **options)
 
 
 class Parts(NamedTuple):
     """Vector environments of the training and of the validation set.
 
-    A validation episode starts at the first bar of its part and plays to the end, one environment per symbol that is
+    A validation episode starts at the first bar of its set and plays to the end, one environment per symbol that is
     traded alone. Trading observations hold places in the validation environment's tables, with which the training
     environment's begin.
     """
@@ -129,80 +171,4 @@ class Parts(NamedTuple):
 
 def build_parts(config: Config, panel: Panel) -> Parts:
     """The environments that an agent learns and is validated in; bars of the test set are in neither."""
-    task, fold = build_task(config), build_fold(config, panel)
-    learned, seen = panel.rows(0, int(fold.train[-1]) + 1), panel.rows(0, _last_seen(fold) + 1)
-    start = int(fold.validation[0]) if len(fold.validation) else 0
-    if isinstance(task, LookbackConfig):
-        return _lookback_parts(config, task, learned, seen, start)
-    _check_lookback_agent(config, seen)
-    if isinstance(task, FleetTrading):
-        return _fleet_parts(config, task, learned, seen, start)
-    if isinstance(task, MasterTrading):
-        from pacesetter.build.master import build_master_parts
-
-        return build_master_parts(config, task, learned, seen, start)
-    return _trading_parts(config, task, learned, seen, start)
-
-
-def _check_lookback_agent(config: Config, seen: Panel) -> None:
-    """Refuse a lookback agent that has seen bars of this run's test set."""
-    if isinstance(config.features.leadlag.lookback, str):
-        check_unseen("the lookback agent of", config.features.leadlag.lookback, seen.index[-1])
-
-
-def _lookback_parts(config: Config, task: LookbackConfig, learned: Panel, seen: Panel, start: int) -> Parts:
-    steady = replace(
-        task.episodes,
-        bars=None,
-        starts="fixed",
-        warmup_bars=start,
-        resolutions=task.episodes.resolutions[:1],
-        resolution_from=(),
-        synthetic_share=0.0,
-        curriculum=Curriculum(),
-    )
-    from pacesetter.envs.lookback.vector import LookbackVectorEnv
-
-    validation = LookbackVectorEnv(seen, 1, replace(task, episodes=steady))
-    return Parts(build_environment(config, learned, config.train.envs), validation)
-
-
-def _trading_parts(config: Config, task: Trading, learned: Panel, seen: Panel, start: int) -> Parts:
-    from pacesetter.envs.curriculum import FIVE_STAGES, CurriculumVectorEnv, adaptive_stages
-
-    common = {"has_windows": False, "market": replace(task.market, bars_per_year=seen.bars_per_year)}
-    train = build_environment(
-        config,
-        learned,
-        config.train.envs,
-        episode_bars=task.episode_bars,
-        continued=task.continued,
-        starts=task.starts,
-        **common,
-    )
-    if task.curriculum != "none":
-        train = CurriculumVectorEnv(train, FIVE_STAGES if task.curriculum == "five_stages" else adaptive_stages())
-    blocks = 1 if isinstance(task, Portfolio) else len(task.symbols or seen.symbols)
-    validation = build_environment(config, seen, blocks, starts="fixed", **common)
-    validation.batch.use_starts(_starts_from(start, validation.batch.bank, task.window_bars))
-    return Parts(train, validation)
-
-
-def _fleet_parts(config: Config, task: FleetTrading, learned: Panel, seen: Panel, start: int) -> Parts:
-    """`FleetMarket`s in place of vector environments: many environments a symbol, and one to be validated in."""
-    from pacesetter.build.fleet import build_market
-
-    options = {"episode_bars": task.episode_bars, "continued": task.continued, "starts": task.starts}
-    validation = build_market(config, seen, 1, starts="fixed", first_bar=start)
-    return Parts(build_market(config, learned, config.train.envs, **options), validation)
-
-
-def _starts_from(start: int, bank: Bank, window_bars: int) -> Starts:
-    """The first usable bar of each block from bar `start` on."""
-    usable = bank.usable(window_bars, 1)
-    usable[:, :start] = False
-    blocks = np.flatnonzero(usable.any(axis=1))
-    if len(blocks) == 0:
-        raise DataError(f"no symbol trades in the validation set, from bar {start} on; change train.shares")
-    pool = np.stack([blocks, usable[blocks].argmax(axis=1), bank.lasts[blocks]], axis=1)
-    return Starts(pool, np.arange(len(blocks) + 1), is_fixed=True)
+    return task_of(config).parts(config, panel)

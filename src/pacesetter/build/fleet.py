@@ -24,15 +24,16 @@ ALGORITHMS = ("fleet_ppo", "fleet_sac")
 
 
 def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -> FleetMarket:
-    """A market of the task's symbols on all of the panel; `options` beside those of the task."""
+    """A market of the task's symbols on all of the panel; `options` beside those of the task, e.g. its table."""
     from pacesetter.build.environments import build_supervised, build_table
     from pacesetter.envs.batch.bank import Bank
 
     task = build_task(config)
     with needs("a fleet", "rl"):
         from pacesetter.learning.experience.market import FleetMarket
-    table, odds = build_table(config, panel), build_supervised(config, panel)
-    bank = Bank.from_panels(panel, table, odds, symbols=task.symbols or None)
+    if "table" not in options:
+        options |= {"table": build_table(config, panel), "supervised": build_supervised(config, panel)}
+    bank = Bank.from_panels(panel, options.pop("table"), options.pop("supervised"), symbols=task.symbols or None)
     told = {
         "action": task.action,
         "window_bars": task.window_bars,

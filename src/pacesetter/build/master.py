@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 
-from pacesetter.build.configuration import Config, MasterTrading, build_task
-from pacesetter.build.environments import Parts, build_supervised, build_table
+from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.environments import FeatureSplit, Parts
 from pacesetter.build.fleet import best_fleet
 from pacesetter.build.stored import stage_run, stored_config, stored_end
 from pacesetter.envs.batch.bank import Bank
@@ -22,6 +22,7 @@ from pacesetter.registry import configure
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
     from pacesetter.agents.master import Master
+    from pacesetter.build.tasks.master import MasterTrading
     from pacesetter.learning.experience.master_market import MasterMarket
     from pacesetter.learning.fleet.master import MasterLearner
 
@@ -62,18 +63,19 @@ class Stretch(NamedTuple):
     window_bars: int
 
 
-def build_master_parts(config: Config, task: MasterTrading, learned: Panel, seen: Panel, start: int) -> Parts:
+def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
     """A `MasterMarket` to learn in, and the `Stretch` of the validation set; features, which are causal, of both."""
-    table, odds = build_table(config, seen), build_supervised(config, seen)
+    task: MasterTrading = build_task(config)
 
     def bank(panel: Panel) -> Bank:
-        known = replace(table, index=panel.index, values=table.values[:, : len(panel)])
-        said = None if odds is None else odds[:, : len(panel)]
-        return Bank.from_panels(panel, known, said, symbols=task.symbols or None, is_whole=True)
+        features = split.features(panel)
+        return Bank.from_panels(
+            panel, features["table"], features["supervised"], symbols=task.symbols or None, is_whole=True
+        )
 
-    first = max(start, task.window_bars - 1)
-    validation = Stretch(seen, bank(seen), first, task.market, task.window_bars)
-    return Parts(_market(config, task, learned, bank(learned)), validation)
+    first = max(split.start, task.window_bars - 1)
+    validation = Stretch(split.seen, bank(split.seen), first, task.market, task.window_bars)
+    return Parts(_market(config, task, split.learned, bank(split.learned)), validation)
 
 
 def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank) -> MasterMarket:

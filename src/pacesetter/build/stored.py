@@ -7,9 +7,8 @@ from typing import TYPE_CHECKING, Any
 
 import pandas as pd
 
-from pacesetter.build.configuration import Config, build_task, read_config
-from pacesetter.envs.lookback.batch import LookbackConfig
-from pacesetter.errors import ConfigError, DataError, RunError, needs
+from pacesetter.build.configuration import Config, build_task, read_config, task_of
+from pacesetter.errors import DataError, RunError, needs
 from pacesetter.leadlag.lookback.policy import ConstantLookback, FittedLookback
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
@@ -57,11 +56,8 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
     from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
     config = stored_config(folder)
+    task_of(config).check("lookback", folder)
     task = build_task(config)
-    if not isinstance(task, LookbackConfig):
-        raise ConfigError(
-            f"{folder} is a run of task={config.task['problem']}, which has no lookback agent; use one of task=lookback"
-        )
     agent = load_agent(folder, LookbackVectorEnv(panel, 1, task))
     has_memory = config.agent["algorithm"] == "recurrent_ppo"
     policy = AgentLookback(agent.act, task, block_bars=1 if has_memory else BLOCK_BARS)

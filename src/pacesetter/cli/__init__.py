@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import logging
 import os
 import sys
@@ -11,10 +12,14 @@ import typer
 
 from pacesetter.cli import cluster, dashboard, data, fleet, jobs, paper, results, serve
 from pacesetter.errors import PacesetterError
+from pacesetter.words import printable
 
 __all__ = ["app", "main"]
 
 UNBROKEN = "200"  # letters a line of what goes to a file or another program, where no table is to be broken
+
+FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+DISK_ERRORS = (*FULL, errno.EIO, errno.EROFS)
 
 app = typer.Typer(
     help="Find which assets lead others, and train agents that trade on it.",
@@ -24,6 +29,13 @@ app = typer.Typer(
 )
 for room in (jobs, cluster, fleet, results, data, serve, paper, dashboard):
     room.register(app)
+
+
+class _Printable(logging.Formatter):
+    """Lines without what would steer a terminal: names in them may be a stranger's."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        return printable(super().format(record))
 
 
 @app.callback(invoke_without_command=True)
@@ -36,7 +48,9 @@ def options(
 
         typer.echo(f"pacesetter {__version__}")
         raise typer.Exit
-    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING, format="%(name)s: %(message)s")
+    logging.basicConfig(level=logging.INFO if verbose else logging.WARNING)
+    for handler in logging.getLogger().handlers:
+        handler.setFormatter(_Printable("%(name)s: %(message)s"))
 
 
 def main() -> None:
@@ -46,13 +60,15 @@ def main() -> None:
     try:
         app()
     except PacesetterError as problem:
-        typer.echo(f"error: {problem}", err=True)
+        typer.echo(f"error: {printable(problem)}", err=True)
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as problem:  # a folder that may not be written to, a full disk, a file where a folder should be
-        if problem.filename is None:
+        if problem.filename is None and problem.errno not in DISK_ERRORS:
             raise
-        typer.echo(f"error: {problem.filename} cannot be used: {problem.strerror}", err=True)
+        where = "the disk" if problem.filename is None else printable(problem.filename)
+        more = "; make room, then go on with the same command" if problem.errno in FULL else ""
+        typer.echo(f"error: {where} cannot be used: {problem.strerror}{more}", err=True)
         sys.exit(2)

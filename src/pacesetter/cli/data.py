@@ -9,6 +9,7 @@ from typing import Annotated, Any
 import typer
 
 from pacesetter.cli.overrides import Overrides
+from pacesetter.words import cell, printable
 
 __all__ = ["register"]
 
@@ -63,10 +64,11 @@ def _show_readiness(readiness: Any) -> None:
         table.add_column(name, justify="right" if name in ("bars", "missing", "coverage") else "left")
     for row in readiness.coverage:
         values = {**row, "first": row["first"][:10], "last": row["last"][:10], "coverage": f"{row['coverage']:.1%}"}
-        table.add_row(*map(str, values.values()))
+        table.add_row(*map(cell, values.values()))
     console.print(table)
     for finding in readiness.findings:
-        console.print(f"{finding.severity}: {finding.sentence()}", soft_wrap=True, markup=False, highlight=False)
+        said = printable(f"{finding.severity}: {finding.sentence()}")
+        console.print(said, soft_wrap=True, markup=False, highlight=False)
     errors = sum(finding.severity == "error" for finding in readiness.findings)
     verdict = "READY" if readiness.ok else "NOT READY"
     console.print(f"{verdict}: {errors} errors, {len(readiness.findings) - errors} warnings", highlight=False)
@@ -120,4 +122,4 @@ def _store(thing: Any, out: Path) -> None:
     out.parent.mkdir(parents=True, exist_ok=True)
     thing.save(out)
     write_manifest([out], out.with_suffix(".manifest.json"))
-    typer.echo(f"{thing!r} → {out}")
+    typer.echo(printable(f"{thing!r} → {out}"))

@@ -56,16 +56,22 @@ def train(
     resume: Annotated[Path | None, typer.Option(help="Resume the run in this folder bit-exactly.")] = None,
 ) -> None:
     """Train an agent, e.g. task=trading agent=ppo data=sample train.steps=100000; seeds=5 for five of them."""
+    from pacesetter.errors import ConfigError
+    from pacesetter.training import compose
+    from pacesetter.training.hydra.overrides import take_options
     from pacesetter.training.launch.seeds import train_seeds
+    from pacesetter.training.launch.workers import Launcher
     from pacesetter.training.run.interrupts import leave
     from pacesetter.training.run.train import train as train_agent
 
     overrides = [f"train.{text}" if text.startswith("seeds=") else text for text in overrides or ()]
-    if resume is None and train_seeds(overrides):
+    _, own = take_options(overrides, "launcher", Launcher)
+    config = compose(own) if own or resume is None else None
+    if resume is None and config is not None and config.train.seeds > 1:
+        train_seeds(overrides, config)
         return
-    from pacesetter.training import compose
-
-    config = compose(overrides) if overrides or resume is None else None
+    if len(own) < len(overrides):
+        raise ConfigError("launcher=… launches several runs, and this is one; give seeds=5, or leave it out")
     if train_agent(config, resume=resume).stopped == "signal":
         leave()
 

@@ -23,6 +23,7 @@ def register(app: typer.Typer) -> None:
     journal = typer.Typer(help="Migrate the journal's tables; every row is kept.", no_args_is_help=True)
     journal.command("upgrade")(upgrade)
     journal.command("downgrade")(downgrade)
+    journal.command("verify")(verify)
     app.add_typer(journal, name="journal")
     for command in (paper, halt, resume, drill):
         app.command()(command)
@@ -33,12 +34,13 @@ def paper(
     options: Options = None,
 ) -> None:
     """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… risk.order_fraction=0.1."""
+    from pacesetter.evaluation.baselines.catalogue import BASELINES
     from pacesetter.registry import configure
     from pacesetter.serving.trader.session import PaperConfig, open_session
     from pacesetter.training.run.interrupts import leave, on_sigterm
 
     config = configure(PaperConfig, _with_data(options or []), "paper")
-    trader = open_session(policy, config)
+    trader = open_session(policy, config, BASELINES)
     try:
         with on_sigterm(leave):
             result = trader.run(config.bars)
@@ -131,6 +133,31 @@ def upgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where t
 def downgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where to, e.g. 0001.")] = "-1") -> None:
     """Downgrade the journal's tables; columns that an older revision lacks are kept aside."""
     _migrate(url, revision)
+
+
+def verify(
+    url: JournalUrl,
+    key: Annotated[Path | None, typer.Option("--key", help="File of the signing key that the heads are by.")] = None,
+    heads: Annotated[Path | None, typer.Option(help="Signed heads, e.g. paper/heads.jsonl or a copy of it.")] = None,
+) -> None:
+    """Compare every row with the audit chain, and the chain with its signed heads. Exit 0 whole, 2 refused."""
+    from pacesetter.errors import ConfigError
+    from pacesetter.serving.bundle.signature import SigningKey
+    from pacesetter.serving.journal.heads import Heads
+    from pacesetter.serving.journal.journal import Journal, check_there, journal_runs
+
+    check_there(url)
+    signer = SigningKey.find(key)
+    if heads is not None and (signer is None or not heads.is_file()):
+        raise ConfigError("--heads needs a file that is there and the key that signed it: --key FILE")
+    signed = Heads(heads, signer) if heads is not None and signer is not None else None
+    for run in journal_runs(url):
+        journal = Journal(url, run, signed)
+        count = journal.verify()
+        journal.close()
+        typer.echo(f"run '{run}' is whole: {count} audit records, and every row as they say")
+    if signed is None:
+        typer.echo("NO SIGNED HEAD WAS CHECKED, so a rewritten chain would not be detected: give --heads and --key")
 
 
 def _migrate(url: str, revision: str) -> None:

@@ -100,9 +100,9 @@ def _judge(
 
 def _results(stored: StoredRun) -> Path:
     """The folder of a run that evaluations go to."""
-    from pacesetter.evaluation.statistics.trials import FOLDER
+    from pacesetter.runs import EVALUATION
 
-    folder = stored.folder / FOLDER
+    folder = stored.folder / EVALUATION
     folder.mkdir(exist_ok=True)
     return folder
 
@@ -209,18 +209,14 @@ def baseline(
     ] = None,
 ) -> None:
     """Backtest baselines over the test set with all costs; `sl` trains the supervised ones (MLP, LSTM, GRU) first."""
-    from pacesetter.build import build_fold, build_panel, build_table, build_task
-    from pacesetter.envs.lookback.batch import LookbackConfig
-    from pacesetter.errors import ConfigError
+    from pacesetter.build import build_fold, build_panel, build_table, build_task, task_of
     from pacesetter.training import compose
 
     names = [word for word in words or () if "=" not in word]
     config = compose([word for word in words or () if "=" in word])
-    task = build_task(config)
-    if isinstance(task, LookbackConfig):
-        raise ConfigError("the baselines of task=lookback do not trade; `pacesetter run` prints their table")
+    task_of(config).check("baseline")
     panel = build_panel(config)
-    market = panel, build_table(config, panel), build_fold(config, panel), task
+    market = panel, build_table(config, panel), build_fold(config, panel), build_task(config)
     if names == ["sl"]:
         _train_classifiers(*market, Path(config.runs) / "supervised")
     else:
@@ -239,9 +235,9 @@ def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: 
 
 def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list[str]) -> None:
     """The baselines named, or all that are possible, and which are not."""
-    from pacesetter.evaluation.backtest.backtest import market_bank
     from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines, left_out_sentence
     from pacesetter.evaluation.report.judgement_page import BRIEF, results_section
+    from pacesetter.policies.observation import market_bank
 
     start, bank = time.perf_counter(), market_bank(panel, table)
     results = evaluate_baselines(panel, int(fold.test[0]), names, market=task.market, bank=bank)

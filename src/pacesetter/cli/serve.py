@@ -17,6 +17,9 @@ SHOWN = ("pacesetter", "torch", "onnx", "onnxruntime", "numpy")  # of the versio
 SigningKey = Annotated[
     Path | None, typer.Option("--key", help="File of a signing key: a secret, or an Ed25519 PEM key.")
 ]
+Unverified = Annotated[
+    bool, typer.Option("--unverified", help="Open a signed bundle without a key to check its signature by.")
+]
 StoreFolder = Annotated[Path, typer.Option("--store", help="Folder of bundles.")]
 KeyFile = Annotated[Path, typer.Option("--keys", help="File of hashed API keys.")]
 
@@ -78,17 +81,21 @@ def bundle_make(
 
 
 def bundle_check(
-    bundle: Annotated[Path, typer.Argument(help="A bundle's folder or zip, or a store.")], key: SigningKey = None
+    bundle: Annotated[Path, typer.Argument(help="A bundle's folder or zip, or a store.")],
+    key: SigningKey = None,
+    unverified: Unverified = False,
 ) -> None:
     """Check hashes, signature and graph, and run one inference. Exit 0 if intact, 2 if refused."""
     from pacesetter.serving.bundle.signature import SigningKey as Signer
     from pacesetter.serving.bundle.store import find_bundle
 
     signer = Signer.find(key)
-    found = find_bundle(bundle, signer)
+    found = find_bundle(bundle, signer, unverified)
     found.model.probe()
-    signed = "signed by this key" if signer else "signed, not checked: give --key" if found.is_signed else "not signed"
-    typer.echo(f"{found.name} is intact: {len(found.files)} files, model {found.model.sha256[:12]}, {signed}")
+    signed = (
+        "signed by this key" if signer else "SIGNATURE NOT CHECKED: give --key" if found.is_signed else "not signed"
+    )
+    typer.echo(f"{found.name} is whole: {len(found.files)} files, model {found.model.sha256[:12]}, {signed}")
 
 
 def bundle_list(store: StoreFolder = Path("bundles")) -> None:
@@ -97,6 +104,7 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
     from rich.table import Column, Table
 
     from pacesetter.serving.bundle.store import Store
+    from pacesetter.words import cell
 
     shelf = Store(store)
     current = shelf.current.name
@@ -105,16 +113,18 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
         mark = "→" if row["bundle"] == current else ""
         versions = ", ".join(f"{name} {row['versions'][name]}" for name in SHOWN if name in row["versions"])
         told = (row["bundle"], row["run"], row["model"][:12], row["made"], "yes" if row["signed"] else "no", versions)
-        table.add_row(mark, *told)
+        table.add_row(mark, *map(cell, told))
     Console().print(table)
 
 
-def bundle_rollback(store: StoreFolder = Path("bundles"), key: SigningKey = None) -> None:
+def bundle_rollback(
+    store: StoreFolder = Path("bundles"), key: SigningKey = None, unverified: Unverified = False
+) -> None:
     """Make the previous bundle the current one again, after checking it."""
     from pacesetter.serving.bundle.signature import SigningKey as Signer
     from pacesetter.serving.bundle.store import Store
 
-    left, taken = Store(store).rollback(Signer.find(key))
+    left, taken = Store(store).rollback(Signer.find(key), unverified)
     typer.echo(f"{taken.name} serves now, in place of {left.name}; restart: pacesetter serve {store}")
 
 
@@ -136,6 +146,7 @@ def serve(
     threads: Annotated[int, typer.Option(help="Threads that share the model's work.", min=1, max=64)] = 2,
     proxy: Annotated[str, typer.Option(help="Address of a reverse proxy, whose X-Forwarded-For is believed.")] = "",
     key: SigningKey = None,
+    unverified: Unverified = False,
 ) -> None:
     """Serve a bundle over HTTP: POST /v1/decide, /v1/state, /v1/halt, /v1/resume, /livez, /readyz, /metrics."""
     from pacesetter.serving.api.admission import Settings
@@ -147,7 +158,7 @@ def serve(
 
     settings = Settings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate, proxy=proxy)
     serve_bundle(
-        replace(find_bundle(bundle, Signer.find(key)), threads=threads),
+        replace(find_bundle(bundle, Signer.find(key), unverified), threads=threads),
         Keys(keys),
         KillSwitch(halt_file),
         replace(settings, burst=max(1, round(2 * rate))),

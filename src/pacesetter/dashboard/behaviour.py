@@ -13,11 +13,11 @@ import plotly.graph_objects as go
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
 from pacesetter.evaluation.backtest.episode import Episode
-from pacesetter.evaluation.backtest.policies import AgentPolicy
 from pacesetter.evaluation.explain.behaviour import DIVERGING, Finding
 from pacesetter.evaluation.explain.explanation import explain_agent
 from pacesetter.evaluation.report.pictures import PALETTE, styled
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.policies.agent import AgentPolicy
 
 __all__ = [
     "episode_folders",

@@ -17,17 +17,17 @@ import yaml
 from pacesetter.dashboard.live import CURVES, read_metrics
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import PacesetterError, RunError
-from pacesetter.evaluation.report.compare import FOLDER, Judged
+from pacesetter.evaluation.report.compare import Judged
 from pacesetter.evaluation.report.pictures import styled, thinned
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.regression import read_result
-from pacesetter.runs import Run
+from pacesetter.runs import EVALUATION, Run
 
 __all__ = ["Filters", "RunFacts", "curves", "equity_figure", "find_runs", "read_run", "run_table", "stamp"]
 
 PASSED_BY = {"bundles", "cache", "checkpoints", "tensorboard", "mlflow", "supervised", "diagnostics"}
 DEEPEST = 5  # folders below the runs: a stage's own run, and those of a sweep
-JUDGED = (FOLDER, "judge")
+JUDGED = (EVALUATION, "judge")
 Loader = getattr(yaml, "CSafeLoader", yaml.SafeLoader)  # ten times as fast where libyaml is there
 
 

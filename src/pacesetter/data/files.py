@@ -25,7 +25,7 @@ from numpy.typing import NDArray
 from pacesetter.data.calendars import infer_calendar, session_closes
 from pacesetter.data.source import SOURCES
 from pacesetter.errors import DataError, did_you_mean
-from pacesetter.frames import Bars, read_frame, recognise
+from pacesetter.frames import Bars, check_columns, read_frame, recognise
 from pacesetter.panel import STORED_AS, Panel
 
 __all__ = ["CsvFiles", "ParquetFiles"]
@@ -166,6 +166,7 @@ class CsvFiles(_Files):
         filled = np.array([number for number, line in enumerate(lines, start=1) if line], dtype=int)
         delimiter = max(",;\t", key=lines[filled[0] - 1].count) if len(filled) else ","
         names, heads = _header([_cells(lines[number - 1], delimiter) for number in filled[:3]], path.name)
+        check_columns(len(names), path.name)
         numbers, columns = filled[heads:], [str(place) for place in range(len(names))]
         if len(numbers) == 0:
             raise DataError(f"{path.name} is empty: it has a header and no rows")

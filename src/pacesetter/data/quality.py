@@ -14,6 +14,7 @@ from pacesetter.data.calendars import sessions
 from pacesetter.errors import check_range
 from pacesetter.frames import Bars, Finding
 from pacesetter.panel import PRICE_FIELDS, Panel, utc_index
+from pacesetter.words import printable
 
 __all__ = ["REPAIRABLE", "Quality", "Readiness", "broken_bars", "examine", "readiness"]
 
@@ -74,7 +75,7 @@ def examine(bars: Bars, quality: Quality | None = None) -> tuple[Finding, ...]:
     found = list(bars.problems)
     for rule in VALUE_RULES:
         found += _per_symbol(bars, rule)
-    for check in (_jumps, _stale, _newest, _gaps, _coverage, _columns, _calendar):
+    for check in (_names, _future, _nan_volume, _jumps, _stale, _newest, _gaps, _coverage, _columns, _calendar):
         found += check(bars, quality)
     return tuple(found)
 
@@ -168,6 +169,34 @@ def _finding(
     first = int(rows[0])
     where, when = bars.where(first, column), str(bars.index[first])
     return Finding(rule, what, where, bars.symbols[column], when, len(rows), severity, remedy)
+
+
+def _names(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    """Symbols with letters that cannot be seen: they would steer a terminal, or pass for another symbol."""
+    for column, name in enumerate(bars.symbols):
+        if printable(name) != name or not name.isprintable():
+            what = f"the symbol's name has letters that cannot be seen: {printable(name)!r}"
+            yield Finding("symbol_name", what, bars.origins[column], printable(name), remedy="correct the file")
+
+
+def _future(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    """Bars after tomorrow: a year typed wrong, or stamps in another unit."""
+    late = np.flatnonzero(bars.index > pd.Timestamp.now(tz="UTC") + DAY)
+    if len(late):
+        what = f"the bar lies {(bars.index[late[-1]] - pd.Timestamp.now(tz='UTC')).days:,} days in the future at most"
+        when, remedy = str(bars.index[late[0]]), "correct the timestamps"
+        yield Finding("future", what, bars.origins[0], None, when, len(late), "warning", remedy)
+
+
+def _nan_volume(bars: Bars, quality: Quality) -> Iterator[Finding]:
+    """Bars with a price and no volume."""
+    if "volume" not in bars.fields:
+        return
+    missing = bars.mask & np.isfinite(_close(bars)) & np.isnan(bars.blocks[bars.fields.index("volume")])
+    for column in np.flatnonzero(missing.any(axis=0)):
+        rows = np.flatnonzero(missing[:, column])
+        what = "a bar has prices and no volume"
+        yield _finding(bars, "nan_volume", what, column, rows, "fill it, or leave the column out")
 
 
 # ---- series: a symbol's bars against each other -----------------------------------------------------------------

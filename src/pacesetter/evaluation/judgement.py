@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Backtest, Policy, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.backtest.scenarios import evaluate_scenarios
 from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
 from pacesetter.evaluation.backtest.stress import stress_scenarios
@@ -25,6 +25,8 @@ from pacesetter.evaluation.statistics.regimes import benchmark_table, index_retu
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 
 __all__ = ["Judgement", "judge_policy"]
 

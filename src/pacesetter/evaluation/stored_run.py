@@ -12,31 +12,24 @@ import pandas as pd
 
 from pacesetter.build import (
     Config,
-    best_fleet,
-    best_master,
-    build_environment,
     build_fold,
     build_panel,
     build_supervised,
     build_table,
     build_task,
-    fitted_until,
-    load_agent,
     stored_config,
+    task_of,
 )
-from pacesetter.build.configuration import FleetTrading, MasterTrading, Portfolio
+from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Backtest, Policy, backtest, market_bank
-from pacesetter.evaluation.backtest.fleet_policy import FleetPolicy
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.backtest.markets import (
     adversarial_scenarios,
     monte_carlo_scenarios,
     universe_scenarios,
     unstable_windows,
 )
-from pacesetter.evaluation.backtest.policies import AgentPolicy
 from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios
 from pacesetter.evaluation.explain.reward_audit import reward_frame
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section
@@ -45,6 +38,8 @@ from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 
 __all__ = ["MARKETS", "StoredRun"]
 
@@ -66,12 +61,9 @@ class StoredRun:
 
     @cached_property
     def task(self) -> Any:
-        task = build_task(self.config)
-        if isinstance(task, LookbackConfig):
-            raise ConfigError(
-                f"{self.folder} chooses windows and does not trade; `pacesetter run` prints its table of policies"
-            )
-        return task
+        """Its options; refuses a task that declares that it cannot be evaluated."""
+        task_of(self.config).check("evaluate", self.folder)
+        return build_task(self.config)
 
     @cached_property
     def whole(self) -> Panel:
@@ -98,6 +90,21 @@ class StoredRun:
 
     def bank(self, panel: Panel) -> Bank:
         """The features that the agent reads, of this or another panel; refuses one that lacks what they need."""
+        if panel is self.panel:
+            return self._own_bank
+        table = self._table(panel)
+        return market_bank(panel, table, self._supervised(panel, table))
+
+    @cached_property
+    def table(self) -> FeatureTable:
+        """The features of its own bars, computed once."""
+        return self._table(self.panel)
+
+    @cached_property
+    def _own_bank(self) -> Bank:
+        return market_bank(self.panel, self.table, build_supervised(self.config, self.panel))
+
+    def _table(self, panel: Panel) -> FeatureTable:
         asked = self.config.features
         names = [name for name in asked.names or FEATURES if set(FEATURES[name].needs) <= set(self.panel.fields)]
         table = build_table(replace(self.config, features=replace(asked, names=tuple(names))), panel)
@@ -106,12 +113,12 @@ class StoredRun:
                 f"the agent of {self.folder} uses the feature {name}, which {why}; give bars that have it, or train "
                 "with features.names of those available"
             )
-        return market_bank(panel, table, self._supervised(panel, table))
+        return table
 
     def _supervised(self, panel: Panel, table: FeatureTable) -> Any:
-        """What the run's classifier said of its own bars, or says of another market; None without one."""
-        if panel is self.panel or self.config.features.supervised is None:
-            return build_supervised(self.config, panel)
+        """What the run's classifier says of another market; None without one."""
+        if self.config.features.supervised is None:
+            return None
         from pacesetter.learning.supervised.direction import Examples
         from pacesetter.learning.supervised.forecasts import Forecasts
 
@@ -120,19 +127,8 @@ class StoredRun:
 
     @cached_property
     def policy(self) -> Policy:
-        """The best agent of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
-        until = fitted_until(self.config, self.panel)
-        if isinstance(self.task, MasterTrading):
-            from pacesetter.evaluation.fleet.proposals import Advice, MasterPolicy
-
-            master, fleet = best_master(self.folder)
-            return MasterPolicy(master, Advice(fleet), until)
-        if isinstance(self.task, FleetTrading):
-            return FleetPolicy(best_fleet(self.folder), self.task.action, fitted_until=until)
-        env = build_environment(self.config, self.panel, 1)
-        is_whole = isinstance(self.task, Portfolio)
-        name = str(self.config.agent["algorithm"])
-        return AgentPolicy(load_agent(self.folder, env), name, self.task.action, is_whole, until)
+        """The best policy of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
+        return task_of(self.config).policy(Stored(self.folder, self.config, self.panel, self.table))
 
     def sections(self) -> list[Section]:
         """What its training left for a report: of a master that was validated, the table of allocations."""
@@ -178,12 +174,8 @@ class StoredRun:
         )
 
     def _fitting(self, scenario: Scenario) -> Scenario:
-        own, there = len(self.panel.symbols), len(scenario.panel.symbols)
-        if isinstance(self.task, Portfolio) and own != there:
-            raise ConfigError(
-                f"the agent of {self.folder} trades {own} symbols together and '{scenario.label}' has {there}; give a "
-                "market with as many, or train with task=trading"
-            )
+        symbols = self.panel.symbols, scenario.label, scenario.panel.symbols
+        task_of(self.config).check_symbols(self.folder, *symbols)
         return scenario
 
 

@@ -68,7 +68,7 @@ class LeadLag:
     than the window), or whose increments are constant, is NaN in its whole row and column; `diagnose` says why.
 
     method            a name in ESTIMATORS; its own options (`max_lag`, `variant`, `inner`, `bins` …) follow by name
-    increments        `log_return` or `difference` of the closes
+    increments        `log_return` (or `log`), `simple` return, or `difference` of the closes
     backend           `table` (prefix sums, any window in constant time), `gemm`, `torch`; `auto`: table if it fits
     device            where torch computes, e.g. `cuda`
     memory_budget_mb  bound on a prefix table, and on the array that `rolling` may return

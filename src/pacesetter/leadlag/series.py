@@ -15,7 +15,7 @@ from pacesetter.panel import Panel
 __all__ = ["CONSTANT", "Increments", "Series", "inverse_deviations", "read_series", "required_observations"]
 
 Array = NDArray[Any]
-Increments = Literal["log_return", "difference"]
+Increments = Literal["log_return", "log", "simple", "difference"]  # the first two are one
 
 # A variance below this share of the mean square is rounding left by running totals: the series counts as constant.
 CONSTANT = 1e-10
@@ -44,6 +44,11 @@ class Series:
         """(lookback, symbol) view of the increments of bars end−lookback … end."""
         view: Array = self.x[end - lookback + 1 : end + 1]
         return view
+
+    def observed_window(self, end: int, lookback: int) -> Array:
+        """(lookback, symbol) increments of the window, NaN where one of their two bars was not observed."""
+        counts = np.diff(self.totals[end - lookback : end + 1, 2], axis=0)
+        return np.where(counts > 0, self.window(end, lookback), np.nan)
 
     def weights(self, end: int, lookback: int) -> Array:
         """(symbol,) 1/deviation of each asset's increments in the window, NaN where it cannot be scored."""
@@ -81,8 +86,11 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
     if not spans_gaps:
         whole[1:] &= seen[:-1]
     previous = np.take_along_axis(levels, np.broadcast_to(np.maximum(before, 0), levels.shape), axis=0)
+    x = levels - previous
+    if increments == "simple":
+        x = np.divide(x, previous, out=np.zeros_like(x), where=previous != 0)
     # A missing increment is 0, so that it adds nothing to any sum; the third total counts the observed ones.
-    x = np.where(whole, levels - previous, 0.0)
+    x = np.where(whole, x, 0.0)
     totals = np.cumsum(np.stack([x, x * x, whole.astype(np.float64)], axis=1), axis=0)
     return Series(panel.symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
 
@@ -90,7 +98,7 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
 def _levels(panel: Panel, seen: Array, increments: Increments) -> Array:
     """(time, symbol) closes or their logarithms, zero where nothing was observed."""
     close = np.where(seen, panel.close, 1.0)
-    if increments == "difference":
+    if increments in ("simple", "difference"):
         return np.where(seen, close, 0.0)
     bad = np.argwhere(close <= 0)
     if len(bad):

@@ -19,6 +19,7 @@ from pacesetter.panel import Panel
 __all__ = [
     "COST_BPS",
     "StrategyReturns",
+    "delayed_moves",
     "fill_to_fill_returns",
     "follow_leaders",
     "follower_weights",
@@ -50,17 +51,44 @@ def last_moves(panel: Panel) -> Array:
     return moves
 
 
-def follower_weights(matrices: Array, moves: Array, quantile: float = 0.2) -> Array:
-    """(…, N) weights decided from matrices (…, N, N) and the last moves (…, N) of the assets, gross at most one.
+def follower_weights(matrices: Array, moves: Array, quantile: float = 0.2, delays: Array | None = None) -> Array:
+    """(…, N) weights decided from matrices (…, N, N) and the moves of the assets, gross at most one.
 
     The top `quantile` by row mean are leaders where that mean is above 0, the bottom `quantile` followers where it is
-    below. Each follower gets the sign of the leaders' mean move, in equal parts; nothing is held where none moved.
+    below. Followers are held in equal parts, each with the sign of its leaders' push; nothing where none moved.
+
+    Without `delays` the push is the leaders' mean last move, `moves` (…, N). With signed delays (…, N, N), negative for
+    an opposite relation, it is Σ_i lead_ij · sign_ij · move_i(t + 1 − delay_ij), `moves` (…, delay, N) latest first.
     """
     scores = row_mean(matrices)
     leaders, followers = leading(scores, quantile) & (scores > 0), leading(-scores, quantile) & (scores < 0)
-    push = np.sign(np.nansum(np.where(leaders, moves, 0.0), axis=-1, keepdims=True))
+    if delays is None:
+        push = np.sign(np.nansum(np.where(leaders, moves, 0.0), axis=-1, keepdims=True))
+    else:
+        push = np.sign(_push(np.where(leaders[..., None], np.clip(matrices, 0, None), 0.0), delays, moves))
     weights: Array = push * followers / np.maximum(followers.sum(axis=-1, keepdims=True), 1)
     return weights
+
+
+def _push(lead: Array, delays: Array, moves: Array) -> Array:
+    """(…, N) Σ_i lead_ij · sign_ij · move_i at the delay of the pair."""
+    signed = np.nan_to_num(lead) * np.sign(delays)
+    total = np.zeros(lead.shape[:-1])
+    for delay in range(1, moves.shape[-2] + 1):
+        now = np.where(np.abs(delays) == delay, signed, 0.0)
+        total += np.einsum("...ij,...i->...j", now, np.nan_to_num(moves[..., delay - 1, :]))
+    return total
+
+
+def delayed_moves(panel: Panel, bars: Array, delays: int) -> Array:
+    """(bar, delay, N) moves that tell, by delay 1 … delays, of the bar that a decision at t of `bars` earns.
+
+    With opens that is bar t + 1, so the moves of t, t − 1 …; without, it is bar t + 2, of which a delay of one bar
+    tells nothing at t yet: its latest move stands for it. NaN before bar 0.
+    """
+    moves, late = last_moves(panel), "open" not in panel.fields
+    rows = np.asarray(bars)[:, None] - np.maximum(np.arange(delays) - late, 0)
+    return np.where((rows >= 0)[..., None], moves[np.maximum(rows, 0)], np.nan)
 
 
 @dataclass(frozen=True)

@@ -1,23 +1,38 @@
-"""A lead–lag study of one panel: leaders with intervals, significant links, lags, leadership over time, strategy."""
+"""A lead–lag study of one panel: one answer per window, and from it ranking, links, lag map, network and strategy."""
 
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, check_range, did_you_mean
+from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
+from pacesetter.leadlag.answer import Answer, Gauge, Links, Preparation, answer_window, find_links
+from pacesetter.leadlag.answer.influence import leaders_without_a_bar, links_without_a_bar
+from pacesetter.leadlag.answer.links import CONTROLS, Control
+from pacesetter.leadlag.answer.network import link_network
+from pacesetter.leadlag.answer.prepare import Kind
+from pacesetter.leadlag.answer.rolling import Answers, rolling_answers
+from pacesetter.leadlag.answer.thin import ThinTrading
 from pacesetter.leadlag.engine import CacheInfo, LeadLag
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
-from pacesetter.leadlag.strategy import COST_BPS, fill_to_fill_returns, follow_leaders, last_moves
-from pacesetter.leadlag.structure.anomaly import AlertLevels, anomaly_score, instability, worst_windows
+from pacesetter.leadlag.series import Increments, Series, read_series
+from pacesetter.leadlag.strategy import (
+    COST_BPS,
+    delayed_moves,
+    fill_to_fill_returns,
+    follower_weights,
+    returns_of,
+)
+from pacesetter.leadlag.structure.anomaly import AlertLevels, Autoencoder, anomaly_score, instability, worst_windows
+from pacesetter.leadlag.structure.clustering import hermitian_clusters
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
-from pacesetter.leadlag.structure.network import engine_score, lead_lag_network, link_p_values, ranking_intervals
+from pacesetter.leadlag.structure.network import ranking_intervals
 from pacesetter.leadlag.structure.ranking import rank_autocorrelation, row_mean
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
@@ -28,96 +43,248 @@ if TYPE_CHECKING:
 __all__ = ["Study", "StudyResult", "configure_study", "study_defaults"]
 
 Array = NDArray[Any]
-MOST_STRATEGY_BARS = 2500  # matrices held at once for the strategy; the last ten years of daily bars
+MOST_STRATEGY_BARS = 2500  # the last ten years of daily bars
+READ_AS: dict[str, Increments] = {"simple": "simple", "difference": "difference"}  # the others are made of logarithms
+SINGLE_PRECISION_ABOVE = 256 * 2**20  # bytes of time line matrices
+DAY = pd.Timedelta(days=1)
 
 
 @dataclass(frozen=True)
 class Study:
     """What to look at.
 
-    method    score of the matrix and the ranking, one of ESTIMATORS
-    lookback  increments in the window
-    end       last moment seen, e.g. 2016-12-30; the last bar when left out
-    step      bars between the windows of the time line
-    links     score whose links are tested; a score summed over lags has little power link by link
-    draws     of the permutation null and of the bootstrap
-    level     false-discovery rate of the links, and one minus the width of the intervals
-    quantile  share of assets that counts as leaders
-    cost_bps  paid by the strategy on what it turns over, a side
+    method      score that everything comes from: ranking, links, delays, network, strategy; one of ESTIMATORS
+    lookback    bars in the window
+    end         last moment seen, e.g. 2016-12-30; the last bar when left out
+    step        bars between the windows of the time line
+    increments  `log`, `simple`, `difference`, `ranked` or `winsorised`, see `answer.prepare`
+    residual    `none`, `market` or `pca(k)`: lead–lag net of what all symbols have in common, fitted in the window
+    thin        `flag`, `exclude` or `ignore` symbols whose prices stand still (`most_stale`, a share of bars), bounce
+                (`most_bounce`, a share of variance) or turn over too little (`least_turnover`, price × volume a bar)
+    control     of false links: `max` family-wise, `bh` or `by` false-discovery rate
+    draws       of the null and of the bootstrap
+    level       chance of any false link (or share of false ones), and one minus the width of the intervals
+    clusters    groups of symbols that lead and follow alike (Hermitian clustering); 0 for none
+    autoencoder whether a small network, too, judges how unusual each window's structure is
+    quantile    share of symbols that counts as leaders in the strategy
+    cost_bps    paid by the strategy on what it turns over, a side
     """
 
-    method: str = "ccf_auc"
+    method: str = "ccf_peak"
     lookback: int = 250
     end: str | None = None
     step: int = 20
-    links: str = "ccf_lag1"
+    increments: Kind = "log"
+    residual: str = "none"
+    thin: Literal["flag", "exclude", "ignore"] = "flag"
+    most_stale: float = ThinTrading.most_stale
+    most_bounce: float = ThinTrading.most_bounce
+    least_turnover: float = ThinTrading.least_turnover
+    control: Control = "max"
     draws: int = 200
-    level: float = 0.1
+    level: float = 0.05
+    clusters: int = 0
+    autoencoder: bool = False
     quantile: float = 0.2
     cost_bps: float = COST_BPS
     seed: int = 0
     engine: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        self.make_engine()
-        if self.links not in ESTIMATORS:
-            raise ConfigError(f"lag.links='{self.links}' is unknown{did_you_mean(self.links, ESTIMATORS)}")
-        check_range(2, owner="lag", lookback=self.lookback, draws=self.draws)
+        check_range(2, owner="lag", lookback=self.lookback)
+        check_range(2, owner="lag", draws=self.draws)
         check_range(1, owner="lag", step=self.step)
+        check_range(0, owner="lag", clusters=self.clusters)
         for name in ("level", "quantile"):
             if not 0 < getattr(self, name) < 1:
                 raise ConfigError(f"lag.{name}={getattr(self, name)} must be between 0 and 1")
+        for name, known in (("control", CONTROLS), ("thin", ("flag", "exclude", "ignore"))):
+            if getattr(self, name) not in known:
+                raise ConfigError(
+                    f"lag.{name}='{getattr(self, name)}' is unknown{did_you_mean(getattr(self, name), known)}"
+                )
+        self._preparation, self._thin_trading  # noqa: B018  (each refuses what it cannot read)
+        self.make_gauge().check(self.lookback)
+
+    @property
+    def _preparation(self) -> Preparation:
+        return Preparation(self.increments, self.residual)
+
+    @property
+    def _thin_trading(self) -> ThinTrading:
+        return ThinTrading(self.most_stale, self.most_bounce, self.least_turnover)
 
     def make_engine(self) -> LeadLag:
-        """The configured engine, not yet fitted."""
-        return LeadLag(self.method, **self.engine)
+        """The configured engine, not yet fitted; it gives the estimator's own scores."""
+        return LeadLag(self.method, **{"increments": READ_AS.get(self.increments, "log_return")} | self.engine)
+
+    def make_gauge(self) -> Gauge:
+        """How the method measures strength, delay and sign."""
+        self.make_engine()  # refuses options of the engine that the gauge has no use for
+        return Gauge(self.method, **self.engine)
 
     def run(self, panel: Panel) -> StudyResult:
         """All of it, seeing no bar after `end`."""
         panel = panel if self.end is None else panel.between(end=self.end)
-        lag, last = self.make_engine().fit(panel), len(panel) - 1
-        matrix = lag.matrix(last, self.lookback)
-        increments = np.log1p(last_moves(panel))[last - self.lookback + 1 :]
-        ends, lookbacks = lag.windows(self.lookback, self.step)
-        matrices = lag.many(ends, lookbacks)
+        refuse_mixed_days(panel)
+        gauge, preparation = self.make_gauge(), self._preparation
+        reading = READ_AS.get(self.increments, "log_return")
+        series = read_series(panel, reading, gauge.minimum, gauge.estimator.spans_gaps)
+        last = len(panel) - 1
+        if self.lookback > last:
+            raise ConfigError(
+                f"lag.lookback={self.lookback} is longer than the history of {last} bars before the last; shorten it"
+            )
+        raw = series.observed_window(last, self.lookback)
+        thin = {} if self.thin == "ignore" else self._thin_trading.flags(panel, raw)
+        if self.thin == "exclude":
+            raw[:, [symbol in thin for symbol in panel.symbols]] = np.nan
+        window = preparation.window(raw)
+        answer = answer_window(window, panel.symbols, gauge)
+        links = find_links(
+            window, gauge, answer, control=self.control, draws=self.draws, level=self.level, seed=self.seed
+        )
+        walker = _Walker(self, panel, series, gauge, preparation)
+        ends = np.arange(self.lookback, len(panel), self.step)
         return StudyResult(
             study=self,
             panel=panel,
-            matrix=matrix,
-            ranking=self._ranking(increments, panel.symbols),
-            network=self._network(increments, panel.symbols),
-            lags=LeadLag("ccf_peak", max_lag=self._max_lag()).fit(panel).lags(last, self.lookback),
+            answer=answer,
+            links=links,
+            ranking=self._ranking(window, panel, gauge, answer, links),
+            network=self._network(window, panel, gauge, answer, links, thin),
+            thin=thin,
             ends=ends,
-            matrices=matrices,
-            strategy=self._strategy(panel, lag),
-            diagnostics=lag.diagnose(last, self.lookback),
-            cache=lag.cache_info(),
+            matrices=walker.matrices(ends),
+            strategy=walker.strategy(),
+            diagnostics=self._diagnose(series, thin, last),
+            cache=walker.cache_info(),
         )
 
-    def _max_lag(self) -> int:
-        return min(int(self.engine.get("max_lag", 5)), self.lookback - 1)
+    def _diagnose(self, series: Series, thin: dict[str, str], last: int) -> dict[str, str]:
+        excluded = {symbol: f"excluded: {why}" for symbol, why in thin.items()} if self.thin == "exclude" else {}
+        return series.diagnose(last, self.lookback) | excluded
 
-    def _ranking(self, increments: Array, symbols: tuple[str, ...]) -> pd.DataFrame:
-        score = engine_score(self.method, **self.engine)
-        block = min(20, len(increments))
-        return ranking_intervals(
-            increments, symbols, score, block_bars=block, draws=self.draws, level=1 - self.level, seed=self.seed
+    def _ranking(self, window: Array, panel: Panel, gauge: Gauge, answer: Answer, links: Links) -> pd.DataFrame:
+        table = ranking_intervals(
+            window,
+            panel.symbols,
+            gauge.leadership,
+            block_bars=min(20, len(window)),
+            draws=self.draws,
+            level=1 - self.level,
+            seed=self.seed,
+        )
+        chance = pd.Series(links.leader_p, panel.symbols, name="p_value")
+        without = pd.Series(np.nan, panel.symbols, name="remains")
+        named = np.flatnonzero((links.leader_p <= self.level) & np.isfinite(links.leader_p))
+        for groups in _groups(panel, len(window)).values():
+            left = leaders_without_a_bar(window, gauge, answer, named, groups)
+            without.iloc[named] = np.fmin(without.iloc[named], left)
+        return table.join(chance).join(without)
+
+    def _network(
+        self, window: Array, panel: Panel, gauge: Gauge, answer: Answer, links: Links, thin: dict[str, str]
+    ) -> networkx.DiGraph:
+        pairs = np.argwhere(links.linked(self.level))
+        remains = {
+            name: links_without_a_bar(window, gauge, answer, pairs, groups)
+            for name, groups in _groups(panel, len(window)).items()
+        }
+        return link_network(answer, links, pairs, remains, thin, self.level)
+
+
+def _groups(panel: Panel, bars: int) -> dict[str, Array | None]:
+    """What is taken away at once: a bar, and where days hold several bars, a day; (time,) numbers of the days."""
+    days = panel.index[-bars:].normalize()
+    codes = pd.factorize(days)[0]
+    return {"bar": None} | ({"day": codes} if codes.max() + 1 < bars else {})
+
+
+def refuse_mixed_days(panel: Panel) -> None:
+    """Refuse daily bars of several exchanges (told by the suffix of the symbol) that share one timestamp a day.
+
+    Tokyo's close is known fourteen hours before New York's: one stamp for both would hide who could know what.
+    """
+    suffixes = {symbol.rpartition(".")[2] if "." in symbol else "" for symbol in panel.symbols}
+    exchanges = {suffix for suffix in suffixes if not suffix or (suffix.isupper() and len(suffix) <= 2)}
+    if len(exchanges) < 2 or len(panel) < 2 or len(exchanges) < len(suffixes):
+        return
+    if np.median(np.diff(panel.index.asi8)) >= DAY.value and panel.mask.mean() > 0.75:
+        named = [next(s for s in panel.symbols if (s.rpartition(".")[2] if "." in s else "") == e) for e in exchanges]
+        raise DataError(
+            f"{' and '.join(sorted(named)[:2])} trade in different time zones but share one timestamp a day; give "
+            "bars whose timestamps say when each exchange closed"
         )
 
-    def _network(self, increments: Array, symbols: tuple[str, ...]) -> networkx.DiGraph:
-        score = engine_score(self.links)
-        p_values = link_p_values(increments, score, draws=self.draws, pooled=True, seed=self.seed)
-        return lead_lag_network(score(increments[None])[0], p_values, symbols, level=self.level)
 
-    def _strategy(self, panel: Panel, lag: LeadLag) -> dict[str, float]:
+@dataclass(frozen=True, eq=False)
+class _Walker:
+    """The windows of the history, for the time line and the strategy."""
+
+    study: Study
+    panel: Panel
+    series: Series
+    gauge: Gauge
+    preparation: Preparation
+
+    def __post_init__(self) -> None:
+        # scores without delays have tables or a cache of their own, which other windows share
+        own = not self.gauge.has_lags and self.preparation.is_plain
+        object.__setattr__(self, "_engine", self.study.make_engine().fit(self.panel) if own else None)
+
+    def cache_info(self) -> CacheInfo:
+        engine: LeadLag | None = getattr(self, "_engine")  # noqa: B009
+        return engine.cache_info() if engine is not None else CacheInfo(0, 0, 0, 0)
+
+    def answers(self, ends: Array, title: str) -> Iterator[Answers]:
+        """The answers of the windows that end at `ends`, without stale symbols where those are excluded."""
+        engine: LeadLag | None = getattr(self, "_engine")  # noqa: B009
+        if engine is None:
+            blocks = rolling_answers(self.series, ends, self.study.lookback, self.gauge, self.preparation, title)
+        else:
+            blocks = _engine_answers(engine, ends, self.study.lookback)
+        for block in blocks:
+            if self.study.thin == "exclude":
+                self._leave_out(block)
+            yield block
+
+    def _leave_out(self, block: Answers) -> None:
+        """Make NaN what stood still in more than the allowed share of each window."""
+        counts = np.diff(self.series.totals[:, 2], axis=0, prepend=0.0)
+        stale = np.cumsum((counts > 0) & (self.series.x == 0), axis=0)
+        begin = block.ends - self.study.lookback
+        observed = self.series.totals[block.ends, 2] - self.series.totals[begin, 2]
+        is_stale = (stale[block.ends] - stale[begin]) > self.study.most_stale * observed
+        block.leadership[is_stale[:, :, None] | is_stale[:, None, :]] = np.nan
+
+    def matrices(self, ends: Array) -> Array:
+        """(window, N, N) leadership of the time line."""
+        symbols = len(self.panel.symbols)
+        large = len(ends) * symbols**2 * 8 > SINGLE_PRECISION_ABOVE
+        out = np.empty((len(ends), symbols, symbols), dtype=np.float32 if large else np.float64)
+        row = 0
+        for block in self.answers(ends, "leadership over time"):
+            out[row : row + len(block.ends)] = block.leadership
+            row += len(block.ends)
+        return out
+
+    def strategy(self) -> dict[str, float]:
         """Mean and t-value of the leaders → followers strategy at every bar, fill to fill, gross and net of costs."""
-        first = max(self.lookback, len(panel) - MOST_STRATEGY_BARS)
-        matrices = lag.many(np.arange(first, len(panel)), self.lookback)
-        moves, fills = last_moves(panel)[first:], fill_to_fill_returns(panel)[first:]
-        returns = follow_leaders(matrices, moves, fills, quantile=self.quantile, cost_bps=self.cost_bps)
+        panel, study = self.panel, self.study
+        bars = np.arange(max(study.lookback, len(panel) - MOST_STRATEGY_BARS), len(panel))
+        fills = fill_to_fill_returns(panel)
+        weights = np.zeros((len(bars), len(panel.symbols)))
+        row = 0
+        for block in self.answers(bars, "strategy"):
+            part = slice(row, row + len(block.ends))
+            latest = delayed_moves(panel, block.ends, max(self.gauge.max_lag, 1))
+            weights[part] = follower_weights(block.leadership, latest, study.quantile, block.delays)
+            row = part.stop
+        returns = returns_of(weights, fills[bars], study.cost_bps)
         figures = {"bars": float(np.isfinite(returns.net).sum())}
-        for name, series in (("gross", returns.gross), ("net", returns.net)):
-            known = series[np.isfinite(series)]
+        for name, earned in (("gross", returns.gross), ("net", returns.net)):
+            known = earned[np.isfinite(earned)]
             mean = known.mean() if len(known) else np.nan
             error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
             figures[f"{name}_bps"] = float(1e4 * mean)
@@ -125,16 +292,31 @@ class Study:
         return figures
 
 
+def _engine_answers(engine: LeadLag, ends: Array, lookback: int, size: int = 256) -> Iterator[Answers]:
+    """The estimator's own scores as leadership; a move of the last bar is what a method without delays goes by."""
+    for start in range(0, len(ends), size):
+        block = ends[start : start + size]
+        scores = engine.many(block, lookback)
+        yield Answers(block, scores, np.ones(scores.shape, dtype=np.int16))
+
+
 @dataclass(frozen=True, eq=False)
 class StudyResult:
-    """What a study found; matrices (window, N, N) end at the bars `ends`."""
+    """What a study found. Matrices (window, N, N) hold the leadership of the windows that end at the bars `ends`.
+
+    answer   strength, delay and sign of every ordered pair in the last window
+    links    what chance says of them
+    network  the significant links, with how much of each remains without its most influential bar or day
+    thin     symbol → why its prices say little
+    """
 
     study: Study
     panel: Panel
-    matrix: Array
+    answer: Answer
+    links: Links
     ranking: pd.DataFrame
     network: networkx.DiGraph
-    lags: Array
+    thin: dict[str, str]
     ends: Array
     matrices: Array
     strategy: dict[str, float]
@@ -142,9 +324,28 @@ class StudyResult:
     cache: CacheInfo
 
     @property
+    def matrix(self) -> Array:
+        """(N, N) leadership in the last window; positive where the row leads."""
+        return self.answer.leadership
+
+    @property
+    def lags(self) -> Array:
+        """(N, N) bars by which the row runs ahead of the column; NaN for a method without delays."""
+        return self.answer.lag_map
+
+    @property
+    def window_text(self) -> str:
+        """The window in bars and in time, e.g. `720 bars = 30 days`."""
+        return f"{self.study.lookback} bars = {_span(self.panel, self.study.lookback)}"
+
+    @property
     def leadership(self) -> Array:
         """(window, N) leader scores over time."""
         return row_mean(self.matrices)
+
+    def firm_links(self) -> int:
+        """Links between symbols that trade enough and that no single bar makes."""
+        return sum(not link["flags"] for *_, link in self.network.edges(data=True))
 
     def persistence(self) -> float:
         """Mean rank correlation of leaders between windows that share no bar; near 0 when leaders do not last."""
@@ -159,8 +360,13 @@ class StudyResult:
         return float(herfindahl(shares)), float(gini(shares))
 
     def table(self) -> pd.DataFrame:
-        """The ranking with how often each asset led over all windows."""
-        return self.ranking.join(leadership_table(self.matrices, self.panel.symbols, self.study.quantile)[["leads"]])
+        """The ranking with how often each asset led over all windows, and its group where clusters are asked for."""
+        led = leadership_table(self.matrices, self.panel.symbols, self.study.quantile)[["leads"]]
+        table = self.ranking.join(led)
+        if self.study.clusters:
+            groups = hermitian_clusters(self.matrix, self.study.clusters, self.study.seed)
+            table = table.join(pd.Series(groups, self.panel.symbols, name="group"))
+        return table
 
     def unstable(self, count: int = 10) -> pd.DataFrame:
         """The windows whose matrix changed most: start, end, score; an adversarial test set."""
@@ -172,12 +378,28 @@ class StudyResult:
         scores = anomaly_score(self.matrices)
         return scores, AlertLevels().grade(scores)
 
+    def autoencoder_anomalies(self) -> tuple[Array, Array] | None:
+        """The same by an autoencoder trained on the first half of the windows; None where it was not asked for."""
+        if not self.study.autoencoder:
+            return None
+        vectors = np.nan_to_num(self.leadership)
+        scores = Autoencoder(seed=self.study.seed).fit(vectors[: len(vectors) // 2]).score(vectors)
+        return scores, AlertLevels().grade(scores)
+
+
+def _span(panel: Panel, bars: int) -> str:
+    """How long the last `bars` bars took: hours, days or years."""
+    days = (panel.index[-1] - panel.index[-1 - bars]) / DAY
+    if days < 2:
+        return f"{24 * days:.3g} hours"
+    return f"{days:.0f} days" if days < 730 else f"{days / 365.25:.1f} years"
+
 
 def study_defaults() -> dict[str, Any]:
     """Every key of the group `lag` with its default; an estimator's own options stand as None, its default."""
     own = {field.name: field.default for field in dataclasses.fields(Study) if field.name not in ("engine", "seed")}
     options = {field.name: None for name in ESTIMATORS for field in dataclasses.fields(ESTIMATORS[name])}  # type: ignore[arg-type]
-    engine = dict.fromkeys(("increments", "min_observations", "backend", "device", "memory_budget_mb"))
+    engine = dict.fromkeys(("min_observations", "backend", "device", "memory_budget_mb"))
     return own | options | engine
 
 

@@ -1,7 +1,7 @@
 """Learned state on disk without pickle: tensors as safetensors, the rest as JSON that says where each tensor goes.
 
 ```
-state.json                the header, the nested state, and the name and SHA-256 of the tensor file
+state.json                the header, the nested state, name and SHA-256 of the tensor file, and SHA-256 of all this
 tensors-<hash>.safetensors
 ```
 The JSON is replaced last and atomically, so that a reader finds the old state or the new one, whole.
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -25,7 +26,9 @@ from pacesetter.runs import write_atomic
 
 __all__ = ["pack", "read_header", "read_state", "tensors_hash", "unpack", "write_state"]
 
-INDEX = "state.json"
+INDEX, DIGEST = "state.json", "digest"
+KEYS = ("header", "tensors", "sha256", "state")
+log = logging.getLogger(__name__)
 
 
 def pack(value: Any) -> tuple[Any, dict[str, torch.Tensor]]:
@@ -101,7 +104,7 @@ def write_state(folder: str | Path, header: Mapping[str, Any], state: Mapping[st
     name = f"tensors-{digest[:12]}.safetensors"
     write_atomic(folder / name, data)
     index = {"header": dict(header), "tensors": name, "sha256": digest, "state": plain}
-    write_atomic(folder / INDEX, json.dumps(index) + "\n")
+    write_atomic(folder / INDEX, json.dumps(index | {DIGEST: _digest(index)}) + "\n")
     for old in folder.glob("*tensors-*"):  # also the temporary file of a write that was killed
         if old.name != name:
             old.unlink()
@@ -132,9 +135,23 @@ def _read_index(folder: Path) -> dict[str, Any]:
     if not path.is_file():
         raise RunError(f"{folder} is not a checkpoint: it has no {INDEX}; give e.g. runs/<run>/checkpoints/best")
     try:
-        index = json.loads(path.read_text(encoding="utf-8"))
+        index = _undamaged(json.loads(path.read_text(encoding="utf-8")), path)
         if Path(index["tensors"]).name != index["tensors"]:
             raise ValueError(f"{index['tensors']} is outside the folder")
-        return {key: index[key] for key in ("header", "tensors", "sha256", "state")}
-    except (OSError, ValueError, KeyError, TypeError) as problem:
+        return index
+    except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
         raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, use another") from problem
+
+
+def _undamaged(index: Any, path: Path) -> dict[str, Any]:
+    """The entries as they were hashed; refuses others. An index of an earlier version has no hash, which is said."""
+    content = {key: index[key] for key in KEYS}
+    if set(index) == set(KEYS):
+        log.warning("%s was written by an earlier version, without a hash: damage to it would not show", path)
+    elif set(index) != {*KEYS, DIGEST} or index[DIGEST] != _digest(content):
+        raise ValueError("it does not match its hash")
+    return content
+
+
+def _digest(content: Mapping[str, Any]) -> str:
+    return hashlib.sha256(json.dumps(content).encode()).hexdigest()

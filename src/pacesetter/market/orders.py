@@ -1,9 +1,10 @@
-"""Orders: what an action asks for. Three kinds — continuous, seven discrete, target — and one rule for each.
+"""Orders: what an action asks for. Four kinds — continuous, seven discrete, target, quantity — and one rule for each.
 
 A continuous order s lies in [-1, 1]: |s| below the hold zone holds; s against the position closes |s| of it; otherwise
 it spends |s| · buy_fraction of the free cash, up to the position cap. A discrete order is one of seven such numbers, so
 that the kinds compare on the same bars; a hybrid agent names the kind with each action. A target is the share of equity
-to hold: the position moves there within its cap, unless it lies within the no-trade band around it.
+to hold: the position moves there within its cap, unless it lies within the no-trade band around it. A quantity was
+sized before, at the same close: brokers fill it as it is.
 """
 
 from __future__ import annotations
@@ -20,6 +21,7 @@ from pacesetter.market.parameters import MarketParameters, Slot
 
 __all__ = [
     "DISCRETE_AS_CONTINUOUS",
+    "LARGEST_QUANTITY",
     "Discrete",
     "OrderKind",
     "as_continuous",
@@ -35,6 +37,7 @@ class OrderKind(IntEnum):
     CONTINUOUS = 0
     DISCRETE = 1
     TARGET = 2
+    QUANTITY = 3
 
 
 class Discrete(IntEnum):
@@ -49,6 +52,7 @@ class Discrete(IntEnum):
     ADD_TO_WINNER = 6
 
 
+LARGEST_QUANTITY = 1e300  # whose value in money is still a number
 DISCRETE_AS_CONTINUOUS = (0.0, 1 / 3, 2 / 3, 1.0, -0.5, -1.0, 0.5)
 
 
@@ -78,6 +82,8 @@ def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True)
     """Refuse an action that is NaN or outside its box, naming the first one."""
     low = -1.0 if kind == OrderKind.CONTINUOUS or (kind == OrderKind.TARGET and shorting) else 0.0
     high = float(len(Discrete) - 1) if kind == OrderKind.DISCRETE else 1.0
+    if kind == OrderKind.QUANTITY:
+        low, high = -LARGEST_QUANTITY, LARGEST_QUANTITY
     fits = (actions >= low) & (actions <= high)
     if kind == OrderKind.DISCRETE:
         fits &= actions % 1 == 0
@@ -92,7 +98,7 @@ def check_actions(actions: NDArray[Any], kind: OrderKind, shorting: bool = True)
 
 @jitable
 def signal(action: float, kind: int, previous: float, winner: float, parameters: Any) -> float:
-    """The order s acted on: smoothed when continuous, looked up when discrete, the target itself otherwise."""
+    """The order s acted on: smoothed when continuous, looked up when discrete, the target or quantity itself."""
     if kind == OrderKind.CONTINUOUS:
         smoothed: float = previous + parameters[Slot.SMOOTHING] * (action - previous)
         return smoothed
@@ -116,6 +122,8 @@ def order_quantity(
     """Signed quantity to trade, fixed at `price`, the close of t. It never carries a position through zero."""
     if kind == OrderKind.TARGET:
         quantity = quantity_to_target(order, held, price, equity, parameters)
+    elif kind == OrderKind.QUANTITY:
+        quantity = -held if order * held < 0.0 and abs(order) > abs(held) else order
     elif abs(order) < parameters[Slot.HOLD_ZONE]:
         quantity = 0.0
     elif order * held < 0.0:

@@ -15,11 +15,13 @@ import pytest
 from pacesetter.data import load
 from pacesetter.envs import PortfolioEnv
 from pacesetter.errors import ConfigError, DataError, RunError
-from pacesetter.evaluation.backtest.backtest import Backtest, Seen, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.backtest.episode import Episode
 from pacesetter.features import ZScore, feature_table
 from pacesetter.market import Column, Costs, Fill, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Seen
 
 FREE = MarketParameters(
     costs=Costs(commission_bps=0, spread_bps=0, slippage_bps=0),

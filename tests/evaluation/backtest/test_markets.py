@@ -10,7 +10,6 @@ import pytest
 
 from pacesetter.data import load
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.backtest.backtest import Seen
 from pacesetter.evaluation.backtest.markets import (
     adversarial_scenarios,
     monte_carlo_scenarios,
@@ -18,6 +17,7 @@ from pacesetter.evaluation.backtest.markets import (
     unstable_windows,
 )
 from pacesetter.evaluation.backtest.scenarios import evaluate_scenarios, spread
+from pacesetter.policies.policy import Seen
 
 
 @dataclass

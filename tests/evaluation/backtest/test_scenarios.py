@@ -8,12 +8,13 @@ import pytest
 from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios, spread
 from pacesetter.evaluation.baselines.allocators import EqualWeight
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.market import Limits, MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 
 WIDE = MarketParameters(limits=Limits(position_cap_fraction=0.5))
 

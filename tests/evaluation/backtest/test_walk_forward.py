@@ -14,10 +14,11 @@ import pytest
 from pacesetter.data import load
 from pacesetter.data.splits import Fold
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.backtest.backtest import Seen, backtest
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.backtest.walk_forward import combinatorial, walk_forward
 from pacesetter.evaluation.baselines.allocators import EqualWeight
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 
 BARS = 420
 

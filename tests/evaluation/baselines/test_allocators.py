@@ -12,7 +12,7 @@ import pytest
 
 from pacesetter.data import load
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import Seen, backtest
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines import allocators as allocation
 from pacesetter.evaluation.baselines.allocators import (
     EqualWeight,
@@ -24,6 +24,7 @@ from pacesetter.evaluation.baselines.allocators import (
 )
 from pacesetter.market import Column, Fill, Limits, MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 
 NO_SEEN: Any = None
 WIDE = MarketParameters(limits=Limits(position_cap_fraction=1.0))

@@ -1,4 +1,7 @@
-"""All baselines in one call, and the equal-weight curve against a direct computation."""
+"""All baselines in one call, and the equal-weight curve against a direct computation.
+
+Runs `evaluation.baselines.rules`.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,6 @@ import pytest
 
 from pacesetter.data import load
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import market_bank
 from pacesetter.evaluation.baselines.catalogue import (
     distinct,
     evaluate_baselines,
@@ -21,6 +23,7 @@ from pacesetter.evaluation.baselines.catalogue import (
 from pacesetter.features import feature_table
 from pacesetter.market import Costs, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 
 FREE = MarketParameters(
     costs=Costs(commission_bps=0, spread_bps=0, slippage_bps=0),

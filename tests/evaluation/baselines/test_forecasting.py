@@ -9,7 +9,7 @@ from sklearn.linear_model import Ridge as SklearnRidge
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.errors import DataError
-from pacesetter.evaluation.backtest.backtest import backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline, possible_baselines
 from pacesetter.evaluation.baselines.forecasting import (
     NEVER,
@@ -26,6 +26,7 @@ from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.features import feature_table
 from pacesetter.market.parameters import Costs, MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 
 CHEAP = MarketParameters(costs=Costs(commission_bps=1, spread_bps=1, slippage_bps=1))
 FIRST = 1_200

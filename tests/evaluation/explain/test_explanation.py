@@ -8,11 +8,11 @@ import pytest
 
 from pacesetter.data import load
 from pacesetter.envs import PortfolioVectorEnv, TradingVectorEnv
-from pacesetter.evaluation.backtest.backtest import market_bank
-from pacesetter.evaluation.backtest.policies import AgentPolicy
 from pacesetter.evaluation.explain.explanation import explain_agent
 from pacesetter.features import feature_table
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, make_algorithm
+from pacesetter.policies.agent import AgentPolicy
+from pacesetter.policies.observation import market_bank
 
 PANEL = load("synthetic", symbols=3, bars=260, groups=0, sentiment_strength=0.9, volatility=0.6)
 TABLE = feature_table(PANEL, features=["return_1", "sentiment"])

@@ -12,9 +12,10 @@ from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs import TradingEnv
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import DataError
-from pacesetter.evaluation.backtest.backtest import Seen, backtest
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.explain.reward_audit import RewardAudit, audit, audit_ledger, reward_frame
 from pacesetter.market.ledger import Column, Flag
+from pacesetter.policies.policy import Seen
 from pacesetter.rewards.reward import RewardConfig
 
 STEPS = 2000

@@ -1,6 +1,6 @@
 """A master and fixed allocations over the same proposals: known answers, gates, and who is better on a planted one.
 
-Runs `evaluation.backtest.fleet_policy`.
+Runs `policies.fleet`.
 """
 
 from __future__ import annotations
@@ -17,13 +17,11 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import PROPOSALS, Master, MasterNetwork
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Seen, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.allocators import EqualWeight
 from pacesetter.evaluation.fleet.proposals import (
     FIXED,
-    Advice,
     AllocationComparison,
-    MasterPolicy,
     ProposedAllocation,
     compare_allocations,
     measures,
@@ -38,6 +36,9 @@ from pacesetter.learning.fleet.master import MasterLearner, MasterPPO
 from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
 from pacesetter.market.parameters import Costs, Limits, MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.master import Advice, MasterPolicy
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Seen
 
 SMALL = MasterNetwork(width=16, heads=2, layers=1, hidden=16)
 

@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import pytest
 
 from pacesetter.data import load
 from pacesetter.errors import ConfigError, DataError, RunError
-from pacesetter.evaluation.backtest.backtest import market_bank
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.judgement import judge_policy
-from pacesetter.evaluation.report.compare import FOLDER, compare_section, find_judged
+from pacesetter.evaluation.report.compare import compare_section, find_judged
 from pacesetter.evaluation.report.judgement_page import store_judgement
+from pacesetter.evaluation.statistics.intervals import Interval
+from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe
 from pacesetter.features import feature_table
+from pacesetter.policies.observation import market_bank
+from pacesetter.runs import EVALUATION
 
 
 def bank_of(panel):
@@ -25,8 +29,8 @@ def judged(folder: Path, name: str, first: int, bars: int = 420) -> Path:
     panel = load("synthetic", symbols=2, bars=bars, seed=5)
     policy = make_baseline(name, bank_of(panel))
     found = judge_policy(policy, panel, first, bank_of=bank_of, baselines=("cash",), draws=50)
-    (folder / FOLDER).mkdir(parents=True)
-    store_judgement(found, folder / FOLDER)
+    (folder / EVALUATION).mkdir(parents=True)
+    store_judgement(found, folder / EVALUATION)
     return folder
 
 
@@ -45,6 +49,40 @@ def test_runs_are_compared_over_the_bars_they_share(runs):
     assert "is at or below the median in the other with probability 0." in section.text
     (figure,) = section.figures
     assert {len(line.x) for line in figure.data} == {119}
+
+
+def test_figures_are_those_of_the_bars_that_all_share(runs):
+    found = [find_judged(run) for run in runs]
+    section = compare_section(found)
+    rows = {row[0]: row for row in section.rows}
+    by_name = {run.name: run for run in found}
+    shared = found[0].returns.index.intersection(found[1].returns.index)
+    assert len(by_name["a"].returns) > len(shared)  # else there is nothing to contradict
+    for name, run in by_name.items():
+        returns = run.returns.loc[shared, run.policy].to_numpy()
+        year = run.bars_per_year
+        assert rows[name][2].startswith(f"{sharpe(returns, year):+.2f} (")
+        assert rows[name][3:5] == (f"{annual_return(returns, year):+.1%}", f"{max_drawdown(returns):.1%}")
+    curve = {line.name.split()[0]: line.y[-1] for line in section.figures[0].data}
+    years = len(shared) / by_name["a"].bars_per_year
+    assert rows["a"][3] == f"{(curve['a'] / 100) ** (1 / years) - 1:+.1%}"  # the table says what the chart shows
+    assert "Gates and verdict are those of each run's own bars." in section.text
+
+
+def test_runs_of_the_same_bars_keep_their_own_figures(tmp_path):
+    found = [find_judged(judged(tmp_path / name, name, 300)) for name in ("hold", "equal_weight")]
+    section = compare_section(found)
+    for row, run in zip(section.rows, sorted(found, key=lambda run: run.name), strict=True):
+        assert row[2] == str(Interval(*run.result["intervals"][run.policy]))
+    assert "own bars" not in section.text
+
+
+def test_a_judgement_without_its_ledger_is_refused(runs, tmp_path):
+    copy = tmp_path / "copy"
+    shutil.copytree(runs[1], copy)
+    (copy / EVALUATION / "ledger.parquet").unlink()
+    with pytest.raises(RunError, match="evaluate the run again"):
+        compare_section([find_judged(copy), find_judged(runs[0])])
 
 
 def test_a_comparison_takes_two_judged_runs_of_the_same_bars(runs, tmp_path):

@@ -12,12 +12,13 @@ import pandas as pd
 import pytest
 
 from pacesetter.data import load
-from pacesetter.evaluation.backtest.backtest import Backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines, make_baseline
 from pacesetter.evaluation.judgement import judge_policy
 from pacesetter.evaluation.report.judgement_page import judgement_sections, markdown, results_section, store_judgement
 from pacesetter.evaluation.report.page import Section, number, write_pdf, write_report
 from pacesetter.features import feature_table
+from pacesetter.policies.observation import market_bank
 
 TITLES = [
     *("Verdict", "Gates", "Against the index", "Results by regime", "Stress", "Costs and limits"),

@@ -9,10 +9,11 @@ import numpy as np
 import pytest
 
 from pacesetter.data.synthetic import Synthetic
-from pacesetter.evaluation.backtest.backtest import Backtest, Seen, backtest
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics.contribution import asset_pnl, contribution
 from pacesetter.market.ledger import Column, Flag
 from pacesetter.market.parameters import Exits, Limits, MarketParameters
+from pacesetter.policies.policy import Seen
 
 
 class Erratic:

@@ -15,10 +15,11 @@ from hypothesis.extra.numpy import arrays
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.errors import DataError
-from pacesetter.evaluation.backtest.backtest import Backtest, Seen, backtest
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics import metrics as ours
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.market.ledger import Column
+from pacesetter.policies.policy import Seen
 
 YEAR = 252
 SERIES = arrays(np.float64, (40, 3), elements=st.floats(-0.2, 0.2).map(lambda value: round(value, 6)))

@@ -12,13 +12,14 @@ import pytest
 
 from pacesetter.data import load
 from pacesetter.errors import DataError
-from pacesetter.evaluation.backtest.backtest import Backtest, Seen, backtest
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.statistics.metrics import total_return
 from pacesetter.evaluation.statistics.regimes import benchmark_table, index_returns, market_regimes, regime_table
 from pacesetter.features import REGIMES, regime_labels
 from pacesetter.market import Costs, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 
 FREE = MarketParameters(
     costs=Costs(commission_bps=0, spread_bps=0, slippage_bps=0),

@@ -13,7 +13,8 @@ import pytest
 
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.overfitting import overfitting_probability
-from pacesetter.evaluation.statistics.trials import FOLDER, RETURNS, Trial, Trials
+from pacesetter.evaluation.statistics.trials import RETURNS, Trial, Trials
+from pacesetter.runs import EVALUATION
 
 WRITER = """
 import sys
@@ -65,7 +66,7 @@ def test_the_choice_among_judged_trials_is_told_and_trials_on_other_data_are(tmp
         ledger.add(dataclasses.replace(own, run=str(column)))
     assert ledger.about(own, noise[0]) == ""  # no other was judged yet
     for column in (1, 2, 3):
-        (folder := tmp_path / str(column) / FOLDER).mkdir(parents=True)
+        (folder := tmp_path / str(column) / EVALUATION).mkdir(parents=True)
         bars = noise.iloc[100:] if column == 3 else noise  # the third was judged on fewer
         pd.DataFrame({"ppo": bars[column], "cash": 0.0}).to_parquet(folder / RETURNS)
     expected = overfitting_probability(noise[[0, 1, 2]].to_numpy())

@@ -14,12 +14,13 @@ from pacesetter.build import build_table, build_task
 from pacesetter.build.configuration import LeadLagFeatures
 from pacesetter.envs.batch.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.backtest.backtest import Seen, backtest
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.features import feature_table
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.market.ledger import Fill
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 from pacesetter.serving.api.runtime import BundlePolicy, Holding, ReportedAccount, Runtime, serving_market
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.lookback import LeadLagRows

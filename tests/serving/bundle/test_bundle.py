@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import json
+import logging
 import random
 import shutil
+import tracemalloc
 import zipfile
 from dataclasses import replace
 from datetime import UTC, datetime
@@ -26,11 +28,12 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Config, build_table
 from pacesetter.cli.serve import register
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.runs import Run
+from pacesetter.locks import hold
+from pacesetter.policies.modules import serve_agent
+from pacesetter.runs import Run, sha256
 from pacesetter.serving.api.runtime import ReportedAccount, Runtime
-from pacesetter.serving.bundle.bundle import NEEDED, Bundle, pack
+from pacesetter.serving.bundle.bundle import CHUNK_BYTES, MOST_FILES, NEEDED, Bundle, pack
 from pacesetter.serving.bundle.card import model_card
-from pacesetter.serving.bundle.export import serve_agent
 from pacesetter.serving.bundle.packaging import bundle_policy, bundle_run
 from pacesetter.serving.bundle.parity import random_observations
 from pacesetter.serving.bundle.signature import SIGNING_KEY, SigningKey, check_secret
@@ -112,7 +115,7 @@ def test_a_run_without_a_policy_is_refused(made, tmp_path):
     with pytest.raises(RunError, match="not a finished training run"):
         bundle_run(cut.folder, tmp_path / "bundles")
     lookback = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
-    with pytest.raises(RunError, match="is a lookback agent"):
+    with pytest.raises(ConfigError, match="chooses lookbacks"):
         bundle_run(lookback.folder, tmp_path / "bundles")
 
 
@@ -199,6 +202,26 @@ def test_a_zip_is_the_same_bundle_and_checked_alike(made, copy, tmp_path):
         Bundle.open(tmp_path / "absent")
 
 
+def test_a_zip_with_a_false_size_or_very_many_entries_is_refused_at_once(tmp_path):
+    path = tmp_path / "bomb.zip"
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("model.onnx", bytes(3 * CHUNK_BYTES))
+    data = path.read_bytes()
+    size, lie = (3 * CHUNK_BYTES).to_bytes(4, "little"), (10).to_bytes(4, "little")
+    path.write_bytes(data.replace(size, lie))
+    tracemalloc.start()
+    with pytest.raises(RunError, match=r"false size|no bundle"):
+        Bundle.open(path)
+    most = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert most < 3 * CHUNK_BYTES
+    with zipfile.ZipFile(tmp_path / "many.zip", "w") as archive:
+        for count in range(MOST_FILES + 1):
+            archive.writestr(str(count), b"")
+    with pytest.raises(RunError, match="more than a bundle can"):
+        Bundle.open(tmp_path / "many.zip")
+
+
 def test_every_flipped_bit_of_a_zip_is_refused_in_a_sentence(tmp_path):
     archive = tmp_path / "small.zip"
     with zipfile.ZipFile(archive, "w", zipfile.ZIP_DEFLATED) as small:
@@ -229,9 +252,27 @@ def test_a_signature_is_checked_by_its_key_alone(made, tmp_path, kind):
     for other in (SigningKey("e" * 64), SigningKey(pem_pair()[1])):
         with pytest.raises(RunError, match="does not match this key"):
             Bundle.open(tmp_path / "signed", other)
+    with pytest.raises(RunError, match=r"is signed, and there is no key to check it by; give --key FILE"):
+        Bundle.open(tmp_path / "signed")
     (tmp_path / "signed" / "signature.txt").unlink()
     with pytest.raises(RunError, match="is not signed"):
         Bundle.open(tmp_path / "signed", SigningKey(public))
+
+
+def test_a_signed_bundle_whose_limits_were_changed_does_not_open_without_its_key(made, tmp_path, caplog):
+    folder = tmp_path / "signed"
+    Bundle.write(folder, made.bundle.files, SigningKey(SECRET))
+    (folder / "limits.json").write_text(json.dumps({"order_fraction": 1.0}))
+    told = json.loads((folder / "hashes.json").read_text())
+    told["files"]["limits.json"] = sha256(folder / "limits.json")
+    (folder / "hashes.json").write_text(json.dumps(told))
+    with pytest.raises(RunError, match="not by this key"):
+        Bundle.open(folder, SigningKey(SECRET))
+    with pytest.raises(RunError, match="there is no key to check it by"):
+        find_bundle(folder)
+    with caplog.at_level(logging.WARNING):
+        assert find_bundle(folder, is_unverified=True).limits.order_fraction == 1.0
+    assert "SIGNATURE NOT CHECKED" in caplog.text
 
 
 def test_signing_keys_come_from_a_file_or_the_environment(tmp_path, monkeypatch):
@@ -308,6 +349,29 @@ def test_a_damaged_version_matrix_is_refused(index, tmp_path):
         Store(tmp_path).rollback()
 
 
+@pytest.mark.parametrize("name", ["../elsewhere", "/tmp", "..", "", "a/b", "link", 7])
+def test_a_version_matrix_that_leads_out_of_the_store_is_refused(made, tmp_path, name):
+    store = tmp_path / "bundles"
+    Store(store).add("policy", made.bundle.files)
+    shutil.copytree(made.folder, tmp_path / "elsewhere")
+    (store / "link").symlink_to(tmp_path / "elsewhere")
+    index = json.loads((store / "versions.json").read_text())
+    index["versions"].append(index["versions"][0] | {"bundle": name})
+    (store / "versions.json").write_text(json.dumps(index | {"current": name}))
+    with pytest.raises(RunError, match="is not a folder of this store"):
+        find_bundle(store)
+
+
+def test_two_at_once_do_not_write_to_a_store(made, tmp_path):
+    store = Store(tmp_path / "bundles")
+    store.add("policy", made.bundle.files)
+    with hold(store.folder):
+        for work in (lambda: store.add("policy", made.bundle.files), store.rollback):
+            with pytest.raises(RunError, match="is in use by process"):
+                work()
+    assert len(store.versions) == 1
+
+
 def test_a_rollback_to_a_damaged_bundle_is_refused(made, tmp_path):
     store = Store(tmp_path / "bundles")
     first, _ = store.add("policy", made.bundle.files)
@@ -336,9 +400,11 @@ def test_the_command_line_checks_lists_and_rolls_back(made, tmp_path):
     code, said = called("bundle", "check", str(tmp_path / "bundles"), "--key", str(tmp_path / "key"))
     assert (code, "is intact" in said, "signed by this key" in said) == (0, True, True)
     assert "0002-policy" in called("bundle", "list", "--store", str(tmp_path / "bundles"))[1]
-    assert "0001-policy serves now" in called("bundle", "rollback", "--store", str(tmp_path / "bundles"))[1]
+    rollback = ("bundle", "rollback", "--store", str(tmp_path / "bundles"))
+    assert "there is no key to check it by" in called(*rollback)[1]
+    assert "0001-policy serves now" in called(*rollback, "--unverified")[1]
     (tmp_path / "bundles" / "0001-policy" / "CARD.md").write_text("better results")
-    code, said = called("bundle", "check", str(tmp_path / "bundles"))
+    code, said = called("bundle", "check", str(tmp_path / "bundles"), "--unverified")
     assert code == 1
     assert "CARD.md was changed" in said
     assert "is not a run folder" in called("bundle", str(tmp_path))[1]

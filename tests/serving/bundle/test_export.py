@@ -17,9 +17,11 @@ from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
-from pacesetter.serving.bundle.export import export_onnx, export_torchscript, quantise, serve_agent
-from pacesetter.serving.bundle.export import serve_algorithm as as_module
-from pacesetter.serving.bundle.model import SPEC, Model, PolicySpec, check_graph
+from pacesetter.policies.modules import serve_agent
+from pacesetter.policies.modules import serve_algorithm as as_module
+from pacesetter.policies.spec import PolicySpec
+from pacesetter.serving.bundle.export import export_onnx, export_torchscript, quantise
+from pacesetter.serving.bundle.model import SPEC, Model, check_graph
 from pacesetter.serving.bundle.parity import check_parity, random_observations
 
 KINDS = {

@@ -10,8 +10,9 @@ import pytest
 from bundles import TRAINING, make
 
 from pacesetter.build import best_master, build_table
-from pacesetter.evaluation.backtest.backtest import Policy, backtest
-from pacesetter.evaluation.fleet.proposals import Advice, MasterPolicy
+from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.policies.master import Advice, MasterPolicy
+from pacesetter.policies.policy import Policy
 from pacesetter.serving.api.runtime import BundlePolicy, ReportedAccount, Runtime, serving_market
 from pacesetter.serving.bundle import lookback_export
 from pacesetter.serving.bundle.packaging import bundle_run

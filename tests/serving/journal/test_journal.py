@@ -2,22 +2,28 @@
 
 Runs `serving.journal.entries`, `serving.journal.migrations.env`, `serving.journal.migrations.stash`,
 `serving.journal.migrations.versions.r0001_journal`, `serving.journal.migrations.versions.r0002_actions`,
-`serving.journal.migrations.versions.r0003_target`.
+`serving.journal.migrations.versions.r0003_target`, `serving.journal.evidence`.
 """
 
 from __future__ import annotations
 
+import json
 import sqlite3
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
 
 import pytest
+import typer
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
 from sqlalchemy import inspect, text, update
+from typer.testing import CliRunner
 
+from pacesetter.cli.paper import register
 from pacesetter.errors import RunError
+from pacesetter.serving.bundle.signature import SigningKey
+from pacesetter.serving.journal.heads import Heads
 from pacesetter.serving.journal.journal import Journal, Page, migrate, tables
 
 START = datetime(2026, 1, 5, 21, tzinfo=UTC)
@@ -125,6 +131,129 @@ def test_the_audit_log_shows_a_changed_a_lost_and_a_cut_record(url: str) -> None
             connection.execute(audit.insert(), [dict(whole[k]) for k in kept])
         with pytest.raises(RunError, match=r"broken at record 1|ends before record 2"):
             journal.verify()
+    journal.close()
+
+
+def whole_journal(url: str, **options: Any) -> Journal:
+    """Three bars, an order that moved on twice, a note."""
+    journal = Journal(url, "run", **options)
+    for bar in range(3):
+        journal.record(page(bar, statuses={f"run-{bar - 1}-A": "filled"} if bar else {}))
+    journal.set_statuses({"run-2-A": "sent"})
+    journal.note("halt", "drill", START)
+    return journal
+
+
+FORGERIES = {
+    "a fill's price": "UPDATE fills SET price = 9.5 WHERE fill_id = '1'",
+    "a lost fill": "DELETE FROM fills WHERE fill_id = '1'",
+    "an added fill": "INSERT INTO fills SELECT run, 'new', time, symbol, quantity, price, commission, reason, client_id"
+    " FROM fills WHERE fill_id = '1'",
+    "equity": "UPDATE equity SET equity = 2e5 WHERE state = 'active'",
+    "cash": "UPDATE equity SET cash = 1.0",
+    "a lost bar of equity": "DELETE FROM equity",
+    "a decision": "UPDATE decisions SET raw_action = 1.0 WHERE symbol = 'discrete'",
+    "an order's quantity": "UPDATE orders SET quantity = 2.5 WHERE client_id = 'run-0-A'",
+    "an order's status": "UPDATE orders SET status = 'cancelled' WHERE client_id = 'run-0-A'",
+    "the last order's status": "UPDATE orders SET status = 'filled' WHERE client_id = 'run-2-A'",
+    "a position": "UPDATE positions SET quantity = 0.5",
+    "an event": "UPDATE events SET message = 'nothing' WHERE kind = 'halt'",
+    "a lost event": "DELETE FROM events WHERE kind = 'halt'",
+    "a lost checkpoint": "DELETE FROM checkpoints",
+    "a lost audit log": "DELETE FROM audit",
+}
+
+
+@pytest.mark.parametrize("forgery", FORGERIES)
+def test_rows_that_were_changed_lost_or_added_by_hand_are_refused(url: str, forgery: str) -> None:
+    journal = whole_journal(url)
+    assert journal.verify() == 5
+    with journal.engine.begin() as connection:
+        assert connection.execute(text(FORGERIES[forgery])).rowcount > 0
+    with pytest.raises(RunError):
+        journal.verify()
+    journal.close()
+
+
+@pytest.mark.parametrize(
+    ("change", "why"),
+    [
+        ({"exact": 0.5}, "not the one of bar"),
+        ({"audit": None}, "names no audit record"),
+        ({"audit": [7, "0"]}, "ends before record 7"),
+        ({"audit": [-1, "0"]}, "ends before record -1"),
+    ],
+)
+def test_a_state_other_than_the_last_bars_is_refused(url: str, change: dict[str, Any], why: str) -> None:
+    journal = whole_journal(url)
+    found = journal.checkpoint()
+    assert found is not None
+    for state in ({**found[1], **change}, {k: v for k, v in found[1].items() if k not in change}):
+        with journal.engine.begin() as connection:
+            connection.execute(update(tables.checkpoints).values(state=state))
+        with pytest.raises(RunError, match=f"{why}|names no audit record|not the one of bar"):
+            journal.verify()
+    journal.close()
+
+
+def test_bars_of_an_earlier_version_are_taken_as_they_are(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    with monkeypatch.context() as earlier:
+        earlier.setattr("pacesetter.serving.journal.journal.bar_evidence", lambda *given: {})
+        journal = whole_journal(f"sqlite:///{tmp_path / 'journal.db'}")
+    assert journal.record(page(3))
+    assert journal.verify() == 6
+    with journal.engine.begin() as connection:
+        connection.execute(text("UPDATE fills SET price = 9.5 WHERE fill_id = '3'"))
+    with pytest.raises(RunError, match="fills of bar 2026-01-08"):
+        journal.verify()
+    journal.close()
+
+
+def test_a_journal_that_was_written_anew_differs_from_its_signed_heads(tmp_path: Path) -> None:
+    key, path = SigningKey("0f" * 32), tmp_path / "heads.jsonl"
+    journal = whole_journal(f"sqlite:///{tmp_path / 'journal.db'}", heads=Heads(path, key))
+    assert len(path.read_text().splitlines()) == 3  # a bar a day
+    assert journal.verify() == 5
+    journal.close()
+    again = Journal(f"sqlite:///{tmp_path / 'other.db'}", "run", Heads(path, key))
+    again.record(page(0))
+    with pytest.raises(RunError, match="has not record 1 that was signed on 2026-01-06"):
+        again.verify()
+    again.close()
+    forged = json.loads(path.read_text().splitlines()[0]) | {"hash": "0" * 64}
+    path.write_text(json.dumps(forged) + "\n")
+    with pytest.raises(RunError, match="is not signed by this key"):
+        Heads(path, key).check("run", [])
+    path.write_text("{")
+    with pytest.raises(RunError, match=r"heads\.jsonl is damaged"):
+        Heads(path, key)
+
+
+def test_an_empty_file_is_no_new_book(tmp_path: Path) -> None:
+    path = tmp_path / "journal.db"
+    path.touch()
+    with pytest.raises(RunError, match=r"is empty: the journal in it was lost; restore a copy"):
+        Journal(f"sqlite:///{path}", "run")
+    assert path.stat().st_size == 0
+    path.unlink()
+    Journal(f"sqlite:///{path}", "run").close()
+    assert [each.name for each in tmp_path.iterdir()] == ["journal.db"]
+
+
+def test_the_command_line_verifies(tmp_path: Path) -> None:
+    url, key, heads = f"sqlite:///{tmp_path / 'journal.db'}", tmp_path / "key", tmp_path / "heads.jsonl"
+    key.write_text("0f" * 32)
+    journal = whole_journal(url, heads=Heads(heads, SigningKey("0f" * 32)))
+    app = typer.Typer()
+    register(app)
+    plain = CliRunner().invoke(app, ["journal", "verify", url])
+    assert (plain.exit_code, "run 'run' is whole: 5 audit records" in plain.output) == (0, True)
+    assert "NO SIGNED HEAD WAS CHECKED" in plain.output
+    signed = ["journal", "verify", url, "--key", str(key), "--heads", str(heads)]
+    assert "NO SIGNED" not in CliRunner().invoke(app, signed).output
+    with journal.engine.begin() as connection:
+        connection.execute(text("UPDATE equity SET cash = 1.0"))
+    assert "equity of bar" in str(CliRunner().invoke(app, signed).exception)
     journal.close()
 
 

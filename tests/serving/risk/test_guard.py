@@ -239,6 +239,18 @@ def test_a_person_who_resumes_frees_a_symbol_for_as_many_orders_as_before() -> N
         guard.resume("Ada")
 
 
+def test_a_client_id_is_used_once_though_the_clock_goes_back_over_midnight_and_a_person_resumes() -> None:
+    guard, day = opened(), 86_400
+    assert guard.check(order("1"), account(), NOON).allowed
+    guard.done("1")
+    for now in (NOON - day, NOON, NOON - 2 * day, NOON):
+        guard.mark(1e5, now)
+        guard.resume("Ada")
+        guard = Guard.from_dict(json.loads(json.dumps(guard.to_dict())))
+        guard.begin_bar(1e5, now)
+        assert guard.check(order("1"), account(), now).reason == "duplicate_id"
+
+
 @pytest.mark.parametrize(("equity", "now"), [(math.nan, NOON), (0.0, NOON), (1e5, NOON - 1), (1e5, math.nan)])
 def test_money_or_time_that_cannot_be_halts(equity: float, now: float) -> None:
     guard = opened()

@@ -16,6 +16,7 @@ from pacesetter.cli.paper import register
 from pacesetter.data import load
 from pacesetter.errors import ConfigError, PacesetterError
 from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.baselines.catalogue import BASELINES
 from pacesetter.registry import configure
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.journal import tables
@@ -205,7 +206,7 @@ def test_alpaca_without_keys_is_refused(tmp_path: Path, monkeypatch: pytest.Monk
     monkeypatch.setattr(session, "load", lambda source, **options: load("synthetic", bars=260))
     options = {"feed": "alpaca", "broker": "alpaca", "folder": str(tmp_path)}
     with pytest.raises(ConfigError, match="ALPACA_API_KEY and ALPACA_SECRET_KEY"):
-        open_session("cash", configure(PaperConfig, options, "paper"))
+        open_session("cash", configure(PaperConfig, options, "paper"), BASELINES)
 
 
 def test_no_order_of_stored_bars_goes_to_a_broker_outside() -> None:

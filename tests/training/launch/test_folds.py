@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from pacesetter.build import build_environment
+from pacesetter.build.tasks import trading
 from pacesetter.envs.batch.starts import Start, Starts
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.training import compose
-from pacesetter.training.launch import folds
 from pacesetter.training.launch.folds import (
     changed,
     paths_section,
@@ -39,8 +39,8 @@ def trained_on(monkeypatch) -> list[np.ndarray]:
         seen.append(kept.pool[:, [Start.TIME, Start.LAST]])
         return kept
 
-    within = folds._within
-    monkeypatch.setattr(folds, "_within", watched)
+    within = trading.starts_within
+    monkeypatch.setattr(trading, "starts_within", watched)
     return seen
 
 
@@ -104,7 +104,7 @@ def test_no_observation_behind_a_test_reaches_into_it_by_the_memory_of_its_featu
 def test_episodes_end_where_their_run_of_training_bars_does(run):
     env = build_environment(run.config, run.panel, 2, starts="random", episode_bars=20)
     train = np.r_[260:300, 340:380]
-    kept = folds._within(env.batch.starts, train)
+    kept = trading.starts_within(env.batch.starts, train)
     assert isinstance(kept, Starts)
     assert set(kept.pool[:, Start.TIME]) <= set(train[:-1])
     assert set(kept.pool[:, Start.LAST]) == {299, 379}

@@ -8,8 +8,8 @@ from gymnasium import spaces
 
 from pacesetter.build.configuration import Gates
 from pacesetter.evaluation.statistics.gates import Gate
-from pacesetter.evaluation.statistics.metrics import evenness
 from pacesetter.market.ledger import Column, Flag
+from pacesetter.policies.variety import evenness
 from pacesetter.training.run.collapse import Activity, Played, collapse_gates, gate_table, play, spread
 
 BOX, ORDERS = spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(7)

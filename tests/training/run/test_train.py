@@ -16,6 +16,7 @@ from pacesetter.evaluation.statistics.trials import Trials
 from pacesetter.learning.state import read_header, read_state
 from pacesetter.learning.supervised.direction import Direction
 from pacesetter.learning.supervised.forecasts import fit_supervised
+from pacesetter.locks import hold
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.launch.seeds import train_seeds
@@ -49,6 +50,15 @@ def test_a_run_leaves_config_metrics_checkpoints_and_hashes(small, console):
     assert len(scores) == 2
     assert {"config.yaml", "metrics.jsonl", "log.jsonl"} <= set(manifest["artefacts"])
     assert "Collapse gates" in console.file.getvalue()
+
+
+def test_a_run_that_another_process_trains_is_not_resumed(small, console):
+    run = train(small("ppo", "train.steps=64"), console=console).run
+    assert ".lock" not in run.manifest["artefacts"]
+    run.write_json("manifest.json", run.manifest | {"finished": False})
+    with hold(run.folder), pytest.raises(RunError, match="is in use by process"):
+        train(resume=run.folder, console=console)
+    assert train(resume=run.folder, console=console).steps >= 64
 
 
 def test_the_best_validation_episode_can_be_inspected(small, console):
@@ -167,12 +177,11 @@ def test_who_stops_a_run_is_told_how_to_go_on(small, console, monkeypatch, steps
 
 def test_several_seeds_make_a_table_with_mean_and_interval(small, console):
     overrides = [*small.overrides, "train.steps=64", "train.seeds=2"]
-    result = train_seeds(overrides, console)
+    result = train_seeds(overrides, compose(overrides), console)
     assert list(result.runs["seed"]) == [0, 1]
     assert result.runs["weights_hash"].nunique() == 2
     assert "mean" in console.file.getvalue()
     assert "±" in console.file.getvalue()
-    assert train_seeds(small.overrides, console) is None
 
 
 @pytest.mark.parametrize(

@@ -16,6 +16,7 @@ from pacesetter.dashboard.folders import RunFacts, find_runs, read_run, stamp
 from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import column, say
 from pacesetter.errors import PacesetterError
+from pacesetter.words import for_spreadsheets
 
 __all__ = [
     "all_runs",
@@ -71,7 +72,7 @@ def table(frame: pd.DataFrame, key: str, *, file_name: str = "", formats: Mappin
     columns = {str(name): _column(frame[name], (formats or {}).get(str(name))) for name in frame.columns}
     st.dataframe(frame, hide_index=True, column_config=columns, key=key, placeholder="–")
     if file_name:
-        content = frame.to_csv(index=False)
+        content = for_spreadsheets(frame).to_csv(index=False)
         st.download_button(
             say("app.save", file=file_name), content, file_name, "text/csv", key=f"{key}.csv", on_click="ignore"
         )

@@ -30,7 +30,14 @@ from pacesetter.market.state import Account, Position
 if TYPE_CHECKING:
     from pacesetter.envs.batch.bank import Bank
 
-__all__ = ["ACCOUNT_ENTRIES", "ObservationBuilder", "PortfolioEntry", "PositionEntry", "write_account"]
+__all__ = [
+    "ACCOUNT_ENTRIES",
+    "ObservationBuilder",
+    "PortfolioEntry",
+    "PositionEntry",
+    "account_entries",
+    "write_account",
+]
 
 Array = NDArray[Any]
 
@@ -98,6 +105,12 @@ def write_account(vector: Any, account: Any, positions: Any, bar: Any, parameter
     vector[start + PortfolioEntry.EQUITY_RATIO] = equity / parameters[Slot.INITIAL_CASH]
     vector[start + PortfolioEntry.OPEN_SHARE] = held_count / count
     vector[start + PortfolioEntry.IS_LIQUIDATING] = 1.0 if is_liquidating(account, parameters) else 0.0
+
+
+def account_entries(vector: Array) -> dict[str, Array]:
+    """`position` (symbol, PositionEntry) and `portfolio` (PortfolioEntry,) of a market's account vector (size,)."""
+    end = len(vector) - len(PortfolioEntry)
+    return {"position": vector[:end].reshape(-1, POSITION_SIZE), "portfolio": vector[end:]}
 
 
 class ObservationBuilder:

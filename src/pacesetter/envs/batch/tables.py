@@ -15,7 +15,7 @@ from pacesetter.errors import DataError
 if TYPE_CHECKING:
     from pacesetter.features.table import FeatureTable
 
-__all__ = ["ObservationTables", "entry_columns"]
+__all__ = ["ObservationTables", "entry_columns", "last_known", "shown"]
 
 Array = NDArray[Any]
 Names = dict[str, tuple[str, ...]]
@@ -56,7 +56,8 @@ class ObservationTables:
         places = {entry: slice(int(ends[k]), int(ends[k + 1])) for k, entry in enumerate(parts)}
         empty = np.zeros((*known.shape, 0), np.float32)
         context = np.concatenate([*parts.values(), empty], axis=2)
-        return cls(_last_known(table.values[:, :, columns["window"]]), _last_known(context), names, places, known)
+        windows = shown(last_known(table.values[:, :, columns["window"]]))
+        return cls(windows, shown(last_known(context)), names, places, known)
 
 
 def entry_columns(names: Sequence[str]) -> dict[str, list[int]]:
@@ -75,9 +76,17 @@ def _probabilities(values: ArrayLike, shape: tuple[int, ...]) -> Array:
     return array
 
 
-def _last_known(values: Array) -> Array:
-    """A copy of (symbol, time, feature) with each NaN replaced by the last value known before it, 0 where none is."""
+def last_known(values: Array, before: Array | None = None) -> Array:
+    """A copy of (symbol, time, feature) with each NaN replaced by the last value known before it; NaN where none is.
+
+    before   (symbol, feature) last known of the bars before these
+    """
     bars = np.arange(values.shape[1])[:, None]
     latest = np.maximum.accumulate(np.where(np.isnan(values), -1, bars), axis=1)
     filled = np.take_along_axis(values, np.maximum(latest, 0), axis=1)
-    return np.ascontiguousarray(np.where(latest >= 0, filled, np.float32(0)), dtype=np.float32)
+    return np.where(latest >= 0, filled, np.float32(np.nan) if before is None else before[:, None])
+
+
+def shown(values: Array) -> Array:
+    """Last known values as an agent sees them: float32, and 0 where nothing was known yet."""
+    return np.ascontiguousarray(np.where(np.isnan(values), np.float32(0), values), dtype=np.float32)

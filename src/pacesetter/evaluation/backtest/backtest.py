@@ -10,7 +10,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from datetime import datetime
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import pandas as pd
@@ -21,63 +21,28 @@ from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Outcome, Setting
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
-from pacesetter.evaluation.backtest.hybrid import hybrid_orders
 from pacesetter.market.bars import Bar
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Column, Fill
-from pacesetter.market.orders import Discrete, OrderKind
+from pacesetter.market.orders import LARGEST_QUANTITY, Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.market.trades import Trade, trades
 from pacesetter.panel import Panel
+from pacesetter.policies.hybrid import hybrid_orders
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import QUANTITIES, Policy, Seen
 from pacesetter.stamps import moment_of
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.backtest.episode import Episode
     from pacesetter.features.table import FeatureTable
 
-__all__ = ["Backtest", "Policy", "Seen", "backtest", "market_bank"]
+__all__ = ["Backtest", "backtest"]
 
 Array = NDArray[Any]
+READ_AS = {"hybrid": "continuous", QUANTITIES: "target"}  # what the batch is told that a policy's actions are
+QUANTITY_SETTINGS = OrderKind.QUANTITY, -LARGEST_QUANTITY, LARGEST_QUANTITY  # no agent's action, hence no batch's own
 KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
-
-
-class Seen(NamedTuple):
-    """All that may be known at the close of bar t.
-
-    panel         rows 0 … t, as views
-    observation   that of Portfolio-v0: window (symbol, bar, feature), regime, leadlag, supervised and position
-                  (symbol, ·), portfolio (·,)
-    masks         (symbol, 7) True where a discrete order would be sent; None for other actions
-    first         bar of the first decision, from which rebalancing counts
-    """
-
-    panel: Panel
-    t: int
-    observation: Mapping[str, Array]
-    masks: Array | None = None
-    first: int = 0
-
-
-class Policy(Protocol):
-    """What decides: a baseline, an agent, a fleet, a guarded policy.
-
-    action   how the orders are read: discrete, continuous, hybrid, which are (switch, value) as in Trading-v0, or
-             weights, which are shares of equity. A weight that is NaN leaves its symbol as it is; beside other orders,
-             as it is up to the position cap
-
-    One that learned from data has `fitted_until`, the last moment it saw, and so have the parts it is made of; it is
-    refused on bars up to there.
-    """
-
-    @property
-    def name(self) -> str: ...
-
-    @property
-    def action(self) -> str: ...
-
-    def decide(self, seen: Seen) -> Array:
-        """(symbol,) orders at the close of bar `seen.t`; (symbol, 2) hybrid ones."""
-        ...
 
 
 @dataclass(frozen=True, eq=False)
@@ -179,11 +144,6 @@ class Backtest:
         return ledger, fills.assign(**own)
 
 
-def market_bank(panel: Panel, table: FeatureTable | None = None, supervised: Any = None) -> Bank:
-    """The panel as one market with its features, to be shared by many backtests; see `Bank.from_panels`."""
-    return Bank.from_panels(panel, table, supervised, is_whole=True)
-
-
 def backtest(
     policy: Policy,
     panel: Panel,
@@ -211,8 +171,10 @@ def backtest(
     if bank.symbols != (panel.symbols,) or len(bank.times[0]) != len(panel):
         raise DataError(f"the bank is not of {panel!r} as one market; create it with market_bank(panel)")
     rules = replace(market or MarketParameters(), bars_per_year=panel.bars_per_year)
-    action = "continuous" if policy.action == "hybrid" else policy.action
+    action = READ_AS.get(policy.action, policy.action)
     batch = Batch(bank, action=action, window_bars=window_bars, market=rules, restarts=False)
+    if policy.action == QUANTITIES:
+        batch.settings[[Setting.KIND, Setting.LOWEST, Setting.HIGHEST]] = QUANTITY_SETTINGS
     batch.use_starts(Starts(np.array([[0, first, last]]), np.array([0, 1]), is_fixed=True))
     ledger, fills, orders = _play(policy, replace(panel, truth=None), batch, first, last)
     played = slice(first + 1, last + 1)
@@ -249,7 +211,7 @@ def _play(policy: Policy, panel: Panel, batch: Batch, first: int, last: int) -> 
 def _send(batch: Batch, orders: Array, t: int) -> tuple[Array, Array, list[float]]:
     """Step the account by one bar; weights that are NaN leave their symbols as they are."""
     left = np.isnan(orders)
-    if batch.action != "target" or not left.any():
+    if batch.settings[Setting.KIND] != OrderKind.TARGET or not left.any():
         return batch.step_alone(orders)
     if not left.all():
         return batch.step_alone(np.where(left, _held_weights(batch, t), orders))

@@ -18,6 +18,7 @@ from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import MOST_LINES, PALETTE, styled
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Fill, Flag
 from pacesetter.market.trades import Trade, trades
+from pacesetter.words import for_spreadsheets
 
 __all__ = ["BRIEF", "HEADER", "Episode", "trade_rows"]
 
@@ -154,7 +155,7 @@ class Episode:
         try:
             write_report(page, "Episode", self.sections(), facts={"replayed from": f"{folder}/ledger.parquet"})
             imsave(picture, episode_chart(self.ledger, self.fills, size=(10.0, 6.0)))
-            self.trades().to_csv(table, index=False)
+            for_spreadsheets(self.trades()).to_csv(table, index=False)
         except OSError as problem:
             raise RunError(f"{folder} cannot be written ({problem.strerror}); copy the ledger elsewhere") from problem
         return page, picture, table

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import DataError
-from pacesetter.evaluation.backtest.backtest import Policy, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 
 __all__ = ["altered_after", "check_causal"]
 

@@ -13,11 +13,13 @@ import pandas as pd
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import Policy, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 
 __all__ = ["Scenario", "evaluate_scenarios", "spread"]
 

@@ -18,10 +18,12 @@ from pacesetter.data.splits import Fold, combinatorial_purged
 from pacesetter.data.splits import walk_forward as walk_forward_splits
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import check_range
-from pacesetter.evaluation.backtest.backtest import Backtest, Policy, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics.metrics import metrics, sharpe, total_return
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 
 __all__ = ["Fit", "FoldResult", "Paths", "WalkForward", "combinatorial", "walk_forward"]
 

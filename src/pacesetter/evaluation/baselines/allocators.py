@@ -12,8 +12,8 @@ from numpy.typing import NDArray
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import Seen
 from pacesetter.evaluation.baselines.baseline import BASELINES, Allocation, Baseline
+from pacesetter.policies.policy import Seen
 
 __all__ = [
     "Cash",

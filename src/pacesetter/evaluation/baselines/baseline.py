@@ -16,9 +16,9 @@ from numpy.typing import NDArray
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import Seen
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 from pacesetter.registry import Registry, configure
 
 __all__ = ["BASELINES", "Allocation", "Baseline", "capped", "recent_returns"]

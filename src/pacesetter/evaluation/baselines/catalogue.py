@@ -6,15 +6,16 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest import policies as policies  # registers its baselines
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest, market_bank
-from pacesetter.evaluation.baselines import allocators as allocators
-from pacesetter.evaluation.baselines import forecasting as forecasting  # and so do these two
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.baselines import allocators as allocators  # importing it registers its baselines,
+from pacesetter.evaluation.baselines import forecasting as forecasting  # and so does this,
+from pacesetter.evaluation.baselines import rules as rules  # and this
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
 from pacesetter.evaluation.statistics.verdict import CASH
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 
 __all__ = [
     "BASELINES",

@@ -18,10 +18,10 @@ from pacesetter.data.truth import Truth
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import DataError
-from pacesetter.evaluation.backtest.backtest import Seen
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline, recent_returns
 from pacesetter.market.parameters import BPS, MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.policy import Seen
 from pacesetter.registry import configure
 
 __all__ = ["Expected", "Forecasting", "Lasso", "Oracle", "ReturnsOracle", "Ridge", "fill_returns", "lagged_returns"]

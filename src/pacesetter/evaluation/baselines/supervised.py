@@ -14,7 +14,7 @@ import plotly.graph_objects as go
 
 from pacesetter.data.splits import Fold
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.explain.behaviour import Finding
 from pacesetter.evaluation.report.pictures import styled
@@ -22,6 +22,7 @@ from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 from pacesetter.registry import configure
 
 if TYPE_CHECKING:

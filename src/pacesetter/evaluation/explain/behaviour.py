@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import PALETTE, styled
-from pacesetter.evaluation.statistics.metrics import evenness
 from pacesetter.leadlag.structure.anomaly import AlertLevels
 from pacesetter.market.orders import Discrete
+from pacesetter.policies.variety import evenness
 
 __all__ = [
     "Finding",

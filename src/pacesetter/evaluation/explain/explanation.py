@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 
 from pacesetter.agents.agent import Agent, Observation
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import backtest, market_bank
-from pacesetter.evaluation.backtest.policies import AgentPolicy
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.explain.attribution import Attributions, integrated_gradients
 from pacesetter.evaluation.explain.behaviour import (
     Finding,
@@ -23,6 +22,8 @@ from pacesetter.evaluation.explain.behaviour import (
 from pacesetter.market.orders import as_continuous
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.agent import AgentPolicy
+from pacesetter.policies.observation import market_bank
 
 __all__ = ["Witness", "explain_agent"]
 

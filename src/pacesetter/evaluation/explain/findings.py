@@ -7,8 +7,6 @@ from typing import Any
 
 import pandas as pd
 
-from pacesetter.evaluation.backtest.fleet_policy import fleet_action
-from pacesetter.evaluation.backtest.policies import AgentPolicy
 from pacesetter.evaluation.explain.behaviour import Finding, anomaly_overlay
 from pacesetter.evaluation.explain.explanation import explain_agent
 from pacesetter.evaluation.explain.reward_audit import RewardAudit, audit_ledger
@@ -17,6 +15,8 @@ from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.structure.anomaly import anomaly_score
+from pacesetter.policies.agent import AgentPolicy
+from pacesetter.policies.fleet import fleet_action
 
 __all__ = ["anomaly_section", "explanation_sections", "insight_sections", "reward_section"]
 

@@ -1,4 +1,4 @@
-"""Who turns the proposals of symbol agents into shares of equity: a master, or a fixed allocation over what they want.
+"""A fixed allocation over what symbol agents want to hold, beside the master that learned to allocate.
 
 `compare_allocations` plays all of them over the same bars.
 """
@@ -6,35 +6,32 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
 import pandas as pd
-import torch
 from numpy.typing import NDArray
 
-from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.master import PROPOSALS, Master
+from pacesetter.agents.master import PROPOSALS
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import PositionEntry
-from pacesetter.evaluation.backtest.backtest import Backtest, Policy, Seen, backtest
-from pacesetter.evaluation.backtest.fleet_policy import FleetPolicy, fleet_action
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.allocators import EqualWeight, InverseVolatility, RiskParity
 from pacesetter.evaluation.baselines.baseline import Allocation, capped, recent_returns
 from pacesetter.evaluation.baselines.catalogue import alike
 from pacesetter.evaluation.statistics.intervals import Difference, paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
-from pacesetter.learning.experience.master_market import Advisers
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.fleet import FleetPolicy, fleet_action
+from pacesetter.policies.master import Advice, MasterPolicy
+from pacesetter.policies.policy import Policy, Seen
 
 __all__ = [
     "FIXED",
-    "Advice",
     "AllocationComparison",
-    "MasterPolicy",
     "ProposedAllocation",
     "compare_allocations",
     "measures",
@@ -44,42 +41,6 @@ Array = NDArray[Any]
 FIXED: tuple[type[Allocation], ...] = (EqualWeight, InverseVolatility, RiskParity)
 OF_PROPOSALS = " of proposals"
 DUST = 1e-9  # of equity: what rounding leaves of a closed position
-
-
-@dataclass(frozen=True, eq=False)
-class Advice:
-    """What the agents of a fleet say in a backtest, whatever symbols the market has; refuses one without an agent."""
-
-    fleet: Fleet
-    _advisers: dict[tuple[str, ...], Advisers] = field(default_factory=dict, init=False, repr=False)
-
-    @torch.no_grad()
-    def __call__(self, seen: Seen) -> dict[str, Array]:
-        """What a master sees of the market, entries (symbol, …)."""
-        symbols, device = seen.panel.symbols, self.fleet.frozen.device
-        if symbols not in self._advisers:
-            self._advisers[symbols] = Advisers(self.fleet, symbols).to(device)
-        rows = {name: torch.tensor(entry, device=device)[None] for name, entry in seen.observation.items()}
-        return {name: entry[0].cpu().numpy() for name, entry in self._advisers[symbols](rows).items()}
-
-
-@dataclass(frozen=True, eq=False)
-class MasterPolicy:
-    """A master and its agents in a backtest, without exploring; `fitted_until` is the last moment any of them saw."""
-
-    master: Master
-    advice: Advice
-    fitted_until: pd.Timestamp | None = None
-    name: str = "master"
-    action: ClassVar[str] = "target"
-
-    @property
-    def fleet(self) -> Fleet:
-        """The agents."""
-        return self.advice.fleet
-
-    def decide(self, seen: Seen) -> Array:
-        return np.asarray(self.master.act(self.advice(seen)), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -15,50 +16,76 @@ from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import styled, thinned
 from pacesetter.evaluation.report.tables import read_table
-from pacesetter.evaluation.statistics.intervals import Interval
+from pacesetter.evaluation.statistics.intervals import Interval, interval
+from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe
 from pacesetter.evaluation.statistics.overfitting import choice_sentence
 from pacesetter.evaluation.statistics.regression import RESULT, read_result
-from pacesetter.evaluation.statistics.trials import FOLDER, RETURNS
+from pacesetter.evaluation.statistics.trials import RETURNS
+from pacesetter.runs import EVALUATION
 
-__all__ = ["BRIEF", "FOLDER", "Judged", "compare_section", "find_judged"]
+__all__ = ["BRIEF", "Judged", "compare_section", "find_judged"]
 
 HEADER = ("run", "policy", "Sharpe ratio", "annual return", "drawdown", "gates passed", "verdict")
+OWN_BARS = " Gates and verdict are those of each run's own bars."
 BRIEF = ("annual return", "gates passed")  # columns left out on a console of 80 letters
 
 
 @dataclass(frozen=True, eq=False)
 class Judged:
-    """What a judged run stored: `result` as in evaluation.json, and `returns` (time, policy)."""
+    """What a judged run stored: `result` as in evaluation.json, `returns` (time, policy), and where it lies."""
 
     name: str
     result: dict[str, Any]
     returns: pd.DataFrame
+    folder: Path | None = None
 
     @property
     def policy(self) -> str:
         return str(self.result["policy"])
 
-    def row(self) -> tuple[str, ...]:
-        """The figures of the comparison as texts."""
-        figures, gates = self.result["figures"][self.policy], self.result["gates"]
+    @property
+    def bars_per_year(self) -> float:
+        """By which its evaluation annualised, from the header of its ledger; refuses a judgement without one."""
+        path = Path(self.folder or "") / "ledger.parquet"
+        try:
+            return float(pd.read_parquet(path, columns=[]).attrs["bars_per_year"])
+        except (OSError, LookupError, ValueError) as problem:
+            raise RunError(
+                f"{path} does not say how many bars a year has ({type(problem).__name__}); evaluate the run again"
+            ) from problem
+
+    def row(self, common: pd.DatetimeIndex) -> tuple[str, ...]:
+        """The figures over the `common` bars, and what its own evaluation found, as texts."""
+        gates = self.result["gates"]
+        ratio, growth, drawdown = self._figures(common)
         return (
             self.name,
             self.policy,
-            str(Interval(*self.result["intervals"][self.policy])),
-            number(figures["annual_return"], "+.1%"),
-            number(figures["max_drawdown"], ".1%"),
+            str(ratio),
+            number(growth, "+.1%"),
+            number(drawdown, ".1%"),
             f"{sum(gate['passed'] for gate in gates)} of {len(gates)}",
             "evidence" if self.result["is_evidence"] else "no evidence",
         )
+
+    def _figures(self, common: pd.DatetimeIndex) -> tuple[Interval, float, float]:
+        """Sharpe ratio with its interval, annual return, largest drawdown; the stored ones where it has these bars."""
+        if len(common) == len(self.returns):
+            figures = self.result["figures"][self.policy]
+            ratio = Interval(*self.result["intervals"][self.policy])
+            return ratio, figures["annual_return"], figures["max_drawdown"]
+        returns, year = self.returns.loc[common, self.policy].to_numpy(), self.bars_per_year
+        ratio = interval(returns, partial(sharpe, bars_per_year=year))
+        return ratio, float(annual_return(returns, year)), float(max_drawdown(returns))
 
 
 def find_judged(folder: str | Path) -> Judged:
     """The judgement that a run stored; refuses one that has none."""
     run = Path(folder)
-    places = [place for place in (run / FOLDER, run / "judge") if (place / RESULT).is_file()]
+    places = [place for place in (run / EVALUATION, run / "judge") if (place / RESULT).is_file()]
     if not places:
-        raise RunError(f"{run} was not evaluated yet; run pacesetter evaluate {run}")
-    return Judged(run.name, read_result(places[0] / RESULT), read_table(places[0] / RETURNS))
+        raise RunError(f"{run} was not judged yet; run pacesetter evaluate {run}")
+    return Judged(run.name, read_result(places[0] / RESULT), read_table(places[0] / RETURNS), places[0])
 
 
 def compare_section(runs: Sequence[Judged]) -> Section:
@@ -69,11 +96,12 @@ def compare_section(runs: Sequence[Judged]) -> Section:
     for run in runs[1:]:
         common = common.intersection(run.returns.index)
     if len(common) < 2:
-        raise DataError("these runs were evaluated on different bars and cannot be compared; evaluate them on the same")
-    rows = sorted((run.row() for run in runs), key=lambda row: row[0])
+        raise DataError("these runs were judged on different bars and cannot be compared; evaluate them on the same")
+    rows = sorted((run.row(common) for run in runs), key=lambda row: row[0])
+    is_cut = any(len(run.returns) > len(common) for run in runs)
     text = (
         f"{len(runs)} runs over {len(common)} bars, {common[0]:%Y-%m-%d} to {common[-1]:%Y-%m-%d}, that all share."
-        f"{_choice(runs, common)}"
+        f"{OWN_BARS if is_cut else ''}{_choice(runs, common)}"
     )
     return Section("Comparison", text, (_picture(runs, common),), HEADER, tuple(rows))
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
@@ -12,24 +11,31 @@ import pandas as pd
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.report.pictures import styled
 from pacesetter.leadlag import pictures
+from pacesetter.leadlag.answer.influence import HALF
 from pacesetter.leadlag.study import StudyResult
+from pacesetter.words import for_spreadsheets
 
 __all__ = ["leadlag_rows", "leadlag_sections", "leadlag_verdict", "store_leadlag"]
 
-HEADER = ("rank", "symbol", "role", "leader score", "interval", "rank interval", "led in windows")
+HEADER = ("rank", "symbol", "role", "leader score", "interval", "rank interval", "led in windows", "note")
+LINK_COLUMNS = ("leader", "follower", "relation", "delay", "forward", "backward", "p_value", "remains_bar", "flags")
 
 
 def leadlag_rows(result: StudyResult) -> list[tuple[str, ...]]:
-    """One row a symbol, leaders first; a role only where the interval, for all symbols at once, is clear of zero."""
+    """One row a symbol, leaders first; a role only where both tests, for all symbols at once, find one.
+
+    The interval (bootstrap) must be clear of zero, and so large a score must be rare where nothing leads (the null).
+    """
     level = 1 - result.study.level
     table = result.table()
     rows: list[tuple[str, ...]] = []
     for symbol, row in table.iterrows():
         if np.isnan(row["score"]):
             why = result.diagnostics.get(str(symbol), "no other symbol is")
-            rows.append(("–", str(symbol), f"not scored: {why}", "", "", "", ""))
+            rows.append(("–", str(symbol), f"not scored: {why}", "", "", "", "", ""))
             continue
-        role = "leader" if row["sure_low"] > 0 else "follower" if row["sure_high"] < 0 else "–"
+        sure = row["p_value"] <= result.study.level
+        role = "leader" if sure and row["sure_low"] > 0 else "follower" if sure and row["sure_high"] < 0 else "–"
         rows.append(
             (
                 f"{row['rank']:.0f}",
@@ -39,21 +45,35 @@ def leadlag_rows(result: StudyResult) -> list[tuple[str, ...]]:
                 f"{level:.0%} {row['sure_low']:+.3f} … {row['sure_high']:+.3f}",
                 f"{row['rank_low']:.0f} … {row['rank_high']:.0f}",
                 f"{row['leads']:.0%}",
+                _symbol_note(result, str(symbol), row),
             )
         )
     return rows
 
 
+def _symbol_note(result: StudyResult, symbol: str, row: pd.Series) -> str:
+    """What to know of a symbol's score: thin trading, dependence on one bar, its group."""
+    notes = [f"thin: {result.thin[symbol]}"] if symbol in result.thin else []
+    if row["remains"] < HALF:
+        notes.append(f"depends on one bar: {row['remains']:.0%} remains without it")
+    if "group" in row:
+        notes.append(f"group {row['group']:.0f}")
+    return "; ".join(notes)
+
+
 def leadlag_pictures(result: StudyResult) -> dict[str, Any]:
-    """The four pictures by file name."""
+    """The pictures by file name; no lag map for a method without delays."""
     symbols = result.panel.symbols
     times = list(result.panel.index[result.ends])
-    return {
-        "matrix": pictures.matrix_picture(result.matrix, symbols, f"Lead–lag matrix ({result.study.method})"),
-        "network": pictures.network_picture(result.network, f"Significant links ({result.study.links})"),
-        "lags": pictures.lag_picture(result.lags, result.matrix, symbols),
+    method = result.study.method
+    shown = {
+        "matrix": pictures.matrix_picture(result.matrix, symbols, f"Lead–lag matrix ({method})"),
+        "network": pictures.network_picture(result.network, f"Significant links ({method})"),
         "leadership": pictures.leadership_picture(result.leadership, times, symbols),
     }
+    if result.answer.max_lag:  # a method without delays has no lag map
+        shown["lags"] = pictures.lag_picture(result.lags, result.matrix, symbols, f"Delay of each pair ({method})")
+    return shown
 
 
 def leadlag_sections(result: StudyResult) -> list[Section]:
@@ -61,7 +81,12 @@ def leadlag_sections(result: StudyResult) -> list[Section]:
     shown = {name: _transparent(picture) for name, picture in leadlag_pictures(result).items()}
     return [
         Section("Lead–lag", leadlag_verdict(result), (shown["matrix"],), HEADER, tuple(leadlag_rows(result))),
-        Section("Links and lags", _links_text(result), (shown["network"], shown["lags"]), *_links_table(result)),
+        Section(
+            "Links and lags",
+            _links_text(result),
+            tuple(shown[name] for name in ("network", "lags") if name in shown),
+            *_links_table(result),
+        ),
         Section(
             "Leadership over time",
             _time_text(result),
@@ -75,10 +100,9 @@ def leadlag_sections(result: StudyResult) -> list[Section]:
 def store_leadlag(result: StudyResult, folder: Path) -> None:
     """Write matrix, ranking, links and pictures (HTML and PNG) into a folder."""
     symbols = list(result.panel.symbols)
-    pd.DataFrame(result.matrix, index=symbols, columns=symbols).to_csv(folder / "matrix.csv")
-    result.table().to_csv(folder / "ranking.csv")
-    links = pd.DataFrame(_links(result), columns=["leader", "follower", "weight", "p_value", "q_value"])
-    links.to_csv(folder / "links.csv", index=False)
+    for_spreadsheets(pd.DataFrame(result.matrix, index=symbols, columns=symbols)).to_csv(folder / "matrix.csv")
+    for_spreadsheets(result.table()).to_csv(folder / "ranking.csv")
+    for_spreadsheets(_links(result)).to_csv(folder / "links.csv", index=False)
     for name, picture in leadlag_pictures(result).items():
         pictures.save_picture(picture, folder, name)
 
@@ -94,7 +118,7 @@ def leadlag_verdict(result: StudyResult) -> str:
     rows = leadlag_rows(result)
     leaders = [row[1] for row in rows if row[2] == "leader"]
     followers = [row[1] for row in rows if row[2] == "follower"]
-    window = f"{result.study.lookback} bars up to {result.panel.index[-1]:%Y-%m-%d}"
+    window = f"the {result.window_text} up to {result.panel.index[-1]:%Y-%m-%d}"
     flow = result.strategy
     earned = (
         f"Following the leaders at every bar (fill to fill, {flow['bars']:.0f} bars) earned {flow['gross_bps']:+.1f} "
@@ -114,34 +138,58 @@ def _names(names: list[str], most: int = 8) -> str:
     return (", ".join(names[:most]) + rest) or "none"
 
 
-def _links(result: StudyResult) -> Iterator[tuple[str, str, float, float, float]]:
-    edges = sorted(result.network.edges(data=True), key=lambda edge: -edge[2]["weight"])
-    for leader, follower, link in edges:
-        yield leader, follower, link["weight"], link["p_value"], link["q_value"]
+def _links(result: StudyResult) -> pd.DataFrame:
+    """The significant links, strongest first."""
+    edges = [{"leader": a, "follower": b, **link} for a, b, link in result.network.edges(data=True)]
+    columns = [*LINK_COLUMNS, "weight", "sign", "remains_day"]
+    return pd.DataFrame(edges, columns=columns).sort_values("weight", ascending=False, kind="stable")
 
 
 def _links_text(result: StudyResult) -> str:
+    study, count = result.study, result.network.number_of_edges()
     pairs = len(result.panel.symbols) * (len(result.panel.symbols) - 1) // 2
+    promise = {
+        "max": f"chance of any false link {study.level:.0%}",
+        "bh": f"false-discovery rate {study.level:.0%} (Benjamini–Hochberg)",
+        "by": f"false-discovery rate {study.level:.0%} (Benjamini–Yekutieli)",
+    }[study.control]
+    white = int((result.links.orders > 0).sum())
+    cleaned = f" after {white} symbols were cleaned of autocorrelation" if white else ""
+    flagged = count - result.firm_links()
+    too_few = (study.draws + 1) * study.level < 1
     return (
-        f"{result.network.number_of_edges()} of {pairs} pairs are linked at a false-discovery rate of "
-        f"{result.study.level:.0%} ({result.study.links}, permutation null of {result.study.draws} draws, all pairs "
-        "pooled). The lag map shows at how many bars the cross-correlation peaks, whether significant or not."
+        f"{count} of {pairs} pairs are linked by {study.method} ({promise}; null of {study.draws} whole-bar sign flips"
+        f"{cleaned}). Flagged, because they hang on one bar or day or on a thinly traded symbol: {flagged}. "
+        "Strength forward is how well the leader's past predicts the follower, backward "
+        "the reverse; 'remains' is the share of the forward strength without its most influential bar."
+        + (" This method names no delays, so there is no lag map." if not result.answer.max_lag else "")
+        + (" With so few draws no link can be significant; raise lag.draws." if too_few else "")
     )
 
 
 def _links_table(result: StudyResult, most: int = 20) -> tuple[tuple[str, ...], tuple[tuple[Any, ...], ...]]:
-    rows = [(a, b, f"{w:.3f}", f"{p:.2g}", f"{q:.2g}") for a, b, w, p, q in _links(result)][:most]
-    return ("leader", "follower", "score", "p", "q"), tuple(rows)
+    rows = []
+    for link in _links(result).head(most).to_dict("records"):
+        delay = f"{link['delay']:.0f}" if np.isfinite(link["delay"]) else "–"
+        strengths = (f"{link['forward']:.3f}", f"{link['backward']:.3f}")
+        remains = f"{link['remains_bar']:.0%}"
+        row = (link["leader"], link["follower"], link["relation"], delay, *strengths, f"{link['p_value']:.2g}", remains)
+        rows.append((*row, link["flags"]))
+    header = ("leader", "follower", "relation", "delay (bars)", "forward", "backward", "p", "remains", "flags")
+    return header, tuple(rows)
 
 
 def _time_text(result: StudyResult) -> str:
     hhi, gini = result.concentration()
     _, grades = result.anomalies()
+    learned = result.autoencoder_anomalies()
+    by_network = "" if learned is None else f" By the autoencoder: alarms {int((learned[1] == 2).sum())}, warnings "
+    by_network += "" if learned is None else f"{int((learned[1] == 1).sum())}."
     return (
-        f"Leader scores of {len(result.ends)} windows. Rank correlation of windows without common bars: "
-        f"{result.persistence():+.2f} (0: leaders do not persist). Concentration of leading now: Herfindahl {hhi:.3f}, "
-        f"Gini {gini:.2f}. Anomaly alarms: {int((grades == 2).sum())}, warnings: {int((grades == 1).sum())}. The table "
-        "lists the windows whose matrix changed most, an adversarial test set."
+        f"Leader scores of {len(result.ends)} windows. Ranks of windows that share no bar correlate by "
+        f"{result.persistence():+.2f} (0: leaders do not last). Concentration of leading now: Herfindahl {hhi:.3f}, "
+        f"Gini {gini:.2f}. Anomaly alarms: {int((grades == 2).sum())}, warnings: {int((grades == 1).sum())}."
+        f"{by_network} The table lists the windows whose matrix changed most, an adversarial test set."
     )
 
 

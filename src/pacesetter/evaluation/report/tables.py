@@ -8,6 +8,7 @@ from typing import Any
 import pandas as pd
 
 from pacesetter.errors import RunError
+from pacesetter.words import from_spreadsheets
 
 __all__ = ["read_table"]
 
@@ -18,5 +19,5 @@ def read_table(path: Path, **options: Any) -> pd.DataFrame:
     try:
         table: pd.DataFrame = read(path, **options)
     except Exception as problem:  # damaged bytes end in any of a dozen exceptions
-        raise RunError(f"{path} is missing or damaged ({type(problem).__name__}); create it again") from problem
-    return table
+        raise RunError(f"{path} is missing or damaged ({type(problem).__name__}); make it again") from problem
+    return from_spreadsheets(table) if path.suffix == ".csv" else table

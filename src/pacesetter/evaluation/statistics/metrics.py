@@ -26,7 +26,6 @@ __all__ = [
     "calmar",
     "checked",
     "drawdowns",
-    "evenness",
     "expected_shortfall",
     "longest_drawdown",
     "max_drawdown",
@@ -123,12 +122,6 @@ def win_rate(gains: Array) -> Array:
 def profit_factor(gains: Array) -> Array:
     """Sum of the gains over the sum of the losses; NaN without a loss."""
     return ratio(np.maximum(gains, 0.0).sum(axis=0), -np.minimum(gains, 0.0).sum(axis=0))
-
-
-def evenness(counts: Array) -> float:
-    """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike."""
-    shares = counts[counts > 0] / max(counts.sum(), 1)
-    return float(-(shares * np.log(shares)).sum() / np.log(len(counts))) + 0.0  # -0.0 becomes 0.0
 
 
 # ---- tails ----------------------------------------------------------------------------------------------------------

@@ -18,12 +18,12 @@ from numpy.typing import NDArray
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.tables import read_table
 from pacesetter.evaluation.statistics.overfitting import choice_sentence
+from pacesetter.runs import EVALUATION
 
-__all__ = ["FOLDER", "RETURNS", "Trial", "Trials"]
+__all__ = ["RETURNS", "Trial", "Trials"]
 
 Array = NDArray[Any]
 FILE = "trials.jsonl"
-FOLDER = "evaluation"  # of a run, where its judgement lies
 RETURNS = "returns.parquet"  # of a judgement: (time, policy), the judged one first
 TRADING = ("trading", "portfolio", "fleet", "master")
 STAGE = re.compile(r"\..+|[a-z]+-[0-9a-f]{16}")  # a folder of the main job's cache, while its stage works and after
@@ -114,7 +114,7 @@ class Trials:
 
     def _judged(self, runs: Iterable[str], times: pd.Index[Any]) -> list[pd.Series]:
         """The judged returns of those runs whose judgement is stored and has all these times."""
-        paths = (Path(self.folder) / run / FOLDER / RETURNS for run in runs)
+        paths = (Path(self.folder) / run / EVALUATION / RETURNS for run in runs)
         stored = (read_table(path).iloc[:, 0].reindex(times) for path in paths if path.is_file())
         return [returns for returns in stored if returns.notna().all()]
 

@@ -21,11 +21,25 @@ from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Score
 from pacesetter.leadlag.estimators.information import lagged_information, lagged_transfer
 from pacesetter.leadlag.series import CONSTANT, Series, inverse_deviations
 
-__all__ = ["CcfAuc", "CcfLag1", "CcfPeak", "CorrelationTable", "LaggedWindows", "MutualInformation", "TransferEntropy"]
+__all__ = [
+    "ABSOLUTE_SUM",
+    "PEAK",
+    "SIGNED_SUM",
+    "SQUARED_SUM",
+    "CcfAuc",
+    "CcfLag1",
+    "CcfPeak",
+    "CorrelationTable",
+    "LaggedWindows",
+    "MutualInformation",
+    "Recipe",
+    "TransferEntropy",
+    "part_moments",
+]
 
 Array = NDArray[Any]
 
-SIGNED_SUM, ABSOLUTE_SUM, PEAK = 0, 1, 2  # how the lags fold
+SIGNED_SUM, ABSOLUTE_SUM, PEAK, SQUARED_SUM = 0, 1, 2, 3  # how the lags fold; the last in hayashi_yoshida alone
 DIFFERENCE, PUBLISHED, RELATIVE = 0, 1, 2  # how the two directions are weighed
 
 
@@ -203,7 +217,7 @@ def _running_products(x: Array, max_lag: int) -> Array:
 
 
 @njit(cache=True)
-def _part(totals: Array, begin: int, end: int, mean: Array, scale: Array) -> None:
+def part_moments(totals: Array, begin: int, end: int, mean: Array, scale: Array) -> None:
     """Sum / √count and 1/√(Σ(x − mean)²) of each asset's increments in (begin, end]; scale 0 where constant."""
     for i in range(mean.size):
         square = totals[end, 1, i] - totals[begin, 1, i]
@@ -230,8 +244,8 @@ def _correlation_window(
     lead, lead_scale, follow, follow_scale = np.empty((4, symbols))
     out[:] = 0.0
     for lag in range(1, min(products.shape[1], lookback - 2) + 1):
-        _part(totals, start, end - lag, lead, lead_scale)
-        _part(totals, start + lag, end, follow, follow_scale)
+        part_moments(totals, start, end - lag, lead, lead_scale)
+        part_moments(totals, start + lag, end, follow, follow_scale)
         until, begin = products[end, lag - 1], products[start + lag, lag - 1]
         for i in range(symbols):
             for j in range(symbols):

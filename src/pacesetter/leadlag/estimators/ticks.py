@@ -15,6 +15,7 @@ from numba import njit, prange
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError, DataError, check_range
+from pacesetter.leadlag.estimators.correlation import DIFFERENCE, SQUARED_SUM, Recipe
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.series import Series
 
@@ -105,6 +106,7 @@ class TickWindows(WindowScorer):
 
     def __init__(self, series: Series, max_lag: int) -> None:
         self.series, self.forward = series, np.arange(1.0, max_lag + 1)
+        self.recipe = Recipe(max_lag, SQUARED_SUM, DIFFERENCE)
 
     def score(self, end: int, lookback: int, out: Array) -> None:
         """Fill `out` (symbol, symbol) for one window."""
@@ -114,13 +116,22 @@ class TickWindows(WindowScorer):
         """(symbol, symbol) lag in bars at the peak of |U|: positive where i leads j, NaN where not scored."""
         return self._answers(end, lookback)[1]
 
-    def _answers(self, end: int, lookback: int) -> tuple[Array, Array]:
-        """Score and lag matrices of one window, NaN where not scored."""
+    def correlations(self, end: int, lookback: int) -> Array:
+        """(lag, symbol, symbol) ρ(θ) at θ = 1 … max_lag: how x_j(t) goes with x_i(t − θ)."""
+        grid = np.concatenate([-self.forward[::-1], [0.0], self.forward])
+        rho = _all_pairs(*self._ticks(end, lookback), grid)
+        return np.moveaxis(rho[..., len(self.forward) + 1 :], -1, 0)
+
+    def _ticks(self, end: int, lookback: int) -> tuple[Array, Array, Array]:
+        """Observed bars of one window as packed ticks."""
         seen = self.series.seen[end - lookback : end + 1].T
         columns, bars = np.nonzero(seen)
         values = self.series.path[end - lookback : end + 1].T[seen]
-        offsets = np.searchsorted(columns, np.arange(len(seen) + 1))
-        score, lag, _ = _summary(bars.astype(np.float64), values, offsets, self.forward)
+        return bars.astype(np.float64), values, np.searchsorted(columns, np.arange(len(seen) + 1))
+
+    def _answers(self, end: int, lookback: int) -> tuple[Array, Array]:
+        """Score and lag matrices of one window, NaN where not scored."""
+        score, lag, _ = _summary(*self._ticks(end, lookback), self.forward)
         weights = self.series.weights(end, lookback)
         unscored = 0.0 * np.add.outer(weights, weights)
         return score + unscored, lag + unscored

@@ -39,7 +39,7 @@ WORDS = {
     500: "the server failed; see its log under the request id",
     504: "the answer took too long",
 }
-REFUSAL_SECONDS = 0.05  # that a 429 is held back
+REFUSAL_SECONDS = 0.05  # that a 429 is held back, or callers who ask again at once would leave no time for others
 TURN_WEIGHT = 0.1  # of the newest turn in their mean length
 MOST_DIGITS = 18  # of a length; Python refuses to read a number of thousands
 HEADERS = [(b"cache-control", b"no-store"), (b"x-content-type-options", b"nosniff")]
@@ -119,7 +119,7 @@ class Gate:
             await self._serve(scope, receive, answer)
         except Refusal as refusal:
             if refusal.status == 429:
-                await asyncio.sleep(REFUSAL_SECONDS)  # or callers who ask again at once would leave no time for others
+                await asyncio.sleep(REFUSAL_SECONDS)
             await answer.refuse(refusal.status)
         except Exception:
             log.exception("request failed")

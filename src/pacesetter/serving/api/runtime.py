@@ -17,13 +17,13 @@ from numpy.typing import NDArray
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build import build_task
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.backtest.backtest import Seen
-from pacesetter.evaluation.backtest.policies import per_symbol
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.orders import Discrete
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import SECONDS_PER_YEAR, Panel
+from pacesetter.policies.agent import per_symbol
+from pacesetter.policies.policy import Seen
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.guard import Decision, Guard, Order
 from pacesetter.serving.risk.jumps import check_jumps
@@ -111,7 +111,7 @@ class ReportedBroker:
         self.account[:] = cash, equity, max(told.peak_equity or equity, equity, LEAST_MONEY), 0.0
         self.stop_outs = told.stop_outs
 
-    def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
+    def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         closed = {order.client_id: Status.FILLED for order in orders}
         return Settlement((), closed, self.stop_outs, False)
 

@@ -8,9 +8,9 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, create_model
 
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import PRICE_FIELDS
+from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.api.runtime import LEAST_MONEY, Line
 from pacesetter.serving.bundle.bundle import FeatureSpec
-from pacesetter.serving.bundle.model import PolicySpec
 
 __all__ = ["AccountIn", "HaltIn", "Problem", "ResumeIn", "StateOut", "decision_models"]
 

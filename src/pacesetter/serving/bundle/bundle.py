@@ -16,8 +16,10 @@ from __future__ import annotations
 
 import hashlib
 import json
+import logging
 import zipfile
 import zlib
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -41,9 +43,12 @@ __all__ = ["Bundle", "FeatureSpec", "pack", "partial_folder"]
 HASHES, SIGNATURE = "hashes.json", "signature.txt"
 NEEDED = ("model.onnx", "features.json", "config.yaml", "manifest.json", "limits.json", "README.md", "CARD.md")
 MOST_BYTES = 2**30  # of all files together; a zip may promise little and hold much
+MOST_FILES = 64
+CHUNK_BYTES = 2**20
 # RuntimeError: a flipped bit says "encrypted", or names an unknown method
 BROKEN_ZIP = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
 FORMAT = 1
+log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
@@ -79,10 +84,11 @@ class Bundle:
     threads: int = 1
 
     @classmethod
-    def open(cls, path: str | Path, key: SigningKey | None = None) -> Bundle:
+    def open(cls, path: str | Path, key: SigningKey | None = None, is_unverified: bool = False) -> Bundle:
         """The bundle in a folder or zip; refuses a file that is missing, extra or changed, by name.
 
-        With a key its signature must be there and right.
+        With a key its signature must be right. Without one a signed bundle is refused, because anyone who changed a
+        file wrote new hashes too; `is_unverified` opens it all the same, and says so.
         """
         path = Path(path)
         files = _read_folder(path) if path.is_dir() else _read_zip(path)
@@ -91,6 +97,13 @@ class Bundle:
             if not is_signed:
                 raise RunError(f"{path} is not signed, but a signing key was given; sign it or leave the key out")
             key.check(files.get(HASHES, b""), files[SIGNATURE].decode(errors="replace"))
+        elif is_signed and not is_unverified:
+            raise RunError(
+                f"{path} is signed, and there is no key to check it by; give --key FILE or PACESETTER_SIGNING_KEY, or "
+                "--unverified to open it unchecked"
+            )
+        elif is_signed:
+            log.warning("SIGNATURE NOT CHECKED: %s may have been changed by anybody who can write there", path)
         _check_hashes(files, path)
         own = {name: data for name, data in files.items() if name not in (HASHES, SIGNATURE)}
         return cls(own, path.name.removesuffix(".zip"), is_signed)
@@ -188,15 +201,27 @@ def _read_zip(path: Path) -> dict[str, bytes]:
     try:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
-            names = [member.filename for member in members]
-            odd = next((name for name in names if Path(name).name != name or names.count(name) > 1), None)
-            if odd is not None or sum(member.file_size for member in members) > MOST_BYTES:
-                raise RunError(f"{path} has {odd or 'more than a bundle can'}; it is not a bundle, do not load it")
-            return {member.filename: archive.read(member) for member in members}
+            names = Counter(member.filename for member in members)
+            odd = next((name for name in names if Path(name).name != name or names[name] > 1), None)
+            is_much = len(members) > MOST_FILES or sum(member.file_size for member in members) > MOST_BYTES
+            if odd is not None or is_much:
+                raise RunError(f"{path} holds {odd or 'more than a bundle can'}; it is not a bundle, do not load it")
+            return {member.filename: _unpacked(archive, member, path) for member in members}
     except FileNotFoundError as problem:
         raise RunError(f"there is no bundle {path}; make one: pacesetter bundle RUN") from problem
     except BROKEN_ZIP as problem:
         raise RunError(f"{path} is not a bundle ({type(problem).__name__}): no folder or intact zip") from problem
+
+
+def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
+    """A member's bytes; refuses one that turns out longer than it is told to be, with no more of it in memory."""
+    content = bytearray()
+    with archive.open(member) as stream:
+        while chunk := stream.read(CHUNK_BYTES):
+            content += chunk
+            if len(content) > member.file_size:
+                raise RunError(f"{path} holds {member.filename} with a false size; it is not a bundle, do not load it")
+    return bytes(content)
 
 
 def _check_hashes(files: Mapping[str, bytes], path: Path) -> None:

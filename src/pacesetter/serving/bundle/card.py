@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from typing import Any
 
 from pacesetter.build import Config, build_task
-from pacesetter.evaluation.report.page import number
 from pacesetter.serving.bundle.bundle import FeatureSpec
 
 __all__ = ["model_card", "readme"]
@@ -115,6 +115,6 @@ def _flat(results: Mapping[str, Any], prefix: str = "") -> Iterator[tuple[str, s
         if isinstance(value, Mapping):
             yield from _flat(value, f"{prefix}{key} ")
         elif isinstance(value, float):
-            yield f"{prefix}{key}", number(value, ".4g")
+            yield f"{prefix}{key}", "–" if math.isnan(value) else f"{value:.4g}"
         elif isinstance(value, (str, int)):
             yield f"{prefix}{key}", str(value)

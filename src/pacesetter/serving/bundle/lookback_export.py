@@ -17,7 +17,8 @@ from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig
 from pacesetter.envs.lookback.vector import LookbackVectorEnv
 from pacesetter.leadlag.lookback.policy import roll
 from pacesetter.panel import Panel
-from pacesetter.serving.bundle.export import export_onnx, serve_algorithm
+from pacesetter.policies.modules import serve_algorithm
+from pacesetter.serving.bundle.export import export_onnx
 from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.parity import ROWS, check_parity, random_observations
 from pacesetter.serving.trader.lookback import LookbackSpec, unmasked

@@ -3,184 +3,41 @@
 from __future__ import annotations
 
 import hashlib
-import json
 import math
 import os
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import asdict, dataclass
 from functools import partial
 from tempfile import TemporaryDirectory
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.registry import configure
+from pacesetter.policies.spec import PolicySpec
 
-__all__ = ["OPERATORS", "Model", "PolicySpec", "check_graph", "read_graph"]
+__all__ = ["OPERATORS", "Model", "check_graph", "read_graph"]
 
 Array = NDArray[Any]
 SPEC = "pacesetter.policy"  # key of the spec among the graph's metadata
 OWN_DOMAINS = ("", "ai.onnx")
 # Arithmetic on arrays: what exports are made of. None reads a file, holds a graph, keeps state or works on text.
-OPERATORS = frozenset(
-    [
-        "Abs",
-        "Add",
-        "And",
-        "ArgMax",
-        "ArgMin",
-        "AveragePool",
-        "BatchNormalization",
-        "Cast",
-        "CastLike",
-        "Ceil",
-        "Celu",
-        "Clip",
-        "Concat",
-        "Constant",
-        "ConstantOfShape",
-        "Conv",
-        "Cos",
-        "CumSum",
-        "DepthToSpace",
-        "DequantizeLinear",
-        "Div",
-        "Dropout",
-        "DynamicQuantizeLinear",
-        "Einsum",
-        "Elu",
-        "Equal",
-        "Erf",
-        "Exp",
-        "Expand",
-        "EyeLike",
-        "Flatten",
-        "Floor",
-        "GRU",
-        "Gather",
-        "GatherElements",
-        "GatherND",
-        "Gelu",
-        "Gemm",
-        "GlobalAveragePool",
-        "Greater",
-        "GreaterOrEqual",
-        "GroupNormalization",
-        "HardSigmoid",
-        "HardSwish",
-        "Identity",
-        "InstanceNormalization",
-        "IsInf",
-        "IsNaN",
-        "LSTM",
-        "LayerNormalization",
-        "LeakyRelu",
-        "Less",
-        "LessOrEqual",
-        "Log",
-        "LogSoftmax",
-        "MatMul",
-        "MatMulInteger",
-        "Max",
-        "MaxPool",
-        "Mean",
-        "Min",
-        "Mish",
-        "Mod",
-        "Mul",
-        "Neg",
-        "NonZero",
-        "Not",
-        "OneHot",
-        "Or",
-        "PRelu",
-        "Pad",
-        "Pow",
-        "QLinearMatMul",
-        "QuantizeLinear",
-        "RMSNormalization",
-        "RNN",
-        "Range",
-        "Reciprocal",
-        "ReduceL1",
-        "ReduceL2",
-        "ReduceLogSumExp",
-        "ReduceMax",
-        "ReduceMean",
-        "ReduceMin",
-        "ReduceProd",
-        "ReduceSum",
-        "ReduceSumSquare",
-        "Relu",
-        "Reshape",
-        "Round",
-        "ScatterElements",
-        "ScatterND",
-        "Selu",
-        "Shape",
-        "Sigmoid",
-        "Sign",
-        "Sin",
-        "Size",
-        "Slice",
-        "Softmax",
-        "Softplus",
-        "Softsign",
-        "SpaceToDepth",
-        "Split",
-        "Sqrt",
-        "Squeeze",
-        "Sub",
-        "Sum",
-        "Tan",
-        "Tanh",
-        "ThresholdedRelu",
-        "Tile",
-        "TopK",
-        "Transpose",
-        "Trilu",
-        "Unsqueeze",
-        "Where",
-        "Xor",
-    ]
-)
+OPERATOR_NAMES = """
+    Abs Add And ArgMax ArgMin AveragePool BatchNormalization Cast CastLike Ceil Celu Clip Concat Constant
+    ConstantOfShape Conv Cos CumSum DepthToSpace DequantizeLinear Div Dropout DynamicQuantizeLinear Einsum Elu Equal Erf
+    Exp Expand EyeLike Flatten Floor GRU Gather GatherElements GatherND Gelu Gemm GlobalAveragePool Greater
+    GreaterOrEqual GroupNormalization HardSigmoid HardSwish Identity InstanceNormalization IsInf IsNaN LSTM
+    LayerNormalization LeakyRelu Less LessOrEqual Log LogSoftmax MatMul MatMulInteger Max MaxPool Mean Min Mish Mod Mul
+    Neg NonZero Not OneHot Or PRelu Pad Pow QLinearMatMul QuantizeLinear RMSNormalization RNN Range Reciprocal ReduceL1
+    ReduceL2 ReduceLogSumExp ReduceMax ReduceMean ReduceMin ReduceProd ReduceSum ReduceSumSquare Relu Reshape Round
+    ScatterElements ScatterND Selu Shape Sigmoid Sign Sin Size Slice Softmax Softplus Softsign SpaceToDepth Split Sqrt
+    Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where Xor
+"""
+OPERATORS = frozenset(OPERATOR_NAMES.split())
 ROWS_AT_ONCE = 48  # more rows and a transformer's activations leave the processor's cache
 
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime would keep an id of this machine for its maker
-
-
-@dataclass(frozen=True)
-class PolicySpec:
-    """What goes into a policy and how its answer is read.
-
-    inputs    entry -> shape of one row; `action_mask` is among them where the policy masks
-    names     entry -> names of its last axis, in order
-    action    discrete: probabilities of seven orders; continuous and target: numbers; hybrid: (switch, value)
-    rows      what a row is: symbol, any one of them; fleet, the symbols in their order; market, all of them at once
-    symbols   those of a fleet or a market, in order; () where a row is any symbol
-    outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
-    """
-
-    inputs: dict[str, tuple[int, ...]]
-    names: dict[str, tuple[str, ...]]
-    action: Literal["discrete", "continuous", "hybrid", "target"]
-    rows: Literal["symbol", "fleet", "market"] = "symbol"
-    symbols: tuple[str, ...] = ()
-    outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
-
-    def to_json(self) -> str:
-        return json.dumps(asdict(self))
-
-    @classmethod
-    def from_json(cls, text: str) -> PolicySpec:
-        """The spec that `to_json` wrote; older ones say weights where target is meant."""
-        stored = json.loads(text)
-        if stored.get("action") == "weights":
-            stored["action"] = "target"
-        return configure(cls, stored, "policy")
 
 
 class Model:

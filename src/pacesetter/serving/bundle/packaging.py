@@ -16,22 +16,22 @@ import yaml
 from numpy.typing import NDArray
 from torch import nn
 
-from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config
+from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config, task_of
+from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
-from pacesetter.evaluation.statistics.trials import FOLDER
 from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
-from pacesetter.runs import Run, provenance
+from pacesetter.policies.spec import PolicySpec
+from pacesetter.runs import EVALUATION, Run, provenance
 from pacesetter.schema import SCHEMA
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.card import model_card, readme
 from pacesetter.serving.bundle.export import export_onnx, export_torchscript
 from pacesetter.serving.bundle.lookback_export import lookback_files
-from pacesetter.serving.bundle.model import Model, PolicySpec
+from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.parity import Parity, check_parity, random_observations
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store
-from pacesetter.serving.bundle.trained import load_trained
 from pacesetter.serving.monitor.watch import feature_moments
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.lookback import lookback_memory
@@ -59,12 +59,12 @@ def bundle_run(
     cannot take the bundle before any work.
     """
     run, config = Run.open(folder), stored_config(folder)
-    checkpoint = _checkpoint(run, config)
+    _check_finished(run, config)
     Store(store).next_folder(config.name)
     panel = build_panel(config)
     _check_universe(config, panel)
     table = build_table(config, panel)
-    trained = load_trained(config, checkpoint, panel, table, observations // 2)
+    trained = task_of(config).export(Stored(run.folder, config, panel, table), observations // 2)
     return bundle_policy(
         trained.module,
         trained.spec,
@@ -73,7 +73,7 @@ def bundle_run(
         store,
         table=table,
         training={key: run.manifest[key] for key in TRAINING_KEYS if key in run.manifest} | {"run": run.folder.name},
-        results=_results(judged or run.folder / FOLDER),
+        results=_results(judged or run.folder / EVALUATION),
         real=trained.real,
         limits=limits,
         key=key,
@@ -167,15 +167,12 @@ def _json(content: Any) -> str:
     return json.dumps(content, indent=2, default=str) + "\n"
 
 
-def _checkpoint(run: Run, config: Config) -> Path:
-    """The best policy of a finished run."""
-    if config.task.get("problem") == "lookback":
-        raise RunError(f"{run.folder} is a lookback agent; bundle the agent, fleet or master that trades on them")
+def _check_finished(run: Run, config: Config) -> None:
+    """Refuse a task that declares that it cannot be bundled, and a run that is not finished."""
+    task_of(config).check("bundle", run.folder)
     manifest = run.manifest
     if not manifest.get("finished") or "weights_hash" not in manifest:
         raise RunError(f"{run.folder} is not a finished training run; run pacesetter train --resume {run.folder}")
-    best = run.folder / "checkpoints" / "best"
-    return best if best.is_dir() else best.with_name("last")
 
 
 def _check_universe(config: Config, panel: Panel) -> None:

@@ -13,7 +13,8 @@ from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.errors import RunError
-from pacesetter.serving.bundle.model import Model, PolicySpec
+from pacesetter.policies.spec import PolicySpec
+from pacesetter.serving.bundle.model import Model
 
 __all__ = ["Parity", "check_parity", "random_observations"]
 

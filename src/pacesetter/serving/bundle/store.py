@@ -6,12 +6,13 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from tempfile import TemporaryFile
 from typing import Any
 
 from pacesetter.errors import RunError
+from pacesetter.locks import hold
 from pacesetter.runs import write_atomic
 from pacesetter.serving.bundle.bundle import Bundle, partial_folder
 from pacesetter.serving.bundle.signature import SigningKey
@@ -55,7 +56,11 @@ class Store:
 
     def add(self, name: str, files: Mapping[str, bytes], key: SigningKey | None = None) -> tuple[Path, Bundle]:
         """Write a bundle under the next number and let it serve; gives its folder and what `Bundle.open` reads."""
-        folder = self.next_folder(name)
+        self.next_folder(name)
+        with hold(self.folder):
+            return self._add(self.next_folder(name), files, key)
+
+    def _add(self, folder: Path, files: Mapping[str, bytes], key: SigningKey | None) -> tuple[Path, Bundle]:
         bundle = Bundle.write(folder, files, key)
         made = bundle.manifest
         row = {
@@ -69,15 +74,20 @@ class Store:
         self._write({"current": folder.name, "versions": [*self.versions, row]})
         return folder, bundle
 
-    def rollback(self, key: SigningKey | None = None) -> tuple[Path, Path]:
+    def rollback(self, key: SigningKey | None = None, is_unverified: bool = False) -> tuple[Path, Path]:
         """Let the bundle before the current one serve, once it is found whole; gives the one left and the one taken."""
+        _ = self.current  # an empty store is refused before a lock is made in it
+        with hold(self.folder):
+            return self._rollback(key, is_unverified)
+
+    def _rollback(self, key: SigningKey | None, is_unverified: bool) -> tuple[Path, Path]:
         index, left = self._index(), self.current
         names = [row["bundle"] for row in index["versions"]]
         place = names.index(left.name)
         if place == 0:
             raise RunError(f"{left.name} is the first bundle of {self.folder}; there is none before it")
         taken = self.folder / names[place - 1]
-        Bundle.open(taken, key).model.probe()
+        Bundle.open(taken, key, is_unverified).model.probe()
         self._write(index | {"current": taken.name})
         return left, taken
 
@@ -91,9 +101,20 @@ class Store:
             names = [row["bundle"] for row in versions if row.keys() >= ROW]
             if len(names) < len(versions) or current not in (None, *names):
                 raise ValueError(current)
+            self._check_inside(names)
             return {"current": current, "versions": versions}
         except (OSError, ValueError, KeyError, TypeError, AttributeError) as problem:
             raise RunError(f"{path} cannot be read ({type(problem).__name__}); restore it from a copy") from problem
+
+    def _check_inside(self, names: Iterable[Any]) -> None:
+        """Refuse a name that leads out of the store, as it is or through a link."""
+        for name in names:
+            path = self.folder / str(name)
+            if not isinstance(name, str) or path.name != name or name in (".", "..") or path.is_symlink():
+                raise RunError(
+                    f"{self.folder / INDEX} names {str(name)!r}, which is not a folder of this store; "
+                    "do not load it, and restore the file from a copy"
+                )
 
     def _write(self, index: Mapping[str, Any]) -> None:
         try:
@@ -102,7 +123,7 @@ class Store:
             raise RunError(f"{self.folder} cannot be written to ({problem.strerror}); nothing was changed") from problem
 
 
-def find_bundle(path: str | Path, key: SigningKey | None = None) -> Bundle:
-    """The bundle at a path: a store's current one, a folder or a zip."""
+def find_bundle(path: str | Path, key: SigningKey | None = None, is_unverified: bool = False) -> Bundle:
+    """The bundle at a path: a store's current one, a folder or a zip; see `Bundle.open`."""
     path = Path(path)
-    return Bundle.open(Store(path).current if (path / INDEX).is_file() else path, key)
+    return Bundle.open(Store(path).current if (path / INDEX).is_file() else path, key, is_unverified)

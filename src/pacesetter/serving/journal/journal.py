@@ -6,8 +6,9 @@ bar or nothing of it. Writing a page again changes nothing.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -36,8 +37,10 @@ from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 from pacesetter.errors import RunError
 from pacesetter.serving.journal import tables
 from pacesetter.serving.journal.chain import GENESIS, canonical, link, verify
+from pacesetter.serving.journal.evidence import HASHED, bar_evidence, check_rows, check_state
+from pacesetter.serving.journal.heads import Heads
 
-__all__ = ["Journal", "Page", "check_there", "journal_url", "migrate"]
+__all__ = ["Journal", "Page", "check_there", "journal_runs", "journal_url", "migrate"]
 
 MIGRATIONS = "pacesetter.serving.journal:migrations"
 KEPT_AT_BASE = {"alembic_version", "decisions_0002"}  # what the way down leaves
@@ -68,9 +71,10 @@ class Page:
 class Journal:
     """One run's rows in a database, whose tables are brought up to date when it is opened."""
 
-    def __init__(self, url: str, run: str) -> None:
+    def __init__(self, url: str, run: str, heads: Heads | None = None) -> None:
+        _begin(url)
         migrate(url, "head")
-        self.run, self.engine = run, _engine(url)
+        self.run, self.engine, self.heads = run, _engine(url), heads
 
     def close(self) -> None:
         """Give the connections back."""
@@ -84,7 +88,9 @@ class Journal:
             latest = connection.scalar(select(tables.checkpoints.c.time).where(tables.checkpoints.c.run == self.run))
             if latest is not None and page.time <= latest:
                 return False
-            sequence, previous = self._audit(connection, "bar", {"time": page.time.isoformat(), **page.content})
+            evidence = bar_evidence(_rows(page), page.statuses, page.state)
+            content = {"time": page.time.isoformat(), **page.content, **evidence}
+            sequence, previous = self._audit(connection, "bar", content)
             for table in (tables.decisions, tables.orders, tables.fills, tables.positions, tables.events):
                 self._insert(connection, table, getattr(page, table.name), page.time)
             self._insert(connection, tables.equity, [page.equity], page.time)
@@ -95,6 +101,8 @@ class Journal:
                 connection.execute(insert(tables.checkpoints).values(run=self.run, **state))
             else:
                 connection.execute(update(tables.checkpoints).where(tables.checkpoints.c.run == self.run).values(state))
+        if self.heads is not None:
+            self.heads.add(self.run, page.time, sequence, previous)
         return True
 
     def set_statuses(self, statuses: Mapping[str, str]) -> None:
@@ -136,19 +144,39 @@ class Journal:
         return {symbol: quantity for symbol, quantity in held.items() if quantity}
 
     def verify(self) -> int:
-        """Number of audit records; refuses a chain that is broken, or shorter than the last state knows."""
+        """Number of audit records; refuses a chain that is broken, or shorter than the last state or a head knows.
+
+        Refuses rows and a state that are not as the chain says.
+        """
         records = self.rows(tables.audit)
         count = verify((row["sequence"], row["kind"], row["content"], row["hash"]) for row in records)
-        latest = self.checkpoint()
-        if latest is not None:
-            sequence, known = latest[1]["audit"]
-            if sequence >= count or records[sequence]["hash"] != known:
-                raise RunError(
-                    f"the audit log ends before record {sequence}, which the last state names; rows were deleted"
-                )
+        self._check_state(records)
+        check_rows(records, {table.name: self.rows(table) for table in (*HASHED, tables.events)})
+        if self.heads is not None:
+            self.heads.check(self.run, records)
         return count
 
     # ---- inside ---------------------------------------------------------------------------------------------------
+
+    def _check_state(self, records: Sequence[Row]) -> None:
+        """Refuse a state that names no record, one that is not there, or that is not what the chain says."""
+        latest = self.checkpoint()
+        if latest is None:
+            if any(row["kind"] == "bar" for row in records):
+                raise RunError(
+                    f"run '{self.run}' has bars, and no state to resume from; continue from a copy of the journal"
+                )
+            return
+        try:
+            sequence, known = latest[1]["audit"]
+            is_there = 0 <= sequence < len(records) and records[sequence]["hash"] == known
+        except (LookupError, TypeError, ValueError) as problem:
+            raise RunError(
+                f"the last state of run '{self.run}' names no audit record; it is damaged, continue from a copy"
+            ) from problem
+        if not is_there:
+            raise RunError(f"the audit log ends before record {sequence}, which the last state names; rows were lost")
+        check_state(records, latest[1])
 
     @contextmanager
     def _transaction(self) -> Iterator[Connection]:
@@ -177,6 +205,24 @@ class Journal:
         row = {"run": self.run, "sequence": sequence, "kind": kind, "content": text, "hash": digest}
         connection.execute(insert(audit).values(row))
         return sequence, digest
+
+
+def _rows(page: Page) -> dict[str, Sequence[Row]]:
+    """The page's rows by table."""
+    named = {name: getattr(page, name) for name in ("decisions", "orders", "fills", "positions", "events")}
+    return {**named, "equity": [page.equity]}
+
+
+def journal_runs(url: str) -> list[str]:
+    """Names of the runs that a journal holds."""
+    engine = _engine(url)
+    try:
+        with engine.begin() as connection:
+            return list(connection.scalars(select(tables.audit.c.run).distinct().order_by(tables.audit.c.run)))
+    except SQLAlchemyError as problem:
+        raise _refusal(engine, problem) from problem
+    finally:
+        engine.dispose()
 
 
 def journal_url(folder: Path) -> str:
@@ -214,6 +260,42 @@ def migrate(url: str, revision: str) -> str:
         ) from problem
     finally:
         engine.dispose()
+
+
+def _begin(url: str) -> None:
+    """Make a new SQLite journal whole under another name first, so that an empty one is never ours.
+
+    Refuses an empty file: rather than a book that begins, it is one that was lost.
+    """
+    parsed = _parsed(url)
+    if parsed.get_backend_name() != "sqlite":
+        return
+    path = Path(str(parsed.database))
+    if path.is_file() and path.stat().st_size == 0:
+        raise RunError(f"{path} is empty: the journal in it was lost; restore a copy, or remove it to begin a new book")
+    if path.exists():
+        return
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    try:
+        migrate(str(parsed.set(database=str(partial))), "head")
+        _put_in_place(partial, path)
+    except OSError as problem:
+        raise RunError(f"no journal can be made at {path} ({problem.strerror}); give another") from problem
+    finally:
+        for tail in ("", "-wal", "-shm"):
+            with suppress(OSError):
+                partial.with_name(partial.name + tail).unlink()
+
+
+def _put_in_place(partial: Path, path: Path) -> None:
+    """Give a file its name, unless another process was quicker; a link, unlike a rename, never replaces."""
+    try:
+        os.link(partial, path)
+    except FileExistsError:
+        return
+    except OSError:  # a file system without links
+        if not path.exists():
+            partial.rename(path)
 
 
 def _check_ours(url: URL) -> None:

@@ -13,9 +13,9 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import DataError, check_range
-from pacesetter.evaluation.statistics.metrics import evenness
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.orders import Discrete
+from pacesetter.policies.variety import evenness
 from pacesetter.serving.monitor.alerts import Alert, Alerts
 
 __all__ = ["FeatureReference", "Thresholds", "Vitals", "Watch", "action_entropy", "feature_moments"]

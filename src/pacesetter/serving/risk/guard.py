@@ -43,7 +43,8 @@ class Guard:
         self._bar_orders: Counter[str] = Counter()
         self._day_orders: Counter[str] = Counter()
         self._disabled: set[str] = set()
-        self._ids: tuple[set[str], set[str]] = (set(), set())  # of today, of the day before
+        self._ids: tuple[set[str], set[str]] = (set(), set())  # of the latest day so far, of the one before
+        self._latest_day = -1  # which a clock that is set back does not change: no id is forgotten for it
         self._in_flight: dict[str, Order] = {}
         self._recent = self._windows()
 
@@ -164,6 +165,7 @@ class Guard:
             "denials": dict(self.denials),
             "clock": self._clock if math.isfinite(self._clock) else None,
             "day": self._day,
+            "latest_day": self._latest_day,
             "day_equity": _number(self._day_equity),
             "last_equity": _number(self._last_equity),
             "peak_equity": self._peak_equity,
@@ -188,6 +190,7 @@ class Guard:
         guard.denials = Counter(stored["denials"])
         guard._clock = -math.inf if stored["clock"] is None else stored["clock"]
         guard._day, guard._peak_equity = stored["day"], stored["peak_equity"]
+        guard._latest_day = stored.get("latest_day", stored["day"])
         guard._forgiven_equity = stored.get("forgiven_equity", 0.0)  # absent where an earlier version wrote
         equities = stored["day_equity"], stored["last_equity"]
         guard._day_equity, guard._last_equity = (math.nan if each is None else each for each in equities)
@@ -205,8 +208,9 @@ class Guard:
         """On a new UTC day, reset the order counts, measure losses from the previous equity, end a day of reducing."""
         if day != self._day:
             self._day, self._day_equity = day, self._last_equity
-            self._ids = (set(), self._ids[0])
-            self._day_orders.clear()
+            if day > self._latest_day:
+                self._ids, self._latest_day = (set(), self._ids[0]), day
+                self._day_orders.clear()
             if self._state is State.REDUCING:
                 self._state, self._reason = State.ACTIVE, ""
         if math.isnan(self._day_equity):  # the very first, or a person has resumed

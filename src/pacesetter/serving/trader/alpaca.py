@@ -43,7 +43,7 @@ class AlpacaBroker:
         with _answered("account"):
             self._read_account()
 
-    def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
+    def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         try:
             found = [(order, self._look(order.client_id)) for order in orders]
             self._read_account()

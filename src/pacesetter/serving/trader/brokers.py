@@ -74,8 +74,8 @@ class Broker(Protocol):
     account: Array
     positions: Array
 
-    def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
-        """Let the bar (K, Bar) after `now` act on what is left of `orders`, which lead to target `weights` (K,)."""
+    def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
+        """Let the bar (K, Bar) after `now` act on what is left of `orders`, one a symbol."""
         ...
 
     def submit(self, order: Order) -> Status:
@@ -83,7 +83,7 @@ class Broker(Protocol):
         ...
 
     def find(self, client_id: str) -> Status:
-        """Where an order of that id stands; PENDING where it never arrived, UNKNOWN without an answer."""
+        """Where an order of that id stands; PENDING where it never arrived, UNKNOWN where no answer comes."""
         ...
 
     def cancel_all(self) -> None:
@@ -91,7 +91,7 @@ class Broker(Protocol):
         ...
 
     def restore(self, account: Array, positions: Array) -> None:
-        """Restore stored rows; a broker with its own books takes only what those lack."""
+        """Resume from stored rows; a broker with books of its own takes only what those lack."""
         ...
 
 
@@ -115,12 +115,14 @@ class PaperBroker:
     """The kernel as a broker: orders fill in the next bar, under `market`."""
 
     def __init__(self, symbols: Sequence[str], market: MarketParameters) -> None:
-        self._kernel, self._symbols = KernelAccount(symbols, market, OrderKind.TARGET), tuple(symbols)
+        self._kernel, self._symbols = KernelAccount(symbols, market, OrderKind.QUANTITY), tuple(symbols)
         self.account, self.positions = self._kernel.account, self._kernel.positions
 
-    def settle(self, now: Array, bar: Array, weights: Array, orders: Iterable[Order]) -> Settlement:
-        ids = {order.symbol: order.client_id for order in orders}
-        is_over = bool(self._kernel.step(now, bar, weights) & Flag.TERMINATED)
+    def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
+        open_orders = {order.symbol: order for order in orders}
+        ids = {symbol: order.client_id for symbol, order in open_orders.items()}
+        quantities = [open_orders[symbol].quantity if symbol in open_orders else 0.0 for symbol in self._symbols]
+        is_over = bool(self._kernel.step(now, bar, np.array(quantities)) & Flag.TERMINATED)
         rows = self._kernel.fills
         fills = [fill for k, row in enumerate(rows) for fill in _fills(self._symbols[k], row, ids)]
         filled = {fill.client_id for fill in fills}

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import replace
+from enum import IntEnum
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -17,26 +18,25 @@ from pacesetter.envs.batch.loops import account_rows, mask_rows
 from pacesetter.envs.batch.observation import POSITION_SIZE, PortfolioEntry
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Policy, Seen
-from pacesetter.evaluation.backtest.hybrid import hybrid_orders
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.ledger import Fill
 from pacesetter.market.orders import Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
+from pacesetter.policies.hybrid import hybrid_orders
+from pacesetter.policies.observation import with_account
+from pacesetter.policies.policy import QUANTITIES, Policy, Seen
 from pacesetter.serving.risk.clusters import clusters
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.jumps import check_jumps
 from pacesetter.serving.risk.order import AccountView, Decision, Order, Quote
 from pacesetter.serving.trader.brokers import Broker, KernelAccount, PaperBroker, Settlement
 
-__all__ = ["Desk", "GuardedPolicy", "Ticket", "execution_market", "last_bars"]
+__all__ = ["Desk", "GuardedPolicy", "Ticket", "last_bars"]
 
 Array = NDArray[Any]
 TAIL_BARS = 61  # of history that a decision of the desk itself reads: 60 returns, and enough to see a delisting
-NUDGE = 1.0 + 1e-12  # away from zero: a weight that is to be held must not round to a sale of what is left
-WHOLE = 1e9  # a position cap that is off
 
 
 class Ticket(NamedTuple):
@@ -44,13 +44,13 @@ class Ticket(NamedTuple):
 
     actions    as the policy gave them, hybrid ones as the continuous orders that they come to
     signals    as they were acted on: smoothed, looked up, or the weight
-    weights    target shares of equity that the broker works towards
+    quantities signed, of the orders that the guard allowed; 0 elsewhere
     decisions  the guard's answer to each order, exits first
     """
 
     actions: Array
     signals: Array
-    weights: Array
+    quantities: Array
     decisions: tuple[Decision, ...]
 
     @property
@@ -62,8 +62,8 @@ class Ticket(NamedTuple):
 class Desk:
     """One policy, one guard, one broker, and the orders between them.
 
-    market   what the policy was trained under: sizes, caps, costs. Orders are sized here, under its position cap, so
-             the broker executes them in `execution_market`, where that cap is off
+    market   what the policy was trained under: sizes, caps, costs. Orders are sized here, by the kernel's own rule, and
+             the broker fills these quantities
     run      begins the client id of every order
     """
 
@@ -81,11 +81,11 @@ class Desk:
                 f"policy '{policy.name}' has action '{policy.action}'{did_you_mean(policy.action, ACTIONS)}"
             )
         self.policy, self.guard, self.symbols, self.market, self.run = policy, guard, symbols, market, run
-        self.broker = broker or PaperBroker(symbols, execution_market(market))
+        self.broker = broker or PaperBroker(symbols, market)
         self._is_hybrid, self._rules = policy.action == "hybrid", market.packed()
         self._kind = OrderKind.CONTINUOUS if self._is_hybrid else OrderKind(ACTIONS[policy.action])
         self._sizing = KernelAccount(symbols, market, self._kind)
-        self._signals, self._weights = np.zeros(len(symbols)), np.zeros(len(symbols))
+        self._signals = np.zeros(len(symbols))
         self._bar: Array | None = None
 
     @property
@@ -104,9 +104,9 @@ class Desk:
         if self._bar is None:
             settlement = Settlement()
         else:
-            settlement = self.broker.settle(self._bar, bars[-1], self._weights, self.guard.in_flight.values())
+            settlement = self.broker.settle(self._bar, bars[-1], self.guard.in_flight.values())
         self._bar = bars[-1].copy()
-        self.broker.positions[:, Position.SIGNAL] = self._signals  # a weight is not a signal that the policy knows
+        self.broker.positions[:, Position.SIGNAL] = self._signals  # the kernel keeps the quantity there
         for execution in settlement.executions:
             if execution.client_id is not None:
                 self.guard.filled(execution.client_id, execution.quantity)
@@ -117,10 +117,7 @@ class Desk:
 
     def drop(self, client_id: str) -> None:
         """An order was never taken: its symbol is left as it is."""
-        order = self.guard.in_flight[client_id]
         self.guard.done(client_id)
-        k = self.symbols.index(order.symbol)
-        self._weights[k] = self._targets(np.zeros(len(self.symbols)))[k]
 
     def decide(self, seen: Seen, bars: Array, now: float, late_bars: float | Array = 0.0) -> Ticket:
         """Ask the policy at the close of the last of `bars`, and the guard about each order that follows.
@@ -134,8 +131,7 @@ class Desk:
         decisions = self.guard.check_all(orders, view, now)
         allowed = {decision.order.symbol for decision in decisions if decision.allowed}
         sent = np.array([symbol in allowed for symbol in self.symbols])
-        self._weights = self._targets(np.where(sent, quantities, 0.0))
-        return Ticket(actions, self._signals.copy(), self._weights.copy(), decisions)
+        return Ticket(actions, self._signals.copy(), np.where(sent, quantities, 0.0), decisions)
 
     def account_vector(self) -> Array:
         """The (K · PositionEntry + PortfolioEntry,) float32 account as observations hold it."""
@@ -148,32 +144,39 @@ class Desk:
     # ---- across restarts ----------------------------------------------------------------------------------------
 
     def to_dict(self) -> dict[str, Any]:
-        """All that the next bar needs, as JSON that restores it bit-exactly."""
+        """All that the next bar needs, as JSON can hold it bit-exactly."""
         return {
             "policy": self.policy.name,
             "guard": self.guard.to_dict(),
-            "account": self.broker.account.tolist(),
-            "positions": self.broker.positions.tolist(),
-            "signals": self._signals.tolist(),
-            "weights": self._weights.tolist(),
-            "bar": None if self._bar is None else self._bar.tolist(),
+            "account": _named(self.broker.account, Account),
+            "positions": {s: _named(row, Position) for s, row in zip(self.symbols, self.broker.positions, strict=True)},
+            "signals": dict(zip(self.symbols, self._signals.tolist(), strict=True)),
+            "bar": None if self._bar is None else {s: _named(self._bar[k], Bar) for k, s in enumerate(self.symbols)},
         }
 
     def restore(self, stored: Mapping[str, Any]) -> None:
-        """Restore what `to_dict` gave."""
+        """Resume from what `to_dict` gave."""
         self.guard = Guard.from_dict(stored["guard"], self.guard.limits)
-        self.broker.restore(np.array(stored["account"]), np.array(stored["positions"]))
-        self._signals, self._weights = np.array(stored["signals"]), np.array(stored["weights"])
-        self._bar = None if stored["bar"] is None else np.array(stored["bar"])
+        account, positions = _row(stored["account"], Account), self._rows(stored["positions"], Position)
+        self.broker.restore(account, positions)
+        self._signals = self._by_symbol(stored["signals"])  # earlier `weights` came to the orders in flight
+        self._bar = None if stored["bar"] is None else self._rows(stored["bar"], Bar)
+
+    def _rows(self, stored: Any, columns: type[IntEnum]) -> Array:
+        """(symbol, column) of rows stored by symbol and name."""
+        if isinstance(stored, list):  # an earlier version wrote rows in the order of the symbols
+            return np.array(stored)
+        return np.array([_row(stored[symbol], columns) for symbol in self.symbols])
+
+    def _by_symbol(self, stored: Any) -> Array:
+        return np.array(stored if isinstance(stored, list) else [stored[symbol] for symbol in self.symbols])
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
     def _own_view(self, seen: Seen) -> Seen:
         """What the policy sees: the account as these books have it, and the masks of discrete orders."""
-        vector, places = self.account_vector(), len(self.symbols) * POSITION_SIZE
-        account = {"position": vector[:places].reshape(-1, POSITION_SIZE), "portfolio": vector[places:]}
         masks = self._masks() if self._kind is OrderKind.DISCRETE else None
-        return seen._replace(observation={**seen.observation, **account}, masks=masks)
+        return seen._replace(observation=with_account(seen.observation, self.account_vector()), masks=masks)
 
     def _masks(self) -> Array:
         """(symbol, 7) by the environments' own rule."""
@@ -198,15 +201,6 @@ class Desk:
         sizing.step(self._bar, self._bar, np.where(left, 0.0, actions))  # what it would fill is not looked at
         ordered, signals = sizing.fills[:, Fill.ORDERED], sizing.positions[:, Position.SIGNAL]
         return actions, np.where(left, 0.0, ordered), np.where(left, self._signals, signals)
-
-    def _targets(self, quantities: Array) -> Array:
-        """(symbol,) shares of equity after trading `quantities` at the last close, within the range of weights."""
-        assert self._bar is not None
-        after = self.broker.positions[:, Position.QUANTITY] + quantities
-        lowest = -1.0 if self.market.limits.shorting else 0.0
-        if self.equity <= 0.0:  # a ruined account holds no share of anything
-            return np.zeros(len(after))
-        return np.asarray(np.clip(after * self._bar[:, Bar.CLOSE] / self.equity * NUDGE, lowest, 1.0))
 
     def _orders(self, quantities: Array, begin: str) -> list[Order]:
         """Of each symbol with a quantity, at the last close; `begin` begins the client ids."""
@@ -234,11 +228,11 @@ class GuardedPolicy:
     It keeps books of its own by the same kernel; refuses a backtest whose account is another than theirs.
     """
 
-    action = "target"
+    action = QUANTITIES
 
     def __init__(self, policy: Policy, guard: Guard, panel: Panel, market: MarketParameters | None = None) -> None:
         rules = replace(market or MarketParameters(), bars_per_year=panel.bars_per_year)
-        self.name, self.market = f"{policy.name} (guarded)", execution_market(rules)
+        self.name, self.market = f"{policy.name} (guarded)", rules
         self.fitted_until = getattr(policy, "fitted_until", None)
         self.desk = Desk(policy, guard, panel.symbols, rules)
         self.tickets: list[Ticket] = []
@@ -250,12 +244,17 @@ class GuardedPolicy:
         if abs(self.desk.equity / self.market.initial_cash - ratio) > 1e-5:
             raise ConfigError("the backtest uses another market than the guard's books; give it market=guarded.market")
         self.tickets.append(self.desk.decide(seen, bars, now))
-        return self.tickets[-1].weights
+        return self.tickets[-1].quantities
 
 
-def execution_market(market: MarketParameters) -> MarketParameters:
-    """`market` without cap and band: orders that come here were sized under them, and a holding is left alone."""
-    return replace(market, limits=replace(market.limits, position_cap_fraction=WHOLE), band=0.0)
+def _named(row: Array, columns: type[IntEnum]) -> dict[str, float]:
+    """The numbers of a row by the names of its columns, so that a stored state survives another order of them."""
+    return {column.name.lower(): float(row[column]) for column in columns}
+
+
+def _row(stored: Any, columns: type[IntEnum]) -> Array:
+    """The row that `_named` told, or that an earlier version stored by position."""
+    return np.array(stored if isinstance(stored, list) else [stored[column.name.lower()] for column in columns])
 
 
 def last_bars(panel: Panel) -> Array:

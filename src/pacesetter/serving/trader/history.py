@@ -14,10 +14,10 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.envs.batch.tables import entry_columns
 from pacesetter.errors import DataError
 from pacesetter.features import FEATURES
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import LatestRows
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.trader.lookback import LeadLagRows
 
@@ -39,13 +39,9 @@ class History:
         self._first = 0  # row of the panel's first bar that a feature may still read
         self._taken = np.zeros(len(symbols), dtype=np.int64)  # bars of each symbol so far
         self._whole = dict.fromkeys(spec.fields, 0)  # latest bars that have a field of all symbols
-        self._columns = entry_columns(spec.names)
-        others = self._columns.get("leadlag", []) if leadlag is not None else []
+        self._rows = LatestRows(spec.names, len(symbols), spec.window_bars)
+        others = self._rows.columns.get("leadlag", []) if leadlag is not None else []
         self._features = [(k, FEATURES[name]) for k, name in enumerate(spec.names) if k not in others]
-        self._values = np.full((len(symbols), len(spec.names)), np.nan, np.float32)  # newest row, NaN as last known
-        self._window = np.empty((len(symbols), 0, len(self._columns["window"])), np.float32)
-        self._known = np.empty((len(symbols), 0), bool)  # of each bar of the window, whether all features are
-        self._context: dict[str, Array] = {}  # of the last bar
 
     @classmethod
     def of(cls, bundle: Bundle, symbols: tuple[str, ...]) -> History:
@@ -68,7 +64,7 @@ class History:
         if count > keep:  # older ones reach no row that is observed
             panel, count = panel.rows(_first_rows(panel.mask)(keep), None), self.spec.window_bars
         first_row = _first_rows(panel.mask)
-        self._remember(self._newest_rows(panel, count, whole, first_row))
+        self._rows.append(self._newest_rows(panel, count, whole, first_row))
         self.panel, self._whole = panel, whole
         self._first = max(first_row(self.spec.memory_bars), len(panel) - MOST_MEMORIES * keep)
         self._stop += len(bars)
@@ -76,11 +72,11 @@ class History:
 
     def observation(self) -> dict[str, Array]:
         """window (symbol, bar, feature), and regime and leadlag (symbol, ·) where the policy has them."""
-        return {"window": self._window} | self._context
+        return self._rows.entries()
 
     def missing_bars(self) -> int:
         """How many bars at least are missing until some symbol has its whole window of known features."""
-        known = int(self._known.sum(axis=1).max(initial=0))
+        known = int(self._rows.known.sum(axis=1).max(initial=0))
         if known > 0:
             return self.spec.window_bars - known
         return self.spec.memory_bars + self.spec.window_bars - (0 if self.panel is None else len(self.panel))
@@ -140,22 +136,6 @@ class History:
         behind = np.arange(len(panel) - count, len(panel))[:, None] + 1
         columns = self._leadlag.newest(panel, count)
         return {name: np.where(behind >= self.spec.memory[name], rows, np.nan) for name, rows in columns.items()}
-
-    def _remember(self, rows: Array) -> None:
-        """Observe the newest rows; NaN becomes what was known before, and 0 where nothing was."""
-        for row in rows.swapaxes(0, 1):
-            row[:] = self._values = np.where(np.isnan(row), self._values, row)
-        is_known = np.isfinite(rows)
-        shown = np.where(is_known, rows, np.float32(0))
-        self._known = _latest(self._known, np.logical_and.reduce(is_known, axis=2), self.spec.window_bars)
-        self._window = _latest(self._window, shown[:, :, self._columns["window"]], self.spec.window_bars)
-        self._context = {entry: shown[:, -1, places] for entry, places in self._columns.items() if entry != "window"}
-
-
-def _latest(before: Array, fresh: Array, bars: int) -> Array:
-    """The latest `bars` bars along the second axis, in an array of their own."""
-    kept = max(bars - fresh.shape[1], 0)
-    return np.concatenate([before[:, max(before.shape[1] - kept, 0) :], fresh[:, -bars:]], axis=1)
 
 
 def _first_rows(mask: Array) -> Callable[[int], int]:

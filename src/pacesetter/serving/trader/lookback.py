@@ -21,7 +21,8 @@ from pacesetter.features import FEATURES
 from pacesetter.leadlag.lookback.policy import SHORTEST, LookbackPolicy, StoredLookback
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.panel import Panel
-from pacesetter.serving.bundle.model import Model, PolicySpec
+from pacesetter.policies.spec import PolicySpec
+from pacesetter.serving.bundle.model import Model
 
 __all__ = ["LeadLagRows", "LookbackSpec", "ServedLookback", "lookback_memory", "unmasked"]
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from typing import Any, NamedTuple
 
@@ -18,12 +18,11 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.errors import DataError, PacesetterError, RunError
-from pacesetter.evaluation.backtest.backtest import Seen, market_bank
-from pacesetter.features.table import FeatureTable, feature_table
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import Observe
+from pacesetter.policies.policy import Seen
 from pacesetter.serving.journal.entries import make_page
 from pacesetter.serving.journal.journal import Journal, Row, tables
 from pacesetter.serving.monitor.alerts import Alert
@@ -34,10 +33,9 @@ from pacesetter.serving.trader.brokers import Status
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.feeds import Feed
 
-__all__ = ["Observe", "PaperResult", "PaperTrader", "portfolio_observer"]
+__all__ = ["PaperResult", "PaperTrader"]
 
 Array = NDArray[Any]
-Observe = Callable[[Panel], Mapping[str, Array]]  # at the last bar; the desk writes the account into it
 SWITCH_SECONDS = 0.25  # between two looks at the kill switch while waiting
 POLL_SECONDS = 10.0  # between two questions for new bars
 SAME_QUANTITY = 1e-9
@@ -55,16 +53,6 @@ class PaperResult(NamedTuple):
     reason: str
     denials: Mapping[str, int]
     is_at_end: bool
-
-
-def portfolio_observer(window_bars: int, tabulate: Callable[[Panel], FeatureTable] = feature_table) -> Observe:
-    """The training's own observation of a whole market at the last bar of a panel."""
-
-    def observe(panel: Panel) -> Mapping[str, Array]:
-        builder = ObservationBuilder(market_bank(panel, tabulate(panel)), window_bars)
-        return builder.build(0, len(panel) - 1, np.zeros(builder.vector_size, np.float32))
-
-    return observe
 
 
 class PaperTrader:
@@ -258,8 +246,8 @@ class PaperTrader:
 
     def _resume(self, state: Row | None) -> None:
         """Restore a state: books, guard, orders in flight; refuses books that do not add up."""
+        self.journal.verify()
         if state is not None:
-            self.journal.verify()
             with self._readable():
                 self.desk.restore(state["desk"])
                 self.watch.restore(state["watch"])

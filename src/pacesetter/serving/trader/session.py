@@ -9,14 +9,16 @@ from typing import Any, Literal
 
 from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
-from pacesetter.evaluation.backtest.backtest import Policy, market_bank
-from pacesetter.evaluation.baselines.catalogue import BASELINES, make_baseline
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.registry import configure
+from pacesetter.policies.observation import Observe, market_bank, table_observer
+from pacesetter.policies.policy import Policy
+from pacesetter.registry import Registry, configure
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.bundle.bundle import Bundle
+from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import find_bundle
+from pacesetter.serving.journal.heads import HEADS, Heads
 from pacesetter.serving.journal.journal import Journal, journal_url
 from pacesetter.serving.monitor.alerts import AlertOptions, Alerts, make_sinks
 from pacesetter.serving.monitor.watch import FeatureReference, Thresholds, Watch
@@ -27,7 +29,7 @@ from pacesetter.serving.trader.alpaca import AlpacaBroker
 from pacesetter.serving.trader.desk import Desk
 from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.history import History
-from pacesetter.serving.trader.paper import Observe, PaperTrader, portfolio_observer
+from pacesetter.serving.trader.paper import PaperTrader
 
 __all__ = ["PaperConfig", "open_session"]
 
@@ -47,6 +49,8 @@ class PaperConfig:
     data        of a replay: `source` and its options, or some that change the bundle's own data; a baseline's is the
                 sample. Of a network feed: symbols, start, freq …
     risk        limits that replace the bundle's
+    key         file of the signing key; PACESETTER_SIGNING_KEY where empty
+    unverified  take a signed bundle without a key to check it by
     """
 
     feed: Literal["replay", "yahoo", "alpaca", "ccxt"] = "replay"
@@ -59,6 +63,8 @@ class PaperConfig:
     bars: int | None = None
     data: dict[str, Any] = field(default_factory=dict)
     risk: dict[str, Any] = field(default_factory=dict)
+    key: str = ""
+    unverified: bool = False
     watch: Thresholds = field(default_factory=Thresholds)
     alerts: AlertOptions = field(default_factory=AlertOptions)
 
@@ -73,37 +79,53 @@ class PaperConfig:
             )
 
 
-def open_session(policy: str, config: PaperConfig) -> PaperTrader:
-    """The trader of a bundle, or of a baseline by name; refuses what does not fit together."""
-    bundle = find_bundle(policy) if Path(policy).exists() else None
-    if bundle is None and policy not in BASELINES:
-        known = did_you_mean(policy, BASELINES)
+def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | None = None) -> PaperTrader:
+    """The trader of a bundle, or of a baseline by name; refuses what does not fit together.
+
+    baselines   those there are: `evaluation.baselines`, which serving does not import, has them
+    """
+    key = SigningKey.find(config.key or None)
+    bundle = find_bundle(policy, key, config.unverified) if Path(policy).exists() else None
+    if bundle is None and (baselines is None or policy not in baselines):
+        known = did_you_mean(policy, baselines or ())
         raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
     switch = KillSwitch(config.halt_file)
     switch.check_usable()
     panel = _history(config, bundle)
     feed = _feed(config, panel, bundle)
     market = replace(serving_market(bundle) if bundle else MarketParameters(), bars_per_year=panel.bars_per_year)
-    decider = BundlePolicy(bundle) if bundle else _baseline(policy, panel, market)
+    decider = BundlePolicy(bundle) if bundle else _baseline(policy, baselines, panel, market)
     guard = Guard(_limits(bundle, config.risk))
     broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
     return PaperTrader(
         Desk(decider, guard, panel.symbols, market, broker, run=config.run),
         feed,
-        Journal(config.journal or journal_url(Path(config.folder)), config.run),
+        _journal(config, key),
         switch,
         Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle)),
-        _bundle_observer(bundle, panel.symbols) if bundle else portfolio_observer(WINDOW_BARS),
+        _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS),
     )
 
 
-def _baseline(name: str, panel: Panel, market: MarketParameters) -> Policy:
-    """The baseline of that name; refuses one that needs more than bars."""
-    bank = market_bank(panel)
-    needed = BASELINES[name].lacks(bank)
+def _journal(config: PaperConfig, key: SigningKey | None) -> Journal:
+    """The run's journal; with a key the head of its chain is signed every day."""
+    folder = Path(config.folder)
+    heads = None
+    if key is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        heads = Heads(folder / HEADS, key)
+    return Journal(config.journal or journal_url(folder), config.run, heads)
+
+
+def _baseline(name: str, baselines: Registry[Any] | None, panel: Panel, market: MarketParameters) -> Policy:
+    """The policy of a baseline; refuses one that needs more than bars."""
+    assert baselines is not None
+    bank, baseline = market_bank(panel), baselines[name]
+    needed = baseline.lacks(bank)
     if needed:
-        raise ConfigError(f"'{name}' needs {needed}, which paper trading lacks; give another baseline")
-    return make_baseline(name, bank, market)
+        raise ConfigError(f"'{name}' needs {needed}, which paper trading does not have; give another baseline")
+    made: Policy = baseline.on(bank, market)
+    return made
 
 
 def _history(config: PaperConfig, bundle: Bundle | None) -> Panel:

@@ -16,8 +16,9 @@ from hydra.errors import HydraException
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
-from pacesetter.build import Config, with_fleet
-from pacesetter.build.configuration import TASKS, MainJob, Track, Train
+from pacesetter.build import Config
+from pacesetter.build.configuration import MainJob, Track, Train
+from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
@@ -28,7 +29,6 @@ from pacesetter.training.hydra.overrides import find_presets, parse_override
 __all__ = ["compose", "source_defaults", "task_defaults", "with_agent"]
 
 AGENTS = {"fleet": "fleet_ppo", "master": "master_ppo"}  # of tasks that those of others cannot learn
-FLEETS = r"\+?(data|features|train\.(shares|purge_bars|folds?)|task\.(window_bars|symbols|market))\b"  # of a master
 
 
 def compose(overrides: Sequence[str] = ()) -> Config:
@@ -48,11 +48,9 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     missing = [key for key, value in _flatten(resolved) if value == MISSING]
     if missing:
         raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
-    is_master = resolved["task"]["problem"] == "master"
-    if is_master:
-        _leave_to_fleet(overrides)
-    config = configure(Config, resolved, "config")  # type: ignore[arg-type]
-    return with_fleet(config) if is_master else config
+    task = TASKS[resolved["task"]["problem"]]
+    _refuse_inherited(overrides, task)
+    return task.completed(configure(Config, resolved, "config"))  # type: ignore[arg-type]
 
 
 def with_agent(overrides: Sequence[str]) -> list[str]:
@@ -61,11 +59,11 @@ def with_agent(overrides: Sequence[str]) -> list[str]:
     return [*overrides, *([] if any(text.startswith("agent=") for text in overrides) else chosen)]
 
 
-def _leave_to_fleet(overrides: Sequence[str]) -> None:
-    """Refuse to be told what a master has of its fleet, be it right or wrong."""
+def _refuse_inherited(overrides: Sequence[str], task: Task) -> None:
+    """Refuse overrides, right or wrong, of what the task takes from another run."""
     for text in overrides:
-        if re.match(FLEETS, text):
-            raise ConfigError(f"{text}: a master uses its fleet's; leave it out, or train the fleet with it")
+        if task.inherited and re.match(task.inherited, text):
+            raise ConfigError(f"{text}: a {task.name} has that of its fleet; leave it out, or train the fleet with it")
 
 
 def source_defaults(name: str) -> dict[str, Any]:
@@ -82,7 +80,7 @@ def source_defaults(name: str) -> dict[str, Any]:
 
 def task_defaults(name: str) -> dict[str, Any]:
     """A problem's options with their defaults, as the group `task=<name>` holds them."""
-    options = _plain(TASKS[name]())
+    options = _plain(TASKS[name].config())
     options.get("market", {}).pop("bars_per_year", None)  # the panel's own
     return {"problem": name} | options
 

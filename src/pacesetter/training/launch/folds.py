@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -13,25 +12,20 @@ from numpy.typing import NDArray
 
 from pacesetter.build import (
     Config,
-    Parts,
-    build_environment,
     build_learner,
     build_supervised,
     build_table,
     build_task,
+    task_of,
 )
-from pacesetter.build.configuration import FleetTrading, MasterTrading, Portfolio
 from pacesetter.data.splits import Fold
-from pacesetter.envs.batch.starts import Start, Starts
-from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.errors import ConfigError, check_range
-from pacesetter.evaluation.backtest.backtest import Policy, market_bank
-from pacesetter.evaluation.backtest.fleet_policy import FleetPolicy
-from pacesetter.evaluation.backtest.policies import AgentPolicy
 from pacesetter.evaluation.backtest.walk_forward import Fit, Paths, Tell, WalkForward, combinatorial, walk_forward
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Policy
 from pacesetter.registry import configure
 
 __all__ = [
@@ -119,12 +113,9 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
 
 
 def _market(config: Config, panel: Panel) -> dict[str, Any]:
-    """Rules, features and window of every test; refuses one that trades nothing, and a master."""
+    """Rules, features and window of every test; refuses a task that declares that folds cannot test it."""
+    task_of(config).check("folds")
     task = build_task(config)
-    if isinstance(task, LookbackConfig):
-        raise ConfigError("a run of task=lookback does not trade, so folds cannot test it; give a trading run")
-    if isinstance(task, MasterTrading):
-        raise ConfigError("a master is retrained only with its fleet; give --folds the fleet's run")
     bank = market_bank(panel, build_table(config, panel), build_supervised(config, panel))
     return {"market": task.market, "bank": bank, "window_bars": task.window_bars}
 
@@ -134,19 +125,12 @@ def refit(config: Config, panel: Panel) -> Fit:
 
     Features are those of the whole panel, which are causal; episodes stay within unbroken runs of training bars.
     """
-    task = build_task(config)
-    options = {"episode_bars": task.episode_bars, "starts": task.starts}
+    task = task_of(config)
 
     def fit(train: tuple[Panel, ...], fold: Fold) -> Policy:
-        seen, until = panel.rows(0, int(fold.train[-1]) + 1), panel.index[fold.train[-1]]
-        if isinstance(task, FleetTrading):
-            return FleetPolicy(_fleet(config, seen, fold, options), task.action, fitted_until=until)
-        env = build_environment(config, seen, config.train.envs, **options)
-        env.batch.use_starts(_within(env.batch.starts, fold.train))
-        learner: Any = build_learner(config, Parts(env, env))
+        learner: Any = build_learner(config, task.fold_parts(config, panel, fold))
         learner.learn(config.train.steps, _Nobody())
-        name = str(config.agent["algorithm"])
-        return AgentPolicy(learner.agent, name, task.action, isinstance(task, Portfolio), until)
+        return task.learned_policy(learner, config, panel.index[fold.train[-1]])
 
     return fit
 
@@ -160,29 +144,7 @@ class _Nobody:
     def between(self) -> None:
         pass
 
-
-def _fleet(config: Config, seen: Panel, fold: Fold, options: dict[str, Any]) -> Any:
-    """A fleet trained on the training bars; refuses a fold that has a test between them."""
-    from pacesetter.build.fleet import build_market
-
-    if len(fold.train) <= fold.train[-1] - fold.train[0]:
-        raise ConfigError("a fleet is trained on one unbroken period; use --folds without --combinatorial")
-    market = build_market(config, seen, config.train.envs, first_bar=int(fold.train[0]), **options)
-    learner: Any = build_learner(config, Parts(market, market))
-    learner.learn(config.train.steps)
-    return learner.fleet
-
-
-def _within(starts: Starts, train: Array) -> Starts:
-    """The starts in the training bars; an episode ends where its unbroken run of them does."""
-    ends = np.full(max(int(train[-1]), int(starts.pool[:, Start.TIME].max())) + 1, -1)
-    for run in np.split(train, np.flatnonzero(np.diff(train) > 1) + 1):
-        ends[run] = run[-1]
-    last = np.minimum(starts.pool[:, Start.LAST], ends[starts.pool[:, Start.TIME]])
-    is_kept = last > starts.pool[:, Start.TIME]
-    pool = starts.pool.copy()
-    pool[:, Start.LAST] = last
-    return replace(starts, pool=pool).where(is_kept)
+    __call__ = between  # all that a fleet tells: its steps are many at a time
 
 
 # ---- on paper -------------------------------------------------------------------------------------------------------
@@ -204,7 +166,7 @@ def walk_forward_section(own: WalkForward, beside: WalkForward) -> Section:
     )
     better = float(np.mean(table["total_return"] > others))
     text = (
-        f"Refitted before each test and never selected by one; a gain in {own.positive_share:.0%} of the tests, more "
+        f"Retrained before each test and never chosen by one; a gain in {own.positive_share:.0%} of the tests, more "
         f"than {BESIDE.replace('_', ' ')} in {better:.0%}."
     )
     return Section("Walk-forward", text, (), HEADER, rows)

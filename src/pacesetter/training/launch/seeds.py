@@ -8,22 +8,15 @@ from rich.console import Console
 from rich.table import Table
 
 from pacesetter.build import Config
-from pacesetter.training.hydra.compose import compose
-from pacesetter.training.hydra.overrides import take_options
 from pacesetter.training.launch.comparison import LEVEL, mean_and_half_width
 from pacesetter.training.launch.sweep import SweepResult, sweep
-from pacesetter.training.launch.workers import Launcher
 
 __all__ = ["same_data", "train_seeds"]
 
 
-def train_seeds(overrides: Sequence[str], console: Console | None = None) -> SweepResult | None:
-    """Train with every seed from `seed` on, on the same data; None, and nothing done, where one is asked for."""
+def train_seeds(overrides: Sequence[str], config: Config, console: Console | None = None) -> SweepResult:
+    """Train with every seed from `seed` on, on the same data; `config` is what the overrides compose to."""
     console = console or Console()
-    _, own = take_options(overrides, "launcher", Launcher)
-    config = compose(own)
-    if config.train.seeds == 1:
-        return None
     seeds = ",".join(str(config.seed + place) for place in range(config.train.seeds))
     result = sweep([*overrides, "train.seeds=1", *same_data(config), f"seed={seeds}"], console=console)
     console.print(_table(result))

@@ -13,6 +13,7 @@ import pandas as pd
 from rich.console import Console
 from rich.table import Table
 
+from pacesetter import words
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.runs import Run
@@ -131,6 +132,6 @@ def _show(result: SweepResult, console: Console) -> None:
     for name in header:
         table.add_column(name, justify="left" if name == "variant" else "right", overflow="fold")
     for row in rows:
-        table.add_row(*row)
+        table.add_row(*map(words.cell, row))
     console.print(table)
     console.print(f"Report: {result.run.folder / 'report.html'}", soft_wrap=True)

@@ -14,13 +14,14 @@ import numpy as np
 from rich.console import Console
 
 from pacesetter.build import Config, build_fold, build_panel, build_table, build_task
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest, market_bank
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.baselines.forecasting import Oracle, ReturnsOracle
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.market.ledger import Fill
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 from pacesetter.runs import write_atomic
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run.train import train

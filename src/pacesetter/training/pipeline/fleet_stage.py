@@ -5,9 +5,9 @@ from __future__ import annotations
 from dataclasses import replace
 from pathlib import Path
 
-from pacesetter.build import Config, build_fold, build_task
+from pacesetter.build import Config, build_fold, build_task, task_of
 from pacesetter.build.fleet import build_market, check_algorithm
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.training.pipeline.lookback_stage import lookback_config
 from pacesetter.training.pipeline.stages import Found, Job, only_run, trained
@@ -22,7 +22,6 @@ AGENT = {
 }
 ENVS, VALIDATIONS = 16, 5
 FEW_BARS = 1000
-TRADERS = ("trading", "portfolio", "fleet")
 KEPT = ("window_bars", "episode_bars", "symbols", "market", "reward")  # of a task that trades
 
 
@@ -49,8 +48,7 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
 
 def check_episodes(job: Job) -> None:
     """Refuse a task or agent that no fleet has, and bars without room for an episode behind the longest window."""
-    if job.config.task["problem"] not in TRADERS:
-        raise ConfigError(f"the main job trains traders; task={job.config.task['problem']} is for `pacesetter train`")
+    task_of(job.config).check("job")
     config = fleet_config(job.config, Path(), build_task(lookback_config(job.config, Path())).windows.longest)
     check_algorithm(config)
     task, learned = build_task(config), int(build_fold(config, job.panel).train[-1]) + 1

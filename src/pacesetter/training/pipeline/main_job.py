@@ -95,7 +95,9 @@ def find_leaders(job: Job, folder: Path) -> Found:
     store_leadlag(study, folder)
     rows = leadlag_rows(study)
     leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))
-    line = f"{leaders} leaders, {followers} followers, {study.network.number_of_edges()} significant links"
+    count, firm = study.network.number_of_edges(), study.firm_links()
+    flagged = f" ({count - firm} flagged)" if firm < count else ""
+    line = f"{leaders} leaders, {followers} followers, {count} significant links{flagged}"
     told = ", ".join(filter(None, (line, str(study.cache))))
     return Found(told, tuple(leadlag_sections(study)), {"Lead–lag": ("rank interval",)})
 

@@ -8,6 +8,7 @@ from typing import Any
 from rich.table import Table
 
 from pacesetter.evaluation.report.page import Section
+from pacesetter.words import cell
 
 __all__ = ["section_table"]
 
@@ -24,5 +25,5 @@ def section_table(section: Section, hidden: Sequence[str] = (), most: int = 25) 
         justify: Any = "left" if section.header[place] in TEXT_COLUMNS else "right"
         table.add_column(section.header[place], justify=justify, overflow="fold")
     for row in section.rows[:most]:
-        table.add_row(*(str(row[place]) for place in shown))
+        table.add_row(*(cell(row[place]) for place in shown))
     return table

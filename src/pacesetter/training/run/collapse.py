@@ -15,8 +15,9 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build.configuration import Gates
 from pacesetter.envs.journal import Journal
 from pacesetter.evaluation.statistics.gates import Gate
-from pacesetter.evaluation.statistics.metrics import evenness, sharpe
+from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.market.ledger import Column, Flag
+from pacesetter.policies.variety import evenness
 
 __all__ = [
     "Activity",

@@ -13,7 +13,7 @@ import pandas as pd
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import build_task
-from pacesetter.build.configuration import FleetTrading
+from pacesetter.build.tasks.fleet import FleetTrading
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sentence
 from pacesetter.evaluation.fleet.ensemble import returns_frame
 from pacesetter.evaluation.statistics.gates import Gate
@@ -25,6 +25,7 @@ from pacesetter.learning.sb3.learner import Stop
 from pacesetter.training.run.callbacks import Callback, Session, Validator
 from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.training.run.tracking import resources
+from pacesetter.words import for_spreadsheets
 
 __all__ = ["FleetMeter", "FleetValidator"]
 
@@ -136,7 +137,7 @@ class FleetValidator(Validator):
     def _store(self, found: FleetPlay, tried: dict[str, str], best: Path) -> None:
         table, run = self._table(found), self.session.run
         table["retrained"] = table["symbol"].map(tried).fillna("")
-        table.to_csv(run.path(AGENTS), index=False)
+        for_spreadsheets(table).to_csv(run.path(AGENTS), index=False)
         returns_frame(found, self.market).to_parquet(run.path(RETURNS))
         save_fleet(self.learner.fleet, best)
         self.state["best"] = float(found.sharpe.mean())

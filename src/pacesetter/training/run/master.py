@@ -12,23 +12,20 @@ from typing import Any, cast
 import torch
 
 from pacesetter.build import build_task
-from pacesetter.build.configuration import MasterTrading
 from pacesetter.build.fleet import build_market
 from pacesetter.build.master import Stretch
+from pacesetter.build.tasks.master import MasterTrading
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
-from pacesetter.evaluation.backtest.fleet_policy import fleet_action
-from pacesetter.evaluation.fleet.proposals import (
-    Advice,
-    MasterPolicy,
-    compare_allocations,
-    measures,
-)
+from pacesetter.evaluation.fleet.proposals import compare_allocations, measures
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocation_gates, allocation_sentence
 from pacesetter.learning.fleet.master import MasterLearner, load_master, tune
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.sb3.learner import Stop
+from pacesetter.policies.fleet import fleet_action
+from pacesetter.policies.master import Advice, MasterPolicy
 from pacesetter.training.run.callbacks import Session, Validator
 from pacesetter.training.run.fleet import FleetMeter
+from pacesetter.words import for_spreadsheets
 
 __all__ = ["MasterMeter", "MasterValidator"]
 
@@ -87,7 +84,7 @@ class MasterValidator(Validator):
             except Stop:
                 return
         table = compare_allocations(self.policy, **self.stretch._asdict()).table()
-        table.to_csv(self.session.run.path(ALLOCATIONS))
+        for_spreadsheets(table).to_csv(self.session.run.path(ALLOCATIONS))
         told = f"{allocation_sentence(table)} → {self.session.run.folder / ALLOCATIONS}"
         self.session.console.print(told, soft_wrap=True, highlight=False)
 

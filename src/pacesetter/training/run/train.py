@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections.abc import Callable, Iterator
-from contextlib import AbstractContextManager, contextmanager
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,9 +19,12 @@ from pacesetter.build import (
     check_device,
     check_unseen,
     fitted_until,
+    task_of,
 )
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.trials import Trial, Trials
+from pacesetter.locks import hold
+from pacesetter.panel import Panel
 from pacesetter.runs import Run
 from pacesetter.training.run.interrupts import on_sigterm, told_when_stopped
 
@@ -61,22 +64,24 @@ def train(
 ) -> TrainingResult:
     """Train the configured agent into a new run folder, or go on with the run in `resume`, whose own config it has.
 
-    Refuses in one sentence: a combination that cannot learn, a folder that is not a run, another config's checkpoint,
-    machine, thread count or library version. A fail-safe stop raises `RunError` after its diagnostics are written.
+    Refuses in one sentence: a combination that cannot learn, a folder that is not a run or that another process trains,
+    a checkpoint of another config, machine, thread count or library version. A fail-safe stop raises `RunError` after
+    its diagnostics are written.
     """
     if resume is None:
         config = config or Config()
-        run = None
     else:
         from pacesetter.training.run.checkpoint import stored_config
 
         run = Run.open(resume)
         config = stored_config(run, config)
-        if run.manifest["finished"]:
-            result = _stored_result(run)
-            (console or Console()).print(f"nothing to do, the run is finished: {_verdict(result)}", soft_wrap=True)
-            return result
-    return _train(config, run, console or Console(), report)
+        with hold(run.folder):
+            if not run.manifest["finished"]:
+                return _train(config, run, console or Console(), report)
+        result = _stored_result(run)
+        (console or Console()).print(f"nothing to do, the run is finished: {_verdict(result)}", soft_wrap=True)
+        return result
+    return _train(config, None, console or Console(), report)
 
 
 def _stored_result(run: Run) -> TrainingResult:
@@ -94,14 +99,29 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     panel = build_panel(config)
     parts = build_parts(config, panel)
     learner: Any = build_learner(config, parts)
+    until = fitted_until(config, panel)
+    _transfer(config, learner, until)
+    is_new = run is None
+    run = run or Run.create(config.runs, config.name, config.to_dict())
+    with hold(run.folder) if is_new else nullcontext():
+        return _trained(config, run, console, report, panel, parts, learner, until)
 
+
+def _trained(
+    config: Config,
+    run: Run,
+    console: Console,
+    report: Report | None,
+    panel: Panel,
+    parts: Any,
+    learner: Any,
+    until: pd.Timestamp,
+) -> TrainingResult:
+    """Learn and store in a folder that is ours."""
     from pacesetter.training.run.callbacks import Session
     from pacesetter.training.run.checkpoint import identity
     from pacesetter.training.run.tracking import make_trackers
 
-    until = fitted_until(config, panel)
-    _transfer(config, learner, until)
-    run = run or Run.create(config.runs, config.name, config.to_dict())
     run.write_json("manifest.json", run.manifest | {"fitted_until": str(until)})
     header = identity(config, panel.fingerprint, run)
     session = Session(config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year)
@@ -160,10 +180,11 @@ class _Watcher:
 def _learn(session: Session) -> TrainingResult:
     from pacesetter.learning.sb3.learner import Stop
     from pacesetter.training.run.callbacks import Checkpoints, Guard, Schedules
+    from pacesetter.training.run.observers import OBSERVERS
     from pacesetter.training.run.progress import progress
 
     guard = Guard(session)
-    meter, validator = _observers(session)
+    meter, validator = OBSERVERS[task_of(session.config).observers](session)
     others = [Schedules(session), guard, meter, validator]
     checkpoints = Checkpoints(session, others)
     _go_on(session, checkpoints)
@@ -191,17 +212,6 @@ def _tell_steps(session: Session) -> None:
     if whole != asked:
         told = f"train.steps={asked} becomes {whole}: the agent trains in whole rollouts of {each} steps"
         session.console.print(told, soft_wrap=True, highlight=False)
-
-
-def _observers(session: Session) -> tuple[Any, Any]:
-    """What meters and validates this kind of learner."""
-    from pacesetter.training.run.callbacks import Meter, Validator
-    from pacesetter.training.run.fleet import FleetMeter, FleetValidator
-    from pacesetter.training.run.master import MasterMeter, MasterValidator
-
-    own: dict[str, Any] = {"fleet": (FleetMeter, FleetValidator), "master": (MasterMeter, MasterValidator)}
-    meter, validator = own.get(str(session.config.task["problem"]), (Meter, Validator))
-    return meter(session), validator(session)
 
 
 def _go_on(session: Session, checkpoints: Any) -> None:

@@ -1,4 +1,4 @@
-"""Agents as policies: a symbol agent asked for every symbol, an agent of the whole market, rules, and class odds."""
+"""Baselines that read features: a rule-based agent by name, and the class probabilities of a supervised model."""
 
 from __future__ import annotations
 
@@ -6,59 +6,20 @@ from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
 import numpy as np
-import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
 from pacesetter.agents.rules import RULES, RuleAgent
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.backtest.backtest import Seen
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.policies.policy import Seen
 from pacesetter.registry import configure
 
-__all__ = ["AgentPolicy", "Rule", "Supervised", "per_symbol"]
+__all__ = ["Rule", "Supervised"]
 
 Array = NDArray[Any]
-
-
-@dataclass(frozen=True, eq=False)
-class AgentPolicy:
-    """A trained agent in a backtest.
-
-    agent          has `act(observation, deterministic)`; one that remembers has `reset()`, as a backtest begins
-    action         what its actions are: discrete, continuous or hybrid (an order per symbol), weights
-    is_whole       it sees the whole market, as in Portfolio-v0; otherwise one symbol, as in Trading-v0, and is asked
-                   for all symbols as a batch, in which each row has the one account's `portfolio`
-    fitted_until   last moment of its training bars
-
-    Masks of discrete orders are the entry `action_mask`: (symbol, 7) for symbol agents, (symbol · 7,) for a whole one.
-    """
-
-    agent: Agent
-    name: str
-    action: str
-    is_whole: bool = False
-    fitted_until: pd.Timestamp | None = None
-    deterministic: bool = True
-
-    def decide(self, seen: Seen) -> Array:
-        if seen.t == seen.first and hasattr(self.agent, "reset"):
-            self.agent.reset()  # else it would remember the last bars of the backtest before
-        entries = seen.observation if self.is_whole else per_symbol(seen.observation)
-        observation = {entry: np.array(values) for entry, values in entries.items()}  # torch warns of read-only arrays
-        if seen.masks is not None:
-            observation[ACTION_MASK] = seen.masks.ravel() if self.is_whole else seen.masks
-        actions = np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64)
-        return actions.reshape(-1, 2) if self.action == "hybrid" else actions.reshape(-1)
-
-
-def per_symbol(observation: Observation) -> dict[str, Array]:
-    """Entries (symbol, …) of a whole market as a batch of one-symbol observations: `portfolio` (·,) for each."""
-    symbols = len(observation["position"])
-    return {**observation, "portfolio": np.repeat(observation["portfolio"][None], symbols, axis=0)}
 
 
 @BASELINES.register("rule")

@@ -13,11 +13,13 @@ from pacesetter.agents import RULES
 from pacesetter.data import load
 from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.evaluation.backtest.backtest import Seen, backtest, market_bank
-from pacesetter.evaluation.backtest.policies import AgentPolicy
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.market import Column, Fill
 from pacesetter.panel import Panel
+from pacesetter.policies.agent import AgentPolicy
+from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Seen
 
 BARS, SYMBOLS = 300, 3
 

@@ -1,4 +1,4 @@
-"""A fleet in a backtest: each symbol's agent gives its order, whatever symbols the market has."""
+"""A fleet as a policy: each symbol's agent gives its order, whatever symbols the market has."""
 
 from __future__ import annotations
 
@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.evaluation.backtest.backtest import Seen
-from pacesetter.evaluation.backtest.policies import AgentPolicy
+from pacesetter.policies.agent import AgentPolicy
+from pacesetter.policies.policy import Seen
 
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet

@@ -10,10 +10,11 @@ import pytest
 from pacesetter.data import load
 from pacesetter.envs import TradingEnv
 from pacesetter.errors import ConfigError
-from pacesetter.evaluation.backtest.backtest import Seen, backtest
+from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.explain.findings import explanation_sections
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.market.ledger import Column
+from pacesetter.policies.policy import Seen
 from pacesetter.training.run.train import train
 
 BARS, FIRST = 500, 400

@@ -1,0 +1,137 @@
+"""`task=fleet`: each symbol by an agent of its own, all of them trained together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+from numpy.typing import NDArray
+
+from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.environments import Parts, build_table, feature_split, fitted_until
+from pacesetter.build.fleet import best_fleet, build_market
+from pacesetter.build.tasks.task import TASKS, Stored, Task
+from pacesetter.build.tasks.trading import Trading
+from pacesetter.data.splits import Fold
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.errors import ConfigError, check_range
+from pacesetter.features import FeatureTable
+from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    import pandas as pd
+    import torch
+
+    from pacesetter.policies.fleet import FleetPolicy
+    from pacesetter.policies.modules import Exported
+
+__all__ = ["FleetTask", "FleetTrading", "known_table", "shown"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class FleetTrading(Trading):
+    """Trade each symbol by an agent of its own; `train.steps` and `train.envs` are those of each agent.
+
+    bar_sharpe      annualised Sharpe ratio on the validation set; an agent that is not above it struggles
+    retrain_share   of train.steps for which the heads of strugglers learn again from the start; 0 is never
+    """
+
+    bar_sharpe: float = 0.0
+    retrain_share: float = 0.5
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.action == "hybrid":
+            raise ConfigError(f"task.action={self.action} is not for a fleet; use target, discrete or continuous")
+        if self.starts == "stratified" or self.curriculum != "none":
+            raise ConfigError("a fleet starts its episodes random or fixed: task.starts=random task.curriculum=none")
+        check_range(0, owner="task", retrain_share=self.retrain_share)
+
+
+class FleetTask(Task):
+    """Markets of its own kind in place of vector environments: many environments a symbol, one to be validated in."""
+
+    name = "fleet"
+    learned_as = "fleet"
+    config = FleetTrading
+    observers = "fleet"
+
+    def parts(self, config: Config, panel: Panel) -> Parts:
+        split = feature_split(config, panel)
+        episodes = _episodes(config) | {"continued": build_task(config).continued}
+        validation = build_market(
+            config, split.seen, 1, **split.features(split.seen), starts="fixed", first_bar=split.start
+        )
+        train = build_market(config, split.learned, config.train.envs, **split.features(split.learned), **episodes)
+        return Parts(train, validation)
+
+    def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
+        """Refuses a fold that has a test between its training bars."""
+        first, last = int(fold.train[0]), int(fold.train[-1])
+        if len(fold.train) <= last - first:
+            raise ConfigError("a fleet learns from one unbroken period; evaluate it by --folds without --combinatorial")
+        known = panel.rows(0, last + 1)
+        market = build_market(config, known, config.train.envs, first_bar=first, **_episodes(config))
+        return Parts(market, market)
+
+    def policy(self, stored: Stored) -> FleetPolicy:
+        return self._policy(best_fleet(stored.folder), stored.config, fitted_until(stored.config, stored.panel))
+
+    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> FleetPolicy:
+        return self._policy(learner.fleet, config, until)
+
+    def _policy(self, fleet: Any, config: Config, until: pd.Timestamp) -> FleetPolicy:
+        from pacesetter.policies.fleet import FleetPolicy
+
+        return FleetPolicy(fleet, build_task(config).action, fitted_until=until)
+
+    def export(self, stored: Stored, count: int) -> Exported:
+        import torch
+
+        from pacesetter.learning.experience.market import FleetMarket
+        from pacesetter.learning.fleet.storage import load_fleet
+        from pacesetter.market.orders import Discrete
+        from pacesetter.policies.modules import Exported, serve_agent
+
+        task, table = build_task(stored.config), known_table(stored)
+        bank = Bank.from_panels(stored.panel, table, symbols=task.symbols or None)
+        module, spec = serve_agent(load_fleet(stored.checkpoint), bank.names)
+        market = FleetMarket(bank, 1, action=task.action, window_bars=task.window_bars, market=task.market)
+
+        def draw(generator: torch.Generator) -> torch.Tensor:
+            drawn = torch.rand(len(spec.symbols), generator=generator)
+            return 2 * drawn[:, None] - 1 if market.actions is None else (drawn * len(Discrete)).long()
+
+        return Exported(module, spec, spec.symbols, shown(market, market.tables, draw, count))
+
+
+TASKS.add("fleet", FleetTask())
+
+
+def known_table(stored: Stored) -> FeatureTable:
+    """The features of a run's panel, computed unless they are known already."""
+    return build_table(stored.config, stored.panel) if stored.table is None else stored.table
+
+
+def _episodes(config: Config) -> dict[str, Any]:
+    task = build_task(config)
+    return {"episode_bars": task.episode_bars, "starts": task.starts}
+
+
+def shown(
+    market: Any,
+    look: Callable[[Any], dict[str, torch.Tensor]],
+    draw: Callable[[torch.Generator], torch.Tensor],
+    count: int,
+) -> Iterator[dict[str, Array]]:
+    """What the market of a fleet or master shows by `look` while drawn actions are played in it."""
+    import torch
+
+    generator, observation, rows = torch.Generator().manual_seed(0), market.reset(), 0
+    while rows < count:
+        yield {name: entry.numpy() for name, entry in look(observation).items()}
+        rows += len(observation["position"])
+        observation = market.step(draw(generator)).observation

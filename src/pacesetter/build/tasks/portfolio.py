@@ -1,0 +1,40 @@
+"""`task=portfolio`: all symbols in one account, by one agent that sees them at once."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Literal
+
+from pacesetter.build.tasks.task import TASKS
+from pacesetter.build.tasks.trading import SingleAgentTask, Trading
+from pacesetter.errors import ConfigError
+
+__all__ = ["Portfolio", "PortfolioTask"]
+
+
+@dataclass(frozen=True)
+class Portfolio(Trading):
+    """Trade all symbols in one account."""
+
+    action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
+
+
+class PortfolioTask(SingleAgentTask):
+    """All symbols in one account."""
+
+    name = "portfolio"
+    learned_as = "portfolio"
+    config = Portfolio
+    is_whole = True
+
+    def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
+        """Its network has an axis of symbols, of a fixed length."""
+        if len(own) != len(there):
+            raise ConfigError(
+                f"the agent of {run} trades {len(own)} symbols at once and '{label}' has {len(there)}; give a market "
+                "of as many, or train with task=trading"
+            )
+
+
+TASKS.add("portfolio", PortfolioTask())

@@ -1,0 +1,207 @@
+"""`task=trading`: one symbol an episode, by one agent that is asked for every symbol."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.environments import (
+    FeatureSplit,
+    Parts,
+    build_supervised,
+    build_table,
+    feature_split,
+    fitted_until,
+)
+from pacesetter.build.stored import load_agent
+from pacesetter.build.tasks.task import TASKS, Stored, Task
+from pacesetter.data.splits import Fold
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.observation import ACCOUNT_ENTRIES
+from pacesetter.envs.batch.starts import Start, Starts
+from pacesetter.errors import ConfigError, DataError, did_you_mean
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
+from pacesetter.rewards.reward import RewardConfig
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+    from pacesetter.policies.agent import AgentPolicy
+    from pacesetter.policies.modules import Exported
+    from pacesetter.policies.spec import PolicySpec
+
+__all__ = ["SingleAgentTask", "Trading", "TradingTask", "starts_within"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class Trading:
+    """Trade one symbol per episode; see `envs.batch.batch.Batch` for the options. No symbols named means all of them.
+
+    curriculum   of the training episodes: five_stages, or adaptive, which also goes back
+    account      entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others
+    continued    share of the training episodes that go on for another `episode_bars` when they would end, again and
+                 again, so that positions grow as old in training as they do later; 0 is none
+    """
+
+    action: Literal["discrete", "continuous", "hybrid", "target"] = "discrete"
+    window_bars: int = 24
+    episode_bars: int | None = 250
+    starts: Literal["random", "stratified", "fixed"] = "random"
+    symbols: tuple[str, ...] = ()
+    curriculum: Literal["none", "five_stages", "adaptive"] = "none"
+    account: tuple[str, ...] = tuple(ACCOUNT_ENTRIES)
+    continued: float = 0.0
+    market: MarketParameters = field(default_factory=MarketParameters)
+    reward: RewardConfig = field(default_factory=RewardConfig)
+
+    def __post_init__(self) -> None:
+        for name in self.account:
+            if name not in ACCOUNT_ENTRIES:
+                raise ConfigError(f"task.account has no entry '{name}'{did_you_mean(name, ACCOUNT_ENTRIES)}")
+        if not 0 <= self.continued < 1:
+            raise ConfigError(f"task.continued={self.continued} must be 0 or more and below 1, or no episode would end")
+
+    @property
+    def unseen(self) -> tuple[str, ...]:
+        """Where the account entries that are not shown stand in an observation, as a network's `unseen` names them."""
+        return tuple(place for name, place in ACCOUNT_ENTRIES.items() if name not in self.account)
+
+
+class SingleAgentTask(Task):
+    """What trading and portfolio share: vector environments, one agent, its policy and its graph.
+
+    is_whole   an episode trades all symbols in one account
+    """
+
+    is_whole: ClassVar[bool] = False
+
+    def environment(self, config: Config, panel: Panel, envs: int = 1, **options: Any) -> Any:
+        """A vector environment on all of the panel; `options` beside those of the task, e.g. a table that is known."""
+        from pacesetter.envs.portfolio import PortfolioVectorEnv
+        from pacesetter.envs.trading import TradingVectorEnv
+
+        task, kind = build_task(config), PortfolioVectorEnv if self.is_whole else TradingVectorEnv
+        if "table" not in options:
+            options |= {"table": build_table(config, panel), "supervised": build_supervised(config, panel)}
+        own = {
+            "action": task.action,
+            "window_bars": task.window_bars,
+            "market": replace(task.market, bars_per_year=panel.bars_per_year),
+            "reward": task.reward,
+        }
+        return kind(panel, envs, task.symbols or None, **own | options)
+
+    def parts(self, config: Config, panel: Panel) -> Parts:
+        return self._parts(config, feature_split(config, panel))
+
+    def _parts(self, config: Config, split: FeatureSplit) -> Parts:
+        from pacesetter.envs.curriculum import FIVE_STAGES, CurriculumVectorEnv, adaptive_stages
+
+        task, learned, seen = build_task(config), split.learned, split.seen
+        common = {"has_windows": False, "market": replace(task.market, bars_per_year=seen.bars_per_year)}
+        episodes = {"episode_bars": task.episode_bars, "continued": task.continued, "starts": task.starts} | common
+        train = self.environment(config, learned, config.train.envs, **split.features(learned), **episodes)
+        if task.curriculum != "none":
+            train = CurriculumVectorEnv(train, FIVE_STAGES if task.curriculum == "five_stages" else adaptive_stages())
+        blocks = 1 if self.is_whole else len(task.symbols or seen.symbols)
+        validation = self.environment(config, seen, blocks, **split.features(seen), starts="fixed", **common)
+        validation.batch.use_starts(_starts_from(split.start, validation.batch.bank, task.window_bars))
+        return Parts(train, validation)
+
+    def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
+        task, known = build_task(config), panel.rows(0, int(fold.train[-1]) + 1)
+        env = self.environment(config, known, config.train.envs, episode_bars=task.episode_bars, starts=task.starts)
+        env.batch.use_starts(starts_within(env.batch.starts, fold.train))
+        return Parts(env, env)
+
+    def policy(self, stored: Stored) -> AgentPolicy:
+        config, panel = stored.config, stored.panel
+        known = {} if stored.table is None else {"table": stored.table, "supervised": build_supervised(config, panel)}
+        agent = load_agent(stored.folder, self.environment(config, panel, **known))
+        return self._policy(agent, config, fitted_until(config, panel))
+
+    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> AgentPolicy:
+        return self._policy(learner.agent, config, until)
+
+    def _policy(self, agent: Any, config: Config, until: pd.Timestamp) -> AgentPolicy:
+        from pacesetter.policies.agent import AgentPolicy
+
+        name, action = str(config.agent["algorithm"]), build_task(config).action
+        return AgentPolicy(agent, name, action, self.is_whole, until)
+
+    def export(self, stored: Stored, count: int) -> Exported:
+        from pacesetter.build.learner import build_learner
+        from pacesetter.learning.sb3.algorithms import load_weights
+        from pacesetter.learning.state import read_state
+        from pacesetter.policies.modules import Exported, serve_algorithm
+
+        config = stored.config
+        parts = self._parts(config, feature_split(config, stored.panel, stored.table))
+        algorithm = build_learner(config, parts).algorithm  # type: ignore[union-attr]
+        load_weights(algorithm, read_state(stored.checkpoint))
+        bank = parts.validation.batch.bank
+        module, spec = serve_algorithm(algorithm, bank.names, config.task["action"], bank.symbols[0])
+        symbols = tuple(name for block in bank.symbols for name in block)
+        return Exported(module, spec, symbols, _shown(algorithm, parts.train, spec, count))
+
+
+class TradingTask(SingleAgentTask):
+    """One symbol an episode."""
+
+    name = "trading"
+    learned_as = "trading"
+    config = Trading
+
+
+TASKS.add("trading", TradingTask())
+
+
+def _starts_from(start: int, bank: Bank, window_bars: int) -> Starts:
+    """The first usable bar of each block from bar `start` on."""
+    usable = bank.usable(window_bars, 1)
+    usable[:, :start] = False
+    blocks = np.flatnonzero(usable.any(axis=1))
+    if len(blocks) == 0:
+        raise DataError(f"no symbol trades in the validation set, from bar {start} on; change train.shares")
+    pool = np.stack([blocks, usable[blocks].argmax(axis=1), bank.lasts[blocks]], axis=1)
+    return Starts(pool, np.arange(len(blocks) + 1), is_fixed=True)
+
+
+def starts_within(starts: Starts, train: Array) -> Starts:
+    """The starts in the training bars; an episode ends where its unbroken run of them does."""
+    ends = np.full(max(int(train[-1]), int(starts.pool[:, Start.TIME].max())) + 1, -1)
+    for run in np.split(train, np.flatnonzero(np.diff(train) > 1) + 1):
+        ends[run] = run[-1]
+    last = np.minimum(starts.pool[:, Start.LAST], ends[starts.pool[:, Start.TIME]])
+    is_kept = last > starts.pool[:, Start.TIME]
+    pool = starts.pool.copy()
+    pool[:, Start.LAST] = last
+    return replace(starts, pool=pool).where(is_kept)
+
+
+def _shown(algorithm: Any, env: Any, spec: PolicySpec, count: int) -> Iterator[dict[str, Array]]:
+    """What training environments show while random actions are played in them."""
+    import torch
+
+    from pacesetter.agents.agent import ACTION_MASK
+    from pacesetter.learning.sb3.algorithms import EncoderExtractor
+
+    extractor = next(module for module in algorithm.policy.modules() if isinstance(module, EncoderExtractor))
+    observation, _ = env.reset(seed=0)
+    env.action_space.seed(0)
+    for _ in range(0, count, env.num_envs):
+        compact = {name: torch.as_tensor(np.asarray(entry)) for name, entry in observation.items()}
+        full = compact if extractor.tables is None else extractor.tables(compact)
+        batch = {name: entry.numpy() for name, entry in full.items()}
+        if ACTION_MASK in spec.inputs:
+            batch[ACTION_MASK] = env.action_masks().astype(np.float32)
+        yield batch
+        observation, *_ = env.step(env.action_space.sample())

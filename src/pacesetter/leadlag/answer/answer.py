@@ -1,0 +1,72 @@
+"""The answer of one window: for each ordered pair the strength, sign and delay by which i's past predicts j.
+
+Leadership of i over j is the strength of i for j less the strength of j for i. Ranking, links, lag map, network and
+strategy all read this one object; see docs/leadlag.md for the definitions and a worked example.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.leadlag.answer.gauge import Gauge, folded
+
+__all__ = ["Answer", "answer_window"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Answer:
+    """Who predicts whom in one window, as (symbol, symbol) matrices, NaN where a symbol cannot be scored.
+
+    forward  strength by which the row's past predicts the column, 0 or more, 0 on the diagonal
+    delays   bars after which the column follows the row most strongly; NaN for a method without delays
+    signs    +1 the column follows in the same direction, −1 in the opposite, 0 where the method knows no sign
+    """
+
+    symbols: tuple[str, ...]
+    method: str
+    max_lag: int
+    forward: Array
+    delays: Array
+    signs: Array
+
+    @property
+    def leadership(self) -> Array:
+        """Antisymmetric: strength forward beyond backward; positive where the row leads."""
+        return np.asarray(self.forward - self.forward.T)
+
+    @property
+    def lag_map(self) -> Array:
+        """Bars by which the row runs ahead of the column, negative where it follows; NaN without delays."""
+        ahead = self.leadership
+        return np.where(ahead > 0, self.delays, np.where(ahead < 0, -self.delays.T, 0.0)) + 0.0 * ahead + self._no_delay
+
+    @property
+    def _no_delay(self) -> float:
+        return 0.0 if self.max_lag else np.nan
+
+    def relation(self, leader: int, follower: int) -> str:
+        """`leads, same sign`, `leads, opposite sign`, or `leads` where the method knows no sign."""
+        sign = self.signs[leader, follower]
+        return "leads" if not sign else f"leads, {'same' if sign > 0 else 'opposite'} sign"
+
+
+def answer_window(window: Array, symbols: Sequence[str], gauge: Gauge) -> Answer:
+    """The answer for prepared increments (time, symbol) by the gauge's method."""
+    if not gauge.has_lags:
+        forward = gauge.forward(window[None])[0]
+        blank = np.full(forward.shape, np.nan)
+        return Answer(tuple(symbols), gauge.method, 0, forward, blank, np.zeros(forward.shape))
+    cube = gauge.dependence(window[None])[0]
+    forward = folded(cube, gauge.fold) + gauge.unscored(window[None])[0]
+    np.fill_diagonal(forward, 0.0 * np.diag(forward))
+    place = np.abs(cube).argmax(axis=0)
+    peak = np.take_along_axis(cube, place[None], axis=0)[0]
+    signs = np.sign(peak) if gauge.is_signed else np.zeros(forward.shape)
+    return Answer(tuple(symbols), gauge.method, gauge.max_lag, forward, place + 1.0 + 0.0 * forward, signs)

@@ -1,0 +1,152 @@
+"""How a method measures prediction: the dependence of x_j(t) on x_i(t − l) at each delay l, folded into one strength.
+
+    strength of i for j     max_l |C_l[i, j]|      ccf_lag1 (one delay), ccf_peak
+                            Σ_l |C_l[i, j]|        ccf_auc, mutual_information, transfer_entropy, granger
+                            Σ_l C_l[i, j]²         hayashi_yoshida
+    delay of i for j        the l of the largest |C_l[i, j]|
+    sign of i for j         that of C_l[i, j] at this delay; none where the dependence has no sign
+
+Scores without delays (levy_path, levy_returns, signature) give a direction only: their antisymmetric score itself.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError
+from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, SQUARED_SUM, CcfAuc, CcfLag1, CcfPeak
+from pacesetter.leadlag.series import CONSTANT, Series, required_observations
+
+__all__ = ["Gauge", "end_to_end", "folded", "lagged_correlations"]
+
+Array = NDArray[Any]
+SIGNED_INNERS = ("pearson", "kendall")
+UNSIGNED = ("mutual_information", "transfer_entropy")
+
+
+class Gauge:
+    """A method with its options, ready to measure windows of prepared increments (window, time, symbol).
+
+    has_lags  whether it names delays; `max_lag` is then the longest
+    is_signed whether a relation can be told from its opposite
+    is_linear Pearson correlations: running sums and the closed form of the null serve it
+    is_conditional  coefficients given all other symbols, with t-statistics of their own
+    """
+
+    def __init__(self, method: str, **options: Any) -> None:
+        self.method = method
+        own = {name: value for name, value in options.items() if name not in ("backend", "device", "increments")}
+        self._engine = LeadLag(method, backend="gemm", **own)
+        self.estimator = self._engine.estimator
+        self.minimum = self._engine.min_observations or 0
+        scorer = self._scorer(np.zeros((1, 3, 2)))
+        self.recipe = getattr(scorer, "recipe", None)
+        self.has_lags = self.recipe is not None and hasattr(scorer, "correlations")
+        self.max_lag = self.recipe.max_lag if self.recipe is not None and self.has_lags else 0
+        inner = getattr(self.estimator, "inner", "pearson")
+        self.is_linear = isinstance(self.estimator, (CcfLag1, CcfAuc, CcfPeak)) and inner == "pearson"
+        self.is_conditional = hasattr(scorer, "statistics")
+        self.is_signed = self.has_lags and method not in UNSIGNED and inner in SIGNED_INNERS
+
+    @property
+    def fold(self) -> int:
+        """How the delays fold into one strength."""
+        return self.recipe.fold if self.recipe is not None else ABSOLUTE_SUM
+
+    def check(self, lookback: int) -> None:
+        """Refuse a window that has no room for the longest delay."""
+        if self.max_lag and self.max_lag >= lookback - 1:
+            raise ConfigError(
+                f"lag.max_lag={self.max_lag} does not fit into lag.lookback={lookback} bars; "
+                "lower the one or raise the other"
+            )
+
+    def dependence(self, windows: Array) -> Array:
+        """(window, delay, i, j) dependence of x_j(t) on x_i(t − delay), delays from 1; needs a method with delays."""
+        if self.is_linear:
+            return lagged_correlations(np.nan_to_num(windows), self.max_lag)
+        scorer, bars = self._scorer(windows), windows.shape[1]
+        return np.stack([scorer.correlations(end * bars, bars) for end in range(1, len(windows) + 1)])
+
+    def conditional_statistics(self, window: Array) -> Array:
+        """(delay, i, j) t-statistic of x_i(t − delay) for x_j(t) given all other symbols; of conditional methods."""
+        return np.asarray(self._scorer(window[None]).statistics(len(window), len(window)))
+
+    def scores(self, windows: Array) -> Array:
+        """(window, i, j) the estimator's own antisymmetric score."""
+        draws, bars, assets = windows.shape
+        matrices = np.empty((draws, assets, assets))
+        self._scorer(windows).score_many(np.arange(1, draws + 1) * bars, np.full(draws, bars), matrices)
+        return matrices
+
+    def forward(self, windows: Array) -> Array:
+        """(window, i, j) strength by which i's past predicts j, NaN where a symbol cannot be scored."""
+        if not self.has_lags:
+            return np.maximum(self.scores(windows), 0.0)
+        return folded(self.dependence(windows), self.fold) + self.unscored(windows)
+
+    def leadership(self, windows: Array) -> Array:
+        """(window, i, j) antisymmetric: the strength of i for j beyond that of j for i."""
+        forward = self.forward(windows)
+        return forward - np.swapaxes(forward, -1, -2)
+
+    def unscored(self, windows: Array) -> Array:
+        """(window, i, j) 0, and NaN where one of the two has too few observations or does not vary."""
+        known = np.isfinite(windows)
+        x = np.where(known, windows, 0.0)
+        square = (x * x).mean(axis=1)
+        varies = square - x.mean(axis=1) ** 2 > CONSTANT * square
+        enough = known.sum(axis=1) >= required_observations(windows.shape[1], self.minimum)
+        zero = np.where(enough & varies, 0.0, np.nan)
+        return np.asarray(zero[:, :, None] + zero[:, None, :])
+
+    def _scorer(self, windows: Array) -> Any:
+        return self.estimator.scorer(end_to_end(windows, self.minimum), self._engine.resources)
+
+
+def end_to_end(windows: Array, minimum: int) -> Series:
+    """The (window, time, symbol) increments as one series behind a first bar that has none: windows do not mix."""
+    flat = windows.reshape(-1, windows.shape[-1])
+    x = np.vstack([np.zeros((1, flat.shape[1])), np.nan_to_num(flat)])
+    seen = np.vstack([np.isfinite(flat[:1]), np.isfinite(flat)])
+    totals = np.cumsum(np.stack([x, x * x, seen.astype(np.float64)], axis=1), axis=0)
+    symbols = tuple(map(str, range(flat.shape[1])))
+    return Series(symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
+
+
+def lagged_correlations(windows: Array, max_lag: int) -> Array:
+    """(window, lag, i, j) Pearson correlation of x_i(t − lag) and x_j(t) over the overlap, 0 where one is constant.
+
+    The same numbers as `dependence.pearson`, with the sums of each overlap taken from those of the whole window.
+    """
+    draws, bars, assets = windows.shape
+    lags = min(max_lag, bars - 2)
+    out = np.zeros((draws, max(lags, 1), assets, assets))
+    for lag in range(1, lags + 1):
+        lead, follow = windows[:, : bars - lag], windows[:, lag:]
+        (mean, scale), (other_mean, other_scale) = _moments(lead), _moments(follow)
+        product = np.swapaxes(lead, 1, 2) @ follow / (bars - lag)
+        centred = product - mean[:, :, None] * other_mean[:, None, :]
+        out[:, lag - 1] = centred * scale[:, :, None] * other_scale[:, None, :]
+    return out
+
+
+def _moments(part: Array) -> tuple[Array, Array]:
+    """(window, symbol) mean and 1/deviation of the parts (window, time, symbol); 0 for the latter where constant."""
+    mean = part.mean(axis=1)
+    square = np.einsum("wti,wti->wi", part, part) / part.shape[1]
+    variance = square - mean**2
+    varies = variance > CONSTANT * square
+    return mean, np.where(varies, 1 / np.sqrt(np.where(varies, variance, 1.0)), 0.0)
+
+
+def folded(dependence: Array, fold: int) -> Array:
+    """(…, i, j) strength from the dependence (…, delay, i, j) at each delay."""
+    if fold == SQUARED_SUM:
+        return np.asarray((dependence**2).sum(axis=-3))
+    size = np.abs(dependence)
+    return np.asarray(size.sum(axis=-3) if fold == ABSOLUTE_SUM else size.max(axis=-3))

@@ -1,0 +1,287 @@
+"""Which leads are more than chance: a null that keeps volatility, tails and cross-correlation, and family-wise control.
+
+The null flips the sign of whole bars: x*(t) = ε(t)·x(t), ε = ±1, the same for all symbols. Sizes, so volatility and fat
+tails, and products within a bar, so cross-correlation, stay as they are; what one bar tells of a later one is gone.
+Autocorrelation would be gone too, and with it the extra variance that it gives to cross-correlations; it is therefore
+taken off first (`prewhiten`) from the symbols that have it, in the data and in the draws alike.
+
+A link i → j must pass twice, and its p-value is the larger of the two:
+
+1. i predicts j. Its statistic is compared with the largest over all ordered pairs (and delays) in each draw. For
+   correlations it is T_l = Σ x_i(t−l) x_j(t) / √Σ x_i(t−l)² x_j(t)², whose denominator no flip changes and to which no
+   single bar adds more than one.
+2. i predicts j better than j predicts i, on the increments as they are: the difference of the two strengths against its
+   standard error, which allows for autocorrelation and changing volatility (Newey and West), over all ordered pairs
+   that seem related (Bonferroni). It keeps pairs apart that predict each other equally well, as symbols do that share
+   an autocorrelated factor.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+from scipy.special import ndtr
+
+from pacesetter.errors import ConfigError, check_range, did_you_mean
+from pacesetter.leadlag.answer.answer import Answer, answer_window
+from pacesetter.leadlag.answer.gauge import Gauge, folded, lagged_correlations
+from pacesetter.leadlag.answer.prepare import prewhiten
+from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, PEAK
+from pacesetter.leadlag.observed import ratio
+
+__all__ = ["CONTROLS", "Control", "Links", "find_links"]
+
+Array = NDArray[Any]
+Control = Literal["max", "bh", "by"]
+CONTROLS = ("max", "bh", "by")
+BLOCK_BYTES = 32 * 2**20  # of products, or of drawn windows, in memory at once
+HALF_NORMAL_VARIANCE = 1 - 2 / np.pi
+# A sum over delays varies more where one of them is a true relation than under the null; of five delays, 1.36-fold.
+ALTERNATIVE_DEVIATION = 1.2
+NEWEY_WEST_LAGS = 10
+CANDIDATES_AT_ONCE = 512
+
+
+@dataclass(frozen=True, eq=False)
+class Links:
+    """What chance says of a window's answer.
+
+    p_values     (symbol, symbol) adjusted for all ordered pairs: row leads column; 1 where it does not lead, NaN absent
+    leader_p     (symbol,) of the leader score's size, adjusted for all symbols
+    orders       (symbol,) order of the autoregression that was taken off before testing; 0 for none
+    """
+
+    p_values: Array
+    leader_p: Array
+    orders: Array
+
+    def linked(self, level: float) -> Array:
+        """(symbol, symbol) True where the row leads the column at this level."""
+        return np.asarray(self.p_values <= level)
+
+
+@dataclass(frozen=True, eq=False)
+class _Null:
+    """Statistics of n scored symbols: observed (n, n) and drawn (draws, n, n), and the drawn leadership likewise."""
+
+    observed: Array
+    drawn: Array
+    drawn_lead: Array
+
+
+def find_links(
+    window: Array,
+    gauge: Gauge,
+    answer: Answer | None = None,
+    *,
+    control: Control = "max",
+    draws: int = 200,
+    level: float = 0.05,
+    seed: int = 0,
+) -> Links:
+    """Test the leads of one window of prepared increments (time, symbol), whose answer may be given.
+
+    control  `max`: chance of any false link ≤ level (family-wise); `bh`, `by`: expected share of false links ≤ level,
+             the latter under any dependence between pairs
+    """
+    if control not in CONTROLS:
+        raise ConfigError(f"lag.control='{control}' is unknown{did_you_mean(control, CONTROLS)}")
+    check_range(2, owner="lag", draws=draws)
+    symbols = window.shape[1]
+    answer = answer or answer_window(window, tuple(map(str, range(symbols))), gauge)
+    scored = np.isfinite(np.diag(answer.forward))
+    orders = np.zeros(symbols, dtype=int)
+    p_values, leader_p = np.full((symbols, symbols), np.nan), np.full(symbols, np.nan)
+    if scored.sum() < 2:
+        return Links(p_values, leader_p, orders)
+    inner = np.ix_(scored, scored)
+    white, orders[scored] = prewhiten(window[:, scored], max(gauge.max_lag, 5))
+    rng = np.random.default_rng(seed)
+    null = (_linear if gauge.is_linear or gauge.is_conditional else _general)(white, gauge, draws, rng)
+    lead = answer.leadership[inner]
+    predicts = _predicting(null, control)
+    is_candidate = (predicts <= level) & (lead > 0)
+    leads_p = np.ones_like(lead)
+    if is_candidate.any():
+        z = _advantages(window[:, scored], gauge, answer, scored, is_candidate, predicts <= level, null)
+        leads_p[is_candidate] = np.minimum(_related(null, len(z), level) * ndtr(-z), 1.0)
+    final = np.where(lead > 0, np.maximum(predicts, np.where(is_candidate, leads_p, 0.0)), 1.0)
+    p_values[inner] = np.where(np.eye(len(lead), dtype=bool), np.nan, final)
+    leader_p[scored] = _leader_p(lead, null)
+    return Links(p_values, leader_p, orders)
+
+
+# ---- from statistics to p-values ---------------------------------------------------------------------------------
+
+
+def _predicting(null: _Null, control: Control) -> Array:
+    """(n, n) adjusted p-values that the row predicts the column; 1 on the diagonal."""
+    pairs = ~np.eye(len(null.observed), dtype=bool)
+    observed, drawn = null.observed[pairs], null.drawn[:, pairs]
+    p_values = np.ones(null.observed.shape)
+    p_values[pairs] = _by_maximum(observed, drawn) if control == "max" else _by_discovery(observed, drawn, control)
+    return p_values
+
+
+def _related(null: _Null, passed: int, level: float) -> int:
+    """How many ordered pairs may be related: those beyond each one's own level, less what chance gives; ≥ `passed`.
+
+    Many pairs of equal strength both ways, each close to the level of the first test, would otherwise have the few that
+    noise lifts above it tested as if they were alone.
+    """
+    pairs = ~np.eye(len(null.observed), dtype=bool)
+    observed, drawn = null.observed[pairs], null.drawn[:, pairs]
+    critical = np.quantile(drawn, 1 - level)
+    by_chance = np.quantile((drawn > critical).sum(axis=1), 1 - level)
+    return max(passed, int((observed > critical).sum() - by_chance), 1)
+
+
+def _by_maximum(observed: Array, drawn: Array) -> Array:
+    """(pairs,) share of draws whose largest statistic is at least the observed, which counts as a draw itself."""
+    largest = np.sort(drawn.max(axis=1))
+    above = len(largest) - np.searchsorted(largest, observed, side="left")
+    return np.asarray((1 + above) / (1 + len(largest)))
+
+
+def _by_discovery(observed: Array, drawn: Array, method: str) -> Array:
+    """(pairs,) adjusted p-values from the pooled draws of all pairs, whose statistics are in one unit."""
+    from scipy.stats import false_discovery_control
+
+    pool = np.sort(drawn, axis=None)
+    above = len(pool) - np.searchsorted(pool, observed, side="left")
+    return np.asarray(false_discovery_control((1 + above) / (1 + len(pool)), method=method))
+
+
+def _leader_p(lead: Array, null: _Null) -> Array:
+    """(n,) chance of so large a leader score, of the largest among all symbols in each draw."""
+    own, drawn = lead.sum(axis=1), null.drawn_lead.sum(axis=2)
+    spread = np.sqrt((np.vstack([own, drawn]) ** 2).mean(axis=0))
+    return _by_maximum(np.nan_to_num(ratio(np.abs(own), spread)), np.nan_to_num(ratio(np.abs(drawn), spread)))
+
+
+# ---- does i predict j better than j predicts i? -----------------------------------------------------------------
+
+
+def _advantages(
+    window: Array, gauge: Gauge, answer: Answer, scored: Array, is_candidate: Array, is_firm: Array, null: _Null
+) -> Array:
+    """(candidates,) leadership in standard errors, in the order of `is_candidate`."""
+    inner = np.ix_(scored, scored)
+    if not gauge.has_lags:
+        return np.full(int(is_candidate.sum()), np.inf)  # its score is the difference of the two ways already
+    if not gauge.is_linear and not gauge.is_conditional:
+        error = ALTERNATIVE_DEVIATION * null.drawn_lead.std(axis=0)
+        return np.nan_to_num(ratio(answer.leadership[inner], error))[is_candidate]
+    x, delays = _unit(window).astype(np.float64), answer.delays[inner].astype(int)
+    rows, columns = np.nonzero(is_candidate)
+    parts = []
+    for start in range(0, len(rows), CANDIDATES_AT_ONCE):
+        i, j = rows[start : start + CANDIDATES_AT_ONCE], columns[start : start + CANDIDATES_AT_ONCE]
+        # a way back that is significant by itself counts with its own strongest delay, else at the same delay
+        back = np.where(is_firm[j, i], delays[j, i], delays[i, j])
+        parts.append(_difference(x, i, j, delays[i, j], back, gauge))
+    return np.concatenate(parts)
+
+
+def _difference(x: Array, i: Array, j: Array, delay: Array, back: Array, gauge: Gauge) -> Array:
+    """(pairs,) |T[i, j]| − |T[j, i]| over its Newey–West error; for sums over delays, over that of a sum."""
+    forward, backward = _lagged_products(x, i, j, delay), _lagged_products(x, j, i, back)
+    signed = forward * np.sign(forward.sum(axis=0)) - backward * np.sign(backward.sum(axis=0))
+    total, centred = signed.sum(axis=0), signed - signed.mean(axis=0)
+    plain = (centred**2).sum(axis=0)
+    variance = plain.copy()
+    for lag in range(1, NEWEY_WEST_LAGS + 1):
+        weight = 2 * (1 - lag / (NEWEY_WEST_LAGS + 1))
+        variance += weight * (centred[lag:] * centred[:-lag]).sum(axis=0)
+    variance = np.maximum(variance, plain / 4)  # the estimate may fall to nothing where bounces alternate
+    if gauge.fold != ABSOLUTE_SUM or gauge.is_conditional:
+        return np.asarray(total / np.sqrt(variance))
+    correlations = lagged_correlations(x[None], gauge.max_lag)[0]
+    sums = np.abs(correlations).sum(axis=0) * np.sqrt(len(x))
+    error = np.sqrt(2 * (1 + (len(correlations) - 1) * HALF_NORMAL_VARIANCE) * variance / plain)
+    return np.asarray((sums[i, j] - sums[j, i]) / error)
+
+
+def _lagged_products(x: Array, i: Array, j: Array, delay: Array) -> Array:
+    """(time, pairs) x_i(t − delay)·x_j(t), 0 before the delay has passed, with squares that sum to one."""
+    before = np.arange(len(x))[:, None] - delay
+    products = np.where(before >= 0, x[np.maximum(before, 0), i], 0.0) * x[:, j]
+    return products * np.nan_to_num(ratio(1.0, np.sqrt((products**2).sum(axis=0))))
+
+
+# ---- correlations: flips in closed form --------------------------------------------------------------------------
+
+
+def _linear(white: Array, gauge: Gauge, draws: int, rng: np.random.Generator) -> _Null:
+    """Σ_t η(t) x_i(t−l) x_j(t) with η(t) = ε(t−l) ε(t): all draws of a delay are one matrix product."""
+    x = _unit(white)
+    bars, symbols = x.shape
+    flips = rng.integers(0, 2, (draws, bars)).astype(np.float32) * 2 - 1
+    fold = PEAK if gauge.is_conditional else gauge.fold
+    drawn, strength = np.zeros((2, draws, symbols * symbols), dtype=np.float32)
+    statistics = []
+    for lag in range(1, min(gauge.max_lag, bars - 2) + 1):
+        total, square, sums = _products(x, lag, flips)
+        scale = np.nan_to_num(ratio(1.0, np.sqrt(square)))
+        statistics.append(total * scale)
+        _take(drawn, sums * scale.ravel().astype(np.float32), fold)
+        _take(strength, sums / np.float32(bars), fold)
+    statistic = gauge.conditional_statistics(white) if gauge.is_conditional else np.stack(statistics)
+    forward = strength.reshape(draws, symbols, symbols)
+    lead = forward - forward.transpose(0, 2, 1)
+    return _Null(folded(statistic, fold), drawn.reshape(forward.shape), lead)
+
+
+def _unit(white: Array) -> Array:
+    """(time, symbol) centred, of unit variance, 0 where missing; single precision is plenty for a null."""
+    known = np.isfinite(white)
+    mean = ratio(np.nansum(white, axis=0), known.sum(axis=0))
+    centred = np.where(known, white - mean, 0.0)
+    return np.asarray(centred * np.nan_to_num(ratio(1.0, np.sqrt((centred**2).mean(axis=0)))), dtype=np.float32)
+
+
+def _products(x: Array, lag: int, flips: Array) -> tuple[Array, Array, Array]:
+    """Σ p and Σ p² as (n, n), and Σ η p as (draws, n·n), with p_ij(t) = x_i(t−lag) x_j(t), in blocks of time."""
+    symbols = x.shape[1]
+    total, square = np.zeros((2, symbols * symbols))
+    sums = np.zeros((len(flips), symbols * symbols), dtype=np.float32)
+    step = max(BLOCK_BYTES // (4 * symbols * symbols), 1)
+    for start in range(lag, len(x), step):
+        rows = slice(start, min(start + step, len(x)))
+        before = slice(rows.start - lag, rows.stop - lag)
+        block = (x[before, :, None] * x[rows, None, :]).reshape(-1, symbols * symbols)
+        total += block.sum(axis=0, dtype=np.float64)
+        square += np.einsum("tp,tp->p", block, block)
+        sums += (flips[:, before] * flips[:, rows]) @ block
+    return total.reshape(symbols, symbols), square.reshape(symbols, symbols), sums
+
+
+def _take(into: Array, part: Array, fold: int) -> None:
+    """Fold one delay's draws into what `into` holds of the delays before."""
+    np.abs(part, out=part)
+    if fold == ABSOLUTE_SUM:
+        into += part
+    else:
+        np.maximum(into, part, out=into)
+
+
+# ---- any other method: flips one by one --------------------------------------------------------------------------
+
+
+def _general(white: Array, gauge: Gauge, draws: int, rng: np.random.Generator) -> _Null:
+    """Strengths of flipped windows, each pair's in units of its own null."""
+    measure = gauge.forward if gauge.has_lags else gauge.scores
+    size = max(BLOCK_BYTES // max(white.nbytes, 1), 1)
+    parts = [measure(white[None])]
+    for start in range(0, draws, size):
+        flips = rng.integers(0, 2, (min(size, draws - start), len(white), 1)) * 2.0 - 1.0
+        parts.append(measure(flips * white))
+    strengths = np.nan_to_num(np.concatenate(parts))
+    if not gauge.has_lags:
+        standard = np.nan_to_num(ratio(np.abs(strengths), np.sqrt((strengths**2).mean(axis=0))))
+        return _Null(standard[0], standard[1:], strengths[1:])
+    standard = np.nan_to_num(ratio(strengths - strengths.mean(axis=0), strengths.std(axis=0)))
+    return _Null(standard[0], standard[1:], (strengths - strengths.transpose(0, 2, 1))[1:])

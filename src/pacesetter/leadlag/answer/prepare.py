@@ -1,0 +1,151 @@
+"""What a window's increments become before they are compared: their kind, less a common factor, less autocorrelation.
+
+Everything here is fitted on the rows of the window itself, so no bar outside it has a say. A missing increment is NaN
+and stays NaN.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from typing import Any, Literal
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.leadlag.observed import ratio
+
+__all__ = ["KINDS", "Kind", "Preparation", "prewhiten"]
+
+Array = NDArray[Any]
+Kind = Literal["log", "simple", "difference", "ranked", "winsorised"]
+KINDS = ("log", "simple", "difference", "ranked", "winsorised")
+TAIL = 0.01  # share of increments that `winsorised` pulls in on either side
+
+
+@dataclass(frozen=True)
+class Preparation:
+    """How a window's increments are read.
+
+    increments  `log` or `simple` returns, `difference` of closes, `ranked` (normal scores of each symbol's log returns)
+                or `winsorised` (log returns, the outer 1 % on either side pulled in)
+    residual    `none`; `market`: less what the mean of the other symbols explains; `pca(k)`: less k components
+    """
+
+    increments: Kind = "log"
+    residual: str = "none"
+
+    def __post_init__(self) -> None:
+        if self.increments not in KINDS:
+            raise ConfigError(f"lag.increments='{self.increments}' is unknown{did_you_mean(self.increments, KINDS)}")
+        self.components  # noqa: B018  (refuses what it cannot read)
+
+    @property
+    def components(self) -> int:
+        """Principal components taken off; 0 without."""
+        if self.residual in ("none", "market"):
+            return 0
+        match = re.fullmatch(r"pca\(?(\d*)\)?", self.residual)
+        if match is None or match[1] == "0":
+            raise ConfigError(f"lag.residual='{self.residual}' is unknown; use none, market or pca(k), e.g. pca(1)")
+        return int(match[1] or 1)
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether a window's increments are those of the whole history, so that windows can share running sums."""
+        return self.increments in ("log", "simple", "difference") and self.residual == "none"
+
+    def window(self, increments: Array) -> Array:
+        """(time, symbol) prepared increments of one window of raw ones."""
+        prepared = np.asarray(increments, dtype=np.float64)
+        if self.increments == "ranked":
+            prepared = _normal_scores(prepared)
+        elif self.increments == "winsorised":
+            prepared = _pulled_in(prepared)
+        if self.residual == "market":
+            prepared = _without_market(prepared)
+        elif self.components:
+            prepared = _without_components(prepared, self.components)
+        return prepared
+
+
+def _normal_scores(increments: Array) -> Array:
+    """Φ⁻¹(rank / (n + 1)) of each symbol's observed increments; equal increments share their mean rank."""
+    from scipy.special import ndtri
+    from scipy.stats import rankdata
+
+    ranked = rankdata(increments, axis=0, nan_policy="omit")
+    return np.asarray(ndtri(ranked / (np.isfinite(increments).sum(axis=0) + 1)))
+
+
+def _pulled_in(increments: Array) -> Array:
+    """Each symbol's increments between its own quantiles; a symbol without any stays NaN."""
+    observed = np.isfinite(increments).any(axis=0)
+    low, high = np.full((2, increments.shape[1]), np.nan)
+    low[observed], high[observed] = np.nanquantile(increments[:, observed], [TAIL, 1 - TAIL], axis=0)
+    return np.clip(increments, low, high)
+
+
+def _standardised(increments: Array) -> tuple[Array, Array]:
+    """Increments in deviations from their means, 0 where missing or constant; and the deviations."""
+    known = np.isfinite(increments)
+    count = known.sum(axis=0)
+    mean = ratio(np.nansum(increments, axis=0), count)
+    centred = np.where(known, increments - mean, 0.0)
+    deviation = np.sqrt(ratio((centred**2).sum(axis=0), count))
+    return np.nan_to_num(centred * ratio(1.0, deviation)), np.nan_to_num(deviation)
+
+
+def _without_market(increments: Array) -> Array:
+    """Residuals of each symbol on the mean of the others, a beta each: a symbol does not explain itself."""
+    z, deviation = _standardised(increments)
+    others = (z.sum(axis=1, keepdims=True) - z) / max(z.shape[1] - 1, 1)
+    beta = np.nan_to_num(ratio((others * z).sum(axis=0), (others**2).sum(axis=0)))
+    return np.where(np.isfinite(increments), (z - beta * others) * deviation, np.nan)
+
+
+def _without_components(increments: Array, count: int) -> Array:
+    """Less the `count` leading principal components of the window's correlation matrix."""
+    if count >= increments.shape[1]:
+        raise ConfigError(f"lag.residual=pca({count}) leaves nothing of {increments.shape[1]} symbols; use fewer")
+    z, deviation = _standardised(increments)
+    vectors = np.linalg.eigh(z.T @ z)[1][:, -count:]
+    return np.where(np.isfinite(increments), (z - z @ vectors @ vectors.T) * deviation, np.nan)
+
+
+def prewhiten(increments: Array, most: int = 5) -> tuple[Array, Array]:
+    """(time, symbol) increments without autocorrelation, and the (symbol,) order of autoregression that each asked for.
+
+    Each symbol asks for the order 0 … `most` of least BIC; where none asks for more than 0, no autocorrelation is found
+    and nothing changes. Else all are filtered by the largest order: filters of different lengths on symbols that share
+    a factor would make one lead the other.
+    """
+    z, deviation = _standardised(increments)
+    bars = len(z)
+    most = max(min(most, bars // 10), 0)
+    moments = np.stack([(z[: bars - lag] * z[lag:]).sum(axis=0) / bars for lag in range(most + 1)])
+    coefficients, errors = _levinson(moments)
+    price = np.log(bars) * np.arange(most + 1)[:, None]
+    order = (bars * np.log(np.maximum(errors, 1e-12)) + price).argmin(axis=0)
+    chosen = coefficients[order.max(initial=0)].T  # (symbol, lag)
+    white = z.copy()
+    for lag in range(1, most + 1):
+        white[lag:] -= chosen[:, lag - 1] * z[: bars - lag]
+    return np.where(np.isfinite(increments), white * deviation, np.nan), order
+
+
+def _levinson(moments: Array) -> tuple[Array, Array]:
+    """Yule–Walker coefficients (order, lag, symbol) and error variances (order, symbol) of orders 0 … most."""
+    most, symbols = len(moments) - 1, moments.shape[1]
+    coefficients = np.zeros((most + 1, most, symbols))
+    errors = np.empty((most + 1, symbols))
+    errors[0] = moments[0]
+    for order in range(1, most + 1):
+        before = coefficients[order - 1, : order - 1]
+        left = moments[order] - (before * moments[order - 1 : 0 : -1]).sum(axis=0)
+        reflection = np.nan_to_num(ratio(left, errors[order - 1]))
+        coefficients[order, : order - 1] = before - reflection * before[::-1]
+        coefficients[order, order - 1] = reflection
+        errors[order] = errors[order - 1] * (1 - reflection**2)
+    return coefficients, errors

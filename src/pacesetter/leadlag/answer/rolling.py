@@ -1,0 +1,157 @@
+"""The answer of many windows of one length: leadership, and delay with sign, a block of windows at a time.
+
+Correlations slide: one bar enters, one leaves, so the whole history costs as much as one pass over it and the memory is
+that of one window. Other methods, and increments that are prepared inside each window, are asked window by window.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, NamedTuple
+
+import numpy as np
+from numba import njit, prange
+from numpy.typing import NDArray
+from tqdm import tqdm
+
+from pacesetter.leadlag.answer.answer import answer_window
+from pacesetter.leadlag.answer.gauge import Gauge
+from pacesetter.leadlag.answer.prepare import Preparation
+from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, part_moments
+from pacesetter.leadlag.series import Series, inverse_deviations
+
+__all__ = ["Answers", "rolling_answers"]
+
+Array = NDArray[Any]
+BLOCK_BYTES = 32 * 2**20  # of leadership matrices at once
+RUN = 64  # windows that one thread slides through
+
+
+class Answers(NamedTuple):
+    """Windows that end at `ends`: leadership (window, i, j), and the delay of i for j times its sign, 0 for none."""
+
+    ends: Array
+    leadership: Array
+    delays: Array
+
+
+def rolling_answers(
+    series: Series, ends: Array, lookback: int, gauge: Gauge, preparation: Preparation, title: str = ""
+) -> Iterator[Answers]:
+    """The answers of the windows of `lookback` increments that end at the bars `ends`, ascending, in blocks."""
+    symbols = len(series.symbols)
+    size = max(BLOCK_BYTES // (8 * symbols * symbols), 1)
+    slides = gauge.is_linear and preparation.is_plain
+    with tqdm(total=len(ends), desc=title, unit="window", disable=None, delay=1) as bar:
+        for start in range(0, len(ends), size):
+            block = np.ascontiguousarray(ends[start : start + size], dtype=np.int64)
+            yield (
+                _sliding(series, block, lookback, gauge)
+                if slides
+                else _asked(series, block, lookback, gauge, preparation)
+            )
+            bar.update(len(block))
+
+
+def _asked(series: Series, ends: Array, lookback: int, gauge: Gauge, preparation: Preparation) -> Answers:
+    """Window by window, in the shape of the sliding ones."""
+    symbols = len(series.symbols)
+    leadership = np.empty((len(ends), symbols, symbols))
+    delays = np.zeros(leadership.shape, dtype=np.int16)
+    for row, end in enumerate(ends.tolist()):
+        window = preparation.window(series.observed_window(end, lookback))
+        answer = answer_window(window, series.symbols, gauge)
+        leadership[row] = answer.leadership
+        sign = answer.signs if gauge.is_signed else 1.0
+        delays[row] = np.nan_to_num(answer.delays * sign, nan=1.0)
+    return Answers(ends, leadership, delays)
+
+
+def _sliding(series: Series, ends: Array, lookback: int, gauge: Gauge) -> Answers:
+    symbols = len(series.symbols)
+    leadership = np.empty((len(ends), symbols, symbols))
+    delays = np.empty(leadership.shape, dtype=np.int16)
+    lags = min(gauge.max_lag, lookback - 2)
+    is_sum = gauge.fold == ABSOLUTE_SUM
+    _slide(series.x, series.totals, series.minimum, lags, is_sum, ends, lookback, leadership, delays)
+    return Answers(ends, leadership, delays)
+
+
+@njit(parallel=True, cache=True)
+def _slide(
+    x: Array,
+    totals: Array,
+    minimum: int,
+    lags: int,
+    is_sum: bool,
+    ends: Array,
+    lookback: int,
+    leadership: Array,
+    delays: Array,
+) -> None:
+    runs = (ends.size + RUN - 1) // RUN
+    for run in prange(runs):
+        first, last = run * RUN, min((run + 1) * RUN, ends.size)
+        symbols = x.shape[1]
+        products = np.zeros((lags, symbols, symbols))
+        now = ends[first] - lookback  # an empty window, to which every bar is then added
+        start = now
+        for k in range(first, last):
+            if ends[k] - lookback >= now:  # no bar in common with the window before
+                products[:] = 0.0
+                now = start = ends[k] - lookback
+            while now < ends[k]:
+                now += 1
+                for lag in range(1, min(lags, now - start - 1) + 1):
+                    _add(products[lag - 1], x[now - lag], x[now], 1.0)
+            while start < ends[k] - lookback:
+                start += 1
+                for lag in range(1, lags + 1):
+                    if start + lag <= now:
+                        _add(products[lag - 1], x[start], x[start + lag], -1.0)
+            _emit(products, totals, minimum, is_sum, ends[k], lookback, leadership[k], delays[k])
+
+
+@njit(cache=True)
+def _add(products: Array, lead: Array, follow: Array, sign: float) -> None:
+    for i in range(lead.size):
+        weight = sign * lead[i]
+        for j in range(follow.size):
+            products[i, j] += weight * follow[j]
+
+
+@njit(cache=True)
+def _emit(
+    products: Array,
+    totals: Array,
+    minimum: int,
+    is_sum: bool,
+    end: int,
+    lookback: int,
+    leadership: Array,
+    delays: Array,
+) -> None:
+    """Leadership and signed delays of one window from its lagged products."""
+    symbols = leadership.shape[0]
+    start = end - lookback
+    lead, lead_scale, follow, follow_scale = np.empty((4, symbols))
+    strength, peak = np.zeros((symbols, symbols)), np.zeros((symbols, symbols))
+    delays[:] = 1
+    for lag in range(1, products.shape[0] + 1):
+        part_moments(totals, start, end - lag, lead, lead_scale)
+        part_moments(totals, start + lag, end, follow, follow_scale)
+        for i in range(symbols):
+            for j in range(symbols):
+                value = (products[lag - 1, i, j] - lead[i] * follow[j]) * lead_scale[i] * follow_scale[j]
+                size = abs(value)
+                strength[i, j] += size
+                if size > peak[i, j]:
+                    peak[i, j] = size
+                    delays[i, j] = lag if value > 0 else -lag
+    inverse_deviations(totals, end, lookback, minimum, lead_scale)
+    for i in range(symbols):
+        leadership[i, i] = 0.0 * lead_scale[i]
+        for j in range(i):
+            ahead = strength[i, j] - strength[j, i] if is_sum else peak[i, j] - peak[j, i]
+            ahead += 0.0 * (lead_scale[i] + lead_scale[j])
+            leadership[i, j], leadership[j, i] = ahead, -ahead

@@ -1,0 +1,82 @@
+"""Thin trading: symbols whose prices stand still or bounce, and so seem to follow what trades more often.
+
+A price that was not renewed catches up a bar later: under a common factor such a symbol follows all others although
+it could not have been traded. Shares of unchanged closes (and of bars without volume, where volume is known) say so. A
+price that bounces between bid and ask has a negative first autocovariance; Roll's (1984) effective spread is twice the
+root of its size, and the size over the variance is the share of the variance that is bounce.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.errors import check_range
+from pacesetter.leadlag.observed import mean_observed, ratio
+from pacesetter.panel import Panel
+
+__all__ = ["ThinTrading", "bounce_share", "stale_share"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True)
+class ThinTrading:
+    """When a symbol counts as thinly traded in a window.
+
+    most_stale      share of its bars with an unchanged close or no volume
+    most_bounce     share of its variance that bounces, by Roll's measure
+    least_turnover  median close × volume of a bar, where volume is known
+    """
+
+    most_stale: float = 0.05
+    most_bounce: float = 0.2
+    least_turnover: float = 0.0
+
+    def __post_init__(self) -> None:
+        check_range(0, 1, owner="lag", most_stale=self.most_stale, most_bounce=self.most_bounce)
+        check_range(0, owner="lag", least_turnover=self.least_turnover)
+
+    def flags(self, panel: Panel, increments: Array) -> dict[str, str]:
+        """Symbol → why it is thin over the last bars of the panel, whose increments (time, symbol) are given."""
+        bars = panel.rows(len(panel) - len(increments), len(panel))
+        volume = np.where(bars.mask, bars["volume"], np.nan) if "volume" in bars.fields else None
+        stale, bounce = stale_share(increments, volume), bounce_share(increments)
+        turnover = _median(volume * bars.close) if volume is not None else np.full(len(bars.symbols), np.inf)
+        reasons: Mapping[str, tuple[Array, Array]] = {
+            "{:.0%} of its bars stand still": (stale, stale > self.most_stale),
+            "{:.0%} of its variance is bid–ask bounce": (bounce, bounce > self.most_bounce),
+            "its median turnover is {:,.0f} a bar": (turnover, turnover < self.least_turnover),
+        }
+        flags: dict[str, str] = {}
+        for sentence, (values, is_thin) in reasons.items():
+            for column in np.flatnonzero(is_thin):
+                flags.setdefault(bars.symbols[column], sentence.format(values[column]))
+        return flags
+
+
+def stale_share(increments: Array, volume: Array | None = None) -> Array:
+    """(symbol,) share of the observed increments (time, symbol) that are 0, or whose bar has no volume."""
+    known = np.isfinite(increments)
+    stands = known & (increments == 0)
+    if volume is not None:
+        stands |= known & (volume == 0)
+    return ratio(stands.sum(axis=0), known.sum(axis=0))
+
+
+def bounce_share(increments: Array) -> Array:
+    """(symbol,) max(−cov(x(t), x(t−1)), 0) / var(x): Roll's half spread squared as a share of the variance."""
+    centred = np.nan_to_num(increments - mean_observed(increments, axis=0))
+    covariance = (centred[1:] * centred[:-1]).sum(axis=0)
+    return np.asarray(np.nan_to_num(ratio(np.maximum(-covariance, 0.0), (centred**2).sum(axis=0))))
+
+
+def _median(values: Array) -> Array:
+    known = np.isfinite(values).any(axis=0)
+    median = np.full(values.shape[1], np.inf)
+    median[known] = np.nanmedian(values[:, known], axis=0)
+    return median

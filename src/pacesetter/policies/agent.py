@@ -1,0 +1,54 @@
+"""An agent as a policy: a symbol agent that is asked for every symbol, or an agent of the whole market."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
+from pacesetter.policies.policy import Seen
+
+__all__ = ["AgentPolicy", "per_symbol"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class AgentPolicy:
+    """A trained agent that decides for an account.
+
+    agent          has `act(observation, deterministic)`; one that remembers has `reset()`, as a backtest begins
+    action         what its actions are: discrete, continuous or hybrid (an order per symbol), weights
+    is_whole       it sees the whole market, as in Portfolio-v0; otherwise one symbol, as in Trading-v0, and is asked
+                   for all symbols as a batch, in which each row has the one account's `portfolio`
+    fitted_until   last moment of its training bars
+
+    Masks of discrete orders are the entry `action_mask`: (symbol, 7) for symbol agents, (symbol · 7,) for a whole one.
+    """
+
+    agent: Agent
+    name: str
+    action: str
+    is_whole: bool = False
+    fitted_until: pd.Timestamp | None = None
+    deterministic: bool = True
+
+    def decide(self, seen: Seen) -> Array:
+        if seen.t == seen.first and hasattr(self.agent, "reset"):
+            self.agent.reset()  # else it would remember the last bars of the backtest before
+        entries = seen.observation if self.is_whole else per_symbol(seen.observation)
+        observation = {entry: np.array(values) for entry, values in entries.items()}  # torch warns of read-only arrays
+        if seen.masks is not None:
+            observation[ACTION_MASK] = seen.masks.ravel() if self.is_whole else seen.masks
+        actions = np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64)
+        return actions.reshape(-1, 2) if self.action == "hybrid" else actions.reshape(-1)
+
+
+def per_symbol(observation: Observation) -> dict[str, Array]:
+    """Entries (symbol, …) of a whole market as a batch of one-symbol observations: `portfolio` (·,) for each."""
+    symbols = len(observation["position"])
+    return {**observation, "portfolio": np.repeat(observation["portfolio"][None], symbols, axis=0)}

@@ -1,0 +1,56 @@
+"""A master and the agents that advise it, as a policy."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, ClassVar
+
+import numpy as np
+import pandas as pd
+import torch
+from numpy.typing import NDArray
+
+from pacesetter.agents.fleet import Fleet
+from pacesetter.agents.master import Master
+from pacesetter.learning.experience.master_market import Advisers
+from pacesetter.policies.policy import Seen
+
+__all__ = ["Advice", "MasterPolicy"]
+
+Array = NDArray[Any]
+
+
+@dataclass(frozen=True, eq=False)
+class Advice:
+    """What the agents of a fleet say in a backtest, whatever symbols the market has; refuses one without an agent."""
+
+    fleet: Fleet
+    _advisers: dict[tuple[str, ...], Advisers] = field(default_factory=dict, init=False, repr=False)
+
+    @torch.no_grad()
+    def __call__(self, seen: Seen) -> dict[str, Array]:
+        """What a master sees of the market, entries (symbol, …)."""
+        symbols, device = seen.panel.symbols, self.fleet.frozen.device
+        if symbols not in self._advisers:
+            self._advisers[symbols] = Advisers(self.fleet, symbols).to(device)
+        rows = {name: torch.tensor(entry, device=device)[None] for name, entry in seen.observation.items()}
+        return {name: entry[0].cpu().numpy() for name, entry in self._advisers[symbols](rows).items()}
+
+
+@dataclass(frozen=True, eq=False)
+class MasterPolicy:
+    """A master and its agents in a backtest, without exploring; `fitted_until` is the last moment any of them saw."""
+
+    master: Master
+    advice: Advice
+    fitted_until: pd.Timestamp | None = None
+    name: str = "master"
+    action: ClassVar[str] = "target"
+
+    @property
+    def fleet(self) -> Fleet:
+        """The agents."""
+        return self.advice.fleet
+
+    def decide(self, seen: Seen) -> Array:
+        return np.asarray(self.master.act(self.advice(seen)), dtype=np.float64)

@@ -1,0 +1,243 @@
+"""A trained policy as one plain module with its `PolicySpec`: what a bundle exports.
+
+Normaliser, order of features and action mask are inside: a server hands over raw observations. A module of another
+make is exported alike, if its forward maps an observation (row, …) to the outputs that its `PolicySpec` names.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import torch
+from gymnasium import spaces
+from numpy.typing import NDArray
+from torch import nn
+
+from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.agents.encoders import Encoder
+from pacesetter.agents.fleet import Fleet
+from pacesetter.agents.heads import DiscreteActor, MaskedCategorical, TanhGaussian
+from pacesetter.agents.layout import Tensors
+from pacesetter.agents.master import CONFIDENCE, PORTFOLIO, Master, shares
+from pacesetter.agents.symbol_agent import SymbolAgent
+from pacesetter.errors import ConfigError
+from pacesetter.learning.experience.master_market import Advisers
+from pacesetter.market.orders import Discrete
+from pacesetter.policies.spec import PolicySpec
+
+if TYPE_CHECKING:
+    from stable_baselines3.common.base_class import BaseAlgorithm
+
+__all__ = [
+    "Exported",
+    "ServedAgent",
+    "ServedMaster",
+    "ServedPolicy",
+    "serve_agent",
+    "serve_algorithm",
+    "serve_master",
+]
+
+
+class Exported(NamedTuple):
+    """What a task exports of a run: a policy by its spec; `real` are batches of observations (row, …) of its market."""
+
+    module: nn.Module
+    spec: PolicySpec
+    symbols: tuple[str, ...]
+    real: Iterator[dict[str, NDArray[Any]]]
+
+
+class ChoiceHead(nn.Module):
+    """(row, width) features → probabilities (row, [symbol,] order) under the mask, and that of the likeliest."""
+
+    def __init__(self, logits: nn.Module, choices: int, is_whole: bool) -> None:
+        super().__init__()
+        self.logits, self.choices, self.is_whole = logits, choices, is_whole
+
+    def forward(self, features: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        logits = self.logits(features)
+        if self.is_whole:
+            logits = logits.reshape(logits.shape[0], -1, self.choices)
+            mask = mask if mask is None else mask.reshape(logits.shape)
+        probabilities = MaskedCategorical(logits, mask).probabilities
+        return probabilities, probabilities.amax(-1)
+
+
+class BoxHead(nn.Module):
+    """(row, width) features → orders in their box, and how likely a drawn order lies on the same side of its middle.
+
+    A squashed policy is tanh(u) stretched over the box, another one u cut to it; without a deviation it is certain.
+    """
+
+    low: torch.Tensor
+    high: torch.Tensor
+
+    def __init__(self, mean: nn.Module, deviation: nn.Module | None, box: spaces.Box, is_squashed: bool) -> None:
+        super().__init__()
+        self.mean, self.deviation, self.is_squashed = mean, deviation, is_squashed
+        self.register_buffer("low", torch.as_tensor(box.low))
+        self.register_buffer("high", torch.as_tensor(box.high))
+
+    def forward(self, features: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
+        middle, half = (self.high + self.low) / 2, (self.high - self.low) / 2
+        u = self.mean(features)
+        orders = middle + half * torch.tanh(u) if self.is_squashed else u.clamp(self.low, self.high)
+        if self.deviation is None:
+            return orders, torch.ones_like(orders)
+        distance = u if self.is_squashed else u - middle
+        return orders, _surety(distance, self.deviation(features))
+
+
+class Constant(nn.Module):
+    """A parameter that does not look at its input: the log deviation of an on-policy Gaussian."""
+
+    def __init__(self, value: torch.Tensor) -> None:
+        super().__init__()
+        self.value = nn.Parameter(value.detach().clone())
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return self.value
+
+
+class ServedPolicy(nn.Module):
+    """Encoder, actor and, where there is one, critic: an observation (row, …) to the outputs of a `PolicySpec`."""
+
+    def __init__(self, encoder: Encoder, actor: ChoiceHead | BoxHead, critic: nn.Module | None) -> None:
+        super().__init__()
+        self.encoder, self.actor, self.critic = encoder, actor, critic
+
+    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
+        flat = {name: entry.flatten(2) if entry.ndim == 4 else entry for name, entry in observation.items()}
+        features = self.encoder(flat)
+        answer = self.actor(features, observation.get(ACTION_MASK))
+        return answer if self.critic is None else (*answer, self.critic(features).squeeze(-1))
+
+
+def serve_algorithm(
+    algorithm: BaseAlgorithm, names: Mapping[str, Iterable[str]], action: str, symbols: tuple[str, ...] = ()
+) -> tuple[ServedPolicy, PolicySpec]:
+    """A Stable-Baselines3 algorithm's policy as a module, with its spec; refuses a recurrent one.
+
+    `names` gives the features of each entry, `action` how the environment reads orders, `symbols` those of a market. A
+    lookback agent's entries have no names of their own.
+    """
+    from pacesetter.learning.sb3.algorithms import ALGORITHMS, EncoderExtractor
+
+    policy: Any = algorithm.policy
+    if hasattr(policy, "lstm_actor"):
+        raise ConfigError(
+            "this policy keeps a memory from bar to bar, which a bundle cannot serve; train ppo, a2c, sac, td3 or "
+            "maskable_ppo"
+        )
+    extractor = next(module for module in policy.modules() if isinstance(module, EncoderExtractor))
+    is_whole = len(extractor.shapes.get("position", ())) > 1
+    actor, critic = _heads(policy, is_whole)
+    inputs = dict(extractor.shapes)
+    if ALGORITHMS[algorithm.recipe.algorithm].masked:  # type: ignore[attr-defined]
+        inputs[ACTION_MASK] = (int(policy.action_net.out_features),)
+    spec = PolicySpec(
+        inputs=inputs,
+        names={entry: tuple(names.get(entry, ())) for entry in extractor.shapes},
+        action="discrete" if isinstance(actor, ChoiceHead) else action,  # type: ignore[arg-type]
+        rows="market" if is_whole else "symbol",
+        symbols=symbols if is_whole else (),
+        outputs=_outputs(actor, critic),
+    )
+    return ServedPolicy(extractor.encoder, actor, critic).eval(), spec
+
+
+class ServedAgent(nn.Module):
+    """One of our own agents, single or a fleet, with the same outputs."""
+
+    def __init__(self, agent: SymbolAgent | Fleet) -> None:
+        super().__init__()
+        self.agent = agent
+
+    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
+        policy, value = self.agent.evaluate(observation)
+        if isinstance(policy, MaskedCategorical):
+            return policy.probabilities, policy.probabilities.amax(-1), value
+        assert isinstance(policy, TanhGaussian)
+        return policy.mode(), _surety(policy.mean, policy.log_deviation), value
+
+
+def serve_agent(agent: SymbolAgent | Fleet, names: Mapping[str, Iterable[str]]) -> tuple[ServedAgent, PolicySpec]:
+    """A symbol agent, or a fleet with a row for each of its symbols, as a module with its spec."""
+    symbols = agent.symbols if isinstance(agent, Fleet) else ()
+    inputs = {name: shape for name, shape in agent.shapes.items() if name != ACTION_MASK}
+    head = agent.policy if isinstance(agent, Fleet) else agent.actor
+    is_discrete = isinstance(head, DiscreteActor)
+    if is_discrete:
+        inputs[ACTION_MASK] = (len(Discrete),)
+    spec = PolicySpec(
+        inputs=inputs,
+        names={entry: tuple(names[entry]) for entry in inputs if entry != ACTION_MASK},
+        action="discrete" if is_discrete else "continuous",
+        rows="fleet" if symbols else "symbol",
+        symbols=symbols,
+        outputs=("probabilities" if is_discrete else "orders", "confidence", "value"),
+    )
+    return ServedAgent(agent).eval(), spec
+
+
+class ServedMaster(nn.Module):
+    """A master with the agents that advise it: a market's observation (row, symbol, …) to shares of equity.
+
+    The confidence of a symbol is that of its agent.
+    """
+
+    def __init__(self, master: Master, advisers: Advisers) -> None:
+        super().__init__()
+        self.master, self.advisers = master, advisers
+
+    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
+        seen = self.advisers(observation)
+        policy, value = self.master.evaluate(seen)
+        return shares(policy.mode()), seen[CONFIDENCE], value
+
+
+def serve_master(
+    master: Master, fleet: Fleet, symbols: tuple[str, ...], names: Mapping[str, Iterable[str]]
+) -> tuple[ServedMaster, PolicySpec]:
+    """A master of a market with these symbols as a module with its spec; refuses a symbol without an agent."""
+    alone = {name: shape for name, shape in fleet.shapes.items() if name not in (PORTFOLIO, ACTION_MASK)}
+    inputs = {name: (len(symbols), *shape) for name, shape in alone.items()} | {PORTFOLIO: master.shapes[PORTFOLIO]}
+    spec = PolicySpec(
+        inputs=inputs,
+        names={entry: tuple(names[entry]) for entry in inputs},
+        action="target",
+        rows="market",
+        symbols=symbols,
+        outputs=("orders", "confidence", "value"),
+    )
+    return ServedMaster(master, Advisers(fleet, symbols)).eval(), spec
+
+
+def _surety(distance: torch.Tensor, log_deviation: torch.Tensor) -> torch.Tensor:
+    """How likely a draw around `distance` from the middle lies on the same side of it."""
+    return 0.5 * (1 + torch.erf(distance.abs() / log_deviation.exp() / math.sqrt(2)))
+
+
+def _outputs(actor: nn.Module, critic: nn.Module | None) -> tuple[str, ...]:
+    answer = "probabilities" if isinstance(actor, ChoiceHead) else "orders"
+    return (answer, "confidence", *(() if critic is None else ("value",)))
+
+
+def _heads(policy: Any, is_whole: bool) -> tuple[ChoiceHead | BoxHead, nn.Module | None]:
+    """Actor and critic of an on-policy network; of an off-policy one the actor, whose critics judge pairs."""
+    space = policy.action_space
+    if hasattr(policy, "actor"):
+        actor = policy.actor
+        if hasattr(actor, "log_std"):
+            mean, deviation = (nn.Sequential(actor.latent_pi, layer) for layer in (actor.mu, actor.log_std))
+            return BoxHead(mean, nn.Sequential(deviation, nn.Hardtanh(-20.0, 2.0)), space, True), None
+        return BoxHead(actor.mu[:-1], None, space, True), None  # its last layer is the tanh
+    critic = nn.Sequential(policy.mlp_extractor.value_net, policy.value_net)
+    layers = nn.Sequential(policy.mlp_extractor.policy_net, policy.action_net)
+    if isinstance(space, spaces.Box):
+        return BoxHead(layers, Constant(policy.log_std), space, False), critic
+    choices = int(space.nvec[0]) if is_whole else int(space.n)
+    return ChoiceHead(layers, choices, is_whole), critic

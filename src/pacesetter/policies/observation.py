@@ -1,0 +1,79 @@
+"""What is shown at a bar's close: the one place where backtest, paper trading and API get an observation from.
+
+A backtest gathers from the tables of all its bars (`market_bank`), a trader with all bars at hand does so for the last
+(`table_observer`), and a server that is told bars one by one keeps the latest rows (`LatestRows`); all three fill,
+split and order features by the same functions, and give the same numbers bit for bit. `with_account` adds the account.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.observation import ObservationBuilder, account_entries
+from pacesetter.envs.batch.tables import entry_columns, last_known, shown
+from pacesetter.features.table import FeatureTable, feature_table
+from pacesetter.panel import Panel
+
+__all__ = ["LatestRows", "Observe", "market_bank", "table_observer", "with_account"]
+
+Array = NDArray[Any]
+Observe = Callable[[Panel], Mapping[str, Array]]  # of the market at the panel's last bar
+
+
+def market_bank(panel: Panel, table: FeatureTable | None = None, supervised: Any = None) -> Bank:
+    """The panel as one market with its features, to be shared by many backtests; see `Bank.from_panels`."""
+    return Bank.from_panels(panel, table, supervised, is_whole=True)
+
+
+def table_observer(window_bars: int, tabulate: Callable[[Panel], FeatureTable] = feature_table) -> Observe:
+    """The training's own observation of a whole market at the last bar of a panel, by a table of all its bars."""
+
+    def observe(panel: Panel) -> Mapping[str, Array]:
+        builder = ObservationBuilder(market_bank(panel, tabulate(panel)), window_bars)
+        return builder.build(0, len(panel) - 1, np.zeros(builder.vector_size, np.float32))
+
+    return observe
+
+
+def with_account(market: Mapping[str, Array], vector: Array) -> dict[str, Array]:
+    """An observation of a market with the account in `vector`, as `write_account` fills it."""
+    return {**market, **account_entries(vector)}
+
+
+class LatestRows:
+    """What a table of all bars would show at the last of them, from its rows as they come.
+
+    known   (symbol, bar) of the window: whether every feature was known there or before
+    """
+
+    def __init__(self, names: Sequence[str], symbols: int, window_bars: int) -> None:
+        self.window_bars, self.columns = window_bars, entry_columns(names)
+        self.known = np.empty((symbols, 0), bool)
+        self._values = np.full((symbols, len(names)), np.nan, np.float32)  # newest row, NaN as last known
+        self._window = np.empty((symbols, 0, len(self.columns["window"])), np.float32)
+        self._context: dict[str, Array] = {}  # of the last bar
+
+    def append(self, rows: Array) -> None:
+        """Take the newest rows (symbol, bar, feature), NaN where a feature is unknown."""
+        filled = last_known(rows, self._values)
+        self._values, numbers = filled[:, -1], shown(filled)
+        is_known = np.logical_and.reduce(np.isfinite(filled), axis=2)
+        self.known = _latest(self.known, is_known, self.window_bars)
+        self._window = _latest(self._window, numbers[:, :, self.columns["window"]], self.window_bars)
+        context = {entry: places for entry, places in self.columns.items() if entry != "window"}
+        self._context = {entry: numbers[:, -1, places] for entry, places in context.items()}
+
+    def entries(self) -> dict[str, Array]:
+        """window (symbol, bar, feature), and regime and leadlag (symbol, ·) where the names have them."""
+        return {"window": self._window} | self._context
+
+
+def _latest(before: Array, fresh: Array, bars: int) -> Array:
+    """The latest `bars` bars along the second axis, in an array of their own."""
+    kept = max(bars - fresh.shape[1], 0)
+    return np.concatenate([before[:, max(before.shape[1] - kept, 0) :], fresh[:, -bars:]], axis=1)

@@ -1,0 +1,42 @@
+"""What goes into an exported policy and how its answer is read."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict, dataclass
+from typing import Literal
+
+from pacesetter.registry import configure
+
+__all__ = ["PolicySpec"]
+
+
+@dataclass(frozen=True)
+class PolicySpec:
+    """What goes into a policy and how its answer is read.
+
+    inputs    entry -> shape of one row; `action_mask` is among them where the policy masks
+    names     entry -> names of its last axis, in order
+    action    discrete: probabilities of seven orders; continuous and target: numbers; hybrid: (switch, value)
+    rows      what a row is: symbol, any one of them; fleet, the symbols in their order; market, all of them at once
+    symbols   those of a fleet or a market, in order; () where a row is any symbol
+    outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
+    """
+
+    inputs: dict[str, tuple[int, ...]]
+    names: dict[str, tuple[str, ...]]
+    action: Literal["discrete", "continuous", "hybrid", "target"]
+    rows: Literal["symbol", "fleet", "market"] = "symbol"
+    symbols: tuple[str, ...] = ()
+    outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
+
+    def to_json(self) -> str:
+        return json.dumps(asdict(self))
+
+    @classmethod
+    def from_json(cls, text: str) -> PolicySpec:
+        """The spec that `to_json` wrote; older ones say weights where target is meant."""
+        stored = json.loads(text)
+        if stored.get("action") == "weights":
+            stored["action"] = "target"
+        return configure(cls, stored, "policy")

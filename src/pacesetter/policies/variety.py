@@ -1,0 +1,16 @@
+"""How evenly a policy uses its actions: what gates, explanations and the live monitor all measure."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+__all__ = ["evenness"]
+
+
+def evenness(counts: NDArray[Any]) -> float:
+    """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike."""
+    shares = counts[counts > 0] / max(counts.sum(), 1)
+    return float(-(shares * np.log(shares)).sum() / np.log(len(counts))) + 0.0  # -0.0 becomes 0.0

@@ -1,0 +1,43 @@
+"""What meters and validates a run while it learns, by the kind that its task names.
+
+A plugin adds a kind by the entry point `pacesetter.observers`: a function of the session.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from pacesetter.registry import Registry
+
+if TYPE_CHECKING:
+    from pacesetter.training.run.callbacks import Session, Validator
+
+__all__ = ["OBSERVERS", "Observers"]
+
+Observers = Callable[["Session"], tuple[Any, "Validator"]]  # the meter and the validator of a session
+OBSERVERS: Registry[Observers] = Registry("observers")
+
+
+@OBSERVERS.register("single")
+def single(session: Session) -> tuple[Any, Validator]:
+    """One agent in vector environments."""
+    from pacesetter.training.run.callbacks import Meter, Validator
+
+    return Meter(session), Validator(session)
+
+
+@OBSERVERS.register("fleet")
+def fleet(session: Session) -> tuple[Any, Validator]:
+    """Agents of many symbols."""
+    from pacesetter.training.run.fleet import FleetMeter, FleetValidator
+
+    return FleetMeter(session), FleetValidator(session)
+
+
+@OBSERVERS.register("master")
+def master(session: Session) -> tuple[Any, Validator]:
+    """A master over the agents of a fleet."""
+    from pacesetter.training.run.master import MasterMeter, MasterValidator
+
+    return MasterMeter(session), MasterValidator(session)

@@ -1,0 +1,62 @@
+"""Names from files and strangers, made safe to show: on a terminal, in rich markup, in a spreadsheet."""
+
+from __future__ import annotations
+
+import unicodedata
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    import pandas as pd
+
+__all__ = ["cell", "for_spreadsheets", "from_spreadsheets", "printable"]
+
+HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, surrogates, line ends
+KEPT = "\n\t"
+FORMULA = ("=", "+", "-", "@", "\t", "\r")  # a spreadsheet runs a cell that begins so
+
+
+def printable(text: object) -> str:
+    """Text whose control characters, e.g. a terminal's escape sequences, are spelled out: \\x1b."""
+    return "".join(_spelled(letter) for letter in str(text))
+
+
+def _spelled(letter: str) -> str:
+    is_shown = letter in KEPT or unicodedata.category(letter) not in HIDDEN
+    return letter if is_shown else letter.encode("unicode_escape", "surrogatepass").decode()
+
+
+def cell(text: object) -> str:
+    """Text as rich shows it letter by letter, brackets included."""
+    from rich.markup import escape
+
+    return escape(printable(text))
+
+
+def for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
+    """The frame as it may be written to CSV: text that a spreadsheet would run, labels included, begins with '."""
+    return _relabelled(frame, _quoted)
+
+
+def from_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:
+    """What `for_spreadsheets` was given."""
+    return _relabelled(frame, _unquoted)
+
+
+def _relabelled(frame: pd.DataFrame, change: Any) -> pd.DataFrame:
+    import pandas as pd  # not before a table is written: every command loads this module
+
+    changed = frame.rename(index=change, columns=change) if len(frame.columns) else frame.rename(index=change)
+    for place, kind in enumerate(changed.dtypes):
+        if not pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_datetime64_any_dtype(kind):
+            changed = changed.copy() if changed is frame else changed
+            changed.isetitem(place, changed.iloc[:, place].map(change))
+    return changed
+
+
+def _quoted(value: Any) -> Any:
+    return f"'{value}" if isinstance(value, str) and value.startswith(FORMULA) else value
+
+
+def _unquoted(value: Any) -> Any:
+    is_quoted = isinstance(value, str) and value.startswith("'") and value[1:].startswith(FORMULA)
+    return value[1:] if is_quoted else value

@@ -1,0 +1,145 @@
+"""The stated chance of a false link is kept on five kinds of noise, and what was planted is found.
+
+`make proof` takes 1,000 markets of each kind and tests the rate exactly; here a few of them.
+"""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+from scipy.stats import binom, binomtest
+
+import pacesetter as ps
+from pacesetter.errors import ConfigError
+from pacesetter.leadlag.answer import Gauge, answer_window, find_links
+from pacesetter.leadlag.answer.thin import stale_share
+
+BARS, SYMBOLS, LEVEL = 500, 10, 0.05
+KINDS = ("gaussian", "fat_tails", "common_volatility", "autocorrelated", "stale")
+
+
+def noise(kind: str, seed: int) -> np.ndarray:
+    """(time, symbol) increments of a market with a common factor in which nobody leads; stale ones only seem to."""
+    rng = np.random.default_rng((seed, KINDS.index(kind)))
+    draw = (lambda shape: rng.standard_t(3, shape)) if kind == "fat_tails" else rng.standard_normal
+    x = 0.5 * draw((BARS, 1)) + 0.87 * draw((BARS, SYMBOLS))
+    if kind == "common_volatility":
+        size = np.zeros(BARS)
+        for t in range(1, BARS):
+            size[t] = 0.97 * size[t - 1] + 0.2 * rng.standard_normal()
+        x *= np.exp(size)[:, None]
+    if kind == "autocorrelated":
+        for t in range(1, BARS):
+            x[t] += 0.3 * x[t - 1]
+    if kind == "stale":
+        x = held_back(x, rng.random((BARS, SYMBOLS)) < np.where(np.arange(SYMBOLS) < 3, 0.3, 0.0))
+    return x
+
+
+def held_back(x: np.ndarray, is_stale: np.ndarray) -> np.ndarray:
+    """The increments of prices that were not renewed where stale and catch up later."""
+    path = np.cumsum(x, axis=0)
+    for t in range(1, len(path)):
+        path[t] = np.where(is_stale[t], path[t - 1], path[t])
+    return np.diff(path, axis=0, prepend=0.0)
+
+
+def has_false_link(kind: str, seed: int, gauge: Gauge, draws: int) -> bool:
+    """Whether any link between symbols that trade is found."""
+    window = noise(kind, seed)
+    linked = find_links(window, gauge, draws=draws, level=LEVEL, seed=seed).linked(LEVEL)
+    thin = stale_share(window) > 0.05
+    return bool(linked[np.ix_(~thin, ~thin)].any())
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_false_links_are_rare_on_noise(kind: str) -> None:
+    gauge = Gauge("ccf_peak")
+    found = sum(has_false_link(kind, seed, gauge, 100) for seed in range(40))
+    assert found <= binom.ppf(0.995, 40, LEVEL)
+
+
+@pytest.mark.proof
+@pytest.mark.parametrize("kind", KINDS)
+def test_false_links_have_the_stated_rate_on_a_thousand_markets(kind: str) -> None:
+    gauge, markets = Gauge("ccf_peak"), 1000
+    found = sum(has_false_link(kind, seed, gauge, 200) for seed in range(markets))
+    print(f"{kind}: any false link in {found} of {markets} markets, stated {LEVEL:.0%}")
+    assert binomtest(found, markets, LEVEL, alternative="greater").pvalue > 0.01
+    assert binomtest(found, markets, LEVEL / 2, alternative="less").pvalue > 0.01
+
+
+def test_stale_prices_seem_to_follow_and_are_flagged() -> None:
+    rng = np.random.default_rng(1)
+    x = rng.standard_normal((1000, 1)) + 0.7 * rng.standard_normal((1000, 8))
+    x = held_back(x, rng.random(x.shape) < np.where(np.arange(8) < 3, 0.4, 0.0))
+    linked = find_links(x, Gauge("ccf_peak")).linked(LEVEL)
+    assert linked[3:, :3].any()
+    assert (stale_share(x)[:3] > 0.05).all()
+    assert (stale_share(x)[3:] == 0).all()
+
+
+@pytest.mark.parametrize(("method", "precision"), [("ccf_peak", 0.95), ("granger", 0.95)])
+def test_planted_leads_are_found_with_delay_and_sign(method: str, precision: float) -> None:
+    gauge = Gauge(method)
+    for seed in (11, 12):
+        panel = ps.load("synthetic", symbols=20, bars=2501, strength=0.4, seed=seed)
+        window = np.diff(np.log(panel.close), axis=0)
+        answer = answer_window(window, panel.symbols, gauge)
+        linked = find_links(window, gauge, answer).linked(LEVEL)
+        delays, signs = panel.truth.delays, panel.truth.signs
+        direct = np.zeros_like(linked)
+        followers = np.flatnonzero((panel.truth.leader_of >= 0) & (panel.truth.leader_of != np.arange(20)))
+        direct[panel.truth.leader_of[followers], followers] = True
+        assert (linked & direct).sum() >= 0.9 * direct.sum()
+        assert (linked & (delays > 0)).sum() >= precision * linked.sum()
+        if method == "granger":
+            assert (linked & direct).sum() >= 0.85 * linked.sum()  # conditional: direct links alone
+        hits = np.argwhere(linked & direct)
+        assert all(answer.delays[i, j] == delays[i, j] and answer.signs[i, j] == signs[j] for i, j in hits)
+
+
+def test_pairs_that_predict_each_other_equally_are_not_linked() -> None:
+    rng = np.random.default_rng(6)
+    x = rng.standard_normal((1500, 2))
+    for t in range(1, 1500):
+        x[t] += 0.35 * x[t - 1, ::-1]
+    assert find_links(x, Gauge("ccf_peak")).linked(LEVEL).sum() == 0
+
+
+@pytest.mark.parametrize("control", ["bh", "by"])
+def test_discovery_rates_find_what_was_planted(control: str) -> None:
+    rng = np.random.default_rng(7)
+    x = rng.standard_normal((400, 8))
+    x[1:, 1:4] += 0.6 * x[:-1, :1]
+    linked = find_links(x, Gauge("ccf_lag1"), control=control).linked(LEVEL)
+    assert linked[0, 1:4].all()
+    assert linked.sum() <= 4
+
+
+@pytest.mark.parametrize("method", ["levy_returns", "mutual_information"])
+def test_other_methods_are_tested_on_their_own_score(method: str) -> None:
+    rng = np.random.default_rng(8)
+    x = rng.standard_normal((600, 4))
+    x[1:, 1] += x[:-1, 0]
+    assert np.argwhere(find_links(x, Gauge(method), draws=60).linked(LEVEL)).tolist() == [[0, 1]]
+
+
+def test_information_sees_relations_that_correlation_cannot() -> None:
+    """Bennett's cosine relation: x_j(t) = cos(x_i(t−1)) is even, so every correlation with x_i is zero."""
+    rng = np.random.default_rng(9)
+    x = rng.standard_normal((1500, 3))
+    x[1:, 1] = np.cos(2 * x[:-1, 0]) + 0.3 * rng.standard_normal(1499)
+    assert not find_links(x, Gauge("ccf_lag1")).linked(LEVEL)[0, 1]
+    for method in ("mutual_information", "transfer_entropy"):
+        assert find_links(x, Gauge(method), draws=40).linked(LEVEL)[0, 1], method
+
+
+def test_absent_symbols_have_no_chance() -> None:
+    x = np.random.default_rng(10).standard_normal((200, 3))
+    x[:, 1] = np.nan
+    links = find_links(x, Gauge("ccf_peak"), draws=30)
+    assert np.isnan(links.p_values[1]).all()
+    assert np.isnan(links.leader_p[1])
+    with pytest.raises(ConfigError, match=r"lag\.control='bf' is unknown"):
+        find_links(x, Gauge("ccf_peak"), control="bf")  # type: ignore[arg-type]
