@@ -23,7 +23,7 @@ print(fleet_card(fleet))
 alone = fleet.take(panel.symbols[0])
 print(f"{panel.symbols[0]} alone: {sum(parameter.numel() for parameter in alone.parameters()):,} parameters")
 
-# 4. On bars that nobody has seen: how alike the agents are, and whom one might leave out.
+# 4. On bars that nothing has seen: how alike the agents are, and whom one might leave out.
 stored = StoredRun(run.folder)
 together = Ensemble(unseen_returns(stored), stored.panel.bars_per_year)
 print(f"mean correlation {together.mean_correlation:+.2f}, diversification ratio {together.diversification:.2f}")

@@ -1,4 +1,4 @@
-"""The text uses the field's own words: no term of `tests/house/words.txt` occurs in docs, messages or comments."""
+"""Text uses the field's words: no term of `tests/house/words.txt` occurs in docs, messages, comments or YAML."""
 
 from __future__ import annotations
 
@@ -103,7 +103,7 @@ def sentences(page: Path) -> list[str]:
 
 @pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
 def test_sentences_of_pages_are_short(page):
-    """A span of code or a link's address counts as one word; a colon or semicolon ends a thought as a stop does."""
+    """A span of code or a link's address is one word; a colon or semicolon ends a thought, like a full stop."""
     plain = [re.sub(r"`[^`]*`", "code", re.sub(r"\]\([^)]*\)", "]", sentence)) for sentence in sentences(page)]
     assert [sentence for sentence in plain if len(sentence.split()) >= LONGEST_SENTENCE] == []
 

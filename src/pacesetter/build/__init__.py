@@ -1,4 +1,4 @@
-"""The frozen configuration of a job, and what it builds: panel, table, environments, agent. Knows no Hydra.
+"""The frozen configuration of a job, and what it builds: panel, table, environments, agent. Hydra is not imported here.
 
 The parts of a configuration are in `build.configuration`. torch and Stable-Baselines3 are imported when an agent is
 built or loaded, and not before.

@@ -281,7 +281,7 @@ def _read_stored(run: Run) -> dict[str, Any]:
         why = " ".join(str(problem).split())  # YAML says it in several lines
         raise RunError(f"{run.folder}/config.yaml cannot be read ({why}); the run is damaged") from problem
     if not isinstance(plain, dict):
-        raise RunError(f"{run.folder}/config.yaml is no mapping; the run is damaged")
+        raise RunError(f"{run.folder}/config.yaml is not a mapping; the run is damaged")
     return plain
 
 

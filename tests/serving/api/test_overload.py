@@ -1,4 +1,7 @@
-"""Callers who hold connections, bodies and turns: others are served, and a halt gets through."""
+"""Callers who hold connections, bodies and turns: others are served, and a halt gets through.
+
+Runs `serving.api.connections`.
+"""
 
 from __future__ import annotations
 

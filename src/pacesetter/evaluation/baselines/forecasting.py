@@ -206,8 +206,8 @@ class Expected(Forecasting):
 class Oracle(Forecasting):
     """Knows leaders, delays and loadings of a synthetic market and the moves that followers respond to.
 
-    The response of the next bar follows from what leaders did up to now, so that it is no look-ahead; but the leaders'
-    own part of their moves is not observable. It is no registered baseline: nobody can have it on a real market.
+    The response of the next bar follows from what leaders did up to now, so it is not look-ahead; but the leaders'
+    own part of their moves is not observable. It is not a registered baseline: it cannot exist on a real market.
     """
 
     name: ClassVar[str] = "oracle"

@@ -57,7 +57,7 @@ class ApiSettings:
     pending          requests of one key, and of one address, that arrive, wait or are at work
     connections      open ones of one address
     rate, burst      requests a second and at once, for each key
-    proxy            address of a reverse proxy, whose X-Forwarded-For is believed; nobody's where empty
+    proxy            address of a reverse proxy, whose X-Forwarded-For is trusted; none if empty
     """
 
     host: str = "127.0.0.1"

@@ -71,7 +71,7 @@ def check_state(records: Sequence[Row], state: Row) -> None:
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
-REMEDY = "it was changed by hand, so go on from a copy of the journal"
+REMEDY = "it was changed by hand, so continue from a copy of the journal"
 
 
 def _check_table(table: Table, rows: Sequence[Row], bars: Mapping[str, Row], is_whole: bool) -> None:

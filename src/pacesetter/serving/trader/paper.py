@@ -246,7 +246,7 @@ class PaperTrader:
             ) from problem
 
     def _resume(self, state: Row | None) -> None:
-        """Go on from a state: books, guard, orders under way; refuses books that do not add up."""
+        """Restore a state: books, guard, orders in flight; refuses books that do not add up."""
         self.journal.verify()
         if state is not None:
             with self._readable():

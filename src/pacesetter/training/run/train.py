@@ -64,7 +64,7 @@ def train(
 ) -> TrainingResult:
     """Train the configured agent into a new run folder, or go on with the run in `resume`, whose own config it has.
 
-    Refuses in one sentence: a combination that cannot learn, a folder that is no run or that another process trains,
+    Refuses in one sentence: a combination that cannot learn, a folder that is not a run or that another process trains,
     a checkpoint of another config, machine, thread count or library version. A fail-safe stop raises `RunError` after
     its diagnostics are written.
     """
