@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config, build_task, task_of
 from pacesetter.build.environments import Parts
-from pacesetter.build.tasks.task import TASKS
 from pacesetter.errors import ConfigError, needs
 from pacesetter.learning.learner import Learner
 from pacesetter.learning.methods import Setup, check_method, find_support, load
@@ -27,8 +26,7 @@ def check_device(device: str) -> None:
 
 def check_agent(config: Config) -> None:
     """Refuse a method that cannot learn the configured task, or not with such actions."""
-    options, name = build_task(config), str(config.agent.get("algorithm", "ppo"))
-    task = TASKS[str(config.task["problem"])].learned_as
+    options, name, task = build_task(config), str(config.agent.get("algorithm", "ppo")), task_of(config).learned_as
     windows = getattr(options, "windows", None)  # a lookback agent chooses those instead of orders
     if windows is not None:
         check_method(name, task, windows.space, "task.windows.space")
@@ -45,7 +43,7 @@ def build_learner(config: Config, parts: Parts) -> Learner:
     """
     check_agent(config)
     options = dict(config.agent)
-    name, task = str(options.pop("algorithm", "ppo")), TASKS[str(config.task["problem"])].learned_as
+    name, task = str(options.pop("algorithm", "ppo")), task_of(config).learned_as
     with needs("training", "rl"):
         import torch
 

@@ -1,6 +1,6 @@
 """A master and fixed allocations over the same proposals: known answers, gates, and who is better on a planted one.
 
-Runs `evaluation.backtest.fleet_policy`.
+Runs `policies.fleet`.
 """
 
 from __future__ import annotations

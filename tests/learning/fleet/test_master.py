@@ -17,11 +17,11 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import CONFIDENCE, PROPOSALS, Master, MasterNetwork
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.envs.batch.observation import BUYS, SELLS, PositionEntry
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.features import feature_table
 from pacesetter.learning.experience.market import FleetMarket
-from pacesetter.learning.experience.master_market import BUYS, SELLS, Advisers, MasterMarket, allowed_orders
+from pacesetter.learning.experience.master_market import Advisers, MasterMarket, allowed_orders
 from pacesetter.learning.extras.curiosity import CuriosityConfig
 from pacesetter.learning.fleet.master import MasterMethod, MasterPPO, MasterTrainer, load_master, tune
 from pacesetter.learning.fleet.validation import play
@@ -55,9 +55,9 @@ def test_an_agent_may_leave_a_halted_symbol_and_not_enter_it() -> None:
     position = torch.zeros(1, 2, len(PositionEntry))  # held, and not; neither trades now
     position[0, 0, PositionEntry.WEIGHT], position[..., PositionEntry.ROOM] = 0.1, 0.05
     allowed = allowed_orders(position)[0]
-    assert allowed[0, SELLS].all()
-    assert not allowed[1, SELLS].any()
-    assert not allowed[:, BUYS].any()
+    assert allowed[0, list(SELLS)].all()
+    assert not allowed[1, list(SELLS)].any()
+    assert not allowed[:, list(BUYS)].any()
 
 
 @pytest.fixture

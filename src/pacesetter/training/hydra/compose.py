@@ -111,8 +111,9 @@ def _register_groups() -> None:
 
 def _register_agents(task: str) -> None:
     """The group `agent`: the options of every method for this task, since a fleet's are not those of one agent."""
+    learned_as = TASKS[task].learned_as if task in TASKS else task  # an unknown one is refused when Hydra looks for it
     for name in METHODS:
-        ConfigStore.instance().store(group="agent", name=name, node=default_options(name, task))
+        ConfigStore.instance().store(group="agent", name=name, node=default_options(name, learned_as))
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
