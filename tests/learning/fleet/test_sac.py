@@ -122,6 +122,14 @@ def test_the_actors_loss_moves_no_critic_and_no_encoder(bank: Bank, monkeypatch:
     assert [torch.equal(*pair) for pair in zip(before, after, strict=True)] == [True, True, False]
 
 
+def test_the_state_value_never_learns_and_says_so(bank: Bank) -> None:
+    learner = make_sac(bank)
+    before = {name: tensor.clone() for name, tensor in learner.fleet.critic.state_dict().items()}
+    learner.learn(96)
+    assert all(torch.equal(tensor, before[name]) for name, tensor in learner.fleet.critic.state_dict().items())
+    assert not learner.fleet.has_state_value
+
+
 def test_discrete_markets_are_refused(bank: Bank) -> None:
     market = FleetMarket(bank, 1, window_bars=6)
     fleet = Fleet(network("mlp", width=16), market.shapes, market.symbols, 7)

@@ -12,6 +12,8 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.errors import RunError
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 
+V0 = Path(__file__).parents[2] / "fixtures" / "v0" / "runs"
+
 
 def make_fleet() -> Fleet:
     fleet = Fleet(network("gru", width=8), {"window": (4, 3), "position": (2,)}, ["A", "B", "C"], None, hidden=4)
@@ -45,3 +47,17 @@ def test_damage_is_refused(tmp_path: Path) -> None:
     file.unlink()
     with pytest.raises(RunError, match="cannot be read"):
         load_fleet(tmp_path)
+
+
+def test_a_fleet_says_whether_its_critics_learned(tmp_path: Path) -> None:
+    fleet = make_fleet()
+    fleet.has_state_value = False
+    back = load_fleet(save_fleet(fleet, tmp_path))
+    assert not back.has_state_value
+    assert not back.take("A").has_state_value
+
+
+@pytest.mark.parametrize(("name", "has_learned"), [("fleet_ppo", True), ("fleet_sac", False)])
+def test_of_an_earlier_run_its_config_says_so(name: str, has_learned: bool) -> None:
+    (folder,) = V0.glob(f"*-{name}-*/checkpoints/best")
+    assert load_fleet(folder).has_state_value == has_learned

@@ -19,7 +19,7 @@ from pacesetter.learning.randomness import undisturbed
 from pacesetter.learning.sb3.algorithms import ALGORITHMS, load_algorithm, make_algorithm
 from pacesetter.learning.sb3.learner import SB3Learner
 from pacesetter.learning.sb3.resume import capture
-from pacesetter.learning.state import pack
+from pacesetter.learning.state import pack, write_state
 
 PANEL = load("synthetic", symbols=3, bars=240, seed=1)
 ON_POLICY = {"n_steps": 16, "batch_size": 16, "n_epochs": 2}
@@ -163,3 +163,9 @@ def test_schedules_reach_the_optimiser() -> None:
 def test_noise_that_cannot_be_stored_is_refused() -> None:
     with pytest.raises(ConfigError, match="use_sde"):
         make_learner("sac", use_sde=True)
+
+
+def test_a_checkpoint_of_another_kind_is_refused_as_a_teacher(tmp_path: Path) -> None:
+    write_state(tmp_path, {"learner": {"algorithm": "FleetPPO"}}, {"fleet": {}})
+    with pytest.raises(RunError, match="holds neither a single agent nor a direction classifier"):
+        make_learner().take_weights(tmp_path)

@@ -39,8 +39,8 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     _refuse_old_names(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
-            task = _task_of(overrides)
-            _register_agents(TASKS[task].learned_as if task in TASKS else task)
+            problem = _task_of(overrides)
+            _register_agents(TASKS[problem].learned_as if problem in TASKS else problem)
             resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
         except HydraException as problem:
             raise ConfigError(_explain(overrides, problem)) from problem
