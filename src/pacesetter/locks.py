@@ -34,7 +34,7 @@ def hold(folder: Path, name: str = LOCK) -> Iterator[None]:
     A lock that a killed process left is taken over, and said.
     """
     if fcntl is None:
-        yield
+        yield  # type: ignore[unreachable]  # on Windows it is reached
         return
     path = folder / name
     descriptor = _locked(path)

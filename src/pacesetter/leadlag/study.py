@@ -180,7 +180,7 @@ class Study:
         named = np.flatnonzero((links.leader_p <= self.level) & np.isfinite(links.leader_p))
         for groups in _groups(panel, len(window)).values():
             left = leaders_without_a_bar(window, gauge, answer, named, groups)
-            without.iloc[named] = np.fmin(without.iloc[named], left)
+            without.iloc[named] = pd.Series(np.fmin(without.iloc[named].to_numpy(), left), without.index[named])
         return table.join(chance).join(without)
 
     def _network(

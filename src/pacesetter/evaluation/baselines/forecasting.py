@@ -111,7 +111,7 @@ class Regression(Forecasting):
         features = lagged_returns(recent_returns(seen.panel, len(seen.panel)), self.lags)
         self.scale = _scale(features)
         features = features / self.scale
-        known: Array = np.isfinite(earned).all(axis=1)
+        known: Array = np.asarray(np.isfinite(earned).all(axis=1))
         known[: self.lags] = False
         learned = known & (np.arange(len(earned)) < split - 1)  # the order of the last one is filled beyond the split
         tested = known & (np.arange(len(earned)) >= split)

@@ -144,8 +144,9 @@ class DirectPolicy(nn.Module):
         entries = {name: torch.as_tensor(observation[name]) for name in ("window", "position")}
         is_one = entries["position"].ndim == 2
         rows = {name: entry[None] if is_one else entry for name, entry in entries.items()}
-        target = self(rows)[0].numpy()
-        return target[0] if is_one else target
+        target: NDArray[Any] = self(rows)[0].numpy()
+        one: NDArray[Any] = target[0]
+        return one if is_one else target
 
 
 def market_price(signal: torch.Tensor, price: torch.Tensor, shorting: bool = False) -> torch.Tensor:

@@ -83,7 +83,7 @@ def _read(returns: Array, policy: DirectPolicy) -> tuple[torch.Tensor, torch.Ten
     """Moves and volatility of every window of returns (symbol, bar), as the policy itself reads them."""
     known = torch.from_numpy(np.array(returns)).to(policy.decay.dtype)
     windows = known.unfold(1, policy.history_bars, 1).transpose(0, 1)
-    read = [policy.moves(chunk) for chunk in windows.split(CHUNK_BARS)]
+    read = [policy.moves(chunk) for chunk in torch.split(windows, CHUNK_BARS)]
     z, volatility = (torch.cat(part) for part in zip(*read, strict=True))
     return z, volatility
 

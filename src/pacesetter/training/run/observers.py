@@ -36,7 +36,7 @@ def fleet(session: Session[Any]) -> tuple[Any, Validator[Any]]:
 
 
 @OBSERVERS.register("direct")
-def direct(session: Session) -> tuple[Any, Validator]:
+def direct(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """One account of all symbols."""
     from pacesetter.training.run.direct import DirectMeter, DirectValidator
 
