@@ -84,7 +84,7 @@ def find_judged(folder: str | Path) -> Judged:
     run = Path(folder)
     places = [place for place in (run / EVALUATION, run / "judge") if (place / RESULT).is_file()]
     if not places:
-        raise RunError(f"{run} was not judged yet; run pacesetter evaluate {run}")
+        raise RunError(f"{run} was not evaluated yet; run pacesetter evaluate {run}")
     return Judged(run.name, read_result(places[0] / RESULT), read_table(places[0] / RETURNS), places[0])
 
 
