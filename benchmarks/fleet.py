@@ -22,7 +22,8 @@ from pacesetter.envs.trading import TradingVectorEnv
 from pacesetter.features import feature_table
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.experience.market import FleetMarket
-from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
+from pacesetter.learning.fleet.ppo import PPO, FleetPPO
+from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.sb3.algorithms import learn, make_algorithm
 
@@ -32,7 +33,7 @@ NETWORK: dict[str, Any] = {"width": 32, "layers": 1}
 HEAD, ENVS, SEPARATE = 32, 4, 2
 WINDOW: dict[str, Any] = {"window_bars": 8}
 EPISODE: dict[str, Any] = WINDOW | {"episode_bars": 250}
-CONFIG = FleetPPO(rollout_steps=128, batch_size=128, target_kl=None)
+CONFIG = FleetPPO(n_steps=128, batch_size=128, target_kl=None)
 GOOD_SHARPE = 0.2
 
 
@@ -42,12 +43,12 @@ def make_markets() -> tuple[Any, Any]:
     return panel.rows(0, TRAINED), panel
 
 
-def fleet_run(trained: Any, steps: int) -> tuple[FleetPPOLearner, float]:
+def fleet_run(trained: Any, steps: int) -> tuple[FleetTrainer, float]:
     """A fleet after `steps` of each agent, and the seconds they took; compiled code is warm."""
     torch.manual_seed(0)
     market = FleetMarket(Bank.from_panels(trained, feature_table(trained, FEATURES)), ENVS, **EPISODE)
     fleet = Fleet(network("mlp", **NETWORK), market.shapes, market.symbols, market.actions, HEAD)
-    learner = FleetPPOLearner(fleet, market, CONFIG)
+    learner = FleetTrainer(PPO(fleet, market, CONFIG))
     start = time.perf_counter()
     learner.learn(steps)
     return learner, time.perf_counter() - start
@@ -64,13 +65,13 @@ def separate_run(trained: Any, symbol: str, steps: int) -> float:
         NETWORK,
         (HEAD,),
         tables=Tables(bank.windows, bank.context, bank.places, env.batch.window_bars, bank.is_whole),
-        n_steps=CONFIG.rollout_steps,
+        n_steps=CONFIG.n_steps,
         batch_size=CONFIG.batch_size,
-        n_epochs=CONFIG.epochs,
+        n_epochs=CONFIG.n_epochs,
         learning_rate=CONFIG.learning_rate,
-        gamma=CONFIG.discount,
+        gamma=CONFIG.gamma,
         gae_lambda=CONFIG.gae_lambda,
-        ent_coef=CONFIG.entropy_weight,
+        ent_coef=CONFIG.ent_coef,
     )
     start = time.perf_counter()
     learn(algorithm, steps)

@@ -34,7 +34,7 @@ ENDS = ("2013-01-01", "2015-01-01")  # of the training and of the validation set
 BASELINES = ("cash", "hold", "equal_weight", "inverse_volatility", "momentum")
 SHOWN = 8  # agents at either end of the table
 FLEET = [
-    *("task=fleet", "agent=fleet_ppo", "data=parquet", "name=us143"),
+    *("task=fleet", "data=parquet", "name=us143"),
     *("features.names=[return_1,return_5,volatility_20,rsi_14]", "features.leadlag.lookback=120"),
     *("task.window_bars=10", "train.envs=16", "train.checkpoint_every=0"),
     *("track.mlflow=off", "track.tensorboard=off"),

@@ -41,13 +41,16 @@ from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry
 from pacesetter.learning.experience.market import FleetMarket
-from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
+from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
+from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.learner import Between
 from pacesetter.market.bars import MarketBars
 from pacesetter.market.parameters import Costs, MarketParameters
 
 HORIZONS, SPANS = (1, 2, 3, 5, 8, 13, 21, 34), (5, 10, 20, 50)
 WARM_UP, WINDOW, EPISODE = 50, 24, 512  # bars
+SHOWN = ("sharpe", "entropy", "explained", "divergence")
 COST_BPS, GOOD_SHARPE, CALLS = 1.0, 0.2, 220
 ENCODER_RATE = 3e-4
 
@@ -117,10 +120,10 @@ def rolling_mean(values: np.ndarray, bars: int) -> np.ndarray:
 # ---- the encoder ----------------------------------------------------------------------------------------------------
 
 
-def encoder_rows(learner: FleetPPOLearner, size: int) -> Iterator[list[Any]]:
+def encoder_rows(learner: FleetTrainer, size: int) -> Iterator[list[Any]]:
     """Rows of the table: the encoder on `size` places as it is called in training, and replayed as one CUDA graph."""
     chosen = torch.arange(size, device=learner.device) % learner.market.env_count
-    seen = {name: entry[chosen] for name, entry in learner.seen.items()}
+    seen = {name: entry[chosen] for name, entry in learner.observation.items()}
 
     def encode() -> torch.Tensor:
         with torch.no_grad():
@@ -181,7 +184,7 @@ def weights_hash(fleet: Fleet) -> str:
     return digest.hexdigest()
 
 
-def make_learner(options: argparse.Namespace, bank: Bank) -> FleetPPOLearner:
+def make_learner(options: argparse.Namespace, bank: Bank) -> FleetTrainer:
     torch.manual_seed(0)
     costs = Costs(commission_bps=COST_BPS, spread_bps=0.0, slippage_bps=0.0)
     rules = MarketParameters(costs=costs, bars_per_year=252 * 7)
@@ -189,16 +192,16 @@ def make_learner(options: argparse.Namespace, bank: Bank) -> FleetPPOLearner:
     market = FleetMarket(bank, options.envs, options.device, **where)
     fleet = Fleet(network(options.network), market.shapes, market.symbols, market.actions)
     config = FleetPPO(
-        rollout_steps=options.rollout,
+        n_steps=options.rollout,
         batch_size=options.batch,
         encoder_learning_rate=ENCODER_RATE,
         precision="bfloat16" if options.device == "cuda" else "float32",
         compile=options.device == "cuda" and not options.eager,
     )
-    return FleetPPOLearner(fleet, market, config)
+    return FleetTrainer(PPO(fleet, market, config))
 
 
-def first_round(options: argparse.Namespace, bank: Bank) -> tuple[FleetPPOLearner, str, float]:
+def first_round(options: argparse.Namespace, bank: Bank) -> tuple[FleetTrainer, str, float]:
     """A learner after its first round, which compiles; its weights' hash and the seconds it took."""
     learner = make_learner(options, bank)
     start = time.perf_counter()
@@ -207,7 +210,7 @@ def first_round(options: argparse.Namespace, bank: Bank) -> tuple[FleetPPOLearne
     return learner, weights_hash(learner.fleet), time.perf_counter() - start
 
 
-def progress(learner: FleetPPOLearner, deadline: float) -> Callable[[], None]:
+def progress(learner: FleetTrainer, deadline: float) -> Callable[[], None]:
     """What happens between rounds: a line now and then, and the end when time is up."""
     rounds = iter(range(10**9))
 
@@ -215,34 +218,31 @@ def progress(learner: FleetPPOLearner, deadline: float) -> Callable[[], None]:
         if time.perf_counter() > deadline:
             raise TimeUp
         if next(rounds) % 8 == 0:
-            found = learner.statistics
-            shown = [float(part.mean()) for part in (found.sharpe, found.entropy, found.explained, found.divergence)]
-            told = zip(("Sharpe", "entropy", "explained", "divergence"), shown, strict=True)
-            print(learner.steps, *(f"{name} {value:.3f}" for name, value in told), flush=True)
+            figures = learner.statistics()
+            shown = [f"{name} {float(figures[name].mean()):.3f}" for name in SHOWN if name in figures]
+            print(learner.steps, *shown, flush=True)
 
     return between
 
 
-def train(options: argparse.Namespace, learner: FleetPPOLearner, deadline: float) -> dict[str, Any]:
+def train(options: argparse.Namespace, learner: FleetTrainer, deadline: float) -> dict[str, Any]:
     """The rounds after the first: their seconds by section, and samples of the device's work."""
     first, busy = learner.clock.seconds(), []
     start = time.perf_counter()
     with watched_device(busy):
         with suppress(TimeUp):
-            learner.learn(max(options.steps, learner.steps + 1), progress(learner, deadline))
+            learner.learn(max(options.steps, learner.steps + 1), Between(progress(learner, deadline)))
         synchronise(learner.device)
     spent = {name: value - first[name] for name, value in learner.clock.seconds().items()}
     return spent | {"whole": time.perf_counter() - start, "busy": float(np.mean(busy)) if busy else float("nan")}
 
 
-def training_rows(
-    learner: FleetPPOLearner, first: float, spent: dict[str, Any], follows: np.ndarray
-) -> list[list[Any]]:
+def training_rows(learner: FleetTrainer, first: float, spent: dict[str, Any], follows: np.ndarray) -> list[list[Any]]:
     """What the run came to; rates are of the rounds after the first."""
     config, market = learner.config, learner.market
-    rows = market.env_count * config.rollout_steps
-    rounds = learner.steps // (config.rollout_steps * market.envs_each) - 1
-    good = (learner.statistics.sharpe.cpu().numpy() > GOOD_SHARPE)[follows]
+    rows = market.env_count * config.n_steps
+    rounds = learner.steps // (config.n_steps * market.envs_each) - 1
+    good = (learner.statistics()["sharpe"].cpu().numpy() > GOOD_SHARPE)[follows]
     return [
         ["agents", str(len(market.symbols))],
         ["steps of each agent", f"{learner.steps:,}"],
@@ -250,7 +250,7 @@ def training_rows(
         ["of these the first round, which compiles", f"{first / 60:.2f}"],
         ["agent steps/s", f"{rounds * rows / spent['whole']:,.0f}"],
         ["rollout windows/s", f"{rounds * rows / spent['rollout']:,.0f}"],
-        ["update windows/s, forward and backward", f"{rounds * rows * config.epochs / spent['update']:,.0f}"],
+        ["update windows/s, forward and backward", f"{rounds * rows * config.n_epochs / spent['update']:,.0f}"],
         ["environments, share of the time", f"{spent['environment'] / spent['whole']:.1%}"],
         ["GPU busy", f"{spent['busy']:.1%}"],
         ["largest GPU memory, GiB", f"{largest_memory(learner.device):.1f}"],

@@ -14,6 +14,7 @@ from pacesetter.build import (
     Config,
     build_environment,
     build_fold,
+    build_learner,
     build_panel,
     build_parts,
     build_table,
@@ -59,7 +60,7 @@ def test_a_lookback_puts_leadlag_features_into_the_table(small):
     panel = build_panel(config)
     table = build_table(config, panel)
     assert table.names == (*build_table(without, panel).names, *LEADLAG)
-    expected = leadlag_features(policy=ConstantLookback(30), expected_lags=3)[-1].compute(panel)
+    expected = leadlag_features(policy=ConstantLookback(30), expected_lags=3, shrinkage="soft")[-1].compute(panel)
     np.testing.assert_array_equal(table.values[:, :, -1], expected.T.astype(np.float32))
     assert table.memory["leadlag_expected"] == 31
 
@@ -133,9 +134,29 @@ def test_a_run_without_an_agent_is_refused(small):
         load_agent(empty, build_environment(small(), build_panel(small())))
 
 
+def test_the_network_sees_the_account_entries_that_are_named(small):
+    config = small("ppo", "task.account=[weight,cash]")
+    learner = build_learner(config, build_parts(config, build_panel(config)))
+    layout = learner.algorithm.policy.features_extractor.encoder.normaliser
+    shown = dict(
+        zip(
+            [f"{e}.{k}" for e, size in layout.layout.sizes.items() for k in range(size)],
+            layout.shown.tolist(),
+            strict=True,
+        )
+    )
+    assert (shown["position.0"], shown["position.3"], shown["portfolio.0"], shown["portfolio.3"]) == (1, 0, 1, 0)
+    with pytest.raises(ConfigError, match="did you mean 'bars_held'"):
+        small("ppo", "task.account=[bars_hold]")
+    with pytest.raises(ConfigError, match=r"task\.continued=1\.0 must be 0 or more and below 1"):
+        small("ppo", "task.continued=1.0")
+
+
 def test_the_old_name_of_target_is_read_in_stored_runs_and_refused_elsewhere(small, tmp_path):
     old = small().to_dict() | {"task": {"problem": "portfolio", "action": "weights"}}
     run = Run.create(tmp_path, "old", old)
+    stored = run.folder / "config.yaml"
+    stored.write_text(stored.read_text().replace("schema: 1\n", ""))  # as before there were schemas
     assert stored_config(run.folder).task["action"] == "target"
     with pytest.raises(ConfigError, match=r"task\.action=weights was renamed to target"):
         replace(small(), task={"problem": "portfolio", "action": "weights"})

@@ -67,6 +67,16 @@ RENAMED_VALUES = {
     "agent.algorithm": {"fleet_ppo": "ppo", "fleet_sac": "sac", "master_ppo": "ppo"},
     "task.action": {"weights": "target"},
 }
+# key -> what was the rule before schema 1 had the key; it is filled in where the part of the key before it is stored
+FORMER_RULES = {
+    "features.leadlag.shrinkage": "hard",
+    "task.trades": "orders",
+    "task.account": (
+        *("weight", "unrealised_return", "from_best", "bars_held", "signal", "room", "is_trading", "cash", "exposure"),
+        *("net_exposure", "drawdown", "equity_ratio", "open_share", "is_liquidating"),
+    ),
+}
+TASKS_WITH = {"task.trades": ("fleet",), "task.account": ("trading", "portfolio", "fleet", "master")}
 GROUPS = {"agent": "agent.algorithm"}  # group on the command line -> the key that it chooses
 LEARNERS = {"FleetPPO": "fleet_ppo", "FleetSAC": "fleet_sac", "MasterPPO": "master_ppo"}  # as checkpoints name them
 AGENTS = {"fleet": "fleet_ppo", "master": "master_ppo"}  # of schema 0, where a task was named and no agent
@@ -102,7 +112,17 @@ def translate_config(stored: Mapping[str, Any], what: str = "the stored configur
         value = _get(plain, key)
         if isinstance(value, str) and value in values:
             _put(plain, key, values[value])
+    _fill_former_rules(plain)
     return plain
+
+
+def _fill_former_rules(plain: dict[str, Any]) -> None:
+    """Say what an old configuration could not say, so that a default of today does not change it."""
+    problem = _get(plain, "task.problem")
+    for key, value in FORMER_RULES.items():
+        owner = _get(plain, key.rpartition(".")[0])
+        if isinstance(owner, dict) and (key not in TASKS_WITH or problem in TASKS_WITH[key]):
+            owner.setdefault(key.rpartition(".")[2], list(value) if isinstance(value, tuple) else value)
 
 
 def _rows(agent: str) -> list[RenamedKey]:
@@ -228,6 +248,9 @@ def renamed_sentence(key: str, value: str = "", agent: str = "") -> str | None:
     """
     group = GROUPS.get(key, key)
     if new_value := RENAMED_VALUES.get(group, {}).get(value):
+        if group == GROUPS["agent"]:
+            task = value.partition("_")[0]
+            return f"agent={value} was renamed to agent={new_value} (task={task} decides what it trains)"
         return f"{key}={value} was renamed to {key}={new_value}"
     methods = RENAMED_VALUES["agent.algorithm"]
     rows = [row for row in RENAMED_KEYS if row.rename(key)]

@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Callable
 
 import numpy as np
+import pytest
 import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pacesetter.agents.layout import Layout
 from pacesetter.agents.normaliser import CLIP, ObservationNormaliser
+from pacesetter.errors import ConfigError
 
 Make = Callable[..., dict[str, torch.Tensor]]
 TINY = {"window": (3, 2), "position": (2,), "assets": (4, 2), "weights": (4,), "universe_mask": (4,)}
@@ -89,3 +91,20 @@ def test_a_frozen_normaliser_learns_nothing_from_a_pass() -> None:
     before = {name: value.clone() for name, value in normaliser.state_dict().items()}
     normaliser({"position": torch.randn(4, 2)})
     assert all(torch.equal(before[name], value) for name, value in normaliser.state_dict().items())
+
+
+def test_what_is_unseen_is_zero_whatever_it_says_and_the_rest_is_as_before() -> None:
+    layout = Layout.of({"position": (3,), "portfolio": (2,)}, "window", (), "universe_mask")
+    whole, blind = ObservationNormaliser(layout), ObservationNormaliser(layout, ("position.1", "portfolio.0"))
+    observation = {"position": torch.randn(5, 3), "portfolio": torch.randn(5, 2)}
+    seen, less = whole(observation), blind(observation)
+    assert not less["position"][:, 1].any()
+    assert not less["portfolio"][:, 0].any()
+    assert torch.equal(less["position"][:, [0, 2]], seen["position"][:, [0, 2]])
+    assert torch.equal(less["portfolio"][:, 1], seen["portfolio"][:, 1])
+    assert blind.state_dict().keys() == whole.state_dict().keys()  # a stored network is told by its configuration
+
+
+def test_a_place_that_is_not_there_is_refused() -> None:
+    with pytest.raises(ConfigError, match=r"network\.unseen names position\.7"):
+        ObservationNormaliser(Layout.of({"position": (3,)}, "window", (), "universe_mask"), ("position.7",))

@@ -132,7 +132,7 @@ def test_a_guards_state_is_read_by_key():
         ("agent.rollout_steps", "8", "sac", "agent.rollout_steps was renamed to agent.train_freq"),
         ("agent.rollout_steps", "8", "", "agent.rollout_steps was renamed to agent.n_steps or agent.train_freq"),
         ("agent.curiosity.share", "1", "ppo", "agent.curiosity.share was renamed to agent.extras.curiosity.share"),
-        ("agent", "fleet_sac", "", "agent=fleet_sac was renamed to agent=sac"),
+        ("agent", "fleet_sac", "", "agent=fleet_sac was renamed to agent=sac (task=fleet decides what it trains)"),
         ("task.action", "weights", "", "task.action=weights was renamed to task.action=target"),
         ("agent.gamma", "0.9", "ppo", None),
         ("agent", "ppo", "", None),

@@ -131,9 +131,9 @@ def test_a_trained_run_is_a_policy_or_says_why_not(name: str, trained: Any) -> N
     folder, task = trained(name), TASKS[name]
     run = StoredRun(folder)
     if "evaluate" in task.refusals:
-        with pytest.raises(ConfigError, match="trades nothing"):
+        with pytest.raises(ConfigError, match="does not trade"):
             run.task  # noqa: B018
-        with pytest.raises(ConfigError, match="trades nothing"):
+        with pytest.raises(ConfigError, match="does not trade"):
             task.policy(stored(folder))
         return
     last = run.first + 5
@@ -150,7 +150,7 @@ def test_a_trained_run_is_exported_or_says_why_not(name: str, trained: Any) -> N
     folder, task = trained(name), TASKS[name]
     run = stored(folder)
     if "bundle" in task.refusals:
-        with pytest.raises(ConfigError, match=f"{folder.name} chooses lookbacks; bundle"):
+        with pytest.raises(ConfigError, match=f"{folder.name} is a lookback agent; bundle"):
             task.export(run, 4)
         return
     exported = task.export(run, 4)

@@ -157,7 +157,7 @@ def test_an_explanation_a_reward_audit_and_anomalies_stand_beside_it(run, judged
 def test_of_a_fleet_the_agent_that_moved_most_money_is_explained_and_the_reward_audited(small, console, tmp_path):
     own = [text for text in small.common if not text.startswith("agent.heads")]
     terms = "+task.reward={components:{pnl:1.0,cost:0.5}}"
-    config = compose(["task=fleet", "agent=fleet_ppo", *own, terms, "train.steps=64", "features.names=[return_1]"])
+    config = compose(["task=fleet", *own, terms, "train.steps=64", "features.names=[return_1]"])
     run = StoredRun(train(config, console=console).run.folder)
     found = run.judge(draws=20)
     titles = [section.title for section in explanation_sections(run, found)]

@@ -164,3 +164,61 @@ def test_names_and_refusals() -> None:
         leadlag_features(gap_bars=0)
     with pytest.raises(ConfigError, match="expected_lags=0"):
         leadlag_features(expected_lags=0)
+    with pytest.raises(ConfigError, match="did you mean 'soft'"):
+        leadlag_features(shrinkage="sof")
+
+
+# ---- shrinkage, and a window of its own -----------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("hard", [0.0, 0.0, 0.3, -0.4]), ("soft", [0.0, 0.0, 0.1, -0.2]), ("garrote", [0.0, 0.0, 1 / 6, -0.3])],
+)
+def test_shrinkage_by_hand(name: str, expected: list[float]) -> None:
+    correlations = np.array([0.1, -0.2, 0.3, -0.4])
+    np.testing.assert_allclose(signals.SHRINKAGE[name](correlations, 0.2), expected)
+
+
+@pytest.mark.parametrize("shrinkage", ["soft", "garrote"])
+def test_shrinkage_takes_nothing_else_away_and_adds_nothing(shrinkage: str) -> None:
+    """Of the same links, smaller: where nothing is firm nothing is expected by any of them."""
+    panel, bars = market(), np.arange(60, 400)
+    firm = expected_returns(panel, bars, np.full(340, 60))
+    less = expected_returns(panel, bars, np.full(340, 60), shrinkage=shrinkage)
+    np.testing.assert_array_equal(firm[60:] == 0, less[60:] == 0)
+    assert np.abs(less[60:]).sum() < np.abs(firm[60:]).sum()
+
+
+def test_expected_has_a_window_of_its_own_that_grows_to_its_length() -> None:
+    panel = market()
+    found = computed(panel, expected_lookback=150, shrinkage="soft")
+    same = computed(panel)
+    for name in ("leader_score", "follow_through", "instability"):
+        np.testing.assert_array_equal(found[name], same[name])
+    known = np.isfinite(found["expected"]).all(axis=1)
+    assert known.argmax() == signals.FIRST_BARS
+    for t, lookback in ((100, 100), (150, 150), (390, 150)):
+        alone = expected_returns(panel, np.array([t]), np.array([lookback]), shrinkage="soft")
+        np.testing.assert_array_equal(found["expected"][t], alone[t])
+
+
+def test_the_memory_of_expected_is_that_of_its_own_window_and_the_newest_bars_are_the_same() -> None:
+    panel = market()
+    *_, expected = leadlag_features("ccf_lag1", POLICY, expected_lookback=150, shrinkage="soft")
+    assert expected.memory_bars == 151
+    latest = panel.rows(len(panel) - expected.memory_bars)
+    np.testing.assert_allclose(expected.compute(latest)[-1], expected.compute(panel)[-1], rtol=1e-9, atol=1e-12)
+    *_, newest = leadlag_features("ccf_lag1", POLICY, expected_lookback=150, shrinkage="soft", newest_bars=3)
+    values = newest.compute(panel)
+    assert np.isnan(values[:-3]).all()
+    np.testing.assert_array_equal(values[-3:], expected.compute(panel)[-3:])
+
+
+def test_an_asset_without_bars_does_not_hide_the_others_when_links_are_shrunk() -> None:
+    panel = delayed()
+    close = panel.close.copy()
+    close[:500, 2] = np.nan
+    late = Panel.from_fields(panel.index, panel.symbols, {"close": close})
+    *_, expected = leadlag_features("ccf_lag1", POLICY, shrinkage="soft")
+    assert np.isfinite(expected.compute(late)[100:400, [0, 1, 3]]).all()

@@ -21,18 +21,20 @@ def bank() -> Bank:
 
 @pytest.fixture
 def make_learner(bank: Bank) -> Callable[..., Any]:
-    """A fleet PPO learner of 3 environments a symbol; options are those of the market, the fleet and PPO."""
+    """A fleet PPO trainer of 3 environments a symbol; options are those of the market, the fleet and PPO."""
     import torch
 
     from pacesetter.agents.encoders import network
     from pacesetter.agents.fleet import Fleet
     from pacesetter.learning.experience.market import FleetMarket
-    from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
+    from pacesetter.learning.fleet.ppo import PPO, FleetPPO
+    from pacesetter.learning.fleet.trainer import FleetTrainer
 
-    def make(action: str = "discrete", symbols: tuple[str, ...] | None = None, **options: Any) -> FleetPPOLearner:
+    def make(action: str = "discrete", symbols: tuple[str, ...] | None = None, **options: Any) -> FleetTrainer:
         torch.manual_seed(3)
         market = FleetMarket(bank, 3, action=action, window_bars=6, episode_bars=10)
         fleet = Fleet(network("mlp", width=16), market.shapes, symbols or market.symbols, market.actions, hidden=8)
-        return FleetPPOLearner(fleet, market, FleetPPO(**({"rollout_steps": 16, "batch_size": 24} | options)))
+        config = FleetPPO(**({"n_steps": 16, "batch_size": 24} | options))
+        return FleetTrainer(PPO(fleet, market, config))
 
     return make

@@ -109,6 +109,12 @@ def test_a_quantity_is_sent_as_it_is(order: float, held: float, expected: float)
     assert quantity(order, held, kind=QUANTITY) == expected
 
 
+def test_a_quantity_opens_a_short_only_where_shorts_are_allowed() -> None:
+    assert quantity(-5.0, kind=QUANTITY) == 0.0
+    assert quantity(-5.0, kind=QUANTITY, rules=SHORT) == -5.0
+    assert quantity(-5.0, -5.0, kind=QUANTITY, rules=SHORT) == -5.0
+
+
 @pytest.mark.parametrize("kind", [CONTINUOUS, DISCRETE, TARGET])
 @pytest.mark.parametrize("held", [0.0, 30.0, 0.2])
 def test_a_sized_order_asks_for_the_same_again(kind: OrderKind, held: float) -> None:

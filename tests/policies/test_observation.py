@@ -51,11 +51,12 @@ def test_rows_as_they_come_show_what_the_whole_table_shows(market: tuple[Panel, 
 
 def test_what_was_never_known_is_zero_and_not_known(market: tuple[Panel, FeatureTable]) -> None:
     _, table = market
-    latest = LatestRows(table.names, 4, WINDOW)
-    latest.append(table.values[:, :20])
+    latest, values = LatestRows(table.names[:2], 4, WINDOW), table.values[:, :, :2]  # regimes remember more bars
+    latest.append(values[:, :20])
     assert not latest.entries()["window"][1].any()
     assert not latest.known[1].any()
-    assert latest.known[0].all()
+    latest.append(values[:, 20:])
+    assert latest.known.all()
 
 
 def test_a_trader_with_all_bars_sees_the_last_row_of_the_table() -> None:

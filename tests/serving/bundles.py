@@ -33,12 +33,12 @@ LOOKBACK = [
 FLEET = [
     *("data=synthetic", "data.symbols=4", "data.bars=300", "seed=1", "train.shares=[0.7,0.1]", "task=fleet", *QUIET),
     *("features.names=[return_1,volatility_10]", "task.window_bars=4", "task.episode_bars=20", "task.bar_sharpe=-1000"),
-    *("agent=fleet_ppo", "agent.network_options={width:8,layers:1}", "agent.heads=[8]", "agent.rollout_steps=16"),
+    *("agent.network_options={width:8,layers:1}", "agent.heads=[8]", "agent.n_steps=16"),
     *("agent.batch_size=32", "train.envs=4", "train.steps=64"),
 ]
 MASTER = [
-    *("task=master", "agent=master_ppo", "agent.network_options={width:8,heads:2,layers:1,hidden:8}", "seed=1", *QUIET),
-    *("agent.rollout_steps=8", "agent.batch_size=32", "train.envs=8", "train.steps=256", "task.episode_bars=20"),
+    *("task=master", "agent.network_options={width:8,heads:2,layers:1,hidden:8}", "seed=1", *QUIET),
+    *("agent.n_steps=8", "agent.batch_size=32", "train.envs=8", "train.steps=256", "task.episode_bars=20"),
 ]
 
 

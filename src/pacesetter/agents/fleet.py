@@ -32,9 +32,11 @@ class Fleet(nn.Module):
 
     symbols  whose agents these are, in the order of the stacked heads
     frozen   (symbol,) true where a trainer leaves the heads as they are
+    has_state_value   false where the critics did not learn: values are not to be shown or served then
     """
 
     frozen: torch.Tensor
+    has_state_value: bool = True
 
     def __init__(
         self, config: Network, shapes: Shapes, symbols: Sequence[str], actions: int | None = 7, hidden: int = 128
@@ -91,6 +93,7 @@ class Fleet(nn.Module):
         with torch.random.fork_rng(devices=[]):
             agent = SymbolAgent(self.config, self.shapes, self.actions, self.hidden)
         agent.to(self.frozen.device)
+        agent.has_state_value = self.has_state_value
         agent.encoder.load_state_dict(self.encoder.state_dict())
         self.actor.read(row, agent.actor.layers)
         self.critic.read(row, agent.critic.layers)

@@ -143,6 +143,7 @@ class Master(nn.Module):
     """
 
     frozen: torch.Tensor
+    has_state_value: bool = True
     symbols = (PORTFOLIO,)
     actions = None
 

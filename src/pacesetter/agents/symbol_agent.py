@@ -22,7 +22,10 @@ class SymbolAgent(nn.Module):
 
     actions  how many discrete actions there are, or None for one order in [-1, 1]
     hidden   width of the hidden layer of each head
+    has_state_value   false where its critic did not learn
     """
+
+    has_state_value: bool = True
 
     def __init__(self, config: Network, shapes: Shapes, actions: int | None = 7, hidden: int = 128) -> None:
         super().__init__()

@@ -47,12 +47,22 @@ class LeadLagFeatures:
     method          estimator of the matrix
     gap_bars        to the matrix that instability is measured against
     expected_lags   bars between a move and what it lets expect, at most
+    expected_lookback   increments in the window of `leadlag_expected`; None for that of the others
+    shrinkage       of the correlations behind `leadlag_expected`: soft, garrote or hard, see `leadlag.signals`
     """
 
     lookback: int | str | None = None
     method: str = "ccf_auc"
     gap_bars: int = 20
     expected_lags: int = 5
+    expected_lookback: int | None = None
+    shrinkage: Literal["soft", "garrote", "hard"] = "soft"
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Those of `leadlag_features` beside the method and the policy."""
+        named = ("gap_bars", "expected_lags", "expected_lookback", "shrinkage")
+        return {name: getattr(self, name) for name in named}
 
     def __post_init__(self) -> None:
         if self.method not in ESTIMATORS:
@@ -62,6 +72,8 @@ class LeadLagFeatures:
         check_range(1, owner="features.leadlag", gap_bars=self.gap_bars, expected_lags=self.expected_lags)
         if isinstance(self.lookback, int):
             ConstantLookback(self.lookback)  # refuses a window without a lead and a lag
+        if self.expected_lookback is not None:
+            ConstantLookback(self.expected_lookback)
 
 
 @dataclass(frozen=True)

@@ -78,7 +78,7 @@ def _leadlag_features(config: Config, panel: Panel) -> tuple[Feature, ...]:
     policy: LookbackPolicy = (
         load_lookback(asked.lookback, panel) if isinstance(asked.lookback, str) else ConstantLookback(asked.lookback)
     )
-    return leadlag_features(asked.method, policy, gap_bars=asked.gap_bars, expected_lags=asked.expected_lags)
+    return leadlag_features(asked.method, policy, **asked.options)
 
 
 def build_supervised(config: Config, panel: Panel) -> NDArray[Any] | None:

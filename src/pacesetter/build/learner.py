@@ -1,21 +1,14 @@
-"""The agent of a configuration, untrained. torch and Stable-Baselines3 are imported here and not before."""
+"""The learner of a configuration, untrained. torch and Stable-Baselines3 are imported here and not before."""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
-
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config, build_task, task_of
 from pacesetter.build.environments import Parts
 from pacesetter.errors import ConfigError, needs
+from pacesetter.learning.learner import Learner
+from pacesetter.learning.methods import Setup, check_method, find_support, load
 
-if TYPE_CHECKING:
-    from pacesetter.learning.fleet.trainer import FleetLearner
-    from pacesetter.learning.sb3.learner import Learner
-
-__all__ = ["build_learner", "check_device"]
-
-LOOKBACK_ENTRIES = ("short", "middle", "long", "chosen")
-PORTFOLIO_ENTRIES = ("window", "regime", "leadlag", "supervised", "position", "proposals")
+__all__ = ["build_learner", "check_agent", "check_device"]
 
 
 def check_device(device: str) -> None:
@@ -31,46 +24,31 @@ def check_device(device: str) -> None:
         ) from problem
 
 
-def build_learner(config: Config, parts: Parts) -> Learner | FleetLearner[Any, Any]:
-    """The configured algorithm on the training set; refuses a combination that cannot learn, and a missing torch.
+def check_agent(config: Config) -> None:
+    """Refuse a method that cannot learn the configured task, or not with such actions."""
+    options, name, task = build_task(config), str(config.agent.get("algorithm", "ppo")), task_of(config).learned_as
+    windows = getattr(options, "windows", None)  # a lookback agent chooses those instead of orders
+    if windows is not None:
+        check_method(name, task, windows.space, "task.windows.space")
+    elif hasattr(options, "action"):
+        check_method(name, task, options.action)
+    else:
+        find_support(name, task)
 
-    It sets the number of threads of this process, which the first weights depend on already. A fleet has a learner of
-    its own kind, see `build_fleet_learner`, and so has a master, see `build_master_learner`.
+
+def build_learner(config: Config, parts: Parts) -> Learner:
+    """The configured method on the training set; refuses a combination that cannot learn, and a missing torch.
+
+    It sets the number of threads of this process, which the first weights depend on already.
     """
-    if config.task["problem"] == "fleet":
-        from pacesetter.build.fleet import build_fleet_learner
-
-        return build_fleet_learner(config, parts)
-    if config.task["problem"] == "master":
-        from pacesetter.build.master import build_master_learner
-
-        return build_master_learner(config, parts)
+    check_agent(config)
+    options = dict(config.agent)
+    name, task = str(options.pop("algorithm", "ppo")), task_of(config).learned_as
     with needs("training", "rl"):
         import torch
 
-        from pacesetter.learning.experience.gather import Tables
-        from pacesetter.learning.sb3.algorithms import make_algorithm
-        from pacesetter.learning.sb3.learner import Learner
-    torch.set_num_threads(config.train.threads or torch.get_num_threads())  # said aloud, or numba's number becomes it
-    options: dict[str, Any] = dict(config.agent)
-    name = str(options.pop("algorithm", "ppo"))
-    if name.startswith(("fleet_", "master_")):
-        raise ConfigError(f"agent={name} is for task={name.partition('_')[0]}, not task={config.task['problem']}")
-    network_options = _entries(config, parts) | dict(options.pop("network_options", None) or {})
-    batch = parts.validation.batch
-    if config.task["problem"] != "lookback":
-        network_options = {"unseen": build_task(config).unseen} | network_options
-        bank = batch.bank
-        options["tables"] = Tables(bank.windows, bank.context, bank.places, batch.window_bars, bank.is_whole)
-    options |= {"network_options": network_options, "seed": config.seed, "device": config.train.device}
-    return Learner(make_algorithm(name, parts.train, **options))
-
-
-def _entries(config: Config, parts: Parts) -> dict[str, Any]:
-    """Which entries of the observation are assets that attend to each other, and whether there is one window."""
-    if config.task["problem"] == "portfolio":
-        return {"window": "", "assets": PORTFOLIO_ENTRIES}
-    shapes = {name: entry.shape for name, entry in parts.train.single_observation_space.items()}
-    if "universe_mask" in shapes and all(shapes[name] == shapes["universe_mask"] for name in LOOKBACK_ENTRIES):
-        return {"assets": LOOKBACK_ENTRIES}
-    return {}
+        make = load(find_support(name, task).make)
+    torch.set_num_threads(config.train.threads or torch.get_num_threads())  # set, or numba's number becomes it
+    shown = {"unseen": getattr(build_task(config), "unseen", ())}  # entries of the account that the task hides
+    learner: Learner = make(Setup(name, task, *parts, options, config.seed, config.train.device, shown))
+    return learner

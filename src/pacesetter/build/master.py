@@ -1,4 +1,4 @@
-"""The master of a configuration: what it has of its fleet's run, its markets, its learner untrained, the stored one."""
+"""The master of a configuration: what it has of its fleet's run, its markets, the stored one."""
 
 from __future__ import annotations
 
@@ -17,18 +17,15 @@ from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.registry import configure
 
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
     from pacesetter.agents.master import Master
     from pacesetter.build.tasks.master import MasterTrading
     from pacesetter.learning.experience.master_market import MasterMarket
-    from pacesetter.learning.fleet.master import MasterLearner
 
-__all__ = ["Stretch", "best_master", "build_master_learner", "build_master_parts", "with_fleet"]
+__all__ = ["Stretch", "best_master", "build_master_parts", "with_fleet"]
 
-ALGORITHM = "master_ppo"
 TASK, SPLIT = ("window_bars", "symbols", "market"), ("shares", "purge_bars", "folds", "fold")
 
 
@@ -109,27 +106,6 @@ def _unseen_starts(task: MasterTrading, panel: Panel, bank: Bank) -> Starts:
         )
     pool = np.stack([blocks, bars, bank.lasts[blocks]], axis=1)
     return Starts(pool, np.array([0, len(pool)]), is_fixed=task.starts == "fixed")
-
-
-def build_master_learner(config: Config, parts: Parts) -> MasterLearner:
-    """The configured master and its PPO on the training set; refuses an algorithm that is for other agents.
-
-    It sets the number of threads of this process, which the first weights depend on already.
-    """
-    import torch
-
-    from pacesetter.agents.master import Master, MasterNetwork
-    from pacesetter.learning.fleet.master import MasterLearner, MasterPPO
-
-    torch.set_num_threads(config.train.threads or torch.get_num_threads())
-    options: dict[str, Any] = dict(config.agent)
-    name = options.pop("algorithm", "")
-    if name != ALGORITHM:
-        raise ConfigError(f"agent={name} does not support task=master; use agent={ALGORITHM}")
-    network = configure(MasterNetwork, options.pop("network_options", None) or {}, "agent.network_options")
-    torch.manual_seed(config.seed)
-    master = Master(network, parts.train.shapes)
-    return MasterLearner(master, parts.train, configure(MasterPPO, options | {"seed": config.seed}, "agent"))
 
 
 def best_master(folder: str | Path) -> tuple[Master, Fleet]:

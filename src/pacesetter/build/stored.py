@@ -79,8 +79,10 @@ def _classifier_facts(folder: Path) -> dict[str, Any]:
     if not (folder / "state.json").is_file():
         return {}
     from pacesetter.learning.state import read_header
+    from pacesetter.learning.supervised.forecasts import KIND
 
-    return read_header(folder)
+    header = read_header(folder)
+    return header if header.get("kind") == KIND else {}
 
 
 def check_unseen(what: str, folder: str | Path, last: pd.Timestamp) -> None:

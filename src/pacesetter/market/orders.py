@@ -123,7 +123,7 @@ def order_quantity(
     if kind == OrderKind.TARGET:
         quantity = quantity_to_target(order, held, price, equity, parameters)
     elif kind == OrderKind.QUANTITY:
-        quantity = -held if order * held < 0.0 and abs(order) > abs(held) else order
+        quantity = quantity_to_send(order, held, parameters)
     elif abs(order) < parameters[Slot.HOLD_ZONE]:
         quantity = 0.0
     elif order * held < 0.0:
@@ -131,6 +131,16 @@ def order_quantity(
     else:
         quantity = quantity_to_open(order, held, price, equity, free_cash, parameters)
     return worth_sending(quantity, held, price, parameters[Slot.MINIMUM_TRADE])
+
+
+@jitable
+def quantity_to_send(order: float, held: float, parameters: Any) -> float:
+    """A quantity that was sized before: closed at zero, and no short where none is allowed."""
+    if order * held < 0.0:
+        return order if abs(order) <= abs(held) else -held
+    if order < 0.0 and parameters[Slot.SHORTING] == 0.0:
+        return 0.0
+    return order
 
 
 @jitable

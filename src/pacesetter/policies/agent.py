@@ -10,6 +10,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
+from pacesetter.envs.batch.observation import PortfolioEntry, write_own_accounts
 from pacesetter.policies.policy import Seen
 
 __all__ = ["AgentPolicy", "per_symbol"]
@@ -22,9 +23,9 @@ class AgentPolicy:
     """A trained agent that decides for an account.
 
     agent          has `act(observation, deterministic)`; one that remembers has `reset()`, as a backtest begins
-    action         what its actions are: discrete, continuous or hybrid (an order per symbol), weights
+    action         what its actions are: discrete, continuous or hybrid (an order per symbol), target
     is_whole       it sees the whole market, as in Portfolio-v0; otherwise one symbol, as in Trading-v0, and is asked
-                   for all symbols as a batch, in which each row has the one account's `portfolio`
+                   for all symbols as a batch, in which each row has an account of its own: see `write_own_accounts`
     fitted_until   last moment of its training bars
 
     Masks of discrete orders are the entry `action_mask`: (symbol, 7) for symbol agents, (symbol · 7,) for a whole one.
@@ -49,6 +50,7 @@ class AgentPolicy:
 
 
 def per_symbol(observation: Observation) -> dict[str, Array]:
-    """Entries (symbol, …) of a whole market as a batch of one-symbol observations: `portfolio` (·,) for each."""
-    symbols = len(observation["position"])
-    return {**observation, "portfolio": np.repeat(observation["portfolio"][None], symbols, axis=0)}
+    """Entries (symbol, …) of a whole market as a batch of one-symbol observations, each with an account of its own."""
+    position = np.asarray(observation["position"])
+    accounts = np.zeros((len(position), len(PortfolioEntry)), position.dtype)
+    return {**observation, "portfolio": write_own_accounts(accounts, position)}

@@ -1,25 +1,70 @@
-"""A fleet as a policy: each symbol's agent gives its order, whatever symbols the market has."""
+"""A fleet as a policy for one account: by targets made of its agents' proposals, or by their own orders."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, ClassVar
 
+import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.targets import joint_targets
 from pacesetter.policies.agent import AgentPolicy
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Policy, Seen
 
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
+    from pacesetter.policies.master import Advice
 
-__all__ = ["FleetPolicy", "fleet_action"]
+__all__ = ["FleetPolicy", "FleetTargets", "fleet_action", "fleet_policy"]
 
 
 def fleet_action(fleet: Fleet) -> str:
     """What the orders of its agents are."""
     return "continuous" if fleet.actions is None else "discrete"
+
+
+def fleet_policy(fleet: Fleet, task: Any, fitted_until: pd.Timestamp | None = None) -> Policy:
+    """The fleet of a `FleetTrading` task in one account: by target weights, or by the orders of its agents."""
+    from pacesetter.policies.master import Advice
+
+    if task.trades == "targets":
+        return FleetTargets(Advice(fleet), task.market, task.action == "target", fitted_until)
+    return FleetPolicy(fleet, task.action, fitted_until=fitted_until)
+
+
+@dataclass(frozen=True, eq=False)
+class FleetTargets:
+    """The fleet in one account by target weights: each agent's proposal is a share of the position cap.
+
+    Own orders spend shares of the cash that all agents share: one that is filled is a fraction of a percent of equity.
+    Targets are proportional to proposals, capped, and scaled by one factor when oversubscribed: see `joint_targets`.
+
+    are_targets   the agents learned by action=target: their proposals are what they want to hold, not orders
+    """
+
+    advice: Advice
+    market: MarketParameters
+    are_targets: bool = False
+    fitted_until: pd.Timestamp | None = None
+    name: str = "fleet"
+    action: ClassVar[str] = "target"
+
+    @property
+    def fleet(self) -> Fleet:
+        """The agents."""
+        return self.advice.fleet
+
+    def decide(self, seen: Seen) -> NDArray[Any]:
+        from pacesetter.agents.master import PROPOSALS
+
+        held = np.asarray(seen.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
+        proposals = np.asarray(self.advice(seen)[PROPOSALS], dtype=np.float64)
+        targets = joint_targets(proposals, held, self.market, are_targets=self.are_targets)
+        return np.where(seen.panel.mask[seen.t], targets, np.nan)
 
 
 @dataclass(frozen=True, eq=False)

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
 from gymnasium import spaces
@@ -24,7 +24,8 @@ from pacesetter.agents.master import CONFIDENCE, PORTFOLIO, Master, shares
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.master_market import Advisers
-from pacesetter.market.orders import Discrete
+from pacesetter.market.orders import Discrete, as_targets
+from pacesetter.market.parameters import MarketParameters
 from pacesetter.policies.spec import PolicySpec
 
 if TYPE_CHECKING:
@@ -150,22 +151,35 @@ def serve_algorithm(
 
 
 class ServedAgent(nn.Module):
-    """One of our own agents, single or a fleet, with the same outputs."""
+    """One of our own agents, single or a fleet, with the same outputs; targets in `market` where it is given.
 
-    def __init__(self, agent: SymbolAgent | Fleet) -> None:
+    A critic that did not learn is left out.
+    """
+
+    def __init__(self, agent: SymbolAgent | Fleet, market: MarketParameters | None = None) -> None:
         super().__init__()
-        self.agent = agent
+        self.agent, self.market = agent, market
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
         policy, value = self.agent.evaluate(observation)
+        values = (value,) if self.agent.has_state_value else ()
         if isinstance(policy, MaskedCategorical):
-            return policy.probabilities, policy.probabilities.amax(-1), value
+            return policy.probabilities, policy.probabilities.amax(-1), *values
         assert isinstance(policy, TanhGaussian)
-        return policy.mode(), _surety(policy.mean, policy.log_deviation), value
+        orders = policy.mode() if self.market is None else as_targets(policy.mode(), self.market)
+        return orders, _surety(policy.mean, policy.log_deviation), *values
 
 
-def serve_agent(agent: SymbolAgent | Fleet, names: Mapping[str, Iterable[str]]) -> tuple[ServedAgent, PolicySpec]:
-    """A symbol agent, or a fleet with a row for each of its symbols, as a module with its spec."""
+def serve_agent(
+    agent: SymbolAgent | Fleet,
+    names: Mapping[str, Iterable[str]],
+    market: MarketParameters | None = None,
+    trades: Literal["orders", "targets"] = "orders",
+) -> tuple[ServedAgent, PolicySpec]:
+    """A symbol agent, or a fleet with a row for each of its symbols, as a module with its spec.
+
+    With a `market` its continuous actions are targets there; `trades` says how a fleet trades one account.
+    """
     symbols = agent.symbols if isinstance(agent, Fleet) else ()
     inputs = {name: shape for name, shape in agent.shapes.items() if name != ACTION_MASK}
     head = agent.policy if isinstance(agent, Fleet) else agent.actor
@@ -175,12 +189,17 @@ def serve_agent(agent: SymbolAgent | Fleet, names: Mapping[str, Iterable[str]]) 
     spec = PolicySpec(
         inputs=inputs,
         names={entry: tuple(names[entry]) for entry in inputs if entry != ACTION_MASK},
-        action="discrete" if is_discrete else "continuous",
+        action="discrete" if is_discrete else "continuous" if market is None else "target",
         rows="fleet" if symbols else "symbol",
         symbols=symbols,
-        outputs=("probabilities" if is_discrete else "orders", "confidence", "value"),
+        outputs=("probabilities" if is_discrete else "orders", "confidence", *_values(agent)),
+        trades=trades,
     )
-    return ServedAgent(agent).eval(), spec
+    return ServedAgent(agent, market).eval(), spec
+
+
+def _values(agent: SymbolAgent | Fleet) -> tuple[str, ...]:
+    return ("value",) if agent.has_state_value else ()
 
 
 class ServedMaster(nn.Module):

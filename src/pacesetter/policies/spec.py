@@ -20,6 +20,7 @@ class PolicySpec:
     action    discrete: probabilities of seven orders; continuous and target: numbers; hybrid: (switch, value)
     rows      what a row is: symbol, any one of them; fleet, the symbols in their order; market, all of them at once
     symbols   those of a fleet or a market, in order; () where a row is any symbol
+    trades    how a fleet trades one account: by the orders of its agents, or by targets made of them
     outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
     """
 
@@ -29,6 +30,7 @@ class PolicySpec:
     rows: Literal["symbol", "fleet", "market"] = "symbol"
     symbols: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
+    trades: Literal["orders", "targets"] = "orders"
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

@@ -32,8 +32,9 @@ from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.master_market import Advisers, MasterMarket
-from pacesetter.learning.fleet.master import MasterLearner, MasterPPO
-from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
+from pacesetter.learning.fleet.master import MasterMethod, MasterPPO, MasterTrainer
+from pacesetter.learning.fleet.ppo import PPO, FleetPPO
+from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.market.parameters import Costs, Limits, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.master import Advice, MasterPolicy
@@ -183,14 +184,14 @@ def trained_fleet(panel: Panel, table: Any, steps: int = 20_000) -> Fleet:
     torch.manual_seed(0)
     market = FleetMarket(Bank.from_panels(panel, table), 4, episode_bars=100, **WINDOW)
     fleet = Fleet(network("mlp", width=32, layers=1), market.shapes, market.symbols, market.actions, 32)
-    FleetPPOLearner(fleet, market, FleetPPO(rollout_steps=128, batch_size=128)).learn(steps)
+    FleetTrainer(PPO(fleet, market, FleetPPO(n_steps=128, batch_size=128))).learn(steps)
     return fleet
 
 
 def trained_master(panel: Panel, table: Any, advisers: Advisers, steps: int = 60_000) -> Master:
     market = MasterMarket(Bank.from_panels(panel, table, is_whole=True), 64, advisers, episode_bars=50, **WINDOW)
     master = Master(replace(SMALL, width=32, hidden=32), market.shapes)
-    MasterLearner(master, market, MasterPPO(rollout_steps=16, batch_size=256)).learn(steps)
+    MasterTrainer(MasterMethod(master, market, MasterPPO(n_steps=16, batch_size=256))).learn(steps)
     return master
 
 

@@ -87,7 +87,7 @@ def test_a_judgement_without_its_ledger_is_refused(runs, tmp_path):
 
 def test_a_comparison_takes_two_judged_runs_of_the_same_bars(runs, tmp_path):
     one = find_judged(runs[0])
-    with pytest.raises(ConfigError, match="two runs or more"):
+    with pytest.raises(ConfigError, match="at least two runs"):
         compare_section([one])
     with pytest.raises(RunError, match="was not evaluated yet; run pacesetter evaluate"):
         find_judged(tmp_path)

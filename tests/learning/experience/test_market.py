@@ -13,8 +13,10 @@ import torch
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.market import Costs, Limits, MarketParameters
 
 
 def test_every_environment_keeps_its_symbol_and_draws_its_starts(bank: Bank) -> None:
@@ -47,6 +49,38 @@ def test_fixed_starts_begin_at_the_first_bar_that_is_allowed(bank: Bank) -> None
     assert market.reset()["index"][:, 1].tolist() == [250] * 4
     with pytest.raises(DataError, match="'S0' has no bar to start an episode at"):
         FleetMarket(bank, 1, first_bar=299, window_bars=6)
+
+
+@pytest.mark.parametrize(
+    ("shorting", "expected"), [(False, [0.0, 0.075, 0.15, 0.15]), (True, [-0.15, 0.0, 0.15, 0.15])]
+)
+def test_numbers_of_the_agents_are_targets_between_the_ends_of_the_position_cap(
+    bank: Bank, shorting: bool, expected: list[float]
+) -> None:
+    free = Costs(commission_bps=0.0, spread_bps=0.0, slippage_bps=0.0)
+    rules = MarketParameters(free, Limits(shorting=shorting))
+    market = FleetMarket(bank, 1, action="target", starts="fixed", window_bars=6, market=rules)
+    assert market.actions is None
+    market.reset()
+    step = market.step(torch.tensor([[-1.0], [0.0], [1.0], [1.0]]))
+    weights = step.observation["position"][:, PositionEntry.WEIGHT]
+    assert weights.tolist() == pytest.approx(expected, abs=0.01)  # filled at the open, seen at the close
+
+
+def test_continued_episodes_end_at_multiples_of_their_bars_and_some_at_the_first(bank: Bank) -> None:
+    torch.manual_seed(0)
+    market = FleetMarket(bank, 16, window_bars=6, episode_bars=5, continued=0.75)
+    market.batch.seed(range(64))
+    since, lengths = market.reset()["index"][:, 1].clone(), []
+    for _ in range(120):
+        step = market.step(torch.zeros(64))
+        ended = step.truncated
+        lengths += (step.finals["index"][ended, 1] - since[ended]).tolist()
+        since[ended] = step.observation["index"][ended, 1]
+    whole = np.array([length for length in lengths if length % 5 == 0])
+    assert len(whole) > 0.6 * len(lengths)  # the others met the last bar
+    assert whole.max() >= 30
+    assert 0.1 < (whole == 5).mean() < 0.5
 
 
 def test_a_whole_market_is_refused() -> None:

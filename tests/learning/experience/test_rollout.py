@@ -1,4 +1,4 @@
-"""Advantages by hand, rewards in deviations, and statistics by symbol."""
+"""Rewards in deviations, and statistics by symbol."""
 
 from __future__ import annotations
 
@@ -8,31 +8,11 @@ import torch
 from pacesetter.learning.experience.rollout import (
     ReturnScale,
     action_mix,
-    advantages,
     by_symbol,
     explained,
     select,
     sharpe,
 )
-
-
-def test_advantages_by_hand() -> None:
-    rewards, values = torch.tensor([[1.0], [2.0], [3.0]]), torch.tensor([[0.5], [1.0], [2.0]])
-    following, ended = torch.tensor([[0.9], [0.0], [4.5]]), torch.tensor([[False], [True], [False]])
-    found = advantages(rewards, values, following, ended, decay=0.5)
-    # δ = 1.4, 1, 5.5; the episode ends after the second step
-    torch.testing.assert_close(found, torch.tensor([[1.9], [1.0], [5.5]]))
-
-
-def test_advantages_of_lambda_one_are_discounted_sums() -> None:
-    torch.manual_seed(0)
-    rewards, values, last = torch.randn(6, 2), torch.randn(6, 2), torch.randn(2)
-    following = 0.9 * torch.cat([values[1:], last[None]])
-    found = advantages(rewards, values, following, torch.zeros(6, 2, dtype=torch.bool), decay=0.9)
-    total = last
-    for t in reversed(range(6)):
-        total = rewards[t] + 0.9 * total
-    torch.testing.assert_close(found[0], total - values[0])
 
 
 def test_rows_are_sorted_by_symbol() -> None:

@@ -27,8 +27,8 @@ def test_both_losses_fall_and_the_unforeseen_is_worth_more(actions: int | None) 
     curiosity = Curiosity(6, actions, CuriosityConfig(hidden=32, learning_rate=1e-2))
     for _ in range(80):
         seen = transitions(actions)
-        curiosity.learn(*seen)
-        reward = curiosity.reward(*seen)
+        curiosity.fit(*seen)
+        reward = curiosity.intrinsic(*seen)
     assert reward[:128].mean() > reward[128:].mean() + 1
     assert reward.abs().max() <= 5
     gates = curiosity.gates()
@@ -40,9 +40,9 @@ def test_rewards_are_standardised_by_all_errors_so_far() -> None:
     torch.manual_seed(0)
     curiosity = Curiosity(6, 3, CuriosityConfig())
     parts = [transitions(3), transitions(3)]
-    errors = torch.cat([curiosity._errors(*part) for part in parts]).detach().double()
-    curiosity.reward(*parts[0])
-    found = curiosity.reward(*parts[1])
+    errors = torch.cat([curiosity.prediction_errors(*part) for part in parts]).detach().double()
+    curiosity.intrinsic(*parts[0])
+    found = curiosity.intrinsic(*parts[1])
     wanted = (errors[256:] - errors.mean()) / errors.std(unbiased=False)
     torch.testing.assert_close(found.double(), wanted.clamp(-5, 5), rtol=1e-4, atol=1e-4)
 
@@ -64,9 +64,11 @@ def test_gates_fail_where_a_loss_rises_or_errors_are_alike() -> None:
 
 
 def test_a_fleet_with_curiosity_learns_from_mixed_rewards(make_learner: Callable[..., Any]) -> None:
-    plain, curious = make_learner(), make_learner(curiosity=CuriosityConfig(warmup_steps=0))
-    rollouts = [learner.collect() for learner in (plain, curious)]
-    targets = [learner.prepare(rollout)["targets"] for learner, rollout in zip((plain, curious), rollouts, strict=True)]
+    plain, curious = make_learner(), make_learner(extras={"curiosity": {"warmup_steps": 0}})
+    learners = (plain, curious)
+    rollouts = [learner.method.collect(learner) for learner in learners]
+    both = zip(learners, rollouts, strict=True)
+    targets = [learner.method.prepare(rollout, learner)["targets"] for learner, rollout in both]
     assert rollouts[0].features.shape[-1] == 0
     assert not torch.allclose(*targets)
-    assert len(curious.curiosity.log) == 1
+    assert len(curious.extras["curiosity"].log) == 1

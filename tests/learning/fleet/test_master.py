@@ -17,20 +17,21 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import CONFIDENCE, PROPOSALS, Master, MasterNetwork
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.envs.batch.observation import BUYS, SELLS, PositionEntry
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.features import feature_table
 from pacesetter.learning.experience.market import FleetMarket
-from pacesetter.learning.experience.master_market import BUYS, SELLS, Advisers, MasterMarket, allowed_orders
+from pacesetter.learning.experience.master_market import Advisers, MasterMarket, allowed_orders
 from pacesetter.learning.extras.curiosity import CuriosityConfig
-from pacesetter.learning.fleet.master import MasterLearner, MasterPPO, load_master, tune
+from pacesetter.learning.fleet.master import MasterMethod, MasterPPO, MasterTrainer, load_master, tune
 from pacesetter.learning.fleet.validation import play
+from pacesetter.learning.learner import Between
 from pacesetter.learning.state import write_state
 from pacesetter.panel import Panel
 
 SMALL = MasterNetwork(width=16, heads=2, layers=1, hidden=16)
 SHORT: dict[str, Any] = {"window_bars": 2, "episode_bars": 20}
-Make = Callable[..., MasterLearner]
+Make = Callable[..., MasterTrainer]
 
 
 def table_of(panel: Panel) -> Any:
@@ -54,9 +55,9 @@ def test_an_agent_may_leave_a_halted_symbol_and_not_enter_it() -> None:
     position = torch.zeros(1, 2, len(PositionEntry))  # held, and not; neither trades now
     position[0, 0, PositionEntry.WEIGHT], position[..., PositionEntry.ROOM] = 0.1, 0.05
     allowed = allowed_orders(position)[0]
-    assert allowed[0, SELLS].all()
-    assert not allowed[1, SELLS].any()
-    assert not allowed[:, BUYS].any()
+    assert allowed[0, list(SELLS)].all()
+    assert not allowed[1, list(SELLS)].any()
+    assert not allowed[:, list(BUYS)].any()
 
 
 @pytest.fixture
@@ -64,16 +65,16 @@ def make(panel: Panel) -> Make:
     """A learner with 8 portfolios; options are those of the market and of PPO."""
     bank = Bank.from_panels(panel, table_of(panel), is_whole=True)
 
-    def made(envs: int = 8, is_joint: bool = False, **options: Any) -> MasterLearner:
+    def made(envs: int = 8, is_joint: bool = False, **options: Any) -> MasterTrainer:
         advisers = Advisers(make_fleet(panel), panel.symbols)
         market = MasterMarket(bank, envs, advisers, is_joint=is_joint, **SHORT)
-        config = MasterPPO(**({"rollout_steps": 8, "batch_size": 32} | options))
-        return MasterLearner(Master(SMALL, market.shapes), market, config)
+        config = MasterPPO(**({"n_steps": 8, "batch_size": 32} | options))
+        return MasterTrainer(MasterMethod(Master(SMALL, market.shapes), market, config))
 
     return made
 
 
-def weights(learner: MasterLearner) -> dict[str, torch.Tensor]:
+def weights(learner: MasterTrainer) -> dict[str, torch.Tensor]:
     parts = {"master": learner.fleet, "advisers": learner.advisers}
     return {f"{part}.{name}": tensor.clone() for part in parts for name, tensor in parts[part].state_dict().items()}
 
@@ -85,7 +86,7 @@ def moved(before: dict[str, torch.Tensor], after: dict[str, torch.Tensor], part:
 @pytest.mark.parametrize("is_joint", [False, True])
 def test_a_run_repeats_and_resumes_to_the_bit(make: Make, is_joint: bool, tmp_path: Path) -> None:
     whole = make(is_joint=is_joint)
-    whole.learn(192, lambda: whole.save(tmp_path) and None if whole.steps == 64 else None)
+    whole.learn(192, Between(lambda: whole.save(tmp_path) and None if whole.steps == 64 else None))
     resumed = make(is_joint=is_joint)
     torch.manual_seed(99)
     resumed.load(tmp_path)
@@ -110,25 +111,25 @@ def test_a_master_comes_back_with_its_agents(make: Make, panel: Panel, tmp_path:
     drawn = torch.get_rng_state()
     master, advisers = load_master(tmp_path)
     assert torch.equal(torch.get_rng_state(), drawn)
-    seen = learner.market.tables({name: part for name, part in learner.seen.items() if name != ACTION_MASK})
+    seen = learner.market.tables({name: part for name, part in learner.observation.items() if name != ACTION_MASK})
     found = [owner.evaluate(seen)[0].mode() for owner in (learner.fleet, master)]
     assert torch.equal(*found)
     assert advisers.symbols == panel.symbols
     assert all(torch.equal(there, learner.advisers.state_dict()[name]) for name, there in advisers.state_dict().items())
     with pytest.raises(RunError, match="was stored with config="):
-        make(epochs=1).load(tmp_path)
+        make(n_epochs=1).load(tmp_path)
     with pytest.raises(RunError, match="has no master; give"):
         load_master(write_state(tmp_path / "other", {"learner": {"algorithm": "FleetPPO"}}, {}))
 
 
 def test_the_master_learns_whom_to_hold(make: Make) -> None:
-    learner = make(envs=64, rollout_steps=16, batch_size=256)
+    learner = make(envs=64, n_steps=16, batch_size=256)
     learner.learn(6_000)
     seen = learner.market.reset()
     held = learner.fleet.evaluate(seen)[0].mode().softmax(-1)[:, :-1].detach().numpy()
     tone = seen["leadlag"][..., 0].numpy()
     assert np.corrcoef(held.ravel(), tone.ravel())[0, 1] > 0.8
-    mix = learner.statistics.action_mix[0]
+    mix = learner.statistics()["action_mix"][0]
     torch.testing.assert_close(mix.sum(), torch.tensor(1.0))
     assert 0.05 < mix[-1] < 0.95  # neither all in nor all in cash
 
@@ -199,7 +200,7 @@ def test_agents_that_forget_are_put_back(make: Make, panel: Panel) -> None:
 def test_what_cannot_be_is_refused(make: Make, panel: Panel) -> None:
     with pytest.raises(ConfigError, match="is_joint=True"):
         tune(make(), 8, lambda: torch.zeros(4))
-    with pytest.raises(ConfigError, match="no curiosity"):
-        MasterPPO(curiosity=CuriosityConfig())
+    with pytest.raises(ConfigError, match="takes no extras, not even curiosity"):
+        MasterPPO(extras={"curiosity": CuriosityConfig()})
     with pytest.raises(ConfigError, match="is_whole=True"):
         MasterMarket(Bank.from_panels(panel, table_of(panel)), 1, Advisers(make_fleet(panel), panel.symbols))

@@ -15,15 +15,17 @@ from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.replay import Replay
 from pacesetter.learning.extras.curiosity import CuriosityConfig
-from pacesetter.learning.fleet.sac import FleetSAC, FleetSACLearner
+from pacesetter.learning.fleet.sac import SAC, FleetSAC
+from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.learner import Between
 
 
-def make_sac(bank: Bank, symbols: tuple[str, ...] | None = None, **options: Any) -> FleetSACLearner:
+def make_sac(bank: Bank, symbols: tuple[str, ...] | None = None, **options: Any) -> FleetTrainer:
     torch.manual_seed(3)
     market = FleetMarket(bank, 3, action="continuous", window_bars=6, episode_bars=10)
     fleet = Fleet(network("mlp", width=16), market.shapes, symbols or market.symbols, None, hidden=8)
-    small = {"rollout_steps": 4, "updates": 2, "batch_size": 16, "replay_steps": 30, "warmup_steps": 24}
-    return FleetSACLearner(fleet, market, FleetSAC(**(small | options)))
+    small = {"train_freq": 4, "gradient_steps": 2, "batch_size": 16, "buffer_size": 30, "learning_starts": 24}
+    return FleetTrainer(SAC(fleet, market, FleetSAC(**(small | options))))
 
 
 def test_a_replay_keeps_the_latest_and_draws_symbol_by_symbol() -> None:
@@ -39,9 +41,9 @@ def test_a_replay_keeps_the_latest_and_draws_symbol_by_symbol() -> None:
 
 
 def test_a_run_repeats_and_resumes_to_the_bit(bank: Bank, tmp_path: Path) -> None:
-    options: dict[str, Any] = {"curiosity": CuriosityConfig(warmup_steps=30, hidden=8)}
+    options: dict[str, Any] = {"extras": {"curiosity": CuriosityConfig(warmup_steps=30, hidden=8)}}
     whole = make_sac(bank, **options)
-    whole.learn(96, lambda: whole.save(tmp_path) if whole.steps == 60 else None)
+    whole.learn(96, Between(lambda: whole.save(tmp_path) and None if whole.steps == 60 else None))
     resumed = make_sac(bank, **options)
     torch.manual_seed(99)
     resumed.load(tmp_path)
@@ -49,67 +51,73 @@ def test_a_run_repeats_and_resumes_to_the_bit(bank: Bank, tmp_path: Path) -> Non
     again = make_sac(bank, **options)
     again.learn(96)
     for other in (resumed, again):
-        for module in ("fleet", "critics", "targets"):
-            stored = getattr(other, module).state_dict()
-            assert all(torch.equal(t, stored[name]) for name, t in getattr(whole, module).state_dict().items())
-    assert len(whole.curiosity.log) == len(resumed.curiosity.log) > 0
+        for ours, theirs in ((whole.fleet, other.fleet), (whole.method.own, other.method.own)):
+            stored = theirs.state_dict()
+            assert all(torch.equal(tensor, stored[name]) for name, tensor in ours.state_dict().items())
+    logs = [learner.extras["curiosity"].log for learner in (whole, resumed)]
+    assert len(logs[0]) == len(logs[1]) > 0
 
 
 def test_the_replay_holds_final_observations_where_episodes_end(bank: Bank) -> None:
     learner = make_sac(bank)
     for _ in range(12):
-        learner.collect()
-    bars = {part: learner.replay.entries[f"{part}.index"][:12, :, 1] for part in ("seen", "next")}
-    assert torch.equal(bars["next"], bars["seen"] + 1)
-    assert not torch.equal(bars["next"][9], bars["seen"][10])  # there the next episode has begun
+        learner.method.step(learner)
+    entries = learner.method.replay.entries
+    bars = {part: entries[f"{part}.index"][:12, :, 1] for part in ("observation", "following")}
+    assert torch.equal(bars["following"], bars["observation"] + 1)
+    assert not torch.equal(bars["following"][9], bars["observation"][10])  # there the next episode has begun
 
 
 def test_targets_by_hand(bank: Bank) -> None:
-    learner = make_sac(bank, discount=0.5)
+    learner = make_sac(bank, gamma=0.5)
     learner.learn(24)
-    batch = learner.replay.sample(2)
-    batch["terminated"][:] = False
-    batch["terminated"][0] = True
+    method = learner.method
+    batch = method.transitions(method.replay.sample(2))
+    batch.terminated[:] = False
+    batch.terminated[0] = True
     features = torch.zeros(8, 16)
     torch.manual_seed(7)
     with torch.no_grad():
-        wanted = learner.wanted(batch, features, features)
+        wanted = method.wanted(batch, features, features, learner)
         torch.manual_seed(7)
         policy, _ = learner.fleet.decide(features)
         actions = policy.sample()
-        q = learner.targets(features, actions, None).amin(0)
-        soft = q - learner.log_temperature.exp().repeat_interleave(2) * policy.log_prob(actions)
-        rewards = learner.scale(batch["rewards"].view(4, 2)).flatten()
+        q = method.targets(features, actions, None).amin(0)
+        soft = q - method.temperature.log.exp().repeat_interleave(2) * policy.log_prob(actions)
+        rewards = batch.rewards
     torch.testing.assert_close(wanted[1:], (rewards + 0.5 * soft)[1:])
     torch.testing.assert_close(wanted[0], rewards[0])
 
 
 def test_absent_symbols_keep_everything_and_temperatures_differ(bank: Bank) -> None:
     learner = make_sac(bank, symbols=("S0", "X", "S1", "S2", "S3"))
-    before = {name: t.clone() for name, t in learner.critics.state_dict().items()}
+    critics = learner.method.critics
+    before = {name: t.clone() for name, t in critics.state_dict().items()}
     learner.learn(96)
-    for name, tensor in learner.critics.state_dict().items():
+    for name, tensor in critics.state_dict().items():
         moved = (tensor != before[name]).flatten(1).any(1)
         assert moved.tolist() == [True, False, True, True, True], name
-    temperatures = learner.log_temperature.detach()
+    temperatures = learner.method.temperature.log.detach()
     assert temperatures[1] == torch.tensor(0.1).log()
     assert len(set(temperatures.tolist())) == 5
-    assert learner.statistics.sharpe.shape == (4,)
-    assert torch.isfinite(learner.statistics.critic_loss).all()
+    assert learner.statistics()["sharpe"].shape == (4,)
+    assert torch.isfinite(learner.statistics()["critic_loss"]).all()
 
 
 def test_the_actors_loss_moves_no_critic_and_no_encoder(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
     learner = make_sac(bank)
+    method = learner.method
     for _ in range(4):
-        learner.collect()
+        method.step(learner)
 
-    def as_it_is(batch: Any, features: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
-        return learner.critics(features, batch["actions"], None)  # the critics' own loss is 0 then
+    def as_it_is(batch: Any, features: torch.Tensor, following: torch.Tensor, acting: Any) -> torch.Tensor:
+        return method.critics(features, batch.actions, None)  # the critics' own loss is 0 then
 
-    monkeypatch.setattr(learner, "wanted", as_it_is)
-    modules = (learner.critics, learner.fleet.encoder, learner.fleet.actor)
+    monkeypatch.setattr(method, "wanted", as_it_is)
+    modules = (method.critics, learner.fleet.encoder, learner.fleet.actor)
     before = [torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules]
-    learner.update(learner.replay.sample(8))
+    batch = method.transitions(method.replay.sample(8))
+    learner.update(batch, learner.features(batch.observation))
     after = [torch.cat([p.detach().flatten() for p in module.parameters()]) for module in modules]
     assert [torch.equal(*pair) for pair in zip(before, after, strict=True)] == [True, True, False]
 
@@ -118,4 +126,4 @@ def test_discrete_markets_are_refused(bank: Bank) -> None:
     market = FleetMarket(bank, 1, window_bars=6)
     fleet = Fleet(network("mlp", width=16), market.shapes, market.symbols, 7)
     with pytest.raises(ConfigError, match=r"task\.action=continuous"):
-        FleetSACLearner(fleet, market, FleetSAC())
+        SAC(fleet, market, FleetSAC())

@@ -14,8 +14,10 @@ from pacesetter.data import load
 from pacesetter.envs import TradingVectorEnv
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.experience.gather import Tables
+from pacesetter.learning.learner import Stop
+from pacesetter.learning.randomness import undisturbed
 from pacesetter.learning.sb3.algorithms import ALGORITHMS, load_algorithm, make_algorithm
-from pacesetter.learning.sb3.learner import Learner, Stop, undisturbed
+from pacesetter.learning.sb3.learner import SB3Learner
 from pacesetter.learning.sb3.resume import capture
 from pacesetter.learning.state import pack
 
@@ -39,18 +41,18 @@ def make_env(name: str = "ppo", has_windows: bool = False) -> TradingVectorEnv:
     return TradingVectorEnv(PANEL, 4, action=action, window_bars=6, episode_bars=15, has_windows=has_windows)
 
 
-def make_learner(name: str = "ppo", **more: Any) -> Learner:
+def make_learner(name: str = "ppo", **more: Any) -> SB3Learner:
     env = make_env(name)
     bank = env.batch.bank
     tables = Tables(bank.windows, bank.context, bank.places, 6, False)
     sizes = {"network": "mlp", "network_options": {"width": 8, "layers": 1}, "heads": (8,)}
-    return Learner(make_algorithm(name, env, tables=tables, **(sizes | OPTIONS[name] | more)))
+    return SB3Learner(make_algorithm(name, env, tables=tables, **(sizes | OPTIONS[name] | more)))
 
 
 class StopAt:
     """Stores the learner at the first moment between rollouts from a step on, and stops it there."""
 
-    def __init__(self, learner: Learner, folder: Path | None = None) -> None:
+    def __init__(self, learner: SB3Learner, folder: Path | None = None) -> None:
         self.learner, self.folder = learner, folder
 
     def step(self, seen: Any) -> None:

@@ -122,6 +122,16 @@ def _file(folder: Any, data: bytes) -> str:
     return str(path)
 
 
+def test_a_critic_that_did_not_learn_is_not_exported():
+    fleet = Fleet(network("mlp", width=16, layers=1), SHAPES, ("A", "B"), actions=None)
+    assert serve_agent(fleet, NAMES)[1].outputs == ("orders", "confidence", "value")
+    fleet.has_state_value = False
+    for agent in (fleet, fleet.take("A")):
+        module, spec = serve_agent(agent, NAMES)
+        assert spec.outputs == ("orders", "confidence")
+        assert len(module({name: torch.ones(2, *shape) for name, shape in spec.inputs.items()})) == 2
+
+
 def test_a_fleet_is_one_graph_with_a_row_for_each_symbol():
     torch.manual_seed(0)
     fleet = Fleet(network("mlp", width=16, layers=1), SHAPES, ("A", "B", "C"), actions=None)

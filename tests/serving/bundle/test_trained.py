@@ -11,6 +11,8 @@ from bundles import TRAINING, make
 
 from pacesetter.build import best_master, build_table
 from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.policies.fleet import FleetTargets
 from pacesetter.policies.master import Advice, MasterPolicy
 from pacesetter.policies.policy import Policy
 from pacesetter.serving.api.runtime import BundlePolicy, ReportedAccount, Runtime, serving_market
@@ -32,6 +34,21 @@ def test_a_bundled_master_gives_the_shares_of_its_master(master: Any) -> None:
     np.testing.assert_array_equal(served.orders.argmax(axis=1), lab.orders.argmax(axis=1))
     np.testing.assert_allclose(served.equity, lab.equity, rtol=1e-6)
     assert served.orders.std(axis=0).min() > 0
+
+
+def test_a_bundled_fleet_trades_the_targets_that_a_backtest_of_its_run_trades(fleet: Any) -> None:
+    def play(policy: Policy) -> Any:
+        options = {"window_bars": 4, "market": serving_market(fleet.bundle), "is_unseen": True}
+        table = build_table(fleet.config, fleet.panel)
+        return backtest(policy, fleet.panel, first=260, table=table, **options)
+
+    trained, served = StoredRun(fleet.run.folder).policy, BundlePolicy(fleet.bundle)
+    assert isinstance(trained, FleetTargets)
+    assert (trained.action, served.action, served.model.spec.trades) == ("target", "target", "targets")
+    lab, there = play(trained), play(served)
+    np.testing.assert_allclose(there.orders, lab.orders, atol=1e-5)
+    np.testing.assert_allclose(there.equity, lab.equity, rtol=1e-6)
+    assert lab.orders.max() > 0
 
 
 def test_a_served_master_sends_orders_of_all_symbols_through_the_guard(master: Any) -> None:

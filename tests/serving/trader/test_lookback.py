@@ -32,7 +32,7 @@ def test_windows_and_features_are_those_of_training(fleet, known):
     expected = build_table(fleet.config, panel).values
     for t in range(FIRST, len(panel)):
         history.append(panel.rows(t, t + 1))
-        np.testing.assert_allclose(history._values, expected[:, t], rtol=2e-5, atol=1e-7)
+        np.testing.assert_allclose(history._rows._values, expected[:, t], rtol=2e-5, atol=1e-7)
     windows = roll(load_lookback(fleet.config.features.leadlag.lookback, panel), panel)
     kept = history._leadlag._schedule
     np.testing.assert_array_equal(kept, windows[-len(kept) :])

@@ -69,6 +69,10 @@ def test_an_override_beats_the_preset():
         ("task.reward.components={pnl:1,cost:1}", "task.reward.components has other keys: set one with task.reward"),
         ("features.leadlag.gap_bars=0", "features.leadlag.gap_bars=0 must be 1 or more"),
         ("features.leadlag.expected_lags=0", "features.leadlag.expected_lags=0 must be 1 or more"),
+        ("agent=ppoo", "unknown agent 'ppoo'; did you mean 'ppo'?"),
+        ("agent=fleet_ppo", "agent=fleet_ppo was renamed to agent=ppo (task=fleet decides what it trains)"),
+        ("agent.algorithm=master_ppo", "agent=master_ppo was renamed to agent=ppo (task=master decides"),
+        ("agent=sac", "agent=sac does not support task.action=discrete; use task.action=continuous, or agent=ppo or"),
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(override, sentence):
@@ -78,9 +82,28 @@ def test_a_mistake_is_answered_in_one_sentence(override, sentence):
     assert "\n" not in str(refused.value)
 
 
-@pytest.mark.parametrize("agent", ["fleet_ppo", "fleet_sac", "ppo_small", "sac_small"])
+def test_the_task_decides_the_options_of_a_method(tmp_path):
+    single, fleet = compose(["agent=ppo"]).agent, compose(["task=fleet", "agent=ppo"]).agent
+    assert (single["network"], single["n_steps"], single["gamma"]) == ("transformer_small", 128, 0.99)
+    assert (fleet["network"], fleet["n_steps"], fleet["gamma"]) == ("mlp_small", 64, 0.9)
+    assert "encoder_learning_rate" in fleet
+    assert "encoder_learning_rate" not in single
+    assert compose(["+preset=planted_fleet"]).agent["encoder_learning_rate"] == 2e-3
+
+
+def test_a_pair_of_method_and_task_that_was_not_declared_is_refused():
+    with pytest.raises(ConfigError, match="agent=a2c does not support task=fleet, only trading, portfolio, lookback; "):
+        compose(["task=fleet", "agent=a2c"])
+    with pytest.raises(ConfigError, match=r"agent=sac does not support task\.windows\.space=discrete; take"):
+        compose(["task=lookback", "agent=sac"])
+    with pytest.raises(ConfigError, match=r"agent=sac does not support task\.action=discrete; use .* or agent=ppo$"):
+        compose(["task=fleet", "agent=sac"])
+
+
+@pytest.mark.parametrize("agent", ["ppo_small", "sac_small"])
 def test_another_network_than_that_of_a_preset_has_its_own_sizes(agent):
-    own, full = (compose([f"agent={agent}", *words]).agent for words in ([], ["agent.network=transformer"]))
+    continuous = "task.action=continuous"
+    own, full = (compose([f"agent={agent}", continuous, *words]).agent for words in ([], ["agent.network=transformer"]))
     assert NETWORKS[own["network"]].layers == 1
     assert network(full["network"], **full["network_options"] or {}) == NETWORKS["transformer"]
 

@@ -10,18 +10,18 @@ from rich.console import Console
 
 from pacesetter.runs import Run
 from pacesetter.training.launch import cluster_progress
-from pacesetter.training.launch.assignment import Outcome, Task
+from pacesetter.training.launch.assignment import Assignment, Outcome
 from pacesetter.training.launch.cluster_progress import Follower, Progress
 from pacesetter.training.launch.crew import Job
 
 
 @pytest.fixture
-def task(tmp_path: Path) -> Task:
-    return Task(str(tmp_path / "group000"), ())
+def task(tmp_path: Path) -> Assignment:
+    return Assignment(str(tmp_path / "group000"), ())
 
 
 @pytest.fixture
-def metrics(task: Task) -> Path:
+def metrics(task: Assignment) -> Path:
     """The file that the run of `task` logs into, with 64 steps and a validation."""
     run = Run.create(task.folder, "run", {})
     run.log(step=64, steps_per_second=100.0)
@@ -29,13 +29,13 @@ def metrics(task: Task) -> Path:
     return run.folder / "metrics.jsonl"
 
 
-def test_a_run_that_has_not_begun_has_no_steps(task: Task) -> None:
+def test_a_run_that_has_not_begun_has_no_steps(task: Assignment) -> None:
     follower = Follower(task)
     follower.look()
     assert (follower.step, follower.score, follower.steps_per_second) == (0, None, None)
 
 
-def test_new_lines_are_taken_in_when_they_are_whole(task: Task, metrics: Path) -> None:
+def test_new_lines_are_taken_in_when_they_are_whole(task: Assignment, metrics: Path) -> None:
     follower = Follower(task)
     follower.look()
     assert (follower.step, follower.score, follower.steps_per_second) == (64, 0.5, 100.0)
@@ -50,7 +50,7 @@ def test_new_lines_are_taken_in_when_they_are_whole(task: Task, metrics: Path) -
     assert (follower.step, follower.score) == (128, 0.5)  # the best so far
 
 
-def test_a_file_that_a_resume_cut_is_read_anew(task: Task, metrics: Path) -> None:
+def test_a_file_that_a_resume_cut_is_read_anew(task: Assignment, metrics: Path) -> None:
     follower = Follower(task)
     follower.look()
     metrics.write_text('{"step": 32}\n')
@@ -58,10 +58,12 @@ def test_a_file_that_a_resume_cut_is_read_anew(task: Task, metrics: Path) -> Non
     assert follower.step == 32
 
 
-def test_what_changes_is_shown_told_and_kept_once(task: Task, metrics: Path, tmp_path: Path, console: Console) -> None:
+def test_what_changes_is_shown_told_and_kept_once(
+    task: Assignment, metrics: Path, tmp_path: Path, console: Console
+) -> None:
     progress = Progress(Run(tmp_path), [task], 256, console)
     assert progress.left(task) == 192
-    job: Job[Task, Outcome] = Job(task, "running", "host:7", 1)
+    job: Job[Assignment, Outcome] = Job(task, "running", "host:7", 1)
     progress.watch([job])
     progress.watch([job])
     table = progress.table()
@@ -76,12 +78,12 @@ def test_what_changes_is_shown_told_and_kept_once(task: Task, metrics: Path, tmp
 
 @pytest.mark.usefixtures("metrics")
 def test_a_run_that_an_earlier_call_finished_has_the_worker_and_tries_of_then(
-    task: Task, tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
+    task: Assignment, tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     outcome = Outcome("", 256, 0.75, "", "steps")
     monkeypatch.setattr(cluster_progress, "run_task", lambda task: outcome)
     kept = json.dumps({"run": "group000", "state": "running", "worker": "host:7", "tries": 2})
     (tmp_path / "progress.jsonl").write_text(f'{kept}\n{{"run": "gr')  # killed while it wrote
-    progress = Progress(Run(tmp_path), [task, Task(str(tmp_path / "group001"), ())], 256, console)
+    progress = Progress(Run(tmp_path), [task, Assignment(str(tmp_path / "group001"), ())], 256, console)
     assert progress.finished(task) == Job(task, "done", "host:7", 2, outcome)
     assert str(progress) == "1 of 2 runs ended, 256 of 512 steps"

@@ -74,7 +74,7 @@ def test_a_rolling_window_leaves_the_oldest_bars_behind(run, trained_on):
 
 def test_a_fleet_is_trained_anew_too_but_on_unbroken_bars_only(small, trained_run):
     own = [text for text in small.common if not text.startswith("agent.heads")]
-    config = compose(["task=fleet", "agent=fleet_ppo", *own, *SHORT])
+    config = compose(["task=fleet", *own, *SHORT])
     panel = StoredRun(trained_run).panel
     walked, _ = run_walk_forward(config, panel, 2)
     assert [fold.result.name for fold in walked.folds] == ["fleet", "fleet"]

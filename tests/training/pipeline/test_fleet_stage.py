@@ -30,7 +30,7 @@ def test_the_fleet_trades_by_the_rules_of_the_job_with_leadlag_features(tmp_path
     assert (made.task["problem"], made.train.steps, made.features.leadlag.lookback) == ("fleet", 1024, "elsewhere")
     asked = compose([*SMALL, "features.leadlag.lookback=40"])
     assert fleet_config(asked, tmp_path, "elsewhere").features.leadlag.lookback == 40
-    own = compose(["task=fleet", "agent=fleet_ppo", "agent.heads=[8]"])
+    own = compose(["task=fleet", "agent.heads=[8]"])
     assert fleet_config(own, tmp_path, 60).agent["heads"] == [8]
 
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -14,7 +13,7 @@ from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.pipeline import fleet_stage
 from pacesetter.training.pipeline.fleet_stage import fleet_config
-from pacesetter.training.pipeline.master_stage import judged_run, master_config, train_master
+from pacesetter.training.pipeline.master_stage import judged_run, train_master
 from pacesetter.training.pipeline.stages import Job, only_run
 from pacesetter.training.run.train import train
 
@@ -49,9 +48,3 @@ def test_the_master_goes_by_the_fleets_rules_and_the_better_of_both_is_judged(jo
     assert section.text.endswith(f"On these years the {better} is better, so it is evaluated.")
     assert set(found.shown["Allocations"]) <= set(section.header)
     assert judged_run(job) == {"master": run, "fleet": fleet}[better]
-
-
-def test_an_agent_for_masters_is_the_jobs_own(job: Job) -> None:
-    fleet = only_run(job.folder("agents"))
-    own = replace(job.config, agent={"algorithm": "master_ppo", "epochs": 1})
-    assert master_config(own, Path("there"), fleet).agent["epochs"] == 1

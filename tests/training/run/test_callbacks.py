@@ -12,7 +12,7 @@ import torch
 
 from pacesetter.errors import RunError
 from pacesetter.learning.sb3.adapter import VectorAdapter
-from pacesetter.learning.sb3.learner import Learner
+from pacesetter.learning.sb3.learner import SB3Learner
 from pacesetter.learning.state import read_header, read_state
 from pacesetter.training.run.train import train
 
@@ -26,14 +26,14 @@ def report_of(small):
 
 def inject(monkeypatch, at_step, fault):
     """Call `fault(learner)` once, at the first moment between rollouts from a step on."""
-    original, done = Learner.losses, []
+    original, done = SB3Learner.losses, []
 
     def losses(self):
         if self.step >= at_step and not done:
             done.append(fault(self))
         return original(self)
 
-    monkeypatch.setattr(Learner, "losses", losses)
+    monkeypatch.setattr(SB3Learner, "losses", losses)
 
 
 def spoil(value):

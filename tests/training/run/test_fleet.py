@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import signal
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -19,6 +20,7 @@ from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.fleet.agents_page import fleet_sentence
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.learning.fleet.validation import FleetPlay, play
+from pacesetter.learning.learner import Between
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run import fleet
@@ -29,24 +31,29 @@ from pacesetter.training.run.verify import verify
 FLEET = [
     *(
         "task=fleet",
-        "agent=fleet_ppo",
         "data=synthetic",
         "data.symbols=3",
         "data.bars=300",
         "features.names=[return_1]",
     ),
     *("task.window_bars=4", "task.episode_bars=20", "task.retrain_share=0.5", "task.bar_sharpe=1000"),
-    *("agent.network_options={width:8,layers:1}", "agent.heads=[8]", "agent.rollout_steps=16", "agent.batch_size=32"),
+    *("agent.network_options={width:8,layers:1}", "agent.heads=[8]", "agent.batch_size=32"),
     *("train.envs=4", "train.steps=256", "train.log_every=64", "train.validate_every=128", "train.checkpoint_every=64"),
     *("track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
 ]
-SAC = ["agent=fleet_sac", "task.action=continuous", "agent.rollout_steps=8", "agent.warmup_steps=64", "agent.updates=2"]
+SAC_OPTIONS = ("agent.train_freq=8", "agent.learning_starts=64", "agent.gradient_steps=2")
+SAC = ["agent=sac", "task.action=continuous", *SAC_OPTIONS]
 
 
 @pytest.fixture
 def small(tmp_path: Path) -> Any:
     """A run of three agents whose bar nobody reaches; more overrides follow."""
-    return lambda *more: compose([*FLEET, f"runs={tmp_path}", *more])
+
+    def configure(*more: str) -> Any:
+        own = [] if "agent=sac" in more else ["agent.n_steps=16"]
+        return compose([*FLEET, *own, f"runs={tmp_path}", *more])
+
+    return configure
 
 
 def lines(folder: Path, key: str) -> list[Any]:
@@ -139,7 +146,7 @@ def test_heads_that_are_not_better_come_back_and_the_encoder_never_moves(small):
     learner: Any = build_learner(config, parts)
     learner.learn(64)
     before = {name: tensor.clone() for name, tensor in learner.fleet.state_dict().items()}
-    told = retrain(learner, parts.validation, ["S0", "S2"], 64, lambda: None)
+    told = retrain(learner, parts.validation, ["S0", "S2"], 64, Between())
     assert set(told) == {"S0", "S2"}
     after = learner.fleet.state_dict()
     for name, tensor in before.items():
@@ -172,7 +179,7 @@ def test_reasons_are_told_apart():
         ("agent.heads=0", r"agent\.heads=0: heads of a fleet have one hidden layer"),
         ("agent.heads=[8,8]", r"agent\.heads=\[8, 8\]: heads of a fleet have one hidden layer"),
         ("agent.batch_size=0", r"agent\.batch_size=0 must be 1 or more"),
-        ("train.freeze=[actor]", "encoder can be frozen"),
+        ("train.freeze=[actor]", "only a fleet's encoder can be frozen"),
         ("train.schedules={clip_range:{kind:linear,points:[[0,0.1],[100,0.2]]}}", "does not schedule"),
     ],
 )
@@ -181,10 +188,10 @@ def test_mistakes_are_refused_in_a_sentence(wrong, sentence, small, console):
         train(small(wrong), console=console)
 
 
-def test_an_algorithm_of_single_agents_is_refused(console):
-    assert compose(["task=fleet"]).agent["algorithm"] == "fleet_ppo"
-    config = compose(["task=fleet", "agent=ppo", "data=synthetic", "data.symbols=3", "features.names=[return_1]"])
-    with pytest.raises(ConfigError, match="agent=ppo does not support task=fleet; known: fleet_ppo, fleet_sac"):
+def test_a_method_of_single_agents_is_refused(small, console):
+    assert compose(["task=fleet"]).agent["algorithm"] == "ppo"
+    config = replace(small(), agent={"algorithm": "a2c"})
+    with pytest.raises(ConfigError, match="agent=a2c does not support task=fleet, only trading, portfolio, lookback; "):
         train(config, console=console)
 
 
@@ -207,8 +214,8 @@ def test_a_fleet_begins_with_another_whose_encoder_may_stay(small, console):
 
 
 def test_curiosity_is_an_option_of_the_agent(small):
-    config = small("agent.curiosity={share:0.2,warmup_steps:0}")
+    config = small("agent.extras.curiosity={share:0.2,warmup_steps:0}")
     learner: Any = build_learner(config, build_parts(config, build_panel(config)))
     learner.learn(64)
-    assert learner.curiosity.gates().forward[0] > 0
+    assert learner.extras["curiosity"].gates().forward[0] > 0
     assert play(learner.fleet, build_parts(config, build_panel(config)).validation).sharpe.isfinite().all()

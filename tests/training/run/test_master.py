@@ -36,13 +36,13 @@ QUIET = ["track.mlflow=off", "track.tensorboard=off", "track.progress=false"]
 FLEET = [
     *("task=fleet", "data=synthetic", "data.symbols=3", "data.bars=240", "features.names=[return_1]"),
     *("task.window_bars=4", "task.episode_bars=20", "task.retrain_share=0", "task.market.costs.commission_bps=7"),
-    *("agent.network_options={width:8,layers:1}", "agent.heads=[8]", "agent.rollout_steps=16", "agent.batch_size=32"),
+    *("agent.network_options={width:8,layers:1}", "agent.heads=[8]", "agent.n_steps=16", "agent.batch_size=32"),
     *("train.envs=4", "train.steps=64", "train.validate_every=64", "train.checkpoint_every=0", *QUIET),
 ]
 NETWORK = "width:8,heads:2,layers:1,hidden:8"
 MASTER = [
     *("task=master", "task.episode_bars=20", f"agent.network_options={{{NETWORK}}}"),
-    *("agent.rollout_steps=8", "agent.batch_size=16", "agent.epochs=2", "train.envs=4", "train.steps=128"),
+    *("agent.n_steps=8", "agent.batch_size=16", "agent.n_epochs=2", "train.envs=4", "train.steps=128"),
     *("train.log_every=32", "train.validate_every=64", "train.checkpoint_every=32", *QUIET),
 ]
 
@@ -203,12 +203,12 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ("data=sample", "a master uses its fleet's"),
-        ("data.symbols=4", "data.symbols=4: a master uses its fleet's"),
-        ("train.envs=1", r"rollout_steps=8 · train.envs=1; give agent.batch_size=8, or more envs"),
-        ("train.shares=[0.5,0.2]", "a master uses its fleet's"),
+        ("data=sample", "a master has that of its fleet"),
+        ("data.symbols=4", "data.symbols=4: a master has that of its fleet"),
+        ("train.envs=1", r"n_steps=8 · train.envs=1; give agent.batch_size=8, or more envs"),
+        ("train.shares=[0.5,0.2]", "a master has that of its fleet"),
         ("task.fleet=''", "task=master needs the run of a fleet"),
-        ("task.action=discrete", "a master sets weights"),
+        ("task.action=discrete", "a master sets targets"),
         ("task.tune_steps=-1", "0 or more"),
         ("task.shares=[0.9,0.2]", r"task\.shares=\[0\.9, 0\.2\] must leave a test set"),
         ("train.freeze=[encoder]", "no part of a master can be frozen"),
@@ -249,6 +249,6 @@ def test_a_run_that_is_no_fleet_and_an_agent_that_is_no_master_are_refused(small
     folder = trained[0].run.folder
     with pytest.raises(RunError, match="is a run of task=master, not a fleet; give one of task=fleet"):
         small(f"task.fleet={folder}")
-    assert compose(["task=master", f"task.fleet={fleet}"]).agent["algorithm"] == "master_ppo"
-    with pytest.raises(ConfigError, match="agent=ppo does not support task=master; use agent=master_ppo"):
-        train(compose(["task=master", "task.episode_bars=20", f"task.fleet={fleet}", "agent=ppo"]), console=console)
+    assert compose(["task=master", f"task.fleet={fleet}"]).agent["algorithm"] == "ppo"
+    with pytest.raises(ConfigError, match=r"agent=sac does not support task=master, only .*; use agent=ppo$"):
+        compose(["task=master", f"task.fleet={fleet}", "agent=sac"])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import NDArray
 
@@ -23,8 +23,8 @@ if TYPE_CHECKING:
     import pandas as pd
     import torch
 
-    from pacesetter.policies.fleet import FleetPolicy
     from pacesetter.policies.modules import Exported
+    from pacesetter.policies.policy import Policy
 
 __all__ = ["FleetTask", "FleetTrading", "known_table", "shown"]
 
@@ -37,15 +37,20 @@ class FleetTrading(Trading):
 
     bar_sharpe      annualised Sharpe ratio on the validation set; an agent that is not above it struggles
     retrain_share   of train.steps for which the heads of strugglers learn again from the start; 0 is never
+    trades          how all agents trade one account: by targets, their proposals as shares of the position cap, or by
+                    their own orders, each of which spends a share of the cash that is left
     """
 
     bar_sharpe: float = 0.0
     retrain_share: float = 0.5
+    trades: Literal["targets", "orders"] = "targets"
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.action == "hybrid":
             raise ConfigError(f"task.action={self.action} is not for a fleet; use target, discrete or continuous")
+        if self.action == "target" and self.trades == "orders":
+            raise ConfigError("task.action=target gives no orders; use task.trades=targets")
         if self.starts == "stratified" or self.curriculum != "none":
             raise ConfigError("a fleet starts its episodes random or fixed: task.starts=random task.curriculum=none")
         check_range(0, owner="task", retrain_share=self.retrain_share)
@@ -72,21 +77,21 @@ class FleetTask(Task):
         """Refuses a fold that has a test between its training bars."""
         first, last = int(fold.train[0]), int(fold.train[-1])
         if len(fold.train) <= last - first:
-            raise ConfigError("a fleet learns from one unbroken period; evaluate it by --folds without --combinatorial")
+            raise ConfigError("a fleet is trained on one unbroken period; use --folds without --combinatorial")
         known = panel.rows(0, last + 1)
         market = build_market(config, known, config.train.envs, first_bar=first, **_episodes(config))
         return Parts(market, market)
 
-    def policy(self, stored: Stored) -> FleetPolicy:
+    def policy(self, stored: Stored) -> Policy:
         return self._policy(best_fleet(stored.folder), stored.config, fitted_until(stored.config, stored.panel))
 
-    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> FleetPolicy:
+    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> Policy:
         return self._policy(learner.fleet, config, until)
 
-    def _policy(self, fleet: Any, config: Config, until: pd.Timestamp) -> FleetPolicy:
-        from pacesetter.policies.fleet import FleetPolicy
+    def _policy(self, fleet: Any, config: Config, until: pd.Timestamp) -> Policy:
+        from pacesetter.policies.fleet import fleet_policy
 
-        return FleetPolicy(fleet, build_task(config).action, fitted_until=until)
+        return fleet_policy(fleet, build_task(config), until)
 
     def export(self, stored: Stored, count: int) -> Exported:
         import torch
@@ -98,7 +103,8 @@ class FleetTask(Task):
 
         task, table = build_task(stored.config), known_table(stored)
         bank = Bank.from_panels(stored.panel, table, symbols=task.symbols or None)
-        module, spec = serve_agent(load_fleet(stored.checkpoint), bank.names)
+        targets_in = task.market if task.action == "target" else None
+        module, spec = serve_agent(load_fleet(stored.checkpoint), bank.names, targets_in, task.trades)
         market = FleetMarket(bank, 1, action=task.action, window_bars=task.window_bars, market=task.market)
 
         def draw(generator: torch.Generator) -> torch.Tensor:

@@ -27,12 +27,12 @@ class LookbackTask(Task):
     learned_as = "lookback"
     config = LookbackConfig
     refusals: ClassVar[Mapping[str, str]] = {
-        "evaluate": "{run} chooses windows and trades nothing; its table of policies is in `pacesetter run`",
-        "baseline": "the baselines of task=lookback trade nothing; `pacesetter run` prints their table",
-        "folds": "a run of task=lookback trades nothing that folds could test; use one that trades",
-        "bundle": "{run} chooses lookbacks; bundle the agent, fleet or master that trades on them",
+        "evaluate": "{run} chooses windows and does not trade; `pacesetter run` prints its table of policies",
+        "baseline": "the baselines of task=lookback do not trade; `pacesetter run` prints their table",
+        "folds": "a run of task=lookback does not trade, so folds cannot test it; give a trading run",
+        "bundle": "{run} is a lookback agent; bundle the agent, fleet or master that trades on them",
         "cluster": (
-            "a cluster trains groups of symbols, and task=lookback looks at all of them together; its seeds and folds "
+            "a cluster trains groups of symbols, and task=lookback uses all of them together; its seeds and folds "
             "are for `pacesetter sweep`"
         ),
         "job": "the main job trains traders; task=lookback is for `pacesetter train`",

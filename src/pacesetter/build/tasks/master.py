@@ -12,6 +12,7 @@ from pacesetter.build.tasks.fleet import known_table, shown
 from pacesetter.build.tasks.task import NO_WINDOWS, TASKS, Stored, Task
 from pacesetter.build.tasks.trading import Trading
 from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.observation import ACCOUNT_ENTRIES
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.panel import Panel
 
@@ -38,6 +39,7 @@ class MasterTrading(Trading):
     """
 
     action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
+    account: tuple[str, ...] = tuple(ACCOUNT_ENTRIES)
     fleet: str = ""
     shares: tuple[float, float] | None = None
     tune_steps: int = 0

@@ -8,6 +8,7 @@ from typing import Literal
 
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.build.tasks.trading import SingleAgentTask, Trading
+from pacesetter.envs.batch.observation import ACCOUNT_ENTRIES
 from pacesetter.errors import ConfigError
 
 __all__ = ["Portfolio", "PortfolioTask"]
@@ -15,9 +16,10 @@ __all__ = ["Portfolio", "PortfolioTask"]
 
 @dataclass(frozen=True)
 class Portfolio(Trading):
-    """Trade all symbols in one account."""
+    """Trade all symbols in one account, all entries of which are seen: what they do to it was not measured here."""
 
     action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
+    account: tuple[str, ...] = tuple(ACCOUNT_ENTRIES)
 
 
 class PortfolioTask(SingleAgentTask):
@@ -32,8 +34,8 @@ class PortfolioTask(SingleAgentTask):
         """Its network has an axis of symbols, of a fixed length."""
         if len(own) != len(there):
             raise ConfigError(
-                f"the agent of {run} trades {len(own)} symbols at once and '{label}' has {len(there)}; give a market "
-                "of as many, or train with task=trading"
+                f"the agent of {run} trades {len(own)} symbols together and '{label}' has {len(there)}; give a market "
+                "with as many, or train with task=trading"
             )
 
 

@@ -46,7 +46,8 @@ class Trading:
     """Trade one symbol per episode; see `envs.batch.batch.Batch` for the options. No symbols named means all of them.
 
     curriculum   of the training episodes: five_stages, or adaptive, which also goes back
-    account      entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others
+    account      entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others. By
+                 default those without a memory: what a position has earned and how long it is held locks it in
     continued    share of the training episodes that go on for another `episode_bars` when they would end, again and
                  again, so that positions grow as old in training as they do later; 0 is none
     """
@@ -57,7 +58,7 @@ class Trading:
     starts: Literal["random", "stratified", "fixed"] = "random"
     symbols: tuple[str, ...] = ()
     curriculum: Literal["none", "five_stages", "adaptive"] = "none"
-    account: tuple[str, ...] = tuple(ACCOUNT_ENTRIES)
+    account: tuple[str, ...] = ("weight", "room", "is_trading")
     continued: float = 0.0
     market: MarketParameters = field(default_factory=MarketParameters)
     reward: RewardConfig = field(default_factory=RewardConfig)
@@ -124,7 +125,9 @@ class SingleAgentTask(Task):
 
     def policy(self, stored: Stored) -> AgentPolicy:
         config, panel = stored.config, stored.panel
-        known = {} if stored.table is None else {"table": stored.table, "supervised": build_supervised(config, panel)}
+        known: dict[str, Any] = {}
+        if stored.table is not None:
+            known = {"table": stored.table, "supervised": build_supervised(config, panel)}
         agent = load_agent(stored.folder, self.environment(config, panel, **known))
         return self._policy(agent, config, fitted_until(config, panel))
 
@@ -145,7 +148,7 @@ class SingleAgentTask(Task):
 
         config = stored.config
         parts = self._parts(config, feature_split(config, stored.panel, stored.table))
-        algorithm = build_learner(config, parts).algorithm  # type: ignore[union-attr]
+        algorithm = build_learner(config, parts).agent.algorithm
         load_weights(algorithm, read_state(stored.checkpoint))
         bank = parts.validation.batch.bank
         module, spec = serve_algorithm(algorithm, bank.names, config.task["action"], bank.symbols[0])

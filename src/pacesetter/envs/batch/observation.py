@@ -24,6 +24,7 @@ from numpy.typing import NDArray
 from pacesetter.market.bars import Bar, is_trading
 from pacesetter.market.jit import jitable
 from pacesetter.market.kernel import is_liquidating
+from pacesetter.market.orders import Discrete
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
 
@@ -32,11 +33,15 @@ if TYPE_CHECKING:
 
 __all__ = [
     "ACCOUNT_ENTRIES",
+    "BUYS",
+    "SELLS",
     "ObservationBuilder",
     "PortfolioEntry",
     "PositionEntry",
     "account_entries",
     "write_account",
+    "write_own_accounts",
+    "write_own_masks",
 ]
 
 Array = NDArray[Any]
@@ -67,6 +72,8 @@ class PortfolioEntry(IntEnum):
 
 
 POSITION_SIZE = len(PositionEntry)
+BUYS = (Discrete.BUY_SMALL, Discrete.BUY_MEDIUM, Discrete.BUY_LARGE)
+SELLS = (Discrete.SELL_PART, Discrete.SELL_ALL)
 # name of an account entry -> where an observation holds it
 ACCOUNT_ENTRIES = {entry.name.lower(): f"position.{entry.value}" for entry in PositionEntry} | {
     entry.name.lower(): f"portfolio.{entry.value}" for entry in PortfolioEntry
@@ -111,6 +118,38 @@ def account_entries(vector: Array) -> dict[str, Array]:
     """`position` (symbol, PositionEntry) and `portfolio` (PortfolioEntry,) of a market's account vector (size,)."""
     end = len(vector) - len(PortfolioEntry)
     return {"position": vector[:end].reshape(-1, POSITION_SIZE), "portfolio": vector[end:]}
+
+
+def write_own_accounts(accounts: Any, position: Any) -> Any:
+    """Fill zeros (…, symbol, PortfolioEntry) with accounts that hold one of the positions (…, symbol, ·) each.
+
+    An agent that trades one symbol learned in an account of its own. In a joint account, under a master, in a backtest,
+    behind a server or on paper, it is shown this one: what the others hold does not change what it decides. What one
+    position does not tell is as at the start of an episode: no drawdown, an equity ratio of 1. NumPy and torch alike.
+    """
+    weight = position[..., PositionEntry.WEIGHT]
+    accounts[..., PortfolioEntry.CASH] = 1 - weight
+    accounts[..., PortfolioEntry.EXPOSURE] = abs(weight)
+    accounts[..., PortfolioEntry.NET_EXPOSURE] = weight
+    accounts[..., PortfolioEntry.EQUITY_RATIO] = 1.0
+    accounts[..., PortfolioEntry.OPEN_SHARE] = weight != 0
+    return accounts
+
+
+def write_own_masks(masks: Any, position: Any) -> Any:
+    """Fill (…, symbol, 7) booleans, all False, with the discrete orders that such accounts would send, and give them.
+
+    Those are buys where the position cap leaves room, and sales of what is held.
+    """
+    trades, is_held = position[..., PositionEntry.IS_TRADING] > 0.5, position[..., PositionEntry.WEIGHT] > 0
+    may_buy = trades & (position[..., PositionEntry.ROOM] > 0)
+    masks[..., Discrete.HOLD] = True
+    for order in BUYS:
+        masks[..., order] = may_buy
+    for order in SELLS:
+        masks[..., order] = is_held
+    masks[..., Discrete.ADD_TO_WINNER] = may_buy & is_held & (position[..., PositionEntry.UNREALISED_RETURN] > 0)
+    return masks
 
 
 class ObservationBuilder:

@@ -111,7 +111,7 @@ class Regression(Forecasting):
         features = lagged_returns(recent_returns(seen.panel, len(seen.panel)), self.lags)
         self.scale = _scale(features)
         features = features / self.scale
-        known = np.isfinite(earned).all(axis=1)
+        known: Array = np.isfinite(earned).all(axis=1)
         known[: self.lags] = False
         learned = known & (np.arange(len(earned)) < split - 1)  # the order of the last one is filled beyond the split
         tested = known & (np.arange(len(earned)) >= split)
@@ -120,7 +120,7 @@ class Regression(Forecasting):
         path = self.path(features[learned], targets[learned])
         losses = [float(np.square(features[tested] @ each - targets[tested]).mean()) for each in path]
         best = int(np.argmin(losses))
-        forecasts = features @ path[best] * spread + middle
+        forecasts: Array = features @ path[best] * spread + middle
         everything = self.path(features[known], targets[known])[best]
         self.coefficients = np.vstack([everything * spread, middle])
         return forecasts

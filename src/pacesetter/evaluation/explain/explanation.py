@@ -78,6 +78,8 @@ def explain_agent(
     Options are those of `backtest`; at most `most` decisions, evenly spread, are attributed and attended to. Of a fleet
     the agent of one `symbol` is explained, by what it saw and decided in the account of all.
     """
+    from pacesetter.learning.sb3.readout import readout
+
     bank, witness = market_bank(panel) if bank is None else bank, Witness(policy.agent)
     watched = replace(policy, agent=witness)
     played = backtest(watched, panel, first=first, last=last, market=market, bank=bank, window_bars=window_bars)
@@ -95,7 +97,8 @@ def explain_agent(
     found = [*attributions.findings(), action_distribution(orders.astype(int) if is_discrete else orders)]
     x, y = _strongest(attributions)
     found.append(state_action_map(seen, as_continuous(orders) if is_discrete else orders, x, y, bank.names))
-    found.append(value_landscape(agent, seen, *HOLDING, bank.names))
+    if readout(agent).values is not None:
+        found.append(value_landscape(agent, seen, *HOLDING, bank.names))
     return found + ([attention_map(agent, few, panel.symbols)] if _attends(agent) else [])
 
 

@@ -54,7 +54,7 @@ class Judged:
                 f"{path} does not say how many bars a year has ({type(problem).__name__}); evaluate the run again"
             ) from problem
 
-    def row(self, common: pd.DatetimeIndex) -> tuple[str, ...]:
+    def row(self, common: pd.Index) -> tuple[str, ...]:
         """The figures over the `common` bars, and what its own evaluation found, as texts."""
         gates = self.result["gates"]
         ratio, growth, drawdown = self._figures(common)
@@ -68,7 +68,7 @@ class Judged:
             "evidence" if self.result["is_evidence"] else "no evidence",
         )
 
-    def _figures(self, common: pd.DatetimeIndex) -> tuple[Interval, float, float]:
+    def _figures(self, common: pd.Index) -> tuple[Interval, float, float]:
         """Sharpe ratio with its interval, annual return, largest drawdown; the stored ones where it has these bars."""
         if len(common) == len(self.returns):
             figures = self.result["figures"][self.policy]

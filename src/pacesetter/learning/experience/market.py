@@ -37,6 +37,7 @@ class FleetStep(NamedTuple):
     trades        (env,) True where an order was filled
     terminated    (env,) ruin, a limit, a delisting; never with `truncated`, which is time
     finals        observations at the ends of episodes; rows of others hold nothing
+    objectives    (env, k) components of the reward before weights and shaping
     """
 
     observation: dict[str, torch.Tensor]
@@ -47,6 +48,7 @@ class FleetStep(NamedTuple):
     terminated: torch.Tensor
     truncated: torch.Tensor
     finals: dict[str, torch.Tensor]
+    objectives: torch.Tensor
 
 
 class FleetMarket:
@@ -155,6 +157,7 @@ class FleetMarket:
             torch.as_tensor(step.terminated),
             torch.as_tensor(step.truncated),
             self._tensors(self.batch.builder.arrange(finals, places, None, None)),  # type: ignore[arg-type]
+            torch.as_tensor(step.components).T.float(),
         )
 
     def _draw(self) -> None:

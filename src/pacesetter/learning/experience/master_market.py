@@ -16,7 +16,7 @@ from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.master import CONFIDENCE, PROPOSALS, UNIVERSE, Master, shares
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
-from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry
+from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry, write_own_accounts, write_own_masks
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
@@ -25,9 +25,6 @@ from pacesetter.market.ledger import Column
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
 
 __all__ = ["Advisers", "MasterMarket", "allowed_orders"]
-
-BUYS = [Discrete.BUY_SMALL, Discrete.BUY_MEDIUM, Discrete.BUY_LARGE]
-SELLS = [Discrete.SELL_PART, Discrete.SELL_ALL]
 
 
 class Advisers(nn.Module):
@@ -49,7 +46,8 @@ class Advisers(nn.Module):
     def forward(self, observation: Tensors) -> dict[str, torch.Tensor]:
         """The observation without windows, with `proposals` in [-1, 1], `confidence` in [0, 1] and who is present."""
         position = observation["position"]
-        asked = dict(observation) | {"portfolio": _own_account(position)}
+        accounts = position.new_zeros(*position.shape[:-1], len(PortfolioEntry))
+        asked = dict(observation) | {"portfolio": write_own_accounts(accounts, position)}
         if self.fleet.actions is not None:
             asked[ACTION_MASK] = allowed_orders(position)
         rows = {name: entry.transpose(0, 1).flatten(0, 1) for name, entry in asked.items()}
@@ -67,28 +65,10 @@ class Advisers(nn.Module):
         return policy.mode().squeeze(-1), 1 / (1 + policy.log_deviation.exp().squeeze(-1))
 
 
-def _own_account(position: torch.Tensor) -> torch.Tensor:
-    """(env, symbol, PortfolioEntry) of an account with this position (env, symbol, PositionEntry) alone."""
-    weight = position[..., PositionEntry.WEIGHT]
-    account = weight.new_zeros(*weight.shape, len(PortfolioEntry))
-    account[..., PortfolioEntry.CASH] = 1 - weight
-    account[..., PortfolioEntry.EXPOSURE] = weight.abs()
-    account[..., PortfolioEntry.NET_EXPOSURE] = weight
-    account[..., PortfolioEntry.EQUITY_RATIO] = 1.0
-    account[..., PortfolioEntry.OPEN_SHARE] = (weight != 0).to(weight)
-    return account
-
-
 def allowed_orders(position: torch.Tensor) -> torch.Tensor:
-    """(env, symbol, 7) discrete orders that such an account would send: buys with room, sells of all that is held."""
-    trades, is_held = position[..., PositionEntry.IS_TRADING] > 0.5, position[..., PositionEntry.WEIGHT] > 0
-    may_buy = trades & (position[..., PositionEntry.ROOM] > 0)
-    allowed = torch.zeros(*trades.shape, len(Discrete), dtype=torch.bool, device=position.device)
-    allowed[..., Discrete.HOLD] = True
-    allowed[..., BUYS] = may_buy[..., None]
-    allowed[..., SELLS] = is_held[..., None]
-    allowed[..., Discrete.ADD_TO_WINNER] = may_buy & is_held & (position[..., PositionEntry.UNREALISED_RETURN] > 0)
-    return allowed
+    """(env, symbol, 7) discrete orders that accounts of one position each would send."""
+    nothing = torch.zeros(*position.shape[:-1], len(Discrete), dtype=torch.bool, device=position.device)
+    return write_own_masks(nothing, position)  # type: ignore[no-any-return]
 
 
 class MasterMarket:
@@ -139,6 +119,7 @@ class MasterMarket:
             "rewards": step.rewards,
             "returns": step.ledger[:, Column.EQUITY_CHANGE] / before,
             "costs": step.ledger[:, Column.COST] / before,
+            "objectives": step.components.T,
         }
         happened = {
             "trades": step.ledger[:, Column.TURNOVER] > 0,

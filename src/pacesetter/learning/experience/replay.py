@@ -15,10 +15,11 @@ __all__ = ["Replay"]
 class Replay:
     """The latest `capacity` steps of `symbols` × `envs_each` environments, entries by name."""
 
-    def __init__(self, capacity: int, symbols: int, envs_each: int) -> None:
+    def __init__(self, capacity: int, symbols: int, envs_each: int, device: torch.device | None = None) -> None:
         if capacity < 1:
             raise ConfigError(f"a replay of {capacity} steps is empty; give 1 or more")
         self.capacity, self.symbols, self.envs_each = capacity, symbols, envs_each
+        self.device = device or torch.device("cpu")
         self.entries: dict[str, torch.Tensor] = {}
         self.added = 0
 
@@ -28,9 +29,9 @@ class Replay:
 
     def add(self, step: Mapping[str, torch.Tensor]) -> None:
         """Keep one step, entries (env, …), in place of the oldest when full."""
-        if not self.entries:
-            self.entries = {name: entry.new_zeros(self.capacity, *entry.shape) for name, entry in step.items()}
         for name, entry in step.items():
+            if name not in self.entries:  # a replay of an earlier version may lack some: its old rows stay 0
+                self.entries[name] = entry.new_zeros(self.capacity, *entry.shape)
             self.entries[name][self.added % self.capacity] = entry
         self.added += 1
 
@@ -49,9 +50,9 @@ class Replay:
         """The filled part."""
         return {"added": self.added, "entries": {name: entry[: len(self)] for name, entry in self.entries.items()}}
 
-    def load_state_dict(self, stored: Mapping[str, Any], device: torch.device) -> None:
-        """Restore what `state_dict` gave."""
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+        """Continue from what `state_dict` gave."""
         self.added, self.entries = stored["added"], {}
         for name, entry in stored["entries"].items():
-            self.entries[name] = torch.zeros(self.capacity, *entry.shape[1:], dtype=entry.dtype, device=device)
+            self.entries[name] = torch.zeros(self.capacity, *entry.shape[1:], dtype=entry.dtype, device=self.device)
             self.entries[name][: len(entry)] = entry

@@ -1,9 +1,9 @@
-"""What a fleet collected in one rollout, and what is computed from it: advantages, scaled rewards, statistics."""
+"""What a fleet collected in one rollout, and what is computed from it: scaled rewards, statistics."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from typing import Any
 
 import torch
 from torch import nn
@@ -13,10 +13,7 @@ from pacesetter.agents.layout import Tensors
 __all__ = [
     "ReturnScale",
     "Rollout",
-    "SacStatistics",
-    "Statistics",
     "action_mix",
-    "advantages",
     "by_symbol",
     "explained",
     "select",
@@ -30,12 +27,13 @@ LARGEST_REWARD = 10.0  # deviations of a return
 class Rollout:
     """Steps of all environments, each tensor (step, env, …), environments of one symbol side by side.
 
-    seen      compact observations that were acted on      finals   those at ends of episodes; other rows hold nothing
-    rewards   as the market gave them                      returns  of equity
-    features  of the encoder; without columns unless requested
+    observation   compact entries that were acted on     finals   those at ends of episodes; other rows hold nothing
+    rewards       as the market gave them                returns  of equity
+    objectives    (step, env, k) components of the reward
+    features      of the encoder; without columns unless requested
     """
 
-    seen: dict[str, torch.Tensor]
+    observation: dict[str, torch.Tensor]
     actions: torch.Tensor
     log_probs: torch.Tensor
     values: torch.Tensor
@@ -46,6 +44,7 @@ class Rollout:
     terminated: torch.Tensor
     truncated: torch.Tensor
     finals: dict[str, torch.Tensor]
+    objectives: torch.Tensor
 
     @classmethod
     def stack(cls, steps: list[Rollout]) -> Rollout:
@@ -64,23 +63,6 @@ class Rollout:
 def by_symbol(entry: torch.Tensor, symbols: int) -> torch.Tensor:
     """(step, symbol · n, …) as (symbol, step · n, …)."""
     return entry.view(len(entry), symbols, -1, *entry.shape[2:]).transpose(0, 1).flatten(1, 2)
-
-
-def advantages(
-    rewards: torch.Tensor, values: torch.Tensor, next_values: torch.Tensor, ended: torch.Tensor, decay: float
-) -> torch.Tensor:
-    """(step, env) generalised advantages (Schulman et al. 2016): A_t = δ_t + decay·A_tp1 within an episode.
-
-    δ_t = r_t + v'_t − v_t, where `next_values` v' are discounted already, 0 after a termination and the value of the
-    final observation after a truncation; decay = γλ.
-    """
-    deltas = rewards + next_values - values
-    found = torch.empty_like(deltas)
-    a_tp1 = torch.zeros_like(deltas[0])
-    for t in reversed(range(len(deltas))):
-        a_tp1 = deltas[t] + decay * torch.where(ended[t], 0.0, a_tp1)
-        found[t] = a_tp1
-    return found
 
 
 class ReturnScale(nn.Module):
@@ -120,37 +102,6 @@ class ReturnScale(nn.Module):
         self.mean.add_(share * shift)
 
 
-class Statistics(NamedTuple):
-    """What the latest round came to, by symbol: (symbol,), `action_mix` (symbol, action).
-
-    returns     mean return of equity per bar           sharpe      of the same, annualised
-    entropy     of the policy, in nats                  explained   share of the variance of returns that values explain
-    action_mix  share of each discrete action, or of sell, hold and buy
-    divergence  approximate KL of the last update       value_loss, policy_loss  means over the updates
-    """
-
-    returns: torch.Tensor
-    sharpe: torch.Tensor
-    entropy: torch.Tensor
-    action_mix: torch.Tensor
-    explained: torch.Tensor
-    divergence: torch.Tensor
-    value_loss: torch.Tensor
-    policy_loss: torch.Tensor
-
-
-class SacStatistics(NamedTuple):
-    """The same of fleet SAC; `temperature` weighs the entropy against rewards."""
-
-    returns: torch.Tensor
-    sharpe: torch.Tensor
-    action_mix: torch.Tensor
-    temperature: torch.Tensor
-    critic_loss: torch.Tensor
-    actor_loss: torch.Tensor
-    entropy: torch.Tensor
-
-
 def sharpe(returns: torch.Tensor, bars_per_year: float) -> torch.Tensor:
     """(symbol,) annualised Sharpe ratios of (symbol, bar) returns; 0 where they never vary."""
     deviation = returns.std(1)
@@ -174,7 +125,7 @@ def action_mix(actions: torch.Tensor, count: int | None, hold_zone: float) -> to
     return torch.stack([(actions == action).float().mean(1) for action in range(count)], dim=1)
 
 
-def select(seen: Tensors, rows: torch.Tensor) -> dict[str, torch.Tensor]:
+def select(observation: Tensors, rows: torch.Tensor) -> dict[str, torch.Tensor]:
     """Flat observations (symbol · n, …) at the places `rows` (symbol, n) of (symbol, row, …) entries."""
     symbols = torch.arange(len(rows), device=rows.device)[:, None]
-    return {name: entry[symbols, rows].flatten(0, 1) for name, entry in seen.items()}
+    return {name: entry[symbols, rows].flatten(0, 1) for name, entry in observation.items()}

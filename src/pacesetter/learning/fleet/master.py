@@ -1,4 +1,4 @@
-"""The master's learner: fleet PPO whose one symbol is the portfolio; agents that advise it are frozen or tuned along.
+"""The master's trainer: fleet PPO whose one symbol is the portfolio; agents that advise it are frozen or tuned along.
 
 `tune` lets the agents learn with the master at a low rate, and takes it back when one of them forgets its own trade.
 """
@@ -17,17 +17,18 @@ import torch
 from torch import nn
 
 from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.layout import Tensors
 from pacesetter.agents.master import Master, MasterNetwork
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.experience.master_market import MasterMarket
-from pacesetter.learning.experience.rollout import Rollout, Statistics
-from pacesetter.learning.fleet.ppo import FleetPPO, FleetPPOLearner
+from pacesetter.learning.experience.rollout import Rollout
+from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.storage import blank_fleet, describe_fleet
-from pacesetter.learning.state import read_header, read_state, tensors_hash
+from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.learner import Between
+from pacesetter.learning.state import read_header, read_state
 from pacesetter.registry import configure
 
-__all__ = ["MasterLearner", "MasterPPO", "Tuning", "load_master", "tune"]
+__all__ = ["MasterMethod", "MasterPPO", "MasterTrainer", "Tuning", "load_master", "tune"]
 
 
 @dataclass(frozen=True)
@@ -42,51 +43,44 @@ class MasterPPO(FleetPPO):
 
     learning_rate: float = 3e-3
     encoder_learning_rate: float = 3e-3
-    discount: float = 0.5
+    gamma: float = 0.5
     gae_lambda: float = 0.5
-    epochs: int = 6
+    n_epochs: int = 6
     target_kl: float | None = None
     adviser_learning_rate: float = 1e-5
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        if self.curiosity is not None:
-            raise ConfigError("a master has no curiosity; leave curiosity out")
+        if self.extras:
+            raise ConfigError(f"task=master takes no extras, not even {', '.join(self.extras)}; leave agent.extras out")
 
 
-class MasterLearner(FleetPPOLearner[Master, MasterMarket]):
-    """PPO of a master in its market; `statistics.action_mix` are the mean shares (1, symbol + cash) of a round.
-
-    What it saves is whole: `load_master` needs nothing else.
-    """
+class MasterMethod(PPO[Master, MasterMarket]):
+    """PPO whose one symbol is the portfolio; `action_mix` are the mean shares (1, symbol + cash) of a round."""
 
     config: MasterPPO
 
-    def __init__(self, master: Master, market: MasterMarket, config: MasterPPO) -> None:
-        super().__init__(master, market, config)
-        self.advisers = market.advisers.fleet.requires_grad_(market.is_joint)
-        if market.is_joint:  # Adam's steps are as long as its rate says, whatever the gradient: nothing to clip
-            tuned = {"params": list(self.advisers.parameters()), "lr": config.adviser_learning_rate}
-            self.encoder_optimiser.add_param_group(tuned)
+    def describe(self, experience: Rollout, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        held = experience.actions.softmax(-1).mean((0, 1))
+        return super().describe(experience, metrics) | {"action_mix": held[None]}
 
-    @torch.no_grad()
-    def count(self, seen: Tensors) -> None:
-        super().count(seen)
 
-    def describe(self, rollout: Rollout, data: Mapping[str, Any], losses: Mapping[str, torch.Tensor]) -> Statistics:
-        held = rollout.actions.softmax(-1).mean((0, 1))
-        return super().describe(rollout, data, losses)._replace(action_mix=held[None])
+class MasterTrainer(FleetTrainer):
+    """The trainer of a master, with the agents that advise it; what it saves is whole: `load_master` needs no more."""
 
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {"advisers": self.advisers.state_dict()}
+    method: MasterMethod
 
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        super().load_state_dict(stored)
-        self.advisers.load_state_dict(stored["advisers"])
+    def __init__(self, method: MasterMethod) -> None:
+        super().__init__(method)
+        self.advisers = self.market.advisers.fleet.requires_grad_(self.market.is_joint)
+        if self.market.is_joint:  # Adam's steps are as long as its rate says, whatever the gradient: nothing to clip
+            joint = {"params": list(self.advisers.parameters()), "lr": self.config.adviser_learning_rate}
+            self.encoder_optimiser.add_param_group(joint)
 
-    def weights_hash(self) -> str:
-        """SHA-256 over names and bytes of the weights of the master and its agents."""
-        return tensors_hash(nn.ModuleList([self.fleet, self.advisers]).state_dict())
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """The master and its agents."""
+        return {"fleet": self.fleet, "advisers": self.advisers}
 
     def freeze(self, parts: tuple[str, ...]) -> None:
         """Nothing of a master can be kept as it is."""
@@ -102,14 +96,19 @@ class MasterLearner(FleetPPOLearner[Master, MasterMarket]):
             raise ConfigError(f"the master in {folder} has another size; use its network_options") from problem
         return len(taken)
 
-    def _described(self) -> dict[str, Any]:
+    def joint(self, seed: int) -> MasterTrainer:
+        """A new trainer of the same master in the same market, with its agents learning along."""
+        config = dataclasses.replace(self.config, seed=seed)
+        return MasterTrainer(MasterMethod(self.fleet, self.market.joint(), config))
+
+    def describe(self) -> dict[str, Any]:
         own = {"network": dataclasses.asdict(self.fleet.config), "shapes": self.fleet.shapes}
         plain = json.loads(json.dumps(own | {"advisers": describe_fleet(self.advisers)}))
-        return super()._described() | dict(plain)
+        return super().describe() | dict(plain)
 
 
 def load_master(folder: str | Path) -> tuple[Master, Fleet]:
-    """The master that `MasterLearner.save` stored, and the agents that advise it; refuses what has no master."""
+    """The master that `MasterTrainer.save` stored, and the agents that advise it; refuses what has no master."""
     told = read_header(folder).get("learner", {})
     if told.get("algorithm") != MasterPPO.__name__:
         raise RunError(f"{folder} has no master; give checkpoints/best of a run of task=master")
@@ -150,7 +149,7 @@ class Tuning:
 
 
 def tune(
-    learner: MasterLearner,
+    learner: MasterTrainer,
     steps: int,
     score: Callable[[], torch.Tensor],
     *,
@@ -170,7 +169,7 @@ def tune(
     after, is_kept = before, True
     for part in range(1, checks + 1):
         kept = copy.deepcopy(learner.state_dict())
-        learner.learn(first + steps * part // checks, between)
+        learner.learn(first + steps * part // checks, Between(between))
         after = score()
         if bool((before - after > largest_fall).any()):
             learner.load_state_dict(kept)

@@ -1,53 +1,59 @@
 """Fleet SAC: every symbol has its actor, twin critics and temperature, all share the encoder.
 
-Soft actor–critic after Haarnoja et al. (2018), with temperatures that steer to a target entropy. Read `round` first.
-The encoder learns from the critics; actors and targets take its features as given.
+Soft actor–critic after Haarnoja et al. (2018), with temperatures that steer to a target entropy. The encoder learns
+from the critics; actors and targets take its features as given. The fleet's own critic does not learn: SAC values an
+action in a state, not a state.
 """
 
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping
+import math
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import ClassVar
 
 import torch
 from torch import nn
 
+from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import Critic
 from pacesetter.agents.stacked import StackedHead
 from pacesetter.errors import ConfigError
+from pacesetter.learning.equations import soft_update
 from pacesetter.learning.experience.market import FleetMarket, FleetStep
 from pacesetter.learning.experience.replay import Replay
-from pacesetter.learning.experience.rollout import ReturnScale, SacStatistics, action_mix, by_symbol, sharpe
-from pacesetter.learning.fleet.trainer import FleetConfig, FleetLearner
+from pacesetter.learning.experience.rollout import ReturnScale, action_mix, by_symbol, sharpe
+from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
 
-__all__ = ["FleetSAC", "FleetSACLearner"]
+__all__ = ["SAC", "FleetSAC"]
 
-SEEN, NEXT = "seen.", "next."  # entries of the replay that are observations before and after a step
+OBSERVATION, FOLLOWING = "observation.", "following."  # entries of the replay before and after a step
+Steps = list[tuple[torch.Tensor, FleetStep]]
 
 
 @dataclass(frozen=True)
 class FleetSAC(FleetConfig):
     """Options of fleet SAC.
 
-    rollout_steps    of each environment in a round, and `updates` that follow them
-    batch_size       rows of each symbol in an update
-    replay_steps     latest steps of each environment that are kept
-    warmup_steps     of each symbol with random actions and without updates
-    target_entropy   in nats, to which the temperatures steer; orders in [-1, 1] have at most log 2
-    target_rate      by which target critics follow at every update
+    train_freq        steps of each environment in a round, and `gradient_steps` that follow them
+    batch_size        rows of each symbol in a gradient step
+    buffer_size       latest steps of each environment that are kept
+    learning_starts   steps of each symbol with random actions and without updates
+    target_entropy    in nats, to which the temperatures steer; orders in [-1, 1] have at most log 2
+    tau               by which target critics follow at every gradient step
     """
 
-    rollout_steps: int = 8
-    updates: int = 8
+    train_freq: int = 8
+    gradient_steps: int = 8
     batch_size: int = 128
-    replay_steps: int = 2_000
-    warmup_steps: int = 256
+    buffer_size: int = 2_000
+    learning_starts: int = 256
     target_entropy: float = -1.0
-    target_rate: float = 0.01
-    first_temperature: float = 0.1
+    tau: float = 0.01
+    initial_ent_coef: float = 0.1
 
 
 class TwinCritics(nn.Module):
@@ -64,142 +70,149 @@ class TwinCritics(nn.Module):
         return torch.stack([head(joined, rows).squeeze(-1) for head in self.heads])
 
 
-class FleetSACLearner(FleetLearner[Fleet, FleetMarket]):
-    """SAC for all symbols of a market at once; `statistics` are those of the latest round."""
+class Temperature(nn.Module):
+    """The weight of the entropy of each symbol, by its logarithm (symbol,)."""
+
+    def __init__(self, first: float, symbols: int) -> None:
+        super().__init__()
+        self.log = nn.Parameter(torch.full((symbols,), first).log())
+
+
+class SAC(FleetMethod[Fleet, FleetMarket]):
+    """SAC for all symbols of a market at once."""
 
     config: FleetSAC
-    statistics: SacStatistics
+    has_state_value = False
+    declared: ClassVar[tuple[str, ...]] = ("replay",)
 
     def __init__(self, fleet: Fleet, market: FleetMarket, config: FleetSAC) -> None:
         if market.actions is not None:
-            raise ConfigError("fleet SAC learns continuous orders; give task.action=continuous")
-        torch.manual_seed(config.seed)
-        self.critics = TwinCritics(fleet.config.width, fleet.hidden, len(fleet.symbols)).to(market.device)
-        self.targets = copy.deepcopy(self.critics).requires_grad_(False)
-        first = torch.full((len(fleet.symbols),), config.first_temperature, device=market.device)
-        self.log_temperature = nn.Parameter(first.log())
+            raise ConfigError("agent=sac does not support task.action=discrete; use task.action=continuous")
         super().__init__(fleet, market, config)
-        self.replay = Replay(config.replay_steps, self.symbols, market.envs_each)
-        self.scale = ReturnScale(self.symbols, market.env_count, config.discount).to(self.device)
+        torch.manual_seed(config.seed)
+        self.critics = TwinCritics(fleet.config.width, fleet.hidden, len(fleet.symbols))
+        self.targets = copy.deepcopy(self.critics).requires_grad_(False)
+        self.temperature = Temperature(config.initial_ent_coef, len(fleet.symbols))
+        self.scale = ReturnScale(self.symbols, market.env_count, config.gamma)
+        for name in ("critics", "targets", "temperature", "scale"):
+            self.own[name] = getattr(self, name)
+        self.replay = Replay(config.buffer_size, self.symbols, market.envs_each, self.device)
 
-    def heads(self) -> list[nn.Parameter]:
-        return [*self.fleet.actor.parameters(), *self.critics.parameters(), self.log_temperature]
-
-    def round(self) -> None:
-        """Some steps of all environments into the replay, and updates from it."""
-        with self.clock("rollout"):
-            steps = [self.collect() for _ in range(self.config.rollout_steps)]
-        self.steps += self.round_steps
-        if self.steps >= self.config.warmup_steps:
-            with self.clock("update"):
-                logged = [self.update(self.replay.sample(self.config.batch_size)) for _ in range(self.config.updates)]
-            self.statistics = self.describe(steps, logged)
-        self.count(self.seen)
+    @property
+    def round_steps(self) -> int:
+        return self.config.train_freq * self.market.envs_each
 
     # ---- experience -----------------------------------------------------------------------------------------------
 
+    def collect(self, acting: Acting) -> Steps:
+        """Some steps of all environments into the replay."""
+        return [self.step(acting) for _ in range(self.config.train_freq)]
+
     @torch.no_grad()
-    def collect(self) -> tuple[torch.Tensor, FleetStep]:
+    def step(self, acting: Acting) -> tuple[torch.Tensor, FleetStep]:
         """One step of all environments; gives the actions and what they came to."""
-        if self.steps < self.config.warmup_steps:
-            actions = 2 * torch.rand(self.market.env_count, 1, device=self.device) - 1
-        else:
-            actions = self.decide(self.seen)[0].sample()
-        with self.clock("environment"):
-            step = self.market.step(actions)
+        observation = acting.observation
+        actions, log_probs = self.choose(observation, acting)
+        step = acting.step_environments(actions)
         ended = step.terminated | step.truncated
         following = {
             name: torch.where(ended.view(-1, *[1] * (entry.ndim - 1)), step.finals[name], entry)
             for name, entry in step.observation.items()
         }
         self.scale.observe(step.rewards[None], ended[None])
-        seen = {SEEN + name: entry for name, entry in self.seen.items()}
+        seen = {OBSERVATION + name: entry for name, entry in observation.items()}
         rest = {"actions": actions, "rewards": step.rewards, "terminated": step.terminated}
-        self.replay.add(seen | {NEXT + name: entry for name, entry in following.items()} | rest)
-        self.seen = step.observation
+        rest |= {"objectives": step.objectives, "log_probs": log_probs}
+        self.replay.add(seen | {FOLLOWING + name: entry for name, entry in following.items()} | rest)
         return actions, step
+
+    def choose(self, observation: Mapping[str, torch.Tensor], acting: Acting) -> tuple[torch.Tensor, torch.Tensor]:
+        """(env, 1) actions with their log-probabilities (env,): random ones at first, then the policy's."""
+        if acting.steps < self.config.learning_starts:
+            actions = 2 * torch.rand(self.market.env_count, 1, device=self.device) - 1
+            return actions, torch.full_like(actions[:, 0], -math.log(2))
+        features = acting.features(observation)
+        policy, _ = self.fleet.decide(features, observation.get(ACTION_MASK), self.rows)
+        actions = policy.sample()
+        return actions, policy.log_prob(actions)
+
+    def batches(self, experience: Steps, acting: Acting) -> Iterator[Transitions]:
+        """As many draws from the replay as there are gradient steps, none before learning starts."""
+        if acting.steps + acting.round_steps >= self.config.learning_starts:
+            for _ in range(self.config.gradient_steps):
+                yield self.transitions(self.replay.sample(self.config.batch_size))
+
+    def transitions(self, drawn: Mapping[str, torch.Tensor]) -> Transitions:
+        """(symbol · n) rows of the replay, rewards scaled as they are now."""
+        rewards = self.scale(self.per_symbol(drawn["rewards"])).flatten()
+        names = ("objectives", "log_probs", "terminated")
+        kept = {name: drawn[name] for name in names if name in drawn}
+        before, after = _part(drawn, OBSERVATION), _part(drawn, FOLLOWING)
+        rows = self.by_row(len(rewards))
+        return Transitions(rows, before, drawn["actions"], rewards=rewards, following=after, **kept)
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
-    def update(self, batch: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
-        """One step of all heads and the encoder on (symbol · n) rows; the targets follow."""
-        features = self.features(_part(batch, SEEN))
+    def losses(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> Losses:
+        """Critics to their targets, actors up the critics, temperatures to the target entropy."""
+        assert batch.following is not None
         with torch.no_grad():
-            following = self.features(_part(batch, NEXT))
-            wanted = self.wanted(batch, features, following)
-        values = self.critics(features, batch["actions"], self.rows)
-        critic_loss = self._rows((values - wanted).square().sum(0)).mean(1)
+            wanted = self.wanted(batch, features, acting.features(batch.following), acting)
+        values = self.critics(features, batch.actions, self.rows)
+        critic_loss = self.per_symbol((values - wanted).square().sum(0)).mean(1)
         given = features.detach()
         policy, _ = self.fleet.decide(given, rows=self.rows)
         actions = policy.sample()
-        log_probs = self._rows(policy.log_prob(actions))
+        log_probs = self.per_symbol(policy.log_prob(actions))
         self.critics.requires_grad_(False)  # the actor's loss moves the actor alone
-        gained = self._rows(self.critics(given, actions, self.rows).amin(0))
+        gained = self.per_symbol(self.critics(given, actions, self.rows).amin(0))
         self.critics.requires_grad_(True)
-        log_temperature = self.log_temperature[self.present]
+        log_temperature = self.temperature.log[self.present]
         actor_loss = (log_temperature.detach().exp()[:, None] * log_probs - gained).mean(1)
         excess = (log_probs.detach() + self.config.target_entropy).mean(1)
-        self.descend(critic_loss + actor_loss - log_temperature * excess, ~self.fleet.frozen[self.present])
-        self.follow()
-        parts = {"critic_loss": critic_loss, "actor_loss": actor_loss, "entropy": -log_probs.mean(1)}
-        return {name: part.detach() for name, part in parts.items()}
+        terms = {"critic": critic_loss, "actor": actor_loss, "temperature": -log_temperature * excess}
+        metrics = {"critic_loss": critic_loss, "actor_loss": actor_loss, "entropy": -log_probs.mean(1)}
+        return Losses(terms, {name: part.detach() for name, part in metrics.items()})
 
     def wanted(
-        self, batch: Mapping[str, torch.Tensor], features: torch.Tensor, following: torch.Tensor
+        self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, acting: Acting
     ) -> torch.Tensor:
         """(symbol · n,) targets r + γ(min Q'(s', a') − α log π(a'|s')), the latter 0 after a termination."""
+        assert batch.rewards is not None
+        assert batch.terminated is not None
         policy, _ = self.fleet.decide(following, rows=self.rows)
         actions = policy.sample()
-        temperature = self.log_temperature[self.present].exp()[:, None]
-        values = self._rows(self.targets(following, actions, self.rows).amin(0))
-        values = values - temperature * self._rows(policy.log_prob(actions))
-        rewards = self.scale(self._rows(batch["rewards"]))
-        if self.curiosity is not None:
-            looked = (features, batch["actions"], following)
-            rewards = self.curiosity.mix(rewards, self._rows(self.curiosity.reward(*looked)), self.steps)
-            self.curiosity.learn(*looked)
-        continues = ~self._rows(batch["terminated"])
-        wanted: torch.Tensor = rewards + self.config.discount * continues * values
+        temperature = self.temperature.log[self.present].exp()[:, None]
+        values = self.per_symbol(self.targets(following, actions, self.rows).amin(0))
+        values = values - temperature * self.per_symbol(policy.log_prob(actions))
+        rewards = batch.rewards
+        for extra in acting.extras.values():
+            changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
+            extra.learn(batch, features, following)
+            rewards = rewards if changed is None else changed
+        continues = ~self.per_symbol(batch.terminated)
+        wanted: torch.Tensor = self.per_symbol(rewards) + self.config.gamma * continues * values
         return wanted.flatten()
 
-    @torch.no_grad()
-    def follow(self) -> None:
-        """Move the target critics towards the critics."""
-        for target, critic in zip(self.targets.parameters(), self.critics.parameters(), strict=True):
-            target.lerp_(critic, self.config.target_rate)
+    def after_step(self) -> None:
+        """Let the target critics follow the critics."""
+        soft_update(self.targets, self.critics, self.config.tau)
 
-    def _rows(self, values: torch.Tensor) -> torch.Tensor:
-        return values.view(self.symbols, -1)
+    def observed(self, experience: Steps, acting: Acting) -> dict[str, torch.Tensor]:
+        return acting.observation
 
-    def describe(
-        self, steps: list[tuple[torch.Tensor, FleetStep]], logged: list[dict[str, torch.Tensor]]
-    ) -> SacStatistics:
-        """The statistics of a round."""
-        returns = by_symbol(torch.stack([step.returns for _, step in steps]), self.symbols)
-        actions = by_symbol(torch.stack([actions for actions, _ in steps]), self.symbols)
-        means = {name: torch.stack([parts[name] for parts in logged]).mean(0) for name in logged[0]}
-        temperature = self.log_temperature.detach()[self.present].exp()
+    def describe(self, experience: Steps, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Figures of a round, as those of PPO; `temperature` weighs the entropy against rewards."""
+        returns = by_symbol(torch.stack([step.returns for _, step in experience]), self.symbols)
+        actions = by_symbol(torch.stack([actions for actions, _ in experience]), self.symbols)
         rules = self.market.batch.market
-        ratio, mix = sharpe(returns, rules.bars_per_year), action_mix(actions, None, rules.orders.hold_zone)
-        return SacStatistics(returns.mean(1), ratio, mix, temperature, **means)
-
-    # ---- storing --------------------------------------------------------------------------------------------------
-
-    def state_dict(self) -> dict[str, Any]:
-        return super().state_dict() | {
-            "critics": self.critics.state_dict(),
-            "targets": self.targets.state_dict(),
-            "log_temperature": self.log_temperature,
-            "replay": self.replay.state_dict(),
-            "scale": self.scale.state_dict(),
+        return {
+            "returns": returns.mean(1),
+            "sharpe": sharpe(returns, rules.bars_per_year),
+            "action_mix": action_mix(actions, None, rules.orders.hold_zone),
+            "temperature": self.temperature.log.detach()[self.present].exp(),
+            **{name: values.mean(0) for name, values in metrics.items()},
         }
-
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        super().load_state_dict(stored)
-        for name in ("critics", "targets", "scale"):
-            getattr(self, name).load_state_dict(stored[name])
-        self.log_temperature.data.copy_(stored["log_temperature"])
-        self.replay.load_state_dict(stored["replay"], self.device)
 
 
 def _part(batch: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:

@@ -58,6 +58,7 @@ def load_fleet(folder: str | Path) -> Fleet:
     try:
         index = json.loads((folder / INDEX).read_text(encoding="utf-8"))
         fleet = blank_fleet(index)
+        fleet.has_state_value = _has_state_value(index, folder)
         parts = [_read(folder, part) for part in index["parts"].values()]
         heads = {name: torch.cat([part[name] for part in parts[1:]]) for name in parts[1]}
         fleet.load_state_dict(parts[0] | heads)
@@ -75,6 +76,7 @@ def describe_fleet(fleet: Fleet) -> dict[str, Any]:
         "symbols": fleet.symbols,
         "actions": fleet.actions,
         "hidden": fleet.hidden,
+        "has_state_value": fleet.has_state_value,
     }
     return dict(json.loads(json.dumps(told)))
 
@@ -84,7 +86,16 @@ def blank_fleet(told: Mapping[str, Any]) -> Fleet:
     config = network(told["network"], **told["options"])
     shapes = {name: tuple(shape) for name, shape in told["shapes"].items()}
     with torch.random.fork_rng(devices=[]):
-        return Fleet(config, shapes, told["symbols"], told["actions"], told["hidden"])
+        fleet = Fleet(config, shapes, told["symbols"], told["actions"], told["hidden"])
+    fleet.has_state_value = told.get("has_state_value", True)
+    return fleet
+
+
+def _has_state_value(index: Mapping[str, Any], folder: Path) -> bool:
+    """What the index says; before it did, only the critic of fleet SAC did not learn, which the run's config names."""
+    config = folder.parent.parent / "config.yaml"
+    was_sac = config.is_file() and "algorithm: fleet_sac" in config.read_text(encoding="utf-8")
+    return bool(index.get("has_state_value", not was_sac))
 
 
 def _write(folder: Path, part: str, tensors: dict[str, torch.Tensor]) -> dict[str, str]:

@@ -1,219 +1,118 @@
-"""What every fleet algorithm shares: the encoder on gathered windows, optimisers, rounds, and an exact resume."""
+"""The trainer of a fleet, and of a master: it owns the loop, the optimisers and the storage, and knows no method.
+
+Read `round` first. The encoder runs on gathered windows; observations stay indices until it needs them.
+"""
 
 from __future__ import annotations
 
 import dataclasses
-from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Iterator, Mapping
+from functools import reduce
+from operator import add
 from pathlib import Path
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any
 
 import torch
 from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.heads import Distribution
-from pacesetter.agents.layout import Shapes, Tensors
-from pacesetter.agents.normaliser import ObservationNormaliser
-from pacesetter.envs.batch.batch import Batch
-from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
-from pacesetter.learning.experience.market import FleetMarket, FleetStep
-from pacesetter.learning.extras.curiosity import Curiosity, CuriosityConfig
+from pacesetter.agents.layout import Tensors
+from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.learning.experience.market import FleetStep
+from pacesetter.learning.extras.extra import make_extras
 from pacesetter.learning.fleet.clock import Clock
+from pacesetter.learning.fleet.method import Losses, Method
 from pacesetter.learning.fleet.optimiser import StackedAdam, clip_each
+from pacesetter.learning.fleet.resume import capture, modern_state, restore
 from pacesetter.learning.fleet.storage import load_fleet
+from pacesetter.learning.learner import Between, StepRecord, Watcher
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
+from pacesetter.registry import configure
+from pacesetter.schema import translate_learner
 
-__all__ = ["Agents", "AgentsT", "FleetConfig", "FleetLearner", "Market", "MarketT"]
+__all__ = ["FleetTrainer"]
 
 MOST_COUNTED = 4_096  # observations that the normaliser counts of one round
-COUNTS = ("rollout_steps", "epochs", "updates", "batch_size", "replay_steps")  # of the algorithms that have them
 EPSILON = 1e-5  # Adam's, as is the custom in PPO
 
 
-@dataclass(frozen=True)
-class FleetConfig:
-    """Options of every fleet algorithm.
+class FleetTrainer:
+    """A fleet that learns by a method in a market of its symbols, or of some of them; a `Learner`.
 
-    learning_rate       of the heads; the encoder has its own, since every symbol pulls at it
-    discount            of the next bar; most of what an order earns comes soon, and later bars only add noise
-    max_gradient_norm   of the encoder, and of each symbol's heads
-    precision           of the encoder; heads, losses and weights are float32
-    compile             fuse the encoder by torch.compile, which pays on a GPU
-    curiosity           adds an intrinsic reward; None does without
+    It moves the fleet, and what the method and its extras own, to the market's device. Steps are those of each symbol.
     """
 
-    learning_rate: float = 1e-3
-    encoder_learning_rate: float = 1e-3
-    discount: float = 0.9
-    max_gradient_norm: float = 0.5
-    precision: Literal["float32", "bfloat16"] = "float32"
-    compile: bool = False
-    curiosity: CuriosityConfig | None = None
-    seed: int = 0
+    declared = ("encoder_optimiser", "head_optimiser", "market", "observation", "steps")
 
-    def __post_init__(self) -> None:
-        for name in ("learning_rate", "encoder_learning_rate", "max_gradient_norm"):
-            if not getattr(self, name) > 0:
-                raise ConfigError(f"agent.{name}={getattr(self, name)} must be above 0")
-        check_range(1, owner="agent", **{name: getattr(self, name, 1) for name in COUNTS})
-        check_range(0, 1, owner="agent", discount=self.discount)
+    def __init__(self, method: Method) -> None:
+        self.method, self.fleet, self.market, self.config = method, method.fleet, method.market, method.config
+        torch.manual_seed(self.config.seed)
+        self.device, self.clock, self.steps = self.market.device, Clock(self.market.device), 0
+        self.fleet.to(self.device)
+        self.fleet.has_state_value = method.has_state_value
+        method.own.to(self.device)
+        self.symbols = len(self.market.symbols)
+        self.present = torch.tensor(self.fleet.places(self.market.symbols), device=self.device)
+        self.encode = torch.compile(self._encode, dynamic=False) if self.config.compile else self._encode
+        self.extras = make_extras(self.config.extras, self.fleet.config.width, self.fleet.actions)
+        for extra in self.extras.values():
+            extra.own.to(self.device)
+        self._make_optimisers()
+        self.observation: dict[str, torch.Tensor] = self.market.reset()
+        self._records: list[FleetStep] = []
+        self._actions: list[torch.Tensor] = []
+        self._statistics: dict[str, torch.Tensor] = {}
+        self.count(self.observation)
 
+    def _make_optimisers(self) -> None:
+        rate = self.config.encoder_learning_rate
+        self.encoder_optimiser = torch.optim.Adam(self.fleet.encoder.parameters(), rate, eps=EPSILON)
+        trained_here = [extra.own for extra in self.extras.values() if extra.optimiser is None]
+        owned = [parameter for own in (self.method.own, *trained_here) for parameter in own.parameters()]
+        self.head_parameters = [*self._fleet_heads(), *(one for one in owned if one.requires_grad)]
+        self.head_optimiser = StackedAdam(self.head_parameters, self.config.learning_rate, eps=EPSILON)
 
-# ---- what it asks for -----------------------------------------------------------------------------------------------
-
-
-class Coder(Protocol):
-    """Observations to features, by way of a normaliser; `start` learns while the encoder does."""
-
-    @property
-    def start(self) -> torch.Tensor: ...
-    @property
-    def normaliser(self) -> ObservationNormaliser: ...
-    def parameters(self) -> Iterator[nn.Parameter]: ...
-    def __call__(self, observation: Tensors, /) -> torch.Tensor: ...
-
-
-class Sized(Protocol):
-    """Has features of a width."""
-
-    @property
-    def width(self) -> int: ...
-
-
-class Agents(Protocol):
-    """A fleet, or a master, which is a fleet of one; parameters outside its `encoder` are stacked by symbol."""
-
-    frozen: torch.Tensor
-
-    @property
-    def symbols(self) -> tuple[str, ...]: ...
-    @property
-    def actions(self) -> int | None: ...
-    @property
-    def config(self) -> Sized: ...
-    @property
-    def encoder(self) -> Coder: ...
-    def places(self, symbols: Iterable[str]) -> list[int]: ...
-    def decide(
-        self, features: torch.Tensor, mask: torch.Tensor | None = None, rows: torch.Tensor | None = None
-    ) -> tuple[Distribution, torch.Tensor]: ...
-    def value(self, features: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor: ...
-    def to(self, device: torch.device, /) -> object: ...
-    def named_parameters(self) -> Iterator[tuple[str, nn.Parameter]]: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, state_dict: Mapping[str, Any], /) -> object: ...
-
-
-class Market(Protocol):
-    """As many environments of each symbol, side by side; `tables` makes full observations of compact ones."""
-
-    envs_each: int
-    device: torch.device
-    batch: Batch
-
-    @property
-    def symbols(self) -> tuple[str, ...]: ...
-    @property
-    def actions(self) -> int | None: ...
-    @property
-    def env_count(self) -> int: ...
-    @property
-    def shapes(self) -> Shapes: ...
-    @property
-    def tables(self) -> Callable[[Tensors], Tensors]: ...
-    def reset(self) -> dict[str, torch.Tensor]: ...
-    def step(self, actions: torch.Tensor) -> FleetStep: ...
-    def state_dict(self) -> dict[str, Any]: ...
-    def load_state_dict(self, stored: Mapping[str, Any]) -> None: ...
-
-
-AgentsT = TypeVar("AgentsT", bound=Agents)
-MarketT = TypeVar("MarketT", bound=Market)
-
-
-# ---- the learner ----------------------------------------------------------------------------------------------------
-
-
-class FleetLearner(ABC, Generic[AgentsT, MarketT]):
-    """A fleet that learns in a market of its symbols, or of some of them; it moves the fleet to the market's device.
-
-    steps        environment steps so far of each symbol
-    statistics   of the latest round, by symbol
-    clock        seconds in sections `rollout`, `environment` inside it, and `update`
-    """
-
-    statistics: Any
-
-    def __init__(self, fleet: AgentsT, market: MarketT, config: FleetConfig) -> None:
-        if fleet.actions != market.actions:
-            raise ConfigError(f"the fleet's actions ({fleet.actions}) differ from the market's ({market.actions})")
-        torch.manual_seed(config.seed)
-        fleet.to(market.device)
-        self.fleet, self.market, self.config = fleet, market, config
-        self.device, self.clock, self.steps = market.device, Clock(market.device), 0
-        self.symbols = len(market.symbols)
-        places = fleet.places(market.symbols)
-        self.present = torch.tensor(places, device=self.device)
-        self.rows = None if places == list(range(len(fleet.symbols))) else self.present
-        self.encode = torch.compile(self._encode, dynamic=False) if config.compile else self._encode
-        self.encoder_optimiser = torch.optim.Adam(fleet.encoder.parameters(), config.encoder_learning_rate, eps=EPSILON)
-        self.head_parameters = self.heads()
-        self.head_optimiser = StackedAdam(self.head_parameters, config.learning_rate, eps=EPSILON)
-        self.curiosity = None
-        if config.curiosity is not None:
-            self.curiosity = Curiosity(fleet.config.width, fleet.actions, config.curiosity).to(self.device)
-        self.seen = market.reset()
-        self.count(self.seen)
+    def _fleet_heads(self) -> list[nn.Parameter]:
+        """The stacked parameters of the fleet that learn: a critic only where the method has a state value."""
+        kept = ("encoder.",) if self.method.has_state_value else ("encoder.", "critic.")
+        return [parameter for name, parameter in self.fleet.named_parameters() if not name.startswith(kept)]
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
-    def learn(self, steps: int, between: Callable[[], None] | None = None) -> None:
-        """Train until each symbol has made `steps` environment steps.
-
-        `between` is called before each round, where everything may be looked at, stored, or ended by raising.
-        """
+    def learn(self, steps: int, watcher: Watcher | None = None) -> None:
+        """Train until each symbol has made `steps` environment steps."""
+        watcher = watcher or Between()
         while self.steps < steps:
-            if between is not None:
-                between()
+            watcher.between()
             if self.is_encoder_learning:
                 self.fleet.encoder.normaliser.commit()
-            self.round()
+            self.round(watcher)
 
-    @property
-    def is_encoder_learning(self) -> bool:
-        """False where the encoder is frozen, its normaliser included."""
-        return self.fleet.encoder.start.requires_grad
-
-    @abstractmethod
-    def heads(self) -> list[nn.Parameter]:
-        """The stacked parameters (symbol, …) that it trains."""
-
-    @abstractmethod
-    def round(self) -> None:
+    def round(self, watcher: Watcher) -> None:
         """Collect experience, learn from it, and count the steps."""
+        with self.clock("rollout"):
+            experience = self.method.collect(self)
+        self._report(watcher)
+        with self.clock("update"):
+            logged = [
+                self.update(batch, self.features(batch.observation)) for batch in self.method.batches(experience, self)
+            ]
+        if logged:
+            metrics = {name: torch.stack([losses.metrics[name] for losses in logged]) for name in logged[0].metrics}
+            self._statistics = self.method.describe(experience, metrics)
+        self.count(self.method.observed(experience, self))
+        self.steps += self.round_steps
 
-    def decide(self, seen: Tensors) -> tuple[Distribution, torch.Tensor]:
-        """Distribution of actions and values (env,) of compact observations (symbol · n, …)."""
-        return self.fleet.decide(self.features(seen), seen.get(ACTION_MASK), self.rows)
-
-    def features(self, seen: Tensors) -> torch.Tensor:
-        """(env, width) float32 features of compact observations."""
-        return self.encode({name: entry for name, entry in seen.items() if name != ACTION_MASK})
-
-    def _encode(self, seen: Tensors) -> torch.Tensor:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
-            return self.fleet.encoder(self.market.tables(seen)).float()
-
-    def count(self, seen: Tensors) -> None:
-        """Let the normaliser count some of these observations (row, …); a frozen encoder keeps what it has."""
-        if self.is_encoder_learning:
-            rows = len(next(iter(seen.values())))
-            chosen = torch.linspace(0, rows - 1, min(rows, MOST_COUNTED), device=self.device).long()
-            some = {name: entry[chosen] for name, entry in seen.items() if name != ACTION_MASK}
-            self.fleet.encoder.normaliser.observe(self.market.tables(some))
+    def update(self, batch: Any, features: torch.Tensor) -> Losses:
+        """One step of the heads and the encoder on a batch."""
+        losses = self.method.losses(batch, features, self)
+        terms = dict(losses.terms)
+        for extra in self.extras.values():
+            terms |= extra.losses(batch, features)
+        going = ~self.fleet.frozen[self.present] if losses.going is None else losses.going
+        self.descend(reduce(add, terms.values()), going)
+        self.method.after_step()
+        return losses
 
     def descend(self, losses: torch.Tensor, going: torch.Tensor) -> None:
         """One step down the `losses` (symbol,) of the market's symbols that are still `going`.
@@ -225,31 +124,86 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
         torch.where(going, losses, 0.0).sum().backward()  # type: ignore[no-untyped-call]
         shared = [parameter for parameter in self.fleet.encoder.parameters() if parameter.grad is not None]
         for parameter in shared:
-            parameter.grad.div_(going.sum().clamp(min=1))  # type: ignore[union-attr]
-        torch.nn.utils.clip_grad_norm_(shared, self.config.max_gradient_norm)
-        clip_each(self.head_parameters, self.config.max_gradient_norm)
+            parameter.grad.div_(going.sum().clamp(min=1))
+        torch.nn.utils.clip_grad_norm_(shared, self.config.max_grad_norm)
+        clip_each(self.head_parameters, self.config.max_grad_norm)
         self.encoder_optimiser.step()
         moving = torch.zeros_like(self.fleet.frozen)
         moving[self.present] = going
         self.head_optimiser.step(moving & ~self.fleet.frozen)
 
+    # ---- what a method asks for -----------------------------------------------------------------------------------
+
+    def step_environments(self, actions: torch.Tensor) -> FleetStep:
+        """Step all environments; what they then show becomes `observation`."""
+        with self.clock("environment"):
+            step: FleetStep = self.market.step(actions)
+        self._records.append(step)
+        self._actions.append(actions)
+        self.observation = step.observation
+        return step
+
+    def features(self, observation: Tensors) -> torch.Tensor:
+        """(env, width) float32 features of compact observations."""
+        return self.encode({name: entry for name, entry in observation.items() if name != ACTION_MASK})
+
+    def _encode(self, observation: Tensors) -> torch.Tensor:
+        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
+            features: torch.Tensor = self.fleet.encoder(self.market.tables(observation)).float()
+        return features
+
+    @torch.no_grad()
+    def count(self, observation: Tensors) -> None:
+        """Let the normaliser count some of these observations (row, …); a frozen encoder keeps what it has."""
+        if self.is_encoder_learning:
+            rows = len(next(iter(observation.values())))
+            chosen = torch.linspace(0, rows - 1, min(rows, MOST_COUNTED), device=self.device).long()
+            some = {name: entry[chosen] for name, entry in observation.items() if name != ACTION_MASK}
+            self.fleet.encoder.normaliser.observe(self.market.tables(some))
+
+    def _report(self, watcher: Watcher) -> None:
+        """Tell the watcher of a round's steps at once, before they are learned from: a GPU waits once a round."""
+        rewards, done = (
+            torch.stack(parts)
+            for parts in zip(*((step.rewards, step.terminated | step.truncated) for step in self._records), strict=True)
+        )
+        watcher.step(StepRecord(torch.stack(self._actions), rewards, done, {}))
+        self._records, self._actions = [], []
+
     # ---- looking and changing -------------------------------------------------------------------------------------
 
     @property
     def step(self) -> int:
-        """The same as `steps`, by the name that a run knows."""
+        """Environment steps of each symbol so far."""
         return self.steps
 
     @property
     def round_steps(self) -> int:
         """Environment steps of each symbol in a round; learning ends with a whole one."""
-        config: Any = self.config
-        return int(config.rollout_steps * self.market.envs_each)
+        return self.method.round_steps
+
+    @property
+    def agent(self) -> Any:
+        """The fleet as it is now."""
+        return self.fleet
+
+    @property
+    def seconds(self) -> dict[str, float]:
+        """Time spent in rollout, environment and update; waits for the device."""
+        return self.clock.seconds()
+
+    @property
+    def is_encoder_learning(self) -> bool:
+        """False where the encoder is frozen, its normaliser included."""
+        return bool(self.fleet.encoder.start.requires_grad)
+
+    def statistics(self) -> dict[str, torch.Tensor]:
+        """Figures of the latest round, as its method describes it; nothing before the first update."""
+        return dict(self._statistics)
 
     def losses(self) -> dict[str, float]:
-        """Means over the symbols of what the latest round logged; nothing before the first."""
-        logged = self.statistics._asdict() if hasattr(self, "statistics") else {}
-        return {name: float(values.mean()) for name, values in logged.items() if name.endswith("loss")}
+        """Means over the symbols of the losses of the latest round; nothing before the first."""
+        return {name: float(values.mean()) for name, values in self._statistics.items() if name.endswith("loss")}
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of what the encoder takes."""
@@ -257,11 +211,18 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
 
     def parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Name and tensor of everything that acts."""
-        return self.fleet.named_parameters()
+        parameters: Iterator[tuple[str, nn.Parameter]] = self.fleet.named_parameters()
+        return parameters
+
+    @property
+    def modules(self) -> dict[str, nn.Module]:
+        """What acts, by the name it is stored under."""
+        return {"fleet": self.fleet}
 
     def weights_hash(self) -> str:
-        """SHA-256 over names and bytes of the fleet's weights."""
-        return tensors_hash(self.fleet.state_dict())
+        """SHA-256 over names and bytes of the weights that act."""
+        acting = list(self.modules.values())
+        return tensors_hash((acting[0] if len(acting) == 1 else nn.ModuleList(acting)).state_dict())
 
     def set(self, name: str, value: float) -> None:
         """Change a learning rate while learning; refuses another name."""
@@ -272,59 +233,73 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
         for group in rates[name].param_groups:
             group["lr"] = value
 
-    def freeze(self: FleetLearner[Fleet, FleetMarket], parts: tuple[str, ...]) -> None:
+    def freeze(self, parts: tuple[str, ...]) -> None:
         """Keep the encoder as it is; a fleet freezes no other part."""
         if set(parts) - {"encoder"}:
             raise ConfigError(f"train.freeze={list(parts)}: only a fleet's encoder can be frozen; give [encoder]")
         self.fleet.freeze_encoder("encoder" in parts)
 
-    def take_weights(self: FleetLearner[Fleet, FleetMarket], folder: str | Path) -> int:
+    def take_weights(self, folder: str | Path) -> int:
         """Begin with the encoder of a stored fleet or direction classifier, and the heads of symbols that both know.
 
-        Gives how many tensors were taken; refuses an encoder of another size.
+        Gives how many tensors were taken; refuses an encoder of another size, and what is neither.
         """
         if (Path(folder) / "state.json").is_file():
-            from pacesetter.learning.supervised.forecasts import Forecasts
-            from pacesetter.learning.supervised.transfer import (
-                fit_encoder,  # knows Stable-Baselines3, which a fleet does without
-            )
-
-            return fit_encoder(Forecasts.load(folder).model, self.fleet.encoder)
-        stored = load_fleet(folder)
-        self.fleet.use_encoder(stored.encoder)
-        common = [symbol for symbol in self.fleet.symbols if symbol in stored.symbols]
-        for symbol, row in zip(common, self.fleet.places(common), strict=True):
+            return self._take_classifier(folder)
+        stored, fleet = load_fleet(folder), self.fleet
+        fleet.use_encoder(stored.encoder)
+        common = [symbol for symbol in fleet.symbols if symbol in stored.symbols]
+        for symbol, row in zip(common, fleet.places(common), strict=True):
             agent = stored.take(symbol)
-            self.fleet.actor.write(row, agent.actor.layers)
-            self.fleet.critic.write(row, agent.critic.layers)
-        return len(self.fleet.state_dict() if common else self.fleet.encoder.state_dict())
+            fleet.actor.write(row, agent.actor.layers)
+            fleet.critic.write(row, agent.critic.layers)
+        return len(fleet.state_dict() if common else fleet.encoder.state_dict())
+
+    def _take_classifier(self, folder: str | Path) -> int:
+        # these know Stable-Baselines3, which a fleet does without
+        from pacesetter.learning.supervised.forecasts import KIND, Forecasts
+        from pacesetter.learning.supervised.transfer import fit_encoder
+
+        if read_header(folder).get("kind") != KIND:
+            raise RunError(
+                f"train.init_from: {folder} holds neither a fleet nor a direction classifier; use a run of "
+                "task=fleet, or a folder of `pacesetter baseline sl`"
+            )
+        return fit_encoder(Forecasts.load(folder).model, self.fleet.encoder)
+
+    def retrainer(self, symbols: list[str], seed: int) -> FleetTrainer:
+        """A new trainer of the same fleet by the same method, for some of its symbols and with another seed."""
+        config = dataclasses.replace(self.config, seed=seed)
+        kind: Any = type(self.method)
+        return FleetTrainer(kind(self.fleet, self.market.select(symbols), config))
 
     # ---- storing --------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides how learning goes on, between rounds."""
+        """All that decides how learning continues, between rounds."""
         return {
-            "fleet": self.fleet.state_dict(),
-            "encoder_optimiser": self.encoder_optimiser.state_dict(),
-            "head_optimiser": self.head_optimiser.state_dict(),
-            "market": self.market.state_dict(),
-            "seen": self.seen,
-            "curiosity": None if self.curiosity is None else self.curiosity.learned(),
-            "steps": self.steps,
+            **{name: module.state_dict() for name, module in self.modules.items()},
+            **capture(self, self.declared),
+            "method": {"own": self.method.own.state_dict()} | capture(self.method, self.method.declared),
+            "extras": {
+                name: {"own": extra.own.state_dict()} | capture(extra, extra.declared)
+                for name, extra in self.extras.items()
+            },
             "random": torch.get_rng_state(),
             "device_random": torch.cuda.get_rng_state(self.device) if self.device.type == "cuda" else None,
         }
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Restore what `state_dict` gave, bit for bit on the same kind of device."""
-        self.fleet.load_state_dict(stored["fleet"])
-        self.encoder_optimiser.load_state_dict(stored["encoder_optimiser"])
-        self.head_optimiser.load_state_dict(stored["head_optimiser"])
-        self.market.load_state_dict(stored["market"])
-        self.seen = {name: entry.to(self.device) for name, entry in stored["seen"].items()}
-        if self.curiosity is not None:
-            self.curiosity.load_learned(stored["curiosity"])
-        self.steps = stored["steps"]
+        """Continue from what `state_dict` gave, bit for bit on the same kind of device."""
+        stored = modern_state(stored)
+        for name, module in self.modules.items():
+            module.load_state_dict(stored[name])
+        restore(self, self.declared, stored, self.device)
+        owners = {"method": self.method} | self.extras
+        parts = {"method": stored["method"]} | dict(stored["extras"])
+        for name, owner in owners.items():
+            owner.own.load_state_dict(parts[name]["own"])
+            restore(owner, owner.declared, parts[name], self.device)
         torch.set_rng_state(stored["random"])
         if stored["device_random"] is not None:
             torch.cuda.set_rng_state(stored["device_random"], self.device)
@@ -333,19 +308,23 @@ class FleetLearner(ABC, Generic[AgentsT, MarketT]):
         self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
     ) -> Path:
         """Store all of it, and `more` beside it, without pickle; the header says what it is of."""
-        told = {"learner": self._described()} | dict(header or {})
-        return write_state(folder, told, self.state_dict() | {"run": dict(more or {})})
+        described = {"learner": self.describe()} | dict(header or {})
+        return write_state(folder, described, self.state_dict() | {"run": dict(more or {})})
 
     def load(self, folder: str | Path) -> dict[str, Any]:
-        """Restore what `save` stored, and give its `more`; refuses another algorithm, configuration or symbols."""
-        stored = read_header(folder)["learner"]
-        for name, value in self._described().items():
+        """Continue from what `save` stored, and give its `more`; refuses another method, options or symbols."""
+        stored, own = translate_learner(read_header(folder)), self.describe()
+        if stored.get("algorithm") == own["algorithm"]:  # defaults of options that are newer than the checkpoint
+            kept = configure(type(self.config), stored["config"], "the checkpoint's agent")
+            stored["config"] = dataclasses.asdict(kept)
+        for name, value in own.items():
             if stored.get(name) != value:
                 raise RunError(f"{folder} was stored with {name}={stored.get(name)}, not {value}; resume with its own")
         state = read_state(folder)
         self.load_state_dict(state)
         return dict(state["run"])
 
-    def _described(self) -> dict[str, Any]:
+    def describe(self) -> dict[str, Any]:
+        """Which method, with which options, for which symbols."""
         config = dataclasses.asdict(self.config)
         return {"algorithm": type(self.config).__name__, "config": config, "symbols": list(self.fleet.symbols)}

@@ -1,61 +1,33 @@
-"""An algorithm as a run sees it: step by step, between rollouts, and never by a Stable-Baselines3 name.
-
-`Learner(algorithm).learn(steps, watcher)` tells a watcher of every step and of every moment between rollouts, where
-everything may be looked at, stored or ended by raising `Stop`.
-"""
+"""A Stable-Baselines3 algorithm as a `Learner`: step by step, between rollouts, and never by a name of its own."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
 from pathlib import Path
-from typing import Any, NamedTuple, Protocol
+from typing import Any
 
 import numpy as np
 import torch
-from numpy.typing import NDArray
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.policies import ActorCriticPolicy
 from stable_baselines3.common.utils import ConstantSchedule
 
 from pacesetter.errors import ConfigError, RunError, did_you_mean
+from pacesetter.learning.learner import Between, StepRecord, Watcher
+from pacesetter.learning.randomness import undisturbed
 from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor, learn, load_weights, save_algorithm
-from pacesetter.learning.sb3.resume import capture, check_resumable, random_state, restore, set_random_state
+from pacesetter.learning.sb3.resume import capture, check_resumable, restore
 from pacesetter.learning.state import read_header, read_state, tensors_hash
 from pacesetter.learning.supervised.forecasts import KIND, Forecasts
 from pacesetter.learning.supervised.transfer import transfer_encoder
 
-__all__ = ["Learner", "Seen", "Stop", "Watcher", "undisturbed"]
+__all__ = ["SB3Learner"]
 
-Array = NDArray[Any]
 SCHEDULED = ("learning_rate", "clip_range", "ent_coef", "vf_coef", "gamma", "tau", "target_kl")
 ENCODER = "encoder"
-
-
-class Stop(Exception):  # noqa: N818 - it ends a run, it is not an error
-    """Raised between rollouts to end learning there; its text says why."""
-
-
-class Seen(NamedTuple):
-    """One step of all environments: `actions` (env, …), `rewards` (env,), `done` (env,) and the environments' infos."""
-
-    actions: Array
-    rewards: Array
-    done: Array
-    infos: Mapping[str, Any]
-
-
-class Watcher(Protocol):
-    """What a run does while an algorithm learns."""
-
-    def step(self, seen: Seen) -> None:
-        """Hear of a step."""
-
-    def between(self) -> None:
-        """Act between rollouts: look, store, or raise `Stop`."""
 
 
 class _Bridge(BaseCallback):
@@ -80,23 +52,23 @@ class _Bridge(BaseCallback):
     def _on_step(self) -> bool:
         actions = self.locals.get("clipped_actions", self.locals["actions"])
         infos = getattr(self.training_env, "infos", {})
-        self.watcher.step(Seen(actions, self.locals["rewards"], self.locals["dones"], infos))
+        self.watcher.step(StepRecord(actions, self.locals["rewards"], self.locals["dones"], infos))
         return True
 
 
-class Learner:
-    """An algorithm on a vector environment, with what a run asks of it."""
+class SB3Learner:
+    """An algorithm on a vector environment, as a `Learner`."""
 
     def __init__(self, algorithm: BaseAlgorithm) -> None:
         check_resumable(algorithm)
         self.algorithm = algorithm
         self._seconds = {"rollout": 0.0, "update": 0.0}
 
-    def learn(self, steps: int, watcher: Watcher) -> None:
+    def learn(self, steps: int, watcher: Watcher | None = None) -> None:
         """Train up to `steps` environment steps in all; `Stop` passes through to the caller."""
         left = steps - self.step
         if left > 0:
-            bridge = _Bridge(watcher, self._seconds)
+            bridge = _Bridge(watcher or Between(), self._seconds)
             learn(self.algorithm, left, [bridge], reset_num_timesteps=self.step == 0, log_interval=None)
 
     # ---- looking --------------------------------------------------------------------------------------------------
@@ -130,7 +102,7 @@ class Learner:
         }
 
     @property
-    def seen(self) -> dict[str, Any]:
+    def observation(self) -> dict[str, Any]:
         """The latest observations, entries (env, …)."""
         return dict(self.algorithm._last_obs or {})
 
@@ -143,6 +115,10 @@ class Learner:
         values = getattr(self.algorithm, "_logger", None)
         logged = values.name_to_value if values is not None else {}
         return {key.removeprefix("train/"): float(value) for key, value in logged.items() if key.startswith("train/")}
+
+    def statistics(self) -> dict[str, float]:
+        """Mean reward of the latest episodes, and entropy of the policy."""
+        return {"reward": self.mean_return(), "entropy": self.entropy()}
 
     def mean_return(self) -> float:
         """Mean reward of the latest episodes; NaN before the first has ended."""
@@ -214,6 +190,8 @@ class Learner:
         """
         if read_header(folder).get("kind") == KIND:
             return transfer_encoder(Forecasts.load(folder).model, self.algorithm)
+        if "recipe" not in read_header(folder):
+            raise RunError(f"{folder} holds neither a single agent nor a direction classifier; use a run of this task")
         stored, own = read_state(folder)["modules"]["policy"], self.weights()
         fitting = {name: tensor for name, tensor in stored.items() if name in own and own[name].shape == tensor.shape}
         if not fitting:
@@ -223,24 +201,16 @@ class Learner:
 
     # ---- storing --------------------------------------------------------------------------------------------------
 
-    def save(self, folder: str | Path, header: Mapping[str, Any], more: Mapping[str, Any] | None = None) -> None:
-        """Store the agent; with `more`, also all that an exact resume needs, and `more` beside it."""
+    def save(
+        self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
+    ) -> Path:
+        """Store the agent; with `more`, also all that a bit-exact resume needs, and `more` beside it."""
         state = {} if more is None else {"resume": capture(self.algorithm), "run": dict(more)}
-        save_algorithm(self.algorithm, folder, header, state)
+        return save_algorithm(self.algorithm, folder, header or {}, state)
 
     def load(self, folder: str | Path) -> dict[str, Any]:
-        """Restore what `save` stored with `more`, which it gives back."""
+        """Resume from what `save` stored with `more`, which it gives back."""
         state = read_state(folder)
         load_weights(self.algorithm, state)
         restore(self.algorithm, state["resume"])
         return dict(state["run"])
-
-
-@contextmanager
-def undisturbed() -> Iterator[None]:
-    """Leave every random generator as it was: looking at a policy must not change how it learns."""
-    state = random_state()
-    try:
-        yield
-    finally:
-        set_random_state(state)

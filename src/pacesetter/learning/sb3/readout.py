@@ -33,7 +33,7 @@ class Readout:
     """A policy as functions of a full observation (batch, …).
 
     actions   (batch, output): probabilities of discrete actions, `options` for each choice; or the deterministic action
-    values    (batch,) what the critic expects; None where there is no critic
+    values    (batch,) what the critic expects; None where there is no critic, or it did not learn
     options   0 for continuous actions
     shapes    entry -> its shape without the batch, as `actions` takes it
     inputs    the entries as the encoder takes them
@@ -87,7 +87,8 @@ def readout(agent: Any) -> Readout:
 def _of_symbol_agent(agent: SymbolAgent) -> Readout:
     last: Any = agent.actor.layers[-1]
     options = last.out_features if isinstance(agent.actor, DiscreteActor) else 0
-    return Readout(agent.encoder, agent.shapes, lambda seen: agent(seen)[0], lambda seen: agent(seen)[1], options, dict)
+    values: Function | None = (lambda entries: agent(entries)[1]) if agent.has_state_value else None
+    return Readout(agent.encoder, agent.shapes, lambda entries: agent(entries)[0], values, options, dict)
 
 
 def _of_algorithm(algorithm: BaseAlgorithm) -> Readout:

@@ -5,13 +5,10 @@ Captured between rollouts; `restore` into an algorithm of the same recipe makes 
 
 from __future__ import annotations
 
-import random
 from collections import deque
 from collections.abc import Mapping
 from typing import Any
 
-import numpy as np
-import torch
 from sb3_contrib import RecurrentPPO
 from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.base_class import BaseAlgorithm
@@ -19,8 +16,9 @@ from stable_baselines3.common.buffers import DictReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from pacesetter.errors import ConfigError
+from pacesetter.learning.randomness import random_state, set_random_state
 
-__all__ = ["capture", "check_resumable", "random_state", "restore", "set_random_state"]
+__all__ = ["capture", "check_resumable", "restore"]
 
 _REPLAYED = ("actions", "rewards", "dones", "timeouts")
 _SEEN = ("observations", "next_observations")
@@ -39,7 +37,7 @@ def capture(algorithm: BaseAlgorithm) -> dict[str, Any]:
     env: Any = algorithm.env
     memory: Any = getattr(algorithm, "_last_lstm_states", None)
     return {
-        "random": random_state(algorithm),
+        "random": _random_state(algorithm),
         "environment": env.state_dict(),
         "seen": dict(algorithm._last_obs or {}),
         "starts": algorithm._last_episode_starts,
@@ -61,32 +59,20 @@ def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
         setattr(algorithm, "_last_lstm_states", RNNStates(*state["memory"]))  # noqa: B010 - declared as None there
     if isinstance(algorithm, OffPolicyAlgorithm):
         _fill_replay(algorithm.replay_buffer, state["replay"])
-    set_random_state(state["random"], algorithm)
+    _set_random_state(state["random"], algorithm)
 
 
 # ---- random numbers -------------------------------------------------------------------------------------------------
 
 
-def random_state(algorithm: BaseAlgorithm | None = None) -> dict[str, Any]:
-    """The state of every generator outside the environments: Python, NumPy, torch, and the action space's own."""
-    state = {
-        "python": random.getstate(),
-        "numpy": np.random.get_state(legacy=False),  # noqa: NPY002 - Stable-Baselines3 draws from it
-        "torch": torch.get_rng_state(),
-        "cuda": torch.cuda.get_rng_state_all() if torch.cuda.is_available() else [],
-    }
-    return state if algorithm is None else state | {"actions": algorithm.action_space.np_random.bit_generator.state}
+def _random_state(algorithm: BaseAlgorithm) -> dict[str, Any]:
+    """The state of every generator outside the environments, the action space's own included."""
+    return random_state() | {"actions": algorithm.action_space.np_random.bit_generator.state}
 
 
-def set_random_state(state: Mapping[str, Any], algorithm: BaseAlgorithm | None = None) -> None:
-    """Put every generator back to what `random_state` gave."""
-    random.setstate(state["python"])
-    np.random.set_state(state["numpy"])  # noqa: NPY002
-    torch.set_rng_state(state["torch"])
-    if state["cuda"]:
-        torch.cuda.set_rng_state_all(state["cuda"])
-    if algorithm is not None:
-        algorithm.action_space.np_random.bit_generator.state = state["actions"]
+def _set_random_state(state: Mapping[str, Any], algorithm: BaseAlgorithm) -> None:
+    set_random_state(state)
+    algorithm.action_space.np_random.bit_generator.state = state["actions"]
 
 
 # ---- replay ---------------------------------------------------------------------------------------------------------

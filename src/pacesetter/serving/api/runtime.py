@@ -16,11 +16,13 @@ from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build import build_task
+from pacesetter.envs.batch.observation import PositionEntry, write_own_masks
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.market.bars import Bar, MarketBars
-from pacesetter.market.orders import Discrete
+from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
+from pacesetter.market.targets import joint_targets, within_account
 from pacesetter.panel import SECONDS_PER_YEAR, Panel
 from pacesetter.policies.agent import per_symbol
 from pacesetter.policies.policy import Seen
@@ -43,7 +45,9 @@ class BundlePolicy:
 
     def __init__(self, bundle: Bundle) -> None:
         self.model = bundle.model
-        self.name, self.action = bundle.name, self.model.spec.action
+        self.trades_targets = self.model.spec.trades == "targets"
+        self.name, self.action = bundle.name, "target" if self.trades_targets else self.model.spec.action
+        self.market = build_task(bundle.config).market if self.trades_targets else None
         self.fitted_until = pd.Timestamp(bundle.manifest["fitted_until"])
         self.confidence, self.value = np.empty(0), None
 
@@ -57,16 +61,39 @@ class BundlePolicy:
         is_whole = spec.rows == "market"
         entries = {k: v[None] for k, v in seen.observation.items()} if is_whole else per_symbol(seen.observation)
         if ACTION_MASK in spec.inputs:
-            assert seen.masks is not None
-            entries[ACTION_MASK] = seen.masks.reshape(1, -1) if is_whole else seen.masks
+            entries[ACTION_MASK] = self._masks(seen, is_whole)
         answer = self.model(entries)
         if not all(np.isfinite(part).all() for part in answer.values()):
             raise DataError("the policy's output is not finite; check the newest bars or features, and the account")
         symbols = len(seen.panel.symbols)
         self.confidence = answer["confidence"].reshape(symbols, -1).prod(axis=1)  # hybrid: of the kind and of the value
         self.value = float(answer["value"].mean()) if "value" in answer else None
+        if self.market is not None:
+            return self._targets(answer, seen, self.market)
         chosen = answer["probabilities"].argmax(axis=-1) if self.action == "discrete" else answer["orders"]
         return np.asarray(chosen, dtype=np.float64).reshape((symbols, 2) if self.action == "hybrid" else symbols)
+
+    def _masks(self, seen: Seen, is_whole: bool) -> Array:
+        """Those of the account; of each agent's own one where the answers become targets."""
+        if self.trades_targets:
+            position = seen.observation["position"]
+            return np.asarray(write_own_masks(np.zeros((len(position), len(Discrete)), dtype=bool), position))
+        assert seen.masks is not None
+        return seen.masks.reshape(1, -1) if is_whole else seen.masks
+
+    def _targets(self, answer: Mapping[str, Array], seen: Seen, market: MarketParameters) -> Array:
+        """(symbol,) shares of equity by what the agents propose, as `FleetTargets` in a backtest."""
+        held = np.asarray(seen.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
+        if "orders" in answer:
+            proposals = answer["orders"].reshape(-1)
+        else:
+            proposals = answer["probabilities"] @ np.array(DISCRETE_AS_CONTINUOUS, np.float32)
+        proposals = proposals.astype(np.float64)
+        if self.model.spec.action == "target":
+            targets = within_account(proposals, market)
+        else:
+            targets = joint_targets(proposals, held, market)
+        return np.where(seen.panel.mask[seen.t], targets, np.nan)
 
 
 @dataclass(frozen=True)

@@ -25,7 +25,7 @@ LEFT_OUT = {  # who wrote it and when is in the record; a status moves on; vital
     *("run", "time", "status", "vitals"),
 }
 FREE_STATE = ("audit", "watch")  # of a stored state: its place in the chain, and which alerts were sent when
-EMPTY = ""  # stands for a text column that was left to its default
+EMPTY = (None, "")
 
 
 def bar_evidence(rows: Mapping[str, Sequence[Row]], statuses: Row, state: Row) -> dict[str, Any]:
@@ -126,13 +126,14 @@ def _digest(table: Table, rows: Iterable[Row]) -> str:
 
 
 def _plain(table: Table, row: Row) -> dict[str, Any]:
-    return {column.name: _value(column, row) for column in table.columns if column.name not in LEFT_OUT}
+    """What is filled in: a column that a later revision adds, empty in older rows, changes no hash."""
+    values = {column.name: _value(column, row.get(column.name)) for column in table.columns}
+    return {name: value for name, value in values.items() if name not in LEFT_OUT and value not in EMPTY}
 
 
-def _value(column: Any, row: Row) -> Any:
-    value = row.get(column.name)
+def _value(column: Any, value: Any) -> Any:
     if value is None:
-        return None if column.nullable else EMPTY
+        return None
     if isinstance(column.type, Double):
         return float(value) + 0.0  # SQLite keeps no sign of a zero
     return value if isinstance(column.type, JSON) else str(value)

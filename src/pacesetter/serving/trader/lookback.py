@@ -103,8 +103,8 @@ class LeadLagRows:
         """Name -> (count, symbol) of the newest bars, whose windows are chosen."""
         scored = count + self._asked.gap_bars
         longest = int(self._schedule[-scored:].max())
-        part = panel.rows(max(len(panel) - scored - longest, 0), None)
+        own = self._asked.expected_lookback or 0
+        part = panel.rows(max(len(panel) - max(scored + longest, count + own), 0), None)
         windows = StoredLookback(np.minimum(self._schedule[-len(part) :], longest))
-        gap_bars, lags = self._asked.gap_bars, self._asked.expected_lags
-        features = leadlag_features(self._asked.method, windows, gap_bars=gap_bars, expected_lags=lags)
+        features = leadlag_features(self._asked.method, windows, newest_bars=count, **self._asked.options)
         return {feature.name: feature.compute(part)[-count:] for feature in features}

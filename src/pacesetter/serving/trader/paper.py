@@ -23,8 +23,9 @@ from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
 from pacesetter.policies.observation import Observe
 from pacesetter.policies.policy import Seen
+from pacesetter.serving.journal import tables
 from pacesetter.serving.journal.entries import make_page
-from pacesetter.serving.journal.journal import Journal, Row, tables
+from pacesetter.serving.journal.journal import Journal, Row
 from pacesetter.serving.monitor.alerts import Alert
 from pacesetter.serving.monitor.watch import Vitals, Watch
 from pacesetter.serving.risk.halt import KillSwitch

@@ -18,26 +18,29 @@ from omegaconf.errors import OmegaConfBaseException
 
 from pacesetter.build import Config
 from pacesetter.build.configuration import MainJob, Track, Train
+from pacesetter.build.learner import check_agent
 from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
+from pacesetter.learning.methods import METHODS, default_options
 from pacesetter.registry import configure
 from pacesetter.schema import RENAMED_VALUES, renamed_sentence
 from pacesetter.training.hydra.overrides import find_presets, parse_override
 
-__all__ = ["compose", "source_defaults", "task_defaults", "with_agent"]
+__all__ = ["compose", "source_defaults", "task_defaults"]
 
-AGENTS = {"fleet": "fleet_ppo", "master": "master_ppo"}  # of tasks that those of others cannot learn
+CHOICE = re.compile(r"\+?(data|task|agent|preset)=")
 
 
 def compose(overrides: Sequence[str] = ()) -> Config:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
     _register_groups()
     _refuse_old_names(overrides)
-    overrides = with_agent(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
+            task = _task_of(overrides)
+            _register_agents(TASKS[task].learned_as if task in TASKS else task)
             resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
         except HydraException as problem:
             raise ConfigError(_explain(overrides, problem)) from problem
@@ -50,13 +53,18 @@ def compose(overrides: Sequence[str] = ()) -> Config:
         raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
     task = TASKS[resolved["task"]["problem"]]
     _refuse_inherited(overrides, task)
-    return task.completed(configure(Config, resolved, "config"))  # type: ignore[arg-type]
+    config = configure(Config, resolved, "config")  # type: ignore[arg-type]
+    check_agent(config)
+    return task.completed(config)
 
 
-def with_agent(overrides: Sequence[str]) -> list[str]:
-    """The overrides, and an agent that can learn the task named among them, unless they name one."""
-    chosen = [f"agent={agent}" for task, agent in AGENTS.items() if f"task={task}" in overrides]
-    return [*overrides, *([] if any(text.startswith("agent=") for text in overrides) else chosen)]
+def _task_of(overrides: Sequence[str]) -> str:
+    """The problem that the overrides choose, themselves or by a preset."""
+    named = [text.removeprefix("task=") for text in overrides if text.startswith("task=")]
+    if named or not any(text.startswith("+preset=") for text in overrides):
+        return named[-1] if named else "trading"
+    _register_agents("trading")  # Hydra resolves presets only as a whole, and any agent will do for that
+    return str(_defaults(find_presets(overrides))["task"]["problem"])
 
 
 def _refuse_inherited(overrides: Sequence[str], task: Task) -> None:
@@ -99,6 +107,13 @@ def _register_groups() -> None:
     ConfigStore.instance().store(group="lag", name="study", node=study_defaults())
     for name, kind in {"train": Train, "track": Track, "job": MainJob}.items():
         ConfigStore.instance().store(group=name, name="default", node=_plain(kind()))
+
+
+def _register_agents(task: str) -> None:
+    """The group `agent`: the options of every method for this task, since a fleet's are not those of one agent."""
+    learned_as = TASKS[task].learned_as if task in TASKS else task  # an unknown one is refused when Hydra looks for it
+    for name in METHODS:
+        ConfigStore.instance().store(group="agent", name=name, node=default_options(name, learned_as))
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
@@ -151,7 +166,7 @@ def _explain_key(key: str, value: str, others: list[str]) -> str | None:
     groups = {
         "data": [*SOURCES, *_names("data")],
         "task": list(TASKS),
-        "agent": _names("agent"),
+        "agent": [*METHODS, *_names("agent")],
         "preset": _names("preset"),
     }
     if key in groups:
@@ -167,7 +182,7 @@ def _explain_key(key: str, value: str, others: list[str]) -> str | None:
 
 def _defaults(others: list[str]) -> Mapping[str, Any]:
     """The configuration with the group choices among `others` only."""
-    choices = [text for text in others if re.match(r"\+?(data|task|agent|preset)=", text)]
+    choices = [text for text in others if CHOICE.match(text) or text.startswith("hydra.searchpath=")]
     try:
         plain = OmegaConf.to_container(hydra_compose("config", choices))
     except HydraException:

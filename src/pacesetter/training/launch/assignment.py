@@ -12,11 +12,11 @@ from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run.train import Report, train
 
-__all__ = ["InterruptedRunError", "Outcome", "Task", "run_task"]
+__all__ = ["Assignment", "InterruptedRunError", "Outcome", "run_task"]
 
 
 @dataclass(frozen=True)
-class Task:
+class Assignment:
     """Overrides of one run, and the folder that is its own."""
 
     folder: str
@@ -44,7 +44,7 @@ class InterruptedRunError(RunError):
     """The run was told to stop by a signal, and so is what it is part of."""
 
 
-def run_task(task: Task, report: Report | None = None) -> Outcome:
+def run_task(task: Assignment, report: Report | None = None) -> Outcome:
     """Train, or go on with the run in the task's folder; a finished one is not run again."""
     quiet = Console(quiet=True)  # many at a time would write over each other
     begun = task.begun

@@ -22,7 +22,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, number, write_report
 from pacesetter.runs import Run, config_hash
 from pacesetter.training.hydra.compose import compose
-from pacesetter.training.launch.assignment import Outcome, Task, run_task
+from pacesetter.training.launch.assignment import Assignment, Outcome, run_task
 from pacesetter.training.launch.cluster_progress import Progress
 from pacesetter.training.launch.comparison import LEVEL, mean_and_half_width
 from pacesetter.training.launch.crew import Job
@@ -80,10 +80,10 @@ class ClusterPlan:
         names = ",".join(f"'{symbol}'" for symbol in self.groups[group])
         return f"task.symbols=[{names}]", f"train.folds={self.folds}", f"train.fold={fold}", f"seed={seed}"
 
-    def task(self, folder: Path, overrides: Sequence[str], group: int, fold: int, seed: int) -> Task:
+    def task(self, folder: Path, overrides: Sequence[str], group: int, fold: int, seed: int) -> Assignment:
         """One run, with a folder of its own."""
         own = folder.resolve() / f"group{group:03d}-fold{fold:02d}-seed{seed}"
-        return Task(str(own), (*overrides, *self.overrides(group, fold, seed)))
+        return Assignment(str(own), (*overrides, *self.overrides(group, fold, seed)))
 
 
 @dataclass(frozen=True)
@@ -155,14 +155,14 @@ def _folder(config: Config, asked: dict[str, Any]) -> Run:
     return Run.open(earlier[-1]) if earlier else Run.create(config.runs, "cluster", asked)
 
 
-def _is_finished(task: Task) -> bool:
+def _is_finished(task: Assignment) -> bool:
     return task.begun is not None and bool(task.begun.manifest["finished"])
 
 
 # ---- what is gathered -----------------------------------------------------------------------------------------------
 
 
-def _row(plan: ClusterPlan, row: dict[str, int], job: Job[Task, Outcome]) -> dict[str, Any]:
+def _row(plan: ClusterPlan, row: dict[str, int], job: Job[Assignment, Outcome]) -> dict[str, Any]:
     """One run and what it came to; one that failed has NaN for it."""
     name, symbols = Path(job.task.folder).name, len(plan.groups[row["group"]])
     told = {"name": name, **row, "symbols": symbols, "state": job.state, "tries": job.tries, "worker": job.worker}

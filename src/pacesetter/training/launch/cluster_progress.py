@@ -17,7 +17,7 @@ from rich.live import Live
 from rich.table import Table
 
 from pacesetter.runs import Run
-from pacesetter.training.launch.assignment import Outcome, Task, run_task
+from pacesetter.training.launch.assignment import Assignment, Outcome, run_task
 from pacesetter.training.launch.crew import Job
 
 __all__ = ["Follower", "Progress"]
@@ -29,7 +29,7 @@ COLUMNS = ("run", "step", "score", "steps/s", "try", "worker")
 class Follower:
     """Step, best validation score and steps per second of a run, from the metrics.jsonl that it writes anywhere."""
 
-    task: Task
+    task: Assignment
     step: int = 0
     score: float | None = None
     steps_per_second: float | None = None
@@ -68,7 +68,7 @@ def _lines(text: bytes) -> Iterator[dict[str, Any]]:
 class Progress:
     """What all runs do, each to make `steps`; `watch` is for `Crew.settle`."""
 
-    def __init__(self, run: Run, tasks: Sequence[Task], steps: int, console: Console) -> None:
+    def __init__(self, run: Run, tasks: Sequence[Assignment], steps: int, console: Console) -> None:
         self.path, self.steps, self.console = run.path("progress.jsonl"), steps, console
         self.followers = {task: Follower(task) for task in tasks}
         for follower in self.followers.values():
@@ -76,7 +76,7 @@ class Progress:
         self.kept = {line["run"]: line for line in _lines(self.path.read_bytes())} if self.path.is_file() else {}
         self.rows: dict[str, dict[str, Any]] = {}
 
-    def finished(self, task: Task) -> Job[Task, Outcome]:
+    def finished(self, task: Assignment) -> Job[Assignment, Outcome]:
         """A run that an earlier call finished, with the worker and the tries that it kept."""
         name = Path(task.folder).name
         kept = self.kept.get(name, {})
@@ -84,7 +84,7 @@ class Progress:
         self.rows[name] = self._row(job)
         return job
 
-    def left(self, task: Task) -> int:
+    def left(self, task: Assignment) -> int:
         """Steps that the run has still to make."""
         return self.steps - self.followers[task].step
 
@@ -92,7 +92,7 @@ class Progress:
         """A table of the runs at work, brought up to date while it is open; only a terminal shows it."""
         return Live(get_renderable=self.table, console=self.console, refresh_per_second=2, transient=True)
 
-    def watch(self, jobs: Sequence[Job[Task, Outcome]]) -> None:
+    def watch(self, jobs: Sequence[Job[Assignment, Outcome]]) -> None:
         """Look at every run, and tell and keep what has changed."""
         for job in jobs:
             name, row = Path(job.task.folder).name, self._row(job)
@@ -103,7 +103,7 @@ class Progress:
             if row["state"] != before["state"]:
                 self.console.print(_sentence(name, row), highlight=False, soft_wrap=True)
 
-    def _row(self, job: Job[Task, Outcome]) -> dict[str, Any]:
+    def _row(self, job: Job[Assignment, Outcome]) -> dict[str, Any]:
         follower = self.followers[job.task]
         if job.state == "running":
             follower.look()

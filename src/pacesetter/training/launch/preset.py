@@ -12,7 +12,7 @@ from omegaconf import OmegaConf
 
 from pacesetter.runs import write_atomic
 from pacesetter.schema import SCHEMA
-from pacesetter.training.hydra.compose import compose, with_agent
+from pacesetter.training.hydra.compose import compose
 from pacesetter.training.hydra.overrides import find_presets
 
 __all__ = ["write_preset"]
@@ -24,7 +24,7 @@ def write_preset(path: Path, overrides: Sequence[str], about: str) -> Path:
     """Write what the overrides configure, less the name, folder and seed of a run, as a preset that stands alone."""
     compose(overrides)  # refuses what cannot be, and tells Hydra of our groups
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
-        config = hydra_compose("config", find_presets(with_agent(overrides)), return_hydra_config=True)
+        config = hydra_compose("config", find_presets(overrides), return_hydra_config=True)
     choices = OmegaConf.to_container(config.hydra.runtime.choices)
     assert isinstance(choices, dict)
     groups = [

@@ -19,7 +19,7 @@ from pacesetter.runs import Run
 from pacesetter.schema import SCHEMA, read_schema, translate_overrides
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.hydra.overrides import choices, split_varied, stored_overrides, take_options
-from pacesetter.training.launch.assignment import InterruptedRunError, Outcome, Task, run_task
+from pacesetter.training.launch.assignment import Assignment, InterruptedRunError, Outcome, run_task
 from pacesetter.training.launch.preset import write_preset
 from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.run.interrupts import told_when_stopped
@@ -86,7 +86,7 @@ class Attempt:
     startup: int
     study: str
     trial_id: int
-    task: Task
+    task: Assignment
 
 
 def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console: Console | None = None) -> SearchResult:
@@ -201,9 +201,9 @@ def _next_trials(study: Study, space: dict[str, BaseDistribution], wanted: int, 
     return [*left, *(study.ask(space) for _ in range(room - len(left)))][:room]
 
 
-def _task(run: Run, fixed: Sequence[str], trial: Trial) -> Task:
+def _task(run: Run, fixed: Sequence[str], trial: Trial) -> Assignment:
     folder = run.folder.resolve() / "runs" / f"{trial.number:03d}"
-    return Task(str(folder), (*fixed, *(f"{key}={value}" for key, value in trial.params.items())))
+    return Assignment(str(folder), (*fixed, *(f"{key}={value}" for key, value in trial.params.items())))
 
 
 def _tell(study: Study, trial: Trial, outcome: Outcome | None) -> None:

@@ -19,7 +19,7 @@ from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.hydra.overrides import choices, split_varied, stored_overrides, take_options
-from pacesetter.training.launch.assignment import Outcome, Task, run_task
+from pacesetter.training.launch.assignment import Assignment, Outcome, run_task
 from pacesetter.training.launch.comparison import LEVEL, cells, compare, picture
 from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.run.interrupts import told_when_stopped
@@ -65,10 +65,10 @@ class Plan:
         """(variant, seed) of every run, in order."""
         return list(itertools.product(range(len(self.variants)), range(len(self.seeds))))
 
-    def task(self, folder: Path, variant: int, seed: int) -> Task:
+    def task(self, folder: Path, variant: int, seed: int) -> Assignment:
         """One run, with a folder of its own."""
         own = folder.resolve() / f"{variant:03d}-{seed:03d}"
-        return Task(str(own), (*self.fixed, *self.variants[variant], self.seeds[seed]))
+        return Assignment(str(own), (*self.fixed, *self.variants[variant], self.seeds[seed]))
 
     def row(self, variant: int, seed: int, outcome: Outcome) -> dict[str, object]:
         """One run and what it came to."""

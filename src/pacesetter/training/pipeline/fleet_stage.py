@@ -6,7 +6,8 @@ from dataclasses import replace
 from pathlib import Path
 
 from pacesetter.build import Config, build_fold, build_task, task_of
-from pacesetter.build.fleet import build_market, check_algorithm
+from pacesetter.build.fleet import build_market
+from pacesetter.build.learner import check_agent
 from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.training.pipeline.lookback_stage import lookback_config
@@ -15,7 +16,7 @@ from pacesetter.training.pipeline.stages import Found, Job, only_run, trained
 __all__ = ["check_episodes", "fleet_config", "train_fleet"]
 
 AGENT = {
-    "algorithm": "fleet_ppo",
+    "algorithm": "ppo",
     "network": "mlp",
     "network_options": {"width": 64, "layers": 1},
     "heads": [64],
@@ -50,7 +51,7 @@ def check_episodes(job: Job) -> None:
     """Refuse a task or agent that no fleet has, and bars without room for an episode behind the longest window."""
     task_of(job.config).check("job")
     config = fleet_config(job.config, Path(), build_task(lookback_config(job.config, Path())).windows.longest)
-    check_algorithm(config)
+    check_agent(config)
     task, learned = build_task(config), int(build_fold(config, job.panel).train[-1]) + 1
     for bars in (min(FEW_BARS, learned), learned):  # a few will do unless a symbol comes late
         try:

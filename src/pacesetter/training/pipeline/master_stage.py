@@ -16,11 +16,10 @@ from pacesetter.training.pipeline.stages import Found, Job, only_run, trained
 
 __all__ = ["judged_run", "master_config", "train_master"]
 
-ALGORITHM = "master_ppo"
 AGENT = {
-    "algorithm": ALGORITHM,
+    "algorithm": "ppo",
     "network_options": {"width": 32, "heads": 2, "layers": 1, "hidden": 32},
-    "rollout_steps": 16,
+    "n_steps": 16,
     "batch_size": 256,
 }
 ENVS, VALIDATIONS = 64, 2
@@ -36,7 +35,7 @@ def master_config(config: Config, folder: Path, fleet: Path) -> Config:
         name="master",
         runs=str(folder),
         task=task | {"problem": "master", "fleet": str(fleet)},
-        agent=config.agent if config.agent["algorithm"] == ALGORITHM else AGENT,
+        agent=AGENT,
         train=replace(there.train, steps=steps, envs=ENVS, validate_every=max(steps // VALIDATIONS, 1)),
     )
     return with_fleet(made)

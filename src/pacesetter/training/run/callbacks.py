@@ -1,6 +1,6 @@
 """What a run does while its agent learns: schedules, fail-safe, metrics, validation, checkpoints, in this order.
 
-Every callback hears each step and acts between rollouts, where nothing is half done. What it must remember across a
+Every callback is told of all steps and acts between rounds, where nothing is half done. What it must remember across a
 resume is in its `state`; the rest follows from the step. A callback ends the run by setting `session.stop`, and the
 last one, `Checkpoints`, then stores the run and stops it there.
 """
@@ -13,9 +13,10 @@ import time
 from collections.abc import Callable
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Generic, TypeVar
 
 import numpy as np
+import torch
 from gymnasium import spaces
 from numpy.typing import NDArray
 from rich.console import Console
@@ -25,7 +26,8 @@ from pacesetter.envs.journal import Journal
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.metrics import sharpe
-from pacesetter.learning.sb3.learner import Learner, Seen, Stop, undisturbed
+from pacesetter.learning.learner import Learner, StepRecord, Stop
+from pacesetter.learning.randomness import undisturbed
 from pacesetter.learning.state import write_state
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.runs import Run
@@ -39,16 +41,17 @@ Array = NDArray[Any]
 log = logging.getLogger(__name__)
 ROLLING = 250  # steps of the live Sharpe ratio
 Report = Callable[[int, float], bool]
+LearnerT = TypeVar("LearnerT", bound=Learner)
 
 
 @dataclass
-class Session:
+class Session(Generic[LearnerT]):
     """A run at work: what its callbacks share."""
 
     config: Config
     run: Run
     parts: Parts
-    learner: Learner
+    learner: LearnerT
     console: Console
     header: dict[str, Any]
     trackers: list[Tracker] = field(default_factory=list)
@@ -67,15 +70,15 @@ class Session:
             tracker.log(self.learner.step, metrics)
 
 
-class Callback:
+class Callback(Generic[LearnerT]):
     """One concern; `state` is what a resume must bring back, in plain values and arrays."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session[LearnerT]) -> None:
         self.session = session
         self.state: dict[str, Any] = {}
 
-    def step(self, seen: Seen) -> None:
-        """Hear of a step."""
+    def step(self, record: StepRecord) -> None:
+        """Take note of what was just collected."""
 
     def between(self) -> None:
         """Act between rollouts."""
@@ -89,7 +92,7 @@ class Callback:
         return True
 
 
-class Schedules(Callback):
+class Schedules(Callback[Any]):
     """Sets scheduled hyperparameters, which follow from the step alone; reward weights and curricula have their own."""
 
     def between(self) -> None:
@@ -98,12 +101,13 @@ class Schedules(Callback):
             learner.set(name, schedule.at(learner.step))
 
 
-class Guard(Callback):
+class Guard(Callback[Any]):
     """The fail-safe: NaN and divergence stop the run with a dump of diagnostics; the last good checkpoint stays."""
 
-    def step(self, seen: Seen) -> None:
-        if not np.isfinite(seen.rewards).all():
-            self.fail("a reward is not finite", {"actions": seen.actions, "rewards": seen.rewards})
+    def step(self, record: StepRecord) -> None:
+        rewards = torch.as_tensor(record.rewards)  # a fleet's are on its device, and stay there
+        if not bool(torch.isfinite(rewards).all()):
+            self.fail("a reward is not finite", {"actions": record.actions, "rewards": record.rewards})
 
     def between(self) -> None:
         self._check_losses()
@@ -138,9 +142,14 @@ class Guard(Callback):
         """Write diagnostics and raise `RunError`."""
         session, learner = self.session, self.session.learner
         folder = session.run.folder / "diagnostics"
-        state = {"observation": learner.seen, **(more or {})}
+        state = {"observation": dict(learner.observation), **(more or {})}
         write_state(folder, {"why": why, "step": learner.step}, state)
-        facts = {"why": why, "step": learner.step, "losses": learner.losses(), "largest_weights": dict(self._largest())}
+        facts = {
+            "why": why,
+            "step": learner.step,
+            "losses": dict(learner.losses()),
+            "largest_weights": dict(self._largest()),
+        }
         session.run.write_json("diagnostics/report.json", facts)
         raise RunError(
             f"the fail-safe stopped the run at step {learner.step}: {why}; see {folder}/report.json, and lower the "
@@ -148,12 +157,12 @@ class Guard(Callback):
         )
 
 
-class Meter(Callback):
+class Meter(Callback[Any]):
     """Live metrics of the training environments: reward, entropy, action mix, trade rate, rolling Sharpe ratio."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session[Any]) -> None:
         super().__init__(session)
-        self.space = session.learner.algorithm.action_space
+        self.space = session.parts.train.single_action_space
         self.started, self.first = time.perf_counter(), session.learner.step
         self.shown: dict[str, Any] = {}
         self.state = {"recent": [], **self._nothing()}
@@ -162,12 +171,12 @@ class Meter(Callback):
         size = BINS if isinstance(self.space, spaces.Box) else int(action_sizes(self.space).max())
         return {"mix": np.zeros(size), "steps": 0, "trades": 0, "voluntary": 0}
 
-    def step(self, seen: Seen) -> None:
-        state, activity = self.state, Activity.of(seen.infos)
-        growth = seen.rewards if activity.growth is None else activity.growth
+    def step(self, record: StepRecord) -> None:
+        state, activity = self.state, Activity.of(record.infos)
+        growth = record.rewards if activity.growth is None else activity.growth
         state["recent"] = [*state["recent"][1 - ROLLING :], float(np.mean(growth))]
-        state["mix"] = state["mix"] + self._mix(seen.actions)
-        state["steps"] += len(seen.rewards)
+        state["mix"] = state["mix"] + self._mix(record.actions)
+        state["steps"] += len(record.rewards)
         if activity.trades is not None and activity.voluntary is not None:
             state["trades"] += int(activity.trades.sum())
             state["voluntary"] += int(activity.voluntary.sum())
@@ -188,13 +197,12 @@ class Meter(Callback):
         state, learner = self.state, self.session.learner
         ratio = float(sharpe(np.array(state["recent"]), self.session.bars_per_year))
         return {
-            "reward": learner.mean_return(),
-            "entropy": learner.entropy(),
+            **learner.statistics(),
             "action_mix": (state["mix"] / max(state["mix"].sum(), 1)).round(4).tolist(),
             "trade_rate": state["trades"] / state["steps"],
             "voluntary_rate": state["voluntary"] / state["steps"],
             "sharpe": ratio,
-            "losses": learner.losses(),
+            "losses": dict(learner.losses()),
         }
 
     def told(self) -> list[str]:
@@ -216,13 +224,13 @@ class Meter(Callback):
         learner = self.session.learner
         passed = time.perf_counter() - self.started
         rate = (learner.step - self.first) / passed
-        return {"steps_per_second": rate, "seconds": learner.seconds, "resources": resources()}
+        return {"steps_per_second": rate, "seconds": dict(learner.seconds), "resources": resources()}
 
 
-class Validator(Callback):
+class Validator(Callback[LearnerT]):
     """Plays the validation set, keeps the best agent, prints the gates; patience and the report may end the run."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session[LearnerT]) -> None:
         super().__init__(session)
         self.state = {"best": -math.inf, "best_step": 0, "sharpe": None, "since_best": 0, "collapsed": 0, "scores": []}
         self.gates: dict[str, list[Gate]] = {}
@@ -276,12 +284,12 @@ class Validator(Callback):
     def _play(self) -> dict[str, Any]:
         """Both ways of acting, without touching any generator that training draws from."""
         session, metrics = self.session, {}
-        space = session.learner.algorithm.action_space
+        space = session.parts.train.single_action_space
         for name, deterministic in (("deterministic", True), ("stochastic", False)):
             with undisturbed():
                 journal = self.journal if deterministic else None
                 played = play(session.learner.agent, session.parts.validation, deterministic, journal=journal)
-                entropy = None if deterministic else session.learner.entropy()
+                entropy = None if deterministic else float(session.learner.statistics()["entropy"])
             self.gates[name] = collapse_gates(played, space, session.config.train.gates, entropy, self.hold_zone)
             metrics[name] = {
                 "score": played.score,
@@ -303,10 +311,10 @@ class Validator(Callback):
             Guard(self.session).fail(f"the policy has collapsed: {', '.join(failed)} failed in {times}")
 
 
-class Checkpoints(Callback):
+class Checkpoints(Callback[Any]):
     """Stores the run as `last` when due or when it is to stop, and then stops it."""
 
-    def __init__(self, session: Session, others: list[Callback]) -> None:
+    def __init__(self, session: Session[Any], others: list[Callback[Any]]) -> None:
         super().__init__(session)
         self.others = others
 

@@ -7,11 +7,10 @@ from __future__ import annotations
 
 import time
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import pandas as pd
 
-from pacesetter.agents.fleet import Fleet
 from pacesetter.build import build_task
 from pacesetter.build.tasks.fleet import FleetTrading
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sentence
@@ -19,9 +18,9 @@ from pacesetter.evaluation.fleet.ensemble import returns_frame
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
-from pacesetter.learning.fleet.trainer import FleetLearner
+from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
-from pacesetter.learning.sb3.learner import Stop
+from pacesetter.learning.learner import Between, Stop
 from pacesetter.training.run.callbacks import Callback, Session, Validator
 from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.training.run.tracking import resources
@@ -33,24 +32,23 @@ LEAST_AT_WORK = 0.5  # share of the agents; with fewer the fleet as a whole has 
 DIGITS = 6  # of the statistics of each agent
 
 
-class FleetMeter(Callback):
+class FleetMeter(Callback[FleetTrainer]):
     """Statistics of the latest round: means over the agents to every tracker, those of each agent to metrics.jsonl."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session[FleetTrainer]) -> None:
         super().__init__(session)
-        self.learner: FleetLearner[Any, Any] = cast(Any, session.learner)
-        self.started, self.first = time.perf_counter(), self.learner.steps
+        self.learner = session.learner
+        self.started, self.first = time.perf_counter(), self.learner.step
         self.shown: dict[str, Any] = {}
 
     def between(self) -> None:
-        found = getattr(self.learner, "statistics", None)
-        if found is None or not self.is_due(self.session.config.train.log_every):
+        logged = dict(self.learner.statistics())
+        if not logged or not self.is_due(self.session.config.train.log_every):
             return
-        logged = found._asdict()
         mix = logged.pop("action_mix").mean(0).tolist()
         self.shown = {name: float(values.mean()) for name, values in logged.items()}
         self.session.log(**self.shown, **self._mixed([round(share, 4) for share in mix]), **self.costs())
-        self.session.run.log(step=self.learner.steps, agents=self._by_agent(logged))
+        self.session.run.log(step=self.learner.step, agents=self._by_agent(logged))
 
     def _mixed(self, shares: list[float]) -> dict[str, Any]:
         """The mean action mix as it is logged."""
@@ -65,9 +63,9 @@ class FleetMeter(Callback):
 
     def costs(self) -> dict[str, Any]:
         """What it took: steps of all agents per second, seconds per section, memory."""
-        made = (self.learner.steps - self.first) * self.learner.symbols
+        made = (self.learner.step - self.first) * self.learner.symbols
         rate = made / (time.perf_counter() - self.started)
-        return {"steps_per_second": rate, "seconds": self.learner.clock.seconds(), "resources": resources()}
+        return {"steps_per_second": rate, "seconds": dict(self.learner.seconds), "resources": resources()}
 
     def told(self) -> list[str]:
         """What the progress line says."""
@@ -77,12 +75,12 @@ class FleetMeter(Callback):
         return [agents, f"sharpe {self.shown['sharpe']:+.2f}", f"entropy {self.shown['entropy']:.2f}"]
 
 
-class FleetValidator(Validator):
+class FleetValidator(Validator[FleetTrainer]):
     """Plays every agent through the validation set; the fleet's score is their mean Sharpe ratio."""
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session[FleetTrainer]) -> None:
         super().__init__(session)
-        self.learner: FleetLearner[Fleet, FleetMarket] = cast(Any, session.learner)
+        self.learner = session.learner
         self.task: FleetTrading = build_task(session.config)
 
     def keep(self, folder: Path, facts: dict[str, Any]) -> None:
@@ -93,7 +91,7 @@ class FleetValidator(Validator):
         self.gates["stochastic"] = self._gates()
         sharpes = [round(value, DIGITS) for value in found.sharpe.tolist()]
         validated = dict(zip(found.symbols, sharpes, strict=True))
-        self.session.run.log(step=self.learner.steps, agents_validation=validated)
+        self.session.run.log(step=self.learner.step, agents_validation=validated)
         return {"score": float(found.sharpe.mean()), "deterministic": {"sharpe": found.sharpe_together}}
 
     @property
@@ -104,10 +102,10 @@ class FleetValidator(Validator):
 
     def _gates(self) -> list[Gate]:
         """Whether enough agents vary their orders; nothing before the first update."""
-        found = getattr(self.learner, "statistics", None)
-        if found is None:
+        statistics = self.learner.statistics()
+        if not statistics:
             return []
-        varied = found.action_mix.amax(1) <= self.session.config.train.gates.max_share
+        varied = statistics["action_mix"].amax(1) <= self.session.config.train.gates.max_share
         return [Gate("agents that vary their orders", float(varied.float().mean()), ">=", LEAST_AT_WORK)]
 
     # ---- the end --------------------------------------------------------------------------------------------------
@@ -126,7 +124,7 @@ class FleetValidator(Validator):
             told = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and are retrained"
             self.session.console.print(told, highlight=False)
             try:
-                tried = retrain(self.learner, self.market, weak, steps, self.session.listen)
+                tried = retrain(self.learner, self.market, weak, steps, Between(self.session.listen))
             except Stop:
                 return
         self._store(play(self.learner.fleet, self.market), tried, best)

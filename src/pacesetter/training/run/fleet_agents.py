@@ -2,17 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
 
 import pandas as pd
 import torch
 
-from pacesetter.agents.fleet import Fleet
 from pacesetter.evaluation.fleet.agents_page import BETTER, STRUGGLER
 from pacesetter.learning.experience.market import FleetMarket
-from pacesetter.learning.fleet.trainer import FleetLearner
+from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
+from pacesetter.learning.learner import Watcher
 from pacesetter.market.orders import Discrete
 
 __all__ = ["agent_table", "retrain", "strugglers"]
@@ -64,24 +63,24 @@ def strugglers(table: pd.DataFrame) -> list[str]:
 
 
 def retrain(
-    learner: FleetLearner[Fleet, FleetMarket],
+    learner: FleetTrainer,
     validation: FleetMarket,
     weak: Sequence[str],
     steps: int,
-    between: Callable[[], None],
+    watcher: Watcher,
 ) -> dict[str, str]:
     """Let the heads of `weak` learn again from the start behind the encoder as it is; says of each if it is better.
 
     One that is not, by its Sharpe ratio on the validation set, has its old head back.
     """
-    fleet, config = learner.fleet, replace(learner.config, seed=learner.config.seed + 1)
+    fleet, seed = learner.fleet, learner.config.seed + 1
     rows, before = fleet.places(weak), play(fleet, validation).sharpe
     old = [fleet.take(symbol) for symbol in weak]
     was_learning = learner.is_encoder_learning
-    torch.manual_seed(config.seed)
+    torch.manual_seed(seed)
     fleet.reinitialise(weak)
     fleet.freeze_encoder()
-    type(learner)(fleet, learner.market.select(weak), config).learn(steps, between)
+    learner.retrainer(list(weak), seed).learn(steps, watcher)
     fleet.freeze_encoder(not was_learning)
     is_better = (play(fleet, validation).sharpe > before).tolist()
     for row, agent in zip(rows, old, strict=True):

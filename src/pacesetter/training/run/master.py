@@ -5,9 +5,8 @@ Of an interrupted tuning nothing is kept: it starts again, and ends as it would 
 
 from __future__ import annotations
 
-from dataclasses import replace
 from pathlib import Path
-from typing import Any, cast
+from typing import Any
 
 import torch
 
@@ -18,9 +17,9 @@ from pacesetter.build.tasks.master import MasterTrading
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.fleet.proposals import compare_allocations, measures
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocation_gates, allocation_sentence
-from pacesetter.learning.fleet.master import MasterLearner, load_master, tune
+from pacesetter.learning.fleet.master import MasterTrainer, load_master, tune
 from pacesetter.learning.fleet.validation import play
-from pacesetter.learning.sb3.learner import Stop
+from pacesetter.learning.learner import Stop
 from pacesetter.policies.fleet import fleet_action
 from pacesetter.policies.master import Advice, MasterPolicy
 from pacesetter.training.run.callbacks import Session, Validator
@@ -33,7 +32,7 @@ __all__ = ["MasterMeter", "MasterValidator"]
 class MasterMeter(FleetMeter):
     """Statistics of the latest round, with the mean share of cash and of each symbol."""
 
-    learner: MasterLearner
+    learner: MasterTrainer
 
     def _mixed(self, shares: list[float]) -> dict[str, Any]:
         *held, self.shown["cash"] = shares
@@ -43,14 +42,14 @@ class MasterMeter(FleetMeter):
         return [*super().told()[1:], f"cash {self.shown['cash']:.0%}"] if self.shown else []
 
 
-class MasterValidator(Validator):
+class MasterValidator(Validator[MasterTrainer]):
     """Plays the master through the validation set; its score is the account's annualised Sharpe ratio."""
 
     played: Backtest
 
-    def __init__(self, session: Session) -> None:
+    def __init__(self, session: Session[MasterTrainer]) -> None:
         super().__init__(session)
-        self.learner: MasterLearner = cast(Any, session.learner)
+        self.learner = session.learner
         self.task: MasterTrading = build_task(session.config)
         self.stretch: Stretch = session.parts.validation
 
@@ -95,10 +94,8 @@ class MasterValidator(Validator):
 
     def _tune(self, best: Path) -> None:
         """Let the agents learn along, and keep what comes of it where no agent forgets and the score is better."""
-        config = replace(self.learner.config, seed=self.learner.config.seed + 1)
-        learner = MasterLearner(self.learner.fleet, self.learner.market.joint(), config)
         found = tune(
-            learner,
+            self.learner.joint(self.learner.config.seed + 1),
             self.task.tune_steps,
             self._scores(),
             largest_fall=self.task.largest_fall,
@@ -108,7 +105,7 @@ class MasterValidator(Validator):
         self.session.console.print(f"Tuning {found}; the master's score {before:+.2f} → {score:+.2f}", soft_wrap=True)
         if found.is_kept and score > before:
             self.state["best"] = score
-            self.keep(best, {"step": self.learner.steps, "score": score})
+            self.keep(best, {"step": self.learner.step, "score": score})
         else:
             self._take(best)
 

@@ -15,12 +15,12 @@ if TYPE_CHECKING:
 
 __all__ = ["OBSERVERS", "Observers"]
 
-Observers = Callable[["Session"], tuple[Any, "Validator"]]  # the meter and the validator of a session
+Observers = Callable[["Session[Any]"], tuple[Any, "Validator[Any]"]]  # the meter and the validator of a session
 OBSERVERS: Registry[Observers] = Registry("observers")
 
 
 @OBSERVERS.register("single")
-def single(session: Session) -> tuple[Any, Validator]:
+def single(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """One agent in vector environments."""
     from pacesetter.training.run.callbacks import Meter, Validator
 
@@ -28,7 +28,7 @@ def single(session: Session) -> tuple[Any, Validator]:
 
 
 @OBSERVERS.register("fleet")
-def fleet(session: Session) -> tuple[Any, Validator]:
+def fleet(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """Agents of many symbols."""
     from pacesetter.training.run.fleet import FleetMeter, FleetValidator
 
@@ -36,7 +36,7 @@ def fleet(session: Session) -> tuple[Any, Validator]:
 
 
 @OBSERVERS.register("master")
-def master(session: Session) -> tuple[Any, Validator]:
+def master(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """A master over the agents of a fleet."""
     from pacesetter.training.run.master import MasterMeter, MasterValidator
 

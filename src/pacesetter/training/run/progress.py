@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
@@ -13,7 +14,7 @@ __all__ = ["progress", "status"]
 
 
 @contextmanager
-def progress(session: Session, meter: Meter, validator: Validator) -> Iterator[Callable[[], None]]:
+def progress(session: Session[Any], meter: Meter, validator: Validator[Any]) -> Iterator[Callable[[], None]]:
     """A bar of steps with live metrics and the time left; the function it gives brings it up to date."""
     columns = (
         TextColumn("train"),
@@ -27,7 +28,7 @@ def progress(session: Session, meter: Meter, validator: Validator) -> Iterator[C
         yield lambda: bar.update(task, completed=session.learner.step, live=status(meter, validator))
 
 
-def status(meter: Meter, validator: Validator) -> str:
+def status(meter: Meter, validator: Validator[Any]) -> str:
     """What the meter tells and the best validation score, in one line."""
     parts = meter.told()
     return " ".join([*parts, f"best {validator.state['best']:+.4f}"] if parts and validator.state["scores"] else parts)

@@ -31,7 +31,7 @@ from pacesetter.training.run.interrupts import on_sigterm, told_when_stopped
 if TYPE_CHECKING:
     import pandas as pd
 
-    from pacesetter.learning.sb3.learner import Seen
+    from pacesetter.learning.learner import Learner, StepRecord
     from pacesetter.training.run.callbacks import Session, Validator
 
 __all__ = ["Report", "TrainingResult", "train"]
@@ -98,7 +98,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     check_device(config.train.device)
     panel = build_panel(config)
     parts = build_parts(config, panel)
-    learner: Any = build_learner(config, parts)
+    learner = build_learner(config, parts)
     until = fitted_until(config, panel)
     _transfer(config, learner, until)
     is_new = run is None
@@ -114,7 +114,7 @@ def _trained(
     report: Report | None,
     panel: Panel,
     parts: Any,
-    learner: Any,
+    learner: Learner,
     until: pd.Timestamp,
 ) -> TrainingResult:
     """Learn and store in a folder that is ours."""
@@ -131,7 +131,7 @@ def _trained(
         return _learn(session)
 
 
-def _transfer(config: Config, learner: Any, until: pd.Timestamp) -> None:
+def _transfer(config: Config, learner: Learner, until: pd.Timestamp) -> None:
     """Start from another run's best weights, or a classifier's encoder, and keep what is to stay.
 
     A teacher that has seen bars after `until`, on which this run is judged, is refused.
@@ -151,7 +151,7 @@ def _weights(teacher: Path) -> Path:
     return best if best.is_dir() else best.with_name("last")
 
 
-def _count(session: Session, sharpe: float | None = None) -> None:
+def _count(session: Session[Any], sharpe: float | None = None) -> None:
     """Record the run as a trial on its data, whatever its outcome; `sharpe` is annualised."""
     config, folder = session.config, session.run.folder
     per_bar = None if sharpe is None else sharpe / session.bars_per_year**0.5
@@ -165,20 +165,18 @@ class _Watcher:
     def __init__(self, callbacks: list[Any], show: Callable[[], None]) -> None:
         self.callbacks, self.show = callbacks, show
 
-    def step(self, seen: Seen) -> None:
+    def step(self, record: StepRecord) -> None:
         for callback in self.callbacks:
-            callback.step(seen)
+            callback.step(record)
 
     def between(self) -> None:
         self.show()
         for callback in self.callbacks:
             callback.between()
 
-    __call__ = between  # all that a fleet tells: its steps are many at a time
 
-
-def _learn(session: Session) -> TrainingResult:
-    from pacesetter.learning.sb3.learner import Stop
+def _learn(session: Session[Any]) -> TrainingResult:
+    from pacesetter.learning.learner import Stop
     from pacesetter.training.run.callbacks import Checkpoints, Guard, Schedules
     from pacesetter.training.run.observers import OBSERVERS
     from pacesetter.training.run.progress import progress
@@ -205,7 +203,7 @@ def _learn(session: Session) -> TrainingResult:
     return _store(session, validator, stopped)
 
 
-def _tell_steps(session: Session) -> None:
+def _tell_steps(session: Session[Any]) -> None:
     """Say so where learning will end behind `train.steps`, with its last round."""
     asked, each = session.config.train.steps, session.learner.round_steps
     whole = -(-asked // each) * each
@@ -214,7 +212,7 @@ def _tell_steps(session: Session) -> None:
         session.console.print(told, soft_wrap=True, highlight=False)
 
 
-def _go_on(session: Session, checkpoints: Any) -> None:
+def _go_on(session: Session[Any], checkpoints: Any) -> None:
     """Load the last checkpoint where there is one, if it is of this config, data and machine."""
     from pacesetter.learning.state import read_header
     from pacesetter.training.run.checkpoint import check_same, cut_metrics, last_checkpoint
@@ -230,14 +228,14 @@ def _go_on(session: Session, checkpoints: Any) -> None:
     session.console.print(f"resuming from step {stored['step']:,}")
 
 
-def _finish_validation(session: Session, validator: Validator) -> None:
+def _finish_validation(session: Session[Any], validator: Validator[Any]) -> None:
     """The agent at the end is validated too, unless it just was."""
     scores = validator.state["scores"]
     if session.config.train.validate_every and (not scores or scores[-1][0] != session.learner.step):
         validator.validate()
 
 
-def _store(session: Session, validator: Validator, stopped: str) -> TrainingResult:
+def _store(session: Session[Any], validator: Validator[Any], stopped: str) -> TrainingResult:
     """Complete the manifest; a run stopped by a signal stays open for a resume."""
     from pacesetter.training.run.collapse import gate_table
 
@@ -271,7 +269,7 @@ def _verdict(result: TrainingResult) -> str:
 
 
 @contextmanager
-def _recorded(session: Session) -> Iterator[None]:
+def _recorded(session: Session[Any]) -> Iterator[None]:
     """What stops a run is written into its manifest before it is raised."""
     try:
         yield
@@ -300,7 +298,7 @@ def _logged(run: Run) -> Iterator[None]:
         handler.close()
 
 
-def _told_how_to_go_on(session: Session) -> AbstractContextManager[None]:
+def _told_how_to_go_on(session: Session[Any]) -> AbstractContextManager[None]:
     """Ctrl-C ends the run at once; what came after its last checkpoint is made again."""
     folder = session.run.folder
 
@@ -311,7 +309,7 @@ def _told_how_to_go_on(session: Session) -> AbstractContextManager[None]:
     return told_when_stopped(session.run, session.console, tell)
 
 
-def _terminable(session: Session) -> AbstractContextManager[None]:
+def _terminable(session: Session[Any]) -> AbstractContextManager[None]:
     """SIGTERM stores the run between rollouts and ends it there."""
 
     def stop() -> None:

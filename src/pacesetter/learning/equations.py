@@ -1,0 +1,106 @@
+"""Equations of reinforcement learning as pure functions: no network, no environment, one equation each.
+
+Time is the first axis, (step, env); what the paper calls t+1 is `_tp1` here. `ended` is True where an episode ends with
+the step, by time or by ruin, so that nothing is carried over it.
+"""
+
+from __future__ import annotations
+
+from typing import NamedTuple
+
+import torch
+from torch import nn
+
+__all__ = ["VTrace", "gae", "n_step_returns", "shaping", "soft_update", "vtrace"]
+
+
+def gae(
+    rewards: torch.Tensor, values: torch.Tensor, next_values: torch.Tensor, ended: torch.Tensor, decay: float
+) -> torch.Tensor:
+    """(step, env) generalised advantages (Schulman et al. 2016, eq. 16): A_t = δ_t + γλ·A_tp1 within an episode.
+
+    δ_t = r_t + v'_t − v_t, where `next_values` v'_t are γ·V(x_tp1) already: 0 after a termination, and of the final
+    observation after a truncation. `decay` is γλ.
+    """
+    deltas = rewards + next_values - values
+    advantages = torch.empty_like(deltas)
+    a_tp1 = torch.zeros_like(deltas[0])
+    for t in reversed(range(len(deltas))):
+        a_tp1 = deltas[t] + decay * torch.where(ended[t], 0.0, a_tp1)
+        advantages[t] = a_tp1
+    return advantages
+
+
+def n_step_returns(
+    rewards: torch.Tensor, next_values: torch.Tensor, ended: torch.Tensor, gamma: float, n: int
+) -> torch.Tensor:
+    """(step, env) returns G_t = Σ_{i<m} γ^i·r_{t+i} + γ^{m−1}·v'_{t+m−1} (Sutton, Barto 2018, eq. 7.1).
+
+    m is n, or fewer where the episode or the rollout ends first. `next_values` v' are γ·V(x_tp1) as in `gae`.
+    """
+    returns = torch.empty_like(rewards)
+    for t in range(len(rewards)):
+        is_over = torch.zeros_like(ended[t])
+        total, weight = torch.zeros_like(rewards[t]), 1.0
+        for i in range(t, min(t + n, len(rewards))):
+            is_last = (ended[i] | (i == min(t + n, len(rewards)) - 1)) & ~is_over
+            gained = rewards[i] + torch.where(is_last, next_values[i], 0.0)
+            total = total + torch.where(is_over, 0.0, weight * gained)
+            is_over = is_over | ended[i]
+            weight *= gamma
+        returns[t] = total
+    return returns
+
+
+class VTrace(NamedTuple):
+    """`values` v_s (step, env), the critic's targets; `advantages` ρ_s(r_s + γ·v_{s+1} − V(x_s)), the actor's."""
+
+    values: torch.Tensor
+    advantages: torch.Tensor
+
+
+def vtrace(
+    log_ratios: torch.Tensor,
+    rewards: torch.Tensor,
+    values: torch.Tensor,
+    next_values: torch.Tensor,
+    ended: torch.Tensor,
+    gamma: float,
+    rho_bar: float = 1.0,
+    c_bar: float = 1.0,
+) -> VTrace:
+    """V-trace targets (Espeholt et al. 2018, eq. 1): v_s = V(x_s) + Σ_t γ^{t−s}(Π_{i<t} c_i)·δ_t within an episode.
+
+    ρ_t = min(ρ̄, π/μ) and c_t = min(c̄, π/μ) of the `log_ratios` log π − log μ; δ_t = ρ_t(r_t + v'_t − V(x_t)), where
+    `next_values` v'_t are γ·V(x_tp1) as in `gae`. All inputs are (step, env).
+    """
+    ratios = log_ratios.exp()
+    rho, c = ratios.clamp(max=rho_bar), ratios.clamp(max=c_bar)
+    deltas = rho * (rewards + next_values - values)
+    corrections = torch.empty_like(deltas)  # v_s − V(x_s), by the recursion of the paper's remark 1
+    tail = torch.zeros_like(deltas[0])
+    for t in reversed(range(len(deltas))):
+        tail = deltas[t] + gamma * c[t] * torch.where(ended[t], 0.0, tail)
+        corrections[t] = tail
+    # γ·v_{s+1} is γ·V(x_{s+1}) with its own correction, which ends with the episode and with the rollout
+    after = torch.cat([corrections[1:], torch.zeros_like(corrections[:1])])
+    targets_tp1 = next_values + gamma * torch.where(ended, 0.0, after)
+    return VTrace(values + corrections, rho * (rewards + targets_tp1 - values))
+
+
+def shaping(
+    potentials: torch.Tensor, next_potentials: torch.Tensor, terminated: torch.Tensor, gamma: float
+) -> torch.Tensor:
+    """(row,) F = γ·Φ'(s') − Φ(s) (Ng, Harada, Russell 1999), which leaves the optimal policies as they are.
+
+    Φ of a terminal state is 0; a truncated episode keeps γ·Φ'(s'). A weight that changes over time belongs inside both
+    potentials, w·Φ(s) and w'·Φ'(s') (Devlin, Kudenko 2012).
+    """
+    return gamma * torch.where(terminated, 0.0, next_potentials) - potentials
+
+
+@torch.no_grad()
+def soft_update(targets: nn.Module, sources: nn.Module, tau: float) -> None:
+    """θ' ← θ' + τ(θ − θ') (Lillicrap et al. 2016, algorithm 1)."""
+    for target, source in zip(targets.parameters(), sources.parameters(), strict=True):
+        target.lerp_(source, tau)

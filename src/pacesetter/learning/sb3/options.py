@@ -1,0 +1,86 @@
+"""Options of the Stable-Baselines3 algorithms as `agent` shows them, with defaults for the tasks of this package.
+
+Each class is a list of keys and defaults: any other argument of the algorithm's constructor may be added by
+`+agent.NAME=VALUE`, and `Recipe` checks them all. They import neither torch nor Stable-Baselines3.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+__all__ = ["A2COptions", "PPOOptions", "SACOptions", "TD3Options"]
+
+
+@dataclass(frozen=True)
+class NetworkOptions:
+    """The network of one agent.
+
+    network           name in NETWORKS       network_options   fields of it to change
+    heads             widths of the hidden layers of actor and critic
+    """
+
+    network: str = "transformer_small"
+    network_options: dict[str, Any] | None = None
+    heads: tuple[int, ...] = (128,)
+
+
+@dataclass(frozen=True)
+class PPOOptions(NetworkOptions):
+    """Proximal policy optimisation, masked and recurrent too; `n_steps` is per environment."""
+
+    learning_rate: float = 3e-4
+    n_steps: int = 128
+    batch_size: int = 256
+    n_epochs: int = 4
+    gamma: float = 0.99
+    gae_lambda: float = 0.95
+    clip_range: float = 0.2
+    ent_coef: float = 0.01
+    vf_coef: float = 0.5
+    max_grad_norm: float = 0.5
+    target_kl: float | None = None
+
+
+@dataclass(frozen=True)
+class A2COptions(NetworkOptions):
+    """Advantage actor–critic."""
+
+    learning_rate: float = 7e-4
+    n_steps: int = 16
+    gamma: float = 0.99
+    gae_lambda: float = 1.0
+    ent_coef: float = 0.01
+    vf_coef: float = 0.5
+    max_grad_norm: float = 0.5
+
+
+@dataclass(frozen=True)
+class SACOptions(NetworkOptions):
+    """Soft actor–critic; `ent_coef=auto` learns the temperature."""
+
+    learning_rate: float = 3e-4
+    buffer_size: int = 100_000
+    learning_starts: int = 1_000
+    batch_size: int = 256
+    tau: float = 0.005
+    gamma: float = 0.99
+    train_freq: int = 1
+    gradient_steps: int = 1
+    ent_coef: float | str = "auto"
+
+
+@dataclass(frozen=True)
+class TD3Options(NetworkOptions):
+    """Twin delayed deep deterministic policy gradient; `action_noise` is the deviation while it explores."""
+
+    learning_rate: float = 1e-3
+    buffer_size: int = 100_000
+    learning_starts: int = 1_000
+    batch_size: int = 256
+    tau: float = 0.005
+    gamma: float = 0.99
+    train_freq: int = 1
+    gradient_steps: int = 1
+    policy_delay: int = 2
+    action_noise: float = 0.1

@@ -1,0 +1,196 @@
+"""What every method keeps: it repeats, resumes bit-exactly, leaves absent symbols alone, stops at NaN, and learns.
+
+Only the `Learner` protocol is used, so that a method that joins METHODS is tested as it is.
+
+Runs `learning.experience.transitions`, `learning.extras.extra`, `learning.fleet.making`, `learning.fleet.method`,
+`learning.fleet.resume`, `learning.sb3.making`, `learning.sb3.options`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+import math
+from collections.abc import Callable
+from dataclasses import replace
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from rich.console import Console
+
+from pacesetter.build import Config, build_learner, build_panel, build_parts
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.errors import RunError
+from pacesetter.learning.learner import Between, Learner, StepRecord
+from pacesetter.learning.methods import METHODS, find_support
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
+
+QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false", "train.steps=2048")
+MARKET = (
+    *("data=synthetic", "data.symbols=3", "data.bars=500", "data.groups=0", "data.sentiment_strength=0.98"),
+    *("features.names=[return_1,sentiment]", *QUIET),
+)
+REWARD = ("task.reward.components={pnl:300}", "task.reward.clip=null")
+TRADES = (
+    *("task.window_bars=2", "task.episode_bars=20", *REWARD),
+    *("task.market.costs={commission_bps:0,spread_bps:0,slippage_bps:0}", "task.market.orders.smoothing_bars=1"),
+)
+ON_POLICY = ("agent.n_steps=8", "agent.gamma=0.5", "agent.gae_lambda=0.5", "agent.learning_rate=0.005")
+OFF_POLICY = (
+    *("agent.gamma=0.3", "agent.learning_rate=0.005", "agent.batch_size=128", "agent.learning_starts=256"),
+    "agent.buffer_size=4000",
+)
+NETWORK = {
+    "trading": ("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=32"),
+    "fleet": ("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=16", "task.retrain_share=0"),
+    "master": ("agent.network_options={width:16,heads:2,layers:1,hidden:16,follow:0.0}", "train.envs=32"),
+}
+OPTIONS = {  # of (method, task) where the defaults would take long; a method without any is tested with its own
+    ("ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
+    ("ppo", "fleet"): (*ON_POLICY, "agent.encoder_learning_rate=0.005", "agent.batch_size=64", "agent.target_kl=null"),
+    ("ppo", "master"): ("agent.n_steps=8", "agent.batch_size=128"),
+    ("a2c", "trading"): ON_POLICY,
+    ("maskable_ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
+    ("recurrent_ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
+    ("sac", "trading"): (*OFF_POLICY, "agent.ent_coef=0.02"),
+    ("sac", "fleet"): (*OFF_POLICY, "agent.encoder_learning_rate=0.005"),
+    ("td3", "trading"): OFF_POLICY,
+}
+CASES = [(name, support.tasks[0]) for name in METHODS for support in METHODS[name].supports]
+FLEETS = [case for case in CASES if case[1] == "fleet"]
+TOY_STEPS = {"trading": 4_096, "fleet": 1_536, "master": 4_096}
+every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
+Case = tuple[str, str]
+Make = Callable[..., Learner]
+
+
+@pytest.fixture(scope="module")
+def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The run of a small fleet that has learned something, for masters to find out whom to follow."""
+    steps = (f"train.steps={TOY_STEPS['fleet']}", "train.validate_every=0", "task.action=target")
+    own = (*NETWORK["fleet"], *OPTIONS["ppo", "fleet"], *steps)
+    config = compose(["task=fleet", *MARKET, *TRADES, *own, f"runs={tmp_path_factory.mktemp('fleet')}"])
+    return train(config, console=Console(file=io.StringIO())).run.folder
+
+
+@pytest.fixture(scope="module")
+def configure(fleet: Path) -> Callable[[Case], Config]:
+    """The configuration of a case, composed once."""
+
+    @cache
+    def composed(case: Case) -> Config:
+        name, task = case
+        support = find_support(name, task)
+        own = (f"task={task}", f"agent={name}", *NETWORK[task], *OPTIONS.get(case, ()))
+        if task == "master":  # bars, features and market are its fleet's
+            return compose([*own, *QUIET, f"task.fleet={fleet}", "task.episode_bars=20", *REWARD])
+        action = "target" if "target" in support.actions else support.actions[0]
+        return compose([*own, *MARKET, *TRADES, f"task.action={action}"])
+
+    return composed
+
+
+@pytest.fixture(scope="module")
+def make(configure: Callable[[Case], Config]) -> Make:
+    """A learner of a case, untrained."""
+
+    def made(case: Case, seed: int = 0) -> Learner:
+        config = replace(configure(case), seed=seed)
+        return build_learner(config, build_parts(config, build_panel(config)))
+
+    return made
+
+
+@every_case
+def test_it_repeats_by_seed_and_resumes_bit_exactly(case: Case, make: Make, tmp_path: Path) -> None:
+    whole = make(case)
+    rounds = max(3, -(-600 // whole.round_steps))
+    steps, stop_at = rounds * whole.round_steps, (rounds - 1) * whole.round_steps
+
+    def store() -> None:
+        if whole.step == stop_at:
+            whole.save(tmp_path, {"step": whole.step}, {"note": 7})
+
+    whole.learn(steps, Between(store))
+    assert whole.step == steps
+    torch.manual_seed(99)  # whoever resumes has drawn other numbers before
+    resumed = make(case)
+    assert resumed.weights_hash() != whole.weights_hash()
+    assert resumed.load(tmp_path) == {"note": 7}
+    assert resumed.step == stop_at
+    resumed.learn(steps)
+    hashes = []
+    for seed in (0, 1):  # one after another: the generators of torch and NumPy are everyone's
+        learner = make(case, seed)
+        learner.learn(steps)
+        hashes.append(learner.weights_hash())
+    assert resumed.weights_hash() == hashes[0] == whole.weights_hash()
+    assert hashes[1] != hashes[0]
+
+
+@pytest.mark.parametrize("case", FLEETS, ids="-".join)
+def test_it_leaves_absent_symbols_untouched(case: Case, make: Make) -> None:
+    learner: Any = make(case)
+    before = {name: tensor.detach().clone() for name, tensor in learner.parameters()}
+    again = learner.retrainer(["S0", "S2"], seed=1)
+    again.learn(600)
+    heads = {name: tensor for name, tensor in learner.parameters() if not name.startswith("encoder.")}
+    moved = {name: (tensor != before[name]).flatten(1).any(1).tolist() for name, tensor in heads.items()}
+    assert [True, False, True] in moved.values()
+    assert all(rows[1] is False for rows in moved.values())
+
+
+@every_case
+def test_a_reward_that_is_not_a_number_stops_the_run(
+    case: Case, configure: Callable[[Case], Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    genuine = Batch.step
+
+    def spoilt(self: Batch, actions: Any) -> Any:
+        step = genuine(self, actions)
+        return step._replace(rewards=np.full_like(step.rewards, np.nan))
+
+    monkeypatch.setattr(Batch, "step", spoilt)
+    with pytest.raises(RunError, match=r"a reward is not finite; see .*diagnostics/report\.json"):
+        train(replace(configure(case), runs=str(tmp_path)), console=Console(file=io.StringIO()))
+    (run,) = tmp_path.glob("*/manifest.json")
+    assert json.loads(run.read_text())["failed"]["stage"] == "train"
+
+
+@every_case
+def test_a_loss_that_is_not_a_number_stops_the_run(
+    case: Case, make: Make, configure: Callable[[Case], Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(type(make(case)), "losses", lambda self: {"value_loss": math.nan} if self.step else {})
+    with pytest.raises(RunError, match="value_loss is nan; see"):
+        train(replace(configure(case), runs=str(tmp_path)), console=Console(file=io.StringIO()))
+
+
+class Earnings:
+    """A watcher that keeps the mean reward of every step."""
+
+    def __init__(self) -> None:
+        self.means: list[float] = []
+
+    def step(self, record: StepRecord) -> None:
+        rewards = torch.as_tensor(record.rewards)
+        self.means += rewards.view(-1, rewards.shape[-1]).mean(1).tolist()
+
+    def between(self) -> None:
+        """Nothing."""
+
+
+@every_case
+def test_it_learns_a_toy_world(case: Case, make: Make) -> None:
+    """Sentiment tells the next bar and trading is free: what is earned rises well beyond its noise."""
+    learner, earnings = make(case), Earnings()
+    learner.learn(TOY_STEPS[case[1]], earnings)
+    quarter = len(earnings.means) // 4
+    early, late = np.array(earnings.means[:quarter]), np.array(earnings.means[-quarter:])
+    noise = np.sqrt(early.var() / quarter + late.var() / quarter)
+    assert late.mean() > early.mean() + 2 * noise
