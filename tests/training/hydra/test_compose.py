@@ -94,7 +94,7 @@ def test_the_task_decides_the_options_of_a_method(tmp_path):
 def test_a_pair_of_method_and_task_that_was_not_declared_is_refused():
     with pytest.raises(ConfigError, match="agent=a2c does not support task=fleet, only trading, portfolio, lookback; "):
         compose(["task=fleet", "agent=a2c"])
-    with pytest.raises(ConfigError, match=r"agent=sac does not support task\.windows\.space=discrete; take"):
+    with pytest.raises(ConfigError, match=r"agent=sac does not support task\.windows\.space=discrete; use"):
         compose(["task=lookback", "agent=sac"])
     with pytest.raises(ConfigError, match=r"agent=sac does not support task\.action=discrete; use .* or agent=ppo$"):
         compose(["task=fleet", "agent=sac"])
