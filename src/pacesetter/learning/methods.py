@@ -181,7 +181,7 @@ def find_support(name: str, task: str) -> TaskSupport:
             return support
     others = " or ".join(other for other in METHODS if task in METHODS[other].tasks)
     known = ", ".join(METHODS[name].tasks)
-    raise ConfigError(f"agent={name} does not support task={task}, only {known}; take agent={others}")
+    raise ConfigError(f"agent={name} does not support task={task}, only {known}; use agent={others}")
 
 
 def check_method(name: str, task: str, action: str, key: str = "task.action") -> None:
@@ -190,7 +190,7 @@ def check_method(name: str, task: str, action: str, key: str = "task.action") ->
     if action not in actions:
         others = [other for other in METHODS if _can_learn(METHODS[other], task, action)]
         instead = f"{key}={actions[0]}" + (f", or agent={' or '.join(others)}" if others else "")
-        raise ConfigError(f"agent={name} does not support {key}={action}; take {instead}")
+        raise ConfigError(f"agent={name} does not support {key}={action}; use {instead}")
 
 
 def _can_learn(method: MethodSpec, task: str, action: str) -> bool:

@@ -250,5 +250,5 @@ def test_a_run_that_is_no_fleet_and_an_agent_that_is_no_master_are_refused(small
     with pytest.raises(RunError, match="is a run of task=master, not a fleet; give one of task=fleet"):
         small(f"task.fleet={folder}")
     assert compose(["task=master", f"task.fleet={fleet}"]).agent["algorithm"] == "ppo"
-    with pytest.raises(ConfigError, match=r"agent=sac does not support task=master, only .*; take agent=ppo$"):
+    with pytest.raises(ConfigError, match=r"agent=sac does not support task=master, only .*; use agent=ppo$"):
         compose(["task=master", f"task.fleet={fleet}", "agent=sac"])

@@ -108,7 +108,7 @@ class MasterTrainer(FleetTrainer):
 
 
 def load_master(folder: str | Path) -> tuple[Master, Fleet]:
-    """The master that `MasterTrainer.save` stored, and the agents that advise it; refuses what holds no master."""
+    """The master that `MasterTrainer.save` stored, and the agents that advise it; refuses what has no master."""
     told = read_header(folder).get("learner", {})
     if told.get("algorithm") != MasterPPO.__name__:
         raise RunError(f"{folder} has no master; give checkpoints/best of a run of task=master")

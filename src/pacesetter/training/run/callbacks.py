@@ -236,7 +236,7 @@ class Meter(Callback[Any]):
 
 
 class Validator(Callback[LearnerT]):
-    """Plays the validation part, keeps the best agent, prints the gates; patience and the report may end the run."""
+    """Plays the validation set, keeps the best agent, prints the gates; patience and the report may end the run."""
 
     def __init__(self, session: Session[LearnerT]) -> None:
         super().__init__(session)

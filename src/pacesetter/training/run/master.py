@@ -43,7 +43,7 @@ class MasterMeter(FleetMeter):
 
 
 class MasterValidator(Validator[MasterTrainer]):
-    """Plays the master through the validation part; its score is the account's yearly Sharpe ratio."""
+    """Plays the master through the validation set; its score is the account's annualised Sharpe ratio."""
 
     played: Backtest
 
