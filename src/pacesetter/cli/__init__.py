@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from pacesetter.cli import cluster, dashboard, data, fleet, jobs, paper, results, serve
+from pacesetter.cli import cluster, dashboard, data, fleet, jobs, paper, reproduce, results, serve
 from pacesetter.errors import PacesetterError
 
 __all__ = ["app", "main"]
@@ -22,7 +22,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for room in (jobs, cluster, fleet, results, data, serve, paper, dashboard):
+for room in (jobs, cluster, fleet, results, reproduce, data, serve, paper, dashboard):
     room.register(app)
 
 
