@@ -21,11 +21,11 @@ from serving import connected, run_server
 
 from pacesetter.serving.api.keys import Keys
 
-SECONDS, REPEATS = 6.0, 2
+SECONDS, REPEATS = 4.0, 3
 CLIENTS = (8, 32, 64)
-SERVED = (("transformer", 1), ("transformer_small", 143))
+SERVED = (("mlp_small", 1), ("mlp_small", 143))
 ABOUT = (
-    "`POST /v1/decide` at a known bar by several clients, each on its own connection and in a closed loop: it asks "
+    "`POST /v1/decide` at a known bar by several clients, each on a connection of its own, in a closed loop: it asks "
     f"again as soon as it is answered, after a 429 too. {SECONDS:g} s a row, after a second of warming up; rows are "
     f"measured {REPEATS} times, in turn, and the median is given. Clients and server share this machine's cores. "
     "The server queues requests as long as they can be answered within `queue_seconds`, and refuses the rest at once."

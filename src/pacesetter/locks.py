@@ -22,6 +22,7 @@ except ImportError:  # Windows
 
 __all__ = ["LOCK", "hold"]
 
+HAS_LOCKS = fcntl is not None
 LOCK = ".lock"  # in the folder; it is there while somebody writes, and after a holder that was killed
 WITHOUT_LOCKS = (errno.ENOLCK, errno.ENOTSUP, errno.ENOSYS, errno.EINVAL)  # e.g. a network drive
 log = logging.getLogger(__name__)
@@ -33,8 +34,8 @@ def hold(folder: Path, name: str = LOCK) -> Iterator[None]:
 
     A lock that a killed process left is taken over, and said.
     """
-    if fcntl is None:
-        yield  # type: ignore[unreachable]  # on Windows it is reached
+    if not HAS_LOCKS:
+        yield
         return
     path = folder / name
     descriptor = _locked(path)

@@ -8,9 +8,13 @@ from __future__ import annotations
 
 import asyncio
 import os
-import resource
 from pathlib import Path
 from typing import Any
+
+try:
+    import resource
+except ImportError:  # Windows
+    resource = None  # type: ignore[assignment]
 
 from uvicorn.protocols.http.h11_impl import H11Protocol
 
@@ -19,14 +23,16 @@ __all__ = ["BACKLOG", "Connections", "guarded_protocol", "most_connections"]
 BACKLOG = 64  # connections that one turn of the event loop may accept before any of them is counted
 RESERVED = 32  # descriptors for the kill switch, the books, logs and threads
 FEWEST = 8
+WITHOUT_LIMIT = 2**12  # where the system does not say
+HAS_LIMITS = resource is not None
 LINGER_SECONDS = 2.0  # for a caller to take the rest of an answer
 
 
 def most_connections() -> int:
     """How many connections leave enough descriptors for everything else in this process."""
-    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
-    if limit == resource.RLIM_INFINITY:
-        limit = 2**16
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if HAS_LIMITS else WITHOUT_LIMIT
+    if HAS_LIMITS and limit == resource.RLIM_INFINITY:
+        limit = WITHOUT_LIMIT
     return max(limit - _open_descriptors() - BACKLOG - RESERVED, FEWEST)
 
 
