@@ -175,6 +175,20 @@ def test_a_turn_that_does_not_come_is_refused_and_leaves_nothing_behind() -> Non
     asyncio.run(wait())
 
 
+def test_a_turn_whose_time_is_just_over_is_not_given_and_the_next_one_is() -> None:
+    async def pass_on() -> None:
+        turns = Turns(1, 10.0)
+        async with turns.turn("a"):
+            waiting = [asyncio.create_task(turns.turn(key).__aenter__()) for key in "bc"]
+            await asyncio.sleep(0)
+            next(iter(turns.waiting.values()))[0].cancel()  # as a time-out does, before the waiter hears of it
+        done, _ = await asyncio.wait(waiting, timeout=5)
+        assert [task in done and not task.cancelled() for task in waiting] == [False, True]
+        assert (turns.active, turns.waiting) == (1, {})
+
+    asyncio.run(pass_on())
+
+
 def test_a_key_and_an_address_have_so_many_requests_under_way_and_a_halt_its_own(tmp_path: Path) -> None:
     keys = Keys(tmp_path / "keys.json")
     tokens = {name: keys.add(name, ["read", "trade"]) for name in ("a", "b")}

@@ -263,14 +263,15 @@ class Turns:
     def _pass_on(self) -> None:
         """Give a turn that ended to the key that has waited longest since its last."""
         self.active -= 1
-        if self.waiting and self.active < self.most:
+        while self.waiting and self.active < self.most:
             key = next(iter(self.waiting))
             queue = self.waiting.pop(key)
             turn = queue.popleft()
             if queue:
                 self.waiting[key] = queue  # behind all others
-            self.active += 1
-            turn.set_result(None)
+            if not turn.done():  # one whose time is over has not left yet
+                self.active += 1
+                turn.set_result(None)
 
     def _leave(self, key: str, turn: asyncio.Future[None]) -> None:
         queue = self.waiting.get(key)
