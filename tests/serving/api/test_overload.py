@@ -179,7 +179,8 @@ def test_a_turn_whose_time_is_just_over_is_not_given_and_the_next_one_is() -> No
     async def pass_on() -> None:
         turns = Turns(1, 10.0)
         async with turns.turn("a"):
-            waiting = [asyncio.create_task(turns.turn(key).__aenter__()) for key in "bc"]
+            asked = [turns.turn(key) for key in "bc"]
+            waiting = [asyncio.create_task(each.__aenter__()) for each in asked]
             await asyncio.sleep(0)
             next(iter(turns.waiting.values()))[0].cancel()  # as a time-out does, before the waiter hears of it
         done, _ = await asyncio.wait(waiting, timeout=5)

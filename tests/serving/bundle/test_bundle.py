@@ -196,7 +196,7 @@ def test_a_zip_is_the_same_bundle_and_checked_alike(made, copy, tmp_path):
     with pytest.raises(RunError, match="outside"):
         Bundle.open(tmp_path / "evil.zip")
     archive.write_bytes(archive.read_bytes()[:-30])
-    with pytest.raises(RunError, match="no bundle"):
+    with pytest.raises(RunError, match="is not a bundle"):
         Bundle.open(archive)
     with pytest.raises(RunError, match="there is no bundle"):
         Bundle.open(tmp_path / "absent")
@@ -210,7 +210,7 @@ def test_a_zip_with_a_false_size_or_very_many_entries_is_refused_at_once(tmp_pat
     size, lie = (3 * CHUNK_BYTES).to_bytes(4, "little"), (10).to_bytes(4, "little")
     path.write_bytes(data.replace(size, lie))
     tracemalloc.start()
-    with pytest.raises(RunError, match=r"false size|no bundle"):
+    with pytest.raises(RunError, match=r"false size|not a bundle"):
         Bundle.open(path)
     most = tracemalloc.get_traced_memory()[1]
     tracemalloc.stop()
