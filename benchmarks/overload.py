@@ -20,7 +20,7 @@ from typing import Any
 import numpy as np
 from record import publish, table
 
-from pacesetter.serving.api.admission import Access, Gate, Settings
+from pacesetter.serving.api.admission import Access, Admission, ApiSettings
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.server import _listen
 
@@ -72,9 +72,9 @@ def run_gate(port: int, keys: str) -> None:
         await send({"type": "http.response.start", "status": 200, "headers": [(b"content-length", b"2")]})
         await send({"type": "http.response.body", "body": b"{}"})
 
-    settings = Settings(port=port, rate=1e9, burst=10**9)
+    settings = ApiSettings(port=port, rate=1e9, burst=10**9)
     metrics: Any = SimpleNamespace(request=lambda *facts: None)
-    _listen(Gate(app, Keys(keys), settings, {"/v1/decide": Access(("trade",))}, metrics), settings)
+    _listen(Admission(app, Keys(keys), settings, {"/v1/decide": Access(("trade",))}, metrics), settings)
 
 
 def busy() -> None:

@@ -28,7 +28,7 @@ ROUTES = {"/livez": Access(), "/state": Access(("read",)), "/halt": Access(("tra
 SERVER = """
 import json, resource, sys
 from types import SimpleNamespace
-from pacesetter.serving.api.admission import Access, Gate, Settings
+from pacesetter.serving.api.admission import Access, Admission, ApiSettings
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.server import _listen
 
@@ -39,10 +39,10 @@ async def app(scope, receive, send):
 
 keys, port, descriptors, seconds = sys.argv[1:]
 resource.setrlimit(resource.RLIMIT_NOFILE, (int(descriptors), int(descriptors)))
-settings = Settings(port=int(port), seconds=float(seconds), rate=1e9, burst=10**9)
+settings = ApiSettings(port=int(port), seconds=float(seconds), rate=1e9, burst=10**9)
 routes = {"/livez": Access(), "/state": Access(("read",)), "/halt": Access(("trade",), is_urgent=True)}
 metrics = SimpleNamespace(request=lambda *facts: None)
-_listen(Gate(app, Keys(keys), settings, routes, metrics), settings)
+_listen(Admission(app, Keys(keys), settings, routes, metrics), settings)
 """
 
 
