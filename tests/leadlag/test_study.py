@@ -54,6 +54,17 @@ def test_bars_after_the_end_change_nothing(planted):
     assert whole.strategy == part.strategy
 
 
+def test_clusters_and_the_autoencoder_are_reached_by_options(planted):
+    settings = study_defaults() | {"lookback": 200, "step": 10, "draws": 20, "clusters": 2, "autoencoder": True}
+    result = configure_study(settings).run(planted)
+    assert set(result.table()["group"]) == {0, 1}
+    scores, grades = result.autoencoder_anomalies()
+    assert len(scores) == len(grades) == len(result.ends)
+    half = len(scores) // 2
+    assert np.isnan(scores[:half]).all()  # it learned on the first half
+    assert np.isfinite(scores[half:]).all()
+
+
 def test_settings_are_split_between_study_and_engine():
     study = configure_study(study_defaults() | {"method": "ccf_auc", "max_lag": 3, "lookback": 60}, seed=4)
     assert (study.lookback, study.seed, study.engine) == (60, 4, {"max_lag": 3})

@@ -176,12 +176,12 @@ class Study:
             seed=self.seed,
         )
         chance = pd.Series(links.leader_p, panel.symbols, name="p_value")
-        without = pd.Series(np.nan, panel.symbols, name="remains")
+        remains = np.full(len(panel.symbols), np.nan)
         named = np.flatnonzero((links.leader_p <= self.level) & np.isfinite(links.leader_p))
         for groups in _groups(panel, len(window)).values():
             left = leaders_without_a_bar(window, gauge, answer, named, groups)
-            without.iloc[named] = pd.Series(np.fmin(without.iloc[named].to_numpy(), left), without.index[named])
-        return table.join(chance).join(without)
+            remains[named] = np.fmin(remains[named], left)
+        return table.join(chance).join(pd.Series(remains, panel.symbols, name="remains"))
 
     def _network(
         self, window: Array, panel: Panel, gauge: Gauge, answer: Answer, links: Links, thin: dict[str, str]

@@ -111,7 +111,7 @@ def test_bad_input_is_one_sentence() -> None:
     panel = panel_of(led(bars=60))
     with pytest.raises(ConfigError, match=r"^lag\.lookback=250 is longer than the history of 59 bars"):
         Study().run(panel)
-    with pytest.raises(DataError, match="two assets or more"):
+    with pytest.raises(DataError, match="at least two assets"):
         Study(lookback=30).run(panel.select(["A"]))
     close = panel.close[:, :2]
     mixed = Panel.from_fields(panel.index, ["XLK", "1617.T"], {"close": close})
