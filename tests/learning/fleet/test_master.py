@@ -118,7 +118,7 @@ def test_a_master_comes_back_with_its_agents(make: Make, panel: Panel, tmp_path:
     assert all(torch.equal(there, learner.advisers.state_dict()[name]) for name, there in advisers.state_dict().items())
     with pytest.raises(RunError, match="was stored with config="):
         make(n_epochs=1).load(tmp_path)
-    with pytest.raises(RunError, match="holds no master; give"):
+    with pytest.raises(RunError, match="has no master; give"):
         load_master(write_state(tmp_path / "other", {"learner": {"algorithm": "FleetPPO"}}, {}))
 
 
