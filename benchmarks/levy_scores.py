@@ -20,7 +20,7 @@ def main() -> None:
         ends = np.arange(lookback, len(panel), 5)
         signs = [np.sign(lag.many(ends, np.full(len(ends), lookback)))[:, *upper] for lag in (path, returns)]
         earned = [
-            Study(method=name, lookback=lookback, draws=1).run(panel).strategy for name in ("levy_path", "levy_returns")
+            Study(method=name, lookback=lookback, draws=2).run(panel).strategy for name in ("levy_path", "levy_returns")
         ]
         figures = [f"{flow['gross_bps']:+.1f} (t {flow['gross_t']:+.1f})" for flow in earned]
         rows.append([lookback, f"{(signs[0] == signs[1]).mean():.0%}", *figures])

@@ -34,7 +34,7 @@ from pacesetter.features import feature_table
 from pacesetter.panel import Panel
 from pacesetter.policies.modules import ServedAgent, serve_agent
 from pacesetter.policies.spec import PolicySpec
-from pacesetter.serving.api.admission import Settings
+from pacesetter.serving.api.admission import ApiSettings
 from pacesetter.serving.api.app import make_app
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.runtime import ReportedAccount, Runtime
@@ -121,7 +121,7 @@ def runtime_of(name: str, panel: Panel, threads: int = 1) -> Runtime:
 
 
 def run_server(name: str, symbols: int, threads: int, port: int, keys: str) -> None:
-    settings = Settings(port=port, rate=1e9, burst=10**9)
+    settings = ApiSettings(port=port, rate=1e9, burst=10**9)
     switch, books = KillSwitch(Path(keys).with_name("HALT")), Path(keys).with_name(f"books-{port}")
     runtime = runtime_of(name, market(symbols), threads)
     rehearse(Runtime(runtime.bundle))

@@ -28,7 +28,7 @@ observation, info = env.reset(seed=0)
 observation, reward, terminated, truncated, info = env.step(3)
 print(f"bar {info['bar']}: looked back {info['lookback']} days, reward {reward:+.3f} of {info['reward']}")
 
-# 3. Baselines: random and fixed windows, heuristics, choice by past score, and hindsight, which nobody can reach.
+# 3. Baselines: random and fixed windows, heuristics, choice by past score, and hindsight, which no policy can reach.
 scores = WindowScores(config.windows.grid, options={"variant": "difference"})
 drawn = np.random.default_rng(0).choice(scores.grid, len(judged))
 policies = {"random": StoredLookback(drawn)} | baseline_policies(scores)

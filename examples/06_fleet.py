@@ -1,7 +1,7 @@
 """Train a fleet of agents, one for each symbol, and a master above them: python examples/06_fleet.py"""
 
 from pacesetter.agents.fleet import fleet_card
-from pacesetter.build import build_panel, load_fleet
+from pacesetter.build import build_panel, load_fleet_agent
 from pacesetter.evaluation.fleet.agents_page import read_agents
 from pacesetter.evaluation.fleet.ensemble import Ensemble, unseen_returns
 from pacesetter.evaluation.fleet.proposals_page import read_allocations
@@ -18,12 +18,12 @@ print(read_agents(run.folder)[["symbol", "sharpe", "drawdown", "trades", "state"
 
 # 3. One encoder for all, a head for each; any agent can be taken out and answers as it did in the fleet.
 panel = build_panel(config)
-fleet = load_fleet(run.folder, panel).fleet
+fleet = load_fleet_agent(run.folder, panel).fleet
 print(fleet_card(fleet))
 alone = fleet.take(panel.symbols[0])
 print(f"{panel.symbols[0]} alone: {sum(parameter.numel() for parameter in alone.parameters()):,} parameters")
 
-# 4. On bars that nobody has seen: how alike the agents are, and whom one might leave out.
+# 4. On bars that nothing has seen: how alike the agents are, and whom one might leave out.
 stored = StoredRun(run.folder)
 together = Ensemble(unseen_returns(stored), stored.panel.bars_per_year)
 print(f"mean correlation {together.mean_correlation:+.2f}, diversification ratio {together.diversification:.2f}")

@@ -34,7 +34,7 @@ def hold(folder: Path, name: str = LOCK) -> Iterator[None]:
     A lock that a killed process left is taken over, and said.
     """
     if fcntl is None:
-        yield
+        yield  # type: ignore[unreachable]  # on Windows it is reached
         return
     path = folder / name
     descriptor = _locked(path)
@@ -43,13 +43,13 @@ def hold(folder: Path, name: str = LOCK) -> Iterator[None]:
         _sign(descriptor)
         yield
     finally:
-        with suppress(OSError):  # while it is still ours, so that nobody else's file is removed
+        with suppress(OSError):  # while it is still ours, so that no other process's file is removed
             path.unlink()
         os.close(descriptor)
 
 
 def _locked(path: Path) -> int:
-    """An open lock file that is ours; one that its holder removed meanwhile is made anew."""
+    """An open lock file that is ours; one that its holder removed meanwhile is created again."""
     while True:
         descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
         try:
@@ -98,7 +98,7 @@ def _sign(descriptor: int) -> None:
 
 
 def _holder(descriptor: int) -> str:
-    """Who signed the lock; empty where nobody did."""
+    """Who signed the lock; empty if unsigned."""
     try:
         note = json.loads(os.pread(descriptor, 4096, 0))
         return f"process {note['process']} on {note['host']} since {note['since']}"

@@ -22,6 +22,7 @@ __all__ = [
     "RenamedKey",
     "read_schema",
     "renamed_sentence",
+    "translate_callbacks",
     "translate_config",
     "translate_guard",
     "translate_learner",
@@ -77,10 +78,12 @@ FORMER_RULES = {
     ),
 }
 TASKS_WITH = {"task.trades": ("fleet",), "task.account": ("trading", "portfolio", "fleet", "master")}
+DROPPED_KEYS = ("lag.links",)  # of the study alone, whose links come from its one method now; no agent reads it
 GROUPS = {"agent": "agent.algorithm"}  # group on the command line -> the key that it chooses
 LEARNERS = {"FleetPPO": "fleet_ppo", "FleetSAC": "fleet_sac", "MasterPPO": "master_ppo"}  # as checkpoints name them
 AGENTS = {"fleet": "fleet_ppo", "master": "master_ppo"}  # of schema 0, where a task was named and no agent
 NULL_MEANS_NONE = ("agent.curiosity",)  # null said that there is none; now the key is absent
+CALLBACKS = {"Guard": "FailSafeGuard"}  # classes by whose names a checkpoint keeps what callbacks remember
 GUARD_PLACES = {  # key of schema 0, a list -> names of its places
     "equities": ("day_equity", "last_equity"),
     "bars": ("bar", "paused_until", "stops"),
@@ -108,6 +111,10 @@ def translate_config(stored: Mapping[str, Any], what: str = "the stored configur
     agent = _get(plain, "agent.algorithm")
     for renamed in _rows(str(agent)):
         _move(plain, renamed)
+    for key in DROPPED_KEYS:
+        owner, _, name = key.rpartition(".")
+        if isinstance(group := _get(plain, owner), dict):
+            group.pop(name, None)
     for key, values in RENAMED_VALUES.items():
         value = _get(plain, key)
         if isinstance(value, str) and value in values:
@@ -165,6 +172,11 @@ def translate_learner(header: Mapping[str, Any]) -> dict[str, Any]:
     return described | {"config": {key: value for key, value in options.items() if key != "algorithm"}}
 
 
+def translate_callbacks(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """What callbacks remembered in a checkpoint, by the names that their classes have today."""
+    return {CALLBACKS.get(name, name): state for name, state in stored.items()}
+
+
 # ---- searches and presets -------------------------------------------------------------------------------------------
 
 
@@ -180,7 +192,8 @@ def translate_overrides(overrides: Iterable[str], schema: int) -> list[str]:
 
 def _agents(overrides: Iterable[str]) -> list[str]:
     """The agents of schema 0 that overrides choose among."""
-    chosen = dict(match.group("key", "value") for text in overrides if (match := OVERRIDE.fullmatch(text)))
+    matches = [match for text in overrides if (match := OVERRIDE.fullmatch(text))]
+    chosen = {str(match["key"]): str(match["value"]) for match in matches}
     names = chosen.get("agent") or AGENTS.get(chosen.get("task", ""), "")
     return [name.strip() for name in names.split(",")]
 

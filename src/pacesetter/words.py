@@ -49,7 +49,7 @@ def _relabelled(frame: pd.DataFrame, change: Any) -> pd.DataFrame:
     for place, kind in enumerate(changed.dtypes):
         if not pd.api.types.is_numeric_dtype(kind) and not pd.api.types.is_datetime64_any_dtype(kind):
             changed = changed.copy() if changed is frame else changed
-            changed.isetitem(place, changed.iloc[:, place].map(change))
+            changed.isetitem(place, changed.iloc[:, place].map(change).to_numpy())
     return changed
 
 

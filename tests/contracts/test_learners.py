@@ -1,6 +1,9 @@
 """What every method keeps: it repeats, resumes bit-exactly, leaves absent symbols alone, stops at NaN, and learns.
 
 Only the `Learner` protocol is used, so that a method that joins METHODS is tested as it is.
+
+Runs `learning.experience.transitions`, `learning.extras.extra`, `learning.fleet.making`, `learning.fleet.method`,
+`learning.fleet.resume`, `learning.sb3.making`, `learning.sb3.options`.
 """
 
 from __future__ import annotations

@@ -1,4 +1,7 @@
-"""Over every registered task: parts of tiny data, observers, a few steps, its policy, its export or why not."""
+"""Over every registered task: parts of tiny data, observers, a few steps, its policy, its export or why not.
+
+Runs `build.tasks.fleet`, `build.tasks.lookback`, `build.tasks.master`, `build.tasks.portfolio`.
+"""
 
 from __future__ import annotations
 

@@ -22,7 +22,7 @@ PAGES = ("runs", "leadlag", "live", "agent", "book")
 
 
 def draw(page: str) -> AppTest:
-    script = f"from pacesetter.dashboard.views import {page}, parts\nparts.halted_banner()\n{page}.show()"
+    script = f"from pacesetter.dashboard.views import PAGES, parts\nparts.halted_banner()\nPAGES['{page}']()"
     return AppTest.from_string(script, default_timeout=60).run()
 
 

@@ -16,8 +16,8 @@ from pacesetter.envs.curriculum import (
     FIVE_STAGES,
     Course,
     CurriculumEnv,
+    CurriculumStage,
     CurriculumVectorEnv,
-    Stage,
     adaptive_stages,
 )
 from pacesetter.errors import ConfigError, DataError
@@ -66,7 +66,7 @@ def test_five_stages_grow_from_calm_and_free_to_the_market_as_it_is(market: Pane
 
 
 def test_starts_of_a_stage_are_of_its_regimes_volatility_and_trend(market: Panel) -> None:
-    stage = Stage("x", calmest_share=0.5, clearest_share=0.4, regimes=("bull", "sideways"))
+    stage = CurriculumStage("x", calmest_share=0.5, clearest_share=0.4, regimes=("bull", "sideways"))
     env = TradingVectorEnv(market, 1)
     everything = env.batch.starts.pool
     Course(env.batch, [stage])
@@ -90,7 +90,8 @@ def test_cleaner_markets_come_first(noisy: list[Panel]) -> None:
     env = TradingVectorEnv(noisy, 3)
     noise = np.repeat([0.5, 1.0, 2.0], 2)
     stages = [
-        Stage(name, cleanest_share=share, episodes=1, sharpe=-9) for name, share in (("a", 0.3), ("b", 0.6), ("c", 1.0))
+        CurriculumStage(name, cleanest_share=share, episodes=1, sharpe=-9)
+        for name, share in (("a", 0.3), ("b", 0.6), ("c", 1.0))
     ]
     course = Course(env.batch, stages, noise)
     blocks = [set(env.batch.starts.pool[:, 0].tolist())]
@@ -112,14 +113,16 @@ def test_cleaner_markets_come_first(noisy: list[Panel]) -> None:
     ],
 )
 def test_advance_needs_episodes_sharpe_and_win_rate(market: Panel, returns: list[float], level: int) -> None:
-    course = course_of(market, [Stage("first", episodes=3, sharpe=0.5, win_rate=0.6), Stage("last")])
+    course = course_of(
+        market, [CurriculumStage("first", episodes=3, sharpe=0.5, win_rate=0.6), CurriculumStage("last")]
+    )
     played(course, *returns)
     assert course.level == level
 
 
 def test_log_has_the_sharpe_ratio_and_the_share_of_gains(market: Panel, caplog: pytest.LogCaptureFixture) -> None:
     returns = [0.01, -0.01, 0.03, 0.02]
-    course = course_of(market, [Stage("first", episodes=4), Stage("second")])
+    course = course_of(market, [CurriculumStage("first", episodes=4), CurriculumStage("second")])
     with caplog.at_level(logging.INFO, "pacesetter.envs.curriculum"):
         played(course, *returns)
     entry = course.stage_log[-1]
@@ -151,7 +154,10 @@ def test_adaptive_stages_move_spread_volatility_trend_and_noise_evenly() -> None
 
 
 def test_a_running_episode_keeps_its_costs(market: Panel) -> None:
-    stages = [Stage("free", 1.0, 1.0, 1.0, (), 0, 0, 0, episodes=1, sharpe=-9, win_rate=0.1), Stage("dear")]
+    stages = [
+        CurriculumStage("free", 1.0, 1.0, 1.0, (), 0, 0, 0, episodes=1, sharpe=-9, win_rate=0.1),
+        CurriculumStage("dear"),
+    ]
     env = CurriculumEnv(TradingEnv(market, "S0", episode_bars=BARS, action="continuous"), stages)
     env.reset(seed=3)
     costs: list[float] = []
@@ -169,8 +175,10 @@ def test_a_running_episode_keeps_its_costs(market: Panel) -> None:
 
 
 def test_vector_rows_change_with_their_next_episode_and_old_ones_are_not_judged(market: Panel) -> None:
-    free = Stage("free", 1.0, 1.0, 1.0, (), 0, 0, 0, episodes=2, sharpe=-9, win_rate=0.1)
-    env = CurriculumVectorEnv(TradingVectorEnv(market, 6, episode_bars=BARS), [free, Stage("own", episodes=50)])
+    free = CurriculumStage("free", 1.0, 1.0, 1.0, (), 0, 0, 0, episodes=2, sharpe=-9, win_rate=0.1)
+    env = CurriculumVectorEnv(
+        TradingVectorEnv(market, 6, episode_bars=BARS), [free, CurriculumStage("own", episodes=50)]
+    )
     env.reset(seed=1)
     commission = []
     for _ in range(8 * BARS):
@@ -259,7 +267,7 @@ def test_stored_course_goes_on_where_it_was(market: Panel) -> None:
 )
 def test_stage_refuses(options: dict[str, Any], message: str) -> None:
     with pytest.raises(ConfigError, match=message):
-        Stage("x", **options)
+        CurriculumStage("x", **options)
 
 
 def test_course_refuses_what_it_cannot_lead(market: Panel, by_hand: Any) -> None:
@@ -275,6 +283,6 @@ def test_course_refuses_what_it_cannot_lead(market: Panel, by_hand: Any) -> None
         adaptive_stages(levels=1)
     bare = TradingEnv(**by_hand(range(100, 120)))
     with pytest.raises(ConfigError, match="'regime_volatility_rank', which the feature table lacks"):
-        CurriculumEnv(bare, [Stage("calm", calmest_share=0.5)])
+        CurriculumEnv(bare, [CurriculumStage("calm", calmest_share=0.5)])
     with pytest.raises(DataError, match="stage 'bear': no start is left"):
-        CurriculumEnv(bare, [Stage("bear", regimes=("bear",))])
+        CurriculumEnv(bare, [CurriculumStage("bear", regimes=("bear",))])

@@ -49,7 +49,6 @@ def test_arrows_that_follow_from_others_are_left_out(script):
 
 def test_an_import_for_types_alone_is_not_an_arrow(script, tmp_path):
     path = tmp_path / "module.py"
-    path.write_text(
-        "if TYPE_CHECKING:\n    from pacesetter.a import x\nimport pacesetter.b\nfrom pacesetter.c import y\n"
-    )
+    lines = ["if TYPE_CHECKING:", "    from pacesetter.a import x", "import pacesetter.b", "from pacesetter.c import y"]
+    path.write_text("\n".join(lines))
     assert script.imports_of(path, {"a", "b", "c"}) == {"b", "c"}

@@ -72,7 +72,7 @@ def test_settings_are_split_between_study_and_engine():
         ({"increments": "rankd"}, r"lag\.increments='rankd' is unknown; did you mean 'ranked'"),
         ({"control": "bonferroni"}, r"lag\.control='bonferroni' is unknown"),
         ({"thin": "drop"}, r"lag\.thin='drop' is unknown"),
-        ({"level": 1.5}, r"lag\.level=1\.5 must lie between 0 and 1"),
+        ({"level": 1.5}, r"lag\.level=1\.5 must be between 0 and 1"),
     ],
 )
 def test_a_wrong_setting_is_one_sentence(settings, sentence):

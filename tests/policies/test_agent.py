@@ -11,7 +11,7 @@ import pytest
 
 from pacesetter.agents import RULES
 from pacesetter.data import load
-from pacesetter.envs.batch.observation import ObservationBuilder
+from pacesetter.envs.batch.observation import ObservationBuilder, PortfolioEntry, PositionEntry
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
@@ -78,7 +78,8 @@ def test_a_symbol_agent_is_asked_for_all_symbols_as_a_batch() -> None:
     seen = agent.seen[3]
     assert seen["window"].shape[:2] == (SYMBOLS, 24)
     assert seen["portfolio"].shape == (SYMBOLS, 7)
-    assert (seen["portfolio"] == seen["portfolio"][0]).all()
+    held = seen["position"][:, PositionEntry.WEIGHT]
+    np.testing.assert_allclose(seen["portfolio"][:, PortfolioEntry.CASH], 1 - held)  # each has its own account
     assert seen["action_mask"].shape == (SYMBOLS, 7)
     assert all(values.flags.writeable for values in seen.values())
     assert (result.fills[0, :, Fill.QUANTITY] > 0).tolist() == [True, False, False]

@@ -7,7 +7,7 @@ from typing import Any
 
 from starlette.testclient import TestClient
 
-from pacesetter.serving.api.admission import Gate, Settings
+from pacesetter.serving.api.admission import Admission, ApiSettings
 from pacesetter.serving.api.app import make_app
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.runtime import Runtime
@@ -16,7 +16,7 @@ from pacesetter.serving.risk.halt import KillSwitch
 __all__ = ["FEEDS_UNTIL", "HOSTILE", "NO_LIMITS", "POSTS", "SECRET_WORD", "Served"]
 
 POSTS = {"/v1/decide", "/v1/halt", "/v1/resume"}
-NO_LIMITS = Settings(rate=1e9, burst=10**9, concurrency=10**6)
+NO_LIMITS = ApiSettings(rate=1e9, burst=10**9, concurrency=10**6)
 FEEDS_UNTIL = 420
 SECRET_WORD = "hunter2hunter2"
 HOSTILE = [
@@ -47,7 +47,7 @@ HOSTILE = [
 class Served:
     """An application with a key for each scope, one of them ended."""
 
-    def __init__(self, made: Any, folder: Path, settings: Settings = NO_LIMITS, until: int = FEEDS_UNTIL) -> None:
+    def __init__(self, made: Any, folder: Path, settings: ApiSettings = NO_LIMITS, until: int = FEEDS_UNTIL) -> None:
         (folder / "keys.json").unlink(missing_ok=True)  # of a server before it
         keys = Keys(folder / "keys.json")
         self.tokens = {scope: keys.add(scope, [scope]) for scope in ("read", "trade", "admin")}
@@ -56,7 +56,7 @@ class Served:
         self.runtime = Runtime(made.bundle)
         self.runtime.feed(made.panel.rows(0, until))
         self.runtime.clock = lambda: self.panel.index[FEEDS_UNTIL + 5].timestamp()
-        self.app: Gate = make_app(self.runtime, self.switch, keys, settings, folder / "books")
+        self.app: Admission = make_app(self.runtime, self.switch, keys, settings, folder / "books")
         self.client = TestClient(self.app, raise_server_exceptions=False)
 
     def call(self, route: str, token: str | None = None, **options: Any) -> Any:

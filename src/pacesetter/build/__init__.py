@@ -1,4 +1,4 @@
-"""The frozen configuration of a job, and what it builds: panel, table, environments, agent. Knows no Hydra.
+"""The frozen configuration of a job, and what it builds: panel, table, environments, agent. Hydra is not imported here.
 
 The parts of a configuration are in `build.configuration`. torch and Stable-Baselines3 are imported when an agent is
 built or loaded, and not before.
@@ -16,7 +16,7 @@ from pacesetter.build.environments import (
     build_table,
     fitted_until,
 )
-from pacesetter.build.fleet import best_fleet, load_fleet
+from pacesetter.build.fleet import best_fleet, load_fleet_agent
 from pacesetter.build.learner import build_learner, check_device
 from pacesetter.build.master import best_master, with_fleet
 from pacesetter.build.stored import check_unseen, load_agent, load_lookback, stage_run, stored_config, stored_end
@@ -40,7 +40,7 @@ __all__ = [
     "check_unseen",
     "fitted_until",
     "load_agent",
-    "load_fleet",
+    "load_fleet_agent",
     "load_lookback",
     "parse_config",
     "read_config",

@@ -30,12 +30,14 @@ __all__ = [
     "build_study",
     "build_task",
     "check_shares",
+    "is_direct",
     "parse_config",
     "read_config",
     "stored_hash",
     "task_of",
 ]
 
+DIRECT = "direct"
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
 
 
@@ -279,7 +281,7 @@ def _read_stored(run: Run) -> dict[str, Any]:
         why = " ".join(str(problem).split())  # YAML says it in several lines
         raise RunError(f"{run.folder}/config.yaml cannot be read ({why}); the run is damaged") from problem
     if not isinstance(plain, dict):
-        raise RunError(f"{run.folder}/config.yaml is no mapping; the run is damaged")
+        raise RunError(f"{run.folder}/config.yaml is not a mapping; the run is damaged")
     return plain
 
 
@@ -295,12 +297,26 @@ def build_study(config: Config) -> Study:
     return configure_study(config.lag, config.seed)
 
 
-def task_of(config: Config) -> Task:
-    """The configured problem; refuses an unknown one."""
+def _problem(config: Config) -> str:
     problem = str(config.task.get("problem", ""))
     if problem not in TASKS:
         raise ConfigError(f"task.problem='{problem}' is unknown{did_you_mean(problem, TASKS)}")
+    return problem
+
+
+def task_of(config: Config) -> Task:
+    """The configured problem; refuses an unknown one."""
+    problem = _problem(config)
+    if is_direct(config):
+        from pacesetter.build.direct import DirectTask
+
+        return DirectTask(TASKS[problem])
     return TASKS[problem]
+
+
+def is_direct(config: Config) -> bool:
+    """Whether the agent is a direct policy, which trades all symbols in one account whatever the task."""
+    return config.agent.get("algorithm") == DIRECT
 
 
 def build_task(config: Config) -> Any:
@@ -309,4 +325,16 @@ def build_task(config: Config) -> Any:
     if options.get("action") in RENAMED_VALUES["task.action"]:
         old, new = options["action"], RENAMED_VALUES["task.action"][options["action"]]
         raise ConfigError(f"task.action={old} was renamed to {new}; give task.action={new}")
-    return configure(task_of(config).config, options, "task")
+    task = configure(TASKS[_problem(config)].config, options, "task")
+    return _with_history(task, config.agent) if is_direct(config) else task
+
+
+def _with_history(task: Any, agent: dict[str, Any]) -> Any:
+    """The task with windows as long as a direct policy reads them; other agents read what `window_bars` says."""
+    from pacesetter.learning.direct.options import Direct
+
+    if not hasattr(task, "window_bars"):
+        raise ConfigError("agent=direct trades; take task=fleet or task=portfolio, or another agent for this task")
+    options = {name: value for name, value in agent.items() if name != "algorithm"}
+    needed = configure(Direct, options, "agent").history_bars
+    return dataclasses.replace(task, window_bars=max(task.window_bars, needed))

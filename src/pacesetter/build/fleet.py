@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet, FleetAgent
     from pacesetter.learning.experience.market import FleetMarket
 
-__all__ = ["best_fleet", "build_market", "load_fleet"]
+__all__ = ["best_fleet", "build_market", "load_fleet_agent"]
 
 
 def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -> FleetMarket:
@@ -38,7 +38,7 @@ def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -
     return FleetMarket(bank, envs_each, config.train.device, **told | options)
 
 
-def load_fleet(folder: str | Path, panel: Panel) -> FleetAgent:
+def load_fleet_agent(folder: str | Path, panel: Panel) -> FleetAgent:
     """The best fleet of a run, to act for the symbols of `panel`; refuses a symbol that it has no agent for."""
     from pacesetter.agents.fleet import FleetAgent
 
@@ -49,11 +49,11 @@ def best_fleet(folder: str | Path) -> Fleet:
     """The best fleet of a run; sets this process to the run's number of threads."""
     import torch
 
-    from pacesetter.learning.fleet.storage import load_fleet as read_fleet
+    from pacesetter.learning.fleet.storage import load_fleet
 
     config = read_config(Run.open(folder))
     problem = config.task["problem"]
     if problem != "fleet":
         raise RunError(f"{folder} is a run of task={problem}, which has no fleet; use one of task=fleet")
     torch.set_num_threads(config.train.threads or torch.get_num_threads())
-    return read_fleet(Path(folder) / "checkpoints" / "best")
+    return load_fleet(Path(folder) / "checkpoints" / "best")

@@ -1,4 +1,4 @@
-"""The command line: every command by its room. Heavy imports wait until a command needs them."""
+"""The command line: one module per group of commands. Heavy libraries are imported on use."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pacesetter.cli import cluster, dashboard, data, fleet, jobs, paper, results, serve
+from pacesetter.cli import cluster, dashboard, data, fleet, jobs, paper, reproduce, results, serve
 from pacesetter.errors import PacesetterError
 from pacesetter.words import printable
 
@@ -27,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for room in (jobs, cluster, fleet, results, data, serve, paper, dashboard):
+for room in (jobs, cluster, fleet, results, reproduce, data, serve, paper, dashboard):
     room.register(app)
 
 
@@ -54,7 +54,7 @@ def options(
 
 
 def main() -> None:
-    """Run the command line; what the user can put right is one sentence and exit code 2, never a traceback."""
+    """Run the command line; an error that the user can fix is one sentence and exit code 2, never a traceback."""
     if not sys.stdout.isatty():
         os.environ.setdefault("COLUMNS", UNBROKEN)
     try:

@@ -25,8 +25,8 @@ def cluster(
     """Train every group of symbols in every fold with every seed, on all cores of this machine or on Ray actors.
 
     launcher=ray starts Ray here, launcher.address=auto joins a cluster (examples/cluster.yaml); launcher.workers,
-    launcher.cores and launcher.gpus=0.25 say how many actors there are and what each one holds. The run of a worker
-    that dies goes on with another. Given again, the command goes on with what is not finished.
+    launcher.cores and launcher.gpus=0.25 set how many actors there are and what each one gets. If a worker dies,
+    its run resumes on another. Run again, the command resumes what is not finished.
     """
     from rich.console import Console
 

@@ -36,7 +36,7 @@ def dashboard(
     language: Annotated[str, typer.Option(help="Of the texts.")] = "en",
     open: Annotated[bool, typer.Option("--open", help="Open it in this machine's browser.")] = False,
 ) -> None:
-    """Show runs, lead–lag, training as it goes on, agents and the paper trader's book in a web page, read-only."""
+    """Show runs, lead–lag, live training, agents and the paper trader's book in a web page, read-only."""
     from pacesetter.dashboard.server import serve
     from pacesetter.dashboard.settings import Settings
     from pacesetter.dashboard.texts import check_language

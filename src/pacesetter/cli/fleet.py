@@ -1,4 +1,4 @@
-"""Commands about fleets: what their agents came to, one by one and together."""
+"""Commands about fleets: results of their agents, one by one and together."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ def report(
     run: Annotated[Path, typer.Argument(help="A finished run of task=fleet, or a main job that has one.")],
     draws: Annotated[int | None, typer.Option(help="Bootstrap draws; default: enough for all agents.", min=1)] = None,
 ) -> None:
-    """Show the agents on the validation set, on unseen bars, and together; the page fleet.html has all of it."""
+    """Show the agents on the validation set, out-of-sample, and together; fleet.html has all of it."""
     from rich.console import Console
 
     from pacesetter.build import stage_run

@@ -23,7 +23,7 @@ def register(app: typer.Typer) -> None:
 
 
 def run(overrides: Overrides = None) -> None:
-    """Run the main job: bars → lead–lag → agents → judgement → report; stage=leadlag runs one stage and its needs."""
+    """Run the main job: bars → lead–lag → agents → evaluation → report; stage=leadlag runs one stage and its needs."""
     from pacesetter.training import compose, run_job
 
     stages = [text.removeprefix("stage=") for text in overrides or () if text.startswith("stage=")]
@@ -34,7 +34,7 @@ def run(overrides: Overrides = None) -> None:
 
 
 def _bundled(job: Job) -> str:
-    """The judged policy as a bundle, and one decision that it served; or why there is none."""
+    """The evaluated policy as a bundle, and one decision that it served; or why there is none."""
     try:
         from pacesetter.serving.trader.demo import bundle_and_ask
     except ModuleNotFoundError as problem:
@@ -45,7 +45,7 @@ def _bundled(job: Job) -> str:
 
 
 def leadlag(overrides: Overrides = None) -> None:
-    """Find who leads whom: ranking with intervals, links, lags and a time line, e.g. lag.method=levy_path."""
+    """Estimate which assets lead: ranking with intervals, links, lags and a timeline, e.g. lag.method=levy_path."""
     from pacesetter.training import compose, run_job
 
     run_job(compose(["name=leadlag", *(overrides or ())]), stages=("load", "leadlag", "report"))
@@ -99,7 +99,7 @@ def tune(
     overrides: Overrides = None,
     resume: Annotated[Path | None, typer.Option(help="Resume the search in this folder.")] = None,
 ) -> None:
-    """Search settings, e.g. agent=ppo tune.trials=20 'agent.gamma=interval(0.9,0.999)'; the best becomes a preset."""
+    """Search hyperparameters, e.g. agent=ppo tune.trials=20 'agent.gamma=interval(0.9,0.999)'; the best is a preset."""
     from pacesetter.training.launch.search import tune as search
 
     search(overrides or (), resume=resume)
@@ -116,14 +116,14 @@ def sweep(
 
 
 def league(overrides: Overrides = None) -> None:
-    """Play methods beside oracle, lasso, ridge and hold on markets with a known truth; `league quick` for a laptop."""
+    """Compare methods with oracle, lasso, ridge and hold on markets with a known truth; `league quick` for a laptop."""
     from pacesetter.training.league.league import league as play
 
     play([f"league={text}" if text in ("quick", "full") else text for text in overrides or ()])
 
 
 def profile(overrides: Overrides = None) -> None:
-    """Train for a moment and show where the time goes: a flame graph, and microseconds per step and component."""
+    """Profile a short training run: a flame graph, and microseconds per step and component."""
     from pacesetter.training.profile import profile as profile_training
 
     profile_training(overrides or ())

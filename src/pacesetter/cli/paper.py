@@ -1,4 +1,4 @@
-"""Commands of a trader at work: `paper`, `halt`, `resume`, `drill`, `journal`."""
+"""Commands of a running trader: `paper`, `halt`, `resume`, `drill`, `journal`."""
 
 from __future__ import annotations
 
@@ -58,7 +58,7 @@ def paper(
 
 
 def _way_out(switch: KillSwitch, is_at_end: bool) -> str:
-    """What a person can do about a switch that is engaged, said as the end of a sentence."""
+    """How to release an engaged switch, as the end of a sentence."""
     if not switch.engaged():
         return ""
     if is_at_end:
@@ -97,7 +97,7 @@ def resume(
     by: Annotated[str, typer.Option(help="Your name, for FILE.released and the journal of each trader.")],
     file: HaltFile = Path("HALT"),
 ) -> None:
-    """Allow trading again, by name."""
+    """Allow trading again; the name of the person is recorded."""
     from pacesetter.serving.risk.halt import KillSwitch
 
     switch = KillSwitch(file)
@@ -105,7 +105,7 @@ def resume(
 
 
 def drill(options: Options = None) -> None:
-    """Make every control, alert and the kill switch act, e.g. alerts.webhook=https://…; exit 1 if one does not."""
+    """Trigger every control, every alert and the kill switch, e.g. alerts.webhook=https://…; exit 1 if one does not."""
     from rich.console import Console
     from rich.table import Table
 
@@ -126,12 +126,12 @@ def drill(options: Options = None) -> None:
 
 
 def upgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where to.")] = "head") -> None:
-    """Bring the journal's tables up to a revision."""
+    """Upgrade the journal's tables to a revision."""
     _migrate(url, revision)
 
 
 def downgrade(url: JournalUrl, revision: Annotated[str, typer.Option(help="Where to, e.g. 0001.")] = "-1") -> None:
-    """Take the journal's tables back; what an older revision has no place for is put aside and kept."""
+    """Downgrade the journal's tables; columns that an older revision lacks are kept aside."""
     _migrate(url, revision)
 
 
@@ -157,9 +157,7 @@ def verify(
         journal.close()
         typer.echo(f"run '{run}' is whole: {count} audit records, and every row as they say")
     if signed is None:
-        typer.echo(
-            "NO SIGNED HEAD WAS CHECKED, so a chain that was written anew would not show: give --heads and --key"
-        )
+        typer.echo("NO SIGNED HEAD WAS CHECKED, so a rewritten chain would not be detected: give --heads and --key")
 
 
 def _migrate(url: str, revision: str) -> None:

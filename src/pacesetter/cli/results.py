@@ -1,4 +1,4 @@
-"""Commands that look at what runs left: judgements, comparisons, baselines, episodes."""
+"""Commands on finished runs: evaluation, comparison, baselines, episodes."""
 
 from __future__ import annotations
 
@@ -49,9 +49,9 @@ def evaluate(
     refit_every: Annotated[int, typer.Option(help="With --folds: refit every N folds.")] = 1,
     combinatorial: Annotated[bool, typer.Option(help="With --folds: purged blocks, two tested at a time.")] = False,
 ) -> None:
-    """Judge a run's agent on the bars it never saw; data=montecarlo|adversarial|universes or data=<source> elsewhere.
+    """Evaluate a run out-of-sample; data=montecarlo|adversarial|universes or data=<source> for other markets.
 
-    With --folds the agent is retrained, by overrides such as train.steps=20000 for a shorter time. Exit 1 where
+    With --folds the agent is refitted; overrides such as train.steps=20000 shorten it. Exit 1 if
     --gate is given and a figure differs from the stored one.
     """
     from pacesetter.errors import ConfigError
@@ -110,7 +110,7 @@ def _results(stored: StoredRun) -> Path:
 def _evaluate_folds(
     stored: StoredRun, overrides: list[str], folds: int, rolling: bool, refit_every: int, combinatorial: bool
 ) -> None:
-    """refit fold by fold; the table is printed and stored."""
+    """Refit fold by fold; the table is printed and stored."""
     from pacesetter.evaluation.report.judgement_page import markdown
     from pacesetter.training.launch.folds import (
         BRIEF,
@@ -189,7 +189,7 @@ def compare(
     runs: Annotated[list[Path], typer.Argument(help="Judged run folders.")],
     out: Annotated[Path, typer.Option(help="Page to write; comparison.md is next to it.")] = Path("comparison.html"),
 ) -> None:
-    """Put judged runs side by side: table, equity curves, Markdown."""
+    """Compare evaluated runs: table, equity curves, Markdown."""
     from pacesetter.evaluation.report.compare import BRIEF, compare_section, find_judged
     from pacesetter.evaluation.report.judgement_page import markdown
     from pacesetter.evaluation.report.page import write_report
@@ -208,7 +208,7 @@ def baseline(
         typer.Argument(metavar="[NAME]... [KEY=VALUE]...", help="e.g. equal_weight momentum data=sample; sl; all"),
     ] = None,
 ) -> None:
-    """Play baselines over the test bars with all costs; `sl` trains the supervised ones (MLP, LSTM, GRU) first."""
+    """Backtest baselines over the test set with all costs; `sl` trains the supervised ones (MLP, LSTM, GRU) first."""
     from pacesetter.build import build_fold, build_panel, build_table, build_task, task_of
     from pacesetter.training import compose
 
@@ -256,7 +256,7 @@ def inspect(
     run: Annotated[Path, typer.Argument(help="A folder with ledger.parquet and fills.parquet.")],
     trades: Annotated[int, typer.Option(help="Trades to print; trades.csv has all.", min=0)] = 20,
 ) -> None:
-    """Replay a stored episode: its trades, what it came to, and a chart with entries and exits."""
+    """Replay a stored episode: its trades, its result, and a chart with entries and exits."""
     from pacesetter.evaluation.backtest.episode import BRIEF, HEADER, Episode, trade_rows
     from pacesetter.evaluation.report.page import Section
 

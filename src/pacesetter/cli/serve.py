@@ -1,4 +1,4 @@
-"""Commands that take a policy out of the lab: `bundle`, `serve`, `keys`."""
+"""Commands that deploy a policy: `bundle`, `serve`, `keys`."""
 
 from __future__ import annotations
 
@@ -64,7 +64,7 @@ def bundle_make(
     torchscript: Annotated[bool, typer.Option(help="Add the policy as TorchScript.")] = False,
     observations: Annotated[int, typer.Option(help="Observations for comparing graph and policy.", min=2)] = 10_000,
 ) -> None:
-    """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the one that serves."""
+    """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the current bundle."""
     from pacesetter.serving.bundle.bundle import pack
     from pacesetter.serving.bundle.packaging import bundle_run
     from pacesetter.serving.bundle.signature import SigningKey as Signer
@@ -85,7 +85,7 @@ def bundle_check(
     key: SigningKey = None,
     unverified: Unverified = False,
 ) -> None:
-    """Check hashes, signature and graph, and run one inference. Exit 0 whole, 2 refused."""
+    """Check hashes, signature and graph, and run one inference. Exit 0 if intact, 2 if refused."""
     from pacesetter.serving.bundle.signature import SigningKey as Signer
     from pacesetter.serving.bundle.store import find_bundle
 
@@ -120,7 +120,7 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
 def bundle_rollback(
     store: StoreFolder = Path("bundles"), key: SigningKey = None, unverified: Unverified = False
 ) -> None:
-    """Let the bundle before the current one serve again, once it is found whole."""
+    """Make the previous bundle the current one again, after checking it."""
     from pacesetter.serving.bundle.signature import SigningKey as Signer
     from pacesetter.serving.bundle.store import Store
 
@@ -149,14 +149,14 @@ def serve(
     unverified: Unverified = False,
 ) -> None:
     """Serve a bundle over HTTP: POST /v1/decide, /v1/state, /v1/halt, /v1/resume, /livez, /readyz, /metrics."""
-    from pacesetter.serving.api.admission import Settings
+    from pacesetter.serving.api.admission import ApiSettings
     from pacesetter.serving.api.keys import Keys
     from pacesetter.serving.api.server import serve as serve_bundle
     from pacesetter.serving.bundle.signature import SigningKey as Signer
     from pacesetter.serving.bundle.store import find_bundle
     from pacesetter.serving.risk.halt import KillSwitch
 
-    settings = Settings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate, proxy=proxy)
+    settings = ApiSettings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate, proxy=proxy)
     serve_bundle(
         replace(find_bundle(bundle, Signer.find(key), unverified), threads=threads),
         Keys(keys),
@@ -176,14 +176,14 @@ def keys_add(
     days: Annotated[float, typer.Option(help="Until it ends.")] = 90.0,
     keys: KeyFile = Path("keys.json"),
 ) -> None:
-    """Make a key; its token is shown once and only its hash is kept."""
+    """Create a key; its token is shown once and only its hash is stored."""
     from pacesetter.serving.api.keys import Keys
 
     typer.echo(Keys(keys).add(name, scopes.split(","), days))
 
 
 def keys_list(keys: KeyFile = Path("keys.json")) -> None:
-    """Names, scopes and ends of all keys."""
+    """List names, scopes and expiry dates of all keys."""
     from pacesetter.serving.api.keys import Keys
 
     rows = [f"{key.name}  {','.join(key.scopes)}  until {key.expires}" for key in Keys(keys).keys]

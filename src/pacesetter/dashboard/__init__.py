@@ -1,4 +1,4 @@
-"""The web page: runs, lead–lag, training as it goes on, agents, and the paper trader's book. It reads and never writes.
+"""The web page: runs, lead–lag, live training, agents, and the paper trader's book. It reads and never writes.
 
 Plain functions gather data and draw figures (one module a page); `views` puts them on the screen with Streamlit.
 """

@@ -11,10 +11,7 @@ __all__: list[str] = []
 
 st.set_page_config(page_title=say("app.title"), layout="wide")
 page = st.navigation(
-    [
-        st.Page(module.show, title=say(f"{name}.title"), url_path=name, default=name == "runs")
-        for name, module in PAGES.items()
-    ],
+    [st.Page(show, title=say(f"{name}.title"), url_path=name, default=name == "runs") for name, show in PAGES.items()],
     position="top",
 )
 st.html("<style>.stMainBlockContainer {padding-top: 4rem}</style>")  # a laptop's screen is low

@@ -13,7 +13,7 @@ import plotly.graph_objects as go
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
 from pacesetter.evaluation.backtest.episode import Episode
-from pacesetter.evaluation.explain.behaviour import DIVERGING, Finding
+from pacesetter.evaluation.explain.behaviour import DIVERGING, BehaviourFinding
 from pacesetter.evaluation.explain.explanation import explain_agent
 from pacesetter.evaluation.report.pictures import PALETTE, styled
 from pacesetter.evaluation.stored_run import StoredRun
@@ -104,7 +104,7 @@ def replayed(episode: Episode, symbols: Sequence[str], bars: int) -> Episode:
     return Episode(ledger, fills[fills["symbol"].isin(symbols)] if symbols else fills)
 
 
-def explain(folder: Path) -> list[Finding]:
+def explain(folder: Path) -> list[BehaviourFinding]:
     """Attributions and pictures of the run's best agent on the first test bars; needs torch and captum.
 
     Refuses a fleet and a master, which their report explains.

@@ -1,4 +1,4 @@
-"""The paper trader's book, read from its journal by the names of the tables: this room does not know the trader."""
+"""The paper trader's book, read from its journal by table names: this package does not import the trader."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run that is going on: its metrics as they are written, gates, curriculum, resources and the time left."""
+"""A running training: its metrics as they are written, gates, curriculum, resources and the time left."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ class LiveRun:
 
     @property
     def is_quiet(self) -> bool:
-        """Whether a run that says it goes on has not written for long."""
+        """Whether an unfinished run has not written for long."""
         return self.status == "running" and self.quiet_seconds > QUIET_SECONDS
 
     def latest(self, name: str) -> float | None:
@@ -95,7 +95,7 @@ def _numbers(line: Mapping[str, Any]) -> dict[str, float | None]:
 
 
 def read_live(folder: Path, status: str) -> LiveRun:
-    """Everything the page shows of a run; refuses a run that trains nothing."""
+    """Everything the page shows of a run; refuses a run without training."""
     config = yaml.safe_load((folder / "config.yaml").read_text(encoding="utf-8"))
     if "train" not in config:
         raise RunError(say("live.no_training", folder=folder))

@@ -1,4 +1,4 @@
-"""What the server answers beside Streamlit's pages: the first view, and the window under the lead–lag page's sliders.
+"""Routes besides Streamlit's pages: the first view, and the window under the lead–lag page's sliders.
 
 A slider that went through Streamlit would run its script and draw its page again for every step.
 """

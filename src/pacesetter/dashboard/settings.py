@@ -11,7 +11,7 @@ __all__ = ["Settings", "Switch", "current", "use"]
 
 
 class Switch(Protocol):
-    """The kill switch, handed in by the command line: this room does not know how trading is stopped."""
+    """The kill switch, passed in by the command line: this package does not import the risk guard."""
 
     def engaged(self) -> bool: ...
 

@@ -119,7 +119,7 @@ class Lens:
         return min(LONGEST, len(self.panel) - 1)
 
     def view(self, end: int, lookback: int) -> WindowView:
-        """The window of `lookback` increments that ends at bar `end`, both brought to what the panel has."""
+        """The window of `lookback` bars that ends at bar `end`, both brought to what the panel has."""
         end = min(max(end, 2), len(self.panel) - 1)
         lookback = min(max(lookback, 2), end)
         matrix, links = self._scores.matrix(end, lookback), self._links.matrix(end, lookback)

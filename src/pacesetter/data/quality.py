@@ -184,7 +184,7 @@ def _future(bars: Bars, quality: Quality) -> Iterator[Finding]:
     late = np.flatnonzero(bars.index > pd.Timestamp.now(tz="UTC") + DAY)
     if len(late):
         what = f"the bar lies {(bars.index[late[-1]] - pd.Timestamp.now(tz='UTC')).days:,} days in the future at most"
-        when, remedy = str(bars.index[late[0]]), "correct the time stamps"
+        when, remedy = str(bars.index[late[0]]), "correct the timestamps"
         yield Finding("future", what, bars.origins[0], None, when, len(late), "warning", remedy)
 
 

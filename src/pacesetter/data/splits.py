@@ -21,7 +21,7 @@ from pacesetter.panel import Panel
 
 __all__ = [
     "Fold",
-    "Parts",
+    "FoldPanels",
     "Splits",
     "chronological",
     "chronological_by_date",
@@ -34,7 +34,7 @@ IntArray = NDArray[np.int64]
 PARTS = ("train", "validation", "test")
 
 
-class Parts(NamedTuple):
+class FoldPanels(NamedTuple):
     """The bars of a fold as panels that are views, one for each unbroken run: none bridges a gap."""
 
     train: tuple[Panel, ...]
@@ -60,12 +60,12 @@ class Fold:
             positions.flags.writeable = False
             object.__setattr__(self, part, positions)
 
-    def panels(self, panel: Panel) -> Parts:
+    def panels(self, panel: Panel) -> FoldPanels:
         """Views of `panel`, e.g. `(train,), (validation,), (test,) = fold.panels(panel)` for a chronological split."""
         last = max(int(getattr(self, part).max(initial=-1)) for part in PARTS)
         if last >= len(panel):
             raise DataError(f"the fold reaches bar {last}, the panel has {len(panel)} bars; split this panel")
-        return Parts(*(tuple(panel.rows(*run) for run in _runs(getattr(self, part))) for part in PARTS))
+        return FoldPanels(*(tuple(panel.rows(*run) for run in _runs(getattr(self, part))) for part in PARTS))
 
 
 @dataclass(frozen=True, repr=False)
@@ -80,7 +80,7 @@ class Splits:
     def __repr__(self) -> str:
         return f"Splits({self.kind}, {len(self.folds)} folds of {self.bars} bars, {self.hash[:8]})"
 
-    def panels(self, panel: Panel) -> tuple[Parts, ...]:
+    def panels(self, panel: Panel) -> tuple[FoldPanels, ...]:
         """The parts of each fold; refuses a panel other than the one that was split."""
         if panel.fingerprint != self.fingerprint:
             raise DataError(

@@ -1,4 +1,4 @@
-"""Environments: the lookback problem and the trading problem for Gymnasium, and the compiled batch under the latter.
+"""Gymnasium environments for lookback and trading, and the compiled batch that trading runs on.
 
 `import pacesetter.envs` registers `pacesetter/Trading-v0`, `pacesetter/Portfolio-v0` and `pacesetter/Lookback-v0`, each
 with its native vector environment for `gymnasium.make_vec(…, vectorization_mode="vector_entry_point")`. Names are

@@ -28,7 +28,7 @@ from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.rewards.sharpe import sharpe_of_sums
 
-__all__ = ["FIVE_STAGES", "Course", "CurriculumEnv", "CurriculumVectorEnv", "Stage", "adaptive_stages"]
+__all__ = ["FIVE_STAGES", "Course", "CurriculumEnv", "CurriculumStage", "CurriculumVectorEnv", "adaptive_stages"]
 
 Array = NDArray[Any]
 logger = logging.getLogger(__name__)
@@ -39,7 +39,7 @@ BARS, RETURN, SQUARE, GAIN = range(4)  # columns of what is summed over an episo
 
 
 @dataclass(frozen=True)
-class Stage:
+class CurriculumStage:
     """What episodes are like, and what it takes to leave them; the defaults are the environment as it was made.
 
     calmest_share       share of the starts to keep: those of the lowest volatility rank,
@@ -83,25 +83,29 @@ class Stage:
 
 # name, calmest, clearest and cleanest share, regimes, factors on commission, spread and slippage
 FIVE_STAGES = (
-    Stage("calm bull, free", 0.5, 0.5, 0.4, ("bull",), 0.0, 0.0, 0.0, sharpe=1.0, win_rate=0.6),
-    Stage("clear trends, half costs", 0.7, 0.7, 0.6, ("bull", "bear"), 0.5, 0.5, 0.0, sharpe=0.75, win_rate=0.55),
-    Stage("sideways too, half slippage", 0.85, 0.85, 0.8, ("bull", "bear", "sideways"), 1.0, 1.0, 0.5, sharpe=0.5),
-    Stage("all regimes, all costs", 1.0, 1.0, 0.9, sharpe=0.25),
-    Stage("the market as it is"),
+    CurriculumStage("calm bull, free", 0.5, 0.5, 0.4, ("bull",), 0.0, 0.0, 0.0, sharpe=1.0, win_rate=0.6),
+    CurriculumStage(
+        "clear trends, half costs", 0.7, 0.7, 0.6, ("bull", "bear"), 0.5, 0.5, 0.0, sharpe=0.75, win_rate=0.55
+    ),
+    CurriculumStage(
+        "sideways too, half slippage", 0.85, 0.85, 0.8, ("bull", "bear", "sideways"), 1.0, 1.0, 0.5, sharpe=0.5
+    ),
+    CurriculumStage("all regimes, all costs", 1.0, 1.0, 0.9, sharpe=0.25),
+    CurriculumStage("the market as it is"),
 )
-EASIEST = Stage("easiest", 0.3, 0.3, 0.3, spread_factor=0.0)
-HARDEST = Stage("hardest", spread_factor=2.0)
+EASIEST = CurriculumStage("easiest", 0.3, 0.3, 0.3, spread_factor=0.0)
+HARDEST = CurriculumStage("hardest", spread_factor=2.0)
 
 
 def adaptive_stages(
     levels: int = 11,
-    easiest: Stage = EASIEST,
-    hardest: Stage = HARDEST,
+    easiest: CurriculumStage = EASIEST,
+    hardest: CurriculumStage = HARDEST,
     *,
     episodes: int = 20,
     advance_at: float = 0.6,
     retreat_below: float = 0.4,
-) -> tuple[Stage, ...]:
+) -> tuple[CurriculumStage, ...]:
     """Stages from one difficulty to another in equal steps, climbed up and down with the share of gained episodes.
 
     Volatility, clarity of the trend, noise and costs move together; regimes are those of `hardest`.
@@ -114,7 +118,7 @@ def adaptive_stages(
         "retreat_below": retreat_below,
     }
 
-    def at(difficulty: float) -> Stage:
+    def at(difficulty: float) -> CurriculumStage:
         between: dict[str, Any] = {
             name: (1 - difficulty) * getattr(easiest, name) + difficulty * getattr(hardest, name)
             for name in SHARES + FACTORS
@@ -130,7 +134,9 @@ class Course:
     noise   (block,) how noisy each block of the bank is, in any unit; None: all alike
     """
 
-    def __init__(self, batch: Batch, stages: Sequence[Stage] = FIVE_STAGES, noise: ArrayLike | None = None) -> None:
+    def __init__(
+        self, batch: Batch, stages: Sequence[CurriculumStage] = FIVE_STAGES, noise: ArrayLike | None = None
+    ) -> None:
         if not stages:
             raise ConfigError("a curriculum needs a stage")
         self.batch, self.stages = batch, tuple(stages)
@@ -146,7 +152,7 @@ class Course:
         self._note(None, None)
 
     @property
-    def stage(self) -> Stage:
+    def stage(self) -> CurriculumStage:
         """The stage of the episodes that begin now."""
         return self.stages[self.level]
 
@@ -223,7 +229,7 @@ class Course:
         self.stage_log.append(entry)
         logger.info("%s", ", ".join(f"{name} {value}" for name, value in entry.items()))
 
-    def _starts_of(self, stage: Stage) -> Starts:
+    def _starts_of(self, stage: CurriculumStage) -> Starts:
         """The batch's own starts that the stage keeps; refuses a stage without any."""
         bank, (blocks, bars) = self.batch.bank, self._starts.pool[:, [Start.BLOCK, Start.TIME]].T
         is_kept = np.ones(len(blocks), dtype=bool)
@@ -244,7 +250,10 @@ class CurriculumEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
     """A `TradingEnv` or `PortfolioEnv` whose episodes follow a `course`."""
 
     def __init__(
-        self, env: gymnasium.Env[Any, Any], stages: Sequence[Stage] = FIVE_STAGES, noise: ArrayLike | None = None
+        self,
+        env: gymnasium.Env[Any, Any],
+        stages: Sequence[CurriculumStage] = FIVE_STAGES,
+        noise: ArrayLike | None = None,
     ) -> None:
         super().__init__(env)
         self.course = Course(_batch_of(env), stages, noise)
@@ -268,7 +277,9 @@ class CurriculumVectorEnv(VectorWrapper):
     its next episode. Episodes that began at another stage than the current one are not judged.
     """
 
-    def __init__(self, env: Any, stages: Sequence[Stage] = FIVE_STAGES, noise: ArrayLike | None = None) -> None:
+    def __init__(
+        self, env: Any, stages: Sequence[CurriculumStage] = FIVE_STAGES, noise: ArrayLike | None = None
+    ) -> None:
         super().__init__(env)
         self.course = Course(_batch_of(env), stages, noise)
 
@@ -323,7 +334,7 @@ def _lowest(values: Array, share: float) -> Array:
     return lowest
 
 
-def _market_of(stage: Stage, market: MarketParameters) -> MarketParameters:
+def _market_of(stage: CurriculumStage, market: MarketParameters) -> MarketParameters:
     """The environment's own market with the stage's factors on its costs."""
     costs = market.costs
     scaled = replace(

@@ -13,12 +13,12 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.market.bars import Bar
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS
 
-__all__ = ["Journal"]
+__all__ = ["EpisodeJournal"]
 
 Array = NDArray[Any]
 
 
-class Journal:
+class EpisodeJournal:
     """What happened since `begin`: one row a bar, at the time its close is known."""
 
     def __init__(self, bank: Bank, components: tuple[str, ...]) -> None:

@@ -8,7 +8,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.envs.journal import Journal
+from pacesetter.envs.journal import EpisodeJournal
 
 __all__ = ["chart", "episode_chart", "text_line"]
 
@@ -16,7 +16,7 @@ MOST_NAMES = 10  # in the legend
 LEGS = ("", "exit_")  # a bar may fill an order and then stop it out
 
 
-def text_line(journal: Journal) -> str:
+def text_line(journal: EpisodeJournal) -> str:
     """Time, equity, exposure, drawdown and reward of the last step, and what was filled."""
     time, row = next(journal.ledger_frame().iloc[-1:].iterrows())
     fills = journal.fills_frame().iloc[-len(journal.symbols) :].to_dict("records")
@@ -32,7 +32,7 @@ def text_line(journal: Journal) -> str:
     )
 
 
-def chart(journal: Journal) -> NDArray[Any]:
+def chart(journal: EpisodeJournal) -> NDArray[Any]:
     """(height, width, 3) uint8 picture of the episode so far."""
     return episode_chart(journal.ledger_frame(), journal.fills_frame())
 

@@ -14,7 +14,7 @@ from numpy.typing import NDArray
 from pacesetter.envs.batch.bank import Bank, check_kind
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor, Setting
-from pacesetter.envs.journal import Journal
+from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.envs.render import chart, text_line
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.market.ledger import Column
@@ -96,7 +96,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         bank = Bank.from_panels(panel, table, supervised, symbols=symbols, is_whole=self.is_whole)
         self.batch = Batch(bank, restarts=False, **options)
         self.render_mode = render_mode
-        self.journal = Journal(bank, self.batch.components) if record or render_mode else None
+        self.journal = EpisodeJournal(bank, self.batch.components) if record or render_mode else None
         self.observation_space = observation_space(self.batch)
         self.action_space = action_space(self.batch)
         self._is_over, self._block, self._time = True, 0, 0

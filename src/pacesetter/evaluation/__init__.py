@@ -1,4 +1,4 @@
-"""What a run found, for people: pictures and the report."""
+"""Evaluation: backtests, baselines, statistics, explanations and reports."""
 
 from __future__ import annotations
 

@@ -132,6 +132,8 @@ def _folded(
             out[t] = start
             for lag in range(bars):
                 for k in range(x.shape[1]):
+                    # From the latest bar back, always: sums then add in the same order for a table and for a server
+                    # that has this window alone, and give the same bits.
                     out[t, k] = fold(out[t, k], x[t - lag, k], x[t, k])
             for k in range(x.shape[1]):
                 out[t, k] = finish(out[t, k], x[t, k], bars)
@@ -156,7 +158,7 @@ def _squares(total: float, squares: float, bars: int) -> float:
     That bar is at most √n deviations from the mean, so this cancels no more than a factor n, unlike Σx² − (Σx)²/n.
     """
     left = squares - total * total / bars
-    return 0.0 if left < 0.0 else left
+    return 0.0 if left < 0.0 else left  # rounding may take an exact 0 below it, and a root of that is NaN
 
 
 @compiled
@@ -166,7 +168,7 @@ def _deviate(x: Array, bars: int, ddof: int, out: Array) -> None:
     out[:first] = np.nan
     for t in range(first, len(x)):
         total[:] = out[t] = 0.0
-        for lag in range(1, bars):
+        for lag in range(1, bars):  # from 1: the latest bar's distance from itself is 0
             for k in range(x.shape[1]):
                 a = x[t - lag, k] - x[t, k]
                 total[k] += a
@@ -192,6 +194,7 @@ def _correlate(x: Array, y: Array, bars: int, out: Array) -> None:
                 sums[4, k] += b * b
         for k in range(x.shape[1]):
             a, b, product = sums[0, k], sums[1, k], sums[2, k] - sums[0, k] * sums[1, k] / bars
+            # Two roots, not the root of the product, which can under- or overflow.
             scale = np.sqrt(_squares(a, sums[3, k], bars)) * np.sqrt(_squares(b, sums[4, k], bars))
             out[t, k] = 0.0 if product == 0.0 and scale == 0.0 else min(max(product / scale, -1.0), 1.0)
 
@@ -208,6 +211,7 @@ def _smooth(x: Array, bars: int, weight: float, out: Array) -> None:
             begin[k], seed[k] = first + bars - 1, x[first : first + bars, k].sum() / bars
     for t in range(len(x)):
         for k in range(x.shape[1]):
+            # Before the seed the level is NaN and stays NaN, so no branch on warm-up is needed.
             level[k] = seed[k] if t == begin[k] else level[k] + weight * (x[t, k] - level[k])
             out[t, k] = level[k]
 

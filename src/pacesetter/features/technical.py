@@ -40,7 +40,7 @@ def smoothing_memory(bars: int, weight: float, stages: int = 1) -> int:
     After m bars a smoother that gives the newest bar `weight` w keeps (1−w)^m of its seed, and a smoother of a smoother
     (1−w)^m·(1 + w·m); the answer is the first m that brings this under SEED_WEIGHT, behind the seeds.
     """
-    m = np.arange(100_000)
+    m = np.arange(100_000)  # far beyond any smoother here, which take at most 363 bars
     left = (1 - weight) ** m * (1 + weight * m * (stages - 1))
     return bars * stages + int(np.argmax(left < SEED_WEIGHT))
 
@@ -89,6 +89,8 @@ def _strength(close: Array, out: Array) -> None:
             step = close[t, k] - close[t - 1, k]
             gains[k] += weight * ((0.0 if step < 0.0 else step) - keep * gains[k])
             losses[k] += weight * ((0.0 if step > 0.0 else -step) - keep * losses[k])
+            # A smoother never forgets wholly: after a still window gains and losses are rounding dust whose ratio is
+            # arbitrary, and differs between a table and a server that starts later.
             still_bars[k] = still_bars[k] + 1.0 if step == 0.0 else 0.0
         if t == WILDER:
             gains /= WILDER
@@ -125,6 +127,7 @@ def bollinger_width(close: Array) -> Array:
 def average_true_range(high: Array, low: Array, close: Array) -> Array:
     """Wilder's average true range as a share of the close."""
     before = lagged(close)
+    # max(high, before) − min(low, before) is the largest of Wilder's three ranges in one expression.
     return _wilder(np.maximum(high, before) - np.minimum(low, before)) / close
 
 
@@ -148,6 +151,7 @@ def _directional(high: Array, low: Array, out: Array) -> None:
         keep = 1.0 - 1 / WILDER if t >= WILDER else 1.0
         for k in range(high.shape[1]):
             up, down = high[t, k] - high[t - 1, k], low[t - 1, k] - low[t, k]
+            # Wilder: only the larger of the two moves counts, so an inside bar has no direction.
             rise[k] = rise[k] * keep + (up if up > down and up > 0.0 else 0.0)
             fall[k] = fall[k] * keep + (down if down > up and down > 0.0 else 0.0)
             still_bars[k] = still_bars[k] + 1.0 if up == 0.0 and down == 0.0 else 0.0

@@ -1,4 +1,4 @@
-"""Lead–lag: increments of a panel → a matrix of who leads whom, over any window, in constant time.
+"""Lead–lag: returns of a panel → a matrix of who leads whom, over any window, in constant time.
 
 `LeadLag(method).fit(panel).matrix(end, lookback)`; ESTIMATORS lists the methods, `tick_lead_lag` takes raw ticks.
 """

@@ -222,12 +222,13 @@ class LeadLag:
             return
         self._misses += 1
         self.scorer_.score(end, lookback, out)
-        self._cache[key] = out.copy()
+        self._cache[key] = out.copy()  # `out` is the caller's, who may write to it
         if len(self._cache) > self.reading.cache_windows:
             self._cache.popitem(last=False)
 
     def _blocks(self, ends: Array, lookbacks: Array, progress: bool | None) -> Iterator[tuple[slice, Array]]:
         """Row slices and their matrices, a block at a time, under a progress bar."""
+        # Blocks bound the memory of an iterator, and are large enough to keep all threads busy.
         size = max(1, BLOCK_BYTES // (self._symbols**2 * 8))
         hidden = None if progress is None else not progress  # None: tqdm hides itself where there is no terminal
         with tqdm(total=len(ends), desc=self.method, unit="matrix", disable=hidden, delay=0 if progress else 1) as bar:
@@ -251,6 +252,7 @@ class LeadLag:
             end, lookback = operator.index(end), operator.index(lookback)
         except TypeError as problem:
             raise ConfigError(f"end={end!r} and lookback={lookback!r} must be whole numbers of bars") from problem
+        # lookback ≤ end, not end + 1: a window of n increments needs n + 1 bars.
         if not 2 <= lookback <= end < self._bars:
             self._refuse(end, lookback)
         return end, lookback

@@ -89,6 +89,7 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
     x = levels - previous
     if increments == "simple":
         x = np.divide(x, previous, out=np.zeros_like(x), where=previous != 0)
+    # A missing increment is 0, so that it adds nothing to any sum; the third total counts the observed ones.
     x = np.where(whole, x, 0.0)
     totals = np.cumsum(np.stack([x, x * x, whole.astype(np.float64)], axis=1), axis=0)
     return Series(panel.symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
@@ -125,6 +126,7 @@ def inverse_deviations(totals: Array, end: int, lookback: int, minimum: int, out
     for i in range(out.size):
         mean = (totals[end, 0, i] - totals[start, 0, i]) / lookback
         square = (totals[end, 1, i] - totals[start, 1, i]) / lookback
+        # Σx² − (Σx)² cancels for a series far from 0, but increments are near it; CONSTANT guards what rounding leaves.
         variance = square - mean * mean
         enough = totals[end, 2, i] - totals[start, 2, i] >= need
         out[i] = 1.0 / np.sqrt(variance) if enough and variance > CONSTANT * square else np.nan

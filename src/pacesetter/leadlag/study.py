@@ -97,7 +97,7 @@ class Study:
         check_range(0, owner="lag", clusters=self.clusters)
         for name in ("level", "quantile"):
             if not 0 < getattr(self, name) < 1:
-                raise ConfigError(f"lag.{name}={getattr(self, name)} must lie between 0 and 1")
+                raise ConfigError(f"lag.{name}={getattr(self, name)} must be between 0 and 1")
         for name, known in (("control", CONTROLS), ("thin", ("flag", "exclude", "ignore"))):
             if getattr(self, name) not in known:
                 raise ConfigError(
@@ -180,7 +180,7 @@ class Study:
         named = np.flatnonzero((links.leader_p <= self.level) & np.isfinite(links.leader_p))
         for groups in _groups(panel, len(window)).values():
             left = leaders_without_a_bar(window, gauge, answer, named, groups)
-            without.iloc[named] = np.fmin(without.iloc[named], left)
+            without.iloc[named] = pd.Series(np.fmin(without.iloc[named].to_numpy(), left), without.index[named])
         return table.join(chance).join(without)
 
     def _network(
@@ -202,7 +202,7 @@ def _groups(panel: Panel, bars: int) -> dict[str, Array | None]:
 
 
 def refuse_mixed_days(panel: Panel) -> None:
-    """Refuse daily bars of several exchanges (told by the suffix of the symbol) that share one time stamp a day.
+    """Refuse daily bars of several exchanges (told by the suffix of the symbol) that share one timestamp a day.
 
     Tokyo's close is known fourteen hours before New York's: one stamp for both would hide who could know what.
     """
@@ -213,8 +213,8 @@ def refuse_mixed_days(panel: Panel) -> None:
     if np.median(np.diff(panel.index.asi8)) >= DAY.value and panel.mask.mean() > 0.75:
         named = [next(s for s in panel.symbols if (s.rpartition(".")[2] if "." in s else "") == e) for e in exchanges]
         raise DataError(
-            f"{' and '.join(sorted(named)[:2])} trade in different time zones but share one time stamp a day; give "
-            "bars whose time stamps say when each exchange closed"
+            f"{' and '.join(sorted(named)[:2])} trade in different time zones but share one timestamp a day; give "
+            "bars whose timestamps say when each exchange closed"
         )
 
 

@@ -1,4 +1,4 @@
-"""Learning: agents from experience. `sb3` has every Stable-Baselines3 class, `state` keeps what was learned."""
+"""Learning methods: agents from experience, supervised classifiers, and how both are stored."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What every learner keeps, whoever wrote its algorithm: a run trains, watches, stores and resumes it by these names.
+"""The interface of every learner, ours or Stable-Baselines3: a run trains, tracks, stores and resumes it by them.
 
 `learner.learn(steps, watcher)` tells the watcher of the steps and calls it between rounds, where nothing is half done:
 there everything may be looked at, stored, or ended by raising `Stop`.

@@ -148,6 +148,20 @@ _single(
 _single("td3", "twin delayed deep deterministic policy gradient", "TD3Options", BOX)
 _single("maskable_ppo", "PPO that never sends an order the market would not take", "PPOOptions", ("discrete",))
 _single("recurrent_ppo", "PPO with an LSTM between encoder and heads", "PPOOptions", ANY)
+METHODS.add(
+    "direct",
+    MethodSpec(
+        "direct reinforcement through a differentiable ledger (Moody and Saffell 2001)",
+        (
+            TaskSupport(
+                ("fleet", "portfolio", "trading"),
+                ANY,  # whatever the task's orders are, it names targets of one account
+                "pacesetter.learning.direct.options:Direct",
+                "pacesetter.learning.direct.learner:make_direct",
+            ),
+        ),
+    ),
+)
 
 
 # ---- looking up -----------------------------------------------------------------------------------------------------
@@ -167,7 +181,7 @@ def find_support(name: str, task: str) -> TaskSupport:
             return support
     others = " or ".join(other for other in METHODS if task in METHODS[other].tasks)
     known = ", ".join(METHODS[name].tasks)
-    raise ConfigError(f"agent={name} does not support task={task}, only {known}; take agent={others}")
+    raise ConfigError(f"agent={name} does not support task={task}, only {known}; use agent={others}")
 
 
 def check_method(name: str, task: str, action: str, key: str = "task.action") -> None:
@@ -176,7 +190,7 @@ def check_method(name: str, task: str, action: str, key: str = "task.action") ->
     if action not in actions:
         others = [other for other in METHODS if _can_learn(METHODS[other], task, action)]
         instead = f"{key}={actions[0]}" + (f", or agent={' or '.join(others)}" if others else "")
-        raise ConfigError(f"agent={name} does not support {key}={action}; take {instead}")
+        raise ConfigError(f"agent={name} does not support {key}={action}; use {instead}")
 
 
 def _can_learn(method: MethodSpec, task: str, action: str) -> bool:

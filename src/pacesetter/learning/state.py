@@ -137,10 +137,10 @@ def _read_index(folder: Path) -> dict[str, Any]:
     try:
         index = _undamaged(json.loads(path.read_text(encoding="utf-8")), path)
         if Path(index["tensors"]).name != index["tensors"]:
-            raise ValueError(f"{index['tensors']} lies outside the folder")
+            raise ValueError(f"{index['tensors']} is outside the folder")
         return index
     except (OSError, ValueError, KeyError, TypeError, RecursionError) as problem:
-        raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, take another") from problem
+        raise RunError(f"{path} cannot be read ({problem}); the checkpoint is damaged, use another") from problem
 
 
 def _undamaged(index: Any, path: Path) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The market: one kernel that turns orders into fills, costs, equity and limits. It knows no reinforcement learning."""
+"""The market: one kernel that turns orders into fills, costs, equity and limits, without reinforcement learning."""
 
 from __future__ import annotations
 

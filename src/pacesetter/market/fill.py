@@ -58,6 +58,7 @@ def impact(quantity: float, volume: float, parameters: Any) -> float:
     """Square-root impact, as a fraction of the price; its parameters demand a volume cap, so the volume is not 0."""
     if parameters[Slot.IMPACT] == 0.0:
         return 0.0
+    # The square-root law: impact grows with the root of the share of volume (Tóth et al. 2011).
     at_whole_volume: float = parameters[Slot.IMPACT]
     return at_whole_volume * sqrt(abs(quantity) / volume)
 
@@ -78,6 +79,8 @@ def trade(
     volume, value = bar[k, Bar.VOLUME], abs(quantity) * level
     move = adverse_move(quantity, volume, parameters)
     price = level * (1.0 + move) if quantity > 0.0 else level * (1.0 - move)
+    # Commission is on the price paid, the other costs on the level: each is then what the ledger calls it, and together
+    # they are exactly the cash that left the account.
     commission = max(parameters[Slot.MINIMUM_COMMISSION], parameters[Slot.COMMISSION] * abs(quantity) * price)
     ledger[Column.COMMISSION] += commission
     ledger[Column.SPREAD] += value * parameters[Slot.HALF_SPREAD]
@@ -104,12 +107,13 @@ def book(
     held, entry = positions[k, Position.QUANTITY], positions[k, Position.ENTRY_PRICE]
     after = held + quantity
     account[Account.CASH] -= quantity * price + commission
+    # `carry` booked the bar for the old quantity; the new one gains only from the fill's level on.
     ledger[Column.GROSS_PNL] += quantity * (close - level)
     ledger[Column.TURNOVER] += abs(quantity) * level
     ledger[Column.REALISED] -= commission
     positions[k, Position.QUANTITY] = after
     if held * quantity < 0.0:
-        ledger[Column.REALISED] -= quantity * (price - entry)
+        ledger[Column.REALISED] -= quantity * (price - entry)  # the entry price of what is left does not change
         raise_flag(fills, k, Flag.REDUCED if after != 0.0 else Flag.CLOSED)
     elif held != 0.0:
         positions[k, Position.ENTRY_PRICE] = (held * entry + quantity * price) / after

@@ -54,6 +54,7 @@ def step_account(
     account: Any, positions: Any, ledger: Any, fills: Any, now: Any, bar: Any, actions: Any, kind: int, parameters: Any
 ) -> int:
     """Advance one account by one bar, write its ledger and fills, and give the joined `Flag` bits."""
+    # The order of these lines is the order of events in a bar; moved, one would use cash or prices not known yet.
     clear(ledger, fills)
     gross = carry(account, positions, ledger, now, bar, parameters)
     decide(account, positions, ledger, fills, now, gross, actions, kind, parameters)
@@ -86,6 +87,8 @@ def carry(account: Any, positions: Any, ledger: Any, now: Any, bar: Any, paramet
 
     Gives their gross value at the close of t.
     """
+    # P&L is booked here as if nothing traded, and each fill corrects it for its own part of the bar (`book`): the sum
+    # then holds exactly, whatever fills, stops and delistings follow.
     gross_pnl, unrealised, gross, short_value = 0.0, 0.0, 0.0, 0.0
     for k in range(positions.shape[0]):
         held, price = positions[k, Position.QUANTITY], now[k, Bar.CLOSE]
@@ -125,6 +128,8 @@ def decide(
     equity = account[Account.EQUITY]
     if is_liquidating(account, parameters):
         account[Account.LIQUIDATING] = 1.0
+    # Free cash is measured at the close of t and is the same for every position: the result cannot depend on the order
+    # of symbols. What they overspend together, `affordable_share` takes back at the open.
     most = (parameters[Slot.GROSS_LEVERAGE] - parameters[Slot.RESERVE_CASH]) * equity
     free_cash = most - gross
     count, sum_of_orders, sum_of_sizes = positions.shape[0], 0.0, 0.0
@@ -135,6 +140,7 @@ def decide(
         positions[k, Position.SIGNAL] = order
         sum_of_orders += order
         sum_of_sizes += abs(order)
+        # The signal above is updated even under a limit, so that the agent's smoothed order does not freeze there.
         if account[Account.LIQUIDATING] != 0.0:
             fills[k, Fill.ORDERED] = -held
             raise_flag(fills, k, Flag.PORTFOLIO_LIMIT)
@@ -153,6 +159,7 @@ def decide(
 @jitable
 def is_liquidating(account: Any, parameters: Any) -> bool:
     """Whether the account met the portfolio's loss limit, at this close or before: all it does is to close."""
+    # A limit that is off is infinite, so its floor is −infinity and never met: no branch is needed.
     floor = (1.0 - parameters[Slot.PORTFOLIO_LOSS_LIMIT]) * account[Account.PEAK_EQUITY]
     is_met: bool = account[Account.LIQUIDATING] != 0.0 or account[Account.EQUITY] <= floor
     return is_met
@@ -162,6 +169,7 @@ def is_liquidating(account: Any, parameters: Any) -> bool:
 def is_beyond_limit(held: float, entry: float, price: float, parameters: Any) -> bool:
     """Whether a position has lost so much of its entry price that it is closed whatever the order."""
     limit = parameters[Slot.POSITION_LOSS_LIMIT]
+    # Multiplied by |held| · entry instead of divided: no division by an entry price of 0, and one line for both sides.
     is_beyond: bool = held != 0.0 and held * (price - entry) <= -limit * abs(held) * entry
     return is_beyond
 
@@ -190,6 +198,7 @@ def open_positions(account: Any, positions: Any, ledger: Any, fills: Any, bar: A
         wanted = quantity_to_add(positions, fills, k, bar, parameters)
         if wanted != 0.0:
             quantity = factor * wanted
+            # Only a cut order is held to the minimum here: a whole one was checked at the close of t, at that price.
             is_cut = abs(quantity) < abs(fills[k, Fill.ORDERED])
             if not (is_cut and abs(quantity) * bar[k, Bar.OPEN] < parameters[Slot.MINIMUM_TRADE]):
                 fill_order(account, positions, ledger, fills, k, quantity, bar, parameters)
@@ -210,13 +219,14 @@ def affordable_share(account: Any, positions: Any, fills: Any, bar: Any, paramet
         quantity = quantity_to_add(positions, fills, k, bar, parameters)
         if quantity != 0.0:
             move = adverse_move(quantity, bar[k, Bar.VOLUME], parameters)
+            # A fill adds its value to the gross side and takes its cost off equity, which leverage multiplies.
             cost = move + parameters[Slot.COMMISSION] * (1.0 + move)
             needed += abs(quantity) * price * (1.0 + leverage * cost)
             minimum += leverage * parameters[Slot.MINIMUM_COMMISSION]
     if needed == 0.0:
         return 1.0
     budget: float = leverage * equity - gross_value(positions, bar, Bar.OPEN) - minimum
-    if needed <= budget:
+    if needed <= budget:  # never above 1: spare cash does not enlarge an order
         return 1.0
     return max(budget, 0.0) / needed
 
@@ -225,6 +235,7 @@ def affordable_share(account: Any, positions: Any, fills: Any, bar: Any, paramet
 def quantity_to_add(positions: Any, fills: Any, k: int, bar: Any, parameters: Any) -> float:
     """What the order of position k opens or adds within the bar's volume; 0 where it was a reduction."""
     ordered = fills[k, Fill.ORDERED]
+    # A reduction that closed the position leaves it at 0, which looks like an opening: its fill tells them apart.
     if fills[k, Fill.QUANTITY] != 0.0 or ordered * positions[k, Position.QUANTITY] < 0.0:
         return 0.0
     return within_volume(ordered, fills, k, bar, parameters)
@@ -273,8 +284,10 @@ def exit_level(positions: Any, k: int, bar: Any, parameters: Any) -> tuple[float
     stop = entry * (1.0 - side * parameters[Slot.STOP_LOSS])
     trailing = best * (1.0 - side * parameters[Slot.TRAILING_STOP])
     reason = Flag.STOP_LOSS
+    # The nearer of the two stops is the one that the price meets first.
     if side * trailing > side * stop:
         stop, reason = trailing, Flag.TRAILING_STOP
+    # A bar does not tell whether its high or its low came first; the stop first is the pessimistic reading.
     if side * worst_of_bar <= side * stop:
         return (stop if side * first > side * stop else first), reason
     target = entry * (1.0 + side * parameters[Slot.TAKE_PROFIT])
@@ -308,7 +321,7 @@ def mark(account: Any, positions: Any, ledger: Any, fills: Any, bar: Any, parame
             positions[k, Position.BARS_HELD] += 1.0
             holding_bars += positions[k, Position.BARS_HELD]
             unrealised += held * (close - positions[k, Position.ENTRY_PRICE])
-            follow_best_price(positions, k, bar)
+            follow_best_price(positions, k, bar)  # after the exits: a bar's own high must not raise its own stop
     equity = account[Account.CASH] + net_value
     account[Account.EQUITY] = equity
     account[Account.PEAK_EQUITY] = max(account[Account.PEAK_EQUITY], equity)
@@ -376,10 +389,12 @@ def sum_fills(ledger: Any, fills: Any, bar: Any) -> int:
 @jitable
 def ending(account: Any, positions: Any, bar: Any, open_count: int, parameters: Any) -> int:
     """Flags of an account that ends here: ruin, liquidation complete, or its only symbol delisted; else 0."""
+    # Ruin is tested first: an account that is ruined while it liquidates counts as ruined.
     if account[Account.EQUITY] <= parameters[Slot.RUIN_EQUITY]:
         return Flag.RUINED | Flag.TERMINATED
     if account[Account.LIQUIDATING] != 0.0 and open_count == 0:
         return Flag.PORTFOLIO_LIMIT | Flag.TERMINATED
+    # With several symbols the others can still be traded, so a delisting ends only an account of one.
     if positions.shape[0] == 1 and is_delisted(bar, 0):
         return Flag.DELISTED | Flag.TERMINATED
     return 0

@@ -150,7 +150,7 @@ class Orders:
 
 @dataclass(frozen=True)
 class MarketParameters:
-    """All that the kernel reads beside bars and actions; `bars_per_year` turns yearly rates into rates per bar.
+    """All that the kernel reads besides bars and actions; `bars_per_year` turns annual rates into rates per bar.
 
     band   share of equity; a position that is less than this away from its target is left as it is. 0 is off
     """

@@ -23,6 +23,7 @@ from pacesetter.agents.layout import Tensors
 from pacesetter.agents.master import CONFIDENCE, PORTFOLIO, Master, shares
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError
+from pacesetter.learning.direct.policy import DirectPolicy
 from pacesetter.learning.experience.master_market import Advisers
 from pacesetter.market.orders import Discrete, as_targets
 from pacesetter.market.parameters import MarketParameters
@@ -38,6 +39,7 @@ __all__ = [
     "ServedPolicy",
     "serve_agent",
     "serve_algorithm",
+    "serve_direct",
     "serve_master",
 ]
 
@@ -151,9 +153,9 @@ def serve_algorithm(
 
 
 class ServedAgent(nn.Module):
-    """One of our own agents, single or a fleet, with the same outputs; targets in `market` where it is given.
+    """One of our own agents, single or a fleet, with the same outputs; a critic that did not learn is left out.
 
-    A critic that did not learn is left out.
+    market   where its continuous actions are targets; None where they are orders
     """
 
     def __init__(self, agent: SymbolAgent | Fleet, market: MarketParameters | None = None) -> None:
@@ -233,6 +235,22 @@ def serve_master(
         outputs=("orders", "confidence", "value"),
     )
     return ServedMaster(master, Advisers(fleet, symbols)).eval(), spec
+
+
+def serve_direct(
+    policy: DirectPolicy, shapes: Mapping[str, tuple[int, ...]], names: Mapping[str, Iterable[str]]
+) -> tuple[DirectPolicy, PolicySpec]:
+    """A direct policy of a market, which is a module already, with its spec; `shapes` are those of its observation."""
+    inputs = {entry: shapes[entry] for entry in ("window", "position")}
+    spec = PolicySpec(
+        inputs=inputs,
+        names={entry: tuple(names[entry]) for entry in inputs},
+        action="target",
+        rows="market",
+        symbols=policy.symbols,
+        outputs=("orders", "confidence"),
+    )
+    return policy.eval(), spec
 
 
 def _surety(distance: torch.Tensor, log_deviation: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""A policy at work: bundle, API, risk guard, journal, paper trader, watch."""
+"""Serving a policy: bundle, API, risk guard, journal, paper trader, monitoring."""
 
 from __future__ import annotations
 

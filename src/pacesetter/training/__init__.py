@@ -1,4 +1,4 @@
-"""Jobs: Hydra configuration at the edge, the stages of the main job, and what is watched while they run."""
+"""Jobs: Hydra configuration, training runs, sweeps and clusters, and the stages of the main job."""
 
 from __future__ import annotations
 

@@ -18,14 +18,14 @@ from pacesetter.runs import Run, write_atomic
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run.train import train
 
-__all__ = ["Component", "ProfileResult", "components", "profile"]
+__all__ = ["ProfileResult", "TimeShare", "components", "profile"]
 
 SHORT = ("name=profile", "train.steps=8192", "train.log_every=1024")
 Value = TypeVar("Value")
 
 
 @dataclass(frozen=True)
-class Component:
+class TimeShare:
     """A part of learning: seconds in all, their share, and microseconds per environment step."""
 
     name: str
@@ -40,7 +40,7 @@ class ProfileResult:
 
     run: Run
     calls: Path
-    components: tuple[Component, ...]
+    components: tuple[TimeShare, ...]
 
 
 def profile(overrides: Sequence[str] = (), *, console: Console | None = None) -> ProfileResult:
@@ -57,7 +57,7 @@ def profile(overrides: Sequence[str] = (), *, console: Console | None = None) ->
     return ProfileResult(result.run, calls, parts)
 
 
-def components(run: Run) -> tuple[Component, ...]:
+def components(run: Run) -> tuple[TimeShare, ...]:
     """What environment, policy and update took up to the last line of metrics.jsonl; refuses a run without one."""
     path = run.folder / "metrics.jsonl"
     lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
@@ -66,7 +66,7 @@ def components(run: Run) -> tuple[Component, ...]:
         raise RunError(f"{run.folder} ended before the first rollout was measured; raise train.steps")
     seconds, step = timed[-1]["seconds"], timed[-1]["step"]
     total = sum(seconds.values())
-    return tuple(Component(name, spent, spent / total, 1e6 * spent / step) for name, spent in seconds.items())
+    return tuple(TimeShare(name, spent, spent / total, 1e6 * spent / step) for name, spent in seconds.items())
 
 
 def _watched(work: Callable[[], Value]) -> tuple[Value, Callable[[Run], Path]]:
@@ -94,7 +94,7 @@ def _counted(work: Callable[[], Value]) -> tuple[Value, Callable[[Run], Path]]:
     return value, write
 
 
-def _table(parts: Sequence[Component]) -> Table:
+def _table(parts: Sequence[TimeShare]) -> Table:
     table = Table(title="Time of learning", title_justify="left")
     for name in ("component", "seconds", "share", "µs per step"):
         table.add_column(name, justify="left" if name == "component" else "right")

@@ -70,5 +70,5 @@ def test_every_panel_says_what_it_is_not(panel: Panel) -> None:
 def test_a_removed_file_is_one_sentence(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(source, "FILE", FILE.with_name("gone.parquet"))
     assert not source.has_deciles()
-    with pytest.raises(DataError, match=r"^gone\.parquet is not in this installation; take data=synthetic"):
+    with pytest.raises(DataError, match=r"^gone\.parquet is not in this installation; use data=synthetic"):
         Deciles().read()

@@ -1,4 +1,7 @@
-"""All baselines in one call, and the equal-weight curve against a direct computation."""
+"""All baselines in one call, and the equal-weight curve against a direct computation.
+
+Runs `evaluation.baselines.rules`.
+"""
 
 from __future__ import annotations
 

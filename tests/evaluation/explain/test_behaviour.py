@@ -14,7 +14,7 @@ from pacesetter.agents.encoders import network
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.explain.behaviour import (
-    Finding,
+    BehaviourFinding,
     action_distribution,
     anomaly_overlay,
     attention_map,
@@ -129,7 +129,7 @@ def test_attention_between_bars_and_between_assets() -> None:
         attention_map(agent(), observations(2))
 
 
-def overlay() -> Finding:
+def overlay() -> BehaviourFinding:
     days = pd.date_range("2020-01-01", periods=10, tz="UTC")
     equity = pd.Series(100.0 * 1.01 ** np.arange(10), index=days)
     scores = pd.Series([np.nan, 1.0, 5.0, 9.0], index=days[[1, 3, 5, 8]])

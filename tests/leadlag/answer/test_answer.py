@@ -1,4 +1,7 @@
-"""One answer: strength forward and backward, sign and delay, and everything else agrees with it."""
+"""One answer: strength forward and backward, sign and delay, and everything else agrees with it.
+
+Runs `leadlag.answer.network`.
+"""
 
 from __future__ import annotations
 
@@ -112,5 +115,5 @@ def test_bad_input_is_one_sentence() -> None:
         Study(lookback=30).run(panel.select(["A"]))
     close = panel.close[:, :2]
     mixed = Panel.from_fields(panel.index, ["XLK", "1617.T"], {"close": close})
-    with pytest.raises(DataError, match=r"^1617\.T and XLK trade in different time zones but share one time stamp"):
+    with pytest.raises(DataError, match=r"^1617\.T and XLK trade in different time zones but share one timestamp"):
         Study(lookback=30).run(mixed)

@@ -23,7 +23,7 @@ from pacesetter.features import feature_table
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.master_market import Advisers, MasterMarket, allowed_orders
 from pacesetter.learning.extras.curiosity import CuriosityConfig
-from pacesetter.learning.fleet.master import MasterMethod, MasterPPO, MasterTrainer, load_master, tune
+from pacesetter.learning.fleet.master import MasterMethod, MasterPPO, MasterTrainer, load_master, train_jointly
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.learner import Between
 from pacesetter.learning.state import write_state
@@ -187,11 +187,11 @@ def test_agents_that_forget_are_put_back(make: Make, panel: Panel) -> None:
     learner = make(is_joint=True, adviser_learning_rate=0.05)
     learner.learn(64)
     before = weights(learner)
-    found = tune(learner, 256, lambda: play(learner.advisers, alone).growth, checks=1, largest_fall=-1.0)
+    found = train_jointly(learner, 256, lambda: play(learner.advisers, alone).growth, checks=1, largest_fall=-1.0)
     assert not found.is_kept
     assert not moved(before, weights(learner), "")
     assert str(found).startswith("taken back: scores of 4 agents went from")
-    kept = tune(learner, 128, lambda: play(learner.advisers, alone).growth, checks=2, largest_fall=100.0)
+    kept = train_jointly(learner, 128, lambda: play(learner.advisers, alone).growth, checks=2, largest_fall=100.0)
     assert kept.is_kept
     assert moved(before, weights(learner), "advisers")
     assert learner.steps == 192
@@ -199,7 +199,7 @@ def test_agents_that_forget_are_put_back(make: Make, panel: Panel) -> None:
 
 def test_what_cannot_be_is_refused(make: Make, panel: Panel) -> None:
     with pytest.raises(ConfigError, match="is_joint=True"):
-        tune(make(), 8, lambda: torch.zeros(4))
+        train_jointly(make(), 8, lambda: torch.zeros(4))
     with pytest.raises(ConfigError, match="takes no extras, not even curiosity"):
         MasterPPO(extras={"curiosity": CuriosityConfig()})
     with pytest.raises(ConfigError, match="is_whole=True"):

@@ -25,7 +25,7 @@ from served import FEEDS_UNTIL, HOSTILE, POSTS, SECRET_WORD, Served
 
 from pacesetter.errors import ConfigError
 from pacesetter.panel import Panel
-from pacesetter.serving.api.admission import Settings
+from pacesetter.serving.api.admission import ApiSettings
 from pacesetter.serving.api.app import API_VERSION, ROUTES, make_app
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.runtime import Runtime
@@ -72,7 +72,7 @@ def test_a_slash_too_many_is_no_redirect_to_the_host_that_a_caller_claims(served
 def test_it_does_not_start_without_a_key(made, tmp_path):
     with pytest.raises(ConfigError, match="has no key"):
         make_app(Runtime(made.bundle), KillSwitch(tmp_path / "HALT"), Keys(tmp_path / "none.json"))
-    assert Settings().host == "127.0.0.1"
+    assert ApiSettings().host == "127.0.0.1"
 
 
 # ---- what it says ---------------------------------------------------------------------------------------------------
@@ -355,7 +355,7 @@ def test_long_bodies_and_odd_lengths_are_refused(served):
 
 
 def test_too_many_requests_wait_but_a_halt_never_does(made, tmp_path):
-    served = Served(made, tmp_path, Settings(rate=0.001, burst=2, concurrency=1))
+    served = Served(made, tmp_path, ApiSettings(rate=0.001, burst=2, concurrency=1))
     assert [served.call("/v1/state", "read").status_code for _ in range(3)] == [200, 200, 429]
     served.app.turns.active, served.app.turns.seconds = 1, 0.01
     busy = served.call("/v1/decide", "trade", json={})
@@ -364,7 +364,7 @@ def test_too_many_requests_wait_but_a_halt_never_does(made, tmp_path):
 
 
 def test_slow_bodies_and_slow_answers_end(made, tmp_path, monkeypatch):
-    served = Served(made, tmp_path, Settings(seconds=0.05))
+    served = Served(made, tmp_path, ApiSettings(seconds=0.05))
 
     async def slow_body() -> Any:
         yield b"{"

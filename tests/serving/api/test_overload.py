@@ -1,4 +1,7 @@
-"""Callers who hold connections, bodies and turns: others are served, and a halt gets through."""
+"""Callers who hold connections, bodies and turns: others are served, and a halt gets through.
+
+Runs `serving.api.connections`.
+"""
 
 from __future__ import annotations
 
@@ -17,7 +20,7 @@ from typing import Any, NamedTuple
 import pytest
 
 from pacesetter.errors import ConfigError
-from pacesetter.serving.api.admission import Access, Gate, Refusal, Settings, Turns
+from pacesetter.serving.api.admission import Access, Admission, ApiSettings, Refusal, Turns
 from pacesetter.serving.api.keys import Keys
 
 SECONDS, DESCRIPTORS = 1.0, 256
@@ -96,7 +99,7 @@ def _wait_for(port: int, process: Any) -> None:
 def test_bodies_that_nobody_with_a_key_promised_hold_no_turn(server: Server) -> None:
     with ExitStack() as held:
         promised = "POST /livez HTTP/1.1\nHost: x\nContent-Length: 10\n\n"
-        links = [server.hold(held, promised) for _ in range(4 * Settings().concurrency)]
+        links = [server.hold(held, promised) for _ in range(4 * ApiSettings().concurrency)]
         assert [server.status("/state", "read") for _ in range(3)] == [200] * 3
         answers = [link.recv(4096) for link in links]
         assert all(b" 200 " in answer and b"connection: close" in answer for answer in answers)
@@ -105,7 +108,7 @@ def test_bodies_that_nobody_with_a_key_promised_hold_no_turn(server: Server) -> 
 def test_slow_bodies_of_one_key_hold_no_turn_of_another(server: Server) -> None:
     head = f"POST /state HTTP/1.1\nHost: x\nAuthorization: Bearer {server.tokens['read']}\nContent-Length: 9\n\n"
     with ExitStack() as held:
-        for _ in range(2 * Settings().concurrency):
+        for _ in range(2 * ApiSettings().concurrency):
             server.hold(held, head)
         assert server.status("/state", "read") == 200
         assert server.status("/halt", "trade") == 200
@@ -184,7 +187,7 @@ def test_a_key_and_an_address_have_so_many_requests_under_way_and_a_halt_its_own
         await send({"type": "http.response.start", "status": 200, "headers": []})
         await send({"type": "http.response.body", "body": b""})
 
-    gate = Gate(app, keys, Settings(pending=2, seconds=0.3), ROUTES, Uncounted())  # type: ignore[arg-type]
+    gate = Admission(app, keys, ApiSettings(pending=2, seconds=0.3), ROUTES, Uncounted())  # type: ignore[arg-type]
 
     async def status(path: str, key: str, address: str, is_slow: bool = False) -> int:
         seen: list[int] = []
@@ -215,4 +218,4 @@ def test_a_key_and_an_address_have_so_many_requests_under_way_and_a_halt_its_own
 def test_settings_that_would_lock_everybody_out_are_refused() -> None:
     for wrong in ({"pending": 0}, {"connections": 0}, {"queue_seconds": 0.0}):
         with pytest.raises(ConfigError, match=f"serve.{next(iter(wrong))}"):
-            Settings(**wrong)  # type: ignore[arg-type]
+            ApiSettings(**wrong)  # type: ignore[arg-type]

@@ -358,7 +358,7 @@ def test_a_version_matrix_that_leads_out_of_the_store_is_refused(made, tmp_path,
     index = json.loads((store / "versions.json").read_text())
     index["versions"].append(index["versions"][0] | {"bundle": name})
     (store / "versions.json").write_text(json.dumps(index | {"current": name}))
-    with pytest.raises(RunError, match="is no folder of this store"):
+    with pytest.raises(RunError, match="is not a folder of this store"):
         find_bundle(store)
 
 

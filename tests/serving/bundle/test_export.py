@@ -265,7 +265,7 @@ def test_operators_that_are_no_arithmetic_and_graphs_within_the_graph_are_refuse
     for name, options, why in (
         ("If", {"then_branch": inner, "else_branch": inner}, "operator If"),
         ("StringConcat", {}, "operator StringConcat"),
-        ("Abs", {"note": inner}, "graphs within its graph"),
+        ("Abs", {"note": inner}, "has nested graphs"),
     ):
         model = onnx.load_model_from_string(graph(spec=PLAIN))
         model.graph.node.append(helper.make_node(name, ["x"], ["z"], **options))

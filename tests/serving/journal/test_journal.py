@@ -1,7 +1,8 @@
 """The journal on SQLite and a real PostgreSQL: whole bars or nothing, ids once, a chain, migrations that keep data.
 
 Runs `serving.journal.entries`, `serving.journal.migrations.env`, `serving.journal.migrations.stash`,
-`serving.journal.migrations.versions.r0001_journal`, `serving.journal.migrations.versions.r0002_actions`.
+`serving.journal.migrations.versions.r0001_journal`, `serving.journal.migrations.versions.r0002_actions`,
+`serving.journal.migrations.versions.r0003_target`, `serving.journal.evidence`.
 """
 
 from __future__ import annotations

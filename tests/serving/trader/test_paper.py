@@ -31,7 +31,7 @@ from pacesetter.serving.risk.guard import Guard, Order, State
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.alpaca import AlpacaBroker
-from pacesetter.serving.trader.brokers import Status
+from pacesetter.serving.trader.brokers import OrderStatus
 from pacesetter.serving.trader.desk import Desk, GuardedPolicy
 from pacesetter.serving.trader.feeds import LiveClock, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.paper import PaperTrader
@@ -618,24 +618,24 @@ class Service:
 @pytest.mark.parametrize(
     ("trouble", "expected"),
     [
-        (None, Status.SENT),
-        (ConnectionError(), Status.UNKNOWN),
-        (TimeoutError(), Status.UNKNOWN),
-        (RefusalError(500), Status.UNKNOWN),
-        (RefusalError(429), Status.UNKNOWN),
-        (RefusalError(422), Status.REJECTED),
+        (None, OrderStatus.SENT),
+        (ConnectionError(), OrderStatus.UNKNOWN),
+        (TimeoutError(), OrderStatus.UNKNOWN),
+        (RefusalError(500), OrderStatus.UNKNOWN),
+        (RefusalError(429), OrderStatus.UNKNOWN),
+        (RefusalError(422), OrderStatus.REJECTED),
     ],
 )
-def test_only_an_answer_is_a_rejection(trouble: Exception | None, expected: Status) -> None:
+def test_only_an_answer_is_a_rejection(trouble: Exception | None, expected: OrderStatus) -> None:
     service = Service()
     broker = AlpacaBroker(("A",), service)
     service.trouble = trouble
     assert broker.submit(Order("run-1-A", "A", 5.0, 100.0)) is expected
     service.trouble = None
-    assert broker.find("run-1-A") is Status.SENT
-    assert broker.find("never sent") is Status.PENDING
+    assert broker.find("run-1-A") is OrderStatus.SENT
+    assert broker.find("never sent") is OrderStatus.PENDING
     service.trouble = ConnectionError()
-    assert broker.find("run-1-A") is Status.UNKNOWN
+    assert broker.find("run-1-A") is OrderStatus.UNKNOWN
 
 
 def test_fills_are_told_once_and_a_silent_broker_is_not_known() -> None:
@@ -653,7 +653,7 @@ def test_fills_are_told_once_and_a_silent_broker_is_not_known() -> None:
     traded = {"filled_qty": 5.0, "filled_avg_price": "98.6", "status": "filled"}
     service.orders["run-1-A"].__dict__.update(traded)
     last = settle(-3.0)
-    assert last.closed == {"run-1-A": Status.FILLED}
+    assert last.closed == {"run-1-A": OrderStatus.FILLED}
     assert [(fill.quantity, fill.price) for fill in last.executions] == [(-3.0, pytest.approx(98.0))]  # 5 · 98.6 in all
     service.trouble = ConnectionError()
     assert not settle(-3.0).is_known

@@ -10,9 +10,9 @@ from rich.console import Console
 
 from pacesetter.runs import Run
 from pacesetter.training.launch import cluster_progress
-from pacesetter.training.launch.assignment import Assignment, Outcome
+from pacesetter.training.launch.assignment import Assignment, RunOutcome
 from pacesetter.training.launch.cluster_progress import Follower, Progress
-from pacesetter.training.launch.crew import Job
+from pacesetter.training.launch.crew import TrackedTask
 
 
 @pytest.fixture
@@ -63,13 +63,13 @@ def test_what_changes_is_shown_told_and_kept_once(
 ) -> None:
     progress = Progress(Run(tmp_path), [task], 256, console)
     assert progress.left(task) == 192
-    job: Job[Assignment, Outcome] = Job(task, "running", "host:7", 1)
+    job: TrackedTask[Assignment, RunOutcome] = TrackedTask(task, "running", "host:7", 1)
     progress.watch([job])
     progress.watch([job])
     table = progress.table()
     assert table.title == "0 of 1 runs ended, 64 of 256 steps"
     assert [list(column.cells) for column in table.columns][:4] == [["group000"], ["64"], ["+0.5000"], ["100"]]
-    job.settle(Outcome("", 256, float("-inf"), "", "steps"), None)
+    job.settle(RunOutcome("", 256, float("-inf"), "", "steps"), None)
     progress.watch([job])
     kept = [json.loads(line) for line in (tmp_path / "progress.jsonl").read_text().splitlines()]
     assert [(row["state"], row["step"], row["score"]) for row in kept] == [("running", 64, 0.5), ("done", 256, None)]
@@ -80,10 +80,10 @@ def test_what_changes_is_shown_told_and_kept_once(
 def test_a_run_that_an_earlier_call_finished_has_the_worker_and_tries_of_then(
     task: Assignment, tmp_path: Path, console: Console, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    outcome = Outcome("", 256, 0.75, "", "steps")
+    outcome = RunOutcome("", 256, 0.75, "", "steps")
     monkeypatch.setattr(cluster_progress, "run_task", lambda task: outcome)
     kept = json.dumps({"run": "group000", "state": "running", "worker": "host:7", "tries": 2})
     (tmp_path / "progress.jsonl").write_text(f'{kept}\n{{"run": "gr')  # killed while it wrote
     progress = Progress(Run(tmp_path), [task, Assignment(str(tmp_path / "group001"), ())], 256, console)
-    assert progress.finished(task) == Job(task, "done", "host:7", 2, outcome)
+    assert progress.finished(task) == TrackedTask(task, "done", "host:7", 2, outcome)
     assert str(progress) == "1 of 2 runs ended, 256 of 512 steps"

@@ -15,7 +15,7 @@ import pytest
 
 from pacesetter.errors import RunError
 from pacesetter.training.launch.assignment import InterruptedRunError
-from pacesetter.training.launch.crew import Crew, Job, ThisProcess
+from pacesetter.training.launch.crew import Crew, ThisProcess, TrackedTask
 
 
 class Mortal:
@@ -49,7 +49,7 @@ def name_it(task: str) -> str:
 def test_failures_are_told_and_leave_the_others_be() -> None:
     seen: list[list[str]] = []
 
-    def watch(jobs: Sequence[Job[str, str]]) -> None:
+    def watch(jobs: Sequence[TrackedTask[str, str]]) -> None:
         seen.append([job.state for job in jobs])
 
     Mortal.dismissed = 0

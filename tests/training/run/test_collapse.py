@@ -10,7 +10,7 @@ from pacesetter.build.configuration import Gates
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.market.ledger import Column, Flag
 from pacesetter.policies.variety import evenness
-from pacesetter.training.run.collapse import Activity, Played, collapse_gates, gate_table, play, spread
+from pacesetter.training.run.collapse import Activity, Played, collapse_gates, gate_table, play_episodes, spread
 
 BOX, ORDERS = spaces.Box(-1.0, 1.0, (1,)), spaces.Discrete(7)
 
@@ -105,7 +105,7 @@ class Constant:
 
 
 def test_each_environment_is_played_to_its_first_end():
-    seen = play(Constant(), Clock(), True)
+    seen = play_episodes(Constant(), Clock(), True)
     assert np.bincount(seen.actions.ravel()).tolist() == [0, 0, 0, 2, 3]
     assert seen.score == 1
     assert seen.sharpe(252) == 0

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 import torch
 
-from pacesetter.build import build_learner, build_panel, build_parts, load_fleet
+from pacesetter.build import build_learner, build_panel, build_parts, load_fleet_agent
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.fleet.agents_page import fleet_sentence
@@ -124,20 +124,20 @@ def test_the_stored_fleet_acts_for_the_symbols_of_a_panel_in_their_order(small, 
     folder = train(config, console=console).run.folder
     panel = build_panel(config)
     rng = np.random.default_rng(0)
-    fleet_agent = load_fleet(folder, panel)
+    fleet_agent = load_fleet_agent(folder, panel)
     shapes = fleet_agent.fleet.shapes
     seen = {name: rng.normal(size=(3, *shape)).astype(np.float32) for name, shape in shapes.items()}
-    mixed = load_fleet(folder, panel.select(["S2", "S0"]))
+    mixed = load_fleet_agent(folder, panel.select(["S2", "S0"]))
     some = {name: entry[[2, 0]] for name, entry in seen.items()}
     np.testing.assert_array_equal(mixed.act(some), fleet_agent.act(seen)[[2, 0]])
     with pytest.raises(ConfigError, match="no agent for 'S3'"):
-        load_fleet(folder, build_panel(compose(["data=synthetic", "data.symbols=4", "data.bars=50"])))
+        load_fleet_agent(folder, build_panel(compose(["data=synthetic", "data.symbols=4", "data.bars=50"])))
 
 
 def test_a_run_of_another_task_has_no_fleet(tmp_path, console):
     run = Run.create(tmp_path, "other", compose([]).to_dict())
     with pytest.raises(RunError, match="task=trading, which has no fleet"):
-        load_fleet(run.folder, build_panel(compose(["data=synthetic"])))
+        load_fleet_agent(run.folder, build_panel(compose(["data=synthetic"])))
 
 
 def test_heads_that_are_not_better_come_back_and_the_encoder_never_moves(small):
@@ -173,9 +173,9 @@ def test_reasons_are_told_apart():
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ("task.action=hybrid", "take target, discrete or continuous"),
+        ("task.action=hybrid", "use target, discrete or continuous"),
         ("task.curriculum=adaptive", "random or fixed"),
-        ("agent.batch_size=31", r"agent\.batch_size=31 does not divide the 64 rows of a round"),
+        ("agent.batch_size=31", r"agent\.batch_size=31 does not divide a rollout's 64 rows"),
         ("agent.heads=0", r"agent\.heads=0: heads of a fleet have one hidden layer"),
         ("agent.heads=[8,8]", r"agent\.heads=\[8, 8\]: heads of a fleet have one hidden layer"),
         ("agent.batch_size=0", r"agent\.batch_size=0 must be 1 or more"),
@@ -209,7 +209,7 @@ def test_a_fleet_begins_with_another_whose_encoder_may_stay(small, console):
     config = small(f"train.init_from={first}", "train.freeze=[encoder]", "task.bar_sharpe=-1000")
     second = train(config, console=console).run.folder
     panel = build_panel(config)
-    one, other = (load_fleet(folder, panel).fleet.encoder.state_dict() for folder in (first, second))
+    one, other = (load_fleet_agent(folder, panel).fleet.encoder.state_dict() for folder in (first, second))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

@@ -118,7 +118,7 @@ def test_a_stopped_run_goes_on_to_the_bit_and_can_be_verified(small, trained, co
 
 # ---- learning together ----------------------------------------------------------------------------------------------
 
-TUNED = ["task.tune_steps=64", "agent.adviser_learning_rate=0.05", "train.steps=64", "train.validate_every=32"]
+TUNED = ["task.joint_steps=64", "agent.adviser_learning_rate=0.05", "train.steps=64", "train.validate_every=32"]
 
 
 def agents_moved(folder: Path, fleet: Path) -> bool:
@@ -138,7 +138,7 @@ def better_each_time(validator: Any) -> dict[str, Any]:
 def test_tuning_is_taken_back_where_an_agent_forgets(small, fleet, console):
     folder = train(small(*TUNED, "task.largest_fall=-1000"), console=console).run.folder
     assert not agents_moved(folder, fleet)
-    assert "Tuning taken back: scores of 3 agents went from" in " ".join(console.file.getvalue().split())
+    assert "Joint training taken back: scores of 3 agents went from" in " ".join(console.file.getvalue().split())
 
 
 def test_tuning_stays_where_the_master_is_better_and_a_stop_within_it_changes_nothing(
@@ -155,7 +155,7 @@ def test_tuning_stays_where_the_master_is_better_and_a_stop_within_it_changes_no
         return tune(*given, **options)
 
     with monkeypatch.context() as patched:
-        patched.setattr(master, "tune", interrupted)
+        patched.setattr(master, "train_jointly", interrupted)
         cut = train(config, console=console)
     assert (cut.stopped, (cut.run.folder / "allocations.csv").exists()) == ("signal", False)
     resumed = train(resume=cut.run.folder, console=console)
@@ -208,8 +208,8 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
         ("train.envs=1", r"n_steps=8 · train.envs=1; give agent.batch_size=8, or more envs"),
         ("train.shares=[0.5,0.2]", "a master has that of its fleet"),
         ("task.fleet=''", "task=master needs the run of a fleet"),
-        ("task.action=discrete", "a master sets targets"),
-        ("task.tune_steps=-1", "0 or more"),
+        ("task.action=discrete", "a master sets weights"),
+        ("task.joint_steps=-1", "0 or more"),
         ("task.shares=[0.9,0.2]", r"task\.shares=\[0\.9, 0\.2\] must leave a test set"),
         ("train.freeze=[encoder]", "no part of a master can be frozen"),
         ("agent.network_options={entries:[leadlag]}", "keep proposals among its entries"),
@@ -250,5 +250,5 @@ def test_a_run_that_is_no_fleet_and_an_agent_that_is_no_master_are_refused(small
     with pytest.raises(RunError, match="is a run of task=master, not a fleet; give one of task=fleet"):
         small(f"task.fleet={folder}")
     assert compose(["task=master", f"task.fleet={fleet}"]).agent["algorithm"] == "ppo"
-    with pytest.raises(ConfigError, match=r"agent=sac does not support task=master, only .*; take agent=ppo$"):
+    with pytest.raises(ConfigError, match=r"agent=sac does not support task=master, only .*; use agent=ppo$"):
         compose(["task=master", f"task.fleet={fleet}", "agent=sac"])

@@ -20,7 +20,7 @@ from pacesetter.locks import hold
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.launch.seeds import train_seeds
-from pacesetter.training.run.callbacks import Guard
+from pacesetter.training.run.callbacks import FailSafeGuard
 from pacesetter.training.run.train import train
 
 
@@ -164,7 +164,7 @@ def test_who_stops_a_run_is_told_how_to_go_on(small, console, monkeypatch, steps
         if next(rounds) == steps:
             raise KeyboardInterrupt
 
-    monkeypatch.setattr(Guard, "between", between)
+    monkeypatch.setattr(FailSafeGuard, "between", between)
     with pytest.raises(KeyboardInterrupt):
         train(small("ppo", "train.checkpoint_every=1"), console=console)
     (folder,) = (path.parent for path in small.runs.glob("*/manifest.json"))

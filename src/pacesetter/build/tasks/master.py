@@ -34,7 +34,7 @@ class MasterTrading(Trading):
     fleet          its run folder; bars, features, symbols, window_bars, market and the split of the bars are its own
     shares         of the bars for learning and validation instead of the fleet's; of those for learning the master
                    then takes the ones behind the last that the fleet has seen, where its advice is honest
-    tune_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
+    joint_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
     largest_fall   of an agent's own annualised Sharpe ratio on the validation set before tuning is undone
     """
 
@@ -42,14 +42,14 @@ class MasterTrading(Trading):
     account: tuple[str, ...] = tuple(ACCOUNT_ENTRIES)
     fleet: str = ""
     shares: tuple[float, float] | None = None
-    tune_steps: int = 0
+    joint_steps: int = 0
     largest_fall: float = 0.1
 
     def __post_init__(self) -> None:
         super().__post_init__()
         if self.action != "target" or self.curriculum != "none":
             raise ConfigError("a master sets targets, all episodes alike: task.action=target task.curriculum=none")
-        check_range(0, owner="task", tune_steps=self.tune_steps)
+        check_range(0, owner="task", joint_steps=self.joint_steps)
         if self.shares is not None:
             check_shares("task", self.shares)
 

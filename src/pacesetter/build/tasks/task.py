@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 __all__ = ["NO_WINDOWS", "TASKS", "Stored", "Task"]
 
-NO_WINDOWS = {"lookback": "{run} is a run of task={task}, which chooses no window; take one of task=lookback"}
+NO_WINDOWS = {"lookback": "{run} is a run of task={task}, which chooses no window; use one of task=lookback"}
 
 
 @dataclass(frozen=True)

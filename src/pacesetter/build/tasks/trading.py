@@ -151,7 +151,7 @@ class SingleAgentTask(Task):
         algorithm = build_learner(config, parts).agent.algorithm
         load_weights(algorithm, read_state(stored.checkpoint))
         bank = parts.validation.batch.bank
-        module, spec = serve_algorithm(algorithm, bank.names, config.task["action"], bank.symbols[0])
+        module, spec = serve_algorithm(algorithm, bank.names, build_task(config).action, bank.symbols[0])
         symbols = tuple(name for block in bank.symbols for name in block)
         return Exported(module, spec, symbols, _shown(algorithm, parts.train, spec, count))
 

@@ -1,9 +1,19 @@
-"""The pages as Streamlit draws them: each module has `show`. What they show is gathered in the room above."""
+"""The pages as Streamlit draws them, one module each. What they show is gathered in the package above."""
 
 from __future__ import annotations
 
-from pacesetter.dashboard.views import agent, book, leadlag, live, runs
+from pacesetter.dashboard.views.agent import show_agent
+from pacesetter.dashboard.views.book import show_book
+from pacesetter.dashboard.views.leadlag import show_leadlag
+from pacesetter.dashboard.views.live import show_live
+from pacesetter.dashboard.views.runs import show_runs
 
 __all__ = ["PAGES"]
 
-PAGES = {"runs": runs, "leadlag": leadlag, "live": live, "agent": agent, "book": book}  # by address
+PAGES = {  # by address
+    "runs": show_runs,
+    "leadlag": show_leadlag,
+    "live": show_live,
+    "agent": show_agent,
+    "book": show_book,
+}

@@ -14,7 +14,7 @@ from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import say
 from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
 from pacesetter.evaluation.backtest.episode import Episode
-from pacesetter.evaluation.explain.behaviour import Finding
+from pacesetter.evaluation.explain.behaviour import BehaviourFinding
 from pacesetter.evaluation.fleet.agents_page import (
     AGENTS,
     action_figure,
@@ -24,14 +24,14 @@ from pacesetter.evaluation.fleet.agents_page import (
 )
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section, read_allocations
 
-__all__ = ["show"]
+__all__ = ["show_agent"]
 
 MONEY = {"pnl": "%+.2f", "return": "percent", "entry_price": "%.2f", "exit_price": "%.2f", "quantity": "%+.4f"}
 SHARES = dict.fromkeys(("growth", "cash", "turnover"), "percent") | {"positions": "%.1f"}
 SHARES |= dict.fromkeys(("sharpe", "difference", "low", "high"), "%+.2f")
 
 
-def show() -> None:
+def show_agent() -> None:
     """The page."""
     runs = [run for run in all_runs() if _has_agent(run)]
     if not runs:
@@ -154,5 +154,5 @@ def _loaded(folder: str, changed: float) -> Episode:
 
 
 @st.cache_resource(max_entries=4)
-def _explained(folder: str) -> list[Finding]:
+def _explained(folder: str) -> list[BehaviourFinding]:
     return behaviour.explain(Path(folder))

@@ -12,7 +12,7 @@ from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import say
 from pacesetter.dashboard.views.parts import chart, contained, open_book, table, trading_runs
 
-__all__ = ["show"]
+__all__ = ["show_book"]
 
 SECONDS = 5.0  # between two looks at the journal
 HOLDINGS = {"share": "percent", "value": "%.0f", "unrealised": "%+.0f", "price": "%.2f", "entry_price": "%.2f"}
@@ -20,7 +20,7 @@ TRADES = {"quantity": "%+.4g", "price": "%.2f", "value": "%+.0f", "commission": 
 LIMITS = {"used": "%.4g", "limit": "%.4g", "share": "percent"}
 
 
-def show() -> None:
+def show_book() -> None:
     """The page."""
     with contained():
         _kill()

@@ -24,13 +24,13 @@ from pacesetter.dashboard.windows import (
 )
 from pacesetter.leadlag import ESTIMATORS
 
-__all__ = ["show"]
+__all__ = ["show_leadlag"]
 
 LEADERS = {"contribution": "percent", "leads": "percent", "mean_rank": "%.1f"}
 POLICIES = {"reward": "%+.4f", "reward_se": "%.4f", "mean_lookback": "%.0f", "switches": "percent"}
 
 
-def show() -> None:
+def show_leadlag() -> None:
     """The page."""
     runs = [run for run in all_runs() if run.data]
     if not runs:

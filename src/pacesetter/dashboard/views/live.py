@@ -13,7 +13,7 @@ from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import say
 from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
 
-__all__ = ["show"]
+__all__ = ["show_live"]
 
 SECONDS = 1.5  # between two looks at a run that is going on
 RESOURCES = (
@@ -28,7 +28,7 @@ RESOURCES = (
 )
 
 
-def show() -> None:
+def show_live() -> None:
     """The page: runs that are going on first."""
     runs = [run for run in all_runs() if (run.folder / "metrics.jsonl").is_file()]
     if not runs:

@@ -15,7 +15,7 @@ from pacesetter.dashboard.texts import column, say
 from pacesetter.dashboard.tracked import tracked_runs, tracking_uri
 from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
 
-__all__ = ["embedded", "show"]
+__all__ = ["embedded", "show_runs"]
 
 FORMATS = {
     "name": 430,
@@ -30,7 +30,7 @@ REPORT_PIXELS = 900
 MOST_PROBLEMS = 3  # told below the table, which has all
 
 
-def show() -> None:
+def show_runs() -> None:
     """The page."""
     runs = all_runs()
     if not runs:

@@ -47,7 +47,7 @@ class Deciles:
         no calendar records, hence no calendar; a bar counts as known at 16:00 in New York, never before its close.
         """
         if not has_deciles():
-            raise DataError(f"{FILE.name} is not in this installation; take data=synthetic, or reinstall pacesetter")
+            raise DataError(f"{FILE.name} is not in this installation; use data=synthetic, or reinstall pacesetter")
         returns = pd.read_parquet(FILE)
         days = pd.DatetimeIndex(pd.to_datetime(returns["date"]))
         closes = BASE * np.cumprod(1 + returns[list(PORTFOLIOS)].to_numpy(np.float64) / PER_UNIT, axis=0)

@@ -368,11 +368,11 @@ def _action_width(action: str, positions_each: int) -> int:
     """Numbers in one environment's action."""
     if action == "weights":
         raise ConfigError("action='weights' was renamed to target; give action='target'")
-    if action not in list(ACTIONS):  # a list is no key of a dict
+    if action not in list(ACTIONS):  # a list is not a key of a dict
         raise ConfigError(f"action='{action}' is unknown{did_you_mean(str(action), ACTIONS)}")
     if action == "hybrid" and positions_each > 1:
         raise ConfigError(
-            f"action='hybrid' trades one symbol, not {positions_each}; take discrete, continuous or target"
+            f"action='hybrid' trades one symbol, not {positions_each}; use discrete, continuous or target"
         )
     return 2 if action == "hybrid" else positions_each
 

@@ -67,8 +67,8 @@ class Setting(IntEnum):
     IS_FIXED = 4  # starts
     WEIGHT = 5  # of the P&L in the reward
     CLIP = 6  # the reward stays within ±clip
-    RESTARTS = 7  # 1 where an episode that ends begins anew in the same step
-    CONTINUED = 8  # share of the episodes that go on for as many bars again, drawn when they begin
+    RESTARTS = 7  # 1 where an episode that ends restarts in the same step
+    CONTINUED = 8  # share of episodes that continue for as many bars again, drawn when they start
 
 
 class Outcome(IntEnum):
@@ -113,6 +113,7 @@ def step_row(
     is_terminated, is_time_up = (flags & Flag.TERMINATED) != 0, t + 1 >= cursor[e, Cursor.END]
     write_outcome(e, outcome, ledger[e], is_terminated, is_time_up, settings)
     write_account(vectors[0, e], accounts[e], positions[e], bar, rules)
+    # The last observation is copied before the restart: a learner bootstraps from it where the episode was truncated.
     if (is_terminated or is_time_up) and settings[Setting.RESTARTS] != 0.0:
         for place in range(vectors.shape[2]):
             vectors[1, e, place] = vectors[0, e, place]
@@ -127,7 +128,7 @@ def step_row(
 
 @jitable
 def locate(e: int, cursor: Any) -> tuple[int, int]:
-    """Block and bar where environment e stands; said to be no negative places, which the compiler would look into."""
+    """Block and bar of environment e. `max` tells the compiler that they are not negative: no wrap-around check."""
     return max(cursor[e, Cursor.BLOCK], 0), max(cursor[e, Cursor.TIME], 0)
 
 
@@ -146,6 +147,7 @@ def restart_row(
     e: int, settings: Any, parameters: Any, accounts: Any, positions: Any, cursor: Any, pool: Any, offsets: Any
 ) -> None:
     """Begin an episode of environment e: the parameters that wait for it, a fresh account, a drawn start."""
+    # A curriculum writes to row 1 at any time; copying it here alone keeps a running episode's rules as they were.
     for slot in range(parameters.shape[2]):
         parameters[0, e, slot] = parameters[1, e, slot]
     open_account(accounts[e], positions[e], parameters[0, e])
@@ -175,7 +177,7 @@ def gather_row(e: int, cursor: Any, windows_from: Any, context_from: Any, window
     """Copy the window and the context that environment e sees."""
     block, t = locate(e, cursor)
     features = windows_from.shape[2] // context_from.shape[1]
-    start = (t + 1) * features - windows.shape[2]
+    start = (t + 1) * features - windows.shape[2]  # bars lie side by side, so a window is one run that ends with bar t
     for k in range(windows.shape[1]):
         for place in range(windows.shape[2]):
             windows[e, k, place] = windows_from[block, k, start + place]
@@ -187,7 +189,7 @@ def gather_row(e: int, cursor: Any, windows_from: Any, context_from: Any, window
 def first_refused(inputs: Any, settings: Any) -> int:
     """The first row of actions with NaN, a number outside the box or no whole discrete order; −1 without one."""
     numbers, fitting = inputs.reshape(inputs.size), 0
-    for place in range(numbers.size):  # without a way out, so that the processor takes several at once
+    for place in range(numbers.size):  # no early exit: the compiler can then vectorise the loop
         fitting += is_in_box(numbers[place], settings)
     if fitting == numbers.size:
         return -1
@@ -214,5 +216,6 @@ def read_order(order: Any, settings: Any) -> int:
     if order[0] >= 0.0:
         order[0] = order[1]
         return OrderKind.CONTINUOUS
+    # [-1, 1] in equal bins; the value 1 itself would fall into a bin of its own, hence the bound.
     order[0] = min(int((order[1] + 1.0) / 2.0 * DISCRETE_COUNT), DISCRETE_COUNT - 1)
     return OrderKind.DISCRETE

@@ -28,7 +28,7 @@ from pacesetter.rewards.component import REWARDS
 from pacesetter.rewards.lookback import LOOKBACK, LOOKBACK_COLUMNS, LookbackColumn
 from pacesetter.rewards.reward import Reward, RewardConfig, RewardValues
 
-__all__ = ["LookbackBatch", "LookbackConfig", "Step", "lookback_config"]
+__all__ = ["LookbackBatch", "LookbackConfig", "LookbackStep", "lookback_config"]
 
 Array = NDArray[Any]
 BPS = 1e-4
@@ -71,7 +71,7 @@ def lookback_config(config: LookbackConfig | None = None, **options: Any) -> Loo
     return config if config is not None else configure(LookbackConfig, options, "lookback")
 
 
-class Step(NamedTuple):
+class LookbackStep(NamedTuple):
     """What one step gave, an entry per environment.
 
     reward              the values of all components
@@ -150,7 +150,7 @@ class LookbackBatch:
         self._group(np.arange(self.env_count))
 
     def _part_from_handed_out(self) -> None:
-        """Arrays that a `Step` or an observation holds are the caller's: from here on rows are written to copies."""
+        """Arrays of a `LookbackStep` or an observation are the caller's: from here on rows are written to copies."""
         self.t, self.lookback, self.chosen = self.t.copy(), self.lookback.copy(), self.chosen.copy()
 
     def _place(self, rows: Any, start: ArrayLike, stop: int, low: int, high: int) -> None:
@@ -177,11 +177,11 @@ class LookbackBatch:
 
     # ---- one step -------------------------------------------------------------------------------------------------
 
-    def step(self, actions: ArrayLike) -> Step:
+    def step(self, actions: ArrayLike) -> LookbackStep:
         """Decide, measure, and move on by one bar; refuses before a row that ended, or never began, is restarted."""
         return self.move(self.config.windows.asked(actions, self.lookback))
 
-    def move(self, asked: Array) -> Step:
+    def move(self, asked: Array) -> LookbackStep:
         """`step` for windows (env,) instead of actions."""
         if (self.t > self.stop).any():
             raise ConfigError("there is no open episode: call reset() first")
@@ -196,7 +196,7 @@ class LookbackBatch:
         values = self.reward(ledger)
         self.decisions = self.decisions + 1
         self.total = self.total + values.total
-        return Step(values, asked, self.lookback, clamped, self.t > self.stop, bars, troubled)
+        return LookbackStep(values, asked, self.lookback, clamped, self.t > self.stop, bars, troubled)
 
     def feasible(self, asked: Array) -> tuple[Array, Array]:
         """The windows that come into force where `asked` (env, …) are asked for, and why they differ as Clamp bits."""

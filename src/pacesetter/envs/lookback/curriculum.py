@@ -20,7 +20,7 @@ from pacesetter.leadlag.structure.anomaly import instability, worst_windows
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
-__all__ = ["Curriculum", "Dealer", "Episode", "Episodes"]
+__all__ = ["Curriculum", "Dealer", "Episodes", "LookbackEpisode"]
 
 Array = NDArray[Any]
 logger = logging.getLogger(__name__)
@@ -91,7 +91,7 @@ class Episodes:
         return (begun or self.resolutions)[-1]
 
 
-class Episode(NamedTuple):
+class LookbackEpisode(NamedTuple):
     """One episode: decisions at the bars start … stop of a market, with windows of low … high bars."""
 
     market: LookbackMarket
@@ -121,7 +121,7 @@ class Dealer:
         self._seeds = np.random.default_rng([seed, 5])
         self._pool: list[tuple[LookbackMarket, int]] = []
 
-    def deal(self, generator: np.random.Generator) -> Episode:
+    def deal(self, generator: np.random.Generator) -> LookbackEpisode:
         """The next episode, drawn with an environment's own `generator`."""
         market = self._next_market(generator)
         self.dealt += 1
@@ -132,7 +132,7 @@ class Dealer:
             bars = groups[int(generator.integers(len(groups)))]
             start = int(bars[generator.integers(len(bars))])
         stop = market.last if self.episodes.bars is None else min(start + self.episodes.bars - 1, market.last)
-        return Episode(market, start, stop, *self.bounds)
+        return LookbackEpisode(market, start, stop, *self.bounds)
 
     @property
     def bounds(self) -> tuple[int, int]:

@@ -10,7 +10,7 @@ from gymnasium import spaces
 from numpy.typing import NDArray
 
 from pacesetter.envs.lookback.actions import Clamp, Windows
-from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig, Step, lookback_config
+from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig, LookbackStep, lookback_config
 from pacesetter.envs.single import check_reset
 from pacesetter.panel import Panel
 
@@ -82,7 +82,7 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
     def _observation(self) -> Observation:
         return {name: entry[0] for name, entry in self.batch.observe().items()}
 
-    def _info(self, action: Any, step: Step) -> dict[str, Any]:
+    def _info(self, action: Any, step: LookbackStep) -> dict[str, Any]:
         batch, bar = self.batch, int(step.bars[0])
         market = batch.markets[0]
         names = batch.reward.names

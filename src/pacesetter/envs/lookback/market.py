@@ -21,7 +21,7 @@ from pacesetter.leadlag.lookback.policy import SHORTEST
 from pacesetter.leadlag.observed import mean_observed, observed_assets
 from pacesetter.leadlag.prediction import FEW_WINDOWS, Prediction
 from pacesetter.leadlag.strategy import fill_to_fill_returns, last_moves
-from pacesetter.leadlag.structure.encoding import ENCODERS, Encoder
+from pacesetter.leadlag.structure.encoding import ENCODERS, MatrixEncoder
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
@@ -63,7 +63,7 @@ class View:
         """Names of the context's features."""
         return REGIME_CONTEXT if self.context == ("regime",) else self.context
 
-    def coder(self) -> Encoder:
+    def coder(self) -> MatrixEncoder:
         """The encoder with its options."""
         return configure(ENCODERS[self.encoder], self.encoder_options, "view.encoder_options")
 

@@ -11,7 +11,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from pacesetter.envs.batch.starts import WHOLE
-from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig, Step, lookback_config
+from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig, LookbackStep, lookback_config
 from pacesetter.envs.lookback.environment import action_space, observation_space
 from pacesetter.envs.single import check_reset
 from pacesetter.panel import Panel
@@ -69,7 +69,7 @@ class LookbackVectorEnv(VectorEnv[Observation, Array, Array]):
         """(env, action) True where a discrete action is feasible as it is."""
         return self.batch.masks()
 
-    def _infos(self, actions: Array, step: Step) -> dict[str, Any]:
+    def _infos(self, actions: Array, step: LookbackStep) -> dict[str, Any]:
         names = self.batch.reward.names
         entered, left = self.batch.universe_changes(step.bars)
         return {

@@ -1,1 +1,1 @@
-"""Policies to stand beside an agent: allocation rules, supervised classifiers, and the catalogue of all of them."""
+"""Policies to compare an agent with: allocation rules, supervised classifiers, and the catalogue of all of them."""

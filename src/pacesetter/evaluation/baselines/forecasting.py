@@ -35,14 +35,14 @@ PENALTIES = 14  # on a logarithmic scale below the smallest one that leaves noth
 SMALLEST_PENALTY = 1e-2  # as a share of that one
 
 
-class Thresholds(NamedTuple):
+class ForecastThresholds(NamedTuple):
     """Buy above `entry`, sell below `exit`, as forecast returns."""
 
     entry: float
     exit: float
 
 
-NEVER = Thresholds(np.inf, np.inf)
+NEVER = ForecastThresholds(np.inf, np.inf)
 
 
 @dataclass(eq=False)
@@ -57,7 +57,7 @@ class Forecasting(Baseline):
     size: float = 0.15
     cost: float = 0.0
     lags: int = 5
-    thresholds: Thresholds = field(default=NEVER, init=False, repr=False)
+    thresholds: ForecastThresholds = field(default=NEVER, init=False, repr=False)
 
     @classmethod
     def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
@@ -77,7 +77,7 @@ class Forecasting(Baseline):
         leaves = held & (forecast < self.thresholds.exit)
         return np.select([~seen.panel.mask[seen.t], enters, leaves], [np.nan, self.size, 0.0], np.nan)
 
-    def _fitted(self, seen: Seen) -> Thresholds:
+    def _fitted(self, seen: Seen) -> ForecastThresholds:
         if len(seen.panel) < LEAST_BARS:
             return NEVER
         earned = fill_returns(seen.panel)
@@ -111,7 +111,7 @@ class Regression(Forecasting):
         features = lagged_returns(recent_returns(seen.panel, len(seen.panel)), self.lags)
         self.scale = _scale(features)
         features = features / self.scale
-        known: Array = np.isfinite(earned).all(axis=1)
+        known: Array = np.asarray(np.isfinite(earned).all(axis=1))
         known[: self.lags] = False
         learned = known & (np.arange(len(earned)) < split - 1)  # the order of the last one is filled beyond the split
         tested = known & (np.arange(len(earned)) >= split)
@@ -206,8 +206,8 @@ class Expected(Forecasting):
 class Oracle(Forecasting):
     """Knows leaders, delays and loadings of a synthetic market and the moves that followers respond to.
 
-    The response of the next bar follows from what leaders did up to now, so that it is no look-ahead; but the leaders'
-    own part of their moves is not observable. It is no registered baseline: nobody can have it on a real market.
+    The response of the next bar follows from what leaders did up to now, so it is not look-ahead; but the leaders'
+    own part of their moves is not observable. It is not a registered baseline: it cannot exist on a real market.
     """
 
     name: ClassVar[str] = "oracle"
@@ -284,7 +284,7 @@ def _scale(features: Array) -> Array:
     return np.where(deviation > 0, deviation, 1.0)
 
 
-def choose_thresholds(forecasts: Array, earned: Array, cost: float, size: float) -> Thresholds:
+def choose_thresholds(forecasts: Array, earned: Array, cost: float, size: float) -> ForecastThresholds:
     """The pair with the best net Sharpe ratio over these (time, symbol) bars; never to buy where none earns anything.
 
     w_t = size where held, scaled to a sum of 1 at most; net_t = Σ w_t·r_t − cost·Σ|w_t − w_{t−1}|.
@@ -303,4 +303,4 @@ def choose_thresholds(forecasts: Array, earned: Array, cost: float, size: float)
     deviation = nets.std(axis=0)
     ratios = np.divide(nets.mean(axis=0), deviation, out=np.full(len(grid), -np.inf), where=deviation > 0)
     best = int(np.argmax(ratios))
-    return Thresholds(*map(float, grid[best])) if ratios[best] > 0 else NEVER
+    return ForecastThresholds(*map(float, grid[best])) if ratios[best] > 0 else NEVER

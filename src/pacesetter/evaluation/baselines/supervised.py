@@ -16,7 +16,7 @@ from pacesetter.data.splits import Fold
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
-from pacesetter.evaluation.explain.behaviour import Finding
+from pacesetter.evaluation.explain.behaviour import BehaviourFinding
 from pacesetter.evaluation.report.pictures import styled
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.features.table import FeatureTable
@@ -81,12 +81,12 @@ class SupervisedResult:
             for network, found in self.forecasts.items()
         ]
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[BehaviourFinding]:
         """Skill and thresholds, for the report."""
         thresholds = "Each threshold over the test set with all costs; select one on the validation set only."
         return [
-            Finding("Supervised skill", ". ".join(self.sentences()) + ".", self.skill(), self._skill_figure()),
-            Finding("Supervised thresholds", thresholds, self.thresholds, self._threshold_figure()),
+            BehaviourFinding("Supervised skill", ". ".join(self.sentences()) + ".", self.skill(), self._skill_figure()),
+            BehaviourFinding("Supervised thresholds", thresholds, self.thresholds, self._threshold_figure()),
         ]
 
     def _skill_figure(self) -> go.Figure:

@@ -17,7 +17,7 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, DataError, needs
-from pacesetter.evaluation.explain.behaviour import Finding, Names
+from pacesetter.evaluation.explain.behaviour import BehaviourFinding, Names
 from pacesetter.evaluation.report.pictures import PALETTE, styled
 
 if TYPE_CHECKING:
@@ -95,7 +95,7 @@ class Attributions:
         parts = [_measured(entry.swapaxes(1, 2), {"lag": lags}) for entry in windows]
         return _shared(pd.concat(parts).groupby("lag", as_index=False).sum())
 
-    def findings(self) -> list[Finding]:
+    def findings(self) -> list[BehaviourFinding]:
         """What was found by feature and, where there are such, by asset and by lag."""
         found = [self._finding("feature", self.by_feature())]
         if self.assets:
@@ -104,7 +104,7 @@ class Attributions:
             found.append(self._finding("lag", self.by_lag()))
         return found
 
-    def _finding(self, kind: str, table: pd.DataFrame) -> Finding:
+    def _finding(self, kind: str, table: pd.DataFrame) -> BehaviourFinding:
         shown = table[:MOST_BARS]
         labels = shown[kind].astype(str).str.replace("_", " ")
         colours = np.where(shown["effect"] >= 0, PALETTE[0], PALETTE[5])
@@ -115,7 +115,7 @@ class Attributions:
             f"Integrated gradients over {len(self.outputs):,} observations against the baseline; blue raises the "
             f"explained action on average, orange lowers it. Largest gap to completeness {np.abs(self.gaps).max():.1e}."
         )
-        return Finding(f"Attribution by {kind}", text, table, figure)
+        return BehaviourFinding(f"Attribution by {kind}", text, table, figure)
 
 
 def _measured(entry: Array, columns: Mapping[str, Any]) -> pd.DataFrame:

@@ -1,7 +1,8 @@
 """What a policy does and sees, in pictures: its actions, by two features, its attention, its values, its alarms.
 
-Each function gives a `Finding`: a sentence, a table and a figure, ready for the report. A feature is named by the entry
-of the observation that holds it and its own name, e.g. `("position", "weight")`; of a window the newest bar is read.
+Each function gives a `BehaviourFinding`: a sentence, a table and a figure, ready for the report. A feature is named by
+the entry of the observation that holds it and its own name, e.g. `("position", "weight")`; of a window the newest
+bar is read.
 """
 
 from __future__ import annotations
@@ -24,7 +25,7 @@ from pacesetter.market.orders import Discrete
 from pacesetter.policies.variety import evenness
 
 __all__ = [
-    "Finding",
+    "BehaviourFinding",
     "action_distribution",
     "anomaly_overlay",
     "attention_map",
@@ -43,7 +44,7 @@ GRADES = {1: ("warning", PALETTE[1]), 2: ("alarm", PALETTE[5])}
 
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class BehaviourFinding:
     """What was found: a title, a sentence, a table and its figure; `is_listed` where the report shows the table too."""
 
     title: str
@@ -70,7 +71,7 @@ def _cell(value: Any) -> str:
 # ---- what it does ---------------------------------------------------------------------------------------------------
 
 
-def action_distribution(actions: Array, names: Sequence[str] | None = None) -> Finding:
+def action_distribution(actions: Array, names: Sequence[str] | None = None) -> BehaviourFinding:
     """How often each discrete action, or each twentieth of the range of continuous ones, was taken.
 
     `names` are those of the discrete actions, the seven orders unless given. Refuses an empty record.
@@ -91,12 +92,12 @@ def action_distribution(actions: Array, names: Sequence[str] | None = None) -> F
         f"the entropy is {evenness(counts):.0%} of the maximum."
     )
     figure = styled(go.Figure(go.Bar(x=labels, y=share)), "Actions taken", 340).update_yaxes(tickformat=".0%")
-    return Finding("Action distribution", text, table, figure)
+    return BehaviourFinding("Action distribution", text, table, figure)
 
 
 def state_action_map(
     observations: Mapping[str, Array], actions: Array, x: Feature, y: Feature, names: Names, bins: int = 10
-) -> Finding:
+) -> BehaviourFinding:
     """Mean action by two features, each cut into `bins` of equal counts; NaN where the two never met.
 
     actions   (observation,) or (observation, symbol) numbers, e.g. orders by `market.orders.as_continuous`
@@ -118,7 +119,7 @@ def state_action_map(
     figure = styled(go.Figure(heat), f"Mean action by {_label(x)} and {_label(y)}", 440)
     figure.update_xaxes(title=_label(x), type="category").update_yaxes(title=_label(y), type="category")
     text = f"Mean action over {len(taken):,} decisions; axes show the median of each bin of equal counts."
-    return Finding("State–action map", text, table, figure, is_listed=False)
+    return BehaviourFinding("State–action map", text, table, figure, is_listed=False)
 
 
 def _middles(values: Array, bins: int) -> Array:
@@ -163,7 +164,7 @@ def value_landscape(
     names: Names,
     points: int = 25,
     asset: int = 0,
-) -> Finding:
+) -> BehaviourFinding:
     """The critic's value over two features between their 1 % and 99 % quantiles, all else at the median observation.
 
     asset   whose features are moved, in observations of a whole market
@@ -189,10 +190,12 @@ def value_landscape(
     figure = styled(go.Figure(heat), f"Value by {_label(x)} and {_label(y)}", 440)
     figure.update_xaxes(title=_label(x)).update_yaxes(title=_label(y))
     text = f"Critic's value, from {values.min():.4g} to {values.max():.4g}; other inputs at the median observation."
-    return Finding("Value landscape", text, table, figure, is_listed=False)
+    return BehaviourFinding("Value landscape", text, table, figure, is_listed=False)
 
 
-def attention_map(agent: Any, observations: Mapping[str, Array], symbols: Sequence[str] | None = None) -> Finding:
+def attention_map(
+    agent: Any, observations: Mapping[str, Array], symbols: Sequence[str] | None = None
+) -> BehaviourFinding:
     """Mean attention over observations, layers and heads: of bars to bars of a window, or of assets to assets.
 
     Rows look, columns are looked at; bar 0 is the newest. Refuses a network without attention.
@@ -215,7 +218,7 @@ def attention_map(agent: Any, observations: Mapping[str, Array], symbols: Sequen
     heat = go.Heatmap(z=weights, x=labels, y=labels, colorscale="Cividis", zmin=0.0)
     figure = styled(go.Figure(heat), f"Attention between {kind}s", max(340, min(60 + 16 * len(labels), 900)))
     figure.update_xaxes(type="category").update_yaxes(type="category", autorange="reversed")
-    return Finding(f"Attention by {kind}", text, table, figure, is_listed=False)
+    return BehaviourFinding(f"Attention by {kind}", text, table, figure, is_listed=False)
 
 
 # ---- when the structure broke ---------------------------------------------------------------------------------------
@@ -223,7 +226,7 @@ def attention_map(agent: Any, observations: Mapping[str, Array], symbols: Sequen
 
 def anomaly_overlay(
     equity: pd.Series, scores: pd.Series, levels: AlertLevels | None = None, after_bars: int = 20
-) -> Finding:
+) -> BehaviourFinding:
     """An equity curve with the alarms of `leadlag.structure.anomaly`, and the return in the bars after each.
 
     equity, scores   by time; an alarm is shown at the first moment of the curve at which it was known
@@ -253,4 +256,6 @@ def anomaly_overlay(
         f"Times at which the leaders changed more than usual; warnings: {counts.get('warning', 0)}, "
         f"alarms: {counts.get('alarm', 0)}."
     )
-    return Finding("Anomalies over equity", text, table, styled(figure, "Equity with anomalies of the lead–lag matrix"))
+    return BehaviourFinding(
+        "Anomalies over equity", text, table, styled(figure, "Equity with anomalies of the lead–lag matrix")
+    )

@@ -13,7 +13,7 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.explain.attribution import Attributions, integrated_gradients
 from pacesetter.evaluation.explain.behaviour import (
-    Finding,
+    BehaviourFinding,
     action_distribution,
     attention_map,
     state_action_map,
@@ -32,7 +32,7 @@ HOLDING = ("position", "weight"), ("position", "unrealised_return")
 
 
 @runtime_checkable
-class Fleet(Protocol):
+class FleetLike(Protocol):
     """Agents of many symbols that act together; `take` gives one of them."""
 
     def take(self, symbol: str) -> Agent: ...
@@ -72,7 +72,7 @@ def explain_agent(
     window_bars: int = 24,
     most: int = 64,
     symbol: str | None = None,
-) -> list[Finding]:
+) -> list[BehaviourFinding]:
     """Attributions, actions, actions by the two strongest features, values and attention, where the agent has them.
 
     Options are those of `backtest`; at most `most` decisions, evenly spread, are attributed and attended to. Of a fleet
@@ -86,7 +86,7 @@ def explain_agent(
     orders, is_discrete = played.orders[: len(witness.shown)], policy.action == "discrete"
     seen, agent = witness.observations(policy.is_whole), policy.agent
     symbols: tuple[str, ...] = panel.symbols if policy.is_whole else panel.symbols * len(orders)
-    if isinstance(agent, Fleet):
+    if isinstance(agent, FleetLike):
         place = panel.symbols.index(symbol or panel.symbols[0])
         seen = {name: entry[place :: len(panel.symbols)] for name, entry in seen.items()}
         symbols, orders, agent = (), orders[:, place], agent.take(panel.symbols[place])

@@ -7,7 +7,7 @@ from typing import Any
 
 import pandas as pd
 
-from pacesetter.evaluation.explain.behaviour import Finding, anomaly_overlay
+from pacesetter.evaluation.explain.behaviour import BehaviourFinding, anomaly_overlay
 from pacesetter.evaluation.explain.explanation import explain_agent
 from pacesetter.evaluation.explain.reward_audit import RewardAudit, audit_ledger
 from pacesetter.evaluation.judgement import Judgement
@@ -57,7 +57,7 @@ def _as_agent(run: StoredRun) -> AgentPolicy:
     return AgentPolicy(agent, policy.name, fleet_action(policy.fleet), fitted_until=policy.fitted_until)
 
 
-def _titled(finding: Finding, symbol: str) -> Section:
+def _titled(finding: BehaviourFinding, symbol: str) -> Section:
     section = finding.section()
     return replace(section, title=f"{section.title} ({symbol})") if symbol else section
 

@@ -93,10 +93,10 @@ class AllocationComparison:
     def difference(self, other: Backtest | None = None) -> Difference:
         """The annualised Sharpe ratio of the master less another's, the best fixed allocation's; with its interval."""
 
-        def yearly(returns: Array) -> Array:
+        def annual(returns: Array) -> Array:
             return np.asarray(sharpe(returns) * np.sqrt(self.master.bars_per_year))
 
-        return paired_difference(self.master.returns, (other or self.best).returns, yearly)
+        return paired_difference(self.master.returns, (other or self.best).returns, annual)
 
     def table(self) -> pd.DataFrame:
         """A row each: its `measures`, and `difference`, `low` and `high` of the master's Sharpe ratio less its own.

@@ -1,1 +1,1 @@
-"""What people read: pages, pictures, memo, comparison of runs."""
+"""Reports: pages, charts, memo, comparison of runs."""

@@ -84,7 +84,7 @@ def find_judged(folder: str | Path) -> Judged:
     run = Path(folder)
     places = [place for place in (run / EVALUATION, run / "judge") if (place / RESULT).is_file()]
     if not places:
-        raise RunError(f"{run} was not judged yet; run pacesetter evaluate {run}")
+        raise RunError(f"{run} was not evaluated yet; run pacesetter evaluate {run}")
     return Judged(run.name, read_result(places[0] / RESULT), read_table(places[0] / RETURNS), places[0])
 
 
@@ -96,7 +96,7 @@ def compare_section(runs: Sequence[Judged]) -> Section:
     for run in runs[1:]:
         common = common.intersection(run.returns.index)
     if len(common) < 2:
-        raise DataError("these runs were judged on different bars and cannot be compared; evaluate them on the same")
+        raise DataError("these runs were evaluated on different bars and cannot be compared; evaluate them on the same")
     rows = sorted((run.row(common) for run in runs), key=lambda row: row[0])
     is_cut = any(len(run.returns) > len(common) for run in runs)
     text = (

@@ -1,1 +1,1 @@
-"""Figures and how sure they are: metrics, intervals, overfitting, regimes, gates and the verdict."""
+"""Metrics and their uncertainty: metrics, intervals, overfitting, regimes, gates and the verdict."""

@@ -1,4 +1,4 @@
-"""How much of a lead remains without its most influential bar, or day: a lead that one bar makes is no lead.
+"""How much of a lead remains without its most influential bar, or day: a lead that one bar makes is not a lead.
 
 A bar is taken away by setting all increments in it to zero, so it neither leads nor follows. For correlations that is
 exact in one pass: with p(t) = x_i(t−l)·x_j(t), the bar s takes p(s) and p(s+l) from the sum, and its squares from the

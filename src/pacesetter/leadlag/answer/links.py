@@ -209,7 +209,7 @@ def _lagged_products(x: Array, i: Array, j: Array, delay: Array) -> Array:
     """(time, pairs) x_i(t − delay)·x_j(t), 0 before the delay has passed, with squares that sum to one."""
     before = np.arange(len(x))[:, None] - delay
     products = np.where(before >= 0, x[np.maximum(before, 0), i], 0.0) * x[:, j]
-    return products * np.nan_to_num(ratio(1.0, np.sqrt((products**2).sum(axis=0))))
+    return np.asarray(products * np.nan_to_num(ratio(1.0, np.sqrt((products**2).sum(axis=0)))))
 
 
 # ---- correlations: flips in closed form --------------------------------------------------------------------------

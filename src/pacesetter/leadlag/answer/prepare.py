@@ -48,7 +48,7 @@ class Preparation:
             return 0
         match = re.fullmatch(r"pca\(?(\d*)\)?", self.residual)
         if match is None or match[1] == "0":
-            raise ConfigError(f"lag.residual='{self.residual}' is unknown; take none, market or pca(k), e.g. pca(1)")
+            raise ConfigError(f"lag.residual='{self.residual}' is unknown; use none, market or pca(k), e.g. pca(1)")
         return int(match[1] or 1)
 
     @property
@@ -108,7 +108,7 @@ def _without_market(increments: Array) -> Array:
 def _without_components(increments: Array, count: int) -> Array:
     """Less the `count` leading principal components of the window's correlation matrix."""
     if count >= increments.shape[1]:
-        raise ConfigError(f"lag.residual=pca({count}) leaves nothing of {increments.shape[1]} symbols; take fewer")
+        raise ConfigError(f"lag.residual=pca({count}) leaves nothing of {increments.shape[1]} symbols; use fewer")
     z, deviation = _standardised(increments)
     vectors = np.linalg.eigh(z.T @ z)[1][:, -count:]
     return np.where(np.isfinite(increments), (z - z @ vectors @ vectors.T) * deviation, np.nan)

@@ -1,1 +1,1 @@
-"""Lead–lag scores: each estimator turns increments of a window into a (symbol, symbol) matrix."""
+"""Lead–lag scores: each estimator turns the returns of a window into a (symbol, symbol) matrix."""

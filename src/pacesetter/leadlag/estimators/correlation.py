@@ -32,7 +32,7 @@ __all__ = [
     "CorrelationTable",
     "LaggedWindows",
     "MutualInformation",
-    "Recipe",
+    "ScoreRecipe",
     "TransferEntropy",
     "part_moments",
 ]
@@ -44,7 +44,7 @@ DIFFERENCE, PUBLISHED, RELATIVE = 0, 1, 2  # how the two directions are weighed
 
 
 @dataclass(frozen=True)
-class Recipe:
+class ScoreRecipe:
     """How a score is made: lags 1 … max_lag, the fold over them, and the weighing of the two directions."""
 
     max_lag: int
@@ -69,7 +69,7 @@ class CcfLag1:
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
         """Scorer of lag 1 alone."""
-        return _correlation_scorer("ccf_lag1", self.inner, series, Recipe(1, SIGNED_SUM, DIFFERENCE), resources)
+        return _correlation_scorer("ccf_lag1", self.inner, series, ScoreRecipe(1, SIGNED_SUM, DIFFERENCE), resources)
 
 
 @ESTIMATORS.register("ccf_auc")
@@ -87,7 +87,7 @@ class CcfAuc:
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
         """Scorer of lags 1 … max_lag."""
-        recipe = Recipe(self.max_lag, ABSOLUTE_SUM, PUBLISHED if self.variant == "published" else RELATIVE)
+        recipe = ScoreRecipe(self.max_lag, ABSOLUTE_SUM, PUBLISHED if self.variant == "published" else RELATIVE)
         return _correlation_scorer("ccf_auc", self.inner, series, recipe, resources)
 
 
@@ -102,7 +102,9 @@ class CcfPeak:
 
     def scorer(self, series: Series, resources: Resources) -> Scorer:
         """Scorer of lags 1 … max_lag."""
-        return _correlation_scorer("ccf_peak", self.inner, series, Recipe(self.max_lag, PEAK, DIFFERENCE), resources)
+        return _correlation_scorer(
+            "ccf_peak", self.inner, series, ScoreRecipe(self.max_lag, PEAK, DIFFERENCE), resources
+        )
 
 
 @ESTIMATORS.register("mutual_information")
@@ -122,7 +124,7 @@ class MutualInformation:
         resources.refuse_backends(self.name)
         check_range(2, owner="lag", bins=self.bins)
         measure = partial(self.measure, bins=self.bins)
-        return LaggedWindows(series, measure, Recipe(self.max_lag, ABSOLUTE_SUM, DIFFERENCE))
+        return LaggedWindows(series, measure, ScoreRecipe(self.max_lag, ABSOLUTE_SUM, DIFFERENCE))
 
 
 @ESTIMATORS.register("transfer_entropy")
@@ -136,7 +138,7 @@ class TransferEntropy(MutualInformation):
     measure: ClassVar[Any] = staticmethod(lagged_transfer)
 
 
-def _correlation_scorer(method: str, inner: Inner, series: Series, recipe: Recipe, resources: Resources) -> Scorer:
+def _correlation_scorer(method: str, inner: Inner, series: Series, recipe: ScoreRecipe, resources: Resources) -> Scorer:
     if inner not in ("pearson", "squared"):
         resources.refuse_backends(f"{method} with inner='{inner}'")
         return LaggedWindows(series, DEPENDENCES[inner], recipe)
@@ -154,7 +156,7 @@ def _correlation_scorer(method: str, inner: Inner, series: Series, recipe: Recip
 class LaggedWindows(WindowScorer):
     """Scores of one window at a time from any dependence."""
 
-    def __init__(self, series: Series, dependence: Dependence, recipe: Recipe) -> None:
+    def __init__(self, series: Series, dependence: Dependence, recipe: ScoreRecipe) -> None:
         self.series, self.dependence, self.recipe = series, dependence, recipe
 
     def correlations(self, end: int, lookback: int) -> Array:
@@ -187,7 +189,7 @@ class CorrelationTable(LaggedWindows):
     batched: ClassVar[bool] = True
     backend = "table"
 
-    def __init__(self, series: Series, recipe: Recipe, square: bool) -> None:
+    def __init__(self, series: Series, recipe: ScoreRecipe, square: bool) -> None:
         super().__init__(series, DEPENDENCES["squared" if square else "pearson"], recipe)
         self.products = _running_products(series.x, recipe.max_lag)
         self.table_bytes = int(self.products.nbytes)

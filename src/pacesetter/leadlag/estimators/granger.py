@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from scipy.special import ndtri
 
 from pacesetter.errors import check_range
-from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, DIFFERENCE, LaggedWindows, Recipe
+from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, DIFFERENCE, LaggedWindows, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer
 from pacesetter.leadlag.series import Series
 
@@ -45,13 +45,13 @@ class Granger:
         """Scorer of lags 1 … max_lag; refuses a chance outside (0, 1)."""
         resources.refuse_backends("granger")
         check_range(1e-9, 1 - 1e-9, owner="lag", chance=self.chance)
-        return GrangerWindows(series, Recipe(self.max_lag, ABSOLUTE_SUM, DIFFERENCE), self.chance)
+        return GrangerWindows(series, ScoreRecipe(self.max_lag, ABSOLUTE_SUM, DIFFERENCE), self.chance)
 
 
 class GrangerWindows(LaggedWindows):
     """Sparse autoregressions of one window at a time."""
 
-    def __init__(self, series: Series, recipe: Recipe, chance: float) -> None:
+    def __init__(self, series: Series, recipe: ScoreRecipe, chance: float) -> None:
         super().__init__(series, self._coefficients, recipe)
         self.chance = chance
 

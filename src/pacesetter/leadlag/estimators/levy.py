@@ -85,6 +85,7 @@ class AreaGemm(WindowScorer):
 
     def score(self, end: int, lookback: int, out: Array) -> None:
         """Fill `out` (symbol, symbol) for one window."""
+        # `offset` is 0 for a path, which has one point more than it has returns, and 1 for the returns themselves.
         window = self.curve[end - lookback + self.offset : end + 1]
         second = (window[:-1] - window[0]).T @ np.diff(window, axis=0)
         weights = self.series.weights(end, lookback)
@@ -96,7 +97,7 @@ def _running_areas(curve: Array) -> Array:
     """(time, pair) Σ_{u≤t} ½ (Y_i(u−1) ΔY_j(u) − Y_j(u−1) ΔY_i(u)) for i < j, row after row of the upper triangle."""
     bars, symbols = curve.shape
     areas = np.zeros((bars, symbols * (symbols - 1) // 2))
-    for i in prange(symbols - 1):
+    for i in prange(symbols - 1):  # rows write to separate columns of the table, so threads never meet
         pair = i * symbols - i * (i + 3) // 2 - 1  # where row i would have its column 0
         for t in range(1, bars):
             lead, step = curve[t - 1, i], curve[t, i] - curve[t - 1, i]
@@ -114,6 +115,7 @@ def _area_window(
     start = end - lookback + offset
     weights = np.empty(symbols)
     inverse_deviations(totals, end, lookback, minimum, weights)
+    # Areas of the table start at the first bar of all; this term moves their origin to the window's first bar.
     base, gain = 0.5 * curve[start] * weights, (curve[end] - curve[start]) * weights
     begin, until = areas[start], areas[end]
     pair = 0
@@ -124,7 +126,7 @@ def _area_window(
             area = (until[pair + k] - begin[pair + k]) * weights[i] * weight[k]
             row[k] = area - (base[i] * gains[k] - bases[k] * gain[i])
         pair += row.size
-        out[i, i] = 0.0 * weights[i]
+        out[i, i] = 0.0 * weights[i]  # NaN for an asset that is not scored, as in its whole row
         for j in range(i):  # mirrored row by row, while the column is still in the cache
             out[i, j] = -out[j, i]
 

@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError
-from pacesetter.leadlag.estimators.correlation import DIFFERENCE, PEAK, PUBLISHED, SIGNED_SUM, Recipe
+from pacesetter.leadlag.estimators.correlation import DIFFERENCE, PEAK, PUBLISHED, SIGNED_SUM, ScoreRecipe
 from pacesetter.leadlag.estimators.estimator import MEGABYTE, Resources
 from pacesetter.leadlag.series import CONSTANT, Series
 
@@ -71,7 +71,7 @@ class TorchArea(TorchWindows):
 class TorchCorrelation(TorchWindows):
     """Scores from Pearson correlations by lag."""
 
-    def __init__(self, series: Series, recipe: Recipe, square: bool, resources: Resources) -> None:
+    def __init__(self, series: Series, recipe: ScoreRecipe, square: bool, resources: Resources) -> None:
         super().__init__(series, series.x, 1, resources)
         self.recipe, self.square = recipe, square
 

@@ -1,1 +1,1 @@
-"""How far back to look: the `LookbackPolicy` protocol, its schedule, and rules that choose a window."""
+"""Choosing the lookback window: the `LookbackPolicy` protocol, its schedule, and rules that choose a window."""

@@ -1,1 +1,1 @@
-"""What a lead–lag matrix says: rankings, significant links, clusters, concentration, anomalies, encodings."""
+"""Structure of a lead–lag matrix: rankings, significant links, clusters, concentration, anomalies, encodings."""

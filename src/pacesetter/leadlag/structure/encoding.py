@@ -19,8 +19,8 @@ from pacesetter.registry import Registry
 
 __all__ = [
     "ENCODERS",
-    "Encoder",
     "LookbackMetadata",
+    "MatrixEncoder",
     "RowSums",
     "SignatureSummary",
     "TopLinks",
@@ -31,7 +31,7 @@ __all__ = [
 Array = NDArray[Any]
 
 
-class Encoder(Protocol):
+class MatrixEncoder(Protocol):
     """A matrix to a vector, with a name for each entry."""
 
     def encode(self, matrices: Array, lookbacks: ArrayLike) -> Array: ...
@@ -39,7 +39,7 @@ class Encoder(Protocol):
     def names(self, symbols: Sequence[str]) -> tuple[str, ...]: ...
 
 
-ENCODERS: Registry[type[Encoder]] = Registry("encoder")
+ENCODERS: Registry[type[MatrixEncoder]] = Registry("encoder")
 
 
 @ENCODERS.register("upper_triangle")

@@ -1,1 +1,1 @@
-"""Where rows to learn from come from: markets of a fleet and of a master, rollouts, replay."""
+"""Experience for training: markets of a fleet and of a master, rollouts, replay."""

@@ -30,7 +30,7 @@ class Rollout:
     observation   compact entries that were acted on     finals   those at ends of episodes; other rows hold nothing
     rewards       as the market gave them                returns  of equity
     objectives    (step, env, k) components of the reward
-    features      of the encoder; without columns where nobody asks for them
+    features      of the encoder; without columns unless requested
     """
 
     observation: dict[str, torch.Tensor]

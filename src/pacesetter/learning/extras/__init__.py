@@ -1,1 +1,1 @@
-"""Extras: rewards or losses that any method may be given beside its own."""
+"""Extras: rewards or losses that can be added to any method."""

@@ -1,6 +1,6 @@
 """The master's trainer: fleet PPO whose one symbol is the portfolio; agents that advise it are frozen or tuned along.
 
-`tune` lets the agents learn with the master at a low rate, and takes it back when one of them forgets its own trade.
+`train_jointly` lets the agents learn with the master at a low rate and takes it back when one forgets its own trade.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ from pacesetter.learning.learner import Between
 from pacesetter.learning.state import read_header, read_state
 from pacesetter.registry import configure
 
-__all__ = ["MasterMethod", "MasterPPO", "MasterTrainer", "Tuning", "load_master", "tune"]
+__all__ = ["JointTraining", "MasterMethod", "MasterPPO", "MasterTrainer", "load_master", "train_jointly"]
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ class MasterTrainer(FleetTrainer):
 
 
 def load_master(folder: str | Path) -> tuple[Master, Fleet]:
-    """The master that `MasterTrainer.save` stored, and the agents that advise it; refuses what holds no master."""
+    """The master that `MasterTrainer.save` stored, and the agents that advise it; refuses what has no master."""
     told = read_header(folder).get("learner", {})
     if told.get("algorithm") != MasterPPO.__name__:
         raise RunError(f"{folder} has no master; give checkpoints/best of a run of task=master")
@@ -124,7 +124,7 @@ def load_master(folder: str | Path) -> tuple[Master, Fleet]:
 
 
 @dataclass(frozen=True, eq=False)
-class Tuning:
+class JointTraining:
     """How agents did on their own before and after they were tuned with the master.
 
     before, after   (symbol,) scores; `after` is of the last check, also where it was refused
@@ -148,7 +148,7 @@ class Tuning:
         )
 
 
-def tune(
+def train_jointly(
     learner: MasterTrainer,
     steps: int,
     score: Callable[[], torch.Tensor],
@@ -156,7 +156,7 @@ def tune(
     checks: int = 4,
     largest_fall: float = 0.1,
     between: Callable[[], None] | None = None,
-) -> Tuning:
+) -> JointTraining:
     """Learn `steps` more with the agents tuned along; `score` gives what each agent (symbol,) is worth by itself.
 
     After each of `checks` equal parts every agent is scored. Where one has fallen by more than `largest_fall` from the
@@ -175,4 +175,4 @@ def tune(
             learner.load_state_dict(kept)
             is_kept = False
             break
-    return Tuning(learner.advisers.symbols, before, after, largest_fall, is_kept)
+    return JointTraining(learner.advisers.symbols, before, after, largest_fall, is_kept)

@@ -172,7 +172,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         return torch.where(is_up, values, 0.0).view(steps).transpose(0, 1).flatten(1)
 
     def minibatches(self, data: Mapping[str, Any]) -> Iterator[Transitions]:
-        """All rows once, in an order drawn anew, each minibatch with as many rows of every symbol."""
+        """All rows once, in an order drawn again, each minibatch with as many rows of every symbol."""
         order = torch.randperm(data["targets"].shape[1], device=self.device)
         symbol = self.by_row(self.symbols * self.config.batch_size)
         for rows in order.view(-1, self.config.batch_size):

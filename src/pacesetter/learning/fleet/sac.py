@@ -87,7 +87,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
 
     def __init__(self, fleet: Fleet, market: FleetMarket, config: FleetSAC) -> None:
         if market.actions is not None:
-            raise ConfigError("agent=sac does not support task.action=discrete; take task.action=continuous")
+            raise ConfigError("agent=sac does not support task.action=discrete; use task.action=continuous")
         super().__init__(fleet, market, config)
         torch.manual_seed(config.seed)
         self.critics = TwinCritics(fleet.config.width, fleet.hidden, len(fleet.symbols))

@@ -262,7 +262,7 @@ class FleetTrainer:
 
         if read_header(folder).get("kind") != KIND:
             raise RunError(
-                f"train.init_from: {folder} holds neither a fleet nor a direction classifier; take a run of "
+                f"train.init_from: {folder} holds neither a fleet nor a direction classifier; use a run of "
                 "task=fleet, or a folder of `pacesetter baseline sl`"
             )
         return fit_encoder(Forecasts.load(folder).model, self.fleet.encoder)

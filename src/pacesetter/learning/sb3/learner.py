@@ -191,7 +191,7 @@ class SB3Learner:
         if read_header(folder).get("kind") == KIND:
             return transfer_encoder(Forecasts.load(folder).model, self.algorithm)
         if "recipe" not in read_header(folder):
-            raise RunError(f"{folder} holds neither a single agent nor a direction classifier; take a run of this task")
+            raise RunError(f"{folder} holds neither a single agent nor a direction classifier; use a run of this task")
         stored, own = read_state(folder)["modules"]["policy"], self.weights()
         fitting = {name: tensor for name, tensor in stored.items() if name in own and own[name].shape == tensor.shape}
         if not fitting:

@@ -23,7 +23,7 @@ from pacesetter.serving.api.keys import Key, Keys
 from pacesetter.serving.api.logs import REQUEST
 from pacesetter.serving.api.metrics import Metrics
 
-__all__ = ["Gate", "Settings"]
+__all__ = ["Admission", "ApiSettings"]
 
 Message = MutableMapping[str, Any]
 Receive = Callable[[], Awaitable[Message]]
@@ -47,7 +47,7 @@ log = logging.getLogger(__name__)
 
 
 @dataclass(frozen=True)
-class Settings:
+class ApiSettings:
     """How the API listens, and how much it takes.
 
     max_body_bytes   of a request
@@ -57,7 +57,7 @@ class Settings:
     pending          requests of one key, and of one address, that arrive, wait or are at work
     connections      open ones of one address
     rate, burst      requests a second and at once, for each key
-    proxy            address of a reverse proxy, whose X-Forwarded-For is believed; nobody's where empty
+    proxy            address of a reverse proxy, whose X-Forwarded-For is trusted; none if empty
     """
 
     host: str = "127.0.0.1"
@@ -97,11 +97,11 @@ class Refusal(Exception):  # noqa: N818 - an answer, no fault of ours
         self.status = status
 
 
-class Gate:
+class Admission:
     """The application behind its checks; `routes` names the access of each path, any other path takes any key."""
 
     def __init__(
-        self, app: Application, keys: Keys, settings: Settings, routes: Mapping[str, Access], metrics: Metrics
+        self, app: Application, keys: Keys, settings: ApiSettings, routes: Mapping[str, Access], metrics: Metrics
     ) -> None:
         self.app, self.keys, self.settings, self.routes, self.metrics = app, keys, settings, routes, metrics
         self.turns = Turns(settings.concurrency, settings.queue_seconds)

@@ -29,11 +29,11 @@ from pacesetter.data.quality import broken_bars
 from pacesetter.errors import ConfigError, PacesetterError
 from pacesetter.panel import Panel
 from pacesetter.runs import write_atomic
-from pacesetter.serving.api.admission import Access, Gate, Settings
+from pacesetter.serving.api.admission import Access, Admission, ApiSettings
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.logs import REQUEST
 from pacesetter.serving.api.metrics import Metrics
-from pacesetter.serving.api.runtime import Answer, Holding, ReportedAccount, Runtime
+from pacesetter.serving.api.runtime import Holding, ReportedAccount, Runtime, RuntimeAnswer
 from pacesetter.serving.api.schemas import (
     ACCOUNT_ENTRIES,
     AccountIn,
@@ -66,8 +66,8 @@ log = logging.getLogger(__name__)
 
 
 def make_app(
-    runtime: Runtime, switch: KillSwitch, keys: Keys, settings: Settings | None = None, books: Path | None = None
-) -> Gate:
+    runtime: Runtime, switch: KillSwitch, keys: Keys, settings: ApiSettings | None = None, books: Path | None = None
+) -> Admission:
     """The ASGI application of one runtime; refuses to be made without a key, or with a known one.
 
     `books` is the file that the runtime's books and its guard are kept in; they are restored from it if it exists.
@@ -86,7 +86,7 @@ def make_app(
     _add_trading(app, service, metrics)
     app.add_exception_handler(RequestValidationError, _invalid)
     app.add_exception_handler(HTTPException, _refused)
-    return Gate(app, keys, settings or Settings(), ROUTES, metrics)
+    return Admission(app, keys, settings or ApiSettings(), ROUTES, metrics)
 
 
 def _add_operation(app: FastAPI, service: Service, metrics: Metrics) -> None:
@@ -175,7 +175,7 @@ class Service:
         if change is not None:
             log.warning("%s: %s", *change)
 
-    def decide(self, ask: Any) -> Answer | None:
+    def decide(self, ask: Any) -> RuntimeAnswer | None:
         """The answer to a /v1/decide, None while its bars only fill the history.
 
         Refuses symbols that are not served, and bars that are out of time or break a rule.
@@ -238,7 +238,7 @@ class Service:
             missing_bars=max(history.missing_bars(), 0),
         )
 
-    def told(self, answer: Answer) -> bytes:
+    def told(self, answer: RuntimeAnswer) -> bytes:
         """An answer as JSON, in the shape of `DecideOut`."""
         bundle = self.runtime.bundle
         whole = {

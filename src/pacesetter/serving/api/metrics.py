@@ -10,7 +10,7 @@ from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, gene
 from pacesetter.serving.risk.guard import State
 
 if TYPE_CHECKING:
-    from pacesetter.serving.api.runtime import Answer, Runtime
+    from pacesetter.serving.api.runtime import Runtime, RuntimeAnswer
 
 __all__ = ["Metrics"]
 
@@ -37,7 +37,7 @@ class Metrics:
         self.requests.labels(route, str(status)).inc()
         self.seconds.labels(route).observe(seconds)
 
-    def decided(self, answer: Answer) -> None:
+    def decided(self, answer: RuntimeAnswer) -> None:
         """Count the decisions of an answer."""
         for order, count in Counted(line.order for line in answer.lines).items():
             self.decisions.labels(order).inc(count)

@@ -29,11 +29,11 @@ from pacesetter.policies.policy import Seen
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.guard import Decision, Guard, Order
 from pacesetter.serving.risk.jumps import check_jumps
-from pacesetter.serving.trader.brokers import Settlement, Status
+from pacesetter.serving.trader.brokers import OrderStatus, Settlement
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.history import GONE_BARS, History
 
-__all__ = ["Answer", "BundlePolicy", "Holding", "Line", "ReportedAccount", "Runtime"]
+__all__ = ["BundlePolicy", "Holding", "Line", "ReportedAccount", "Runtime", "RuntimeAnswer"]
 
 Array = NDArray[Any]
 NAMES = {int(order): order.name.lower() for order in Discrete}
@@ -139,14 +139,14 @@ class ReportedBroker:
         self.stop_outs = told.stop_outs
 
     def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
-        closed = {order.client_id: Status.FILLED for order in orders}
+        closed = {order.client_id: OrderStatus.FILLED for order in orders}
         return Settlement((), closed, self.stop_outs, False)
 
-    def submit(self, order: Order) -> Status:
-        return Status.SENT
+    def submit(self, order: Order) -> OrderStatus:
+        return OrderStatus.SENT
 
-    def find(self, client_id: str) -> Status:
-        return Status.UNKNOWN
+    def find(self, client_id: str) -> OrderStatus:
+        return OrderStatus.UNKNOWN
 
     def cancel_all(self) -> None:
         """Nothing is open here: orders are the caller's."""
@@ -179,7 +179,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Answer:
+class RuntimeAnswer:
     """What was decided at the close of the bar known at `time`."""
 
     time: pd.Timestamp
@@ -227,7 +227,7 @@ class Runtime:
             check_jumps(joined, MarketBars.from_panel(joined).values, self.guard.limits.jump_factor, len(bars))
         self.history.append(bars)
 
-    def decide(self, account: ReportedAccount, bars: Panel | None = None) -> Answer:
+    def decide(self, account: ReportedAccount, bars: Panel | None = None) -> RuntimeAnswer:
         """Take newer bars, if any, and decide at the last one; refuses while features are still unknown.
 
         A symbol with fewer bars than fix its features counts as stale: it may be left, not entered.
@@ -239,7 +239,7 @@ class Runtime:
             raise DataError(f"history is too short: {max(missing, 1)} more bars are needed before the first decision")
         return self._decide(panel, self.history.observation(), account, np.where(self.history.is_short, np.inf, 0.0))
 
-    def decide_features(self, panel: Panel, entries: Mapping[str, Array], account: ReportedAccount) -> Answer:
+    def decide_features(self, panel: Panel, entries: Mapping[str, Array], account: ReportedAccount) -> RuntimeAnswer:
         """Decide on given entries (symbol, …) at the last bar of `panel`, which need only have closes."""
         return self._decide(panel, entries, account, np.zeros(len(self.symbols)))
 
@@ -262,7 +262,9 @@ class Runtime:
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
-    def _decide(self, panel: Panel, entries: Mapping[str, Array], account: ReportedAccount, more_late: Array) -> Answer:
+    def _decide(
+        self, panel: Panel, entries: Mapping[str, Array], account: ReportedAccount, more_late: Array
+    ) -> RuntimeAnswer:
         bars, now, t = last_bars(panel), self.clock(), len(panel) - 1
         if self._settled is not None and panel.index[-1] < self._settled:
             raise DataError(f"the books are at {self._settled}; a decision at {panel.index[-1]} would go back in time")
@@ -277,7 +279,7 @@ class Runtime:
         late_bars = max(now - panel.index[-1].timestamp(), 0.0) / self.bar_seconds
         seen = Seen(panel, t, {**entries, "position": np.zeros((len(self.symbols), 1)), "portfolio": np.zeros(1)})
         ticket = self.desk.decide(seen, bars, now, late_bars + more_late)
-        return Answer(panel.index[-1], self._lines(ticket), self.policy.value, self.guard.state.value)
+        return RuntimeAnswer(panel.index[-1], self._lines(ticket), self.policy.value, self.guard.state.value)
 
     def _lines(self, ticket: Ticket) -> tuple[Line, ...]:
         checked = {decision.order.symbol: decision for decision in ticket.decisions}

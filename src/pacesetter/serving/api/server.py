@@ -15,7 +15,7 @@ import pandas as pd
 
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel, utc_index
-from pacesetter.serving.api.admission import Gate, Settings
+from pacesetter.serving.api.admission import Admission, ApiSettings
 from pacesetter.serving.api.app import make_app
 from pacesetter.serving.api.connections import BACKLOG, Connections, guarded_protocol, most_connections
 from pacesetter.serving.api.keys import Keys
@@ -40,7 +40,7 @@ def serve(
     bundle: Bundle,
     keys: Keys,
     switch: KillSwitch,
-    settings: Settings,
+    settings: ApiSettings,
     symbols: tuple[str, ...] | None = None,
     history: Path | None = None,
 ) -> None:
@@ -73,7 +73,7 @@ def rehearse(runtime: Runtime) -> None:
     runtime.decide_features(panel, runtime.history.observation(), ReportedAccount(1e5))
 
 
-def _listen(app: Gate, settings: Settings) -> None:
+def _listen(app: Admission, settings: ApiSettings) -> None:
     import uvicorn
 
     gc.collect()
@@ -100,7 +100,7 @@ def _listen(app: Gate, settings: Settings) -> None:
         uvicorn.Server(config).run([door])
 
 
-def _door(settings: Settings) -> socket.socket:
+def _door(settings: ApiSettings) -> socket.socket:
     """A socket that listens; refuses an address that is taken, or is not ours to take."""
     host, port = settings.host, settings.port
     try:

@@ -87,7 +87,7 @@ class Bundle:
     def open(cls, path: str | Path, key: SigningKey | None = None, is_unverified: bool = False) -> Bundle:
         """The bundle in a folder or zip; refuses a file that is missing, extra or changed, by name.
 
-        With a key its signature must be there and right. Without one a signed bundle is refused, for whoever changed a
+        With a key its signature must be right. Without one a signed bundle is refused, because anyone who changed a
         file wrote new hashes too; `is_unverified` opens it all the same, and says so.
         """
         path = Path(path)
@@ -205,7 +205,7 @@ def _read_zip(path: Path) -> dict[str, bytes]:
             odd = next((name for name in names if Path(name).name != name or names[name] > 1), None)
             is_much = len(members) > MOST_FILES or sum(member.file_size for member in members) > MOST_BYTES
             if odd is not None or is_much:
-                raise RunError(f"{path} holds {odd or 'more than a bundle can'}; it is no bundle, do not load it")
+                raise RunError(f"{path} holds {odd or 'more than a bundle can'}; it is not a bundle, do not load it")
             return {member.filename: _unpacked(archive, member, path) for member in members}
     except FileNotFoundError as problem:
         raise RunError(f"there is no bundle {path}; make one: pacesetter bundle RUN") from problem
@@ -220,7 +220,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> 
         while chunk := stream.read(CHUNK_BYTES):
             content += chunk
             if len(content) > member.file_size:
-                raise RunError(f"{path} holds {member.filename} with a false size; it is no bundle, do not load it")
+                raise RunError(f"{path} holds {member.filename} with a false size; it is not a bundle, do not load it")
     return bytes(content)
 
 

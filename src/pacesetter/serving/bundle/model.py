@@ -120,23 +120,23 @@ def read_graph(data: bytes) -> tuple[PolicySpec, bytes]:
         told = {item.key: item.value for item in graph.metadata_props}
         spec = PolicySpec.from_json(told[SPEC])
     except Exception as problem:  # damaged bytes end in any of a dozen exceptions
-        raise RunError(f"model.onnx is no policy ({type(problem).__name__}); make the bundle again") from problem
+        raise RunError(f"model.onnx is not a policy ({type(problem).__name__}); make the bundle again") from problem
     parts = list(_messages(graph))
     nodes = [part for part in parts if isinstance(part, onnx.NodeProto)]
     domains = {item.domain for item in graph.opset_import} | {node.domain for node in nodes}
     odd = sorted(domains - set(OWN_DOMAINS))
     if odd or graph.functions:
-        raise RunError(f"model.onnx asks for operators of {', '.join(odd) or 'its own'}; only ONNX's own are run")
+        raise RunError(f"model.onnx uses operators of {', '.join(odd) or 'its own'}; only ONNX's own are allowed")
     if any(_is_outside(part) for part in parts if isinstance(part, onnx.TensorProto)):
-        raise RunError("model.onnx keeps weights in another file; only a graph that holds its own is loaded")
+        raise RunError("model.onnx keeps weights in another file; only a self-contained graph is loaded")
     unknown = sorted({node.op_type for node in nodes} - OPERATORS)
     if unknown:
-        raise RunError(f"model.onnx asks for the operator {unknown[0]}; policies are made of arithmetic alone")
+        raise RunError(f"model.onnx uses the operator {unknown[0]}; policies consist of arithmetic alone")
     if sum(isinstance(part, onnx.GraphProto) for part in parts) != 1:
-        raise RunError("model.onnx holds graphs within its graph; policies have one alone")
+        raise RunError("model.onnx has nested graphs; a policy has one graph")
     found = tuple(item.name for item in graph.graph.input), tuple(item.name for item in graph.graph.output)
     if found != (tuple(spec.inputs), spec.outputs):
-        raise RunError(f"model.onnx has inputs and outputs {found}, its spec says otherwise; make the bundle again")
+        raise RunError(f"model.onnx has inputs and outputs {found}, unlike its spec; make the bundle again")
     return spec, bytes(graph.SerializeToString())
 
 

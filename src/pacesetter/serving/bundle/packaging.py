@@ -172,7 +172,7 @@ def _check_finished(run: Run, config: Config) -> None:
     task_of(config).check("bundle", run.folder)
     manifest = run.manifest
     if not manifest.get("finished") or "weights_hash" not in manifest:
-        raise RunError(f"{run.folder} is no finished training run; finish it: pacesetter train --resume {run.folder}")
+        raise RunError(f"{run.folder} is not a finished training run; run pacesetter train --resume {run.folder}")
 
 
 def _check_universe(config: Config, panel: Panel) -> None:

@@ -112,7 +112,7 @@ class Store:
             path = self.folder / str(name)
             if not isinstance(name, str) or path.name != name or name in (".", "..") or path.is_symlink():
                 raise RunError(
-                    f"{self.folder / INDEX} names {str(name)!r}, which is no folder of this store; "
+                    f"{self.folder / INDEX} names {str(name)!r}, which is not a folder of this store; "
                     "do not load it, and restore the file from a copy"
                 )
 

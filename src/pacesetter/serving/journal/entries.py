@@ -16,7 +16,7 @@ from pacesetter.serving.journal.journal import Page, Row
 from pacesetter.serving.monitor.alerts import Alert
 from pacesetter.serving.monitor.watch import Vitals
 from pacesetter.serving.risk.order import Decision
-from pacesetter.serving.trader.brokers import Execution, Settlement, Status
+from pacesetter.serving.trader.brokers import Execution, OrderStatus, Settlement
 from pacesetter.serving.trader.desk import Desk, Ticket
 
 __all__ = ["make_page"]
@@ -64,7 +64,7 @@ def _equity_row(desk: Desk, bar: Array, vitals: Vitals) -> Row:
 
 
 def _order_row(decision: Decision) -> Row:
-    status = Status.PENDING if decision.allowed else Status.DENIED
+    status = OrderStatus.PENDING if decision.allowed else OrderStatus.DENIED
     order = {name: getattr(decision.order, name) for name in ("client_id", "symbol", "quantity", "price")}
     return {**order, "status": status.value, "reason": decision.reason or ""}
 

@@ -71,7 +71,7 @@ def check_state(records: Sequence[Row], state: Row) -> None:
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
-REMEDY = "it was changed by hand, so go on from a copy of the journal"
+REMEDY = "it was changed by hand, so continue from a copy of the journal"
 
 
 def _check_table(table: Table, rows: Sequence[Row], bars: Mapping[str, Row], is_whole: bool) -> None:
@@ -103,13 +103,13 @@ def _check_statuses(told: Iterable[tuple[str, Any]], orders: Sequence[Row]) -> N
 
 
 def _check_events(told: Iterable[tuple[str, Any]], events: Sequence[Row]) -> None:
-    expected: Counter[tuple[str, ...]] = Counter()
+    expected: Counter[tuple[Any, ...]] = Counter()
     for kind, content in told:
         if kind == "event":
             expected[_moment(datetime.fromisoformat(content["time"])), content["kind"], content["message"]] += 1
         for name, message in content["events"] if kind == "bar" else ():
             expected[content["time"], name, message] += 1
-    found = Counter((_moment(row["time"]), row["kind"], row["message"]) for row in events)
+    found: Counter[tuple[Any, ...]] = Counter((_moment(row["time"]), row["kind"], row["message"]) for row in events)
     if found != expected:
         odd = next(iter((found - expected) + (expected - found)))
         raise RunError(f"the journal's event '{odd[1]}' at {odd[0]} is not as in the audit log; {REMEDY}")

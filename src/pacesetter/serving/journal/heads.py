@@ -1,6 +1,6 @@
-"""Signed heads of the audit chain, one a day, outside the database: a journal that was cut or made anew shows.
+"""Signed heads of the audit chain, one a day, outside the database: a journal that was cut or created again shows.
 
-Whoever can write to the database can write a whole new chain; without the signing key nobody can sign its heads.
+With write access to the database one can write a whole new chain, but not sign its heads without the signing key.
 """
 
 from __future__ import annotations
@@ -55,7 +55,7 @@ class Heads:
             if place >= len(records) or records[place]["hash"] != head["hash"]:
                 raise RunError(
                     f"the audit log of run '{run}' has not record {place} that was signed on {head['day']}; it was cut "
-                    "or written anew, so do not trade on it"
+                    "or rewritten, so do not trade on it"
                 )
         return len(heads)
 
@@ -66,4 +66,4 @@ class Heads:
             lines = [json.loads(line) for line in self.path.read_text(encoding="utf-8").splitlines()]
             return [{fact: line[fact] for fact in (*FACTS, "signature")} for line in lines]
         except (OSError, ValueError, KeyError, TypeError) as problem:
-            raise RunError(f"{self.path} is damaged ({problem!r}); go on from a copy of it") from problem
+            raise RunError(f"{self.path} is damaged ({problem!r}); continue from a copy of it") from problem

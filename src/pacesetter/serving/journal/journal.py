@@ -164,7 +164,7 @@ class Journal:
         if latest is None:
             if any(row["kind"] == "bar" for row in records):
                 raise RunError(
-                    f"run '{self.run}' has bars, and no state to go on from; go on from a copy of the journal"
+                    f"run '{self.run}' has bars, and no state to resume from; continue from a copy of the journal"
                 )
             return
         try:
@@ -172,7 +172,7 @@ class Journal:
             is_there = 0 <= sequence < len(records) and records[sequence]["hash"] == known
         except (LookupError, TypeError, ValueError) as problem:
             raise RunError(
-                f"the last state of run '{self.run}' names no audit record; it is damaged, go on from a copy"
+                f"the last state of run '{self.run}' names no audit record; it is damaged, continue from a copy"
             ) from problem
         if not is_there:
             raise RunError(f"the audit log ends before record {sequence}, which the last state names; rows were lost")

@@ -1,1 +1,1 @@
-"""Watching a trader at work: vital figures and alerts."""
+"""Monitoring a running trader: vital signs and alerts."""

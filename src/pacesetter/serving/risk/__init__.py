@@ -1,1 +1,1 @@
-"""Between policy and broker: the guard, its limits, the kill switch, and the drill that tries them."""
+"""Between policy and broker: the guard, its limits, the kill switch, and the drill that tests them."""

@@ -8,12 +8,12 @@ from collections.abc import Iterable
 
 from pacesetter.serving.risk.order import AccountView, Order, Quote
 
-__all__ = ["Book"]
+__all__ = ["Exposure"]
 
 NO_QUOTE = Quote(math.nan)
 
 
-class Book:
+class Exposure:
     """An account as the guard was told it, with all orders in flight; `add` counts one more in constant time.
 
     is_sound     equity is above 0, and it and every quantity are finite

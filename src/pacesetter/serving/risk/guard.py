@@ -15,7 +15,7 @@ from typing import Any
 
 from pacesetter.errors import ConfigError
 from pacesetter.schema import SCHEMA, translate_guard
-from pacesetter.serving.risk.exposure import Book
+from pacesetter.serving.risk.exposure import Exposure
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.risk.order import AccountView, Decision, Order, Quote, State
 
@@ -84,7 +84,7 @@ class Guard:
         Equity is marked once, then they are asked about one by one, exits first: no exit is refused for an entry.
         """
         self.mark(account.equity, now, account.peak_equity)
-        book = Book(account, self._in_flight.values())
+        book = Exposure(account, self._in_flight.values())
         return tuple(self._decision(order, book, now) for order in sorted(orders, key=book.is_exit, reverse=True))
 
     def filled(self, client_id: str, quantity: float) -> None:
@@ -216,7 +216,7 @@ class Guard:
         if math.isnan(self._day_equity):  # the very first, or a person has resumed
             self._day_equity = equity
 
-    def _decision(self, order: Order, book: Book, now: float) -> Decision:
+    def _decision(self, order: Order, book: Exposure, now: float) -> Decision:
         reason = self._refusal(order, book, now)
         if reason is None:
             self._note(order, now)
@@ -225,7 +225,7 @@ class Guard:
             self.denials[reason] += 1
         return Decision(order, reason is None, reason, self._state)
 
-    def _refusal(self, order: Order, book: Book, now: float) -> str | None:
+    def _refusal(self, order: Order, book: Exposure, now: float) -> str | None:
         """The first control that refuses."""
         for name, refuses in (EXIT_CONTROLS if book.is_exit(order) else CONTROLS).items():
             if refuses(self, order, book, now):
@@ -291,85 +291,85 @@ def _copy_key(order: Order) -> tuple[str, float, float]:
 # ---- the controls: True refuses. A comparison with NaN is False, so each is written to refuse then -------------------
 
 
-def _malformed(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _malformed(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     is_order = 0.0 < abs(order.quantity) < math.inf and 0.0 < order.price < math.inf
     return not (is_order and book.is_sound and order.client_id and order.symbol)
 
 
-def _halted(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _halted(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     return guard._state is State.HALTED
 
 
-def _duplicate_id(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _duplicate_id(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     today, before = guard._ids
     return order.client_id in today or order.client_id in before or order.client_id in guard._in_flight
 
 
-def _no_price(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _no_price(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     """No price to value the order, or what is held and ordered, by."""
     return not (book.has_prices and book.has_price(order.symbol))
 
 
-def _collar(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _collar(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     last = book.account.quotes[order.symbol].price
     return not abs(order.price / last - 1.0) <= guard._limits.collar_fraction * ROUNDING
 
 
-def _bar_rate(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _bar_rate(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     return guard._bar_orders.get(order.symbol, 0) >= guard._limits.bar_count
 
 
-def _day_rate(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _day_rate(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     return guard._day_orders.get(order.symbol, 0) >= guard._limits.day_count
 
 
-def _second_rate(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _second_rate(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     return guard._recent["all"].count((), now) >= guard._limits.second_count
 
 
-def _repeated(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _repeated(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     return order.symbol in guard._disabled
 
 
-def _identical(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _identical(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     return guard._recent["copies"].count(_copy_key(order), now) >= guard._limits.copy_count
 
 
-def _reducing(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _reducing(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     return guard._state is State.REDUCING
 
 
-def _paused(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _paused(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     return guard._bar < guard._paused_until
 
 
-def _stale(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _stale(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     return not book.account.quotes[order.symbol].age_bars <= guard._limits.stale_bars
 
 
-def _order_value(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _order_value(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     price = max(order.price, book.account.quotes[order.symbol].price)
     return not abs(order.quantity) * price <= guard._limits.order_fraction * book.account.equity * ROUNDING
 
 
-def _symbol_exposure(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _symbol_exposure(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     value = book.value(order.symbol, order.quantity)
     return not value <= guard._limits.symbol_fraction * book.account.equity * ROUNDING
 
 
-def _cluster_exposure(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _cluster_exposure(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     if order.symbol not in book.account.clusters:
         return False
     value = book.cluster(order.symbol, order.quantity)
     return not value <= guard._limits.symbol_fraction * book.account.equity * ROUNDING
 
 
-def _gross_exposure(guard: Guard, order: Order, book: Book, now: float) -> bool:
+def _gross_exposure(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
     value = book.gross(order.symbol, order.quantity)
     return not value <= guard._limits.gross_fraction * book.account.equity * ROUNDING
 
 
-Control = Callable[[Guard, Order, Book, float], bool]
+Control = Callable[[Guard, Order, Exposure, float], bool]
 EXIT_CONTROLS: Mapping[str, Control] = {
     "malformed": _malformed,
     "halted": _halted,

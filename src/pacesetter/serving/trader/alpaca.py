@@ -16,18 +16,18 @@ from pacesetter.errors import ConfigError, RunError, needs
 from pacesetter.market.kernel import follow_best_price
 from pacesetter.market.state import Account, Position
 from pacesetter.serving.risk.order import Order
-from pacesetter.serving.trader.brokers import FINAL_STATUSES, Execution, Settlement, Status
+from pacesetter.serving.trader.brokers import FINAL_STATUSES, Execution, OrderStatus, Settlement
 
 __all__ = ["AlpacaBroker"]
 
 Array = NDArray[Any]
 KEYS = ("ALPACA_API_KEY", "ALPACA_SECRET_KEY")
 WORDS = {  # the service's for ours
-    "filled": Status.FILLED,
-    "canceled": Status.CANCELLED,
-    "expired": Status.CANCELLED,
-    "done_for_day": Status.CANCELLED,
-    "rejected": Status.REJECTED,
+    "filled": OrderStatus.FILLED,
+    "canceled": OrderStatus.CANCELLED,
+    "expired": OrderStatus.CANCELLED,
+    "done_for_day": OrderStatus.CANCELLED,
+    "rejected": OrderStatus.REJECTED,
 }
 
 log = logging.getLogger("pacesetter.brokers")
@@ -61,7 +61,7 @@ class AlpacaBroker:
             self._paid.pop(client_id, None)
         return Settlement(tuple(filter(None, fills)), closed)
 
-    def submit(self, order: Order) -> Status:
+    def submit(self, order: Order) -> OrderStatus:
         requests, enums = import_module("alpaca.trading.requests"), import_module("alpaca.trading.enums")
         request = requests.MarketOrderRequest(
             symbol=order.symbol,
@@ -73,15 +73,15 @@ class AlpacaBroker:
         try:
             self._client.submit_order(request)
         except Exception as problem:  # only an answer of the service is a rejection; all else may have arrived
-            return Status.REJECTED if _is_refusal(problem) else Status.UNKNOWN
-        return Status.SENT
+            return OrderStatus.REJECTED if _is_refusal(problem) else OrderStatus.UNKNOWN
+        return OrderStatus.SENT
 
-    def find(self, client_id: str) -> Status:
+    def find(self, client_id: str) -> OrderStatus:
         try:
             found = self._look(client_id)
         except Exception:  # as above
-            return Status.UNKNOWN
-        return Status.PENDING if found is None else self._status(found)
+            return OrderStatus.UNKNOWN
+        return OrderStatus.PENDING if found is None else self._status(found)
 
     def cancel_all(self) -> None:
         with _answered("cancel"):
@@ -103,9 +103,9 @@ class AlpacaBroker:
                 return None
             raise
 
-    def _status(self, found: Any) -> Status:
+    def _status(self, found: Any) -> OrderStatus:
         """Ours for the service's word; what never arrived counts as cancelled."""
-        return Status.CANCELLED if found is None else WORDS.get(_word(found.status), Status.SENT)
+        return OrderStatus.CANCELLED if found is None else WORDS.get(_word(found.status), OrderStatus.SENT)
 
     def _read_account(self) -> None:
         """Take over cash, equity and positions as the service has them."""

@@ -20,14 +20,14 @@ from pacesetter.market.orders import OrderKind
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.serving.risk.order import Order
 
-__all__ = ["FINAL_STATUSES", "Broker", "Execution", "KernelAccount", "PaperBroker", "Settlement", "Status"]
+__all__ = ["FINAL_STATUSES", "Broker", "Execution", "KernelAccount", "OrderStatus", "PaperBroker", "Settlement"]
 
 Array = NDArray[Any]
 STOPS = Flag.STOP_LOSS | Flag.TRAILING_STOP
 EXITS = (Flag.STOP_LOSS, Flag.TRAILING_STOP, Flag.TAKE_PROFIT, Flag.DELISTED)
 
 
-class Status(StrEnum):
+class OrderStatus(StrEnum):
     """Where an order stands; the last four are final."""
 
     PENDING = "pending"  # journalled, not sent yet
@@ -39,7 +39,7 @@ class Status(StrEnum):
     DENIED = "denied"  # by the risk guard
 
 
-FINAL_STATUSES = (Status.FILLED, Status.CANCELLED, Status.REJECTED)
+FINAL_STATUSES = (OrderStatus.FILLED, OrderStatus.CANCELLED, OrderStatus.REJECTED)
 
 
 class Execution(NamedTuple):
@@ -62,7 +62,7 @@ class Settlement(NamedTuple):
     """
 
     executions: tuple[Execution, ...] = ()
-    closed: Mapping[str, Status] = {}
+    closed: Mapping[str, OrderStatus] = {}
     stop_outs: int = 0
     is_over: bool = False
     is_known: bool = True
@@ -78,11 +78,11 @@ class Broker(Protocol):
         """Let the bar (K, Bar) after `now` act on what is left of `orders`, one a symbol."""
         ...
 
-    def submit(self, order: Order) -> Status:
+    def submit(self, order: Order) -> OrderStatus:
         """Send an order once: SENT, REJECTED or UNKNOWN; the same client id is never traded twice."""
         ...
 
-    def find(self, client_id: str) -> Status:
+    def find(self, client_id: str) -> OrderStatus:
         """Where an order of that id stands; PENDING where it never arrived, UNKNOWN where no answer comes."""
         ...
 
@@ -126,15 +126,15 @@ class PaperBroker:
         rows = self._kernel.fills
         fills = [fill for k, row in enumerate(rows) for fill in _fills(self._symbols[k], row, ids)]
         filled = {fill.client_id for fill in fills}
-        closed = {each: Status.FILLED if each in filled else Status.CANCELLED for each in ids.values()}
+        closed = {each: OrderStatus.FILLED if each in filled else OrderStatus.CANCELLED for each in ids.values()}
         stop_outs = int(sum(int(row[Fill.FLAGS]) & STOPS != 0 for row in rows))
         return Settlement(tuple(fills), closed, stop_outs, is_over)
 
-    def submit(self, order: Order) -> Status:
-        return Status.SENT
+    def submit(self, order: Order) -> OrderStatus:
+        return OrderStatus.SENT
 
-    def find(self, client_id: str) -> Status:
-        return Status.PENDING
+    def find(self, client_id: str) -> OrderStatus:
+        return OrderStatus.PENDING
 
     def cancel_all(self) -> None:
         """Nothing rests here: what the bar does not fill is cancelled by the kernel."""

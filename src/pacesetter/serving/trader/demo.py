@@ -15,7 +15,7 @@ import numpy as np
 from pacesetter.build import build_panel
 from pacesetter.errors import RunError
 from pacesetter.panel import Panel
-from pacesetter.serving.api.admission import Gate, Settings
+from pacesetter.serving.api.admission import Admission, ApiSettings
 from pacesetter.serving.api.app import make_app
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.runtime import Runtime
@@ -43,7 +43,7 @@ def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: in
     with TemporaryDirectory() as place:
         keys = Keys(Path(place) / "keys.json")
         token = keys.add("demo", ["trade"], 1.0)
-        settings = Settings(max_body_bytes=max(len(body), 65_536))
+        settings = ApiSettings(max_body_bytes=max(len(body), 65_536))
         app = make_app(runtime, KillSwitch(Path(place) / "HALT"), keys, settings)
         answer = asyncio.run(_post(app, "/v1/decide", token, body))
     return f"{folder.name} (model {answer['model'][:12]}) at {answer['time'][:10]}: {_told(answer['decisions'])}"
@@ -68,7 +68,7 @@ def _request(bar: Panel) -> bytes:
     return json.dumps({"bars": bars}).encode()
 
 
-async def _post(app: Gate, path: str, token: str, body: bytes) -> dict[str, Any]:
+async def _post(app: Admission, path: str, token: str, body: bytes) -> dict[str, Any]:
     """The JSON answer of the application to one request; refuses another status than 200."""
     headers = [(b"authorization", f"Bearer {token}".encode()), (b"content-type", b"application/json")]
     scope = {"type": "http", "http_version": "1.1", "method": "POST", "scheme": "http", "path": path}

@@ -16,12 +16,12 @@ from pacesetter.data.loading import load
 from pacesetter.errors import DataError, RunError
 from pacesetter.panel import Panel
 
-__all__ = ["Clock", "Feed", "LiveClock", "OnlineFeed", "ReplayClock", "ReplayFeed"]
+__all__ = ["Feed", "FeedClock", "LiveClock", "OnlineFeed", "ReplayClock", "ReplayFeed"]
 
 MOST_DRIFT_SECONDS = 5.0  # between the wall clock and the monotonic one, which cannot be set
 
 
-class Clock(Protocol):
+class FeedClock(Protocol):
     """What time it is, as UTC seconds."""
 
     def now(self, bar: pd.Timestamp) -> float:
@@ -67,7 +67,7 @@ class Feed(Protocol):
     """Bars in order of time; stored ones wait for a person, a market does not."""
 
     @property
-    def clock(self) -> Clock: ...
+    def clock(self) -> FeedClock: ...
 
     @property
     def is_stored(self) -> bool: ...
@@ -121,7 +121,7 @@ class OnlineFeed:
 
     is_stored = False
 
-    def __init__(self, source: str, options: Mapping[str, Any], clock: Clock | None = None) -> None:
+    def __init__(self, source: str, options: Mapping[str, Any], clock: FeedClock | None = None) -> None:
         self.source, self.options, self.clock = source, dict(options), clock or LiveClock()
 
     def history(self, until: pd.Timestamp | None) -> Panel:

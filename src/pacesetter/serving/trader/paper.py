@@ -30,7 +30,7 @@ from pacesetter.serving.monitor.alerts import Alert
 from pacesetter.serving.monitor.watch import Vitals, Watch
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.order import Order, State
-from pacesetter.serving.trader.brokers import Status
+from pacesetter.serving.trader.brokers import OrderStatus
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.feeds import Feed
 
@@ -123,12 +123,12 @@ class PaperTrader:
         for order in ticket.orders:
             self._heed_within_bar()
             is_halted = self.desk.guard.state is State.HALTED
-            statuses[order.client_id] = Status.CANCELLED if is_halted else self.desk.broker.submit(order)
+            statuses[order.client_id] = OrderStatus.CANCELLED if is_halted else self.desk.broker.submit(order)
         self._set_statuses(statuses)
 
-    def _set_statuses(self, statuses: Mapping[str, Status]) -> None:
+    def _set_statuses(self, statuses: Mapping[str, OrderStatus]) -> None:
         for client_id, status in statuses.items():
-            if status in (Status.CANCELLED, Status.REJECTED):
+            if status in (OrderStatus.CANCELLED, OrderStatus.REJECTED):
                 self.desk.drop(client_id)
         if statuses:
             self.journal.set_statuses(statuses)
@@ -246,7 +246,7 @@ class PaperTrader:
             ) from problem
 
     def _resume(self, state: Row | None) -> None:
-        """Go on from a state: books, guard, orders under way; refuses books that do not add up."""
+        """Restore a state: books, guard, orders in flight; refuses books that do not add up."""
         self.journal.verify()
         if state is not None:
             with self._readable():
@@ -279,15 +279,15 @@ class PaperTrader:
         """Compare the broker's positions with the fills, and ask it about orders whose fate is not known."""
         orders, known = list(self.desk.guard.in_flight.values()), {}
         found = [self.desk.broker.find(order.client_id) for order in orders]
-        self._compare(order for order, at in zip(orders, found, strict=True) if at is not Status.PENDING)
+        self._compare(order for order, at in zip(orders, found, strict=True) if at is not OrderStatus.PENDING)
         for order, at in zip(orders, found, strict=True):
             stored = self.journal.rows(tables.orders, client_id=order.client_id)
             if not stored:
                 raise RunError(f"the journal has lost order {order.client_id}, now in flight; continue from a copy")
             status = stored[0]["status"]
-            if status in (Status.CANCELLED, Status.REJECTED):
+            if status in (OrderStatus.CANCELLED, OrderStatus.REJECTED):
                 self.desk.drop(order.client_id)
-            elif status in (Status.PENDING, Status.UNKNOWN):
+            elif status in (OrderStatus.PENDING, OrderStatus.UNKNOWN):
                 known[order.client_id] = self._fate(order, at)
         self._set_statuses(known)
 
@@ -305,11 +305,11 @@ class PaperTrader:
                     f"{booked.get(symbol, 0.0):g}; correct it, then resume"
                 )
 
-    def _fate(self, order: Order, found: Status) -> Status:
+    def _fate(self, order: Order, found: OrderStatus) -> OrderStatus:
         """Where an order stands whose sending was interrupted: sent now, if it never arrived and still may be."""
-        if found is not Status.PENDING:
+        if found is not OrderStatus.PENDING:
             return found
-        return Status.CANCELLED if self.desk.guard.state is State.HALTED else self.desk.broker.submit(order)
+        return OrderStatus.CANCELLED if self.desk.guard.state is State.HALTED else self.desk.broker.submit(order)
 
     # ---- what is written ------------------------------------------------------------------------------------------
 

@@ -101,7 +101,7 @@ def stored_overrides(folder: str | Path) -> list[str]:
     path = Run.open(folder).folder / "config.yaml"
     stored = yaml.safe_load(path.read_text(encoding="utf-8"))
     if stored.get("overrides") is None:
-        raise RunError(f"{folder} is no sweep or search that can go on; a training run does by `train --resume`")
+        raise RunError(f"{folder} is not a sweep or search to resume; for a training run use `train --resume`")
     return translate_overrides(stored["overrides"], read_schema(stored, str(path)))
 
 

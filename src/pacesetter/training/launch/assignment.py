@@ -12,7 +12,7 @@ from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run.train import Report, train
 
-__all__ = ["Assignment", "InterruptedRunError", "Outcome", "run_task"]
+__all__ = ["Assignment", "InterruptedRunError", "RunOutcome", "run_task"]
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Assignment:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class RunOutcome:
     """What the run came to, as in `TrainingResult`, in plain values."""
 
     run: str
@@ -44,7 +44,7 @@ class InterruptedRunError(RunError):
     """The run was told to stop by a signal, and so is what it is part of."""
 
 
-def run_task(task: Assignment, report: Report | None = None) -> Outcome:
+def run_task(task: Assignment, report: Report | None = None) -> RunOutcome:
     """Train, or go on with the run in the task's folder; a finished one is not run again."""
     quiet = Console(quiet=True)  # many at a time would write over each other
     begun = task.begun
@@ -54,4 +54,4 @@ def run_task(task: Assignment, report: Report | None = None) -> Outcome:
         result = train(compose([*task.overrides, f"runs='{task.folder}'"]), report=report, console=quiet)
     if result.stopped == "signal":
         raise InterruptedRunError("stopped by a signal; resume with --resume and the folder printed first")
-    return Outcome(str(result.run.folder), result.steps, result.score, result.weights_hash, result.stopped)
+    return RunOutcome(str(result.run.folder), result.steps, result.score, result.weights_hash, result.stopped)

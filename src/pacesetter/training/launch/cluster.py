@@ -22,10 +22,10 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.report.page import Section, number, write_report
 from pacesetter.runs import Run, config_hash
 from pacesetter.training.hydra.compose import compose
-from pacesetter.training.launch.assignment import Assignment, Outcome, run_task
+from pacesetter.training.launch.assignment import Assignment, RunOutcome, run_task
 from pacesetter.training.launch.cluster_progress import Progress
 from pacesetter.training.launch.comparison import LEVEL, mean_and_half_width
-from pacesetter.training.launch.crew import Job
+from pacesetter.training.launch.crew import TrackedTask
 from pacesetter.training.launch.seeds import same_data
 from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.run.interrupts import told_when_stopped
@@ -162,7 +162,7 @@ def _is_finished(task: Assignment) -> bool:
 # ---- what is gathered -----------------------------------------------------------------------------------------------
 
 
-def _row(plan: ClusterPlan, row: dict[str, int], job: Job[Assignment, Outcome]) -> dict[str, Any]:
+def _row(plan: ClusterPlan, row: dict[str, int], job: TrackedTask[Assignment, RunOutcome]) -> dict[str, Any]:
     """One run and what it came to; one that failed has NaN for it."""
     name, symbols = Path(job.task.folder).name, len(plan.groups[row["group"]])
     told = {"name": name, **row, "symbols": symbols, "state": job.state, "tries": job.tries, "worker": job.worker}

@@ -17,8 +17,8 @@ from rich.live import Live
 from rich.table import Table
 
 from pacesetter.runs import Run
-from pacesetter.training.launch.assignment import Assignment, Outcome, run_task
-from pacesetter.training.launch.crew import Job
+from pacesetter.training.launch.assignment import Assignment, RunOutcome, run_task
+from pacesetter.training.launch.crew import TrackedTask
 
 __all__ = ["Follower", "Progress"]
 
@@ -76,11 +76,11 @@ class Progress:
         self.kept = {line["run"]: line for line in _lines(self.path.read_bytes())} if self.path.is_file() else {}
         self.rows: dict[str, dict[str, Any]] = {}
 
-    def finished(self, task: Assignment) -> Job[Assignment, Outcome]:
+    def finished(self, task: Assignment) -> TrackedTask[Assignment, RunOutcome]:
         """A run that an earlier call finished, with the worker and the tries that it kept."""
         name = Path(task.folder).name
         kept = self.kept.get(name, {})
-        job = Job(task, "done", kept.get("worker", ""), kept.get("tries", 0), run_task(task))
+        job = TrackedTask(task, "done", kept.get("worker", ""), kept.get("tries", 0), run_task(task))
         self.rows[name] = self._row(job)
         return job
 
@@ -92,7 +92,7 @@ class Progress:
         """A table of the runs at work, brought up to date while it is open; only a terminal shows it."""
         return Live(get_renderable=self.table, console=self.console, refresh_per_second=2, transient=True)
 
-    def watch(self, jobs: Sequence[Job[Assignment, Outcome]]) -> None:
+    def watch(self, jobs: Sequence[TrackedTask[Assignment, RunOutcome]]) -> None:
         """Look at every run, and tell and keep what has changed."""
         for job in jobs:
             name, row = Path(job.task.folder).name, self._row(job)
@@ -103,7 +103,7 @@ class Progress:
             if row["state"] != before["state"]:
                 self.console.print(_sentence(name, row), highlight=False, soft_wrap=True)
 
-    def _row(self, job: Job[Assignment, Outcome]) -> dict[str, Any]:
+    def _row(self, job: TrackedTask[Assignment, RunOutcome]) -> dict[str, Any]:
         follower = self.followers[job.task]
         if job.state == "running":
             follower.look()

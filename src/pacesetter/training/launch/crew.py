@@ -20,7 +20,7 @@ from typing import Any, Generic, Literal, Protocol, TypeVar
 from pacesetter.errors import RunError
 from pacesetter.training.launch.assignment import InterruptedRunError
 
-__all__ = ["ActorWorker", "Crew", "Job", "ProcessWorker", "ThisProcess", "Worker"]
+__all__ = ["ActorWorker", "Crew", "ProcessWorker", "ThisProcess", "TrackedTask", "Worker"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
@@ -29,7 +29,7 @@ TICK_SECONDS = 0.5  # between looks at the work where nothing happens
 
 
 @dataclass
-class Job(Generic[Task, Result]):
+class TrackedTask(Generic[Task, Result]):
     """A task on its way: its result or error, the worker (host:process) that has or had it, and how many did."""
 
     task: Task
@@ -65,7 +65,7 @@ class Post:
 
     worker: Worker
     name: str = ""
-    job: Job[Any, Any] | None = None
+    job: TrackedTask[Any, Any] | None = None
 
 
 class Crew:
@@ -86,10 +86,10 @@ class Crew:
         self,
         function: Callable[[Task], Result],
         tasks: Sequence[Task],
-        watch: Callable[[Sequence[Job[Task, Result]]], None],
-    ) -> list[Job[Task, Result]]:
+        watch: Callable[[Sequence[TrackedTask[Task, Result]]], None],
+    ) -> list[TrackedTask[Task, Result]]:
         """Every task done or failed, taken in the order given; `watch` sees all jobs again and again meanwhile."""
-        jobs: list[Job[Task, Result]] = [Job(task) for task in tasks]
+        jobs: list[TrackedTask[Task, Result]] = [TrackedTask(task) for task in tasks]
         waiting = deque(jobs)
         try:
             while left := sum(not job.is_settled for job in jobs):
@@ -116,12 +116,12 @@ class Crew:
             post = Post(self.hire())
             self.busy[post.worker.submit(_answer, _begin, os.getcwd())] = post
 
-    def _give(self, post: Post, job: Job[Any, Any], function: Callable[[Any], Any]) -> None:
+    def _give(self, post: Post, job: TrackedTask[Any, Any], function: Callable[[Any], Any]) -> None:
         post.job, job.state, job.worker = job, "running", post.name
         job.tries += 1
         self.busy[post.worker.submit(_answer, function, job.task)] = post
 
-    def _hear(self, future: Future[Answer]) -> list[Job[Any, Any]]:
+    def _hear(self, future: Future[Answer]) -> list[TrackedTask[Any, Any]]:
         """Take a worker's answer; its job comes back where another worker is to have it."""
         post = self.busy.pop(future)
         job, post.job = post.job, None
@@ -140,7 +140,7 @@ class Crew:
         self.free.append(post)
         return []
 
-    def _lose(self, post: Post, job: Job[Any, Any] | None, problem: Exception) -> list[Job[Any, Any]]:
+    def _lose(self, post: Post, job: TrackedTask[Any, Any] | None, problem: Exception) -> list[TrackedTask[Any, Any]]:
         post.worker.dismiss()
         if job is None:
             self.lost_at_start += 1
@@ -154,7 +154,7 @@ class Crew:
         return []
 
 
-def _raise_first(jobs: Sequence[Job[Any, Any]]) -> None:
+def _raise_first(jobs: Sequence[TrackedTask[Any, Any]]) -> None:
     for job in jobs:
         if job.error is not None:
             raise job.error

@@ -19,7 +19,7 @@ from pacesetter.runs import Run
 from pacesetter.schema import SCHEMA, read_schema, translate_overrides
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.hydra.overrides import choices, split_varied, stored_overrides, take_options
-from pacesetter.training.launch.assignment import Assignment, InterruptedRunError, Outcome, run_task
+from pacesetter.training.launch.assignment import Assignment, InterruptedRunError, RunOutcome, run_task
 from pacesetter.training.launch.preset import write_preset
 from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.run.interrupts import told_when_stopped
@@ -116,7 +116,7 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     return _finish(run, study, fixed, console)
 
 
-def attempt(work: Attempt) -> Outcome | None:
+def attempt(work: Attempt) -> RunOutcome | None:
     """Run a trial in this process, reporting to its study; None where the fail-safe stopped it."""
     from optuna.trial import Trial
 
@@ -206,7 +206,7 @@ def _task(run: Run, fixed: Sequence[str], trial: Trial) -> Assignment:
     return Assignment(str(folder), (*fixed, *(f"{key}={value}" for key, value in trial.params.items())))
 
 
-def _tell(study: Study, trial: Trial, outcome: Outcome | None) -> None:
+def _tell(study: Study, trial: Trial, outcome: RunOutcome | None) -> None:
     from optuna.trial import TrialState
 
     if outcome is None:

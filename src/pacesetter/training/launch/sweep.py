@@ -19,7 +19,7 @@ from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.hydra.overrides import choices, split_varied, stored_overrides, take_options
-from pacesetter.training.launch.assignment import Assignment, Outcome, run_task
+from pacesetter.training.launch.assignment import Assignment, RunOutcome, run_task
 from pacesetter.training.launch.comparison import LEVEL, cells, compare, picture
 from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.run.interrupts import told_when_stopped
@@ -70,7 +70,7 @@ class Plan:
         own = folder.resolve() / f"{variant:03d}-{seed:03d}"
         return Assignment(str(own), (*self.fixed, *self.variants[variant], self.seeds[seed]))
 
-    def row(self, variant: int, seed: int, outcome: Outcome) -> dict[str, object]:
+    def row(self, variant: int, seed: int, outcome: RunOutcome) -> dict[str, object]:
         """One run and what it came to."""
         name = " ".join(self.variants[variant]) or "as given"
         return {"variant": name, "seed": int(self.seeds[seed].partition("=")[2])} | dataclasses.asdict(outcome)

@@ -22,7 +22,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from pacesetter.build import Config, Parts
-from pacesetter.envs.journal import Journal
+from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.metrics import sharpe
@@ -31,11 +31,19 @@ from pacesetter.learning.randomness import undisturbed
 from pacesetter.learning.state import write_state
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.runs import Run
-from pacesetter.schema import SCHEMA
-from pacesetter.training.run.collapse import BINS, Activity, action_sizes, collapse_gates, gate_table, histogram, play
+from pacesetter.schema import SCHEMA, translate_callbacks
+from pacesetter.training.run.collapse import (
+    BINS,
+    Activity,
+    action_sizes,
+    collapse_gates,
+    gate_table,
+    histogram,
+    play_episodes,
+)
 from pacesetter.training.run.tracking import Tracker, resources
 
-__all__ = ["Callback", "Checkpoints", "Guard", "Meter", "Schedules", "Session", "Validator"]
+__all__ = ["Callback", "Checkpoints", "FailSafeGuard", "Meter", "Schedules", "Session", "Validator"]
 
 Array = NDArray[Any]
 log = logging.getLogger(__name__)
@@ -101,7 +109,7 @@ class Schedules(Callback[Any]):
             learner.set(name, schedule.at(learner.step))
 
 
-class Guard(Callback[Any]):
+class FailSafeGuard(Callback[Any]):
     """The fail-safe: NaN and divergence stop the run with a dump of diagnostics; the last good checkpoint stays."""
 
     def step(self, record: StepRecord) -> None:
@@ -228,7 +236,7 @@ class Meter(Callback[Any]):
 
 
 class Validator(Callback[LearnerT]):
-    """Plays the validation part, keeps the best agent, prints the gates; patience and the report may end the run."""
+    """Plays the validation set, keeps the best agent, prints the gates; patience and the report may end the run."""
 
     def __init__(self, session: Session[LearnerT]) -> None:
         super().__init__(session)
@@ -236,7 +244,7 @@ class Validator(Callback[LearnerT]):
         self.gates: dict[str, list[Gate]] = {}
         batch: Any = getattr(session.parts.validation, "batch", None)
         trades = hasattr(batch, "bank")
-        self.journal = Journal(batch.bank, batch.components) if trades else None
+        self.journal = EpisodeJournal(batch.bank, batch.components) if trades else None
         self.hold_zone = (batch.market if trades else MarketParameters()).orders.hold_zone
 
     def between(self) -> None:
@@ -288,7 +296,7 @@ class Validator(Callback[LearnerT]):
         for name, deterministic in (("deterministic", True), ("stochastic", False)):
             with undisturbed():
                 journal = self.journal if deterministic else None
-                played = play(session.learner.agent, session.parts.validation, deterministic, journal=journal)
+                played = play_episodes(session.learner.agent, session.parts.validation, deterministic, journal=journal)
                 entropy = None if deterministic else float(session.learner.statistics()["entropy"])
             self.gates[name] = collapse_gates(played, space, session.config.train.gates, entropy, self.hold_zone)
             metrics[name] = {
@@ -308,7 +316,7 @@ class Validator(Callback[LearnerT]):
         if limits.collapse == "stop" and self.state["collapsed"] >= limits.patience:
             self.session.console.print(gate_table(self.gates))
             times = f"{self.state['collapsed']} validations in a row"
-            Guard(self.session).fail(f"the policy has collapsed: {', '.join(failed)} failed in {times}")
+            FailSafeGuard(self.session).fail(f"the policy has collapsed: {', '.join(failed)} failed in {times}")
 
 
 class Checkpoints(Callback[Any]):
@@ -335,6 +343,6 @@ class Checkpoints(Callback[Any]):
 
     def load(self) -> None:
         """Resume from `checkpoints/last`."""
-        stored = self.session.learner.load(self.session.run.folder / "checkpoints" / "last")
+        stored = translate_callbacks(self.session.learner.load(self.session.run.folder / "checkpoints" / "last"))
         for part in [*self.others, self]:
             part.state = stored[type(part).__name__]

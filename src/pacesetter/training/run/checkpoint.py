@@ -15,7 +15,7 @@ from pacesetter.errors import RunError
 from pacesetter.runs import Run, provenance, write_atomic
 from pacesetter.training.hydra.compose import compose
 
-__all__ = ["check_same", "cut_metrics", "identity", "last_checkpoint", "stored_config"]
+__all__ = ["check_same", "cut_metrics", "identity", "last_checkpoint", "resumed_config"]
 
 LAST = Path("checkpoints") / "last"
 TOLD = ("numpy", "numba", "torch", "stable-baselines3", "gymnasium")
@@ -53,7 +53,7 @@ def last_checkpoint(run: Run) -> Path | None:
     return folder if (folder / "state.json").is_file() else None
 
 
-def stored_config(run: Run, given: Config | None = None) -> Config:
+def resumed_config(run: Run, given: Config | None = None) -> Config:
     """The run's own config; refuses a folder without one, and a given config that differs, by a key that was told."""
     config = read_config(run)
     wanted = (given or config).to_dict()

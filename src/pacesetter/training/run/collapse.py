@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build.configuration import Gates
-from pacesetter.envs.journal import Journal
+from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.market.ledger import Column, Flag
@@ -26,7 +26,7 @@ __all__ = [
     "collapse_gates",
     "gate_table",
     "histogram",
-    "play",
+    "play_episodes",
     "spread",
 ]
 
@@ -82,7 +82,9 @@ class Played:
         return float(sharpe(self.growth, bars_per_year))
 
 
-def play(agent: Any, env: Any, deterministic: bool, seed: int = 0, journal: Journal | None = None) -> Played:
+def play_episodes(
+    agent: Any, env: Any, deterministic: bool, seed: int = 0, journal: EpisodeJournal | None = None
+) -> Played:
     """Every environment from its start to its first end, with the agent's masks where it takes them.
 
     A `journal` is written of the first environment's episode.

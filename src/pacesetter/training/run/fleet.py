@@ -76,7 +76,7 @@ class FleetMeter(Callback[FleetTrainer]):
 
 
 class FleetValidator(Validator[FleetTrainer]):
-    """Plays every agent through the validation part; the fleet's score is their mean Sharpe ratio."""
+    """Plays every agent through the validation set; the fleet's score is their mean Sharpe ratio."""
 
     def __init__(self, session: Session[FleetTrainer]) -> None:
         super().__init__(session)

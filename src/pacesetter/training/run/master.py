@@ -17,7 +17,7 @@ from pacesetter.build.tasks.master import MasterTrading
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.fleet.proposals import compare_allocations, measures
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocation_gates, allocation_sentence
-from pacesetter.learning.fleet.master import MasterTrainer, load_master, tune
+from pacesetter.learning.fleet.master import MasterTrainer, load_master, train_jointly
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.learner import Stop
 from pacesetter.policies.fleet import fleet_action
@@ -43,7 +43,7 @@ class MasterMeter(FleetMeter):
 
 
 class MasterValidator(Validator[MasterTrainer]):
-    """Plays the master through the validation part; its score is the account's yearly Sharpe ratio."""
+    """Plays the master through the validation set; its score is the account's annualised Sharpe ratio."""
 
     played: Backtest
 
@@ -77,7 +77,7 @@ class MasterValidator(Validator[MasterTrainer]):
             self.learner.save(best, self.session.header)
             return
         self._take(best)
-        if self.task.tune_steps:
+        if self.task.joint_steps:
             try:
                 self._tune(best)
             except Stop:
@@ -94,15 +94,17 @@ class MasterValidator(Validator[MasterTrainer]):
 
     def _tune(self, best: Path) -> None:
         """Let the agents learn along, and keep what comes of it where no agent forgets and the score is better."""
-        found = tune(
+        found = train_jointly(
             self.learner.joint(self.learner.config.seed + 1),
-            self.task.tune_steps,
+            self.task.joint_steps,
             self._scores(),
             largest_fall=self.task.largest_fall,
             between=self.session.listen,
         )
         before, score = self.state["best"], self._play()["score"]
-        self.session.console.print(f"Tuning {found}; the master's score {before:+.2f} → {score:+.2f}", soft_wrap=True)
+        self.session.console.print(
+            f"Joint training {found}; the master's score {before:+.2f} → {score:+.2f}", soft_wrap=True
+        )
         if found.is_kept and score > before:
             self.state["best"] = score
             self.keep(best, {"step": self.learner.step, "score": score})

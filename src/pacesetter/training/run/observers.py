@@ -35,6 +35,14 @@ def fleet(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     return FleetMeter(session), FleetValidator(session)
 
 
+@OBSERVERS.register("direct")
+def direct(session: Session[Any]) -> tuple[Any, Validator[Any]]:
+    """One account of all symbols."""
+    from pacesetter.training.run.direct import DirectMeter, DirectValidator
+
+    return DirectMeter(session), DirectValidator(session)
+
+
 @OBSERVERS.register("master")
 def master(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """A master over the agents of a fleet."""

@@ -64,17 +64,17 @@ def train(
 ) -> TrainingResult:
     """Train the configured agent into a new run folder, or go on with the run in `resume`, whose own config it has.
 
-    Refuses in one sentence: a combination that cannot learn, a folder that is no run or that another process trains,
+    Refuses in one sentence: a combination that cannot learn, a folder that is not a run or that another process trains,
     a checkpoint of another config, machine, thread count or library version. A fail-safe stop raises `RunError` after
     its diagnostics are written.
     """
     if resume is None:
         config = config or Config()
     else:
-        from pacesetter.training.run.checkpoint import stored_config
+        from pacesetter.training.run.checkpoint import resumed_config
 
         run = Run.open(resume)
-        config = stored_config(run, config)
+        config = resumed_config(run, config)
         with hold(run.folder):
             if not run.manifest["finished"]:
                 return _train(config, run, console or Console(), report)
@@ -177,11 +177,11 @@ class _Watcher:
 
 def _learn(session: Session[Any]) -> TrainingResult:
     from pacesetter.learning.learner import Stop
-    from pacesetter.training.run.callbacks import Checkpoints, Guard, Schedules
+    from pacesetter.training.run.callbacks import Checkpoints, FailSafeGuard, Schedules
     from pacesetter.training.run.observers import OBSERVERS
     from pacesetter.training.run.progress import progress
 
-    guard = Guard(session)
+    guard = FailSafeGuard(session)
     meter, validator = OBSERVERS[task_of(session.config).observers](session)
     others = [Schedules(session), guard, meter, validator]
     checkpoints = Checkpoints(session, others)

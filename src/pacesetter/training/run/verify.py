@@ -13,7 +13,7 @@ from rich.table import Table
 
 from pacesetter.errors import RunError
 from pacesetter.runs import Run
-from pacesetter.training.run.checkpoint import check_same, identity, stored_config
+from pacesetter.training.run.checkpoint import check_same, identity, resumed_config
 from pacesetter.training.run.interrupts import leave
 from pacesetter.training.run.train import train
 
@@ -34,7 +34,7 @@ def verify(folder: str | Path, console: Console | None = None) -> bool:
         raise RunError(f"{run.folder} is not a training run; verify repeats a run of pacesetter train")
     if not stored["finished"] or "weights_hash" not in stored:
         raise RunError(f"{run.folder} is not finished; finish it with pacesetter train --resume {folder}")
-    config = stored_config(run)
+    config = resumed_config(run)
     check_same(stored["identity"] | {"data": None}, identity(config, "", run) | {"data": None}, run.folder)
     with tempfile.TemporaryDirectory(prefix="verify-") as where:
         quiet = replace(config.track, mlflow="off", tensorboard="off", wandb="off")

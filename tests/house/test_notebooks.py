@@ -8,7 +8,7 @@ import jupytext
 import pytest
 from nbclient import NotebookClient
 
-NOTEBOOKS = sorted((Path(__file__).resolve().parents[1] / "notebooks").glob("*.py"))
+NOTEBOOKS = sorted((Path(__file__).resolve().parents[2] / "notebooks").glob("*.py"))
 SAID = {
     "agent_analysis": ("beats cash: Sharpe ratio", "Attribution by feature", "Sharpe ratio at 2× costs", "alarms: ")
 }

@@ -1,0 +1,1 @@
+"""Direct reinforcement: a sparse linear policy over all symbols, trained through a differentiable ledger."""

@@ -1,0 +1,159 @@
+"""The account as a differentiable function: the market kernel's arithmetic for target weights, in shares of equity.
+
+One bar, with h the shares held at the close of t and w the shares that are wanted:
+
+    w        cut to the position cap, h within the no-trade band; a position that would change its side is closed
+    sell     what makes a position smaller fills at the open of t+1, then
+    buy      what makes one larger, all by one factor where the budget is short
+    cost     (move + commission · (1 ± move)) · |traded|, move = spread / 2 + slippage + impact · √(share of volume)
+    mark     equity and h at the close of t+1
+
+With `softness` 0 it repeats the kernel to rounding (a test). Above 0, |x| becomes √(x² + softness²) − softness, so that
+a cost has a gradient where nothing is traded. The kernel's smallest trade and its resting exits are left out.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, replace
+from typing import NamedTuple
+
+import torch
+
+from pacesetter.market.parameters import BPS, MarketParameters
+
+__all__ = ["Fills", "Rules", "settle"]
+
+
+class Fills(NamedTuple):
+    """What a bar pays, entries (…, symbol).
+
+    to_open    open of t+1 / close of t; on closes-only data that of the close
+    to_close   close of t+1 / close of t
+    trading    1 where an order fills in t+1, 0 where the symbol is halted, not listed or gone
+    depth      money value of the volume of t+1 at the close of t; only where impact or a volume cap need it
+    """
+
+    to_open: torch.Tensor
+    to_close: torch.Tensor
+    trading: torch.Tensor
+    depth: torch.Tensor | None = None
+
+
+@dataclass(frozen=True)
+class Rules:
+    """The market's parameters as rates per bar and fractions of equity."""
+
+    move: float
+    commission: float
+    impact: float
+    interest: float
+    loan: float
+    borrow: float
+    lowest: float
+    cap: float
+    budget: float
+    volume_cap: float | None
+    band: float
+    initial_cash: float
+    softness: float = 0.0
+
+    @classmethod
+    def of(cls, market: MarketParameters, softness: float = 0.0) -> Rules:
+        costs, limits = market.costs, market.limits
+        per_bar = BPS / market.bars_per_year
+        return cls(
+            move=(costs.spread_bps / 2 + costs.slippage_bps) * BPS,
+            commission=costs.commission_bps * BPS,
+            impact=costs.impact_bps * BPS,
+            interest=costs.interest_bps_per_year * per_bar,
+            loan=costs.loan_bps_per_year * per_bar,
+            borrow=costs.borrow_bps_per_year * per_bar,
+            lowest=-limits.position_cap_fraction if limits.shorting else 0.0,
+            cap=limits.position_cap_fraction,
+            budget=limits.gross_leverage - limits.reserve_cash_fraction,
+            volume_cap=limits.volume_cap_fraction,
+            band=market.band,
+            initial_cash=market.initial_cash,
+            softness=softness,
+        )
+
+    def hard(self) -> Rules:
+        """The same with the kernel's own kinks."""
+        return replace(self, softness=0.0)
+
+    @property
+    def side_cost(self) -> float:
+        """What a unit of turnover costs, without impact."""
+        return self.move + self.commission
+
+    def size(self, x: torch.Tensor) -> torch.Tensor:
+        """|x|, smooth around 0."""
+        return x.abs() if self.softness == 0 else (x.square() + self.softness**2).sqrt() - self.softness
+
+    def cost(self, traded: torch.Tensor, share: torch.Tensor | float) -> torch.Tensor:
+        """Cost of each trade as a share of the same equity; `share` is of the bar's volume."""
+        move = self.move + self._impact(share)
+        side = torch.where(traded >= 0, 1.0, -1.0)
+        return self.size(traded) * (move + self.commission * (1 + side * move))
+
+    def _impact(self, share: torch.Tensor | float) -> torch.Tensor | float:
+        return self.impact * (share + 1e-18).sqrt() if isinstance(share, torch.Tensor) and self.impact else 0.0
+
+
+def settle(
+    held: torch.Tensor, target: torch.Tensor, wealth: torch.Tensor, fills: Fills, rules: Rules
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """(shares held (…, symbol) at the close of t+1, net return (…,) of the account over the bar).
+
+    wealth   (…,) equity at the close of t as a multiple of the initial cash; impact grows with it
+    """
+    traded = _ordered(held, target, rules) * fills.trading
+    share: torch.Tensor | float = 0.0
+    if fills.depth is not None:
+        depth = fills.depth / (wealth[..., None] * rules.initial_cash)
+        if rules.volume_cap is not None:
+            traded = traded.clamp(-rules.volume_cap * depth, rules.volume_cap * depth)
+        share = traded.detach().abs() / depth.clamp_min(1e-12)
+    is_smaller = traded * held < 0
+    reduced, opened = (torch.where(chosen, traded, 0.0) for chosen in (is_smaller, ~is_smaller))
+    cash = 1.0 - held.sum(-1) + _carry(held, rules)
+    after = held + reduced
+    cash = cash - ((reduced + rules.cost(reduced, share)) * fills.to_open).sum(-1)
+    factor = _affordable(cash, after, opened, fills.to_open, share, rules)[..., None]
+    opened = opened * factor
+    cash = cash - ((opened + rules.cost(opened, share * factor)) * fills.to_open).sum(-1)
+    value = (after + opened) * fills.to_close
+    equity = cash + value.sum(-1)
+    return value / equity[..., None], equity - 1.0
+
+
+def _ordered(held: torch.Tensor, target: torch.Tensor, rules: Rules) -> torch.Tensor:
+    """What is to be traded, in shares of equity at the close of t."""
+    wanted = target.clamp(rules.lowest, rules.cap)
+    change = wanted - held
+    if rules.band > 0:
+        change = torch.where((wanted != 0) & (change.abs() < rules.band), 0.0, change)
+    return torch.where(held * wanted < 0, -held, change)
+
+
+def _carry(held: torch.Tensor, rules: Rules) -> torch.Tensor:
+    """Interest on own cash less the borrow of shorts, whose proceeds earn nothing."""
+    short = (-held).clamp_min(0.0).sum(-1)
+    own = 1.0 - held.sum(-1) - short
+    return own * torch.where(own > 0, rules.interest, rules.loan) - short * rules.borrow
+
+
+def _affordable(
+    cash: torch.Tensor,
+    after: torch.Tensor,
+    opened: torch.Tensor,
+    to_open: torch.Tensor,
+    share: torch.Tensor | float,
+    rules: Rules,
+) -> torch.Tensor:
+    """(…,) the share ≤ 1 of all openings that the budget pays for, as `market.kernel.affordable_share`."""
+    move = rules.move + rules._impact(share)
+    needed = (opened.abs() * to_open * (1.0 + rules.budget * (move + rules.commission * (1.0 + move)))).sum(-1)
+    equity = cash + (after * to_open).sum(-1)
+    left = rules.budget * equity - (after.abs() * to_open).sum(-1)
+    return (left.clamp_min(0.0) / needed.clamp_min(1e-12)).clamp_max(1.0)

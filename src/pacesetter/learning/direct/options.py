@@ -1,0 +1,55 @@
+"""Options of `agent=direct`; without torch, so that a configuration is checked before it is imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Literal
+
+from pacesetter.errors import ConfigError, check_range
+
+__all__ = ["Direct"]
+
+
+@dataclass(frozen=True)
+class Direct:
+    """Options of direct reinforcement.
+
+    lags              bars of every symbol's past that a signal reads
+    volatility_bars   of the volatility that moves and positions are measured by
+    cut               largest move, in units of volatility
+    folds             blocks of bars for the choice of the penalty
+    objective         of accounts over segments: net Sharpe ratio, mean log growth, or mean − aversion / 2 · variance
+    risk_aversion     of mean_variance
+    segment_bars      bars of a segment, the first `burn_in_bars` of which are not counted: they begin in cash
+    segments          of a round
+    learning_rate     of the shape
+    softness          of |turnover|, as a share of equity: see `ledger`
+    """
+
+    lags: int = 5
+    volatility_bars: int = 40
+    cut: float = 3.0
+    folds: int = 5
+    objective: Literal["sharpe", "growth", "mean_variance"] = "sharpe"
+    risk_aversion: float = 10.0
+    segment_bars: int = 48
+    burn_in_bars: int = 8
+    segments: int = 64
+    learning_rate: float = 0.05
+    softness: float = 1e-4
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        check_range(1, owner="agent", lags=self.lags, segments=self.segments)
+        check_range(4, owner="agent", volatility_bars=self.volatility_bars)
+        check_range(2, owner="agent", folds=self.folds, segment_bars=self.segment_bars)
+        check_range(0, self.segment_bars - 2, owner="agent", burn_in_bars=self.burn_in_bars)
+        check_range(0, owner="agent", risk_aversion=self.risk_aversion, softness=self.softness)
+        for name in ("cut", "learning_rate"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"agent.{name}={getattr(self, name)} must be above 0")
+
+    @property
+    def history_bars(self) -> int:
+        """Bars that an observation must show."""
+        return self.lags + self.volatility_bars

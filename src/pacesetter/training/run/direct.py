@@ -1,0 +1,68 @@
+"""What a run does while a direct policy learns: its losses and shape, and its account on the validation set."""
+
+from __future__ import annotations
+
+import time
+from pathlib import Path
+from typing import Any
+
+from pacesetter.build.master import Stretch
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.fleet.proposals import measures
+from pacesetter.evaluation.fleet.proposals_page import allocation_gates
+from pacesetter.learning.direct.learner import DirectLearner
+from pacesetter.policies.agent import AgentPolicy
+from pacesetter.training.run.callbacks import Callback, Session, Validator
+from pacesetter.training.run.tracking import resources
+
+__all__ = ["DirectMeter", "DirectValidator"]
+
+
+class DirectMeter(Callback[DirectLearner]):
+    """The loss of the latest round, the penalty that was chosen, and the shape of the policy, to every tracker."""
+
+    def __init__(self, session: Session[DirectLearner]) -> None:
+        super().__init__(session)
+        self.learner = session.learner
+        self.started, self.first = time.perf_counter(), self.learner.step
+        self.shown: dict[str, float] = {}
+
+    def between(self) -> None:
+        if self.learner.step and self.is_due(self.session.config.train.log_every):
+            self.shown = self.learner.statistics()
+            rate = (self.learner.step - self.first) / (time.perf_counter() - self.started)
+            self.session.log(**self.shown, steps_per_second=rate, resources=resources())
+
+    def told(self) -> list[str]:
+        """What the progress line says."""
+        if not self.shown:
+            return []
+        used, shown = f"{self.shown.get('inputs_used', 0):.0f} inputs used", self.shown
+        return [used, f"loss {shown['direct_loss']:+.4f}", f"gain {shown['gain']:.2g}", f"price {shown['price']:.2g}"]
+
+
+class DirectValidator(Validator[DirectLearner]):
+    """Plays the account through the validation set by the market kernel; its score is the annualised Sharpe ratio."""
+
+    played: Backtest
+
+    def __init__(self, session: Session[DirectLearner]) -> None:
+        super().__init__(session)
+        self.learner = session.learner
+        self.stretch: Stretch = session.parts.validation
+
+    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+        super().keep(folder, facts)
+        self.played.save(self.session.run.folder)  # what `pacesetter inspect` replays
+
+    def _play(self) -> dict[str, Any]:
+        policy = AgentPolicy(self.learner.agent, "direct", "target", is_whole=True)
+        self.played = backtest(policy, **self.stretch._asdict())
+        found = measures(self.played)
+        self.gates["deterministic"] = allocation_gates(found)
+        return {"score": found["sharpe"], "deterministic": found}
+
+    def finish(self) -> None:
+        """Leave a policy to act even where none was validated."""
+        if not self.state["scores"]:
+            self.learner.save(self.session.run.path("checkpoints/best"), self.session.header)
