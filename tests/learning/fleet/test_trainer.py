@@ -25,7 +25,7 @@ V0 = Path(__file__).parents[2] / "fixtures" / "v0" / "runs"
 def test_a_state_json_that_is_no_classifier_is_refused_as_a_teacher(make_learner: Make, tmp_path: Path) -> None:
     learner = make_learner()
     learner.save(tmp_path)
-    with pytest.raises(RunError, match="holds neither a fleet nor a direction classifier; take a run of task=fleet"):
+    with pytest.raises(RunError, match="holds neither a fleet nor a direction classifier; use a run of task=fleet"):
         learner.take_weights(tmp_path)
 
 
