@@ -67,7 +67,7 @@ TOY_STEPS = {"trading": 4_096, "fleet": 1_536, "master": 4_096}
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
 LEDGERS = (
     "direct",
-)  # differentiate a ledger and step no environment: no rewards to spoil or count; see their own tests
+)  # differentiate a ledger and step no environment: see their own tests
 stepping_case = pytest.mark.parametrize("case", [case for case in CASES if case[0] not in LEDGERS], ids="-".join)
 Case = tuple[str, str]
 Make = Callable[..., Learner]
@@ -136,7 +136,7 @@ def test_it_repeats_by_seed_and_resumes_bit_exactly(case: Case, make: Make, tmp_
         learner.learn(steps)
         hashes.append(learner.weights_hash())
     assert resumed.weights_hash() == hashes[0] == whole.weights_hash()
-    assert hashes[1] != hashes[0]
+    assert hashes[1] != hashes[0] or case[0] in LEDGERS  # whose gradients are exact: nothing is drawn
 
 
 @pytest.mark.parametrize("case", FLEETS, ids="-".join)
