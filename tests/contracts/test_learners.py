@@ -65,9 +65,7 @@ CASES = [(name, support.tasks[0]) for name in METHODS for support in METHODS[nam
 FLEETS = [case for case in CASES if case[1] == "fleet" and case[0] != "direct"]  # which has one policy for all
 TOY_STEPS = {"trading": 4_096, "fleet": 1_536, "master": 4_096}
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
-LEDGERS = (
-    "direct",
-)  # differentiate a ledger and step no environment: see their own tests
+LEDGERS = ("direct",)  # differentiate a ledger and step no environment: see their own tests
 stepping_case = pytest.mark.parametrize("case", [case for case in CASES if case[0] not in LEDGERS], ids="-".join)
 Case = tuple[str, str]
 Make = Callable[..., Learner]
