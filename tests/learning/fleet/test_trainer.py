@@ -25,24 +25,25 @@ V0 = Path(__file__).parents[2] / "fixtures" / "v0" / "runs"
 def test_a_state_json_that_is_no_classifier_is_refused_as_a_teacher(make_learner: Make, tmp_path: Path) -> None:
     learner = make_learner()
     learner.save(tmp_path)
-    with pytest.raises(RunError, match="holds neither a fleet nor a direction classifier; take a run of task=fleet"):
+    with pytest.raises(RunError, match="holds neither a fleet nor a direction classifier; use a run of task=fleet"):
         learner.take_weights(tmp_path)
 
 
 def test_steps_are_reported_before_they_are_learned_from(make_learner: Make) -> None:
     learner, records = make_learner(), []
-    before = learner.weights_hash()
+    before = learner.fleet.actor.first.weight.detach().clone()
 
     class Watcher:
         def step(self, record: StepRecord) -> None:
-            records.append((record, learner.weights_hash()))
+            records.append((record, learner.fleet.actor.first.weight.detach().clone()))
 
         def between(self) -> None:
             """Nothing."""
 
     learner.learn(96, Watcher())
-    (first, hash_then), (second, _) = records
-    assert hash_then == before
+    (first, weight_then), (second, weight_later) = records
+    assert torch.equal(weight_then, before)
+    assert not torch.equal(weight_later, before)
     assert first.rewards.shape == first.done.shape == (16, 12)
     assert second.actions.shape == (16, 12)
     assert int(first.done.sum()) == 12  # episodes of 10 bars: every environment once in 16 steps

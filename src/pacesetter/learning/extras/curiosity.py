@@ -180,7 +180,7 @@ class Curiosity:
     def gates(self) -> CuriosityGates:
         """The gates so far; refuses before any update."""
         if not len(self.log):
-            raise ConfigError("curiosity has learned nothing yet; ask for its gates after a round")
+            raise ConfigError("curiosity is not trained yet; ask for its gates after a round")
         losses = torch.stack(self.log.rows).cpu()
         ends = min(ENDS, len(losses))
         first, last = losses[:ends].mean(0).tolist(), losses[-ends:].mean(0).tolist()
