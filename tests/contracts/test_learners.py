@@ -58,7 +58,8 @@ OPTIONS = {  # of (method, task) where the defaults would take long; a method wi
     ("sac", "fleet"): (*OFF_POLICY, "agent.encoder_learning_rate=0.005"),
     ("td3", "trading"): OFF_POLICY,
 }
-CASES = [(name, support.tasks[0]) for name in METHODS for support in METHODS[name].supports]
+# agent=direct acts in no environment and reads returns only: tests/learning/direct keeps the same contract on bars.
+CASES = [(name, support.tasks[0]) for name in METHODS for support in METHODS[name].supports if name != "direct"]
 FLEETS = [case for case in CASES if case[1] == "fleet"]
 TOY_STEPS = {"trading": 4_096, "fleet": 1_536, "master": 4_096}
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
