@@ -9,12 +9,29 @@ from collections.abc import Iterable
 
 from pacesetter.errors import ConfigError, did_you_mean
 
-__all__ = ["ENTRANTS", "MARKETS", "QUICK", "SEEDS", "YARDSTICKS", "entrants_of", "markets_of", "seeds_of"]
+__all__ = [
+    "ENTRANTS",
+    "MARKETS",
+    "NEED_TRUTH",
+    "QUICK",
+    "REAL",
+    "SEEDS",
+    "YARDSTICKS",
+    "entrants_of",
+    "markets_of",
+    "seeds_of",
+]
 
 SEEDS = {"tuning": (1, 2, 3, 4, 5), "reporting": (201, 202, 203, 204, 205)}
 BARS = 5_400
 SHARES = "train.shares=[0.33334,0.11112]"  # 1,800 bars to learn from, 600 to choose by, 3,000 to be judged on
 _PLANTED = ("+preset=planted", f"data.bars={BARS}", SHARES)
+_DECILES = (
+    *("data=deciles", "features.names=[return_1]", "train.shares=[0.6,0.2]", "task.window_bars=2"),
+    *("task.market.costs.spread_bps=0.0", "task.market.costs.slippage_bps=0.0"),
+)
+_EFFECT = ("data.start=1963-01-01", "data.end=1995-12-31")  # large companies led small ones then
+_GONE = ("data.start=2009-01-01", "data.end=2025-12-31")  # and do no longer
 MARKETS: dict[str, tuple[str, ...]] = {
     "noise": (*_PLANTED, "data.strength=0"),
     "planted 0.1": (*_PLANTED, "data.strength=0.1"),
@@ -22,9 +39,21 @@ MARKETS: dict[str, tuple[str, ...]] = {
     "planted 0.4": (*_PLANTED, "data.strength=0.4"),
     "planted 0.8": (*_PLANTED, "data.strength=0.8"),
     "switching 0.4": (*_PLANTED, "data.strength=0.4", "data.relation_change_bars=1000"),
+    "deciles 1963-1995, 1 bp": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=1.0"),
+    "deciles 1963-1995, 10 bps": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=10.0"),
+    "deciles 2009-2025, 1 bp": (*_DECILES, *_GONE, "task.market.costs.commission_bps=1.0"),
 }
+REAL = "deciles"  # markets of which there is one, so that one seed is played, and whose truth nobody knows
+NEED_TRUTH = ("oracle", "oracle_returns", "expected")  # the last for want of lead–lag features there
 YARDSTICKS = ("oracle", "oracle_returns", "lasso", "ridge", "expected", "hold", "cash")
 ENTRANTS: dict[str, tuple[str, ...]] = {
+    "direct": (
+        "task=fleet",
+        "agent=direct",
+        "train.steps=61440",
+        "train.validate_every=30720",
+        "train.log_every=30720",
+    ),
     "ppo": ("agent=ppo_small",),
     "sac": ("agent=sac_small", "task.action=continuous"),
 }

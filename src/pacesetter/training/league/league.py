@@ -21,7 +21,7 @@ from pacesetter.training.hydra.overrides import take_options
 from pacesetter.training.launch.comparison import mean_and_half_width
 from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.league.cell import Cell, Score, play_cell
-from pacesetter.training.league.ladder import ENTRANTS, QUICK, entrants_of, markets_of, seeds_of
+from pacesetter.training.league.ladder import ENTRANTS, NEED_TRUTH, QUICK, REAL, entrants_of, markets_of, seeds_of
 
 __all__ = ["League", "league", "league_table"]
 
@@ -59,8 +59,9 @@ class League:
         return [
             Cell(folder, market, entrant, seed, overrides, (*ENTRANTS[entrant], *more) if entrant in ENTRANTS else None)
             for market, overrides in markets.items()
-            for seed in seeds
+            for seed in (seeds[:1] if market.startswith(REAL) else seeds)
             for entrant in entrants_of(self.entrants)
+            if not (market.startswith(REAL) and entrant in NEED_TRUTH)
         ]
 
 
