@@ -134,7 +134,7 @@ def test_it_repeats_by_seed_and_resumes_bit_exactly(case: Case, make: Make, tmp_
         learner.learn(steps)
         hashes.append(learner.weights_hash())
     assert resumed.weights_hash() == hashes[0] == whole.weights_hash()
-    assert hashes[1] != hashes[0] or case[0] in LEDGERS  # whose gradients are exact: nothing is drawn
+    assert hashes[1] != hashes[0] or case[0] in LEDGERS  # these read returns only, which predict nothing here
 
 
 @pytest.mark.parametrize("case", FLEETS, ids="-".join)
