@@ -25,7 +25,7 @@ PATTERNS = {
     r"\b(?:it|that|which) told\b": "name the thing itself",
     r"\bof a (?:fleet|master|run|policy),? the \w+ can\b": "only a fleet's … can",
 }
-DOCS_ONLY = {r"\bincrements?\b": "bars, hours, days", r"\broom\b(?! under| for|,is)": "package"}
+DOCS_ONLY = {r"(?<!lag\.)\bincrements?\b": "bars, hours, days", r"\broom\b(?! under| for|,is)": "package"}
 LONGEST_LINE = 120
 LONGEST_SENTENCE = 30  # words
 

@@ -32,8 +32,9 @@ FREE = MarketParameters(
 )
 ALL = {
     *("cash", "hold", "equal_weight", "inverse_volatility", "minimum_variance", "risk_parity", "mean_variance"),
-    *("momentum", "random", "rule"),
+    *("momentum", "random", "rule", "ridge", "lasso"),
 }
+FORECASTS = {"ridge", "lasso"}  # stay in cash where nothing is found
 
 
 def direct_equal_weight(panel: Panel, first: int, every: int = 21) -> pd.Series:
@@ -55,7 +56,7 @@ def test_every_baseline_plays_the_same_bars() -> None:
     assert all(result.times.equals(panel.index[301:]) for result in found.values())
     assert not found["cash"].returns.any()
     assert all(np.isfinite(result.returns).all() for result in found.values())
-    assert all(result.returns.any() for name, result in found.items() if name != "cash")
+    assert all(result.returns.any() for name, result in found.items() if name not in {"cash", *FORECASTS})
     again = evaluate_baselines(panel, 300, ["random", "minimum_variance"])
     assert all((result.ledger == found[name].ledger).all() for name, result in again.items())
 
@@ -79,7 +80,7 @@ def test_which_of_equal_baselines_is_counted_does_not_hang_on_imports() -> None:
 def test_one_symbol_is_market_enough() -> None:
     panel = load("synthetic", symbols=1, bars=420, seed=1)
     found = evaluate_baselines(panel, 300, sorted(ALL))
-    for name in ALL - {"cash", "hold", "rule"}:  # why they are left out unless they are named
+    for name in ALL - {"cash", "hold", "rule", *FORECASTS}:  # why they are left out unless they are named
         np.testing.assert_array_equal(found[name].orders, found["equal_weight"].orders)
 
 
@@ -98,10 +99,12 @@ def test_a_baseline_is_possible_where_it_finds_what_it_reads() -> None:
 
 def test_what_is_left_out_is_said_with_what_it_needs() -> None:
     panel = load("synthetic", symbols=1, bars=300)
-    assert possible_baselines(market_bank(panel)) == ["cash", "equal_weight", "hold", "rule"]
+    assert possible_baselines(market_bank(panel)) == ["cash", "equal_weight", "hold", "lasso", "ridge", "rule"]
     said = left_out_sentence(market_bank(panel, feature_table(panel, ["return_1"])))
     assert said.startswith("Left out: inverse_volatility, momentum, random, ")
-    assert " without a second symbol (with one they equal equal_weight); rule without features " in said
+    assert " without a second symbol (with one they equal equal_weight); " in said
+    assert "rule without features " in said
+    assert "expected without the feature leadlag_expected" in said
     assert "supervised without class probabilities" in said
 
 

@@ -7,6 +7,7 @@ then fitted to all of them. Nothing after the first decision is ever fitted to, 
 
 from __future__ import annotations
 
+import warnings
 from abc import abstractmethod
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, NamedTuple, Self
@@ -111,12 +112,15 @@ class Regression(Forecasting):
         features = lagged_returns(recent_returns(seen.panel, len(seen.panel)), self.lags)
         self.scale = _scale(features)
         features = features / self.scale
-        known: Array = np.asarray(np.isfinite(earned).all(axis=1))
+        known: Array = np.asarray(np.isfinite(earned).any(axis=1))
         known[: self.lags] = False
         learned = known & (np.arange(len(earned)) < split - 1)  # the order of the last one is filled beyond the split
         tested = known & (np.arange(len(earned)) >= split)
-        middle, spread = earned[learned].mean(axis=0), earned[learned].std(axis=0) + 1e-12
-        targets = (earned - middle) / spread
+        with warnings.catch_warnings():  # of a symbol that is not listed yet
+            warnings.simplefilter("ignore", RuntimeWarning)
+            middle, spread = np.nanmean(earned[learned], axis=0), np.nanstd(earned[learned], axis=0)
+        middle, spread = np.nan_to_num(middle), np.nan_to_num(spread) + 1e-12
+        targets = np.nan_to_num((earned - middle) / spread)  # a return that is missing counts as a mean one
         path = self.path(features[learned], targets[learned])
         losses = [float(np.square(features[tested] @ each - targets[tested]).mean()) for each in path]
         best = int(np.argmin(losses))
@@ -187,6 +191,8 @@ class Expected(Forecasting):
 
     @classmethod
     def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
+        if needed := cls.lacks(bank):
+            raise DataError(f"the baseline '{cls.name}' needs {needed}; give features.leadlag.lookback")
         column = bank.places["leadlag"].start + bank.names["leadlag"].index(cls.feature)
         made = super().on(bank, market, **options)
         made.history = bank.context[0, :, :, column].astype(np.float64)  # rows after a decision are not looked at

@@ -54,7 +54,7 @@ def read_night_bars(path: str | Path) -> NightBars:
     missing = [name for name in COLUMNS if name not in table]
     if missing:
         raise DataError(
-            f"{path} has no column '{missing[0]}', and without `market` nobody knows when a bar was known; "
+            f"{path} has no column '{missing[0]}', and without `market` it is unclear when a bar was known; "
             f"it takes {', '.join(COLUMNS)}"
         )
     table["date"] = pd.to_datetime(table["date"])

@@ -80,7 +80,7 @@ class DirectLearner:
     # ---- learning -------------------------------------------------------------------------------------------------
 
     def learn(self, steps: int, watcher: Watcher | None = None) -> None:
-        """Train until `steps` bars of accounts were played; they are no steps of environments to be watched."""
+        """Train until `steps` bars of accounts were played; no environment is stepped that could be watched."""
         watcher = watcher or Between()
         while self.steps < steps:
             if self.steps == 0:
@@ -229,7 +229,7 @@ class DirectLearner:
         }
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
-        """Go on from what `state_dict` gave, bit for bit."""
+        """Resume bit-exactly from what `state_dict` gave."""
         self.policy.load_state_dict(stored["policy"])
         self.optimiser.load_state_dict(stored["optimiser"])
         self.signals = stored["signals"].clone()
@@ -245,7 +245,7 @@ class DirectLearner:
         return write_state(folder, told, self.state_dict() | {"run": dict(more or {})})
 
     def load(self, folder: str | Path) -> dict[str, Any]:
-        """Go on from what `save` stored, and give its `more`; refuses another configuration or other symbols."""
+        """Resume from what `save` stored, and give its `more`; refuses another configuration or other symbols."""
         stored = read_header(folder)["learner"]
         for name, value in self._described().items():
             if stored.get(name) != value:

@@ -43,8 +43,8 @@ MARKETS: dict[str, tuple[str, ...]] = {
     "deciles 1963-1995, 10 bps": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=10.0"),
     "deciles 2009-2025, 1 bp": (*_DECILES, *_GONE, "task.market.costs.commission_bps=1.0"),
 }
-REAL = "deciles"  # markets of which there is one, so that one seed is played, and whose truth nobody knows
-NEED_TRUTH = ("oracle", "oracle_returns", "expected")  # the last for want of lead–lag features there
+REAL = "deciles"  # markets of which there is one, so that one seed is played, and whose truth is unknown
+NEED_TRUTH = ("oracle", "oracle_returns", "expected")  # the last needs lead–lag features
 YARDSTICKS = ("oracle", "oracle_returns", "lasso", "ridge", "expected", "hold", "cash")
 ENTRANTS: dict[str, tuple[str, ...]] = {
     "direct": (
