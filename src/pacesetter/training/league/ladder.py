@@ -50,6 +50,7 @@ ENTRANTS: dict[str, tuple[str, ...]] = {
     "direct": (
         "task=fleet",
         "agent=direct",
+        "features.leadlag.lookback=null",  # it reads returns only
         "train.steps=61440",
         "train.validate_every=30720",
         "train.log_every=30720",
