@@ -46,7 +46,7 @@ for is_whole, options in (
         assert np.array_equal(one.finals[ended], other.finals[ended])
     with pytest.raises(ConfigError, match="outside its box"):
         gpu.step(actions * np.nan)
-    with pytest.raises(ConfigError, match="do not fit 3 environments"):
+    with pytest.raises(ConfigError, match="do not match 3 environments"):
         gpu.step(actions.reshape(1, *actions.shape))
     kept = gpu.state_dict()
     later = gpu.step(actions)
