@@ -57,7 +57,7 @@ for is_whole, options in (
         ("cursor", kept["cursor"] + 1000),
     ):
         for room in (cpu, gpu):
-            with pytest.raises(ConfigError, match=f"stored '{name}' does not fit this batch of 3"):
+            with pytest.raises(ConfigError, match=f"stored '{name}' does not match this batch of 3"):
                 room.load_state_dict(kept | {name: wrong})
     for room in (cpu, gpu):
         room.load_state_dict(kept)
