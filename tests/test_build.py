@@ -115,7 +115,7 @@ def test_a_folder_that_is_no_lookback_run_is_refused(small, tmp_path):
     with pytest.raises(RunError, match="is not a run folder"):
         build_table(small("ppo", f"features.leadlag.lookback={tmp_path}"), panel)
     trading = train(small("ppo", "train.steps=64"), console=Console(quiet=True)).run.folder
-    with pytest.raises(ConfigError, match="is a run of task=trading, which has no lookback agent"):
+    with pytest.raises(ConfigError, match="is a run of task=trading, which chooses no window"):
         build_table(small("ppo", f"features.leadlag.lookback={trading}"), panel)
 
 

@@ -9,12 +9,13 @@ import pytest
 
 from pacesetter import Run, RunError
 from pacesetter.runs import config_hash, sha256, write_atomic
+from pacesetter.schema import SCHEMA
 
 
 def test_folder_is_named_after_job_and_config(tmp_path):
     run = Run.create(tmp_path, "demo", {"seed": 1})
     assert run.folder.name.endswith(f"-demo-{config_hash({'seed': 1})[:8]}")
-    assert (run.folder / "config.yaml").read_text() == "seed: 1\n"
+    assert (run.folder / "config.yaml").read_text() == f"schema: {SCHEMA}\nseed: 1\n"
     assert run.manifest["finished"] is False
 
 

@@ -122,8 +122,11 @@ def test_baselines_are_played_by_name(tmp_path):
     assert "2 baselines × 84 bars × 2 symbols in" in shown
     assert "Left out" not in shown
     shown = call("baseline", "all", *MARKET, "data.symbols=1", f"runs={tmp_path}")
-    assert "3 baselines × 84 bars × 1 symbol in" in shown
+    assert "4 baselines × 84 bars × 1 symbol in" in shown
+    assert all(f"│ {name} " in shown for name in ("cash", "equal_weight", "hold", "lasso"))
+    assert "Shown and counted once: ridge has the same returns as cash" in shown
     assert "Left out: inverse_volatility, " in shown
+    assert "expected without the feature leadlag_expected" in shown
 
 
 def test_supervised_baselines_are_trained_judged_and_timed(tmp_path):

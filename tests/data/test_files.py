@@ -314,7 +314,7 @@ def test_binary_junk_is_refused(write: Write, junk: bytes) -> None:
 
 def test_paths_that_hold_nothing(tmp_path: Path, write: Write) -> None:
     assert "does not exist" in refusal(str(tmp_path / "none.csv"))
-    assert "holds no .csv or .csv.gz or .txt file" in refusal(str(tmp_path))
+    assert "has no .csv or .csv.gz or .txt file" in refusal(str(tmp_path))
     assert "does not exist" in refusal(str(tmp_path / ("x" * 5000)))
     with pytest.raises(ConfigError, match=r"data needs 'path': give data.path=…"):
         load("csv")

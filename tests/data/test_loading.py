@@ -94,7 +94,7 @@ def test_start_and_end() -> None:
     first = load("broken", fill="forward", start="2020-01-02T17:00")
     assert first.close[0, 0] == 40  # carried from before the start
     with pytest.raises(
-        DataError, match=r"no bar is between data.start=2021 and data.end=None; the bars run from 2020-01-01 01"
+        DataError, match=r"there is no bar between data.start=2021 and data.end=None; the bars run from 2020-01-01 01"
     ):
         load("broken", fill="forward", start="2021")
 

@@ -350,7 +350,7 @@ def test_a_missing_library_names_the_extra(
 def test_bad_requests_are_refused() -> None:
     with pytest.raises(ConfigError, match="needs one symbol or more"):
         Yahoo((), "2024-01-02")
-    with pytest.raises(ConfigError, match="is not a day"):
+    with pytest.raises(ConfigError, match="is not a date"):
         Yahoo(("AAPL",), "someday")
     with pytest.raises(ConfigError, match="is before"):
         Yahoo(("AAPL",), "2024-01-02", "2023-01-02")

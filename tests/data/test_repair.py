@@ -117,7 +117,7 @@ def test_drop_keeps_the_moments_all_were_seen() -> None:
     kept = repair(panel, "drop")
     assert kept.mask.all()
     assert len(kept) == panel.mask.all(axis=1).sum()
-    assert f"{len(panel) - len(kept)} moments" in kept.notes[0]
+    assert f"{len(panel) - len(kept)} times with a missing bar dropped" in kept.notes[0]
     with pytest.raises(DataError, match=r"data.fill=drop leaves nothing"):
         repair(replace(panel, mask=np.zeros_like(panel.mask)), "drop")
 

@@ -81,7 +81,7 @@ def test_chronological_parts_follow_each_other(
     [{"train": 0.7}, {"train": 0.0, "validation": 0.8}, {"test": -0.2, "train": 1.0}, {"train": math.nan}],
 )
 def test_wrong_shares_are_refused(options: dict[str, float]) -> None:
-    with pytest.raises(ConfigError, match="add up to 1"):
+    with pytest.raises(ConfigError, match="sum to 1"):
         chronological(days(10), **options)  # type: ignore[arg-type]
 
 

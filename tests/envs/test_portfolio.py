@@ -101,7 +101,7 @@ def test_proposals_of_a_wrong_shape_and_hybrid_orders_are_refused(market: Panel)
     many = PortfolioVectorEnv(market, 2)
     many.reset()
     for turned_round in (np.full((4, 2), 0.1), np.full(8, 0.1)):
-        with pytest.raises(ConfigError, match="do not fit 2 environments with 4 numbers each"):
+        with pytest.raises(ConfigError, match="do not match 2 environments with 4 numbers each"):
             many.step(turned_round)
     with pytest.raises(ConfigError, match="from 0 to 1"):
         env.step([0.1, 0.2, 0.3, np.nan])

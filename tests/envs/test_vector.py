@@ -262,6 +262,7 @@ def test_a_state_stored_before_there_was_a_band_goes_on_with_the_band_of_now(mar
     options = {"panel": market, "num_envs": 3, "episode_bars": 6, "action": "target", "market": rules}
     one, other = TradingVectorEnv(**options), TradingVectorEnv(**options)
     one.reset(seed=0)
+    other.reset(seed=99)
     one.step(np.array([0.1, 0.05, 0.0]))
     stored = one.batch.state_dict()
     assert stored["parameters"].shape[2] == len(Slot)
@@ -291,7 +292,7 @@ def test_stored_arrays_of_another_kind_are_refused(market: Panel) -> None:
     for accounts in (None, 3, own["accounts"][:3], own["accounts"].astype(str)):
         with pytest.raises(ConfigError, match="stored 'accounts' does not match this batch of 4"):
             batch.load_state_dict(own | {"accounts": accounts})
-    with pytest.raises(ConfigError, match="stored 'accounts' does not fit"):
+    with pytest.raises(ConfigError, match="stored 'accounts' does not match"):
         batch.load_state_dict({})
 
 
@@ -302,10 +303,10 @@ def test_a_bad_action_names_its_environment(market: Panel) -> None:
     env.reset()
     with pytest.raises(ConfigError, match="of environment 2 is refused"):
         env.step(np.array([0, 1, 9]))
-    with pytest.raises(ConfigError, match="do not fit 3 environments"):
+    with pytest.raises(ConfigError, match="do not match 3 environments"):
         env.step(np.array([0, 1]))
     for odd in ([[1, 2], [3]], [10**400, 0, 0]):
-        with pytest.raises(ConfigError, match="do not fit 3 environments"):
+        with pytest.raises(ConfigError, match="do not match 3 environments"):
             env.step(odd)
 
 

@@ -92,7 +92,7 @@ def test_misuse_is_refused_in_one_sentence() -> None:
         ZScore().transform(sample())
     with pytest.raises(ConfigError, match="welford normaliser is not fitted"):
         RunningWelford().merge(RunningWelford())
-    with pytest.raises(DataError, match="must hold 3 features"):
+    with pytest.raises(DataError, match="must have 3 features"):
         ZScore().fit(sample()).transform(np.zeros((5, 2)))
     with pytest.raises(DataError, match="feature 1 has no finite value"):
         ZScore().fit(np.array([[1.0, np.nan], [2.0, np.nan]]))

@@ -125,7 +125,7 @@ def test_min_observations_decides(panel_of) -> None:
     ("end", "lookback", "message"),
     [
         (50, 1, "lookback=1 is too short"),
-        (399, 400, "lookback=400 is longer than the history of 399 increments"),
+        (399, 400, "lookback=400 is longer than the history of 399 bars"),
         (400, 20, "end=400 is outside the panel; its bars are 0 … 399"),
         (-1, 20, "end=-1 is outside the panel"),
         (19, 20, "does not fit before bar 19; use end ≥ 20"),

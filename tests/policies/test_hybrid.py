@@ -68,7 +68,7 @@ def test_symbols_of_one_account_may_name_different_kinds():
 
 
 @pytest.mark.parametrize(
-    ("orders", "why"), [(np.zeros((100, 3)), r"give \(3, 2\)"), (np.full((100, 3, 2), 1.5), "no continuous order")]
+    ("orders", "why"), [(np.zeros((100, 3)), r"give \(3, 2\)"), (np.full((100, 3, 2), 1.5), "not a continuous order")]
 )
 def test_what_is_no_hybrid_action_is_refused(orders, why):
     with pytest.raises(ConfigError, match=why):

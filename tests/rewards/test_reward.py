@@ -142,7 +142,7 @@ def test_it_goes_on_from_what_was_stored(device: str | None) -> None:
 
 
 def test_what_was_stored_for_another_shape_is_refused() -> None:
-    with pytest.raises(ConfigError, match="does not fit"):
+    with pytest.raises(ConfigError, match="does not match"):
         Reward(EVERYTHING, 2).load_state_dict(Reward(EVERYTHING, 3).state_dict())
 
 

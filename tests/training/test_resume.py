@@ -16,7 +16,7 @@ import pytest
 
 from pacesetter.errors import RunError
 from pacesetter.learning.sb3.adapter import VectorAdapter
-from pacesetter.learning.state import read_header
+from pacesetter.learning.state import read_header, read_state, write_state
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run.train import train
@@ -110,11 +110,10 @@ def stopped(small, console):
     [("threads", 64), ("device", "cuda"), ("processor", "another"), ("versions", {"torch": "1.0"}), ("data", "other")],
 )
 def test_another_machine_is_refused_with_the_reason(stopped, console, key, value):
-    path = stopped.folder / "checkpoints/last/state.json"
-    index = json.loads(path.read_text())
-    index["header"][key] = value
-    path.write_text(json.dumps(index))
-    with pytest.raises(RunError, match=rf"its {key} was .*{value if isinstance(value, (int, str)) else '1.0'}"):
+    last = stopped.folder / "checkpoints/last"
+    write_state(last, read_header(last) | {key: value}, read_state(last))
+    shown = value if isinstance(value, (int, str)) else "1.0"
+    with pytest.raises(RunError, match=rf"cannot be resumed bit-exactly: {key} was .*{shown}.*, here it is "):
         train(resume=stopped.folder, console=console)
 
 

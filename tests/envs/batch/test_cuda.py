@@ -46,7 +46,7 @@ for is_whole, options in (
         assert np.array_equal(one.finals[ended], other.finals[ended])
     with pytest.raises(ConfigError, match="outside its box"):
         gpu.step(actions * np.nan)
-    with pytest.raises(ConfigError, match="do not fit 3 environments"):
+    with pytest.raises(ConfigError, match="do not match 3 environments"):
         gpu.step(actions.reshape(1, *actions.shape))
     kept = gpu.state_dict()
     later = gpu.step(actions)
@@ -57,7 +57,7 @@ for is_whole, options in (
         ("cursor", kept["cursor"] + 1000),
     ):
         for room in (cpu, gpu):
-            with pytest.raises(ConfigError, match=f"stored '{name}' does not fit this batch of 3"):
+            with pytest.raises(ConfigError, match=f"stored '{name}' does not match this batch of 3"):
                 room.load_state_dict(kept | {name: wrong})
     for room in (cpu, gpu):
         room.load_state_dict(kept)

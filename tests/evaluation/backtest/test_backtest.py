@@ -155,7 +155,7 @@ def test_an_episode_without_orders_is_no_backtest(tmp_path: Path) -> None:
     env.reset(seed=0)
     env.step(np.full(4, 0.1, dtype=np.float32))
     env.journal.save(tmp_path)
-    with pytest.raises(RunError, match="no backtest"):
+    with pytest.raises(RunError, match="not a backtest"):
         Backtest.load(tmp_path)
 
 

@@ -45,7 +45,7 @@ def test_discrete_actions_are_counted_by_name() -> None:
     assert found.table["share"].sum() == 1.0
     assert "hold, takes 75%" in found.text
     even = action_distribution(np.arange(7).repeat(9))
-    assert "the entropy is 100% of that of equal use" in even.text
+    assert "the entropy is 100% of the maximum" in even.text
     assert list(action_distribution(np.array([1]), names=("shorter", "longer")).table["action"]) == [
         "shorter",
         "longer",

@@ -122,7 +122,7 @@ def test_a_backtest_is_paid_what_its_environment_pays_and_nothing_once_it_has_en
 
 
 def test_what_cannot_be_audited_is_refused() -> None:
-    with pytest.raises(DataError, match="one length, not 3, 2000"):
+    with pytest.raises(DataError, match="equal length, not 3, 2000"):
         audited(earned=EARNED[:3], pnl=EARNED)
     with pytest.raises(DataError, match="must be finite"):
         audited(pnl=np.where(ALWAYS, np.nan, 0.0))

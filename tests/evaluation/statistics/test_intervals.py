@@ -156,7 +156,7 @@ def test_what_cannot_be_drawn_is_refused() -> None:
     returns = np.array([0.1, -0.1, 0.2])
     with pytest.raises(DataError, match="3 bars cannot be paired with 2"):
         paired_difference(returns, returns[:2])
-    with pytest.raises(ConfigError, match="block_bars=9 lie in 1 … 3"):
+    with pytest.raises(ConfigError, match="block_bars=9 in 1 … 3"):
         interval(returns, block_bars=9)
     with pytest.raises(ConfigError, match="level=95"):
         interval(returns, level=95, block_bars=1)

@@ -212,8 +212,8 @@ def test_a_plain_graph_runs_and_checks_what_goes_in():
 @pytest.mark.parametrize(
     ("data", "why"),
     [
-        (graph(), "no policy"),
-        (b"\x80\x04.", "no policy"),
+        (graph(), "is not a policy"),
+        (b"\x80\x04.", "is not a policy"),
         (graph("com.evil", spec=PLAIN), "operators of com.evil"),
         (graph("com.evil", spec=PLAIN, inner=True), "operators of com.evil"),
         (graph(is_outside=True, spec=PLAIN), "weights in another file"),

@@ -42,7 +42,7 @@ def test_other_versions_are_refused(small, console):
     run = train(small("ppo", "train.steps=64"), console=console).run
     old = run.manifest["identity"] | {"versions": {"torch": "1.0"}}
     run.write_json("manifest.json", run.manifest | {"identity": old})
-    with pytest.raises(RunError, match="its versions was"):
+    with pytest.raises(RunError, match="bit-exactly: versions was"):
         verify(run.folder, console)
 
 

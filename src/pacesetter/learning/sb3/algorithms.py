@@ -276,17 +276,23 @@ def fit_normaliser(algorithm: BaseAlgorithm, observations: Observation) -> None:
 
 def _observe(algorithm: BaseAlgorithm, observation: Any) -> None:
     first = _extractors(algorithm)[0]
-    if first.encoder.start.requires_grad:  # a frozen encoder keeps the normaliser it was trained with
+    if _is_learning(first):
         tensors = {name: torch.as_tensor(entry, device=algorithm.device) for name, entry in observation.items()}
         first.encoder.normaliser.observe(first.complete(tensors))
 
 
 def _commit(algorithm: BaseAlgorithm) -> None:
     """Actor, critic and target networks normalise alike: one counts, the others copy."""
-    first, *others = [extractor.encoder.normaliser for extractor in _extractors(algorithm)]
-    first.commit()
+    first, *others = _extractors(algorithm)
+    if _is_learning(first):
+        first.encoder.normaliser.commit()
     for other in others:
-        other.load_state_dict(first.state_dict())
+        other.encoder.normaliser.load_state_dict(first.encoder.normaliser.state_dict())
+
+
+def _is_learning(extractor: EncoderExtractor) -> bool:
+    """False for a frozen encoder, which keeps the normaliser it was trained with, also what that had only counted."""
+    return bool(extractor.encoder.start.requires_grad)
 
 
 # ---- acting ---------------------------------------------------------------------------------------------------------
