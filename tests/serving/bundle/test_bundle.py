@@ -250,7 +250,7 @@ def test_a_signature_is_checked_by_its_key_alone(made, tmp_path, kind):
     Bundle.write(tmp_path / "signed", made.bundle.files, SigningKey(secret))
     assert Bundle.open(tmp_path / "signed", SigningKey(public)).is_signed
     for other in (SigningKey("e" * 64), SigningKey(pem_pair()[1])):
-        with pytest.raises(RunError, match="does not match this key"):
+        with pytest.raises(RunError, match="signature is not by this key"):
             Bundle.open(tmp_path / "signed", other)
     with pytest.raises(RunError, match=r"is signed, and there is no key to check it by; give --key FILE"):
         Bundle.open(tmp_path / "signed")
@@ -323,7 +323,7 @@ def test_a_store_numbers_bundles_and_rolls_back(made, tmp_path):
     assert bundle.name == Bundle.open(pack(dotted)).name == "0003-v1.5"
 
 
-@pytest.mark.parametrize("message", ["File exists", "No such file", "by an interrupted bundling", "is there already"])
+@pytest.mark.parametrize("message", ["File exists", "No such file", "by an interrupted bundling", "exists already"])
 def test_a_store_that_cannot_take_the_bundle_is_refused_before_any_work(made, tmp_path, monkeypatch, message):
     store, name = tmp_path / "bundles", f"0001-{made.config.name}"
     if message == "File exists":
@@ -333,7 +333,7 @@ def test_a_store_that_cannot_take_the_bundle_is_refused_before_any_work(made, tm
             "pacesetter.serving.bundle.store.TemporaryFile", lambda dir: (dir / "absent" / "file").open("w")
         )
     else:
-        (store / (name if message == "is there already" else f".{name}.partial")).mkdir(parents=True)
+        (store / (name if message == "exists already" else f".{name}.partial")).mkdir(parents=True)
     for work in ("build_panel", "export_onnx"):
         monkeypatch.setattr(f"pacesetter.serving.bundle.packaging.{work}", lambda *_: pytest.fail("it went to work"))
     with pytest.raises(RunError, match=message):
