@@ -10,7 +10,7 @@ from pacesetter.evaluation.reproduce.lo_mackinlay import lo_mackinlay
 from pacesetter.evaluation.reproduce.result import Comparison, Reproduction
 from pacesetter.evaluation.reproduce.us_japan import us_japan
 
-__all__ = ["STUDIES", "Comparison", "Reproduction", "PublishedStudy", "reproduce"]
+__all__ = ["STUDIES", "Comparison", "PublishedStudy", "Reproduction", "reproduce"]
 
 
 @dataclass(frozen=True)

@@ -122,31 +122,31 @@ def _is_past(found: list[Candidate], shares: int) -> bool:
 class _Path:
     """Solutions for several sets of bars along falling penalties, each begun from the one before."""
 
-    def __init__(self, moments: list[CrossProducts]) -> None:
-        self.moments = moments
-        self.weights = [np.zeros_like(each.response) for each in moments]
+    def __init__(self, products: list[CrossProducts]) -> None:
+        self.products = products
+        self.weights = [np.zeros_like(each.response) for each in products]
 
     def at(self, penalty: float) -> tuple[list[Array], list[Array]]:
-        pairs = list(zip(self.moments, self.weights, strict=True))
+        pairs = list(zip(self.products, self.weights, strict=True))
         self.weights = [sparse_weights(each, penalty, start) for each, start in pairs]
-        return self.weights, [relaxed(each, found) for each, found in zip(self.moments, self.weights, strict=True)]
+        return self.weights, [relaxed(each, found) for each, found in zip(self.products, self.weights, strict=True)]
 
 
-def sparse_weights(moments: CrossProducts, penalty: float, start: Array) -> Array:
-    """(input, symbol) the optimum of U for each symbol, by scikit-learn's coordinate descent on the moments."""
+def sparse_weights(products: CrossProducts, penalty: float, start: Array) -> Array:
+    """(input, symbol) the optimum of U for each symbol, by scikit-learn's coordinate descent on the products."""
     from sklearn.linear_model import lasso_path
 
-    shape_only = np.broadcast_to(0.0, (moments.bars, len(start)))  # all is in the moments
+    shape_only = np.broadcast_to(0.0, (products.bars, len(start)))  # all is in the products
     found = np.zeros_like(start)
     for column in range(start.shape[1]):
-        response = np.ascontiguousarray(moments.response[:, column])
-        if np.abs(response).max() <= penalty * moments.bars:
+        response = np.ascontiguousarray(products.response[:, column])
+        if np.abs(response).max() <= penalty * products.bars:
             continue
         found[:, column] = lasso_path(
             shape_only,
-            np.array([math.sqrt(moments.bars)]),  # returns of variance 1, by which the tolerance is measured
+            np.array([math.sqrt(products.bars)]),  # returns of variance 1, by which the tolerance is measured
             alphas=[penalty],
-            precompute=moments.inputs,
+            precompute=products.inputs,
             Xy=response,
             coef_init=np.ascontiguousarray(start[:, column]),
             check_input=False,
@@ -156,9 +156,9 @@ def sparse_weights(moments: CrossProducts, penalty: float, start: Array) -> Arra
     return found
 
 
-def relaxed(moments: CrossProducts, weights: Array) -> Array:
+def relaxed(products: CrossProducts, weights: Array) -> Array:
     """The optimum without a penalty over the inputs that each symbol uses."""
-    gram, response = moments.inputs / moments.bars, moments.response / moments.bars
+    gram, response = products.inputs / products.bars, products.response / products.bars
     found = np.zeros_like(weights)
     for column in range(weights.shape[1]):
         used = np.flatnonzero(weights[:, column])
