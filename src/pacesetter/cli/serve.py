@@ -95,7 +95,7 @@ def bundle_check(
     signed = (
         "signed by this key" if signer else "SIGNATURE NOT CHECKED: give --key" if found.is_signed else "not signed"
     )
-    typer.echo(f"{found.name} is whole: {len(found.files)} files, model {found.model.sha256[:12]}, {signed}")
+    typer.echo(f"{found.name} is intact: {len(found.files)} files, model {found.model.sha256[:12]}, {signed}")
 
 
 def bundle_list(store: StoreFolder = Path("bundles")) -> None:

@@ -15,7 +15,7 @@ def __getattr__(name: str) -> Any:
     """The three that a program begins with; imported on demand, so that the kill switch needs nothing of theirs."""
     from importlib import import_module
 
-    modules = {"Bundle": "bundle", "BundlePolicy": "runtime", "Runtime": "runtime"}
+    modules = {"Bundle": "bundle.bundle", "BundlePolicy": "api.runtime", "Runtime": "api.runtime"}
     if name not in modules:
         raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
     return getattr(import_module(f"{__name__}.{modules[name]}"), name)

@@ -1,4 +1,7 @@
-"""Published lead–lag results are met: deciles in order of size, US sectors ahead of Japanese ones, look-ahead named."""
+"""Published lead–lag results are met: deciles in order of size, US sectors ahead of Japanese ones, look-ahead named.
+
+Runs `evaluation.reproduce.lo_mackinlay`.
+"""
 
 from __future__ import annotations
 
@@ -7,9 +10,13 @@ from pathlib import Path
 import numpy as np
 import pandas as pd
 import pytest
+import typer
+from typer.testing import CliRunner
 
+from pacesetter.cli.reproduce import register
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.reproduce import reproduce
+from pacesetter.evaluation.reproduce.result import Comparison
 from pacesetter.evaluation.reproduce.us_japan import night_strategy, read_night_bars
 
 SHARED = Path(__file__).resolve().parents[4] / "shared" / "data" / "us_japan_sectors_daily_2019_2025.parquet"
@@ -64,3 +71,23 @@ def test_wrong_questions_are_one_sentence(tmp_path: Path) -> None:
     (tmp_path / "bars.csv").write_text("date,symbol,open,close\n2024-01-02,A,1,1\n")
     with pytest.raises(DataError, match="has no column 'market'"):
         reproduce("us_japan", str(tmp_path / "bars.csv"))
+
+
+def test_a_line_has_the_difference_where_a_figure_was_published() -> None:
+    assert Comparison("ratio", 1.25, 1.5, "fees").row() == ("ratio", "+1.250", "+1.500", "-0.250", "fees")
+    assert Comparison("ratio", 1.25, None, "ours alone").row() == ("ratio", "+1.250", "–", "–", "ours alone")
+
+
+def test_the_command_prints_every_line_and_note() -> None:
+    app = typer.Typer()
+    register(app)
+    shown = CliRunner().invoke(app, ["lo_mackinlay"], env={"COLUMNS": "300"})
+    result = reproduce("lo_mackinlay")
+    assert shown.exit_code == 0
+    for line in result.comparisons:
+        what, ours, *_ = line.row()
+        assert any(what in row and ours in row for row in shown.output.splitlines()), what
+    assert all(f"Note: {note}" in shown.output for note in result.notes)
+    odd = CliRunner().invoke(app, ["us_japan", "path=bars.csv"])
+    assert isinstance(odd.exception, ConfigError)
+    assert "takes data.path=FILE" in str(odd.exception)

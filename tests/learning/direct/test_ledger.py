@@ -13,7 +13,7 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.learning.direct.ledger import Fills, Rules, settle
 from pacesetter.learning.direct.policy import DirectPolicy
-from pacesetter.learning.direct.series import Series
+from pacesetter.learning.direct.series import MarketSeries
 from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Seen
@@ -56,7 +56,7 @@ class Scripted:
 def rolled(panel: Panel, targets: Any, market: MarketParameters, first: int) -> Any:
     """Net returns of the hard ledger for targets (bar, symbol) from bar `first` on."""
     bank: Bank = whole_bank(panel)
-    series = Series.of(
+    series = MarketSeries.of(
         bank, DirectPolicy(panel.symbols).double(), needs_depth=market.limits.volume_cap_fraction is not None
     )
     rules, held = Rules.of(market), torch.zeros(len(panel.symbols), dtype=torch.float64)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import torch
 
 from pacesetter.learning.direct.policy import DirectPolicy, market_price
-from pacesetter.learning.direct.series import Series
+from pacesetter.learning.direct.series import MarketSeries
 from pacesetter.panel import Panel
 
 from .conftest import whole_bank
@@ -40,7 +40,7 @@ def test_training_reads_what_an_observation_shows(planted: Panel) -> None:
     with torch.no_grad():
         policy.weights.copy_(torch.randn(policy.weights.shape, generator=generator))
         policy.beta.copy_(torch.rand(policy.beta.shape, generator=generator))
-    series = Series.of(bank, policy)
+    series = MarketSeries.of(bank, policy)
     assert series.first == policy.history_bars - 1
     for t in (policy.history_bars - 1, 300, len(planted) - 1):
         window = torch.tensor(bank.windows[0][:, t - policy.history_bars + 1 : t + 1])[None]
@@ -57,7 +57,7 @@ def test_training_reads_what_an_observation_shows(planted: Panel) -> None:
 
 def test_later_bars_change_nothing_that_was_read(planted: Panel) -> None:
     policy = DirectPolicy(planted.symbols)
-    whole, early = (Series.of(whole_bank(panel), policy) for panel in (planted, planted.rows(0, 500)))
+    whole, early = (MarketSeries.of(whole_bank(panel), policy) for panel in (planted, planted.rows(0, 500)))
     assert torch.equal(whole.z[: len(early)], early.z)
     assert torch.equal(whole.to_open[: len(early) - 1], early.to_open)
     assert torch.equal(whole.earned[: len(early) - 2], early.earned)

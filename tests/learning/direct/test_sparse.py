@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.learning.direct.sparse import Moments, fit_sparse, relaxed, sparse_weights
+from pacesetter.learning.direct.sparse import CrossProducts, fit_sparse, relaxed, sparse_weights
 
 
 def noise(seed: int, bars: int = 600, inputs: int = 20, symbols: int = 4) -> tuple[Any, Any]:
@@ -19,7 +19,7 @@ def test_the_optimum_is_that_of_a_lasso() -> None:
 
     x, y = noise(0)
     y[:, 1] += 0.3 * x[:, 4]
-    found = sparse_weights(Moments.of(x, y), 0.05, np.zeros((20, 4)))
+    found = sparse_weights(CrossProducts.of(x, y), 0.05, np.zeros((20, 4)))
     for column in range(4):
         fitted = Lasso(alpha=0.05, fit_intercept=False, tol=1e-10, max_iter=100_000).fit(x, y[:, column])
         np.testing.assert_allclose(found[:, column], fitted.coef_, atol=1e-5)
@@ -29,7 +29,7 @@ def test_a_refit_is_least_squares_over_the_inputs_that_are_used() -> None:
     x, y = noise(1)
     weights = np.zeros((20, 4))
     weights[[2, 7], 3] = 1.0
-    found = relaxed(Moments.of(x, y), weights)
+    found = relaxed(CrossProducts.of(x, y), weights)
     expected = np.linalg.lstsq(x[:, [2, 7]], y[:, 3], rcond=None)[0]
     np.testing.assert_allclose(found[[2, 7], 3], expected, rtol=5e-3)
     assert not found[:, :3].any()

@@ -199,7 +199,7 @@ def test_books_that_cannot_be_written_or_read_stop_it(served, made, tmp_path):
     assert served.call("/v1/state", "read").json()["state"] == "halted"
     (tmp_path / "books").rmdir()
     (tmp_path / "books").write_text('{"symbols": ["A"]}')
-    with pytest.raises(ConfigError, match=r"of 1 other symbols than the 3 served.*move it away"):
+    with pytest.raises(ConfigError, match=r"have 1 other symbols than the 3 served.*move it away"):
         Served(made, tmp_path)
 
 

@@ -74,7 +74,7 @@ def test_nothing_starts_without_a_key_or_with_a_default(tmp_path):
             Keys(path)
     known = "057ba03d6c44104863dc7361fe4578965d1887360f90a0895882e58a6248fc86"  # sha256 of "changeme"
     path.write_text(json.dumps([row | {"sha256": known}]))
-    with pytest.raises(ConfigError, match="everybody knows"):
+    with pytest.raises(ConfigError, match="is a publicly known default; revoke it"):
         Keys(path).check_startable()
     path.write_text("{")
     for odd in (path, tmp_path):

@@ -266,7 +266,7 @@ def test_a_signed_bundle_whose_limits_were_changed_does_not_open_without_its_key
     told = json.loads((folder / "hashes.json").read_text())
     told["files"]["limits.json"] = sha256(folder / "limits.json")
     (folder / "hashes.json").write_text(json.dumps(told))
-    with pytest.raises(RunError, match="not by this key"):
+    with pytest.raises(RunError, match="does not match this key"):
         Bundle.open(folder, SigningKey(SECRET))
     with pytest.raises(RunError, match="there is no key to check it by"):
         find_bundle(folder)
@@ -323,7 +323,7 @@ def test_a_store_numbers_bundles_and_rolls_back(made, tmp_path):
     assert bundle.name == Bundle.open(pack(dotted)).name == "0003-v1.5"
 
 
-@pytest.mark.parametrize("message", ["File exists", "No such file", "by an interrupted bundling", "is there already"])
+@pytest.mark.parametrize("message", ["File exists", "No such file", "by an interrupted bundling", "exists already"])
 def test_a_store_that_cannot_take_the_bundle_is_refused_before_any_work(made, tmp_path, monkeypatch, message):
     store, name = tmp_path / "bundles", f"0001-{made.config.name}"
     if message == "File exists":
@@ -333,7 +333,7 @@ def test_a_store_that_cannot_take_the_bundle_is_refused_before_any_work(made, tm
             "pacesetter.serving.bundle.store.TemporaryFile", lambda dir: (dir / "absent" / "file").open("w")
         )
     else:
-        (store / (name if message == "is there already" else f".{name}.partial")).mkdir(parents=True)
+        (store / (name if message == "exists already" else f".{name}.partial")).mkdir(parents=True)
     for work in ("build_panel", "export_onnx"):
         monkeypatch.setattr(f"pacesetter.serving.bundle.packaging.{work}", lambda *_: pytest.fail("it went to work"))
     with pytest.raises(RunError, match=message):

@@ -203,7 +203,7 @@ def test_a_drill_sees_a_sink_that_fails_and_does_not_wait_for_it_again(
 ) -> None:
     results = drill([FileSink(tmp_path)])
     (failed,) = (result for result in results if not result.acted)
-    assert failed == ("FileSink", "takes an alert, not IsADirectoryError", False)
+    assert failed == ("FileSink", "accepts an alert, not IsADirectoryError", False)
     assert "did not accept the alert" not in caplog.text
 
 

@@ -29,7 +29,7 @@ from pacesetter.serving.journal.journal import Journal, Page, tables
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.risk.order import AccountView, Order, Quote
-from pacesetter.serving.trader.brokers import PaperBroker, Status
+from pacesetter.serving.trader.brokers import OrderStatus, PaperBroker
 
 SYMBOLS = ("A", "B", "C")
 START = 1_767_600_000.0  # five in the morning before a UTC midnight nineteen hours away
@@ -88,13 +88,13 @@ class Trading(RuleBasedStateMachine):
         opens = self.bar[:, Bar.CLOSE] * gap
         self._trade(self._bar(opens, opens * day), asked, seconds)
 
-    @rule(status=st.sampled_from((Status.SENT, Status.UNKNOWN, Status.REJECTED, Status.CANCELLED)))
-    @precondition(lambda self: Status.PENDING in self.plain_journal.orders.values())
-    def send(self, status: Status) -> None:
-        waiting = [each for each, at in self.plain_journal.orders.items() if at == Status.PENDING]
+    @rule(status=st.sampled_from((OrderStatus.SENT, OrderStatus.UNKNOWN, OrderStatus.REJECTED, OrderStatus.CANCELLED)))
+    @precondition(lambda self: OrderStatus.PENDING in self.plain_journal.orders.values())
+    def send(self, status: OrderStatus) -> None:
+        waiting = [each for each, at in self.plain_journal.orders.items() if at == OrderStatus.PENDING]
         self.journal.set_statuses(dict.fromkeys(waiting, status))
         self.plain_journal.orders |= dict.fromkeys(waiting, status.value)
-        if status in (Status.REJECTED, Status.CANCELLED):
+        if status in (OrderStatus.REJECTED, OrderStatus.CANCELLED):
             for client_id in waiting:
                 self._leave(self.guard.in_flight[client_id])
                 self.guard.done(client_id)

@@ -47,7 +47,7 @@ def test_a_baseline_trades_on_paper_and_goes_on_where_it_stood(app: typer.Typer,
     journal = Journal(journal_url(tmp_path), "paper")
     assert len(journal.rows(tables.equity)) == 40
     journal.close()
-    assert CliRunner().invoke(app, ["journal", "downgrade", journal_url(tmp_path)]).output.endswith("revision 0001\n")
+    assert CliRunner().invoke(app, ["journal", "downgrade", journal_url(tmp_path)]).output.endswith("revision 0002\n")
     assert CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path)]).output.endswith("revision 0003\n")
 
 
@@ -117,7 +117,7 @@ def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, t
         (["equal_weight", *DATA[:3], "first=-3"], "leaves no bar to replay"),
         (
             ["supervised", *DATA],
-            "'supervised' needs class probabilities, .* which paper trading lacks",
+            "'supervised' needs class probabilities, .* which paper trading does not have",
         ),
         (["equal_weight", f"run={'x' * 48}"], "must have 1 to 47 letters"),
         (["equal_weight", "run=''"], "must have 1 to 47 letters"),

@@ -1,4 +1,7 @@
-"""A run of agent=direct from the command's configuration to its policy on the test set."""
+"""A run of agent=direct from the command's configuration to its policy on the test set.
+
+Runs `build.direct`.
+"""
 
 from __future__ import annotations
 

@@ -10,18 +10,18 @@ from pacesetter.evaluation.reproduce.lo_mackinlay import lo_mackinlay
 from pacesetter.evaluation.reproduce.result import Comparison, Reproduction
 from pacesetter.evaluation.reproduce.us_japan import us_japan
 
-__all__ = ["STUDIES", "Comparison", "Reproduction", "Study", "reproduce"]
+__all__ = ["STUDIES", "Comparison", "PublishedStudy", "Reproduction", "reproduce"]
 
 
 @dataclass(frozen=True)
-class Study:
+class PublishedStudy:
     """A published study: how it is run from a file of the user's, or from what is shipped."""
 
     run: Callable[[str | None], Reproduction]
     needs_path: bool
 
 
-STUDIES = {"lo_mackinlay": Study(lambda _: lo_mackinlay(), False), "us_japan": Study(us_japan, True)}
+STUDIES = {"lo_mackinlay": PublishedStudy(lambda _: lo_mackinlay(), False), "us_japan": PublishedStudy(us_japan, True)}
 
 
 def reproduce(name: str, path: str | None = None) -> Reproduction:

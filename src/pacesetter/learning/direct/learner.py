@@ -26,7 +26,7 @@ from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.learning.direct.ledger import Rules, settle
 from pacesetter.learning.direct.options import Direct
 from pacesetter.learning.direct.policy import DirectPolicy, market_price
-from pacesetter.learning.direct.series import Series, return_column
+from pacesetter.learning.direct.series import MarketSeries, return_column
 from pacesetter.learning.direct.sparse import fit_sparse
 from pacesetter.learning.learner import Between, Watcher
 from pacesetter.learning.methods import Setup
@@ -61,7 +61,7 @@ class DirectLearner:
             side_cost=self.rules.side_cost,
         ).double()
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
-        self.series = Series.of(bank, self.policy, needs_depth)
+        self.series = MarketSeries.of(bank, self.policy, needs_depth)
         self._check_bars()
         self.optimiser = torch.optim.Adam(self.policy.shape(), config.learning_rate)
         self.generator = torch.Generator().manual_seed(config.seed)

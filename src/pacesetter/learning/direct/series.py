@@ -15,7 +15,7 @@ from pacesetter.learning.direct.ledger import Fills
 from pacesetter.learning.direct.policy import RETURN, DirectPolicy
 from pacesetter.market.bars import Bar, Status
 
-__all__ = ["Series", "return_column"]
+__all__ = ["MarketSeries", "return_column"]
 
 Array = NDArray[Any]
 CHUNK_BARS = 512  # windows that are read at a time: all at once would take a hundred times the memory of the bars
@@ -30,7 +30,7 @@ def return_column(bank: Bank) -> int:
 
 
 @dataclass(frozen=True)
-class Series:
+class MarketSeries:
     """One market over time; bar 0 of every tensor is bar `first` of the bank, where the first window is complete.
 
     z            (bar, symbol, lag) moves in units of volatility     volatility   (bar, symbol)
@@ -48,7 +48,7 @@ class Series:
     earned: torch.Tensor
 
     @classmethod
-    def of(cls, bank: Bank, policy: DirectPolicy, needs_depth: bool = False) -> Series:
+    def of(cls, bank: Bank, policy: DirectPolicy, needs_depth: bool = False) -> MarketSeries:
         """The bank's one market as the policy reads it, in the policy's precision."""
         bars, first = bank.bars[0], policy.history_bars - 1
         z, volatility = _read(bank.windows[0, :, :, policy.column], policy)

@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["Moments", "Sparse", "fit_sparse", "relaxed", "sparse_weights"]
+__all__ = ["CrossProducts", "Sparse", "fit_sparse", "relaxed", "sparse_weights"]
 
 Array = NDArray[Any]
 Candidate = tuple[float, float, float, list[Array]]  # utility, penalty, share, weights: of all bars, without each block
@@ -31,7 +31,7 @@ LEAST_SURE = 2.0  # the best of some fifty candidates is often a little above 0 
 PATIENCE = 4  # penalties in a row that are worse than an earlier one, behind which the path is not followed
 
 
-class Moments(NamedTuple):
+class CrossProducts(NamedTuple):
     """Sums over bars: inputs × inputs (p, p), inputs × returns (p, symbol), and how many bars."""
 
     inputs: Array
@@ -39,14 +39,14 @@ class Moments(NamedTuple):
     bars: int
 
     @classmethod
-    def of(cls, x: Array, y: Array) -> Moments:
+    def of(cls, x: Array, y: Array) -> CrossProducts:
         return cls(x.T @ x, x.T @ y, len(x))
 
-    def __add__(self, other: Any) -> Moments:
-        return Moments(self.inputs + other.inputs, self.response + other.response, self.bars + other.bars)
+    def __add__(self, other: Any) -> CrossProducts:
+        return CrossProducts(self.inputs + other.inputs, self.response + other.response, self.bars + other.bars)
 
-    def __sub__(self, other: Any) -> Moments:
-        return Moments(self.inputs - other.inputs, self.response - other.response, self.bars - other.bars)
+    def __sub__(self, other: Any) -> CrossProducts:
+        return CrossProducts(self.inputs - other.inputs, self.response - other.response, self.bars - other.bars)
 
     def utility(self, weights: Array) -> float:
         """Σ over bars and symbols of q·y − ½q²."""
@@ -84,7 +84,7 @@ def fit_sparse(
 ) -> Sparse:
     """Weights for inputs x (bar, p) and returns y (bar, symbol), from the strongest penalty to `lowest`."""
     blocks = np.array_split(np.arange(len(x)), folds)
-    parts = [Moments.of(x[block], y[block]) for block in blocks]
+    parts = [CrossProducts.of(x[block], y[block]) for block in blocks]
     whole = sum(parts[1:], parts[0])
     unit = math.sqrt(2 * math.log(max(x.shape[1], 2)) / whole.bars)
     strongest = max(float(np.abs(whole.response).max()) / whole.bars, 1.2 * unit)
@@ -122,31 +122,31 @@ def _is_past(found: list[Candidate], shares: int) -> bool:
 class _Path:
     """Solutions for several sets of bars along falling penalties, each begun from the one before."""
 
-    def __init__(self, moments: list[Moments]) -> None:
-        self.moments = moments
-        self.weights = [np.zeros_like(each.response) for each in moments]
+    def __init__(self, products: list[CrossProducts]) -> None:
+        self.products = products
+        self.weights = [np.zeros_like(each.response) for each in products]
 
     def at(self, penalty: float) -> tuple[list[Array], list[Array]]:
-        pairs = list(zip(self.moments, self.weights, strict=True))
+        pairs = list(zip(self.products, self.weights, strict=True))
         self.weights = [sparse_weights(each, penalty, start) for each, start in pairs]
-        return self.weights, [relaxed(each, found) for each, found in zip(self.moments, self.weights, strict=True)]
+        return self.weights, [relaxed(each, found) for each, found in zip(self.products, self.weights, strict=True)]
 
 
-def sparse_weights(moments: Moments, penalty: float, start: Array) -> Array:
-    """(input, symbol) the optimum of U for each symbol, by scikit-learn's coordinate descent on the moments."""
+def sparse_weights(products: CrossProducts, penalty: float, start: Array) -> Array:
+    """(input, symbol) the optimum of U for each symbol, by scikit-learn's coordinate descent on the products."""
     from sklearn.linear_model import lasso_path
 
-    shape_only = np.broadcast_to(0.0, (moments.bars, len(start)))  # all is in the moments
+    shape_only = np.broadcast_to(0.0, (products.bars, len(start)))  # all is in the products
     found = np.zeros_like(start)
     for column in range(start.shape[1]):
-        response = np.ascontiguousarray(moments.response[:, column])
-        if np.abs(response).max() <= penalty * moments.bars:
+        response = np.ascontiguousarray(products.response[:, column])
+        if np.abs(response).max() <= penalty * products.bars:
             continue
         found[:, column] = lasso_path(
             shape_only,
-            np.array([math.sqrt(moments.bars)]),  # returns of variance 1, by which the tolerance is measured
+            np.array([math.sqrt(products.bars)]),  # returns of variance 1, by which the tolerance is measured
             alphas=[penalty],
-            precompute=moments.inputs,
+            precompute=products.inputs,
             Xy=response,
             coef_init=np.ascontiguousarray(start[:, column]),
             check_input=False,
@@ -156,9 +156,9 @@ def sparse_weights(moments: Moments, penalty: float, start: Array) -> Array:
     return found
 
 
-def relaxed(moments: Moments, weights: Array) -> Array:
+def relaxed(products: CrossProducts, weights: Array) -> Array:
     """The optimum without a penalty over the inputs that each symbol uses."""
-    gram, response = moments.inputs / moments.bars, moments.response / moments.bars
+    gram, response = products.inputs / products.bars, products.response / products.bars
     found = np.zeros_like(weights)
     for column in range(weights.shape[1]):
         used = np.flatnonzero(weights[:, column])

@@ -58,7 +58,7 @@ class SigningKey:
     def check(self, data: bytes, signature: str) -> None:
         """Refuse a signature that this key did not make over these bytes."""
         if not self.is_made_by(data, signature):
-            raise RunError("the bundle's signature is not by this key; do not load it, and ask who made it")
+            raise RunError("the bundle's signature does not match this key; do not load it, and check its origin")
 
     def is_made_by(self, data: bytes, signature: str) -> bool:
         """Whether this key made the signature over these bytes."""
