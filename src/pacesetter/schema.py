@@ -72,12 +72,17 @@ RENAMED_VALUES = {
 FORMER_RULES = {
     "features.leadlag.shrinkage": "hard",
     "task.trades": "orders",
+    "task.own_account": False,
     "task.account": (
         *("weight", "unrealised_return", "from_best", "bars_held", "signal", "room", "is_trading", "cash", "exposure"),
         *("net_exposure", "drawdown", "equity_ratio", "open_share", "is_liquidating"),
     ),
 }
-TASKS_WITH = {"task.trades": ("fleet",), "task.account": ("trading", "portfolio", "fleet", "master")}
+TASKS_WITH = {
+    "task.trades": ("fleet",),
+    "task.own_account": ("trading", "fleet"),
+    "task.account": ("trading", "portfolio", "fleet", "master"),
+}
 DROPPED_KEYS = ("lag.links",)  # of the study alone, whose links come from its one method now; no agent reads it
 GROUPS = {"agent": "agent.algorithm"}  # group on the command line -> the key that it chooses
 LEARNERS = {"FleetPPO": "fleet_ppo", "FleetSAC": "fleet_sac", "MasterPPO": "master_ppo"}  # as checkpoints name them

@@ -18,6 +18,7 @@ from pacesetter.market import MarketBars, MarketParameters
 from pacesetter.market.orders import Discrete
 from pacesetter.market.state import Account, Position
 from pacesetter.policies.agent import per_symbol
+from pacesetter.schema import SCHEMA, translate_config
 
 SYMBOLS = 50
 RULES = MarketParameters()
@@ -52,6 +53,16 @@ def test_the_observation_in_a_fleet_of_50_is_the_one_that_an_agent_gets_alone_wi
         expected = vector_of(alone, positions[k : k + 1], bar[k : k + 1], RULES)
         np.testing.assert_array_equal(shown["position"][k], expected[:POSITION_SIZE])
         np.testing.assert_allclose(shown["portfolio"][k], expected[POSITION_SIZE:], rtol=0, atol=1e-7)
+
+
+def test_runs_from_before_keep_the_joint_account() -> None:
+    portfolio = np.arange(len(PortfolioEntry), dtype=np.float32)
+    position = np.zeros((3, len(PositionEntry)), np.float32)
+    joint = per_symbol({"position": position, "portfolio": portfolio}, own_account=False)["portfolio"]
+    np.testing.assert_array_equal(joint, np.stack([portfolio] * 3))
+    old = {"task": {"problem": "fleet"}}
+    assert translate_config(old)["task"]["own_account"] is False
+    assert "own_account" not in translate_config(old | {"schema": SCHEMA})["task"]
 
 
 def test_advisers_servers_and_backtests_show_the_same_accounts_and_masks() -> None:

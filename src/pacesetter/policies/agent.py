@@ -27,6 +27,7 @@ class AgentPolicy:
     is_whole       it sees the whole market, as in Portfolio-v0; otherwise one symbol, as in Trading-v0, and is asked
                    for all symbols as a batch, in which each row has an account of its own: see `write_own_accounts`
     fitted_until   last moment of its training bars
+    own_account    of a symbol agent: false shows each row the joint account, as in runs from before schema 1
 
     Masks of discrete orders are the entry `action_mask`: (symbol, 7) for symbol agents, (symbol · 7,) for a whole one.
     """
@@ -37,11 +38,12 @@ class AgentPolicy:
     is_whole: bool = False
     fitted_until: pd.Timestamp | None = None
     deterministic: bool = True
+    own_account: bool = True
 
     def decide(self, seen: Seen) -> Array:
         if seen.t == seen.first and hasattr(self.agent, "reset"):
             self.agent.reset()  # else it would remember the last bars of the backtest before
-        entries = seen.observation if self.is_whole else per_symbol(seen.observation)
+        entries = seen.observation if self.is_whole else per_symbol(seen.observation, self.own_account)
         observation = {entry: np.array(values) for entry, values in entries.items()}  # torch warns of read-only arrays
         if seen.masks is not None:
             observation[ACTION_MASK] = seen.masks.ravel() if self.is_whole else seen.masks
@@ -49,8 +51,13 @@ class AgentPolicy:
         return actions.reshape(-1, 2) if self.action == "hybrid" else actions.reshape(-1)
 
 
-def per_symbol(observation: Observation) -> dict[str, Array]:
-    """Entries (symbol, …) of a whole market as a batch of one-symbol observations, each with an account of its own."""
+def per_symbol(observation: Observation, own_account: bool = True) -> dict[str, Array]:
+    """Entries (symbol, …) of a whole market as a batch of one-symbol observations, each with an account of its own.
+
+    Without `own_account` each has the joint one.
+    """
     position = np.asarray(observation["position"])
+    if not own_account:
+        return {**observation, "portfolio": np.repeat(observation["portfolio"][None], len(position), axis=0)}
     accounts = np.zeros((len(position), len(PortfolioEntry)), position.dtype)
     return {**observation, "portfolio": write_own_accounts(accounts, position)}

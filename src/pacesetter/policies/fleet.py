@@ -33,7 +33,7 @@ def fleet_policy(fleet: Fleet, task: Any, fitted_until: pd.Timestamp | None = No
 
     if task.trades == "targets":
         return FleetTargets(Advice(fleet), task.market, task.action == "target", fitted_until)
-    return FleetPolicy(fleet, task.action, fitted_until=fitted_until)
+    return FleetPolicy(fleet, task.action, fitted_until=fitted_until, own_account=task.own_account)
 
 
 @dataclass(frozen=True, eq=False)
@@ -75,6 +75,7 @@ class FleetPolicy:
     action: str
     name: str = "fleet"
     fitted_until: pd.Timestamp | None = None
+    own_account: bool = True
     _policies: dict[tuple[str, ...], AgentPolicy] = field(default_factory=dict, init=False, repr=False)
 
     def decide(self, seen: Seen) -> NDArray[Any]:
@@ -82,5 +83,6 @@ class FleetPolicy:
 
         symbols = seen.panel.symbols
         if symbols not in self._policies:
-            self._policies[symbols] = AgentPolicy(FleetAgent(self.fleet, symbols), self.name, self.action)
+            agent = FleetAgent(self.fleet, symbols)
+            self._policies[symbols] = AgentPolicy(agent, self.name, self.action, own_account=self.own_account)
         return self._policies[symbols].decide(seen)

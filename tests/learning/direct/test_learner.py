@@ -14,6 +14,7 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.features import feature_table
 from pacesetter.learning.direct.learner import DirectLearner, load_direct, objective
 from pacesetter.learning.direct.options import Direct
+from pacesetter.learning.learner import Between
 from pacesetter.panel import Panel
 from pacesetter.policies.agent import AgentPolicy
 
@@ -69,7 +70,12 @@ def test_a_hard_roll_is_what_the_kernel_plays(make_learner: Make, planted: Panel
 
 def test_a_run_repeats_and_resumes_bit_exactly(make_learner: Make, tmp_path: Path) -> None:
     whole = make_learner()
-    whole.learn(4 * ROUND, lambda: whole.save(tmp_path, more={"told": 1}) if whole.steps == 2 * ROUND else None)
+
+    def store() -> None:
+        if whole.steps == 2 * ROUND:
+            whole.save(tmp_path, more={"told": 1})
+
+    whole.learn(4 * ROUND, Between(store))
     again = make_learner()
     again.learn(4 * ROUND)
     assert whole.weights_hash() == again.weights_hash()

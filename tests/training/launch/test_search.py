@@ -11,6 +11,7 @@ from rich.console import Console
 
 from pacesetter.build import Config
 from pacesetter.errors import ConfigError, RunError
+from pacesetter.learning.methods import find_support
 from pacesetter.training import compose
 from pacesetter.training.launch import assignment as task
 from pacesetter.training.launch.search import SPACES, distribution, tune
@@ -102,7 +103,8 @@ def test_hydras_grammar_says_what_to_search(text: str, expected: Any) -> None:
 
 @pytest.mark.parametrize("algorithm", list(SPACES))
 def test_every_usual_space_fits_its_agent(algorithm: str) -> None:
-    known = compose([f"agent={algorithm}"]).agent
+    action = find_support(algorithm, "trading").actions[0]
+    known = compose([f"agent={algorithm}", f"task.action={action}"]).agent
     assert {text.partition("=")[0].removeprefix("agent.") for text in SPACES[algorithm]} <= set(known)
 
 

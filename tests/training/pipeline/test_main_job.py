@@ -17,7 +17,8 @@ from pacesetter.build import stored_config
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
-from pacesetter.training import STAGES, compose, pipeline, run_job
+from pacesetter.training import STAGES, compose, run_job
+from pacesetter.training.pipeline import main_job
 from pacesetter.training.pipeline.main_job import PAGE, summary
 from pacesetter.training.pipeline.master_stage import judged_run
 from pacesetter.training.pipeline.stages import trained
@@ -40,8 +41,8 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     printed = console.file.getvalue()
     assert all(f"/{len(STAGES)} {stage}" in printed for stage in STAGES)
     chosen = stored_config(judged_run(job)).task["problem"]
-    assert f"the {chosen} is judged" in printed
-    assert f"evidence that {chosen} beats cash" in " ".join(printed.split())
+    assert f"the {chosen} is evaluated" in " ".join(printed.split())
+    assert f"evidence that the {chosen} beats cash" in " ".join(printed.split())
     titles = [section.title for name in PAGE for section in job.found[name].sections]
     assert titles[0] == "Verdict"
     page = (job.run.folder / "report.html").read_text()
@@ -92,7 +93,7 @@ def test_a_failing_stage_is_named_in_the_manifest(tmp_path, console):
 
 
 def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
-    wrong = (["task=lookback"], "task=lookback is for"), (["task=fleet", "agent=ppo"], "agent=ppo does not support")
+    wrong = (["task=lookback"], "task=lookback is for"), (["task=fleet", "agent=a2c"], "agent=a2c does not support")
     for words, told in wrong:
         with pytest.raises(ConfigError, match=told):
             run_job(compose(["data=sandbox", *words, f"runs={tmp_path}"]), console)
@@ -125,7 +126,7 @@ def test_too_few_bars_for_any_stage_are_refused_as_soon_as_they_are_loaded(tmp_p
 @pytest.mark.parametrize(("number", "ends"), [(signal.SIGINT, KeyboardInterrupt), (signal.SIGTERM, SystemExit)])
 def test_a_job_that_a_signal_stops_says_so_and_goes_on_when_asked_again(tmp_path, console, monkeypatch, number, ends):
     config = compose(["data=sandbox", f"runs={tmp_path}"])
-    monkeypatch.setattr(pipeline, "store_leadlag", lambda *_: os.kill(os.getpid(), number))
+    monkeypatch.setattr(main_job, "store_leadlag", lambda *_: os.kill(os.getpid(), number))
     with pytest.raises(ends):
         run_job(config, console, stages=("load", "check", "leadlag"))
     (folder,) = tmp_path.glob("*/manifest.json")

@@ -173,9 +173,9 @@ def test_reasons_are_told_apart():
 @pytest.mark.parametrize(
     ("wrong", "sentence"),
     [
-        ("task.action=hybrid", "use target, discrete or continuous"),
+        ("task.action=hybrid", "take target, discrete or continuous"),
         ("task.curriculum=adaptive", "random or fixed"),
-        ("agent.batch_size=31", r"agent\.batch_size=31 does not divide a rollout's 64 rows"),
+        ("agent.batch_size=31", r"agent\.batch_size=31 does not divide the 64 rows of a round"),
         ("agent.heads=0", r"agent\.heads=0: heads of a fleet have one hidden layer"),
         ("agent.heads=[8,8]", r"agent\.heads=\[8, 8\]: heads of a fleet have one hidden layer"),
         ("agent.batch_size=0", r"agent\.batch_size=0 must be 1 or more"),

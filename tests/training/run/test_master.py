@@ -148,11 +148,11 @@ def test_tuning_stays_where_the_master_is_better_and_a_stop_within_it_changes_no
     config = small(*TUNED, "task.largest_fall=1000", "train.patience=1")
     whole = train(config, console=console)
     assert agents_moved(whole.run.folder, fleet)
-    tune = master.tune
+    train_jointly = master.train_jointly
 
     def interrupted(*given: Any, **options: Any) -> Any:
         os.kill(os.getpid(), signal.SIGTERM)
-        return tune(*given, **options)
+        return train_jointly(*given, **options)
 
     with monkeypatch.context() as patched:
         patched.setattr(master, "train_jointly", interrupted)
@@ -186,7 +186,7 @@ def test_a_master_begins_with_another_of_its_size(small, trained):
     assert all(torch.equal(learner.fleet.state_dict()[name], stored[name]) for name in stored)
     other = small("agent.network_options={width:16,heads:2,layers:1,hidden:8}")
     wrong: Any = build_learner(other, build_parts(other, build_panel(other)))
-    with pytest.raises(ConfigError, match="of another size"):
+    with pytest.raises(ConfigError, match="has another size; use its network_options"):
         wrong.take_weights(best)
 
 
@@ -208,7 +208,7 @@ def test_without_validation_the_last_master_is_the_best_and_it_may_be_shown_less
         ("train.envs=1", r"n_steps=8 · train.envs=1; give agent.batch_size=8, or more envs"),
         ("train.shares=[0.5,0.2]", "a master has that of its fleet"),
         ("task.fleet=''", "task=master needs the run of a fleet"),
-        ("task.action=discrete", "a master sets weights"),
+        ("task.action=discrete", "a master sets targets"),
         ("task.joint_steps=-1", "0 or more"),
         ("task.shares=[0.9,0.2]", r"task\.shares=\[0\.9, 0\.2\] must leave a test set"),
         ("train.freeze=[encoder]", "no part of a master can be frozen"),

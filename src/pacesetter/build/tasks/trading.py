@@ -48,6 +48,8 @@ class Trading:
     curriculum   of the training episodes: five_stages, or adaptive, which also goes back
     account      entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others. By
                  default those without a memory: what a position has earned and how long it is held locks it in
+    own_account  a symbol agent in a joint account is shown an account that holds its position alone, as in training;
+                 false, for runs from before schema 1, shows it the joint account
     continued    share of the training episodes that go on for another `episode_bars` when they would end, again and
                  again, so that positions grow as old in training as they do later; 0 is none
     """
@@ -59,6 +61,7 @@ class Trading:
     symbols: tuple[str, ...] = ()
     curriculum: Literal["none", "five_stages", "adaptive"] = "none"
     account: tuple[str, ...] = ("weight", "room", "is_trading")
+    own_account: bool = True
     continued: float = 0.0
     market: MarketParameters = field(default_factory=MarketParameters)
     reward: RewardConfig = field(default_factory=RewardConfig)
@@ -137,8 +140,8 @@ class SingleAgentTask(Task):
     def _policy(self, agent: Any, config: Config, until: pd.Timestamp) -> AgentPolicy:
         from pacesetter.policies.agent import AgentPolicy
 
-        name, action = str(config.agent["algorithm"]), build_task(config).action
-        return AgentPolicy(agent, name, action, self.is_whole, until)
+        name, task = str(config.agent["algorithm"]), build_task(config)
+        return AgentPolicy(agent, name, task.action, self.is_whole, until, own_account=task.own_account)
 
     def export(self, stored: Stored, count: int) -> Exported:
         from pacesetter.build.learner import build_learner

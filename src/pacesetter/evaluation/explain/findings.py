@@ -54,7 +54,9 @@ def _as_agent(run: StoredRun) -> AgentPolicy:
     from pacesetter.agents.fleet import FleetAgent
 
     agent = FleetAgent(policy.fleet, run.panel.symbols)
-    return AgentPolicy(agent, policy.name, fleet_action(policy.fleet), fitted_until=policy.fitted_until)
+    own = getattr(policy, "own_account", True)  # an adviser's always is
+    action, until = fleet_action(policy.fleet), policy.fitted_until
+    return AgentPolicy(agent, policy.name, action, fitted_until=until, own_account=own)
 
 
 def _titled(finding: BehaviourFinding, symbol: str) -> Section:

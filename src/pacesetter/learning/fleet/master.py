@@ -101,6 +101,12 @@ class MasterTrainer(FleetTrainer):
         config = dataclasses.replace(self.config, seed=seed)
         return MasterTrainer(MasterMethod(self.fleet, self.market.joint(), config))
 
+    def complete(self, stored: dict[str, Any]) -> dict[str, Any]:
+        if "advisers" in stored:  # they too may be from before some options; what the run of the fleet says is kept
+            told = {"has_state_value": self.advisers.has_state_value} | stored["advisers"]
+            stored = stored | {"advisers": describe_fleet(blank_fleet(told))}
+        return super().complete(stored)
+
     def describe(self) -> dict[str, Any]:
         own = {"network": dataclasses.asdict(self.fleet.config), "shapes": self.fleet.shapes}
         plain = json.loads(json.dumps(own | {"advisers": describe_fleet(self.advisers)}))

@@ -313,16 +313,21 @@ class FleetTrainer:
 
     def load(self, folder: str | Path) -> dict[str, Any]:
         """Continue from what `save` stored, and give its `more`; refuses another method, options or symbols."""
-        stored, own = translate_learner(read_header(folder)), self.describe()
-        if stored.get("algorithm") == own["algorithm"]:  # defaults of options that are newer than the checkpoint
-            kept = configure(type(self.config), stored["config"], "the checkpoint's agent")
-            stored["config"] = dataclasses.asdict(kept)
+        own = self.describe()
+        stored = self.complete(translate_learner(read_header(folder)))
         for name, value in own.items():
             if stored.get(name) != value:
                 raise RunError(f"{folder} was stored with {name}={stored.get(name)}, not {value}; resume with its own")
         state = read_state(folder)
         self.load_state_dict(state)
         return dict(state["run"])
+
+    def complete(self, stored: dict[str, Any]) -> dict[str, Any]:
+        """What a checkpoint's header says, with the defaults of options that are newer than it."""
+        if stored.get("algorithm") != type(self.config).__name__:
+            return stored
+        kept = configure(type(self.config), stored["config"], "the checkpoint's agent")
+        return stored | {"config": dataclasses.asdict(kept)}
 
     def describe(self) -> dict[str, Any]:
         """Which method, with which options, for which symbols."""

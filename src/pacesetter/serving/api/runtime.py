@@ -47,7 +47,8 @@ class BundlePolicy:
         self.model = bundle.model
         self.trades_targets = self.model.spec.trades == "targets"
         self.name, self.action = bundle.name, "target" if self.trades_targets else self.model.spec.action
-        self.market = build_task(bundle.config).market if self.trades_targets else None
+        task = build_task(bundle.config)
+        self.market, self.own_account = task.market if self.trades_targets else None, task.own_account
         self.fitted_until = pd.Timestamp(bundle.manifest["fitted_until"])
         self.confidence, self.value = np.empty(0), None
 
@@ -59,7 +60,10 @@ class BundlePolicy:
         if spec.symbols and seen.panel.symbols != spec.symbols:
             raise ConfigError(f"policy '{self.name}' is for the {len(spec.symbols)} symbols of its training, in order")
         is_whole = spec.rows == "market"
-        entries = {k: v[None] for k, v in seen.observation.items()} if is_whole else per_symbol(seen.observation)
+        if is_whole:
+            entries = {name: entry[None] for name, entry in seen.observation.items()}
+        else:
+            entries = per_symbol(seen.observation, self.own_account)
         if ACTION_MASK in spec.inputs:
             entries[ACTION_MASK] = self._masks(seen, is_whole)
         answer = self.model(entries)

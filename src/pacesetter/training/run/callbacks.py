@@ -250,9 +250,10 @@ class Validator(Callback[LearnerT]):
     def between(self) -> None:
         if self.is_due(self.session.config.train.validate_every):
             self.validate()
-        self._be_patient()  # also when resumed in what follows learning
+        self.be_patient()  # also when resumed in what follows learning
 
-    def _be_patient(self) -> None:
+    def be_patient(self) -> None:
+        """Ask for a stop where the score has not been better for `train.patience` validations."""
         patience = self.session.config.train.patience
         if patience is not None and self.state["since_best"] >= patience:
             self.session.stop = "patience"
@@ -271,7 +272,7 @@ class Validator(Callback[LearnerT]):
         else:
             self.state["since_best"] += 1
         session.log(validation=metrics | {way: metrics.get(way, {}) | self._told(way) for way in self.gates})
-        self._be_patient()
+        self.be_patient()
         if session.report is not None and session.report(step, score):
             session.stop = "report"
         self._watch_collapse()

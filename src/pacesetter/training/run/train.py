@@ -229,10 +229,12 @@ def _go_on(session: Session[Any], checkpoints: Any) -> None:
 
 
 def _finish_validation(session: Session[Any], validator: Validator[Any]) -> None:
-    """The agent at the end is validated too, unless it just was."""
+    """The agent at the end is validated too, unless it was before a stop in what follows learning."""
     scores = validator.state["scores"]
     if session.config.train.validate_every and (not scores or scores[-1][0] != session.learner.step):
         validator.validate()
+    else:
+        validator.be_patient()  # as that validation was, so that a resumed run ends for the same reason
 
 
 def _store(session: Session[Any], validator: Validator[Any], stopped: str) -> TrainingResult:
