@@ -42,7 +42,6 @@ MARKET = MarketParameters(
     orders=Orders(minimum_trade=1.0),  # below it lies what rounding leaves
 )
 RISK = RiskLimits(repeat_count=3, day_count=4, gross_fraction=0.4)
-NUDGE = 1.0 + 1e-12  # as the desk's
 moves = st.sampled_from((0.97, 0.985, 1.0, 1.01, 1.02))
 requests = st.tuples(
     st.sampled_from(SYMBOLS),
@@ -66,7 +65,7 @@ class Trading(RuleBasedStateMachine):
         self.plain_guard, self.plain_broker = PlainGuard(RISK), PlainBroker(SYMBOLS, MARKET.initial_cash)
         self.plain_journal = PlainJournal()
         self.now, self.count, self.used = START, 0, list[str]()
-        self.bar, self.weights = self._bar(np.full(3, 100.0), np.full(3, 100.0)), np.zeros(3)
+        self.bar = self._bar(np.full(3, 100.0), np.full(3, 100.0))
 
     def teardown(self) -> None:
         self.journal.close()
@@ -96,7 +95,6 @@ class Trading(RuleBasedStateMachine):
         self.plain_journal.orders |= dict.fromkeys(waiting, status.value)
         if status in (OrderStatus.REJECTED, OrderStatus.CANCELLED):
             for client_id in waiting:
-                self._leave(self.guard.in_flight[client_id])
                 self.guard.done(client_id)
                 del self.plain_guard.open[client_id]
 
@@ -185,7 +183,6 @@ class Trading(RuleBasedStateMachine):
         places = {id(order): place for place, order in enumerate(orders)}
         assert {str(places[id(each.order)]): each.reason for each in decisions} == expected
         passed = [each.order for each in decisions if each.allowed]
-        self._aim(passed, equity)
         self._record(passed, executions, closed)
 
     def _settle(self, bar: Any) -> tuple[list[Any], dict[str, str]]:
@@ -193,7 +190,7 @@ class Trading(RuleBasedStateMachine):
         if self.count == 1:
             return [], {}
         flight = list(self.guard.in_flight.values())
-        settlement = self.broker.settle(self.bar, bar, self.weights, flight)
+        settlement = self.broker.settle(self.bar, bar, flight)
         for order in flight:
             price = float(bar[SYMBOLS.index(order.symbol), Bar.OPEN])
             quantity = self.plain_broker.fill(order, price)
@@ -210,18 +207,6 @@ class Trading(RuleBasedStateMachine):
         share = {"close": -held, "half": -held / 2}.get(size) if isinstance(size, str) else size * view.equity / price
         name = self.used[0] if is_old and self.used else f"run-{self.count}-{place}"
         return Order(name, symbol, float(share or 0.0), price * beside)
-
-    def _aim(self, passed: list[Order], equity: float) -> None:
-        """Weights that the broker works towards, as the desk sets them."""
-        after = self.broker.positions[:, Position.QUANTITY].copy()
-        for order in passed:
-            after[SYMBOLS.index(order.symbol)] += order.quantity
-        self.weights = after * self.bar[:, Bar.CLOSE] / equity * NUDGE
-
-    def _leave(self, order: Order) -> None:
-        k = SYMBOLS.index(order.symbol)
-        held, equity = self.broker.positions[k, Position.QUANTITY], self.broker.account[Account.EQUITY]
-        self.weights[k] = held * self.bar[k, Bar.CLOSE] / equity * NUDGE
 
     def _record(self, passed: list[Order], executions: list[Any], closed: dict[str, str]) -> None:
         rows = [{**asdict(order), "status": "pending", "reason": ""} for order in passed]
