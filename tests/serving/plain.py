@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.risk.order import AccountView, Order
 
-__all__ = ["PlainBroker", "PlainGuard", "PlainJournal"]
+__all__ = ["DAY", "PlainBroker", "PlainGuard", "PlainJournal"]
 
 DAY = 86_400
 SLACK = 1 + 1e-9  # what lies on a limit is within it; a loss of just a limit acts

@@ -20,8 +20,9 @@ from hypothesis.stateful import (
     rule,
     run_state_machine_as_test,
 )
-from plain import PlainBroker, PlainGuard, PlainJournal
+from plain import DAY, PlainBroker, PlainGuard, PlainJournal
 
+from pacesetter.errors import RunError
 from pacesetter.market.bars import TRADING, Bar
 from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders
 from pacesetter.market.state import Account, Position
@@ -121,6 +122,18 @@ class Trading(RuleBasedStateMachine):
         self.broker = PaperBroker(SYMBOLS, MARKET)
         self.broker.restore(np.array(stored[1]["account"]), np.array(stored[1]["positions"]))
 
+    @rule()
+    @precondition(lambda self: self.used)
+    def send_an_id_again(self) -> None:
+        """Guards forget ids after a day; the journal's key does not, and nothing of such a bar is written."""
+        again = {**asdict(Order(self.used[0], "A", 1.0, 100.0)), "status": "pending", "reason": ""}
+        last = self.journal.checkpoint()
+        assert last is not None
+        page = Page(datetime.fromtimestamp(self.now + 0.5, UTC), {}, {}, {}, orders=[again])
+        with pytest.raises(RunError, match=r"orders\.client_id.*nothing was written"):
+            self.journal.record(page)
+        assert self.journal.checkpoint() == last
+
     # ---- both must say the same -----------------------------------------------------------------------------------
 
     @invariant()
@@ -205,8 +218,14 @@ class Trading(RuleBasedStateMachine):
         symbol, size, beside, _, is_old = asked
         held, price = view.quantities[symbol], view.quotes[symbol].price
         share = {"close": -held, "half": -held / 2}.get(size) if isinstance(size, str) else size * view.equity / price
-        name = self.used[0] if is_old and self.used else f"run-{self.count}-{place}"
+        name = self._remembered_id() if is_old else None
+        name = name or f"run-{self.count}-{place}"
         return Order(name, symbol, float(share or 0.0), price * beside)
+
+    def _remembered_id(self) -> str | None:
+        """The first id that a guard still remembers: of this UTC day or the day before."""
+        allowed = self.plain_guard.allowed
+        return next((each.order.client_id for each in allowed if each.now // DAY >= self.now // DAY - 1), None)
 
     def _record(self, passed: list[Order], executions: list[Any], closed: dict[str, str]) -> None:
         rows = [{**asdict(order), "status": "pending", "reason": ""} for order in passed]
@@ -236,7 +255,7 @@ def test_guard_broker_and_journal_do_as_the_plain_ones() -> None:
 def test_a_guard_with_a_looser_limit_is_caught() -> None:
     loose = type("Loose", (Trading,), {"risk": replace(RISK, order_fraction=0.2)})
     with pytest.raises(AssertionError):
-        run_state_machine_as_test(loose, settings=_settings(12, 12))
+        run_state_machine_as_test(loose, settings=_settings(100, 12))  # ends with the first that differs
 
 
 @pytest.mark.proof
