@@ -127,8 +127,8 @@ def _section(market: Any, table: pd.DataFrame) -> Section:
         (
             str(row["entrant"]),
             str(row["seeds"]),
-            f"{row['sharpe']:+.2f} ± {row['half_width']:.2f}",
-            "" if np.isnan(row["share"]) else f"{row['share']:.0%} ± {row['share_half_width']:.0%}",
+            _plus_minus(row["sharpe"], row["half_width"], "+.2f"),
+            _plus_minus(row["share"], row["share_half_width"], ".0%"),
             f"{row['reliable']} of {row['seeds']}",
             f"{row['traded']:.0f}",
             f"{row['exposure']:.0%}",
@@ -137,6 +137,13 @@ def _section(market: Any, table: pd.DataFrame) -> Section:
         for row in table.to_dict("records")
     )
     return Section(str(market), ABOUT, header=HEADER, rows=rows)
+
+
+def _plus_minus(value: float, half: float, form: str) -> str:
+    """A figure beside half its interval, which one seed does not have; nothing where it is not known."""
+    if np.isnan(value):
+        return ""
+    return f"{value:{form}}" if np.isnan(half) else f"{value:{form}} ± {half:{form.removeprefix('+')}}"
 
 
 def _picture_section(table: pd.DataFrame) -> Section:
