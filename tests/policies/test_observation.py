@@ -1,4 +1,4 @@
-"""One observation wherever it is asked for: gathered from a table, or kept row by row, the same to the bit."""
+"""One observation wherever it is asked for: gathered from a table, or kept row by row, bit for bit the same."""
 
 from __future__ import annotations
 

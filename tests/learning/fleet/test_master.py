@@ -1,4 +1,4 @@
-"""The master learns, repeats and resumes to the bit; agents that are tuned along may not forget their trade."""
+"""The master learns, repeats and resumes bit-exactly; agents that are trained along may not forget their trade."""
 
 from __future__ import annotations
 

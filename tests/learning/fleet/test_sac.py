@@ -1,4 +1,4 @@
-"""Fleet SAC: replay by symbol, targets by hand, repeatable and resumable to the bit."""
+"""Fleet SAC: replay by symbol, targets by hand, repeats and resumes bit-exactly."""
 
 from __future__ import annotations
 
