@@ -28,11 +28,14 @@ class Registry(Generic[Member]):
     """An ordered `name -> member` table; entry points of `pacesetter.<kind>` join at the first look.
 
     members   package whose modules file the members; they are imported at the first look, so that a new file suffices
+    declared  gives members that are declared elsewhere, e.g. in files; it is asked at the first look
     """
 
-    def __init__(self, kind: str, members: str | None = None) -> None:
+    def __init__(
+        self, kind: str, members: str | None = None, declared: Callable[[], Mapping[str, Member]] | None = None
+    ) -> None:
         self.kind = kind
-        self._package = members
+        self._package, self._declared = members, declared
         self._members: dict[str, Member] = {}
         self._plugins_read = False
 
@@ -76,6 +79,8 @@ class Registry(Generic[Member]):
         if self._package is not None:
             for module in iter_modules(import_module(self._package).__path__, f"{self._package}."):
                 import_module(module.name)
+        for name, declared in self._declared().items() if self._declared is not None else ():
+            self.add(name, declared)
         for point in entry_points(group=f"pacesetter.{self.kind}"):
             try:
                 member = point.load()

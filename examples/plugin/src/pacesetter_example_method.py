@@ -16,11 +16,10 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.learning.experience.market import FleetMarket, FleetStep
 from pacesetter.learning.experience.rollout import action_mix, by_symbol, sharpe
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.fleet.making import make_fleet, own_options
+from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import MethodSpec, Setup, TaskSupport
-from pacesetter.registry import configure
 
 __all__ = ["Reinforce", "ReinforceOptions", "reinforce"]
 
@@ -96,8 +95,7 @@ class Reinforce(FleetMethod[Fleet, FleetMarket]):
 
 def make(setup: Setup) -> FleetTrainer:
     """The trainer of a configuration."""
-    config = configure(ReinforceOptions, own_options(setup), "agent")
-    return FleetTrainer(Reinforce(make_fleet(setup), setup.train, config))
+    return make_learner(Reinforce, ReinforceOptions, setup)
 
 
 NETWORK = {"network": "mlp_tiny", "network_options": None, "heads": [32]}

@@ -13,6 +13,7 @@ from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.study import Study, configure_study
+from pacesetter.learning.methods import METHODS, TaskSupport, load
 from pacesetter.registry import configure
 from pacesetter.rewards.schedule import Schedule
 from pacesetter.runs import Run, config_hash
@@ -30,14 +31,12 @@ __all__ = [
     "build_study",
     "build_task",
     "check_shares",
-    "is_direct",
     "parse_config",
     "read_config",
     "stored_hash",
     "task_of",
 ]
 
-DIRECT = "direct"
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
 
 
@@ -307,16 +306,19 @@ def _problem(config: Config) -> str:
 def task_of(config: Config) -> Task:
     """The configured problem; refuses an unknown one."""
     problem = _problem(config)
-    if is_direct(config):
-        from pacesetter.build.direct import DirectTask
+    if _one_account(config) is None:
+        return TASKS[problem]
+    from pacesetter.build.direct import DirectTask
 
-        return DirectTask(TASKS[problem])
-    return TASKS[problem]
+    return DirectTask(TASKS[problem])
 
 
-def is_direct(config: Config) -> bool:
-    """Whether the agent is a direct policy, which trades all symbols in one account whatever the task."""
-    return config.agent.get("algorithm") == DIRECT
+def _one_account(config: Config) -> TaskSupport | None:
+    """How the agent learns where it trades all symbols in one account whatever the task; None for other agents."""
+    name = str(config.agent.get("algorithm", ""))
+    if name not in METHODS:
+        return None  # refused by name where the learner is built
+    return next((support for support in METHODS[name].supports if support.one_account), None)
 
 
 def build_task(config: Config) -> Any:
@@ -326,15 +328,16 @@ def build_task(config: Config) -> Any:
         old, new = options["action"], RENAMED_VALUES["task.action"][options["action"]]
         raise ConfigError(f"task.action={old} was renamed to {new}; give task.action={new}")
     task = configure(TASKS[_problem(config)].config, options, "task")
-    return _with_history(task, config.agent) if is_direct(config) else task
+    support = _one_account(config)
+    return task if support is None else _with_history(task, config.agent, support)
 
 
-def _with_history(task: Any, agent: dict[str, Any]) -> Any:
-    """The task with windows as long as a direct policy reads them; other agents read what `window_bars` says."""
-    from pacesetter.learning.direct.options import Direct
-
+def _with_history(task: Any, agent: dict[str, Any], support: TaskSupport) -> Any:
+    """The task with windows as long as the agent's options need; other agents read what `window_bars` says."""
     if not hasattr(task, "window_bars"):
-        raise ConfigError("agent=direct trades; take task=fleet or task=portfolio, or another agent for this task")
+        raise ConfigError(
+            f"agent={agent['algorithm']} trades; take task=fleet or task=portfolio, or another agent for this task"
+        )
     options = {name: value for name, value in agent.items() if name != "algorithm"}
-    needed = configure(Direct, options, "agent").history_bars
+    needed = configure(load(support.options), options, "agent").history_bars
     return dataclasses.replace(task, window_bars=max(task.window_bars, needed))

@@ -1,7 +1,7 @@
 """METHODS: every way to learn by its name, with the tasks and actions it supports, its options and its maker.
 
-`agent=NAME` looks a method up here; the task decides whether it trains one agent, a fleet or a master. A package from
-outside adds one by an entry point in the group `pacesetter.method`:
+`agent=NAME` looks a method up here; the task decides whether it trains one agent, a fleet or a master. Each is declared
+by a file `conf/method/NAME.yaml`. A package from outside adds one by an entry point in the group `pacesetter.method`:
 
 ```python
 reinforce = MethodSpec("REINFORCE", (TaskSupport(("fleet",), ("discrete",), Options, make),))
@@ -16,11 +16,12 @@ import importlib
 import json
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
+from importlib.resources import files
 from typing import Any
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.learner import Learner
-from pacesetter.registry import Registry
+from pacesetter.registry import Registry, configure
 from pacesetter.schema import renamed_sentence
 
 __all__ = [
@@ -32,9 +33,6 @@ __all__ = [
     "default_options",
     "find_support",
 ]
-
-SINGLE = ("trading", "portfolio", "lookback")
-ANY, BOX = ("discrete", "continuous", "hybrid", "target"), ("continuous", "hybrid", "target")
 
 
 @dataclass(frozen=True)
@@ -66,13 +64,16 @@ class TaskSupport:
     options    frozen dataclass whose fields are keys of `agent`
     make       from a `Setup` to a learner
     defaults   keys of `agent` beside or instead of those of the dataclass, e.g. the network
+    one_account   whether it trades targets of all symbols in one account whatever the task; its options then have
+                  `history_bars`, which windows must reach
     """
 
     tasks: tuple[str, ...]
     actions: tuple[str, ...]
     options: type[Any] | str
     make: Callable[[Setup], Learner] | str
-    defaults: Mapping[str, Any] = field(default_factory=dict)
+    defaults: dict[str, Any] = field(default_factory=dict)
+    one_account: bool = False
 
 
 @dataclass(frozen=True)
@@ -88,80 +89,19 @@ class MethodSpec:
         return tuple(task for support in self.supports for task in support.tasks)
 
 
-METHODS: Registry[MethodSpec] = Registry("method")
+def _read_declarations() -> dict[str, MethodSpec]:
+    """The methods that files in `conf/method` declare, by name."""
+    import yaml  # here: a machine that only runs a method, e.g. one with a GPU, need not have it
+
+    declared = {}
+    for file in sorted((files("pacesetter.conf") / "method").iterdir(), key=lambda file: file.name):
+        stated = yaml.safe_load(file.read_text(encoding="utf-8"))
+        supports = tuple(configure(TaskSupport, support, "supports") for support in stated["supports"])
+        declared[file.name.removesuffix(".yaml")] = MethodSpec(stated["about"], supports)
+    return declared
 
 
-def _single(name: str, about: str, options: str, actions: tuple[str, ...], *more: TaskSupport) -> None:
-    """Register a Stable-Baselines3 algorithm, with what learns other tasks under the same name."""
-    where = f"pacesetter.learning.sb3.options:{options}"
-    single = TaskSupport(SINGLE, actions, where, "pacesetter.learning.sb3.making:make_learner")
-    METHODS.add(name, MethodSpec(about, (single, *more)))
-
-
-_NETWORK = {"network": "mlp_small", "network_options": None, "heads": [64]}  # one encoder for all symbols of a fleet
-_MASTER = {
-    "network_options": {
-        "width": 32,
-        "heads": 2,
-        "layers": 1,
-        "hidden": 32,
-        "follow": 3.0,
-        "deviation": 1.0,
-        "entries": ["proposals", "confidence", "leadlag", "regime", "supervised", "position"],
-    },
-    "n_steps": 16,  # portfolios are few and their episodes alike: short rounds
-}
-_single(
-    "ppo",
-    "proximal policy optimisation",
-    "PPOOptions",
-    ANY,
-    TaskSupport(
-        ("fleet",),
-        ("discrete", "continuous", "target"),
-        "pacesetter.learning.fleet.ppo:FleetPPO",
-        "pacesetter.learning.fleet.making:make_ppo",
-        _NETWORK,
-    ),
-    TaskSupport(
-        ("master",),
-        ("target",),
-        "pacesetter.learning.fleet.master:MasterPPO",
-        "pacesetter.learning.fleet.making:make_master",
-        _MASTER,
-    ),
-)
-_single("a2c", "advantage actor–critic", "A2COptions", ANY)
-_single(
-    "sac",
-    "soft actor–critic",
-    "SACOptions",
-    BOX,
-    TaskSupport(
-        ("fleet",),
-        ("continuous", "target"),
-        "pacesetter.learning.fleet.sac:FleetSAC",
-        "pacesetter.learning.fleet.making:make_sac",
-        _NETWORK,
-    ),
-)
-_single("td3", "twin delayed deep deterministic policy gradient", "TD3Options", BOX)
-_single("maskable_ppo", "PPO that never sends an order the market would not take", "PPOOptions", ("discrete",))
-_single("recurrent_ppo", "PPO with an LSTM between encoder and heads", "PPOOptions", ANY)
-METHODS.add(
-    "direct",
-    MethodSpec(
-        "direct reinforcement through a differentiable ledger (Moody and Saffell 2001)",
-        (
-            TaskSupport(
-                ("fleet", "portfolio", "trading"),
-                ANY,  # whatever the task's orders are, it names targets of one account
-                "pacesetter.learning.direct.options:Direct",
-                "pacesetter.learning.direct.learner:make_direct",
-            ),
-        ),
-    ),
-)
+METHODS: Registry[MethodSpec] = Registry("method", declared=_read_declarations)
 
 
 # ---- looking up -----------------------------------------------------------------------------------------------------

@@ -72,7 +72,7 @@ def test_an_override_beats_the_preset():
         ("agent=ppoo", "unknown agent 'ppoo'; did you mean 'ppo'?"),
         ("agent=fleet_ppo", "agent=fleet_ppo was renamed to agent=ppo (task=fleet decides what it trains)"),
         ("agent.algorithm=master_ppo", "agent=master_ppo was renamed to agent=ppo (task=master decides"),
-        ("agent=sac", "agent=sac does not support task.action=discrete; use task.action=continuous, or agent=ppo or"),
+        ("agent=sac", "agent=sac does not support task.action=discrete; use task.action=continuous, or agent=a2c or"),
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(override, sentence):
@@ -96,7 +96,7 @@ def test_a_pair_of_method_and_task_that_was_not_declared_is_refused():
         compose(["task=fleet", "agent=a2c"])
     with pytest.raises(ConfigError, match=r"agent=sac does not support task\.windows\.space=discrete; use"):
         compose(["task=lookback", "agent=sac"])
-    refusal = r"agent=sac does not support task\.action=discrete; use .* or agent=ppo or direct$"
+    refusal = r"agent=sac does not support task\.action=discrete; use .* or agent=direct or ppo$"
     with pytest.raises(ConfigError, match=refusal):
         compose(["task=fleet", "agent=sac"])
 

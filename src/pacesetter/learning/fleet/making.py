@@ -1,45 +1,29 @@
-"""Learners of a fleet and of a master from a `Setup`: the networks of its options, and the method that trains them."""
+"""The learner of a fleet from a `Setup`: the networks of its options, and the method that trains them."""
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
-from pacesetter.agents.master import Master, MasterNetwork
 from pacesetter.errors import ConfigError
-from pacesetter.learning.fleet.master import MasterMethod, MasterPPO, MasterTrainer
-from pacesetter.learning.fleet.ppo import PPO, FleetPPO
-from pacesetter.learning.fleet.sac import SAC, FleetSAC
+from pacesetter.learning.fleet.method import Method
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
 from pacesetter.registry import configure
 
-__all__ = ["make_fleet", "make_master", "make_ppo", "make_sac"]
+__all__ = ["make_fleet", "make_learner", "own_options"]
 
 NETWORK = ("network", "network_options", "heads")
 
 
-def make_ppo(setup: Setup) -> FleetTrainer:
-    """PPO of a fleet."""
-    config = configure(FleetPPO, own_options(setup), "agent")
-    return FleetTrainer(PPO(make_fleet(setup), setup.train, config))
-
-
-def make_sac(setup: Setup) -> FleetTrainer:
-    """SAC of a fleet."""
-    config = configure(FleetSAC, own_options(setup), "agent")
-    return FleetTrainer(SAC(make_fleet(setup), setup.train, config))
-
-
-def make_master(setup: Setup) -> MasterTrainer:
-    """PPO of a master, which shares one account among the symbols of its fleet."""
-    config = configure(MasterPPO, own_options(setup), "agent")
-    torch.manual_seed(setup.seed)
-    sizes = configure(MasterNetwork, setup.options.get("network_options") or {}, "agent.network_options")
-    return MasterTrainer(MasterMethod(Master(sizes, setup.train.shapes), setup.train, config))
+def make_learner(method: Callable[[Fleet, Any, Any], Method], options: type[Any], setup: Setup) -> FleetTrainer:
+    """The trainer of a fleet by a method with its options."""
+    config = configure(options, own_options(setup), "agent")
+    return FleetTrainer(method(make_fleet(setup), setup.train, config))
 
 
 def make_fleet(setup: Setup) -> Fleet:

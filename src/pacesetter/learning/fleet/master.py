@@ -21,14 +21,16 @@ from pacesetter.agents.master import Master, MasterNetwork
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.experience.master_market import MasterMarket
 from pacesetter.learning.experience.rollout import Rollout
+from pacesetter.learning.fleet.making import own_options
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.storage import blank_fleet, describe_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.learner import Between
+from pacesetter.learning.methods import Setup
 from pacesetter.learning.state import read_header, read_state
 from pacesetter.registry import configure
 
-__all__ = ["JointTraining", "MasterMethod", "MasterPPO", "MasterTrainer", "load_master", "train_jointly"]
+__all__ = ["JointTraining", "MasterMethod", "MasterPPO", "MasterTrainer", "load_master", "make_master", "train_jointly"]
 
 
 @dataclass(frozen=True)
@@ -182,3 +184,11 @@ def train_jointly(
             is_kept = False
             break
     return JointTraining(learner.advisers.symbols, before, after, largest_fall, is_kept)
+
+
+def make_master(setup: Setup) -> MasterTrainer:
+    """PPO of a master, which shares one account among the symbols of its fleet."""
+    config = configure(MasterPPO, own_options(setup), "agent")
+    torch.manual_seed(setup.seed)
+    sizes = configure(MasterNetwork, setup.options.get("network_options") or {}, "agent.network_options")
+    return MasterTrainer(MasterMethod(Master(sizes, setup.train.shapes), setup.train, config))

@@ -26,9 +26,12 @@ from pacesetter.learning.experience.rollout import (
     sharpe,
 )
 from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, AgentsT, FleetConfig, FleetMethod, Losses, MarketT
+from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.methods import Setup
 
-__all__ = ["PPO", "FleetPPO"]
+__all__ = ["PPO", "FleetPPO", "make_ppo"]
 
 EXTRA_ROWS = 4_096  # of a step of an extra that trains itself
 
@@ -228,3 +231,8 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             "value_loss": metrics["value_loss"].mean(0),
             "policy_loss": metrics["policy_loss"].mean(0),
         }
+
+
+def make_ppo(setup: Setup) -> FleetTrainer:
+    """PPO of a fleet."""
+    return make_learner(PPO, FleetPPO, setup)

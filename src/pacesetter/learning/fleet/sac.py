@@ -26,9 +26,12 @@ from pacesetter.learning.experience.market import FleetMarket, FleetStep
 from pacesetter.learning.experience.replay import Replay
 from pacesetter.learning.experience.rollout import ReturnScale, action_mix, by_symbol, sharpe
 from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
+from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.methods import Setup
 
-__all__ = ["SAC", "FleetSAC"]
+__all__ = ["SAC", "FleetSAC", "make_sac"]
 
 OBSERVATION, FOLLOWING = "observation.", "following."  # entries of the replay before and after a step
 Steps = list[tuple[torch.Tensor, FleetStep]]
@@ -218,3 +221,8 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
 def _part(batch: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
     """The observation among the entries of a batch."""
     return {name.removeprefix(prefix): entry for name, entry in batch.items() if name.startswith(prefix)}
+
+
+def make_sac(setup: Setup) -> FleetTrainer:
+    """SAC of a fleet."""
+    return make_learner(SAC, FleetSAC, setup)
