@@ -115,6 +115,7 @@ def returns_of(weights: Array, fills: Array, cost_bps: float = COST_BPS) -> Stra
     if weights.shape != fills.shape:
         raise DataError(f"weights {weights.shape} and fill-to-fill returns {fills.shape} must have one shape")
     check_range(0, cost_bps=cost_bps)
+    # Between target weights: what prices do to a weight within a bar is neither traded back nor paid for.
     turnover = np.abs(np.diff(weights, axis=0, prepend=0.0)).sum(axis=-1)
     filled = np.isfinite(fills).any(axis=-1)
     gross = np.where(filled, np.nansum(weights * fills, axis=-1), np.nan)

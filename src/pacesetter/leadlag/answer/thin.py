@@ -55,6 +55,7 @@ class ThinTrading:
         flags: dict[str, str] = {}
         for sentence, (values, is_thin) in reasons.items():
             for column in np.flatnonzero(is_thin):
+                # One reason a symbol is enough for a reader: the first that applies.
                 flags.setdefault(bars.symbols[column], sentence.format(values[column]))
         return flags
 
@@ -77,6 +78,7 @@ def bounce_share(increments: Array) -> Array:
 
 def _median(values: Array) -> Array:
     known = np.isfinite(values).any(axis=0)
+    # ∞ where volume is unknown: nothing is called thin for lack of data.
     median = np.full(values.shape[1], np.inf)
     median[known] = np.nanmedian(values[:, known], axis=0)
     return median
