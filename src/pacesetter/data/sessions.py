@@ -50,6 +50,7 @@ class Sessions:
 
     def opens(self, bars: int) -> NDArray[np.bool_]:
         """(bars,) True where a bar is the first after a time without trading."""
+        # Around the clock there is no time without trading, hence no opening gap.
         first: NDArray[np.bool_] = np.arange(bars) % self.bars_per_day == 0
         return first & (self.calendar != "24/7")
 

@@ -50,6 +50,7 @@ class Deciles:
             raise DataError(f"{FILE.name} is not in this installation; use data=synthetic, or reinstall pacesetter")
         returns = pd.read_parquet(FILE)
         days = pd.DatetimeIndex(pd.to_datetime(returns["date"]))
+        # The file has returns only; a price level is needed by everything that reads panels.
         closes = BASE * np.cumprod(1 + returns[list(PORTFOLIOS)].to_numpy(np.float64) / PER_UNIT, axis=0)
         known = utc_index((days + LATEST_CLOSE).tz_localize(NEW_YORK))
         panel = Panel.from_fields(known, PORTFOLIOS, {"close": closes}, notes=(NOT_SECURITIES, LICENCE))
