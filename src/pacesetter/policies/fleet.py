@@ -64,6 +64,7 @@ class FleetTargets:
         held = np.asarray(seen.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
         proposals = np.asarray(self.advice(seen)[PROPOSALS], dtype=np.float64)
         targets = joint_targets(proposals, held, self.market, are_targets=self.are_targets)
+        # Without a bar there is no price to trade at: NaN leaves the position as it is.
         return np.where(seen.panel.mask[seen.t], targets, np.nan)
 
 
@@ -82,6 +83,7 @@ class FleetPolicy:
         from pacesetter.agents.fleet import FleetAgent
 
         symbols = seen.panel.symbols
+        # One for each set of symbols: a backtest of part of the market reads other rows of the stacked heads.
         if symbols not in self._policies:
             agent = FleetAgent(self.fleet, symbols)
             self._policies[symbols] = AgentPolicy(agent, self.name, self.action, own_account=self.own_account)
