@@ -131,6 +131,7 @@ class Admission:
         log.info("request", extra=told)
 
     async def _serve(self, scope: MutableMapping[str, Any], receive: Receive, answer: _Answer) -> None:
+        # An unknown path needs a key too, so that a stranger cannot tell which routes exist.
         access = self.routes.get(scope["path"], Access(("read", "trade", "admin")))
         if not access.scopes:
             await self._answer(scope, _replay(b"", receive), answer)
@@ -139,8 +140,10 @@ class Admission:
         scope["key"] = key.name
         if not set(access.scopes) & set(key.scopes):
             raise Refusal(403)
+        # A halt is never refused for its rate: it must work when everything else is too much.
         if not access.is_urgent:
             self._count(key)
+        # Counted before the body is read: slow uploads are what would pile up.
         with self._counted(scope, key, access):
             body = await self._body(scope, receive)
             answer.is_unread = False
@@ -175,6 +178,7 @@ class Admission:
 
     def _key(self, scope: Mapping[str, Any]) -> Key:
         """Whose token the one Authorization header holds."""
+        # Two Authorization headers are refused: proxies differ in which of them they forward.
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         kind, _, token = given[0].decode("latin-1").partition(" ") if len(given) == 1 else ("", "", "")
         key = self.keys.find(token.strip())
@@ -193,6 +197,7 @@ class Admission:
 
     async def _body(self, scope: Mapping[str, Any], receive: Receive) -> bytes:
         """All of the body; refuses one above the limit as soon as it is told or seen to be."""
+        # The promise is checked first, and the body itself again while it arrives: a promise may be false.
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not told.isdigit():
             raise Refusal(400)
@@ -232,6 +237,7 @@ class Turns:
     @asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator[None]:
         """Wait for a turn of `key`; refuses with 429."""
+        # Who comes while others wait queues up behind them, even if a turn is free this moment.
         if self.active >= self.most or self.waiting:
             await self._wait(key)
         else:
@@ -245,6 +251,7 @@ class Turns:
 
     async def _wait(self, key: str) -> None:
         queue = self.waiting.get(key, ())
+        # Keys take turns: at most one of each other key comes before each of mine, and never more than wait in all.
         before = min((len(queue) + 1) * len({*self.waiting, key}), 1 + sum(map(len, self.waiting.values())))
         if before * self._mean_seconds / self.most > self.seconds:
             raise Refusal(429)
@@ -254,6 +261,7 @@ class Turns:
             async with asyncio.timeout(self.seconds):
                 await turn
         except BaseException as problem:
+            # The turn was given while this caller gave up: it goes to the next, or a place would be lost for good.
             if turn.done() and not turn.cancelled():
                 self._pass_on()
             else:

@@ -33,6 +33,7 @@ def most_connections() -> int:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if HAS_LIMITS else WITHOUT_LIMIT
     if HAS_LIMITS and limit == resource.RLIM_INFINITY:
         limit = WITHOUT_LIMIT
+    # Out of descriptors, the process could open neither the kill switch nor its books.
     return max(limit - _open_descriptors() - BACKLOG - RESERVED, FEWEST)
 
 
@@ -79,6 +80,7 @@ class Connections:
         oldest = next((each for each in same if each.is_idle), None)
         if oldest is None:
             return False
+        # `connection_lost` comes later; forgotten now, so that the newcomer's place is free at once.
         oldest.transport.abort()
         self.forget(oldest, oldest.address)
         return True
@@ -116,6 +118,7 @@ class GuardedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        # First, because it may start a request: whether the connection is idle is asked after it.
         super().data_received(data)
         if self.is_idle and (self._deadline is None or self._timed is not None):
             self._end_in(self.header_seconds)

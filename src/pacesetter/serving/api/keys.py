@@ -54,6 +54,7 @@ class Keys:
     def find(self, token: str) -> Key | None:
         """The key of a token; every key is compared, in equal time, whichever fits."""
         digest = _hash(token).encode()
+        # A list, not `next`: stopping at the match would tell by its time which key it was.
         found = [key for key in self.keys if hmac.compare_digest(key.sha256.encode(), digest)]
         return found[0] if found else None
 
@@ -98,6 +99,7 @@ class Keys:
     def _write(self, keys: tuple[Key, ...]) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Atomic: a crash half-way would lock every caller out.
             write_atomic(self.path, json.dumps([asdict(key) for key in keys], indent=2) + "\n")
             os.chmod(self.path, 0o600)
         except OSError as problem:

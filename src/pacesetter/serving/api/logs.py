@@ -31,6 +31,7 @@ class JsonLines(logging.Formatter):
         line |= {key: value for key, value in vars(record).items() if key not in LEFT_OUT}
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
+        # Over the whole line, tracebacks and `extra` included, since a secret may come from anywhere.
         return SECRET.sub("[secret]", json.dumps(line, default=str))
 
 
@@ -40,5 +41,6 @@ def log_to(stream: IO[str], facts: Mapping[str, Any]) -> None:
     handler.setFormatter(JsonLines(facts))
     for name in ("pacesetter", "uvicorn"):
         logger = logging.getLogger(name)
+        # No propagation: the root logger's handlers would print lines that were not cleaned.
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO)

@@ -41,6 +41,7 @@ def lookback_files(folder: str | Path, panel: Panel, observations: int) -> dict[
     real = (unmasked(seen, spec) for seen in _real(panel, task, observations // 2))
     check_parity(module, Model(graph), chain(random_observations(spec, observations // 2), real))
     options = {name: value for name, value in config.task.items() if name != "problem"}
+    # The schedule is stored where it changes: thousands of bars come to a few lines.
     told = LookbackSpec(options, _changes(roll(load_lookback(folder, panel), panel), panel), panel.index[-1].value)
     return {"lookback.onnx": graph, "lookback.json": json.dumps(asdict(told), indent=2).encode() + b"\n"}
 

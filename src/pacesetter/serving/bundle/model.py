@@ -67,6 +67,7 @@ class Model:
         count = _row_count(feed)
         step = self._rows_at_once(count)
         parts = [{name: entry[first : first + step] for name, entry in feed.items()} for first in range(0, count, step)]
+        # For one part the hand-over to a thread costs more than it saves.
         spread = self._workers.map if min(self.threads, len(parts)) > 1 else map
         answers = zip(*spread(partial(self.session.run, None), parts), strict=True)
         return {name: np.concatenate(part) for name, part in zip(self.spec.outputs, answers, strict=True)}
@@ -82,6 +83,7 @@ class Model:
         """Of `count` rows, as even shares as can be."""
         if self.spec.rows != "symbol":
             return count
+        # As many rounds as the cache asks for, then equal shares: a short last round would leave threads idle.
         rounds = math.ceil(count / (self.threads * ROWS_AT_ONCE))
         return math.ceil(count / (self.threads * rounds))
 
@@ -144,6 +146,7 @@ def _messages(message: Any) -> Iterator[Any]:
     """A protobuf message and all within it: graphs, nodes, attributes, tensors, sparse ones too."""
     yield message
     for field, value in message.ListFields():
+        # Only messages have anything inside; numbers and strings are leaves.
         if field.message_type is not None:
             for inner in (value,) if hasattr(value, "ListFields") else value:
                 yield from _messages(inner)

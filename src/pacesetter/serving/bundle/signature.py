@@ -63,6 +63,7 @@ class SigningKey:
     def is_made_by(self, data: bytes, signature: str) -> bool:
         """Whether this key made the signature over these bytes."""
         if not self.is_pem:
+            # In constant time: a plain comparison would tell how many digits were right.
             return hmac.compare_digest(self.sign(data).encode(), signature.strip().encode())
         from cryptography.exceptions import InvalidSignature
 

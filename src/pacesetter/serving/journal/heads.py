@@ -41,6 +41,7 @@ class Heads:
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
             stream.flush()
+            # A head that a power cut loses could be signed again over another chain.
             os.fsync(stream.fileno())
         self._latest[run] = day
         return True

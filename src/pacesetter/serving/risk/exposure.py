@@ -44,8 +44,10 @@ class Exposure:
     def is_exit(self, order: Order) -> bool:
         """Whether the order, with all exits in flight before it, only makes a position smaller."""
         held = self.account.quantities.get(order.symbol, 0.0)
+        # Written so that NaN counts as no exit.
         if not order.quantity * held < 0.0:
             return False
+        # Two exits of the whole position would together open the other side.
         leaving = (self._sold if held > 0.0 else self._bought)[order.symbol]
         return abs(leaving + order.quantity) <= abs(held)
 
@@ -56,6 +58,7 @@ class Exposure:
             bought += more
         else:
             sold += more
+        # Any subset of the open orders may fill: all buys and no sell, or the reverse, is the worst.
         most = max(held + bought, -held - sold)
         return most * self.account.quotes.get(symbol, NO_QUOTE).price if most else 0.0
 
@@ -65,6 +68,7 @@ class Exposure:
 
     def gross(self, symbol: str, more: float) -> float:
         """That of all symbols together."""
+        # The symbol's old part is replaced, so that a check costs the same however many symbols are held.
         return self._gross - self._values[symbol] + self.value(symbol, more)
 
     def _count(self, symbol: str) -> None:

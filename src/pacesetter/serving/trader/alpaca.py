@@ -45,6 +45,8 @@ class AlpacaBroker:
 
     def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         try:
+            # Orders before the account: a fill between the two is then in both, or only in the account until the next
+            # bar.
             found = [(order, self._look(order.client_id)) for order in orders]
             self._read_account()
         except ConfigError:
@@ -123,6 +125,7 @@ class AlpacaBroker:
                 row[:] = 0.0
                 continue
             quantity, entry = float(held[symbol].qty), float(held[symbol].avg_entry_price)
+            # The service knows neither best price nor bars held; they are ours to keep as long as the side is the same.
             if row[Position.QUANTITY] * quantity <= 0.0:  # another position than before
                 row[Position.BEST_PRICE], row[Position.BARS_HELD] = entry, 0.0
             row[Position.QUANTITY], row[Position.ENTRY_PRICE] = quantity, entry
@@ -134,6 +137,7 @@ class AlpacaBroker:
         """
         filled = float(found.filled_qty or 0.0)
         left = float(found.qty) - filled
+        # `order` holds what was open when it was last looked at, so this is what was traded since.
         new = order.quantity - (left if order.quantity > 0 else -left)
         if not new:
             return None

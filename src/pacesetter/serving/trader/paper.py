@@ -76,7 +76,7 @@ class PaperTrader:
         guard they go on, as in a backtest behind it.
         Bars other than those that the journal was written on are refused with nothing touched.
         """
-        state = self._stored()
+        state = self._stored()  # outside the try: what is refused here touches nothing, not even the switch
         before = self.bars
         try:
             self._resume(state)
@@ -104,9 +104,11 @@ class PaperTrader:
         self._heed_within_bar()
         observation = self.observe(panel)
         seen = Seen(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
+        # An account that could not be read is treated as infinitely old: exits pass, entries do not.
         ticket = desk.decide(seen, bars, now, late if settlement.is_known else math.inf)
         denied = [not each.allowed for each in ticket.decisions if each.reason != "halted"]  # which has its own alert
         self.watch.served(ticket.actions, denied, observation)
+        # Counted before the state is written, which must say that this bar is done.
         self.bars, self._panel = self.bars + 1, panel
         vitals = self._vitals(late, time.perf_counter() - started)
         alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
@@ -123,6 +125,7 @@ class PaperTrader:
         for order in ticket.orders:
             self._heed_within_bar()
             is_halted = self.desk.guard.state is State.HALTED
+            # A halt in the middle of sending stops the rest; what is sent already is cancelled by the halt itself.
             statuses[order.client_id] = OrderStatus.CANCELLED if is_halted else self.desk.broker.submit(order)
         self._set_statuses(statuses)
 
@@ -160,7 +163,7 @@ class PaperTrader:
             log.warning("no new bars: %s", problem)
             self.journal.note("feed", str(problem))
             assert self._panel is not None
-            return self._panel.rows(0, 0)
+            return self._panel.rows(0, 0)  # none, as after a poll; the age of the data raises the alert
 
     def _joined(self, bar: Panel) -> Panel | None:
         """The history with a bar behind it; one out of order or of other symbols is noted and left out."""
@@ -209,7 +212,7 @@ class PaperTrader:
     def _halt(self, problem: Exception) -> None:
         """Stop for good: latch the switch first, then cancel and tell, as far as anything still works."""
         reason = str(problem) if isinstance(problem, PacesetterError) else f"{type(problem).__name__}: {problem}"
-        self.desk.guard.halt(reason)
+        self.desk.guard.halt(reason)  # in memory first, which cannot fail
         for step in (lambda: self.switch.engage(reason), self._announce_halt):
             try:
                 step()
@@ -252,6 +255,7 @@ class PaperTrader:
             with self._readable():
                 self.desk.restore(state["desk"])
                 self.watch.restore(state["watch"])
+        # Before orders are reconciled: a run that was halted must not send its pending ones.
         self._latch()
         self._reconcile()
         if state is not None:
@@ -298,6 +302,7 @@ class PaperTrader:
         for symbol, quantity in held:
             more, rounding = quantity - booked.get(symbol, 0.0), SAME_QUANTITY * max(abs(quantity), 1.0)
             parts = [order.quantity for order in open_orders if order.symbol == symbol]
+            # Orders that arrived may have filled in part, or not at all, since the last page.
             least, most = sum(min(part, 0.0) for part in parts), sum(max(part, 0.0) for part in parts)
             if not least - rounding <= more <= most + rounding:
                 raise RunError(
@@ -335,4 +340,5 @@ class PaperTrader:
 
 def _bar_seconds(panel: Panel) -> float:
     """The usual time between two bars."""
+    # The median: weekends and holidays are not the usual distance.
     return float(np.median(np.diff(panel.index[-100:].asi8))) / 1e9 if len(panel) > 1 else math.inf

@@ -25,6 +25,7 @@ def add_columns(table: str, keys: Sequence[str], columns: Sequence[Column[object
 
 def drop_columns(table: str, keys: Sequence[str], columns: Sequence[str], stash: str) -> None:
     """Drop the columns, their content kept in the table `stash`."""
+    # Copied before anything is dropped: a way down and up again loses nothing.
     op.execute(text(f"CREATE TABLE {stash} AS SELECT {', '.join([*keys, *columns])} FROM {table}"))
     for column in columns:
         op.drop_column(table, column)
