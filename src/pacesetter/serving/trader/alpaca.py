@@ -45,8 +45,7 @@ class AlpacaBroker:
 
     def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         try:
-            # Orders before the account: a fill between the two is then in both, or only in the account until the next
-            # bar.
+            # Orders before the account: a fill in between shows in the positions now, and in its order at the next bar.
             found = [(order, self._look(order.client_id)) for order in orders]
             self._read_account()
         except ConfigError:
