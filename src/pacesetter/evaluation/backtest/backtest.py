@@ -165,6 +165,7 @@ def backtest(
     """
     last = len(panel) - 1 if last is None else last
     _check_period(panel, first, last, window_bars)
+    # Refused before anything is played: an in-sample backtest must not exist, even unread.
     if not is_unseen:
         _check_fitted(policy, panel, first)
     bank = market_bank(panel, table) if bank is None else bank
@@ -174,8 +175,10 @@ def backtest(
     action = READ_AS.get(policy.action, policy.action)
     batch = Batch(bank, action=action, window_bars=window_bars, market=rules, restarts=False)
     if policy.action == QUANTITIES:
+        # The kernel reads the kind from here; a batch can be made for agents' actions only.
         batch.settings[[Setting.KIND, Setting.LOWEST, Setting.HIGHEST]] = QUANTITY_SETTINGS
     batch.use_starts(Starts(np.array([[0, first, last]]), np.array([0, 1]), is_fixed=True))
+    # Without its truth: a policy must not find the planted relations in the panel that it is shown.
     ledger, fills, orders = _play(policy, replace(panel, truth=None), batch, first, last)
     played = slice(first + 1, last + 1)
     return Backtest(
@@ -198,10 +201,12 @@ def _play(policy: Policy, panel: Panel, batch: Batch, first: int, last: int) -> 
     vector = batch.restart(np.ones(1, dtype=bool))[0, 0]
     for step, t in enumerate(range(first, last)):
         masks = batch.action_masks().reshape(width, -1) if policy.action == "discrete" else None
+        # Rows up to t only, so that a policy cannot look ahead even by mistake.
         seen = Seen(panel.rows(0, t + 1), t, batch.builder.build(0, t, vector), masks, first)
         orders[step] = _decided(policy, seen, batch)
         ledger[step], vector, outcome = _send(batch, orders[step], t)
         fills[step] = batch.fills[0]
+        # The rest of the ledger is filled, so that results of one period have the same length.
         if outcome[Outcome.TERMINATED]:
             _stay_flat(ledger[step:])
             break
@@ -211,9 +216,11 @@ def _play(policy: Policy, panel: Panel, batch: Batch, first: int, last: int) -> 
 def _send(batch: Batch, orders: Array, t: int) -> tuple[Array, Array, list[float]]:
     """Step the account by one bar; weights that are NaN leave their symbols as they are."""
     left = np.isnan(orders)
+    # NaN is a promise of targets only; in other kinds it goes to the kernel, which refuses it.
     if batch.settings[Setting.KIND] != OrderKind.TARGET or not left.any():
         return batch.step_alone(orders)
     if not left.all():
+        # Beside real targets, "as it is" is the weight held now: the kernel takes one kind for all symbols.
         return batch.step_alone(np.where(left, _held_weights(batch, t), orders))
     batch.settings[Setting.KIND] = OrderKind.DISCRETE  # a weight, even the one held, would be trimmed to the cap
     stepped = batch.step_alone(np.full(len(orders), float(Discrete.HOLD)))
@@ -263,6 +270,7 @@ def _check_period(panel: Panel, first: int, last: int, window_bars: int) -> None
 def _check_fitted(policy: Policy, panel: Panel, first: int) -> None:
     """Refuse a policy that was fitted on later bars, or that holds something that was, e.g. a normaliser."""
     parts = {f"policy '{policy.name}'": policy}
+    # A policy is as old as its youngest part: a normaliser fitted on test bars leaks as much as a network.
     parts |= {f"'{name}' of policy '{policy.name}'": part for name, part in getattr(policy, "__dict__", {}).items()}
     for name, part in parts.items():
         until = getattr(part, "fitted_until", None) or getattr(part, "fitted_until_", None)
