@@ -39,6 +39,7 @@ def possible_baselines(bank: Bank) -> list[str]:
     Of equal ones the first is counted (see `distinct`), which must not hang on what was imported first.
     """
     possible = (name for name in BASELINES if not BASELINES[name].lacks(bank))
+    # Cash first: all others are judged in excess of it.
     return sorted(possible, key=lambda name: (name != CASH, name))
 
 
