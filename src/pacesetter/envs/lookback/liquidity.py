@@ -31,6 +31,7 @@ class Liquidity:
     def of(cls, panel: Panel) -> Liquidity:
         """The totals of a panel; a field it has not counts as 0."""
         seen = panel.mask
+        # Before its listing a symbol does not lower the coverage.
         possible = np.maximum.accumulate(seen, axis=0)
         has_volume, has_range = "volume" in panel.fields, panel.has_bars
         value = panel.close * panel.volume if has_volume else np.zeros(seen.shape)
