@@ -47,6 +47,7 @@ class Stored:
     @property
     def checkpoint(self) -> Path:
         best = self.folder / "checkpoints" / "best"
+        # Without validation there is no best, and the last weights stand for it.
         return best if best.is_dir() else best.with_name("last")
 
 
