@@ -104,7 +104,7 @@ class Run:
 
     def log(self, **metrics: Any) -> None:
         """Append one line to metrics.jsonl."""
-        # Opened for each line: what was logged before a crash is on disk.
+        # Opened and closed for each line: what was logged before a crash is in the file.
         with self.path("metrics.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(metrics, default=str) + "\n")
 

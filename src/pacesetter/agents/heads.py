@@ -96,7 +96,7 @@ class TanhGaussian:
 
     def entropy(self) -> torch.Tensor:
         """Entropy of u plus E[log(1 − tanh²u)], the mean by Gauss–Hermite quadrature."""
-        # There is no closed form; quadrature has no sampling noise and a gradient.
+        # There is no closed form; quadrature is differentiable and free of sampling noise.
         nodes, weights = (torch.as_tensor(part).to(self.mean) for part in _hermite())
         u = self.mean[..., None] + self.log_deviation.exp()[..., None] * nodes
         return (0.5 + HALF_LOG_2_PI + self.log_deviation + (_log_slope(u) * weights).sum(-1)).sum(-1)

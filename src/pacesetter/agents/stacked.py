@@ -16,7 +16,7 @@ class StackedLinear(nn.Module):
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()
-        # Transposed to (in, out), the order in which a batched product reads rows.
+        # Transposed: `baddbmm` computes x @ weight, where nn.Linear computes x @ weightᵀ.
         self.weight = nn.Parameter(torch.stack([layer.weight.detach().T for layer in layers]))
         self.bias = nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
 

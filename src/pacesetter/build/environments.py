@@ -51,7 +51,7 @@ def build_fold(config: Config, panel: Panel) -> Fold:
     # Expanding: each fold begins at the first bar and ends a stretch later.
     seen = panel.rows(0, len(panel) * (config.train.fold + 1) // config.train.folds)
     first, second = config.train.shares
-    # Rounded, since 1 − 0.6 − 0.2 is 0.19999999999999996 and the shares must add up.
+    # Rounded: in binary 1 − 0.7 − 0.1 is 0.20000000000000004.
     (fold,) = chronological(seen, first, second, round(1 - first - second, 9), config.train.purge_bars).folds
     return fold
 

@@ -26,7 +26,7 @@ def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -
     task = build_task(config)
     with needs("a fleet", "rl"):
         from pacesetter.learning.experience.market import FleetMarket
-    # A table that is known already is passed in: features are the dearest part of a start.
+    # A table that is known already is passed in: features take most of the time of a start.
     if "table" not in options:
         options |= {"table": build_table(config, panel), "supervised": build_supervised(config, panel)}
     # Features of the whole panel; only the task's symbols become blocks.

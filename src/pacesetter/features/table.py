@@ -194,7 +194,7 @@ def _column(panel: Panel, feature: Feature) -> Array:
     values = np.asarray(feature.compute(panel))
     if values.shape != panel.mask.shape:
         raise ConfigError(f"feature '{feature.name}' gave shape {values.shape}, not {panel.mask.shape} (time, symbol)")
-    # Beyond float32 a value becomes infinite, and two lines on NaN.
+    # Beyond float32 a value becomes infinite, and then NaN below.
     with np.errstate(over="ignore"):
         column = values.astype(np.float32)
     column[~(panel.mask & np.isfinite(column))] = np.nan

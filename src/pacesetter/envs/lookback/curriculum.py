@@ -110,7 +110,7 @@ class Dealer:
     def __init__(self, panel: Panel, windows: Windows, view: View, episodes: Episodes) -> None:
         self.panel, self.windows, self.episodes = panel, windows, episodes
         self.view = replace(view, max_assets=view.max_assets or len(panel.symbols))  # one shape for every market
-        # Tables of a resolution are dear and few; all environments share them.
+        # Tables of a resolution are expensive and few; all environments share them.
         self.market = lru_cache(maxsize=None)(self._market_of)
         self._groups = lru_cache(maxsize=len(episodes.resolutions) + episodes.synthetic_pool)(self._starts_of)
         self.restart(0)

@@ -165,7 +165,7 @@ def backtest(
     """
     last = len(panel) - 1 if last is None else last
     _check_period(panel, first, last, window_bars)
-    # Refused before anything is played: an in-sample backtest must not exist, even unread.
+    # Refused before anything is played, so that no in-sample result can be looked at.
     if not is_unseen:
         _check_fitted(policy, panel, first)
     bank = market_bank(panel, table) if bank is None else bank
@@ -216,7 +216,7 @@ def _play(policy: Policy, panel: Panel, batch: Batch, first: int, last: int) -> 
 def _send(batch: Batch, orders: Array, t: int) -> tuple[Array, Array, list[float]]:
     """Step the account by one bar; weights that are NaN leave their symbols as they are."""
     left = np.isnan(orders)
-    # NaN is a promise of targets only; in other kinds it goes to the kernel, which refuses it.
+    # Only a target may be NaN; in other kinds of orders the batch refuses it.
     if batch.settings[Setting.KIND] != OrderKind.TARGET or not left.any():
         return batch.step_alone(orders)
     if not left.all():
@@ -270,7 +270,7 @@ def _check_period(panel: Panel, first: int, last: int, window_bars: int) -> None
 def _check_fitted(policy: Policy, panel: Panel, first: int) -> None:
     """Refuse a policy that was fitted on later bars, or that holds something that was, e.g. a normaliser."""
     parts = {f"policy '{policy.name}'": policy}
-    # A policy is as old as its youngest part: a normaliser fitted on test bars leaks as much as a network.
+    # Its parts count too: a normaliser fitted on test bars leaks as a network does.
     parts |= {f"'{name}' of policy '{policy.name}'": part for name, part in getattr(policy, "__dict__", {}).items()}
     for name, part in parts.items():
         until = getattr(part, "fitted_until", None) or getattr(part, "fitted_until_", None)

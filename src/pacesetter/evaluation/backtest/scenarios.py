@@ -55,7 +55,7 @@ def evaluate_scenarios(
     rows: dict[tuple[str, str], dict[str, float]] = {}
     panel, bank = None, None
     for scenario in scenarios:
-        # Features are the dearest part: cost scenarios share one panel, and so one bank.
+        # Features are the most expensive part: cost scenarios share one panel, and so one bank.
         if bank is None or scenario.panel is not panel:
             panel, bank = scenario.panel, bank_of(scenario.panel)
         for given in policies:

@@ -29,7 +29,7 @@ def cost_scenarios(
 ) -> list[Scenario]:
     """The market with all its costs at each multiple."""
     market = market or MarketParameters()
-    # All costs together: doubling one of several would understate what dearer trading means.
+    # All costs together: doubling one of several would understate higher costs.
     return [Scenario(f"costs ×{factor:g}", panel, first, market=scaled_costs(market, factor)) for factor in factors]
 
 

@@ -124,7 +124,7 @@ def _moves(columns: Array) -> Array:
 
 
 def _opposed(reward: Array, earned: Array) -> float:
-    # By stretches, not bar by bar: single bars of noise would always oppose each other.
+    # By stretches, not bar by bar: single bars are mostly noise, in which reward and equity often disagree.
     stretches = [np.array_split(values, min(STRETCHES, len(reward))) for values in (reward, earned)]
     return float(np.mean([part.sum() > 0 > gain.sum() for part, gain in zip(*stretches, strict=True)]))
 

@@ -99,7 +99,7 @@ def find_links(
     if scored.sum() < 2:
         return Links(p_values, leader_p, orders)
     inner = np.ix_(scored, scored)
-    # Autocorrelation up to the longest tested delay inflates cross-correlations at those delays.
+    # Autocorrelation adds variance to cross-correlations; it is taken off up to the longest tested delay.
     white, orders[scored] = prewhiten(window[:, scored], max(gauge.max_lag, 5))
     rng = np.random.default_rng(seed)
     null = (_linear if gauge.is_linear or gauge.is_conditional else _general)(white, gauge, draws, rng)

@@ -129,7 +129,7 @@ def prewhiten(increments: Array, most: int = 5) -> tuple[Array, Array]:
     # At least ten bars for each coefficient.
     most = max(min(most, bars // 10), 0)
     # Over `bars`, not over the overlap: such autocovariances are positive semidefinite, so the error variances below
-    # stay positive and the filter is stable.
+    # stay positive.
     moments = np.stack([(z[: bars - lag] * z[lag:]).sum(axis=0) / bars for lag in range(most + 1)])
     coefficients, errors = _levinson(moments)
     price = np.log(bars) * np.arange(most + 1)[:, None]

@@ -63,7 +63,7 @@ class DirectLearner:
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
         self.series = MarketSeries.of(bank, self.policy, needs_depth)
         self._check_bars()
-        # The weights are computed in closed form; only the four numbers of the shape follow gradients.
+        # The weights are fitted by a lasso; only the four numbers of the shape follow gradients.
         self.optimiser = torch.optim.Adam(self.policy.shape(), config.learning_rate)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.signals = torch.zeros_like(self.series.volatility)  # of every bar, by weights that did not see it

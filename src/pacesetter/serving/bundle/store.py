@@ -89,7 +89,7 @@ class Store:
         if place == 0:
             raise RunError(f"{left.name} is the first bundle of {self.folder}; there is none before it")
         taken = self.folder / names[place - 1]
-        # It must answer before it is let to serve: a rollback happens when things are bad already.
+        # It must answer before it may serve.
         Bundle.open(taken, key, is_unverified).model.probe()
         self._write(index | {"current": taken.name})
         return left, taken
