@@ -63,7 +63,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
-        """An existing run; refuses a folder that is none."""
+        """An existing run; refuses a folder that is not a run."""
         path = Path(folder)
         if not (path / "manifest.json").is_file():
             raise RunError(f"{path} is not a run folder: it has no manifest.json; give e.g. runs/<time>-<name>-<hash>")
@@ -160,7 +160,7 @@ def write_atomic(path: Path, content: str | bytes, *, is_synced: bool = True) ->
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the names in a folder: a rename is kept there, not in the file. Windows cannot open one and needs not."""
+    """Sync the names in a folder: a rename is recorded there, not in the file. Not for Windows."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -38,9 +38,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Network:
-    """What every network is told: its width, which entries are the window and the assets, and how assets attend.
+    """Options of every network: its width, which entries are the window and the assets, and how assets attend.
 
-    unseen   numbers of the observation that it never sees, as entry.place, e.g. position.3; 0 stands in their place
+    unseen   numbers of the observation that it never sees, as entry.place, e.g. position.3; it reads 0 instead
     """
 
     encoder: ClassVar[type[Encoder]]

@@ -204,7 +204,7 @@ class FleetCard:
 
 
 def fleet_card(fleet: Fleet) -> FleetCard:
-    """What the fleet's parameters come to; a frozen encoder counts too."""
+    """How many parameters the fleet has; a frozen encoder counts too."""
     # All of them: `count_parameters` would leave out a frozen encoder.
     encoder = sum(parameter.numel() for parameter in fleet.encoder.parameters())
     return FleetCard(len(fleet.symbols), encoder, count_parameters(fleet.actor) + count_parameters(fleet.critic))

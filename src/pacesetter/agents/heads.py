@@ -149,7 +149,7 @@ class ContinuousActor(nn.Module):
 
 
 def make_actor(width: int, actions: int | None, hidden: int = 128) -> DiscreteActor | ContinuousActor:
-    """The actor of so many discrete actions, or with None of one order in [-1, 1]."""
+    """The actor for `actions` discrete actions, or with None for one order in [-1, 1]."""
     return ContinuousActor(width, hidden=hidden) if actions is None else DiscreteActor(width, actions, hidden)
 
 

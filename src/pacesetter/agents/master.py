@@ -71,7 +71,7 @@ class MasterNetwork:
     """Sizes of the master, what it sees, and where it begins.
 
     entries    of each symbol that it sees, where the market has them
-    follow     what a proposal of 1 adds to a symbol's score at first: the first master does what its agents want
+    follow     what a proposal of 1 adds to a symbol's score at first: an untrained master follows its agents
     deviation  of the scores when it explores, at first
     """
 

@@ -1,4 +1,4 @@
-"""Agents by rule: they read features by name from the newest bar of the window. Each wants an order s in [-1, 1].
+"""Rule-based agents: they read features by name from the newest bar of the window and give an order s in [-1, 1].
 
 With `orders`, e.g. {0: 0.0, 1: 1/3, 2: 2/3, 3: 1.0, 4: -0.5, 5: -1.0}, they act in discrete actions: the allowed one
 whose order is nearest to s. A feature that is still warming up (NaN) gives s = 0.

@@ -12,7 +12,7 @@ __all__ = ["build_learner", "check_agent", "check_device"]
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that torch does not know or does not find here, which it would replace by the CPU in silence."""
+    """Refuse a device that torch does not know or find here, where it would silently fall back to the CPU."""
     with needs("training", "rl"):
         import torch
     try:

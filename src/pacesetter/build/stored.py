@@ -20,7 +20,7 @@ __all__ = ["check_unseen", "load_agent", "load_lookback", "stage_run", "stored_c
 
 
 def stored_config(folder: str | Path) -> Config:
-    """The configuration of the run in `folder`; refuses a folder that is none."""
+    """The configuration of the run in `folder`; refuses a folder that is not a run."""
     return read_config(Run.open(folder))
 
 

@@ -30,7 +30,7 @@ class Quality:
     """Where a rule draws its line.
 
     jump_fraction      a one-bar move beyond this (up or down, as a ratio of prices) looks like a split
-    stale_bars         so many equal closes in a row are stale
+    stale_bars         this many equal closes in a row are stale
     newest_bars        these last bars should be observed
     coverage_fraction  observed share of a symbol's life that it should have
     """
@@ -173,7 +173,7 @@ def _finding(
 
 
 def _names(bars: Bars, quality: Quality) -> Iterator[Finding]:
-    """Symbols with letters that cannot be seen: they would steer a terminal, or pass for another symbol."""
+    """Symbols with invisible characters: they could control a terminal, or pass for another symbol."""
     for column, name in enumerate(bars.symbols):
         if printable(name) != name or not name.isprintable():
             what = f"the symbol's name has letters that cannot be seen: {printable(name)!r}"

@@ -1,4 +1,4 @@
-"""Repairs asked for by name: gaps carried forward, interpolated, or their moments dropped. Never backwards."""
+"""Repairs chosen by name: gaps filled forward, interpolated, or their moments dropped; never filled backwards."""
 
 from __future__ import annotations
 

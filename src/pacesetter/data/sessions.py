@@ -62,7 +62,7 @@ class Sessions:
         return utc_index(((dates + close)[:, None] - before_close).ravel()[:bars])
 
     def _dates(self, bars: int) -> NDArray[np.datetime64]:
-        """Dates of the sessions that hold so many bars."""
+        """Dates of the sessions that hold this number of bars."""
         numbers = np.arange(math.ceil(bars / self.bars_per_day))
         try:
             first = np.datetime64(self.start, "D")

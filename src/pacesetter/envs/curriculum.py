@@ -49,7 +49,7 @@ class CurriculumStage:
     commission_factor   times the environment's own commission; likewise
     spread_factor       its spread, and
     slippage_factor     its slippage and impact
-    episodes            the latest so many of this stage are judged, and at least so many are played
+    episodes            number of the stage's latest episodes that are judged, and least number that is played
     sharpe, win_rate    advance at this annual Sharpe ratio and this share of episodes that gained, or more
     retreat_below       go back a stage when a smaller share of episodes gained
     """
@@ -158,7 +158,7 @@ class Course:
         return self.stages[self.level]
 
     def begin(self, is_chosen: Any) -> None:
-        """Hear that an episode begins in the environments marked by (env,) booleans."""
+        """Note that an episode begins in the environments marked by (env,) booleans."""
         self._sums[is_chosen] = 0.0
         self._levels[is_chosen] = self.level
 
@@ -217,7 +217,7 @@ class Course:
         self.batch.use_starts(self._starts_of(self.stage))
 
     def _note(self, sharpe: float | None, win_rate: float | None) -> None:
-        """Log the stage just entered, with what the one before it came to."""
+        """Log the stage just entered, with the result of the one before it."""
         costs = _market_of(self.stage, self._market).costs
         entry = {
             "episode": self.episodes,

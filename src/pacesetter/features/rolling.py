@@ -83,7 +83,7 @@ def rolling_rank(x: Array, bars: int) -> Array:
 
 
 def smoothed(x: Array, bars: int, weight: float) -> Array:
-    """Exponential smoothing that gives the newest bar `weight`, begun by the mean of the first `bars` known values."""
+    """Exponential smoothing with `weight` on the newest bar, seeded with the mean of the first `bars` known values."""
     return run_kernel(_smooth, (x,), bars, weight)
 
 

@@ -47,12 +47,12 @@ def smoothing_memory(bars: int, weight: float, stages: int = 1) -> int:
 
 
 def ema(x: Array, bars: int) -> Array:
-    """Exponential moving average of every (symbol, bar) row: weight 2/(bars+1), begun by a simple mean."""
+    """Exponential moving average of every (symbol, bar) row: weight 2/(bars+1), seeded with a simple mean."""
     return smoothed(x, bars, 2 / (bars + 1))
 
 
 def _wilder(x: Array) -> Array:
-    """Wilder's smoothing: weight 1/14, begun by a simple mean."""
+    """Wilder's smoothing: weight 1/14, seeded with a simple mean."""
     return smoothed(x, WILDER, 1 / WILDER)
 
 

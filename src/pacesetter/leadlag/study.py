@@ -204,7 +204,7 @@ def _groups(panel: Panel, bars: int) -> dict[str, Array | None]:
 
 
 def refuse_mixed_days(panel: Panel) -> None:
-    """Refuse daily bars of several exchanges (told by the suffix of the symbol) that share one timestamp a day.
+    """Refuse daily bars of several exchanges (recognised by the symbol's suffix) that share one timestamp a day.
 
     Tokyo's close is known fourteen hours before New York's: one stamp for both would hide who could know what.
     """
@@ -296,7 +296,7 @@ class _Walker:
 
 
 def _engine_answers(engine: LeadLag, ends: Array, lookback: int, size: int = 256) -> Iterator[Answers]:
-    """The estimator's own scores as leadership; a move of the last bar is what a method without delays goes by."""
+    """The estimator's own scores as leadership; a method without delays uses the move of the last bar."""
     for start in range(0, len(ends), size):
         block = ends[start : start + size]
         scores = engine.many(block, lookback)

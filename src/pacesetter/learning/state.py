@@ -150,7 +150,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
 
 
 def _undamaged(index: Any, path: Path) -> dict[str, Any]:
-    """The entries as they were hashed; refuses others. An index of an earlier version has no hash, which is said."""
+    """The entries as they were hashed; refuses others. An index of an earlier version has no hash, which is logged."""
     content = {key: index[key] for key in KEYS}
     if set(index) == set(KEYS):
         log.warning("%s was written by an earlier version, without a hash: damage to it would not show", path)

@@ -1,4 +1,4 @@
-"""An agent as a policy: a symbol agent that is asked for every symbol, or an agent of the whole market."""
+"""An agent as a policy: a symbol agent applied to every symbol, or an agent of the whole market."""
 
 from __future__ import annotations
 

@@ -43,7 +43,7 @@ class FleetTargets:
     Own orders spend shares of the cash that all agents share: one that is filled is a fraction of a percent of equity.
     Targets are proportional to proposals, capped, and scaled by one factor when oversubscribed: see `joint_targets`.
 
-    are_targets   the agents learned by action=target: their proposals are what they want to hold, not orders
+    are_targets   the agents learned by action=target: their proposals are target positions, not orders
     """
 
     advice: Advice

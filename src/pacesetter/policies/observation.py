@@ -1,7 +1,7 @@
 """What is shown at a bar's close: the one place where backtest, paper trading and API get an observation from.
 
 A backtest gathers from the tables of all its bars (`market_bank`), a trader with all bars at hand does so for the last
-(`table_observer`), and a server that is told bars one by one keeps the latest rows (`LatestRows`); all three fill,
+(`table_observer`), and a server that receives bars one by one keeps the latest rows (`LatestRows`); all three fill,
 split and order features by the same functions, and give the same numbers bit for bit. `with_account` adds the account.
 """
 

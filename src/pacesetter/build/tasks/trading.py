@@ -1,4 +1,4 @@
-"""`task=trading`: one symbol an episode, by one agent that is asked for every symbol."""
+"""`task=trading`: one symbol an episode, by one agent that is applied to every symbol."""
 
 from __future__ import annotations
 

@@ -41,7 +41,7 @@ class Deciles:
     symbols: tuple[str, ...] = ()
 
     def read(self) -> Panel:
-        """The portfolios, or the chosen ones in the order asked for; says so where the file was removed.
+        """The portfolios, or the chosen ones in the given order; refuses where the file was removed.
 
         The first bar holds the first day's return on a base of 100. The sessions of 1926 to 1952 include Saturdays that
         no calendar records, hence no calendar; a bar counts as known at 16:00 in New York, never before its close.

@@ -312,7 +312,7 @@ class Batch:
         )
 
     def _tables(self, count: int) -> tuple[Array, Array]:
-        """Fresh windows (env, K, bar · feature) and context (env, K, number) for so many environments."""
+        """Fresh windows (env, K, bar · feature) and context (env, K, number) for `count` environments."""
         width, features = self.bank.positions_each, self.bank.windows.shape[3]
         windows = np.empty((count, width, self.window_bars * features), np.float32)
         return windows, np.empty((count, width, self.bank.context.shape[3]), np.float32)

@@ -127,7 +127,7 @@ def write_own_accounts(accounts: Any, position: Any) -> Any:
 
     An agent that trades one symbol learned in an account of its own. In a joint account, under a master, in a backtest,
     behind a server or on paper, it is shown this one: what the others hold does not change what it decides. What one
-    position does not tell is as at the start of an episode: no drawdown, an equity ratio of 1. NumPy and torch alike.
+    position does not show is as at the start of an episode: no drawdown, an equity ratio of 1. NumPy and torch alike.
     """
     weight = position[..., PositionEntry.WEIGHT]
     # Equity is cash plus the position, so as shares of equity they add up to 1.

@@ -72,7 +72,7 @@ class Setting(IntEnum):
 
 
 class Outcome(IntEnum):
-    """Columns of `outcome`: what a step came to."""
+    """Columns of `outcome`: the result of a step."""
 
     REWARD = 0
     GROWTH = 1  # log(equity / equity before), the raw P&L component

@@ -134,7 +134,7 @@ def _are_places(places: Array, count: int) -> bool:
 def cut(asked: Array, bounds: Bounds, max_delta: int | None) -> tuple[Array, Array]:
     """The feasible windows nearest to those asked for (env, …), and why they differ as `Clamp` bits; same shape.
 
-    Bounds come before the largest change, and history before both: a window that is not there cannot be looked at.
+    Bounds come before the largest change, and history before both: a window without enough bars cannot be scored.
     """
     shape = np.shape(asked)
     windows, why = np.empty((2, len(asked), asked.size // len(asked)), dtype=np.int64)

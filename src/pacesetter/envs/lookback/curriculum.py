@@ -102,7 +102,7 @@ class LookbackEpisode(NamedTuple):
 
 
 class Dealer:
-    """Deals episodes to all environments of a batch, and hears how they went.
+    """Deals episodes to all environments of a batch, and is told their results.
 
     `restart` brings it back to its first episode; one seed then deals the same episodes.
     """
@@ -144,7 +144,7 @@ class Dealer:
         return max(low, self.windows.shortest), min(high, self.windows.longest)
 
     def finished(self, mean_reward: float) -> None:
-        """Hear of an episode that ended; the curriculum may advance."""
+        """Record an episode that ended; the curriculum may advance."""
         curriculum = self.episodes.curriculum
         self._scores.append(mean_reward)
         is_due = len(self._scores) == curriculum.episodes

@@ -34,7 +34,7 @@ REGIME_CONTEXT = tuple(name for name in FEATURES if name.startswith("regime_"))
 
 @dataclass(frozen=True)
 class View:
-    """How windows are looked at and shown.
+    """How windows are scored and shown.
 
     method, options   lead–lag estimator and its options
     encoder           name in ENCODERS, with its options

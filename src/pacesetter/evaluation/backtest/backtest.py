@@ -1,4 +1,4 @@
-"""One path from a policy to a result: the environments' own kernel, observations, costs and caps for everybody.
+"""One path from a policy to a result: the environments' own kernel, observations, costs and caps for all policies.
 
 A policy decides at the close of bar t from bars ≤ t, its orders fill in bar t+1 and are marked at its close. Agents,
 baselines, folds, stressed and synthetic markets all come through `backtest`, so their results compare.
@@ -47,7 +47,7 @@ KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
 
 @dataclass(frozen=True, eq=False)
 class Backtest:
-    """What a policy came to, bar by bar.
+    """The result of a policy, bar by bar.
 
     times    (n,) UTC, when the bars are known that orders filled in     closes   (n, K)
     ledger   (n, Column)       fills   (n, K, Fill)
@@ -111,7 +111,7 @@ class Backtest:
 
     @classmethod
     def load(cls, folder: str | Path) -> Backtest:
-        """What `save` wrote, bit for bit; refuses files that are absent, damaged, or no backtest's."""
+        """What `save` wrote, bit for bit; refuses files that are absent, damaged, or not of a backtest."""
         from pacesetter.evaluation.backtest.episode import Episode
 
         episode = Episode.load(folder)
@@ -159,7 +159,7 @@ def backtest(
     """Play a policy from the close of bar `first`, where it decides first, to the close of bar `last` (the panel's).
 
     Annual rates of `market` are taken per bar of this panel. `bank` is the panel's `market_bank`, with which nothing is
-    computed twice; then `table` is not looked at. Refuses an empty period, one without room for a window, and a policy
+    computed twice; `table` is then ignored. Refuses an empty period, one without room for a window, and a policy
     that was fitted on bars after `first`, unless the caller knows that it has seen none of these: `is_unseen`, as on
     another market, or in a fold with training bars behind its test.
     """

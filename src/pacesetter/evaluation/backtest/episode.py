@@ -1,4 +1,4 @@
-"""A stored episode replayed: its trades, what it came to, and a chart with entries and exits."""
+"""A stored episode replayed: its trades, its result, and a chart with entries and exits."""
 
 from __future__ import annotations
 
@@ -259,7 +259,7 @@ def trade_rows(table: pd.DataFrame) -> list[tuple[str, ...]]:
 
 
 def _read(path: Path, numbers: tuple[str, ...], texts: tuple[str, ...] = ()) -> pd.DataFrame:
-    """The named columns of a Parquet file by time; refuses another file, and a number that is none."""
+    """The named columns of a Parquet file by time; refuses another file, and values that are not finite."""
     try:
         frame = pd.read_parquet(path)[[*texts, *numbers]]
         frame = frame.astype(dict.fromkeys(numbers, float) | dict.fromkeys(texts, str))

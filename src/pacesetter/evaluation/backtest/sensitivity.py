@@ -1,4 +1,4 @@
-"""How much a result hangs on the market's rules: costs, slippage and limits varied one at a time."""
+"""How much a result depends on the market's rules: costs, slippage and limits varied one at a time."""
 
 from __future__ import annotations
 

@@ -108,7 +108,7 @@ class VolatilityShock(Stress):
 @STRESSES.register("liquidity_drought")
 @dataclass(frozen=True)
 class LiquidityDrought(Stress):
-    """For a quarter little is traded, and all the time trading is dear.
+    """For a quarter little is traded; trading is expensive throughout.
 
     volume_share   what is left of the volume
     halted_share   share of a symbol's bars without trading, drawn by `seed`

@@ -35,7 +35,7 @@ class Baseline(ABC):
 
     @classmethod
     def lacks(cls, bank: Bank) -> str:
-        """What the baseline needs and the bank has not, in words; empty where it has all."""
+        """What the baseline needs and the bank lacks, in words; empty where it has all."""
         return ""
 
     @classmethod

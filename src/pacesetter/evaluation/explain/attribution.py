@@ -37,7 +37,7 @@ MOST_BARS = 25
 
 @dataclass(frozen=True, eq=False)
 class Attributions:
-    """Attributions of each entry as (observation, asset, bar, feature), with 1 for an axis that it has not.
+    """Attributions of each entry as (observation, asset, bar, feature), with size 1 for an axis that it lacks.
 
     outputs, baselines   (observation,) the explained output of each observation and of its baseline
     assets               names of the asset axis; for agents of one symbol, the symbol of each observation, or none
@@ -76,7 +76,7 @@ class Attributions:
         return _ranked(pd.concat(parts))
 
     def by_asset(self) -> pd.DataFrame:
-        """A row for each asset, strongest first; refuses agents of one symbol when it was not told which."""
+        """A row for each asset, strongest first; refuses agents of one symbol where it is not named."""
         if self._width > 1:
             parts = [_measured(entry, {"asset": self.assets}) for entry in self.entries.values() if entry.shape[1] > 1]
             # Summed over entries: an asset's influence is that of all it shows.

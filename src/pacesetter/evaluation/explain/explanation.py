@@ -1,4 +1,4 @@
-"""One call from a trained agent to its explanation: it is played once, and what it saw and did is looked at."""
+"""One call from a trained agent to its explanation: it is played once, its observations and actions are analysed."""
 
 from __future__ import annotations
 

@@ -74,7 +74,7 @@ def acceptance_gates(
 
 
 def _evidence_gates(verdict: Verdict, limits: Acceptance) -> Iterator[Gate]:
-    """Intervals clear of zero, and the choice and the costs where they were looked at."""
+    """Intervals clear of zero, and the choice and the costs where they were tested."""
     # The lower end of the interval, not the estimate: half of all skilless policies have a ratio above 0.
     yield Gate("Sharpe ratio, lower end", verdict.sharpe.low, ">", 0.0)
     yield Gate("deflated Sharpe ratio, probability", verdict.deflated, ">=", verdict.level)

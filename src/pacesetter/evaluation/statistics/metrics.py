@@ -1,4 +1,4 @@
-"""What a series of returns came to: growth, risk, their ratios and tails; and all of it for one backtest.
+"""Metrics of a series of returns: growth, risk, their ratios and tails; and all of it for one backtest.
 
 Returns run along the first axis, (time,) or (time, many): what is one number for the former is (many,) for the latter.
 A risk-free rate is never subtracted; pass excess returns if there is one. Per-bar figures are annualised by
@@ -199,7 +199,7 @@ def _aligned(benchmark: ArrayLike, returns: Array) -> Array:
 
 
 def _trading(result: Backtest) -> dict[str, Any]:
-    """Costs, turnover and exposure by the ledger, and what round trips came to; a position that is open is none yet."""
+    """Costs, turnover and exposure by the ledger, and the results of round trips; an open position is not one yet."""
     ledger = result.ledger
     cost = ledger[:, Column.COST].sum()
     # An open trade has no result yet, and counting its paper gain would flatter the last one.

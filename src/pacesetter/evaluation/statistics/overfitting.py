@@ -33,7 +33,7 @@ FEWEST_BARS = 100  # below which halves of the time say nothing of a choice
 def probabilistic_sharpe(
     value: float, reference: float, bars: float, skewness: float = 0.0, kurtosis: float = 3.0
 ) -> float:
-    """Probability that the true Sharpe ratio lies above `reference`, given `value` over so many bars.
+    """Probability that the true Sharpe ratio lies above `reference`, given `value` over `bars` bars.
 
     Φ[(SR − SR*)·√(n−1) / √(1 − γ₃·SR + (γ₄−1)/4·SR²)]
     """
@@ -50,7 +50,7 @@ def _error_scale(value: float, skewness: float, kurtosis: float) -> float:
 
 
 def expected_best_sharpe(trials: int, deviation: float) -> float:
-    """Sharpe ratio that the best of so many skilless trials reaches on average, `deviation` being theirs.
+    """Sharpe ratio that the best of `trials` skilless trials reaches on average; `deviation` is that of their ratios.
 
     σ·[(1−γ)·Φ⁻¹(1 − 1/N) + γ·Φ⁻¹(1 − 1/(N·e))], γ the Euler–Mascheroni constant; 0 for one trial.
     """

@@ -1,4 +1,4 @@
-"""The verdict on a backtest: exactly what its returns are evidence for, and "No evidence" where they are none."""
+"""The verdict on a backtest: exactly what its returns are evidence for, or "No evidence"."""
 
 from __future__ import annotations
 

@@ -32,7 +32,7 @@ class Gauge:
     """A method with its options, ready to measure windows of prepared increments (window, time, symbol).
 
     has_lags  whether it names delays; `max_lag` is then the longest
-    is_signed whether a relation can be told from its opposite
+    is_signed whether the dependence has a sign, so that followers can be told from contrarians
     is_linear Pearson correlations: running sums and the closed form of the null serve it
     is_conditional  coefficients given all other symbols, with t-statistics of their own
     """

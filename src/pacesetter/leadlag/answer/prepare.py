@@ -118,11 +118,11 @@ def _without_components(increments: Array, count: int) -> Array:
 
 
 def prewhiten(increments: Array, most: int = 5) -> tuple[Array, Array]:
-    """(time, symbol) increments without autocorrelation, and the (symbol,) order of autoregression that each asked for.
+    """(time, symbol) increments without autocorrelation, and the (symbol,) order of autoregression that BIC chose.
 
-    Each symbol asks for the order 0 … `most` of least BIC; where none asks for more than 0, no autocorrelation is found
-    and nothing changes. Else all are filtered by the largest order: filters of different lengths on symbols that share
-    a factor would make one lead the other.
+    For each symbol BIC chooses an order from 0 … `most`; where all are 0, no autocorrelation was found and nothing
+    changes. Otherwise all are filtered with the largest of these orders: filters of different lengths on symbols that
+    share a factor would make one lead the other.
     """
     z, deviation = _standardised(increments)
     bars = len(z)

@@ -1,7 +1,7 @@
 """Thin trading: symbols whose prices stand still or bounce, and so seem to follow what trades more often.
 
 A price that was not renewed catches up a bar later: under a common factor such a symbol follows all others although
-it could not have been traded. Shares of unchanged closes (and of bars without volume, where volume is known) say so. A
+it could not have been traded. Shares of unchanged closes (and of bars without volume, where known) measure this. A
 price that bounces between bid and ask has a negative first autocovariance; Roll's (1984) effective spread is twice the
 root of its size, and the size over the variance is the share of the variance that is bounce.
 """

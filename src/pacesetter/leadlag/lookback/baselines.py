@@ -1,4 +1,4 @@
-"""Lookback policies to stand beside an agent: heuristics, choices by past score, the regime oracle, hindsight.
+"""Lookback policies to compare an agent with: heuristics, choices by past score, the regime oracle, hindsight.
 
 All keep the protocol `LookbackPolicy`, and all but the last two read bars ≤ t only. A choice at bar t is a function of
 the panel and t: asked again, or in another order, it is the same.
@@ -91,7 +91,7 @@ class VolatilityLookback(_Bounded):
 
 @dataclass(frozen=True)
 class CorrelationLookback(_Bounded):
-    """Long windows when all assets move together and leaders are hard to tell, short ones when each goes its own way.
+    """Long windows when assets are highly correlated and leaders hard to identify, short ones when correlation is low.
 
     The place between the bounds is the share of the variance of the latest `recent_bars` that is common: the variance
     of the mean move over the mean variance.

@@ -1,4 +1,4 @@
-"""Who carries the leading: contribution per asset, its concentration, and how often each asset leads."""
+"""Concentration of leadership: contribution per asset, its concentration, and how often each asset leads."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The direct policy: every symbol reads the last moves of all others, and wants a share that its risk and costs allow.
+"""The direct policy: each symbol reads the last moves of all others, and targets a share that risk and costs allow.
 
 What it reads are the last bars of `return_1` of every symbol, i.e. the `window` of a whole market:
 
@@ -8,7 +8,7 @@ What it reads are the last bars of `return_1` of every symbol, i.e. the `window`
     x(t)     u of all symbols and the mean z, lags 1 … `lags`, and 1
     s_j(t)   Σ w_j · x, the predicted next return in units of σ_j; w is sparse (L1)
 
-and what it wants, with h the share that it holds and c the cost of a side:
+and what it targets, with h the share that it holds and c the cost of a side:
 
     ν        = price · Σ_j max(s_j − ν, 0): what a unit of market risk costs; of many signals it keeps the strongest
     e_j      = (s_j − ν) · σ_j, the expected return in excess of that

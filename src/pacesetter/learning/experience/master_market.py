@@ -31,7 +31,7 @@ class Advisers(nn.Module):
     """The symbol agents of a market: a portfolio's observation (env, symbol, …) to what its master sees.
 
     Each agent is asked about its own position in an account that holds nothing else, which is what it was trained in:
-    its advice does not hang on what the master does elsewhere.
+    its advice does not depend on what the master does elsewhere.
     """
 
     rows: torch.Tensor

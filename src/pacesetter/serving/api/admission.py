@@ -1,4 +1,4 @@
-"""What stands in front of the API: keys and scopes, sizes, rates, concurrency and time, before a byte is parsed.
+"""Admission control in front of the API: keys and scopes, sizes, rates, concurrency and time, before any parsing.
 
 Pure ASGI, so that a body is counted as it arrives: one that is too long is refused with no more of it in memory than
 the limit. Answers here hold fixed words only, never what a caller sent.
@@ -52,9 +52,9 @@ class ApiSettings:
 
     max_body_bytes   of a request
     seconds          in which a request's header, its body, and then its answer must be there
-    concurrency      requests at work at a time
+    concurrency      requests processed at a time
     queue_seconds    a request may wait for its turn; one that would wait longer is refused at once
-    pending          requests of one key, and of one address, that arrive, wait or are at work
+    pending          requests of one key, and of one address, that arrive, wait or are processed
     connections      open ones of one address
     rate, burst      requests a second and at once, for each key
     proxy            address of a reverse proxy, whose X-Forwarded-For is trusted; none if empty
@@ -80,9 +80,9 @@ class ApiSettings:
 
 
 class Access(NamedTuple):
-    """Who may call a route: keys with one of `scopes`, anybody where that is empty. An urgent one never waits.
+    """Who may call a route: keys with one of `scopes`, or anyone where that is empty. An urgent one never waits.
 
-    What anybody may call is answered at once: it takes no turn, and its body is not read.
+    What anyone may call is answered at once: it takes no turn, and its body is not read.
     """
 
     scopes: tuple[str, ...] = ()
@@ -196,7 +196,7 @@ class Admission:
             raise Refusal(429)
 
     async def _body(self, scope: Mapping[str, Any], receive: Receive) -> bytes:
-        """All of the body; refuses one above the limit as soon as it is told or seen to be."""
+        """All of the body; refuses one above the limit as soon as its header or its bytes show it."""
         # The promise is checked first, and the body itself again while it arrives: a promise may be false.
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not told.isdigit():
@@ -223,9 +223,9 @@ class Admission:
 
 
 class Turns:
-    """So many at a time, the rest in order, one key after another; who would wait longer than `seconds` is refused.
+    """At most `most` at a time, the rest queued fairly by key; one that would wait longer than `seconds` is refused.
 
-    The wait is reckoned from how long turns took lately, so that a queue is as long as it can be worked off in time.
+    The wait is estimated from how long recent turns took, so the queue is never longer than can be served in time.
     """
 
     def __init__(self, most: int, seconds: float) -> None:
@@ -319,7 +319,7 @@ class _Answer:
         await self.send(message)
 
     async def refuse(self, status: int) -> None:
-        """Send the status with its words, unless an answer has begun; the rest of a body is not read."""
+        """Send the status with its message, unless a response has started; the rest of the body is not read."""
         if self.status:
             return
         body = json.dumps({"error": WORDS[status]}).encode()

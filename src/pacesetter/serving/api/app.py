@@ -149,7 +149,7 @@ def _add_trading(app: FastAPI, service: Service, metrics: Metrics) -> None:
 
 
 class Service:
-    """A runtime for many callers: one at a time inside, the kill switch looked at before each decision."""
+    """A runtime for many callers: one decision at a time, the kill switch checked before each."""
 
     def __init__(self, runtime: Runtime, switch: KillSwitch, books: Path | None = None) -> None:
         self.runtime, self.switch, self.books = runtime, switch, books

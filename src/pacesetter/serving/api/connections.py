@@ -1,7 +1,7 @@
-"""Connections in front of HTTP: so many of an address and in all, and none that only waits.
+"""Connection limits below HTTP: a cap for each address and for all, and a deadline for idle ones.
 
-A caller that sends half a header costs a descriptor. At a cap the oldest connection without a request at work makes
-room for the new one, so that a halt gets through whatever others hold open.
+A caller that sends half a header costs a descriptor. At a cap the oldest connection without an active request is
+closed for the new one, so that a halt gets through whatever others hold open.
 """
 
 from __future__ import annotations
@@ -43,9 +43,9 @@ def _open_descriptors() -> int:
 
 
 class Connections:
-    """Open connections by address, oldest first; at a cap an idle one makes room, and where none is idle none comes.
+    """Open connections by address, oldest first; at a cap an idle one is closed, and without one the new is refused.
 
-    A reverse proxy's address may have them all: it stands for everybody behind it.
+    A reverse proxy's address may have them all: it represents all callers behind it.
     """
 
     def __init__(self, most: int, most_of_address: int, proxy: str = "") -> None:
@@ -101,7 +101,7 @@ class GuardedProtocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request of it is at work."""
+        """Whether it has no active request."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:

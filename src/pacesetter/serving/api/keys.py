@@ -28,7 +28,7 @@ PREFIX = "pace_"  # tokens are known by it wherever they must not appear
 
 @dataclass(frozen=True)
 class Key:
-    """What is kept of a key. A token has 256 random bits, so that a plain SHA-256 cannot be turned round."""
+    """What is kept of a key. A token has 256 random bits, so that a plain SHA-256 cannot be reversed."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class Key:
 
 
 class Keys:
-    """The keys in a file; `find` tells whose a token is."""
+    """The keys in a file; `find` gives the key of a token."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -59,7 +59,7 @@ class Keys:
         return found[0] if found else None
 
     def check_startable(self) -> None:
-        """Refuse to serve without a key that has not ended, and with one that everybody knows."""
+        """Refuse to serve without a valid key, or with a publicly known one."""
         now = datetime.now(UTC)
         if all(key.is_expired(now) for key in self.keys):
             why = "only expired keys" if self.keys else "no key"
@@ -70,7 +70,7 @@ class Keys:
                 raise ConfigError(f"key '{key.name}' in {self.path} is a publicly known default; revoke it")
 
     def add(self, name: str, scopes: Iterable[str], days: float = 90.0) -> str:
-        """A new key's token, which is shown once and kept nowhere; refuses a name twice and scopes that are none."""
+        """A new key's token, which is shown once and kept nowhere; refuses a name twice and unknown scopes."""
         if not name.strip() or any(key.name == name for key in self.keys):
             raise ConfigError(f"key name '{name}' is taken or empty; give another")
         wanted = tuple(dict.fromkeys(scope.strip() for scope in scopes))

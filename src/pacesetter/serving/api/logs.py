@@ -19,7 +19,7 @@ LEFT_OUT = {*vars(logging.makeLogRecord({})), "taskName", "color_message"}  # uv
 
 
 class JsonLines(logging.Formatter):
-    """Time, level, room, message, what `extra` adds, the facts that all lines share, and the request at work."""
+    """Time, level, logger (`room`), message, `extra`, the facts that all lines share, and the current request."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         super().__init__()
@@ -36,7 +36,7 @@ class JsonLines(logging.Formatter):
 
 
 def log_to(stream: IO[str], facts: Mapping[str, Any]) -> None:
-    """Send what every room and the server log to `stream`, as JSON lines with `facts`."""
+    """Send what the package and the server log to `stream`, as JSON lines with `facts`."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines(facts))
     for name in ("pacesetter", "uvicorn"):

@@ -1,6 +1,6 @@
-"""A bundle at work: bars or features come in, the training observation is built, the policy asked, the guard heard.
+"""A bundle in service: bars or features in, then the training observation, the policy's orders, the guard's checks.
 
-The desk is the paper trader's own; only its broker differs, which is told its account by the caller.
+The desk is the paper trader's own; only its broker differs, whose account the caller reports.
 """
 
 from __future__ import annotations
@@ -104,7 +104,7 @@ class BundlePolicy:
 
 @dataclass(frozen=True)
 class Holding:
-    """A position as the caller has it; the best price since entry is the entry's where it is not told."""
+    """A position as the caller has it; the best price since entry defaults to the entry price."""
 
     quantity: float
     entry_price: float

@@ -1,4 +1,4 @@
-"""The server process: a bundle, its keys and the kill switch, on loopback unless told otherwise."""
+"""The server process: a bundle, its keys and the kill switch, on loopback by default."""
 
 from __future__ import annotations
 

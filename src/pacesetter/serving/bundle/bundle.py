@@ -76,7 +76,7 @@ class FeatureSpec:
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """Checked files by name; make one with `Bundle.open` or `Bundle.write`. Its policy runs on so many threads."""
+    """Checked files by name; make one with `Bundle.open` or `Bundle.write`. Its policy runs on `threads` threads."""
 
     files: Mapping[str, bytes]
     name: str
@@ -170,7 +170,7 @@ class Bundle:
 
 
 def partial_folder(folder: Path) -> Path:
-    """Where a new bundle is written until it is whole; refuses a folder that is there, or that was begun before."""
+    """Where a new bundle is written until it is whole; refuses a folder that exists, or an interrupted one."""
     partial = folder.with_name(f".{folder.name}.partial")
     if folder.exists():
         raise RunError(f"{folder} exists already; bundles are never overwritten")
@@ -219,7 +219,7 @@ def _read_zip(path: Path) -> dict[str, bytes]:
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
-    """A member's bytes; refuses one that turns out longer than it is told to be, with no more of it in memory."""
+    """A member's bytes; refuses one that is longer than its declared size, with no more of it in memory."""
     content = bytearray()
     with archive.open(member) as stream:
         while chunk := stream.read(CHUNK_BYTES):
@@ -230,7 +230,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> 
 
 
 def _check_hashes(files: Mapping[str, bytes], path: Path) -> None:
-    """Refuse the first file that is not as `hashes.json` tells."""
+    """Refuse the first file that does not match `hashes.json`."""
     try:
         told = json.loads(files[HASHES])
         hashes = {str(name): str(digest) for name, digest in told["files"].items()}

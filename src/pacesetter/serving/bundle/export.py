@@ -79,7 +79,7 @@ def _example(spec: PolicySpec) -> dict[str, torch.Tensor]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out what exporters tell of their own workings."""
+    """Silence what exporters log about their internals."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "root")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

@@ -31,7 +31,7 @@ Array = NDArray[Any]
 def lookback_files(folder: str | Path, panel: Panel, observations: int) -> dict[str, bytes]:
     """`lookback.onnx` and `lookback.json` of the run in `folder`, whose agent chose windows for traders of `panel`.
 
-    Refuses an agent with a memory, and a graph that is not the agent's equal on so many observations.
+    Refuses an agent with a memory, and a graph that differs from the agent on any of `observations` observations.
     """
     config = stored_config(folder)
     task: LookbackConfig = build_task(config)

@@ -1,4 +1,4 @@
-"""An ONNX graph as a function of named arrays: checked before it runs, with what goes in and comes out told inside."""
+"""An ONNX graph as a function of named arrays: checked before it runs, its inputs and outputs described inside."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime would keep a
 
 
 class Model:
-    """The graph on so many threads; a call maps `spec.inputs` (row, …) to `spec.outputs` (row, …).
+    """The graph on `threads` threads; a call maps `spec.inputs` (row, …) to `spec.outputs` (row, …).
 
     It refuses an observation of no rows, and one whose entries differ in their number.
     Rows that do not know of each other are shared out among the threads; otherwise the threads share each operator,
@@ -109,10 +109,10 @@ def check_graph(data: bytes) -> PolicySpec:
 
 
 def read_graph(data: bytes) -> tuple[PolicySpec, bytes]:
-    """The spec inside the graph, and the graph with nothing but what was looked at.
+    """The spec inside the graph, and the graph with nothing but what was checked.
 
     Refuses operators of another domain or outside OPERATORS, functions, graphs within graphs, weights that lie in
-    another file, and inputs and outputs other than the spec's. Every message is looked at, wherever it is in the file.
+    another file, and inputs and outputs other than the spec's. Every message is checked, wherever it is in the file.
     """
     import onnx
 

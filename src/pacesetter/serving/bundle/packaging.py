@@ -1,4 +1,4 @@
-"""A finished training run as a bundle: policy exported and compared, features described, results told as they are."""
+"""A finished training run as a bundle: policy exported and compared, features described, results as they are."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ def bundle_policy(
     """Bundle any policy with a spec, e.g. a fleet by `serve_agent`, that was trained as `config` says on `panel`.
 
     table      its features       training   facts of its training, `run` among them       results   of its test
-    Refuses a graph that is not the policy's equal on so many observations, half of them random; `real` are the others.
+    Refuses a graph that differs from the policy on `observations` observations, half of them random, the rest `real`.
     """
     check_range(2, observations=observations)
     _check_held(spec)

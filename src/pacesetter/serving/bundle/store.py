@@ -1,4 +1,4 @@
-"""A shelf of bundles: numbered folders, which of them serves, and the way back to the one before.
+"""A store of bundles: numbered folders, which of them serves, and rollback to the one before.
 
 `versions.json` is the version matrix: a row for each bundle with the versions it was made and checked with.
 """

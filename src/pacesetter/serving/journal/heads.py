@@ -47,7 +47,7 @@ class Heads:
         return True
 
     def check(self, run: str, records: Sequence[Mapping[str, Any]]) -> int:
-        """How many heads of the run are right; refuses one that somebody else signed, or whose record is not there."""
+        """How many heads of the run are right; refuses one that another key signed, or whose record is missing."""
         heads = [line for line in self._lines() if line["run"] == run]
         for head in heads:
             if not self.key.is_made_by(canonical({fact: head[fact] for fact in FACTS}).encode(), head["signature"]):

@@ -243,7 +243,7 @@ def check_there(url: str) -> None:
 def migrate(url: str, revision: str) -> str:
     """Bring the tables up or down to a revision, keeping every row; gives where they stand.
 
-    Refuses an unknown revision, and a database that is somebody else's.
+    Refuses an unknown revision, and a database that is not a journal.
     """
     engine, config = _engine(url), Config()
     config.set_main_option("script_location", MIGRATIONS)
@@ -302,7 +302,7 @@ def _put_in_place(partial: Path, path: Path) -> None:
 
 
 def _check_ours(url: URL) -> None:
-    """Refuse a database with tables of others, which not even our settings of SQLite have touched yet."""
+    """Refuse a database with foreign tables, before even our SQLite settings are applied to it."""
     with create_engine(url, poolclass=NullPool).connect() as connection:
         found = set(inspect(connection).get_table_names())
     foreign = sorted(found - KEPT_AT_BASE)
@@ -354,7 +354,7 @@ def _parsed(url: str) -> URL:
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
-    """Transactions are begun by us, DDL included, and a commit is on the disk before it returns."""
+    """We begin transactions ourselves, DDL included, and a commit is on disk before it returns."""
     connection.isolation_level = None
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").close()

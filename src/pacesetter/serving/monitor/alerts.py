@@ -119,7 +119,7 @@ def make_sinks(options: AlertOptions) -> list[Sink]:
 
 
 class Alerts:
-    """Sends each kind of alert to every sink, at most once in `cooldown_seconds`, without holding up who calls."""
+    """Sends each kind of alert to every sink, at most once in `cooldown_seconds`, without blocking the caller."""
 
     def __init__(self, sinks: Sequence[Sink], cooldown_seconds: float) -> None:
         self._sinks, self._cooldown = tuple(sinks), cooldown_seconds

@@ -1,4 +1,4 @@
-"""The watch: a few numbers that tell whether a trader is well, and the alert each one fires beyond its threshold."""
+"""The watch: a few health metrics of a trader, and the alert that each fires beyond its threshold."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What an account can come to hold: its positions and the orders in flight, kept up to date order by order."""
+"""Exposure of an account: its positions and the orders in flight, updated order by order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_QUOTE = Quote(math.nan)
 
 
 class Exposure:
-    """An account as the guard was told it, with all orders in flight; `add` counts one more in constant time.
+    """An account as the guard sees it, with all orders in flight; `add` counts one more in constant time.
 
     is_sound     equity is above 0, and it and every quantity are finite
     has_prices   there is a price for all that is held and in flight
@@ -52,7 +52,7 @@ class Exposure:
         return abs(leaving + order.quantity) <= abs(held)
 
     def value(self, symbol: str, more: float = 0.0) -> float:
-        """The most money a symbol can come to stand for if any of its orders in flight, and one of `more`, fill."""
+        """The largest value a symbol's position can reach if any of its orders in flight, and one of `more`, fill."""
         held, bought, sold = self.account.quantities.get(symbol, 0.0), self._bought[symbol], self._sold[symbol]
         if more > 0.0:
             bought += more

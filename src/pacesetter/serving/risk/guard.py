@@ -81,7 +81,7 @@ class Guard:
     def check_all(self, orders: Iterable[Order], account: AccountView, now: float) -> tuple[Decision, ...]:
         """Allow each order and count it as in flight, or refuse it with a reason; every refusal is counted.
 
-        Equity is marked once, then they are asked about one by one, exits first: no exit is refused for an entry.
+        Equity is marked once, then orders are checked one by one, exits first: no exit is refused because of an entry.
         """
         # Losses first: an order of this very moment must meet the state that they lead to.
         self.mark(account.equity, now, account.peak_equity)

@@ -47,7 +47,7 @@ class KillSwitch:
         return f"pacesetter resume --by NAME --file {shlex.quote(str(self.path))}"
 
     def engaged(self) -> bool:
-        """Whether trading must stop; a path that cannot be looked at counts as engaged."""
+        """Whether trading must stop; a path that cannot be read counts as engaged."""
         try:
             os.stat(self.path)
         except FileNotFoundError:
@@ -81,7 +81,7 @@ class KillSwitch:
         """Let an engaged switch halt the guard, a halted guard engage it, and a release resume; what changed and why.
 
         `name` is the guard's, which the file then keeps.
-        To be asked before the guard can halt by itself: a release that finds it active is forgotten.
+        Call it before the guard can halt by itself: a release that finds it active is forgotten.
         """
         is_engaged = self.engaged()
         # Taken in any case: a release that found the guard active must not resume a later halt.

@@ -132,7 +132,7 @@ class AlpacaBroker:
     def _new_fill(self, order: Order, found: Any) -> Execution | None:
         """What was traded of an order since `order.quantity` was left of it, at its own price.
 
-        The service tells the mean of all that was traded; what came before is known unless this process is new.
+        The service reports the mean price of all fills; earlier fills are known unless this process is new.
         """
         filled = float(found.filled_qty or 0.0)
         left = float(found.qty) - filled

@@ -1,4 +1,4 @@
-"""Brokers: who fills orders. The one here is the market kernel itself; that of a service is in `alpaca`.
+"""Brokers fill orders. The one here is the market kernel itself; that of a service is in `alpaca`.
 
 A broker that cannot be reached leaves an order UNKNOWN, never rejected: it may have arrived. `find` settles that later,
 by the client id.

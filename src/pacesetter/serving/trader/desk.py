@@ -212,7 +212,7 @@ class Desk:
         return [Order(f"{begin}-{symbol}", symbol, quantity, price) for symbol, quantity, price in rows if quantity]
 
     def _account_view(self, panel: Panel, bars: Array, late_bars: float | Array) -> AccountView:
-        """What the guard is told: prices with their age, and which symbols move as one."""
+        """What the guard receives: prices with their age, and which symbols move together."""
         mask = panel.mask[-len(bars) :]
         # Bars since the last observed one; a symbol not seen in the tail is at least that old.
         ages = np.where(mask.any(axis=0), mask[::-1].argmax(axis=0), len(bars)) + late_bars
@@ -258,7 +258,7 @@ def _named(row: Array, columns: type[IntEnum]) -> dict[str, float]:
 
 
 def _row(stored: Any, columns: type[IntEnum]) -> Array:
-    """The row that `_named` told, or that an earlier version stored by position."""
+    """The row that `_named` stored, or that an earlier version stored by position."""
     return np.array(stored if isinstance(stored, list) else [stored[column.name.lower()] for column in columns])
 
 

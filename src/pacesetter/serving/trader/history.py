@@ -143,7 +143,7 @@ class History:
 
 
 def _first_rows(mask: Array) -> Callable[[int], int]:
-    """bars -> the latest row from which on each symbol that is not gone has so many observed; 0 where one has fewer."""
+    """bars -> the latest row from which each symbol that is not gone has that many observed; 0 where one has fewer."""
     if mask.all():
         return lambda bars: max(len(mask) - bars, 0)
     is_here = mask[-GONE_BARS:].any(axis=0)

@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class LookbackSpec:
-    """What a bundle tells of its lookback agent.
+    """What a bundle stores about its lookback agent.
 
     task       options of its environment
     changes    (nanoseconds since 1970, window in force from then on), over the bars of training

@@ -45,7 +45,7 @@ log = logging.getLogger("pacesetter.paper")
 
 
 class PaperResult(NamedTuple):
-    """What a run came to so far: bars decided on since its first start, of those in this one, whether all there are."""
+    """State of a run: bars decided on since its first start, those of this session, whether the feed is at its end."""
 
     bars: int
     new_bars: int
@@ -117,7 +117,7 @@ class PaperTrader:
         self._send(ticket)
 
     def _send(self, ticket: Ticket) -> None:
-        """Send what was allowed, the switch looked at before each order; log what was refused."""
+        """Send what was allowed, checking the switch before each order; log what was refused."""
         for decision in ticket.decisions:
             if not decision.allowed:
                 log.info("%s is refused: %s", decision.order.client_id, decision.reason)
@@ -187,7 +187,7 @@ class PaperTrader:
             self.journal.note("alert", alert.message)
 
     def _heed_switch(self, by: str | None = None) -> None:
-        """Bring kill switch and guard together, and tell what changed; `by` is who engages it if not this trader."""
+        """Synchronise kill switch and guard, and report what changed; `by` is who engages it if not this trader."""
         change = self.switch.heed(self.desk.guard, self._name if by is None else by)
         if change is not None and change[0] == "halt":
             self._announce_halt()
@@ -210,7 +210,7 @@ class PaperTrader:
             self.journal.note("halt", reason)
 
     def _halt(self, problem: Exception) -> None:
-        """Stop for good: latch the switch first, then cancel and tell, as far as anything still works."""
+        """Stop for good: latch the switch first, then cancel and report, as far as anything still works."""
         reason = str(problem) if isinstance(problem, PacesetterError) else f"{type(problem).__name__}: {problem}"
         self.desk.guard.halt(reason)  # in memory first, which cannot fail
         for step in (lambda: self.switch.engage(reason), self._announce_halt):
@@ -262,7 +262,7 @@ class PaperTrader:
             self._tell_heir(state["desk"].get("policy"))
 
     def _latch(self) -> None:
-        """Stay halted, and say so, where the journal was told of a halt last, which the state may not know yet."""
+        """Stay halted, and log it, where the journal's last event is a halt, which the state may not know yet."""
         told = [row for row in self.journal.rows(tables.events) if row["kind"] in ("halt", "resume")]
         was_halted = bool(told) and told[-1]["kind"] == "halt"
         if was_halted:
@@ -272,7 +272,7 @@ class PaperTrader:
             log.warning("still halted: %s", self.desk.guard.reason)
 
     def _tell_heir(self, before: str | None) -> None:
-        """Say so where the book was another policy's: after a rollback that is meant, else it may be a mistake."""
+        """Log where the book was another policy's: intended after a rollback, otherwise perhaps a mistake."""
         name = self.desk.policy.name
         if before not in (None, name):
             told = f"{name} resumes with the book of {before}, {self.bars} bars old"

@@ -191,7 +191,7 @@ def _reference(bundle: Bundle | None) -> FeatureReference | None:
 
 
 def _bundle_observer(bundle: Bundle, symbols: tuple[str, ...]) -> Observe:
-    """The served history as an observer: the same builder, told one bar at a time."""
+    """The served history as an observer: the same builder, given one bar at a time."""
     history = History.of(bundle, symbols)
 
     def observe(panel: Panel) -> Mapping[str, Any]:
