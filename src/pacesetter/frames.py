@@ -32,6 +32,7 @@ ALIASES = {
 }
 BAR_FIELDS = ("open", "high", "low", "close", "volume")
 KNOWN_FIELDS = (*BAR_FIELDS, "sentiment", "adj_close")
+# Stricter than float(), which also takes "1_000" and the digits of other scripts.
 NUMBER = r"[+-]?([0-9]+\.?[0-9]*|\.[0-9]+)([eE][+-]?[0-9]+)?|[+-]?[iI]nf(inity)?"
 MOST_COLUMNS = MOST_SYMBOLS = 20_000
 MOST_CELLS = 500_000_000  # 4 GB of numbers: sparse rows of many symbols make a table far larger than their file
@@ -262,8 +263,9 @@ def _read_layout(frame: pd.DataFrame, known: pd.DatetimeIndex, table: _Table, sy
         )
     if any(isinstance(name, tuple) for name in names):
         return _read_wide(frame.set_axis(range(len(names)), axis=1), _pairs(frame.columns, table), known, table)
-    frame = frame.set_axis(range(len(names)), axis=1)
+    frame = frame.set_axis(range(len(names)), axis=1)  # by place from here on: two columns may have one name
     words = [recognise(name) for name in names]
+    # A wide table may have a ticker called "SYM": its cells are numbers, names of symbols are not.
     if "symbol" in words and ("close" in words or not _cells(frame[words.index("symbol")])[1].all()):
         return _read_long(frame, words, known, table)
     if _is_one_symbol([str(name).strip().lower() for name in names], words):
@@ -275,6 +277,7 @@ def _read_layout(frame: pd.DataFrame, known: pd.DatetimeIndex, table: _Table, sy
 
 def _is_one_symbol(plain: list[str], words: list[str]) -> bool:
     """True for one symbol's fields; C, V, O, LOW … among other columns are tickers."""
+    # O, H, L and C are tickers too; most columns must be fields of a bar.
     letters = set("ohlc") <= set(plain) and 2 * sum(word in BAR_FIELDS for word in words) > len(words)
     return "close" in plain or "close_price" in plain or sum(name in BAR_FIELDS for name in plain) > 1 or letters
 
@@ -286,6 +289,7 @@ def _pairs(columns: pd.Index[Any], table: _Table) -> list[tuple[str, str]]:
         raise DataError(f"{table} has columns that are not pairs of field and symbol; name each column by both")
     levels = [recognise(name) for name in columns.names]
     first, second = (sum(pair[level].lower() in KNOWN_FIELDS for pair in pairs) for level in (0, 1))
+    # yfinance writes (field, ticker), others the reverse: the level with more known fields is the field.
     if levels[0] == "symbol" or (second > first and "symbol" not in levels):
         pairs = [pair[::-1] for pair in pairs]
     return [(recognise(field), symbol) for field, symbol in pairs]
@@ -315,11 +319,14 @@ def _read_long(frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, t
     row = np.flatnonzero(~nameless & ~np.asarray(known.isna()))
     if len(row) == 0:
         raise DataError(table.problems[0].sentence())
+    # In order of appearance, so that a file keeps its own order of symbols.
     codes, symbols = pd.factorize(names.iloc[row])
     kept = _in_order(known.asi8[row], codes, row, symbols, table)
     row, codes = row[kept], codes[kept]
+    # As integers, which compare faster than stamps with a zone.
     stamps, at = np.unique(known.asi8[row], return_inverse=True)
     shape = (len(stamps), len(symbols))
+    # Before memory is asked for.
     _check_size(len(fields), *shape, table)
     blocks, mask, rows = np.full((len(fields), *shape), np.nan), np.zeros(shape, bool), np.full(shape, -1)
     blocks[:, at, codes] = values[:, row]
@@ -340,6 +347,7 @@ def _read_wide(frame: pd.DataFrame, cells: list[tuple[str, str]], known: pd.Date
     blocks = np.full((len(fields), len(row), len(symbols)), np.nan)
     for place, (field, name) in enumerate(cells):
         blocks[fields[field], :, symbols[name]] = table.floats(frame[place], field, name)[row]
+    # A bar counts as observed when any field is there; a missing close is then reported, not hidden.
     mask = ~np.isnan(blocks).all(axis=0)
     rows = np.where(mask, table.numbers[row][:, None], -1)
     origins = (table.origin,) * len(symbols)
@@ -377,4 +385,5 @@ def _in_order(stamps: Array, code: Array, row: Array, symbols: Any, table: _Tabl
             mine = np.sort(found[code[found] == which])
             when = str(pd.Timestamp(stamps[mine[0]], tz="UTC"))
             table.report(rule, what, row[mine], remedy, str(symbols[which]), when)
+    # `again` marks the earlier of two equal stamps: the last in the file stands.
     return np.delete(ranked, np.flatnonzero(again))

@@ -1,4 +1,4 @@
-"""Panel: bars as time × symbol × field, with a mask of what was really observed. The one noun every room knows."""
+"""Panel: bars as time × symbol × field, with a mask of what was really observed. Every package works on it."""
 
 from __future__ import annotations
 
@@ -129,6 +129,7 @@ class Panel:
         )
 
     def __eq__(self, other: object) -> bool:
+        # By content, so that a panel can be a key of a cache, also after a trip to another process.
         return isinstance(other, Panel) and self.fingerprint == other.fingerprint
 
     def __hash__(self) -> int:
@@ -181,6 +182,7 @@ class Panel:
         """How many bars a year holds, for annualising; measured over the panel's own span."""
         if len(self) < 2:
             raise DataError(f"a panel of {len(self)} bars has no bar rate; give at least two")
+        # Measured, not assumed to be 252: holidays, missing sessions and 24/7 markets are all in the span.
         return float((len(self) - 1) / ((self.index[-1] - self.index[0]).total_seconds() / SECONDS_PER_YEAR))
 
     def position(self, symbol: str) -> int:
@@ -197,9 +199,11 @@ class Panel:
     def fingerprint(self) -> str:
         """Content hash: equal bars, mask, names and causality give equal hex digits on every machine."""
         digest = hashlib.blake2b(digest_size=16)
+        # Notes and calendar are left out: they change what is said about bars, not the bars.
         names = {"symbols": self.symbols, "fields": self.fields, "causal": self.causal}
         digest.update(json.dumps(names).encode())
         digest.update(np.ascontiguousarray(self.index.asi8).tobytes())
+        # The mask counts: a price that was filled is not one that was observed.
         digest.update(np.packbits(self.mask).tobytes())
         for block in self.blocks:
             canonical = np.where(np.isnan(block), np.nan, block) + 0.0  # one NaN pattern, one zero
@@ -225,6 +229,7 @@ class Panel:
         names = [symbols] if isinstance(symbols, str) else list(symbols)
         columns = [self.position(name) for name in names]
         part: Any = columns
+        # Neighbours in order can be a slice, which copies nothing.
         if columns and columns == list(range(columns[0], columns[0] + len(columns))):
             part = slice(columns[0], columns[0] + len(columns))
         return replace(self, symbols=tuple(names), blocks=self.blocks[:, :, part], mask=self.mask[:, part], truth=None)
@@ -254,7 +259,9 @@ class Panel:
             raise DataError(f"an empty panel has no bars of {bars!r}; load more")
         closes = coarse_closes(self.index, bars) if isinstance(bars, str) else utc_index(bars)
         _check_index(closes)
+        # The first close not before the bar: a bar known at the close itself still belongs to it.
         group = closes.searchsorted(self.index, side="left")
+        # Only groups whose close has passed: an unfinished coarse bar would change as more bars come.
         whole = int(np.searchsorted(group, int(closes.searchsorted(self.index[-1], side="right")), side="left"))
         starts = np.flatnonzero(np.diff(group[:whole], prepend=-1))
         if len(starts) == 0:
@@ -270,6 +277,7 @@ class Panel:
         target = utc_index(index)
         if len(self) == 0:
             raise DataError("an empty panel has no bars to align; load more")
+        # The last bar known at or before each moment.
         source = self.index.searchsorted(target, side="right") - 1
         at = np.maximum(source, 0)
         found = (source >= 0) & (latest | (self.index[at] == target))
@@ -395,6 +403,7 @@ def _check_index(index: pd.DatetimeIndex) -> None:
 def _read_only(array: Array) -> Array:
     if not array.flags.writeable:
         return array
+    # A view is locked, not the caller's array; views taken from it are read-only too.
     view = array.view()
     view.flags.writeable = False
     return view

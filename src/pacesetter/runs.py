@@ -51,7 +51,7 @@ class Run:
             tail = f"-{attempt}" if attempt else ""
             folder = Path(root) / f"{moment}-{name}-{digest[:8]}{tail}"
             try:
-                folder.mkdir(parents=True)
+                folder.mkdir(parents=True)  # fails where it exists, so two runs of one second never share a folder
             except FileExistsError:
                 continue
             run = cls(folder)
@@ -63,7 +63,7 @@ class Run:
 
     @classmethod
     def open(cls, folder: str | Path) -> Run:
-        """An existing run; refuses a folder that is none."""
+        """An existing run; refuses a folder that is not a run."""
         path = Path(folder)
         if not (path / "manifest.json").is_file():
             raise RunError(f"{path} is not a run folder: it has no manifest.json; give e.g. runs/<time>-<name>-<hash>")
@@ -98,11 +98,13 @@ class Run:
         """Write YAML atomically, keys in their own order: a source may read it, e.g. that of regimes."""
         import yaml
 
+        # Through JSON: paths and tuples become what safe YAML can write.
         plain = json.loads(json.dumps(content, default=str))
         return write_atomic(self.path(name), yaml.safe_dump(plain, sort_keys=False))
 
     def log(self, **metrics: Any) -> None:
         """Append one line to metrics.jsonl."""
+        # Opened and closed for each line: what was logged before a crash is in the file.
         with self.path("metrics.jsonl").open("a", encoding="utf-8") as stream:
             stream.write(json.dumps(metrics, default=str) + "\n")
 
@@ -111,6 +113,7 @@ class Run:
         artefacts = {
             str(path.relative_to(self.folder)): sha256(path)
             for path in sorted(self.folder.rglob("*"))
+            # The manifest cannot hold its own hash, and the lock belongs to the process.
             if path.is_file() and path.name not in ("manifest.json", LOCK)
         }
         manifest = self.manifest | facts | {"artefacts": artefacts, "finished": True}
@@ -134,6 +137,8 @@ def write_atomic(path: Path, content: str | bytes, *, is_synced: bool = True) ->
 
     What is not synced outlives the process, not a failure of power.
     """
+    # In the same folder, since a rename is atomic within one file system only; by process, so that two writers do not
+    # share it.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with temporary.open("wb") as stream:
@@ -155,7 +160,7 @@ def write_atomic(path: Path, content: str | bytes, *, is_synced: bool = True) ->
 
 
 def _sync_folder(folder: Path) -> None:
-    """Sync the names in a folder: a rename is kept there, not in the file. Windows cannot open one and needs not."""
+    """Sync the names in a folder: a rename is recorded there, not in the file. Not for Windows."""
     if os.name == "posix":
         descriptor = os.open(folder, os.O_RDONLY)
         try:
@@ -194,6 +199,7 @@ def _commit() -> str | None:
             ["git", "rev-parse", "HEAD"], cwd=here, capture_output=True, text=True, timeout=5, check=True
         ).stdout.strip()
         dirty = subprocess.run(
+            # Untracked files are left out: notes and data beside the code do not change what runs.
             ["git", "status", "--porcelain", "--untracked-files=no"],
             cwd=here,
             capture_output=True,

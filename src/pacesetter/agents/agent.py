@@ -1,4 +1,4 @@
-"""The protocol that every decision maker keeps, and the record of one at work."""
+"""The protocol that every decision maker implements, and a record of its decisions."""
 
 from __future__ import annotations
 

@@ -32,6 +32,7 @@ class SelfAttention(nn.Module):
     def weights(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
         """(batch, head, item, item) shares that `forward` gives each item; a row sums to 1."""
         query, key, _ = self._split(x)
+        # The fused kernel of `forward` does not return its weights, so they are computed again here.
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         return (scores if allowed is None else scores.masked_fill(~allowed, -torch.inf)).softmax(-1)
 
@@ -52,6 +53,7 @@ class Block(nn.Module):
         )
 
     def forward(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
+        # Norm before attention, not after: gradients then flow past each block unscaled (Xiong et al. 2020).
         x = x + self.attention(self.attention_norm(x), allowed)
         return x + self.feed_forward(x)  # type: ignore[no-any-return]
 
@@ -103,6 +105,7 @@ class AssetAttention(nn.Module):
     @staticmethod
     def pool(encoded: torch.Tensor, present: torch.Tensor) -> torch.Tensor:
         """(batch, width) mean over the assets that are present; 0 where none is."""
+        # Filled, not multiplied by the mask: an absent row may hold NaN, and 0 · NaN is NaN.
         chosen = encoded.masked_fill(~present[..., None], 0.0).sum(1)
         return chosen / present.sum(1, keepdim=True).clamp(min=1)
 
@@ -119,5 +122,6 @@ def sinusoids(length: int, width: int) -> torch.Tensor:
     Positions count back from the newest, so that windows of different lengths agree on it.
     """
     age = torch.arange(length - 1, -1, -1, dtype=torch.float64)[:, None]
+    # In float64, rounded once at the end.
     angles = age / 10_000 ** (torch.arange(0, width, 2, dtype=torch.float64) / width)
     return torch.stack([angles.sin(), angles.cos()], dim=-1).flatten(1)[:, :width].float()

@@ -73,7 +73,7 @@ def _kept_bytes(encoder: Encoder, observation: dict[str, torch.Tensor]) -> int:
 
 @torch.no_grad()
 def _median_ms(work: Callable[[], Any], repeat: int) -> float:
-    work()
+    work()  # the first call sets up buffers and threads, and is not timed
     times = []
     for _ in range(repeat):
         start = time.perf_counter()

@@ -38,9 +38,9 @@ __all__ = [
 
 @dataclass(frozen=True)
 class Network:
-    """What every network is told: its width, which entries are the window and the assets, and how assets attend.
+    """Options of every network: its width, which entries are the window and the assets, and how assets attend.
 
-    unseen   numbers of the observation that it never sees, as entry.place, e.g. position.3; 0 stands in their place
+    unseen   numbers of the observation that it never sees, as entry.place, e.g. position.3; it reads 0 instead
     """
 
     encoder: ClassVar[type[Encoder]]
@@ -55,6 +55,7 @@ class Network:
 
     def __post_init__(self) -> None:
         sizes = {name: value for name, value in vars(self).items() if isinstance(value, int)}
+        # Every whole number here is a size.
         check_range(1, owner="network", **sizes)
 
     def build(self, shapes: Shapes) -> Encoder:
@@ -77,10 +78,12 @@ class Encoder(nn.Module, ABC):
         self.assets = _asset_encoder(sum(self.layout.assets.values()), config)
         for features in self.layout.window.values():
             self._build_window(shapes[config.window][0], features)
+        # Heads are initialised for inputs of unit variance, whichever encoder comes before.
         self.norm = nn.LayerNorm(self.width)
 
     def forward(self, observation: Tensors) -> torch.Tensor:
         entries = self.normaliser(observation)
+        # The context first, because it is added to every token of the window.
         summary = self._context(entries, observation)
         if self.layout.window:
             summary = self._summarise(entries[self.config.window], summary)
@@ -134,10 +137,12 @@ class TransformerEncoder(Encoder):
 
     def _build_window(self, bars: int, features: int) -> None:
         self.embed = nn.Linear(features, self.width)
+        # A buffer, not a parameter: fixed, but saved, exported and moved with the network.
         self.register_buffer("positions", sinusoids(bars, self.width))
         self.stack = AttentionStack(self.config.layers, self.width, self.config.heads, self.config.expansion)
 
     def _summarise(self, window: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
+        # No causal mask: the window ends at the bar of the decision, so every bar in it is past.
         return self.stack(self._tokens(window, context))[:, -1]  # type: ignore[no-any-return]
 
     def _tokens(self, window: torch.Tensor, context: torch.Tensor) -> torch.Tensor:

@@ -46,6 +46,7 @@ class Fleet(nn.Module):
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
         self.symbols = _checked((), symbols)
         self.encoder: Encoder = config.build(shapes)
+        # Drawn as ordinary heads and then stacked, so that each starts as that of a `SymbolAgent` would.
         self.actor = StackedHead([self._new_actor().layers for _ in self.symbols])
         self.critic = StackedHead([self._new_critic().layers for _ in self.symbols])
         self.policy = self._new_actor()  # only what makes a distribution of the stacked head's outputs
@@ -90,6 +91,7 @@ class Fleet(nn.Module):
     def take(self, symbol: str) -> SymbolAgent:
         """A copy of one agent that answers as it does here; random numbers are left as they were."""
         (row,) = self.places([symbol])
+        # Making an agent draws first weights, which are overwritten; training must not feel it.
         with torch.random.fork_rng(devices=[]):
             agent = SymbolAgent(self.config, self.shapes, self.actions, self.hidden)
         agent.to(self.frozen.device)
@@ -104,6 +106,7 @@ class Fleet(nn.Module):
         self.symbols = _checked(self.symbols, symbols)
         self.actor.extend([self._new_actor().layers for _ in symbols])
         self.critic.extend([self._new_critic().layers for _ in symbols])
+        # Behind the others: the places of the symbols that are there already stay valid.
         self.frozen = torch.cat([self.frozen, self.frozen.new_zeros(len(symbols))])
 
     def reinitialise(self, symbols: Iterable[str]) -> None:
@@ -124,6 +127,7 @@ class Fleet(nn.Module):
         """Begin with the weights and normaliser of another encoder, e.g. a supervised one; refuses other sizes."""
         own, given = self.encoder.state_dict(), encoder.state_dict()
         wrong = [name for name in own.keys() | given.keys() if name not in own or name not in given]
+        # Checked by name and shape beforehand: a load that fails half-way would leave a mixture.
         wrong += [name for name in own.keys() & given.keys() if own[name].shape != given[name].shape]
         if wrong:
             raise ConfigError(
@@ -200,6 +204,7 @@ class FleetCard:
 
 
 def fleet_card(fleet: Fleet) -> FleetCard:
-    """What the fleet's parameters come to; a frozen encoder counts too."""
+    """How many parameters the fleet has; a frozen encoder counts too."""
+    # All of them: `count_parameters` would leave out a frozen encoder.
     encoder = sum(parameter.numel() for parameter in fleet.encoder.parameters())
     return FleetCard(len(fleet.symbols), encoder, count_parameters(fleet.actor) + count_parameters(fleet.critic))

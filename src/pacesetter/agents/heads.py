@@ -81,6 +81,7 @@ class TanhGaussian:
 
     def sample(self) -> torch.Tensor:
         """Actions with a gradient to mean and deviation."""
+        # Reparametrised: the noise does not depend on the parameters, so SAC can differentiate through the draw.
         return torch.tanh(self.mean + self.log_deviation.exp() * torch.randn_like(self.mean))
 
     def mode(self) -> torch.Tensor:
@@ -88,12 +89,14 @@ class TanhGaussian:
         return torch.tanh(self.mean)
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        # The density is that of u = atanh(a) divided by the slope of tanh there.
         u = torch.atanh(action.clamp(-1 + _EDGE, 1 - _EDGE))
         z = (u - self.mean) * torch.exp(-self.log_deviation)
         return (-0.5 * z**2 - self.log_deviation - HALF_LOG_2_PI - _log_slope(u)).sum(-1)
 
     def entropy(self) -> torch.Tensor:
         """Entropy of u plus E[log(1 − tanh²u)], the mean by Gauss–Hermite quadrature."""
+        # There is no closed form; quadrature is differentiable and free of sampling noise.
         nodes, weights = (torch.as_tensor(part).to(self.mean) for part in _hermite())
         u = self.mean[..., None] + self.log_deviation.exp()[..., None] * nodes
         return (0.5 + HALF_LOG_2_PI + self.log_deviation + (_log_slope(u) * weights).sum(-1)).sum(-1)
@@ -101,6 +104,7 @@ class TanhGaussian:
 
 def _log_slope(u: torch.Tensor) -> torch.Tensor:
     """log d tanh(u) / du."""
+    # log(1 − tanh²u) directly is log 0 from about |u| = 9 on in float32.
     return 2 * (math.log(2) - u - F.softplus(-2 * u))
 
 
@@ -108,6 +112,7 @@ def _log_slope(u: torch.Tensor) -> torch.Tensor:
 def _hermite(nodes: int = 64) -> tuple[np.ndarray, np.ndarray]:
     """Nodes and weights that average a function over N(0, 1)."""
     x, w = np.polynomial.hermite_e.hermegauss(nodes)
+    # hermegauss weights integrate exp(−x²/2); divided by their sum they average.
     return x, w / w.sum()
 
 
@@ -139,11 +144,12 @@ class ContinuousActor(nn.Module):
     def forward(self, features: torch.Tensor, mask: torch.Tensor | None = None) -> TanhGaussian:
         """`mask` is for discrete actions; a continuous order is never masked."""
         mean, log_deviation = self.layers(features).chunk(2, dim=-1)
+        # Bounded, or the density of a nearly certain action overflows.
         return TanhGaussian(mean, log_deviation.clamp(*_LOG_DEVIATION))
 
 
 def make_actor(width: int, actions: int | None, hidden: int = 128) -> DiscreteActor | ContinuousActor:
-    """The actor of so many discrete actions, or with None of one order in [-1, 1]."""
+    """The actor for `actions` discrete actions, or with None for one order in [-1, 1]."""
     return ContinuousActor(width, hidden=hidden) if actions is None else DiscreteActor(width, actions, hidden)
 
 
@@ -152,6 +158,7 @@ class Critic(nn.Module):
 
     def __init__(self, width: int, hidden: int = 128) -> None:
         super().__init__()
+        # Gain 1: the actor's small gain is there for a near-uniform policy, which a value does not need.
         self.layers = head_layers(width, hidden, 1, 1.0)
 
     def forward(self, features: torch.Tensor) -> torch.Tensor:

@@ -34,12 +34,15 @@ def _initialise_gates(layer: nn.LSTM | nn.GRU) -> None:
     for name, parameter in layer.named_parameters():
         if name.startswith("bias"):
             nn.init.zeros_(parameter)
+            # torch's order of gates is input, forget, cell, output, and both biases add up: one of them gets the 1.
             if name.startswith("bias_ih") and isinstance(layer, nn.LSTM):
                 nn.init.ones_(parameter.data[size : 2 * size])
             continue
         fill = nn.init.orthogonal_ if name.startswith("weight_hh") else nn.init.xavier_uniform_
+        # Gates are stacked in one matrix; each is drawn by itself, or its fan-out would count all gates.
         for gate in torch.split(parameter.data, size):
             fill(gate)
+        # Mean square of an orthogonal (size, size) matrix, and of Xavier's uniform.
         rule = 1 / size if name.startswith("weight_hh") else 2 / (size + parameter.shape[1])
         _expect(layer, name, math.sqrt(rule))
 
@@ -51,6 +54,7 @@ def initialise_head(head: nn.Sequential, gain: float) -> None:
         chosen = gain if layer is layers[-1] else math.sqrt(2)
         nn.init.orthogonal_(layer.weight, chosen)
         nn.init.zeros_(layer.bias)
+        # An (m, n) orthogonal matrix has min(m, n) unit vectors among m·n entries: mean square gain²/max(m, n).
         _expect(layer, "weight", chosen / math.sqrt(max(layer.weight.shape)))
 
 

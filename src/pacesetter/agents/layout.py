@@ -36,6 +36,7 @@ class Layout:
         """Sort the entries by the given names; refuses an entry that fits no role."""
         per_asset = {name: shapes[name] for name in assets if name in shapes}
         _check_assets(per_asset, shapes.get(mask))
+        # The action mask goes to the heads, not to the encoder.
         rest = {name: shapes[name] for name in shapes if name not in (*assets, window, mask, ACTION_MASK)}
         for name, shape in rest.items():
             if len(shape) != 1:
@@ -47,6 +48,7 @@ class Layout:
             raise ConfigError(f"the window '{window}' has shape {shapes[window]}; it must be (bar, feature)")
         layout = cls(
             {window: shapes[window][1]} if window in shapes else {},
+            # An (asset,) entry has one feature.
             {name: (*shape, 1)[1] for name, shape in per_asset.items()},
             {name: shape[0] for name, shape in rest.items()},
             mask if mask in shapes else None,

@@ -49,6 +49,7 @@ class SimplexGaussian:
         return self.mean.masked_fill(~self.present, ABSENT)
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        # An absent symbol's score is ABSENT, which has no density: its difference is dropped before it is squared.
         z = torch.where(self.present, action - self.mean, 0.0) * torch.exp(-self.log_deviation)
         return self._sum(-0.5 * z**2 - self.log_deviation - HALF_LOG_2_PI)
 
@@ -61,6 +62,7 @@ class SimplexGaussian:
 
 def shares(action: torch.Tensor) -> torch.Tensor:
     """(batch, symbol) shares of equity of an action (batch, symbol + cash); what is missing to 1 stays in cash."""
+    # The last entry is cash, which is what remains and needs no order.
     return action.softmax(-1)[..., :-1]
 
 
@@ -69,7 +71,7 @@ class MasterNetwork:
     """Sizes of the master, what it sees, and where it begins.
 
     entries    of each symbol that it sees, where the market has them
-    follow     what a proposal of 1 adds to a symbol's score at first: the first master does what its agents want
+    follow     what a proposal of 1 adds to a symbol's score at first: an untrained master follows its agents
     deviation  of the scores when it explores, at first
     """
 
@@ -117,6 +119,7 @@ class AllocationEncoder(nn.Module):
         scores = self.scores(encoded).squeeze(-1)
         # Each symbol begins as likely as another, and cash as all of them together, however many there are.
         evenly = present.sum(1, keepdim=True).clamp(min=1).log()
+        # Raw proposals, not normalised ones: a proposal of 0 must add nothing.
         offsets = torch.cat([self.follow * observation[PROPOSALS], evenly], dim=1)
         return torch.cat([scores + offsets, self.value(encoded[:, -1])], dim=1)
 
@@ -126,6 +129,7 @@ class AllocationEncoder(nn.Module):
         cash = self.start.expand(assets.shape[0], 1, -1)  # len() would fix the number of rows in an exported graph
         account = torch.cat([entries[name] for name in self.layout.vectors], dim=-1)
         items = torch.cat([assets, cash], dim=1)
+        # Every symbol sees the account; it is one vector for all of them.
         items = torch.cat([items, account[:, None].expand(-1, items.shape[1], -1)], dim=-1)
         return self.attention(items, with_cash(present))  # type: ignore[no-any-return]
 
@@ -153,6 +157,7 @@ class Master(nn.Module):
         self.config = config
         self.shapes = {name: tuple(shape) for name, shape in shapes.items() if name in kept}
         self.encoder = AllocationEncoder(config, self.shapes)
+        # One deviation for all symbols: it must not depend on how many there are.
         self.log_deviation = nn.Parameter(torch.tensor([math.log(config.deviation)]))
         self.register_buffer("frozen", torch.zeros(1, dtype=torch.bool))
 

@@ -37,6 +37,7 @@ class ObservationNormaliser(nn.Module):
     def __init__(self, layout: Layout, unseen: Sequence[str] = ()) -> None:
         super().__init__()
         self.layout, self.hides = layout, bool(unseen)
+        # Not persistent: it follows from the configuration, not from data.
         self.register_buffer("shown", _shown(layout, unseen), persistent=False)
         size = sum(layout.sizes.values())
         self.register_buffer("centre", torch.zeros(size))
@@ -57,6 +58,7 @@ class ObservationNormaliser(nn.Module):
 
     @staticmethod
     def _scaled(entry: torch.Tensor, centre: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
+        # 0 is the mean after scaling: an unknown feature says what an average one says.
         return torch.nan_to_num((entry - centre) / scale, nan=0.0).clamp(-CLIP, CLIP)
 
     @torch.no_grad()
@@ -65,6 +67,7 @@ class ObservationNormaliser(nn.Module):
         parts = [_moments(rows) for rows in self._rows(observation)]
         count, mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
         total = (self.count + count).clamp(min=1)
+        # Per feature, since each may miss other values.
         share = count / total
         shift = mean - self.mean
         self.variance.copy_(self.variance + share * (variance - self.variance) + share * (1 - share) * shift**2)
@@ -73,6 +76,7 @@ class ObservationNormaliser(nn.Module):
 
     def commit(self) -> None:
         """Put the counted moments into force."""
+        # The moments are float64: after millions of steps an update of the mean would vanish in float32.
         varied = self.variance > _SMALLEST_VARIANCE
         self.centre.copy_(self.mean)
         self.scale.copy_(torch.where(varied, self.variance.sqrt(), torch.ones_like(self.variance)))

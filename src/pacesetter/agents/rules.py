@@ -1,4 +1,4 @@
-"""Agents by rule: they read features by name from the newest bar of the window. Each wants an order s in [-1, 1].
+"""Rule-based agents: they read features by name from the newest bar of the window and give an order s in [-1, 1].
 
 With `orders`, e.g. {0: 0.0, 1: 1/3, 2: 2/3, 3: 1.0, 4: -0.5, 5: -1.0}, they act in discrete actions: the allowed one
 whose order is nearest to s. A feature that is still warming up (NaN) gives s = 0.
@@ -62,6 +62,7 @@ class RuleAgent(ABC):
         actions = np.array(list(orders), dtype=np.int64)
         distance = np.abs(order[..., None] - np.array(list(orders.values())))
         if mask is not None:
+            # A forbidden action is infinitely far, so the nearest allowed one is taken.
             distance = np.where(np.asarray(mask)[..., actions] > 0, distance, np.inf)
         return np.asarray(actions[distance.argmin(axis=-1)])
 
@@ -77,6 +78,7 @@ class Trend(RuleAgent):
     needs: ClassVar[tuple[str, ...]] = ("close_to_sma_20", "volatility_20")
 
     def order(self, features: Mapping[str, Array]) -> Array:
+        # σ·√20 is the deviation of a 20-bar return; 1e-9 guards a price that stands still.
         return np.asarray(np.tanh(features["close_to_sma_20"] / (features["volatility_20"] * np.sqrt(20) + 1e-9)))
 
 

@@ -16,11 +16,13 @@ class StackedLinear(nn.Module):
 
     def __init__(self, layers: Sequence[nn.Linear]) -> None:
         super().__init__()
+        # Transposed: `baddbmm` computes x @ weight, where nn.Linear computes x @ weightᵀ.
         self.weight = nn.Parameter(torch.stack([layer.weight.detach().T for layer in layers]))
         self.bias = nn.Parameter(torch.stack([layer.bias.detach() for layer in layers]))
 
     def forward(self, x: torch.Tensor, rows: torch.Tensor | None = None) -> torch.Tensor:
         weight, bias = (self.weight, self.bias) if rows is None else (self.weight[rows], self.bias[rows])
+        # One batched product: a loop over symbols would launch a kernel for each.
         return torch.baddbmm(bias[:, None], x, weight)
 
 

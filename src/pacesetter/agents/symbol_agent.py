@@ -48,6 +48,7 @@ class SymbolAgent(nn.Module):
     def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
         """Actions of one observation or a batch: int64 (…,), or float32 (…, 1)."""
         first = next(iter(self.shapes))
+        # One observation has no batch axis; the declared shape tells which it is.
         single = np.ndim(observation[first]) == len(self.shapes[first])
         device = self.encoder.start.device
         tensors = {name: torch.as_tensor(entry, device=device) for name, entry in observation.items()}

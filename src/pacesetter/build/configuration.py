@@ -72,6 +72,7 @@ class LeadLagFeatures:
             )
         check_range(1, owner="features.leadlag", gap_bars=self.gap_bars, expected_lags=self.expected_lags)
         if isinstance(self.lookback, int):
+            # A path is checked when the panel is there, since the agent must have been trained on earlier bars.
             ConstantLookback(self.lookback)  # refuses a window without a lead and a lag
         if self.expected_lookback is not None:
             ConstantLookback(self.expected_lookback)
@@ -188,6 +189,7 @@ class Train:
         check_range(0, owner="train", validate_every=self.validate_every, checkpoint_every=self.checkpoint_every)
         check_range(0, owner="train", purge_bars=self.purge_bars, threads=self.threads or 0)
         check_shares("train", self.shares)
+        # Fold k sees stretches 0 … k, so the last fold is the whole panel.
         if not 0 <= self.fold < self.folds:
             raise ConfigError(f"train.fold={self.fold} must be below train.folds={self.folds}, counted from 0")
         if self.patience is not None and (self.patience < 1 or not self.validate_every):
@@ -242,6 +244,7 @@ class Config:
         if not self.name or not all(letter.isalnum() or letter in "_-." for letter in self.name):
             raise ConfigError(f"name='{self.name}' names a folder: letters, digits, '-', '_' and '.' only")
         check_range(0, LARGEST_SEED, seed=self.seed)
+        # Everything below is built once here, so that a wrong option fails before data is loaded or a folder made.
         if "source" not in self.data:
             raise ConfigError("data needs a source: data=sample, data=synthetic, data=csv …")
         if not isinstance(self.agent.get("network_options") or {}, dict):
@@ -268,6 +271,7 @@ def read_config(run: Run) -> Config:
 
 def stored_hash(run: Run) -> str:
     """The hash of a run's configuration as it was stored: the one in the run's name, whatever it is read as today."""
+    # Of the stored text, not of today's translation: old runs keep the name that they were given.
     return config_hash({key: value for key, value in _read_stored(run).items() if key != "schema"})
 
 
@@ -288,6 +292,7 @@ def parse_config(stored: Mapping[str, Any], what: str = "the stored configuratio
     """A configuration as this or an earlier version stored it; `what` names it in a refusal."""
     if not isinstance(stored, Mapping):
         raise RunError(f"{what} is not a mapping; it is damaged")
+    # Old names first become new ones; an unknown key is then an error.
     return configure(Config, translate_config(stored, what), "config")
 
 
@@ -324,6 +329,7 @@ def _one_account(config: Config) -> TaskSupport | None:
 def build_task(config: Config) -> Any:
     """The options of the configured problem; refuses an unknown problem or option."""
     options = {name: value for name, value in config.task.items() if name != "problem"}
+    # Stored configurations are translated before; this is for names typed today.
     if options.get("action") in RENAMED_VALUES["task.action"]:
         old, new = options["action"], RENAMED_VALUES["task.action"][options["action"]]
         raise ConfigError(f"task.action={old} was renamed to {new}; give task.action={new}")
@@ -340,4 +346,5 @@ def _with_history(task: Any, agent: dict[str, Any], support: TaskSupport) -> Any
         )
     options = {name: value for name, value in agent.items() if name != "algorithm"}
     needed = configure(load(support.options), options, "agent").history_bars
+    # The window is all that the policy sees when served: volatility and lags must fit into it.
     return dataclasses.replace(task, window_bars=max(task.window_bars, needed))

@@ -54,7 +54,9 @@ class DirectTask(Task):
     def parts(self, config: Config, panel: Panel) -> Parts:
         split, task = feature_split(config, panel), build_task(config)
         known = self._market(config, split.seen, **split.features(split.seen))
+        # Features are of all symbols, since the others may lead; only the named ones are traded.
         traded = split.seen.select(task.symbols) if task.symbols else split.seen
+        # The first decision needs a whole window behind it, also where validation starts early.
         first = max(split.start, task.window_bars - 1)
         validation = Stretch(traded, known.bank, first, known.market, task.window_bars)
         return Parts(self._market(config, split.learned, **split.features(split.learned)), validation)
@@ -62,6 +64,7 @@ class DirectTask(Task):
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         """Refuses a fold that has a test between its training bars."""
         first, last = int(fold.train[0]), int(fold.train[-1])
+        # Fewer bars than the span means a hole, and an account cannot step across it.
         if len(fold.train) <= last - first:
             raise ConfigError(
                 "agent=direct learns from one unbroken period; evaluate it by --folds without --combinatorial"
@@ -107,6 +110,7 @@ class DirectTask(Task):
 
         task, policy = build_task(stored.config), load_direct(stored.checkpoint)
         table = build_table(stored.config, stored.panel) if stored.table is None else stored.table
+        # In the policy's order of symbols, which its weights are written in.
         bank = Bank.from_panels(stored.panel, table, symbols=policy.symbols, is_whole=True)
         batch = Batch(bank, PORTFOLIOS, action="target", window_bars=task.window_bars, market=task.market)
         module, spec = serve_direct(policy, batch.builder.shapes, bank.names)
@@ -126,5 +130,6 @@ def _shown(batch: Batch, entries: tuple[str, ...], count: int) -> Iterator[dict[
     generator, observation = np.random.default_rng(0), batch.reset()
     for _ in range(0, count, batch.env_count):
         yield {name: np.array(observation[name], dtype=np.float32) for name in entries}
+        # Random portfolios, so that positions of all sizes are among the compared observations.
         wanted = generator.dirichlet(np.ones(observation["position"].shape[1]), batch.env_count)
         observation = batch.step(wanted).observation

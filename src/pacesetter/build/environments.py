@@ -48,8 +48,10 @@ def build_readiness(config: Config) -> Readiness:
 
 def build_fold(config: Config, panel: Panel) -> Fold:
     """The bars of the training, validation and test set; a run sees those of the first two."""
+    # Expanding: each fold begins at the first bar and ends a stretch later.
     seen = panel.rows(0, len(panel) * (config.train.fold + 1) // config.train.folds)
     first, second = config.train.shares
+    # Rounded: in binary 1 − 0.7 − 0.1 is 0.20000000000000004.
     (fold,) = chronological(seen, first, second, round(1 - first - second, 9), config.train.purge_bars).folds
     return fold
 
@@ -60,6 +62,7 @@ def fitted_until(config: Config, panel: Panel) -> pd.Timestamp:
 
 
 def _last_seen(fold: Fold) -> int:
+    # Validation bars count as seen: the best checkpoint was chosen on them.
     return int(fold.validation[-1] if len(fold.validation) else fold.train[-1])
 
 
@@ -107,6 +110,7 @@ class Split(NamedTuple):
 def split_panel(config: Config, panel: Panel) -> Split:
     """The bars of the training and validation set, from the panel's first on; those of the test set are left out."""
     fold = build_fold(config, panel)
+    # `seen` includes purged bars between the sets: they are history for features, but start no episode.
     learned, seen = panel.rows(0, int(fold.train[-1]) + 1), panel.rows(0, _last_seen(fold) + 1)
     return Split(learned, seen, int(fold.validation[0]) if len(fold.validation) else 0)
 
@@ -138,8 +142,10 @@ def feature_split(config: Config, panel: Panel, table: FeatureTable | None = Non
     """
     split = split_panel(config, panel)
     if isinstance(config.features.leadlag.lookback, str):
+        # Its choices are features here: a lookback agent that knows the test bars would leak them.
         check_unseen("the lookback agent of", config.features.leadlag.lookback, split.seen.index[-1])
     known = build_table(config, split.seen) if table is None else table
+    # A row of a causal table does not depend on later bars, so cutting it equals computing it on fewer.
     values = known.values[:, : len(split.seen)]
     return FeatureSplit(
         *split, replace(known, index=split.seen.index, values=values), build_supervised(config, split.seen)

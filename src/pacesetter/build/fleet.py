@@ -26,12 +26,15 @@ def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -
     task = build_task(config)
     with needs("a fleet", "rl"):
         from pacesetter.learning.experience.market import FleetMarket
+    # A table that is known already is passed in: features take most of the time of a start.
     if "table" not in options:
         options |= {"table": build_table(config, panel), "supervised": build_supervised(config, panel)}
+    # Features of the whole panel; only the task's symbols become blocks.
     bank = Bank.from_panels(panel, options.pop("table"), options.pop("supervised"), symbols=task.symbols or None)
     told = {
         "action": task.action,
         "window_bars": task.window_bars,
+        # Annual rates become rates per bar of this data, hourly or daily.
         "market": replace(task.market, bars_per_year=panel.bars_per_year),
         "reward": task.reward,
     }

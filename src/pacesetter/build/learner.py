@@ -12,10 +12,11 @@ __all__ = ["build_learner", "check_agent", "check_device"]
 
 
 def check_device(device: str) -> None:
-    """Refuse a device that torch does not know or does not find here, which it would replace by the CPU in silence."""
+    """Refuse a device that torch does not know or find here, where it would silently fall back to the CPU."""
     with needs("training", "rl"):
         import torch
     try:
+        # The only sure test: names parse, and `is_available` says nothing about one device.
         torch.empty(0, device=device)
     except (RuntimeError, AssertionError) as problem:  # the latter of a torch that was built without CUDA
         why = str(problem).splitlines()[0]
@@ -30,6 +31,7 @@ def check_agent(config: Config) -> None:
     windows = getattr(options, "windows", None)  # a lookback agent chooses those instead of orders
     if windows is not None:
         check_method(name, task, windows.space, "task.windows.space")
+    # A task without a choice of actions is checked by its name alone.
     elif hasattr(options, "action"):
         check_method(name, task, options.action)
     else:
@@ -47,6 +49,7 @@ def build_learner(config: Config, parts: Parts) -> Learner:
     with needs("training", "rl"):
         import torch
 
+        # Looked up as text and imported now: a configuration can be checked without torch.
         make = load(find_support(name, task).make)
     torch.set_num_threads(config.train.threads or torch.get_num_threads())  # set, or numba's number becomes it
     shown = {"unseen": getattr(build_task(config), "unseen", ())}  # entries of the account that the task hides

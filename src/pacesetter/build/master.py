@@ -37,6 +37,7 @@ def with_fleet(config: Config) -> Config:
     named, shares = build_task(config).fleet, build_task(config).shares
     if not named:
         raise ConfigError("task=master needs the run of a fleet: give task.fleet=runs/<time>-<name>-<hash>")
+    # A main job keeps its fleet inside; its own folder is not a fleet's run.
     folder = stage_run(named, "agents")
     there = stored_config(folder)
     problem = there.task["problem"]
@@ -45,6 +46,7 @@ def with_fleet(config: Config) -> Config:
     if not (folder / "checkpoints" / "best" / "fleet.json").is_file():
         raise RunError(f"task.fleet={folder} has no fleet yet; finish it with pacesetter train --resume {folder}")
     task = {name: there.task[name] for name in TASK if name in there.task} | {"fleet": str(folder)}
+    # The fleet's own split: with another one the master would be tested on bars that its advisers learned from.
     split = {name: getattr(there.train, name) for name in SPLIT} | ({} if shares is None else {"shares": shares})
     train = replace(config.train, **split)
     return replace(config, data=there.data, features=there.features, task=config.task | task, train=train)
@@ -97,6 +99,7 @@ def _unseen_starts(task: MasterTrading, panel: Panel, bank: Bank) -> Starts:
     """The starts behind the last bar that the fleet has seen; refuses shares that leave no room for an episode."""
     until = stored_end(task.fleet)
     usable = bank.usable(task.window_bars, task.episode_bars or 1)
+    # On its training bars a fleet's advice is in-sample, and the master would learn to trust it too much.
     usable[:, : panel.index.searchsorted(until, side="right")] = False
     blocks, bars = np.nonzero(usable)
     if len(blocks) == 0:

@@ -20,7 +20,7 @@ __all__ = ["check_unseen", "load_agent", "load_lookback", "stage_run", "stored_c
 
 
 def stored_config(folder: str | Path) -> Config:
-    """The configuration of the run in `folder`; refuses a folder that is none."""
+    """The configuration of the run in `folder`; refuses a folder that is not a run."""
     return read_config(Run.open(folder))
 
 
@@ -41,6 +41,7 @@ def load_agent(folder: str | Path, env: Any) -> AlgorithmAgent:
         from pacesetter.learning.sb3.algorithms import AlgorithmAgent, load_algorithm
     torch.set_num_threads(stored_config(folder).train.threads or torch.get_num_threads())
     checkpoints = Path(folder) / "checkpoints"
+    # A run without validation has no best.
     found = [checkpoints / name for name in ("best", "last") if (checkpoints / name / "state.json").is_file()]
     if not found:
         raise RunError(f"{folder} has no checkpoint of an agent; train one with pacesetter train")
@@ -59,8 +60,10 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
     task_of(config).check("lookback", folder)
     task = build_task(config)
     agent = load_agent(folder, LookbackVectorEnv(panel, 1, task))
+    # Such an agent must be asked bar by bar; others decide a block of bars at once.
     has_memory = config.agent["algorithm"] == "recurrent_ppo"
     policy = AgentLookback(agent.act, task, block_bars=1 if has_memory else BLOCK_BARS)
+    # Its choices on bars that it learned from are in-sample; there a constant stands in.
     return FittedLookback(policy, stored_end(folder), ConstantLookback(task.windows.start))
 
 
@@ -88,6 +91,7 @@ def _classifier_facts(folder: Path) -> dict[str, Any]:
 def check_unseen(what: str, folder: str | Path, last: pd.Timestamp) -> None:
     """Refuse something trained that has seen bars of this run's test set, which begins after `last`."""
     until = stored_end(folder)
+    # The last bar seen may be the last before the test set, not later.
     if until > last:
         raise DataError(
             f"{what} {folder} was trained on bars until {until:%Y-%m-%d %H:%M}, but the test set starts after "

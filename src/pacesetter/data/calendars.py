@@ -51,6 +51,7 @@ def session_closes(dates: pd.DatetimeIndex, calendar: str) -> pd.DatetimeIndex:
         return utc_index(dates)
     days = pd.DatetimeIndex(dates).as_unit("ns")
     table = sessions(calendar, str(days.min().date()), str(days.max().date()))
+    # A date without a session (a holiday, or the wrong calendar) counts as known at its end, not earlier.
     closes = table["close"].reindex(days)
     return utc_index(closes.where(closes.notna(), end_of_day(days)))
 

@@ -89,6 +89,7 @@ class _Files(ABC):
         return [Path(self.path)]
 
     def _check_bytes(self, file: Path) -> None:
+        # Checked before reading: an empty or huge file is refused without loading it.
         size = file.stat().st_size
         if size == 0:
             raise DataError(f"{file.name} is empty (0 bytes); write it again")
@@ -114,6 +115,7 @@ class _Files(ABC):
         calendar: list[str] = []
 
         def close_of(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
+            # Remembered, because the calendar inferred from dates is the one the panel must carry.
             calendar.append(self._calendar_of(dates))
             return session_closes(dates, calendar[0])
 
@@ -142,6 +144,7 @@ class _Files(ABC):
         if missing:
             raise DataError(f"{self.path} has no symbol '{missing[0]}'{did_you_mean(missing[0], places)}")
         columns = [places[name] for name in self.symbols]
+        # Problems of symbols that were not asked for must not refuse the load.
         kept = tuple(p for p in bars.problems if p.symbol in (None, "all symbols", *self.symbols))
         return replace(
             bars,
@@ -162,8 +165,10 @@ class CsvFiles(_Files):
     endings: ClassVar[tuple[str, ...]] = (".csv", ".csv.gz", ".txt")
 
     def _table(self, path: Path) -> tuple[pd.DataFrame, Array]:
+        # The text ends in a newline, so the last piece is empty.
         lines = self._text(path).split("\n")[:-1]
         filled = np.array([number for number, line in enumerate(lines, start=1) if line], dtype=int)
+        # The header has no numbers, so a decimal comma cannot mislead the count.
         delimiter = max(",;\t", key=lines[filled[0] - 1].count) if len(filled) else ","
         names, heads = _header([_cells(lines[number - 1], delimiter) for number in filled[:3]], path.name)
         check_columns(len(names), path.name)
@@ -181,6 +186,7 @@ class CsvFiles(_Files):
             )
         except pa.ArrowInvalid as problem:
             raise DataError(_ragged(lines, numbers, delimiter, len(names), path.name)) from problem
+        # Row numbers in messages assume one line a row.
         if table.num_rows != len(numbers):
             raise DataError(f"{path.name} has a quoted field that spans lines; write each row on one line")
         return table.to_pandas().set_axis(pd.Index(names, tupleize_cols=False), axis=1), numbers
@@ -189,8 +195,10 @@ class CsvFiles(_Files):
         most = self.max_mb * 2**20
         try:
             with _opened(path) as stream:
+                # By gzip's magic number: the ending may say otherwise.
                 packed = stream.read(2) == b"\x1f\x8b"
                 stream.seek(0)
+                # One byte beyond the limit is enough to refuse; a small archive may unpack to anything.
                 raw = gzip.GzipFile(fileobj=stream).read(most + 1) if packed else stream.read()
             text = raw.decode("utf-8-sig")
         except (UnicodeDecodeError, EOFError, zlib.error, OSError) as problem:
@@ -198,11 +206,13 @@ class CsvFiles(_Files):
                 f"{path.name} is not UTF-8 text ({problem}); it is damaged or has another format"
             ) from problem
         self._check_size(len(raw), path)
+        # Only Windows line ends are normal; a lone \r is a sign of damage and is refused below.
         text = text.replace("\r\n", "\n")
         odd = next((letter for letter in ("\x00", "\r") if letter in text), None)
         if odd is not None:
             line = text[: text.index(odd)].count("\n") + 1
             raise DataError(f"{path.name} row {line}: a stray {odd!r}; the file is damaged or has another format")
+        # A download cut off inside a number still parses; the missing newline is the only trace.
         if not text.endswith("\n"):
             last = text.count("\n") + 1
             raise DataError(
@@ -271,6 +281,7 @@ def _parquet(path: Path, take: Callable[[Any], Any]) -> Any:
     """What `take` takes from the opened file; whatever goes wrong inside the library is a damaged file to us."""
     with _opened(path) as stream:
         try:
+            # Without checksums a flipped byte inside a page reads as another price.
             return take(pa.parquet.ParquetFile(stream, page_checksum_verification=True))
         except Exception as problem:  # damaged metadata ends in any of a dozen exceptions
             reason = (str(problem).splitlines() or [type(problem).__name__])[0][:120]

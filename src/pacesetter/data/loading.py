@@ -79,6 +79,7 @@ def _judged(findings: tuple[Finding, ...], loading: Loading) -> tuple[Finding, .
 def source_and_loading(source: str, options: dict[str, Any]) -> tuple[Source, Loading]:
     """The source and the common options, split by name; a source's own option of the same name comes first."""
     kind = SOURCES[source]
+    # The source's own options win over the common ones of the same name, e.g. `start` of an online source.
     own = {field.name for field in dataclasses.fields(kind) if field.init}  # type: ignore[arg-type]
     common = {field.name for field in dataclasses.fields(Loading)} - own
     unknown = [key for key in options if key not in own | common]
@@ -105,6 +106,7 @@ def _believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
         raise DataError(refused[0].sentence() + others)
     panel = read if isinstance(read, Panel) else read.panel()
     if loading.fill != "none":
+        # Broken bars become missing first, so that the repair fills them from good neighbours.
         panel = _without(panel, broken_bars(bars, loading.allow))
     # coarse bars before the cut, so that the first one is whole; repaired after, so that a coarse gap is filled too
     panel = panel.resample(loading.resolution) if loading.resolution else panel

@@ -30,6 +30,7 @@ def write_manifest(artefacts: str | Path | Iterable[str | Path], target: str | P
     path = Path(target) if target is not None else (given[0] if whole else given[0].parent) / MANIFEST
     if whole and path.parent != given[0]:
         raise DataError(f"{path} must be in the folder it describes, {given[0]}")
+    # Sorted, so that the same files give the same manifest.
     names = _files(path) if whole else sorted(_below(path.parent, file) for file in given)
     content = {"whole_folder": whole, "files": {name: _describe(path.parent / name) for name in names}}
     path.write_text(json.dumps(content, indent=1) + "\n")
@@ -47,6 +48,7 @@ def verify_manifest(path: str | Path) -> dict[str, dict[str, Any]]:
             raise DataError(f"{file} is missing, but {path} lists it; create it again")
         if file.stat().st_size != recorded["bytes"] or sha256(file) != recorded["sha256"]:
             raise DataError(f"{file} was changed after {path} recorded it; make it again or write the manifest again")
+    # A file that was added to a folder is as much a change as one that was altered.
     extra = [name for name in _files(path) if name not in content["files"]] if content["whole_folder"] else []
     if extra:
         raise DataError(f"{path.parent / extra[0]} is not recorded in {path}; delete it or write the manifest again")

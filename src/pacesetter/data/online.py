@@ -93,16 +93,19 @@ class Online(ABC):
         return {"source": self.name, **asked}
 
     def _file(self, symbol: str) -> Path:
+        # The file is named by the whole request: another span or bar length never reads this cache.
         digest = hashlib.sha256(json.dumps(self.request(symbol), sort_keys=True).encode()).hexdigest()[:12]
         plain = "".join(letter if letter.isalnum() else "-" for letter in symbol)
         return Path(self.cache) / self.name / f"{plain}-{self.freq}-{digest}.parquet"
 
     def _download(self, symbol: str, file: Path) -> None:
+        # Taken before the request: a bar that closes while it runs does not count as finished.
         asked_at = _now()
         try:
             bars = self._finished(self.fetch(symbol), asked_at)
         except (ConfigError, DataError):
             raise
+        # `from None`: a library's traceback may hold the request with its keys.
         except Exception as problem:  # each library has its own family of errors, and an answer may be malformed
             reason = _without_secrets(f"{type(problem).__name__}: {problem}")
             raise DataError(
@@ -122,6 +125,7 @@ class Online(ABC):
             return answer
         stamps = pd.DatetimeIndex(answer.index)
         known = self._known(stamps)
+        # `known <= asked_at` drops the bar that is still forming, whose close would change later.
         wanted = (utc_index(stamps) >= self.first) & (utc_index(stamps) < self.last) & (known <= asked_at)
         bars = answer[FIELDS].astype("float64")
         return bars.set_axis(known, axis=0)[wanted].rename_axis("known")
@@ -146,6 +150,7 @@ class Yahoo(Online):
 
     def fetch(self, symbol: str) -> pd.DataFrame:
         library = _library("yfinance")
+        # By default yfinance logs errors and returns nothing, which would look like a symbol without bars.
         library.config.debug.hide_exceptions = False
         # Yahoo reads days in the exchange's own zone; a day more at both ends covers ours
         start, end = self.first - pd.Timedelta(days=1), self.last + pd.Timedelta(days=1)
@@ -213,6 +218,7 @@ class Ccxt(Online):
         bar = int(pd.Timedelta(self.freq).total_seconds() * 1000)
         since, end = int(self.first.timestamp() * 1000), self.last.timestamp() * 1000
         while since < end:
+            # A candle from before `since` would come twice, or send `since` backwards for ever.
             page = [row for row in client.fetch_ohlcv(symbol, _spelling(self.freq), since) if row[0] >= since]
             if not page:
                 return
@@ -229,6 +235,7 @@ def _write_cached(file: Path, bars: pd.DataFrame, request: dict[str, Any], asked
     about.unlink(missing_ok=True)  # bars without a manifest count as not downloaded, should writing be interrupted
     bars.to_parquet(file)
     content = {"request": request, "downloaded": asked_at.isoformat(), "rows": len(bars), "sha256": sha256(file)}
+    # Last, because a manifest that exists says that its bars are complete.
     about.write_text(json.dumps(content, indent=1) + "\n")
 
 
@@ -266,6 +273,7 @@ def _alpaca_timeframe(freq: Freq) -> Any:
 
 def _without_secrets(text: str) -> str:
     for variable in SECRETS:
+        # "\0" is in no message; replacing an empty string would insert the name everywhere.
         text = text.replace(os.environ.get(variable) or "\0", f"<{variable}>")
     return " ".join(text.split())[:200]
 

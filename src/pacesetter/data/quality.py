@@ -30,7 +30,7 @@ class Quality:
     """Where a rule draws its line.
 
     jump_fraction      a one-bar move beyond this (up or down, as a ratio of prices) looks like a split
-    stale_bars         so many equal closes in a row are stale
+    stale_bars         this many equal closes in a row are stale
     newest_bars        these last bars should be observed
     coverage_fraction  observed share of a symbol's life that it should have
     """
@@ -141,6 +141,7 @@ def broken_bars(bars: Bars | Panel, allow: tuple[str, ...] = ()) -> Array:
     """(time, symbol) bars that break any value rule not in `allow`."""
     fields = dict(zip(bars.fields, bars.blocks, strict=True))
     bad = np.zeros(bars.mask.shape, bool)
+    # Comparisons with NaN are false, as wanted; only their warning is not.
     with np.errstate(invalid="ignore"):
         for rule in VALUE_RULES:
             broken = rule.broken(fields) if rule.name not in allow else None
@@ -172,7 +173,7 @@ def _finding(
 
 
 def _names(bars: Bars, quality: Quality) -> Iterator[Finding]:
-    """Symbols with letters that cannot be seen: they would steer a terminal, or pass for another symbol."""
+    """Symbols with invisible characters: they could control a terminal, or pass for another symbol."""
     for column, name in enumerate(bars.symbols):
         if printable(name) != name or not name.isprintable():
             what = f"the symbol's name has letters that cannot be seen: {printable(name)!r}"
@@ -220,9 +221,11 @@ def _jumps(bars: Bars, quality: Quality) -> Iterator[Finding]:
         with np.errstate(over="ignore", divide="ignore"):
             ratio = closes[1:] / closes[:-1]
             size = np.maximum(ratio, 1 / ratio)
+        # As a ratio, so that a fall of 40 % and the rise that undoes it count alike.
         found = np.flatnonzero(size > 1 / (1 - quality.jump_fraction))
         if len(found):
             like = min(COMMON_SPLITS, key=lambda split: abs(split - size[found[0]]))
+            # Within 5 %: the split happens with an ordinary move of the market.
             split = f", like a {like:g}:1 split" if abs(size[found[0]] / like - 1) < 0.05 else ""
             what = f"close moved by a factor of {ratio[found[0]]:.3g} in one bar{split}"
             yield _finding(bars, "jump", what, column, rows[found + 1], "check that prices are adjusted")
@@ -230,6 +233,7 @@ def _jumps(bars: Bars, quality: Quality) -> Iterator[Finding]:
 
 def _stale(bars: Bars, quality: Quality) -> Iterator[Finding]:
     for column, rows, closes in _observed(bars):
+        # Where runs of equal closes begin; differences of these are run lengths.
         change = np.flatnonzero(np.r_[True, closes[1:] != closes[:-1], True])
         runs = np.diff(change)
         long = np.flatnonzero(runs >= quality.stale_bars) if len(closes) else np.empty(0, int)
@@ -251,6 +255,7 @@ def _gaps(bars: Bars, quality: Quality) -> Iterator[Finding]:
         seen = np.flatnonzero(bars.mask[:, column])
         if len(seen) == 0:
             continue
+        # Before its first bar and after its last a symbol is not listed: no gap.
         missing = seen[0] + np.flatnonzero(~bars.mask[seen[0] : seen[-1] + 1, column])
         if len(missing):
             what = "a bar is missing between the symbol's first and last"
@@ -294,6 +299,7 @@ def _calendar(bars: Bars, quality: Quality) -> Iterator[Finding]:
     first, last = bars.index[0] - DAY, bars.index[-1] + DAY  # a session's date may differ from the date in UTC
     table = sessions(bars.calendar, str(first.date()), str(last.date()))
     opens, closes = utc_index(table["open"]), utc_index(table["close"])
+    # A bar is stamped when it is known, at most its session's close: the first close not before it.
     session = np.minimum(closes.searchsorted(bars.index, side="left"), len(table) - 1)
     inside = (bars.index > opens[session]) & (bars.index <= closes[session])
     known = np.isin(np.arange(len(table)), session[inside])

@@ -14,6 +14,7 @@ __all__ = ["DISTRIBUTIONS", "check_distributions", "draw"]
 
 
 def _log_uniform(generator: np.random.Generator, low: float, high: float) -> float:
+    # Uniform in the logarithm: each factor of ten is as likely as another.
     return float(np.exp(generator.uniform(math.log(low), math.log(high))))
 
 
@@ -46,6 +47,7 @@ def check_distributions(distributions: Mapping[str, Any], options: Collection[st
 def draw(distributions: Mapping[str, Any], generator: np.random.Generator, where: str) -> dict[str, Any]:
     """One value per option; the same generator state gives the same values, whatever the order of the options."""
     drawn = {}
+    # Sorted, because each draw moves the generator.
     for option in sorted(distributions):
         name, arguments = _split(distributions[option], f"{where}.{option}")
         drawn[option] = DISTRIBUTIONS[name][0](generator, *arguments)

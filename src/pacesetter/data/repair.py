@@ -1,4 +1,4 @@
-"""Repairs asked for by name: gaps carried forward, interpolated, or their moments dropped. Never backwards."""
+"""Repairs chosen by name: gaps filled forward, interpolated, or their moments dropped; never filled backwards."""
 
 from __future__ import annotations
 
@@ -36,10 +36,12 @@ def _forward(panel: Panel) -> Panel:
     if not missing.any():
         return panel
     bars = np.arange(len(panel))[:, None]
+    # Row of the last observed bar; before the first one it is not used.
     last = np.maximum.accumulate(np.where(panel.mask, bars, 0), axis=0)
     columns = np.arange(len(panel.symbols))[None, :]
     blocks = np.array(panel.blocks)
     for place, field in enumerate(panel.fields):
+        # A bar without trading opens, peaks and ends where the last one closed.
         source = panel.close if field in PRICE_FIELDS else panel.blocks[place]
         carried = np.zeros_like(source) if field == "volume" else source[last, columns]
         blocks[place] = np.where(missing, carried, panel.blocks[place])
@@ -60,6 +62,7 @@ def _interpolate(panel: Panel) -> Panel:
                 values = np.interp(moments[holes], moments[known], block[known, column], left=np.nan, right=np.nan)
                 block[holes, column] = values
     note = f"{gaps.sum()} missing bars interpolated with their next bar: not causal, not for environments"
+    # Marked, so that environments and backtests refuse it: a gap filled by interpolation knows its end.
     return replace(panel, blocks=blocks, causal=False).noting(note)
 
 
@@ -75,6 +78,7 @@ def _drop(panel: Panel) -> Panel:
     if not whole.any():
         raise DataError("data.fill=drop leaves nothing: at no time was every symbol observed; use fewer symbols")
     lost = int((~whole).sum())
+    # The truth counts bars, and would be off by the dropped ones.
     kept = replace(panel, index=panel.index[whole], blocks=panel.blocks[:, whole], mask=panel.mask[whole], truth=None)
     return kept.noting(f"{lost} times with a missing bar dropped") if lost else panel
 

@@ -50,6 +50,7 @@ class Sessions:
 
     def opens(self, bars: int) -> NDArray[np.bool_]:
         """(bars,) True where a bar is the first after a time without trading."""
+        # Around the clock there is no time without trading, hence no opening gap.
         first: NDArray[np.bool_] = np.arange(bars) % self.bars_per_day == 0
         return first & (self.calendar != "24/7")
 
@@ -61,7 +62,7 @@ class Sessions:
         return utc_index(((dates + close)[:, None] - before_close).ravel()[:bars])
 
     def _dates(self, bars: int) -> NDArray[np.datetime64]:
-        """Dates of the sessions that hold so many bars."""
+        """Dates of the sessions that hold this number of bars."""
         numbers = np.arange(math.ceil(bars / self.bars_per_day))
         try:
             first = np.datetime64(self.start, "D")

@@ -136,6 +136,7 @@ def chronological(
             f"shares train={train}, validation={validation}, test={test} must be positive (validation may be 0) "
             "and sum to 1"
         )
+    # Both cuts from the start, so that rounding cannot lose a bar between sets.
     return _cut(panel, round(train * len(panel)), round((train + validation) * len(panel)), purge_bars, embargo_bars)
 
 
@@ -179,7 +180,9 @@ def purged_kfold(panel: Panel, folds: int = 5, purge_bars: int = 0, embargo_bars
     blocks = np.array_split(bars, folds)
     made = []
     for block in blocks:
+        # Labels of the last `purge_bars` before the block reach into it.
         before = bars[: max(block[0] - purge_bars, 0)]
+        # Test labels reach `purge_bars` behind the block, and features there remember it for the embargo.
         behind = bars[block[-1] + 1 + purge_bars + embargo_bars :]
         made.append(Fold(np.concatenate([before, behind]), block))
     return _splits("purged_kfold", panel, made)
@@ -213,6 +216,7 @@ def _cut(panel: Panel, validated: int, tested: int, purge_bars: int, embargo_bar
     fold = Fold(
         train=np.arange(validated - purge_bars),
         validation=np.arange(validated + embargo_bars, tested - purge_bars) if "validation" in asked else _no_bars(),
+        # Features of the first test bars still hold the bars before the cut.
         test=np.arange(tested + embargo_bars, len(panel)),
     )
     return _splits("chronological", panel, [fold], asked)
@@ -231,6 +235,7 @@ def _splits(kind: str, panel: Panel, folds: Iterable[Fold], asked: tuple[str, ..
 
 def _runs(positions: IntArray) -> list[list[int]]:
     """Rising positions as [start, stop) runs."""
+    # Runs, not positions: a file of thousands of bars stays readable.
     pieces = np.split(positions, np.flatnonzero(np.diff(positions) > 1) + 1)
     return [[int(piece[0]), int(piece[-1]) + 1] for piece in pieces if len(piece)]
 

@@ -159,6 +159,7 @@ class Synthetic:
         return Sessions(self.freq, self.calendar, self.start)
 
     def _market(self, drawn: dict[str, Any]) -> Panel:
+        # The order matters: relations may depend on regimes, responses on relations, prices on responses.
         regimes = self._draw_regimes()
         epochs = self._epochs(regimes)
         schedule = self._draw_schedule(int(epochs[-1]) + 1)
@@ -173,11 +174,13 @@ class Synthetic:
         deviations = volatility * np.where(followers, self.noise, 1.0) * self._parts()
         own_returns = (deviations * own).sum(axis=0)
         own_returns[1:] *= seen[1:] & seen[:-1]  # unobserved returns have no followers
+        # The first bar has no close before it, hence no return to follow.
         own_returns[0] = 0.0
         response = plant(schedule, epochs, own_returns)
 
         moves = own + common
         gap, body = deviations * moves
+        # Drift and response after the open: a trader who fills at the open still earns them.
         body += drift / self._sessions.bars_per_year + response
         prices = self._prices(gap, body, deviations[1])
         values = prices | {"volume": self._draw_volume(volatility), "sentiment": self._draw_sentiment(moves[1])}
@@ -216,6 +219,7 @@ class Synthetic:
 
     def _epochs(self, regimes: Array) -> Array:
         """(time,) how often relations have changed; a bar uses up 1/`relation_change_bars` of an epoch."""
+        # 0 means never: a rate of 0 uses up nothing.
         periods = np.broadcast_to(self.relation_change_bars, len(self.regimes)).astype(float)
         rates = np.divide(1.0, periods, out=np.zeros_like(periods), where=periods > 0)[regimes]
         used_up: Array = np.round(np.cumsum(rates) - rates, 9)  # 50 × 1/50 must be 1
@@ -232,6 +236,7 @@ class Synthetic:
         if count := self._group_count:
             smallest = count * (self.leaders + 1)
             order = generator.permutation(self.symbols)
+            # Each group keeps at least one follower, whatever share is to be unrelated.
             related = order[: max(smallest, round(self.symbols * (1 - self.unrelated_share)))]
             followers = related[count * self.leaders :]
             groups[related] = np.arange(len(related)) % count
@@ -267,6 +272,7 @@ class Synthetic:
     def _draw_regimes(self) -> Array:
         """(time,) regime of each bar: a Markov chain that starts anywhere."""
         generator = self._generator("regimes")
+        # Without the last column, whose sum may round to just below 1: every draw then finds a state.
         thresholds = np.cumsum(self._transition(), axis=1)[:, :-1].tolist()
         state = int(generator.integers(len(self.regimes)))
         states = []
@@ -296,10 +302,13 @@ class Synthetic:
         shared = generator.standard_normal((self.bars, 1))
         logs = generator.standard_normal((self.bars, self.symbols)) * math.sqrt(1 - COMMON_VOLATILITY)
         logs += shared * math.sqrt(COMMON_VOLATILITY)
+        # Innovations scaled so that the autoregression has unit variance from its first bar on.
         logs[1:] *= math.sqrt(1 - self.volatility_persistence**2)
         for before, now in pairwise(logs):
             now += self.volatility_persistence * before
+        # E exp(2c·(x − c)) = 1 for a standard normal x: clustering leaves the mean square as it is.
         clustered = np.exp(self.volatility_clustering * (logs - self.volatility_clustering))
+        # k − 2 instead of k gives the Student t unit variance.
         tails = np.sqrt((self.tail_degrees - 2) / generator.chisquare(self.tail_degrees, logs.shape))
         return level * clustered * tails
 
@@ -312,6 +321,7 @@ class Synthetic:
             group = np.maximum(schedule.groups, 0)[epochs]
             shared = generator.standard_normal((2, self.bars, self._group_count))
             shared = np.take_along_axis(shared, group[None], axis=2)
+            # √(1−ρ) and √ρ: unit variance, and correlation ρ between any two leaders of a group.
             mixed = math.sqrt(1 - self.leader_correlation) * own + math.sqrt(self.leader_correlation) * shared
             leads = (schedule.lags == 0) & (schedule.groups >= 0)
             own = np.where(leads[epochs], mixed, own)
@@ -341,6 +351,7 @@ class Synthetic:
         highest, lowest = self._extremes(generator, body, deviation)
         return {
             "open": opened,
+            # The path ends at the close, which the extremes below leave out.
             "high": np.maximum(opened * np.exp(highest), np.maximum(opened, close)),
             "low": np.minimum(opened * np.exp(lowest), np.minimum(opened, close)),
             "close": close,
@@ -350,6 +361,7 @@ class Synthetic:
         """Highest and lowest point, before the last, of a random path of `path_steps` steps from 0 to `body`."""
         path, highest, lowest = np.zeros((3, *body.shape))
         for left in range(self.path_steps, 1, -1):  # a bridge: the rest of the way spread evenly, plus a shock
+            # Variance of a Brownian bridge's next step when `left` steps of 1/path_steps remain.
             shock = deviation * math.sqrt((left - 1) / left / self.path_steps)
             path += (body - path) / left + shock * generator.standard_normal(body.shape)
             np.maximum(highest, path, out=highest)
@@ -368,6 +380,7 @@ class Synthetic:
         """(time, symbol) in 0 … 1: logistic of a normal that correlates with the next bar's standard normal move."""
         generator = self._generator("sentiment")
         unknown = generator.standard_normal((1, self.symbols))
+        # √(1−s²) beside s keeps the logit standard normal, whatever the strength.
         news = generator.standard_normal(moves.shape) * math.sqrt(1 - self.sentiment_strength**2)
         return 1 / (1 + np.exp(-self.sentiment_strength * np.vstack([moves[1:], unknown]) - news))
 
@@ -375,6 +388,7 @@ class Synthetic:
 def plant(schedule: Relations, epochs: Array, own_returns: Array) -> Array:
     """(time, symbol) responses: sign · strength · mean of the leaders' own returns `lags` bars ago."""
     rows = np.arange(len(epochs))[:, None] - schedule.lags[epochs]
+    # A response before bar `lag` would follow a move that is not in the panel.
     gains = (schedule.signs * schedule.strengths)[epochs] * (rows >= 0)
     copied = own_returns[np.maximum(rows, 0)[:, :, None], schedule.leaders[epochs]]
     response: Array = gains * copied.mean(axis=2)

@@ -48,6 +48,7 @@ class Relations(_Immutable):
     def delays(self) -> Array:
         """(symbol, symbol) bars by which i leads j; negative where it follows, NaN without relation."""
         related = (self.groups[:, None] == self.groups) & (self.groups >= 0)
+        # A leader has lag 0, so differences of lags order all members of a group, followers among each other too.
         return np.where(related, self.lags - self.lags[:, None], np.nan)
 
 
@@ -109,5 +110,6 @@ class Truth(_Immutable):
             epochs=self.epochs[part],
             regimes=self.regimes[part],
             response=self.response[part],
+            # A symbol's life may lie outside the new rows; clipping would move its first bar.
             listed=self.listed - first,
         )

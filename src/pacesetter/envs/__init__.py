@@ -65,5 +65,6 @@ def _register() -> None:
             )
 
 
+# Looked for, not imported: servers and GPU machines use the batch without Gymnasium.
 if find_spec("gymnasium") is not None:
     _register()

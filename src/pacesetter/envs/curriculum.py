@@ -49,7 +49,7 @@ class CurriculumStage:
     commission_factor   times the environment's own commission; likewise
     spread_factor       its spread, and
     slippage_factor     its slippage and impact
-    episodes            the latest so many of this stage are judged, and at least so many are played
+    episodes            number of the stage's latest episodes that are judged, and least number that is played
     sharpe, win_rate    advance at this annual Sharpe ratio and this share of episodes that gained, or more
     retreat_below       go back a stage when a smaller share of episodes gained
     """
@@ -113,6 +113,7 @@ def adaptive_stages(
     check_range(2, levels=levels)
     rules: dict[str, Any] = {
         "episodes": episodes,
+        # A ladder is climbed by the share of gains alone.
         "sharpe": -math.inf,
         "win_rate": advance_at,
         "retreat_below": retreat_below,
@@ -157,7 +158,7 @@ class Course:
         return self.stages[self.level]
 
     def begin(self, is_chosen: Any) -> None:
-        """Hear that an episode begins in the environments marked by (env,) booleans."""
+        """Note that an episode begins in the environments marked by (env,) booleans."""
         self._sums[is_chosen] = 0.0
         self._levels[is_chosen] = self.level
 
@@ -167,6 +168,7 @@ class Course:
         self._sums += np.stack([np.ones_like(returns), returns, returns**2, ledger[:, Column.EQUITY_CHANGE]], axis=1)
         if has_ended.any():
             self.episodes += int(has_ended.sum())
+            # Episodes that began in another stage say nothing about this one.
             self._finished.extend(self._sums[has_ended & (self._levels == self.level)])
             self.begin(has_ended)  # in a vector environment they have restarted already, in the old stage
             self._judge()
@@ -201,6 +203,7 @@ class Course:
         sharpe = sharpe_of_sums(bars, total, squares, self._market.bars_per_year)
         win_rate = float((played[:, GAIN] > 0).mean())
         is_passed = sharpe >= stage.sharpe and win_rate >= stage.win_rate
+        # Both cannot hold: retreat_below is below the win rate that advances.
         level = self.level + int(is_passed) - int(win_rate < stage.retreat_below)
         if 0 <= level < len(self.stages) and level != self.level:
             self._enter(level)
@@ -208,12 +211,13 @@ class Course:
 
     def _enter(self, level: int) -> None:
         self.level = level
+        # Emptied on every change: a stage is judged by its own episodes.
         self._finished: deque[Array] = deque(maxlen=self.stage.episodes)
         self.batch.use_market(_market_of(self.stage, self._market))
         self.batch.use_starts(self._starts_of(self.stage))
 
     def _note(self, sharpe: float | None, win_rate: float | None) -> None:
-        """Log the stage just entered, with what the one before it came to."""
+        """Log the stage just entered, with the result of the one before it."""
         costs = _market_of(self.stage, self._market).costs
         entry = {
             "episode": self.episodes,
@@ -330,6 +334,7 @@ def _seen(bank: Bank, name: str) -> Array:
 
 def _lowest(values: Array, share: float) -> Array:
     """True for the given share of values, counted from the lowest; ties stay together."""
+    # With ties kept together, markets of equal noise are all in or all out.
     lowest: Array = values <= np.quantile(values, share)
     return lowest
 

@@ -26,7 +26,7 @@ Propose = Callable[[Observation], Any]  # observations (env, …) -> what frozen
 class PortfolioEnv(SingleEnv):
     """Trades all symbols of a panel, or of each of several panels with as many symbols.
 
-    action    weights (shares of equity), continuous or discrete (an order per symbol)
+    action    target (shares of equity), continuous or discrete (an order per symbol)
     propose   frozen symbol agents: their orders are the entry `proposals` (K,) of the observation
     """
 
@@ -77,6 +77,7 @@ class PortfolioVectorEnv(BatchVectorEnv):
 
     def _final_observation(self, e: int, finals: Array) -> Observation:
         seen = super()._final_observation(e, finals)
+        # The last observation is bootstrapped from, so it needs proposals like any other.
         return seen if self.propose is None else _proposed_alone(self.propose, seen)
 
 

@@ -45,6 +45,7 @@ def episode_chart(
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=size, dpi=dots_per_inch, layout="constrained")
+    # Without pyplot: no window system is needed, and no global state kept.
     canvas = FigureCanvasAgg(figure)
     prices, equity = figure.subplots(2, 1, sharex=True, height_ratios=(2, 1))
     for symbol, rows in fills.groupby("symbol", sort=False):

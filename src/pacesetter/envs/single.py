@@ -94,6 +94,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         check_options(type(self), options)
         check_kind(bool, record=record)
         bank = Bank.from_panels(panel, table, supervised, symbols=symbols, is_whole=self.is_whole)
+        # Gymnasium's single environments are reset by the caller.
         self.batch = Batch(bank, restarts=False, **options)
         self.render_mode = render_mode
         self.journal = EpisodeJournal(bank, self.batch.components) if record or render_mode else None
@@ -126,6 +127,7 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         """Decide at this close, fill in the next bar, and see its close."""
         if self._is_over:
             raise ConfigError("there is no open episode: call reset() first")
+        # Copies, because the compiled step writes into the same arrays each time.
         row, vector, outcome = self.batch.step_alone(action)
         self._time += 1
         reward, growth, terminated, truncated = outcome

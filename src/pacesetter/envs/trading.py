@@ -17,7 +17,7 @@ __all__ = ["TradingEnv", "TradingVectorEnv"]
 class TradingEnv(SingleEnv):
     """Trades `symbol`, or one of several drawn again for each episode; of every panel where a bank of them is given.
 
-    Options: table, supervised, action (discrete, continuous, hybrid, weights), window_bars, market, reward,
+    Options: table, supervised, action (discrete, continuous, hybrid, target), window_bars, market, reward,
     episode_bars, starts, record, render_mode; see `SingleEnv` and `Batch`.
     """
 

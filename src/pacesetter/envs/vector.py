@@ -52,6 +52,7 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
     ) -> tuple[Observation, dict[str, Any]]:
         """Begin an episode in every environment, or where `options["reset_mask"]` says; a seed s gives row e s + e."""
         check_reset(options, "reset_mask")
+        # The first reset begins every environment, whatever its mask says.
         chosen = chosen_rows((options or {}).get("reset_mask") if self._is_open else None, self.num_envs)
         if seed is not None:
             self.batch.seed(range(seed, seed + self.num_envs) if isinstance(seed, WHOLE) else seed)
@@ -73,6 +74,7 @@ class BatchVectorEnv(VectorEnv[Observation, Array, Array]):
             has_ended, final = step.terminated | step.truncated, np.empty(self.num_envs, dtype=object)  # of None
             for e in self.batch.ended:
                 final[e] = self._final_observation(e, step.finals)
+            # As Gymnasium's SAME_STEP mode wants it: a learner bootstraps truncated episodes from `final_obs`.
             infos = infos | {"final_obs": final, "_final_obs": has_ended, "final_info": infos, "_final_info": has_ended}
         return self._complete(step.observation), step.rewards, step.terminated, step.truncated, infos
 

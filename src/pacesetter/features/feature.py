@@ -68,11 +68,12 @@ def on_observed(
 ) -> Array:
     """(time, symbol) values of `indicator` over the bars from `first` on that were observed with every needed field.
 
-    NaN elsewhere. Who knows that all of them were says `is_whole`, and silences NumPy as is done here.
+    NaN elsewhere. `is_whole` skips that check where the caller knows, who then silences NumPy's warnings too.
     """
     columns = [panel[field][first:] for field in needs]
     if is_whole:
         return indicator(*(column.T for column in columns)).T
+    # A bar counts as observed only where every field that the indicator reads is there.
     seen = reduce(np.logical_and, map(np.isfinite, columns), panel.mask[first:])
     has_all = seen.all(axis=0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
@@ -86,6 +87,7 @@ def on_observed(
 def _packed(indicator: Callable[..., Array], blocks: Sequence[Array], seen: Array) -> Array:
     """(symbol, bar) values over the bars that are `seen`, packed to the left meanwhile; NaN elsewhere."""
     counts = seen.sum(axis=1)
+    # Packed, a recursion (EMA, RSI) steps from observed bar to observed bar, as if the gap were not there.
     packed = np.arange(counts.max(initial=0)) < counts[:, None]
     return _move(indicator(*(_move(block, seen, packed) for block in blocks)), packed, seen)
 

@@ -26,7 +26,7 @@ Array = NDArray[Any]
 class Normaliser(ABC):
     """x ↦ (x − centre_) / scale_ per feature, over (…, feature) arrays; NaN is neither counted nor filled.
 
-    A feature that never varied has scale 1. `fitted_until_` is the last moment it has seen, None when not told.
+    A feature that never varied has scale 1. `fitted_until_` is the last moment it has seen, None when unknown.
     """
 
     kind: ClassVar[str]
@@ -40,6 +40,7 @@ class Normaliser(ABC):
 
         For an array `until` only records what it covers. Refuses a feature without one finite value.
         """
+        # `fitted_until_` is what lets a backtest refuse bars that the normaliser has already seen.
         rows, self.fitted_until_ = _training_part(values, until)
         self._learn(rows)
         return self
@@ -76,6 +77,7 @@ class Normaliser(ABC):
         self._check_fitted()
         return {
             "kind": self.kind,
+            # Options are part of the hash: two normalisers with equal numbers but other rules are not the same.
             "options": asdict(self),  # type: ignore[call-overload]  # every registered kind is a dataclass
             "fitted_until": None if self.fitted_until_ is None else self.fitted_until_.isoformat(),
             "learned": {name: getattr(self, name).tolist() for name in self.learned},
@@ -99,6 +101,7 @@ class Normaliser(ABC):
         """The normaliser that `save` wrote, of whichever kind; refuses a file that was changed since."""
         try:
             state = json.loads(Path(path).read_text(encoding="utf-8"))
+            # The hash is of everything but itself.
             fingerprint = state.pop("fingerprint")
             changed = fingerprint != _digest(state)
             kind, options, learned, until = (state[key] for key in ("kind", "options", "learned", "fitted_until"))
@@ -211,6 +214,7 @@ class RunningWelford(Normaliser):
         """δ = mean_b − mean_a; mean += δ·n_b/n; squares += squares_b + δ²·n_a·n_b/n."""
         total = self.count_ + count
         share = count / np.maximum(total, 1)
+        # Merging means and squared deviations, not Σx and Σx², keeps digits when the mean is far from 0.
         apart = mean - self.centre_
         self.squares_ = self.squares_ + squares + apart**2 * self.count_ * share
         self.centre_ = self.centre_ + apart * share
@@ -225,6 +229,7 @@ def _moments(rows: Array) -> tuple[Array, Array, Array]:
     finite = np.isfinite(rows)
     count = finite.sum(axis=0)
     first = rows[finite.argmax(axis=0), np.arange(rows.shape[1])] if len(rows) else np.zeros(rows.shape[1])
+    # Distances from the first finite value: a constant feature then has squared deviations of exactly 0.
     origin = np.where(count > 0, first, 0.0)
     away = np.where(finite, rows - origin, 0.0)
     shift = away.sum(axis=0) / np.maximum(count, 1)
@@ -237,6 +242,7 @@ def _training_part(values: FeatureTable | ArrayLike, until: Any) -> tuple[Array,
         array = _as_array(values)
         return array.reshape(-1, array.shape[-1]), None if until is None else utc_index([until])[0]
     try:
+        # The cut is by the moment a bar is known, so no later bar can enter the statistics.
         part = values.index.slice_indexer(end=until)
     except (ValueError, TypeError) as problem:
         raise ConfigError(f"until={until!r} is not a time; write 2016-12-30 or 2016-12-30T21:00Z") from problem

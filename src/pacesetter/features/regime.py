@@ -41,6 +41,7 @@ def _contrast(short: Array, long: Array) -> Array:
 
 def volatility_rank(close: Array) -> Array:
     """Rank of today's volatility within its own recent history; [0, 1]."""
+    # Ranked within the symbol's own past: no level of volatility is high for every asset.
     return rolling_rank(rolling_std(log_return(close, 1), SHORT), HISTORY)
 
 
@@ -118,6 +119,7 @@ def _label(close: Array) -> Array:
 
 
 _MEMORY_BARS: dict[Callable[..., Array], int] = {
+    # HISTORY deviations, the first of which needs SHORT returns and so one close more.
     volatility_rank: HISTORY + SHORT,
     volatility_change: LONG + 1,
     downside_share: SHORT + 1,

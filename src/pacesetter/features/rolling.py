@@ -58,6 +58,7 @@ def rolling_max(x: Array, bars: int) -> Array:
 
 def rolling_min(x: Array, bars: int) -> Array:
     """Smallest of the latest `bars` bars."""
+    # One kernel for both: min(x) = −max(−x), exactly.
     return -rolling_max(-x, bars)
 
 
@@ -82,7 +83,7 @@ def rolling_rank(x: Array, bars: int) -> Array:
 
 
 def smoothed(x: Array, bars: int, weight: float) -> Array:
-    """Exponential smoothing that gives the newest bar `weight`, begun by the mean of the first `bars` known values."""
+    """Exponential smoothing with `weight` on the newest bar, seeded with the mean of the first `bars` known values."""
     return run_kernel(_smooth, (x,), bars, weight)
 
 
@@ -93,6 +94,7 @@ def ratio(numerator: Array, denominator: Array, flat: float = 0.0) -> Array:
 
 def run_kernel(kernel: Callable[..., None], inputs: tuple[Array, ...], *options: float) -> Array:
     """What `kernel` writes for (…, bar) inputs; it writes every bar."""
+    # Contiguous (bar, symbol), so that the inner loop over symbols runs through memory in order.
     columns = [np.ascontiguousarray(x.T if x.ndim == 2 else x[:, None], np.float64) for x in inputs]
     for column in columns:
         column.flags.writeable = False  # of a panel's own bars or not: one type, compiled once, and nothing is copied
@@ -148,6 +150,7 @@ _mean = _folded(  # exact zeros where x stands still
 _rank = _folded(  # bars above less bars below
     lambda total, past, latest: total + np.sign(past - latest), lambda total, latest, bars: (1 - total / (bars - 1)) / 2
 )
+# NaN wins, so that an unknown bar makes the window unknown; a plain comparison would skip it.
 _largest = _folded(lambda best, past, latest: past if past > best or np.isnan(past) else best, start=-np.inf)
 
 
@@ -196,6 +199,7 @@ def _correlate(x: Array, y: Array, bars: int, out: Array) -> None:
             a, b, product = sums[0, k], sums[1, k], sums[2, k] - sums[0, k] * sums[1, k] / bars
             # Two roots, not the root of the product, which can under- or overflow.
             scale = np.sqrt(_squares(a, sums[3, k], bars)) * np.sqrt(_squares(b, sums[4, k], bars))
+            # Rounding may leave a perfect correlation just outside ±1.
             out[t, k] = 0.0 if product == 0.0 and scale == 0.0 else min(max(product / scale, -1.0), 1.0)
 
 

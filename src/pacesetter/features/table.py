@@ -79,6 +79,7 @@ class FeatureTable:
         digest = hashlib.blake2b(digest_size=16)
         digest.update(json.dumps([self.symbols, self.names, dict(self.memory)]).encode())
         digest.update(self.index.asi8.tobytes())
+        # NaN has many bit patterns; one of them, so that equal tables hash alike.
         digest.update(np.where(np.isnan(self.values), np.float32(np.nan), self.values).tobytes())
         return digest.hexdigest()
 
@@ -106,8 +107,10 @@ class FeatureTable:
         if not (bars >= 1 and 0 <= limit <= 1):
             raise ConfigError(f"bars={bars}, limit={limit}: use bars ≥ 1 and a limit in [0, 1]")
         missing = np.cumsum(~self.mask, axis=1)
+        # A difference of running counts; the copy, because the subtraction overwrites what it reads.
         missing[:, bars:] -= missing[:, :-bars].copy()
         marked: Array = missing > limit * bars
+        # A window that would begin before the first bar.
         marked[:, : bars - 1] = True
         return marked
 
@@ -191,6 +194,7 @@ def _column(panel: Panel, feature: Feature) -> Array:
     values = np.asarray(feature.compute(panel))
     if values.shape != panel.mask.shape:
         raise ConfigError(f"feature '{feature.name}' gave shape {values.shape}, not {panel.mask.shape} (time, symbol)")
+    # Beyond float32 a value becomes infinite, and then NaN below.
     with np.errstate(over="ignore"):
         column = values.astype(np.float32)
     column[~(panel.mask & np.isfinite(column))] = np.nan

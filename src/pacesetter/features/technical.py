@@ -40,18 +40,19 @@ def smoothing_memory(bars: int, weight: float, stages: int = 1) -> int:
     After m bars a smoother that gives the newest bar `weight` w keeps (1−w)^m of its seed, and a smoother of a smoother
     (1−w)^m·(1 + w·m); the answer is the first m that brings this under SEED_WEIGHT, behind the seeds.
     """
+    # (1−w)^m·(1 + w·m): a seed error of the first stage enters the second at any of m bars, weighted w each.
     m = np.arange(100_000)  # far beyond any smoother here, which take at most 363 bars
     left = (1 - weight) ** m * (1 + weight * m * (stages - 1))
     return bars * stages + int(np.argmax(left < SEED_WEIGHT))
 
 
 def ema(x: Array, bars: int) -> Array:
-    """Exponential moving average of every (symbol, bar) row: weight 2/(bars+1), begun by a simple mean."""
+    """Exponential moving average of every (symbol, bar) row: weight 2/(bars+1), seeded with a simple mean."""
     return smoothed(x, bars, 2 / (bars + 1))
 
 
 def _wilder(x: Array) -> Array:
-    """Wilder's smoothing: weight 1/14, begun by a simple mean."""
+    """Wilder's smoothing: weight 1/14, seeded with a simple mean."""
     return smoothed(x, WILDER, 1 / WILDER)
 
 

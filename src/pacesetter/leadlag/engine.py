@@ -119,6 +119,7 @@ class LeadLag:
         """(symbol, symbol) score of the window that ends at bar `end`."""
         end, lookback = self._checked(end, lookback)
         out = np.empty((self._symbols, self._symbols))
+        # Only scorers that work window by window are worth caching.
         if self._batched:
             self.scorer_.score(end, lookback, out)
         else:
@@ -143,6 +144,7 @@ class LeadLag:
         backs = list(lookback) if isinstance(lookback, Iterable) else [lookback]
         if not backs:
             raise ConfigError("rolling needs at least one lookback")
+        # A lookback that does not fit before the last bar fits nowhere.
         checked = [self._checked(self._bars - 1, back)[1] for back in backs]
         ends = [np.arange(back, self._bars, step) for back in checked]
         return np.concatenate(ends), np.repeat(checked, [len(part) for part in ends])

@@ -1,7 +1,7 @@
 """Pictures of the lead–lag structure, each drawn once and rendered twice: plotly for the page, PNG for paper.
 
 A picture is data (`Heat` or `Web`); `to_plotly` and `to_png` render either. Orange leads, purple follows: the scale
-PuOr is told apart under all common colour blindness.
+PuOr can be told apart with any common colour blindness.
 """
 
 from __future__ import annotations
@@ -118,6 +118,7 @@ def leadership_picture(
 
 def network_picture(graph: networkx.DiGraph, title: str = "Significant lead–lag links", most: int = 150) -> Web:
     """The `most` strongest links as arrows from leader to follower; linked assets only, the strongest leader on top."""
+    # Ascending, so that the strongest are drawn last, on top.
     edges = sorted(graph.edges(data="weight"), key=lambda edge: edge[2])[-most:]
     names = sorted({name for edge in edges for name in edge[:2]}, key=lambda name: graph.nodes[name]["rank"])
     place = {name: number for number, name in enumerate(names)}
@@ -131,6 +132,7 @@ def save_picture(picture: Heat | Web, folder: str | Path, name: str) -> tuple[Pa
     """Write `name.html` and `name.png` into the folder; gives both paths."""
     folder = Path(folder)
     folder.mkdir(parents=True, exist_ok=True)
+    # plotly.js is written once into the folder instead of into each page.
     page = folder / f"{name}.html"
     figure = to_plotly(picture).update_layout(template="plotly_white")  # a report has a style of its own
     figure.write_html(page, include_plotlyjs="directory")

@@ -60,11 +60,13 @@ class Prediction:
         check_range(1, horizon_bars=horizon_bars)
         weights = np.full(panel.mask.shape, np.nan)
         for t in range(SHORTEST, len(panel)):
+            # Deviations known at t: those of the whole panel would scale the past by the future.
             weights[t] = engine.series_.weights(t, min(deviation_bars, t))
         growth = 1 + fill_to_fill_returns(panel)
         whole = growth.copy()
         for ahead in range(1, horizon_bars):
             whole[:-ahead] *= growth[ahead:]
+            # A horizon that ends after the last fill has no outcome yet.
             whole[-ahead:] = np.nan
         return cls(np.nan_to_num(last_moves(panel) * weights), (whole - 1) * weights)
 
@@ -77,6 +79,7 @@ def window_predictions(
     Row t reads bars up to t + 1 + `horizon_bars`: at bar u only rows t ≤ u − 1 − `horizon_bars` are known.
     """
     engine = LeadLag(method, **options).fit(panel)
+    # One scale for all lookbacks, so that they are compared on the same outcomes.
     tables = Prediction.of(panel, engine, horizon_bars, max(lookbacks))
     found = np.full((len(panel), len(lookbacks)), np.nan)
     for column, lookback in enumerate(lookbacks):
@@ -172,6 +175,7 @@ def leader_information(increments: Array, ends: Array, lookbacks: Array, scores:
                     lead[u] += scores[k, i] * increments[bar, i]
                 elif scores[k, i] < 0:
                     follow[u] -= scores[k, i] * increments[bar + 1, i]
+        # Miller–Madow: independent series in b × b bins show (b − 1)²/2n nats on average.
         found[k] = (_binned_information(lead, follow) - (BINS - 1) ** 2 / (2 * n)) / np.log(BINS)
 
 

@@ -82,6 +82,7 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
     bars = np.arange(len(panel))[:, None]
     latest = np.maximum.accumulate(np.where(seen, bars, -1))
     before = np.vstack([np.full((1, seen.shape[1]), -1), latest[:-1]]) if spans_gaps else bars - 1
+    # An increment exists where both its bars do; the first bar has none before it.
     whole = seen & (before >= 0)
     if not spans_gaps:
         whole[1:] &= seen[:-1]
@@ -97,6 +98,7 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
 
 def _levels(panel: Panel, seen: Array, increments: Increments) -> Array:
     """(time, symbol) closes or their logarithms, zero where nothing was observed."""
+    # 1 where not observed: log 1 = 0 without a warning, and no increment reads it.
     close = np.where(seen, panel.close, 1.0)
     if increments in ("simple", "difference"):
         return np.where(seen, close, 0.0)
@@ -124,6 +126,8 @@ def inverse_deviations(totals: Array, end: int, lookback: int, minimum: int, out
     need = required_observations(lookback, minimum)
     start = end - lookback
     for i in range(out.size):
+        # Over `lookback`, not the observed count: a missing increment counts as 0 in every sum, lagged products
+        # included.
         mean = (totals[end, 0, i] - totals[start, 0, i]) / lookback
         square = (totals[end, 1, i] - totals[start, 1, i]) / lookback
         # Σx² − (Σx)² cancels for a series far from 0, but increments are near it; CONSTANT guards what rounding leaves.

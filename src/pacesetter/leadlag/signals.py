@@ -1,7 +1,7 @@
-"""Lead–lag features for the feature table: who leads now, what the leaders' last moves promise, is the structure firm.
+"""Lead–lag features for the feature table: who leads, what the leaders' last moves predict, how stable that is.
 
-Causal: the value at bar t uses the window that ends at t, whose length a `LookbackPolicy` chose at t. What the moves
-promise is told twice: by the estimator's matrix, which knows leaders but neither their delay nor their sign, and by
+Causal: the value at bar t uses the window that ends at t, whose length a `LookbackPolicy` chose at t. The prediction
+is made twice: by the estimator's matrix, which knows leaders but neither their delay nor their sign, and by
 
     expected_j = σ_j · Σ_l Σ_i C_l[i, j] · x_i(t + 1 − l) / σ_i        C_l[i, j] = corr(x_i(u − l), x_j(u)), u ≤ t
 
@@ -127,7 +127,9 @@ def expected_returns(panel: Panel, bars: Array, lookbacks: Array, lags: int = 5,
     for t, lookback in zip(bars.tolist(), lookbacks.tolist(), strict=True):
         weights = engine.series_.weights(t, lookback)
         links = _shrunk(engine.correlations(t, lookback), lookback, shrinkage)
+        # Row l − 1 is x(t + 1 − l), the move that lag l connects with bar t + 1.
         latest = engine.series_.x[t - np.arange(len(links))] * np.nan_to_num(weights)
+        # 1/weight is the follower's deviation: from standard units back to a return.
         expected[t] = np.einsum("lij,li->j", links, latest) / weights
     return expected
 
@@ -136,6 +138,7 @@ def _shrunk(correlations: Array, lookback: int, shrinkage: str) -> Array:
     """(lag, i, j) the correlations of different assets, less what noise alone reaches; 0 for an asset with itself."""
     lags, assets, _ = correlations.shape
     level = float(np.sqrt(2 * np.log(max(lags * (assets - 1), 1)) / lookback))
+    # `expected` is what others predict; a symbol's own autocorrelation is another signal.
     return np.where(np.eye(assets, dtype=bool), 0.0, SHRINKAGE[shrinkage](np.nan_to_num(correlations), level))
 
 
@@ -149,6 +152,7 @@ def _by_matrix(panel: Panel, engine: LeadLag, bars: Array, schedule: Array, gap_
         now, scores = run[fresh:], row_mean(matrices[fresh:])
         promised = expected_follow_through(matrices[fresh:], moves[now])
         signals["leader_score"][now] = scores
+        # A scored symbol that nothing leads expects 0; NaN is for what cannot be scored.
         signals["follow_through"][now] = np.where(np.isfinite(scores), np.nan_to_num(promised), np.nan)
         if len(run) > gap_bars:
             signals["instability"][now] = instability(matrices, gap_bars)[fresh:, None]

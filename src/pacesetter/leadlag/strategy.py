@@ -81,10 +81,10 @@ def _push(lead: Array, delays: Array, moves: Array) -> Array:
 
 
 def delayed_moves(panel: Panel, bars: Array, delays: int) -> Array:
-    """(bar, delay, N) moves that tell, by delay 1 … delays, of the bar that a decision at t of `bars` earns.
+    """(bar, delay, N) moves that predict, by delay 1 … delays, the bar that a decision at t of `bars` earns.
 
-    With opens that is bar t + 1, so the moves of t, t − 1 …; without, it is bar t + 2, of which a delay of one tells
-    nothing at t yet: its latest move stands for it. NaN before bar 0.
+    With opens that is bar t + 1, so the moves of t, t − 1 …; without, it is bar t + 2, whose move at
+    a delay of one is not known at t yet: the latest known move is used for it. NaN before bar 0.
     """
     moves, late = last_moves(panel), "open" not in panel.fields
     rows = np.asarray(bars)[:, None] - np.maximum(np.arange(delays) - late, 0)
@@ -115,6 +115,7 @@ def returns_of(weights: Array, fills: Array, cost_bps: float = COST_BPS) -> Stra
     if weights.shape != fills.shape:
         raise DataError(f"weights {weights.shape} and fill-to-fill returns {fills.shape} must have one shape")
     check_range(0, cost_bps=cost_bps)
+    # Between target weights: what prices do to a weight within a bar is neither traded back nor paid for.
     turnover = np.abs(np.diff(weights, axis=0, prepend=0.0)).sum(axis=-1)
     filled = np.isfinite(fills).any(axis=-1)
     gross = np.where(filled, np.nansum(weights * fills, axis=-1), np.nan)

@@ -104,6 +104,7 @@ class Study:
                     f"lag.{name}='{getattr(self, name)}' is unknown{did_you_mean(getattr(self, name), known)}"
                 )
         self._preparation, self._thin_trading  # noqa: B018  (each refuses what it cannot read)
+        # Made once here, so that a wrong option is refused before any data is read.
         self.make_gauge().check(self.lookback)
 
     @property
@@ -138,6 +139,7 @@ class Study:
         raw = series.observed_window(last, self.lookback)
         thin = {} if self.thin == "ignore" else self._thin_trading.flags(panel, raw)
         if self.thin == "exclude":
+            # NaN instead of dropped, so that matrices keep the panel's columns.
             raw[:, [symbol in thin for symbol in panel.symbols]] = np.nan
         window = preparation.window(raw)
         answer = answer_window(window, panel.symbols, gauge)
@@ -202,7 +204,7 @@ def _groups(panel: Panel, bars: int) -> dict[str, Array | None]:
 
 
 def refuse_mixed_days(panel: Panel) -> None:
-    """Refuse daily bars of several exchanges (told by the suffix of the symbol) that share one timestamp a day.
+    """Refuse daily bars of several exchanges (recognised by the symbol's suffix) that share one timestamp a day.
 
     Tokyo's close is known fourteen hours before New York's: one stamp for both would hide who could know what.
     """
@@ -210,6 +212,7 @@ def refuse_mixed_days(panel: Panel) -> None:
     exchanges = {suffix for suffix in suffixes if not suffix or (suffix.isupper() and len(suffix) <= 2)}
     if len(exchanges) < 2 or len(panel) < 2 or len(exchanges) < len(suffixes):
         return
+    # Bars stamped at each exchange's own close would leave about half of the mask empty.
     if np.median(np.diff(panel.index.asi8)) >= DAY.value and panel.mask.mean() > 0.75:
         named = [next(s for s in panel.symbols if (s.rpartition(".")[2] if "." in s else "") == e) for e in exchanges]
         raise DataError(
@@ -293,7 +296,7 @@ class _Walker:
 
 
 def _engine_answers(engine: LeadLag, ends: Array, lookback: int, size: int = 256) -> Iterator[Answers]:
-    """The estimator's own scores as leadership; a move of the last bar is what a method without delays goes by."""
+    """The estimator's own scores as leadership; a method without delays uses the move of the last bar."""
     for start in range(0, len(ends), size):
         block = ends[start : start + size]
         scores = engine.many(block, lookback)
@@ -349,6 +352,7 @@ class StudyResult:
 
     def persistence(self) -> float:
         """Mean rank correlation of leaders between windows that share no bar; near 0 when leaders do not last."""
+        # Rounded up: windows that overlap would agree because they share bars.
         gap = -(-self.study.lookback // self.study.step)
         if len(self.ends) <= gap:
             return float("nan")

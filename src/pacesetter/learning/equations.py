@@ -26,6 +26,7 @@ def gae(
     advantages = torch.empty_like(deltas)
     a_tp1 = torch.zeros_like(deltas[0])
     for t in reversed(range(len(deltas))):
+        # torch.where, not a product with the mask: what follows an end may be NaN, and 0 · NaN is NaN.
         a_tp1 = deltas[t] + decay * torch.where(ended[t], 0.0, a_tp1)
         advantages[t] = a_tp1
     return advantages
@@ -43,6 +44,7 @@ def n_step_returns(
         is_over = torch.zeros_like(ended[t])
         total, weight = torch.zeros_like(rewards[t]), 1.0
         for i in range(t, min(t + n, len(rewards))):
+            # Bootstrapped once, at the last reward that counts; a termination has v' = 0 there.
             is_last = (ended[i] | (i == min(t + n, len(rewards)) - 1)) & ~is_over
             gained = rewards[i] + torch.where(is_last, next_values[i], 0.0)
             total = total + torch.where(is_over, 0.0, weight * gained)
@@ -75,6 +77,7 @@ def vtrace(
     `next_values` v'_t are γ·V(x_tp1) as in `gae`. All inputs are (step, env).
     """
     ratios = log_ratios.exp()
+    # ρ̄ decides what is converged to, c̄ only how fast corrections travel back (section 4.1 of the paper).
     rho, c = ratios.clamp(max=rho_bar), ratios.clamp(max=c_bar)
     deltas = rho * (rewards + next_values - values)
     corrections = torch.empty_like(deltas)  # v_s − V(x_s), by the recursion of the paper's remark 1
@@ -103,4 +106,5 @@ def shaping(
 def soft_update(targets: nn.Module, sources: nn.Module, tau: float) -> None:
     """θ' ← θ' + τ(θ − θ') (Lillicrap et al. 2016, algorithm 1)."""
     for target, source in zip(targets.parameters(), sources.parameters(), strict=True):
+        # lerp instead of two products: exact where both are equal.
         target.lerp_(source, tau)

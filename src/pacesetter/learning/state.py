@@ -51,6 +51,7 @@ class _Packer:
         if isinstance(value, torch.Tensor):
             return {"tensor": self._store(value.detach(), place)}
         if isinstance(value, np.ndarray):
+            # Kinds are stored with the value: an array must come back as an array, a tuple as a tuple.
             return {"array": self._store(torch.from_numpy(np.ascontiguousarray(value)), place)}
         if isinstance(value, np.generic):
             return value.item()
@@ -63,7 +64,9 @@ class _Packer:
 
     def _store(self, tensor: torch.Tensor, place: str) -> str:
         self.alive.append(tensor)
+        # By address and layout: a view of another shape or stride is another tensor.
         identity = (tensor.data_ptr(), tensor.dtype, tuple(tensor.shape), tensor.stride())
+        # Empty tensors all have address 0, which does not mean that they are one.
         if tensor.numel() == 0 or identity not in self.places:
             self.places[identity] = place
             self.tensors[place] = tensor.cpu().contiguous().clone()
@@ -88,6 +91,7 @@ def unpack(plain: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
 def tensors_hash(tensors: Mapping[str, torch.Tensor]) -> str:
     """SHA-256 over names and bytes of tensors."""
     found = hashlib.sha256()
+    # Sorted: the hash is of the content, not of the order in which modules were made.
     for name, tensor in sorted(tensors.items()):
         found.update(name.encode())
         found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
@@ -102,6 +106,7 @@ def write_state(folder: str | Path, header: Mapping[str, Any], state: Mapping[st
     data = save(tensors)
     digest = hashlib.sha256(data).hexdigest()
     name = f"tensors-{digest[:12]}.safetensors"
+    # Named by its hash: the new tensors never overwrite the old ones, which the index still names until the next line.
     write_atomic(folder / name, data)
     index = {"header": dict(header), "tensors": name, "sha256": digest, "state": plain}
     write_atomic(folder / INDEX, json.dumps(index | {DIGEST: _digest(index)}) + "\n")
@@ -136,6 +141,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
         raise RunError(f"{folder} is not a checkpoint: it has no {INDEX}; give e.g. runs/<run>/checkpoints/best")
     try:
         index = _undamaged(json.loads(path.read_text(encoding="utf-8")), path)
+        # A changed index must not make us read a file elsewhere.
         if Path(index["tensors"]).name != index["tensors"]:
             raise ValueError(f"{index['tensors']} is outside the folder")
         return index
@@ -144,7 +150,7 @@ def _read_index(folder: Path) -> dict[str, Any]:
 
 
 def _undamaged(index: Any, path: Path) -> dict[str, Any]:
-    """The entries as they were hashed; refuses others. An index of an earlier version has no hash, which is said."""
+    """The entries as they were hashed; refuses others. An index of an earlier version has no hash, which is logged."""
     content = {key: index[key] for key in KEYS}
     if set(index) == set(KEYS):
         log.warning("%s was written by an earlier version, without a hash: damage to it would not show", path)

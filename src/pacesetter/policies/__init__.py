@@ -1,4 +1,4 @@
-"""Policies: who decides at a bar's close, and what it is shown; below evaluation and serving, which both ask it."""
+"""Policies: what decides at a bar's close, and its observation; below evaluation and serving, which both use it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""An agent as a policy: a symbol agent that is asked for every symbol, or an agent of the whole market."""
+"""An agent as a policy: a symbol agent applied to every symbol, or an agent of the whole market."""
 
 from __future__ import annotations
 
@@ -48,6 +48,7 @@ class AgentPolicy:
         if seen.masks is not None:
             observation[ACTION_MASK] = seen.masks.ravel() if self.is_whole else seen.masks
         actions = np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64)
+        # An agent of the whole market gives one flat vector; a batch of symbol agents gives rows.
         return actions.reshape(-1, 2) if self.action == "hybrid" else actions.reshape(-1)
 
 
@@ -59,5 +60,6 @@ def per_symbol(observation: Observation, own_account: bool = True) -> dict[str, 
     position = np.asarray(observation["position"])
     if not own_account:
         return {**observation, "portfolio": np.repeat(observation["portfolio"][None], len(position), axis=0)}
+    # A symbol agent trained alone in its account: the joint account's cash would be outside what it has seen.
     accounts = np.zeros((len(position), len(PortfolioEntry)), position.dtype)
     return {**observation, "portfolio": write_own_accounts(accounts, position)}

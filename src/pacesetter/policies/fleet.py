@@ -43,7 +43,7 @@ class FleetTargets:
     Own orders spend shares of the cash that all agents share: one that is filled is a fraction of a percent of equity.
     Targets are proportional to proposals, capped, and scaled by one factor when oversubscribed: see `joint_targets`.
 
-    are_targets   the agents learned by action=target: their proposals are what they want to hold, not orders
+    are_targets   the agents learned by action=target: their proposals are target positions, not orders
     """
 
     advice: Advice
@@ -64,6 +64,7 @@ class FleetTargets:
         held = np.asarray(seen.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
         proposals = np.asarray(self.advice(seen)[PROPOSALS], dtype=np.float64)
         targets = joint_targets(proposals, held, self.market, are_targets=self.are_targets)
+        # Without a bar there is no price to trade at: NaN leaves the position as it is.
         return np.where(seen.panel.mask[seen.t], targets, np.nan)
 
 
@@ -82,6 +83,7 @@ class FleetPolicy:
         from pacesetter.agents.fleet import FleetAgent
 
         symbols = seen.panel.symbols
+        # One for each set of symbols: a backtest of part of the market reads other rows of the stacked heads.
         if symbols not in self._policies:
             agent = FleetAgent(self.fleet, symbols)
             self._policies[symbols] = AgentPolicy(agent, self.name, self.action, own_account=self.own_account)

@@ -28,5 +28,6 @@ def hybrid_orders(actions: Array, positions: Array, prices: Array, rules: Array)
     for order, position, price in zip(orders, positions, prices, strict=True):
         if read_order(order, SETTINGS) == OrderKind.DISCRETE:
             winner = winning_side(position[Position.QUANTITY], position[Position.ENTRY_PRICE], price)
+            # The stored signal is set too, so that smoothing s ← s + w·(order − s) has nothing left to smooth.
             order[0] = position[Position.SIGNAL] = signal(order[0], OrderKind.DISCRETE, 0.0, winner, rules)
     return np.ascontiguousarray(orders[:, 0])

@@ -33,6 +33,7 @@ class Advice:
         symbols, device = seen.panel.symbols, self.fleet.frozen.device
         if symbols not in self._advisers:
             self._advisers[symbols] = Advisers(self.fleet, symbols).to(device)
+        # Copied (`tensor`, not `as_tensor`): observations are read-only views of a bank.
         rows = {name: torch.tensor(entry, device=device)[None] for name, entry in seen.observation.items()}
         return {name: entry[0].cpu().numpy() for name, entry in self._advisers[symbols](rows).items()}
 

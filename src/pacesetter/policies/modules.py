@@ -113,6 +113,7 @@ class ServedPolicy(nn.Module):
         self.encoder, self.actor, self.critic = encoder, actor, critic
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
+        # (row, symbol, bar, feature) windows of a whole market: the encoder takes each symbol's bars as its features.
         flat = {name: entry.flatten(2) if entry.ndim == 4 else entry for name, entry in observation.items()}
         features = self.encoder(flat)
         answer = self.actor(features, observation.get(ACTION_MASK))
@@ -135,6 +136,7 @@ def serve_algorithm(
             "this policy keeps a memory from bar to bar, which a bundle cannot serve; train ppo, a2c, sac, td3 or "
             "maskable_ppo"
         )
+    # The first is the one that the actor reads.
     extractor = next(module for module in policy.modules() if isinstance(module, EncoderExtractor))
     is_whole = len(extractor.shapes.get("position", ())) > 1
     actor, critic = _heads(policy, is_whole)
@@ -254,7 +256,7 @@ def serve_direct(
 
 
 def _surety(distance: torch.Tensor, log_deviation: torch.Tensor) -> torch.Tensor:
-    """How likely a draw around `distance` from the middle lies on the same side of it."""
+    """Φ(|distance| / deviation): how likely a draw lies on the same side of the middle as its mean."""
     return 0.5 * (1 + torch.erf(distance.abs() / log_deviation.exp() / math.sqrt(2)))
 
 
@@ -270,6 +272,7 @@ def _heads(policy: Any, is_whole: bool) -> tuple[ChoiceHead | BoxHead, nn.Module
         actor = policy.actor
         if hasattr(actor, "log_std"):
             mean, deviation = (nn.Sequential(actor.latent_pi, layer) for layer in (actor.mu, actor.log_std))
+            # SB3's SAC clamps log_std to [−20, 2]; a clamp as a module is exported with the graph.
             return BoxHead(mean, nn.Sequential(deviation, nn.Hardtanh(-20.0, 2.0)), space, True), None
         return BoxHead(actor.mu[:-1], None, space, True), None  # its last layer is the tanh
     critic = nn.Sequential(policy.mlp_extractor.value_net, policy.value_net)

@@ -1,7 +1,7 @@
 """What is shown at a bar's close: the one place where backtest, paper trading and API get an observation from.
 
 A backtest gathers from the tables of all its bars (`market_bank`), a trader with all bars at hand does so for the last
-(`table_observer`), and a server that is told bars one by one keeps the latest rows (`LatestRows`); all three fill,
+(`table_observer`), and a server that receives bars one by one keeps the latest rows (`LatestRows`); all three fill,
 split and order features by the same functions, and give the same numbers bit for bit. `with_account` adds the account.
 """
 
@@ -60,6 +60,7 @@ class LatestRows:
 
     def append(self, rows: Array) -> None:
         """Take the newest rows (symbol, bar, feature), NaN where a feature is unknown."""
+        # Filled from the rows before these, exactly as a table of all bars would be.
         filled = last_known(rows, self._values)
         self._values, numbers = filled[:, -1], shown(filled)
         is_known = np.logical_and.reduce(np.isfinite(filled), axis=2)
@@ -75,5 +76,6 @@ class LatestRows:
 
 def _latest(before: Array, fresh: Array, bars: int) -> Array:
     """The latest `bars` bars along the second axis, in an array of their own."""
+    # The copy frees the old rows; a view would keep every bar ever seen alive.
     kept = max(bars - fresh.shape[1], 0)
     return np.concatenate([before[:, max(before.shape[1] - kept, 0) :], fresh[:, -bars:]], axis=1)

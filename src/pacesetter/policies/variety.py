@@ -12,5 +12,6 @@ __all__ = ["evenness"]
 
 def evenness(counts: NDArray[Any]) -> float:
     """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike."""
+    # 0 · log 0 counts as 0.
     shares = counts[counts > 0] / max(counts.sum(), 1)
     return float(-(shares * np.log(shares)).sum() / np.log(len(counts))) + 0.0  # -0.0 becomes 0.0

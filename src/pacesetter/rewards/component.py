@@ -79,6 +79,7 @@ REWARDS: Registry[Component] = Registry("reward")
 def component(formula: Callable[..., Any], initial: tuple[float, ...] = (), code: int = INTERPRETED) -> Component:
     """The component of a plain function, its columns and options read from the signature."""
     parameters = inspect.signature(formula).parameters
+    # The signature is the declaration: columns have no default, options do.
     needed = [name for name, parameter in parameters.items() if parameter.default is parameter.empty]
     options = {name: parameter.default for name, parameter in parameters.items() if name not in needed}
     if ("state" in needed) != bool(initial) or "state" in needed[:-1]:

@@ -20,6 +20,7 @@ __all__ = ["has", "log1p", "maximum", "minimum", "namespace", "sqrt", "where"]
 
 def namespace(values: Any) -> Any:
     """The module whose functions take `values`: torch for a tensor, NumPy for all else. Never imports torch."""
+    # A tensor exists only where torch is loaded, so looking it up is enough and NumPy users never pay for it.
     return sys.modules["torch"] if type(values).__module__.startswith("torch") else np
 
 
@@ -43,6 +44,7 @@ def sqrt(values: Any) -> Any:
 
 def has(flags: Any, flag: int) -> Any:
     """True where the bit `flag`, a power of two, is set in `flags`, whole numbers stored as floats."""
+    # Division instead of `&`: the ledger stores flags as floats.
     return flags // flag % 2 == 1
 
 

@@ -54,6 +54,7 @@ def stability(rank_agreement: Any) -> Any:
 
 def extremity(place: Any, margin: float = 0.1) -> Any:
     """−1 at either bound, rising in a line on the logarithmic scale to 0 at a share `margin` of the way inside."""
+    # 0.5 − |place − 0.5| is the distance to the nearer bound.
     return -maximum(1.0 - (0.5 - abs(place - 0.5)) / margin, 0.0)
 
 

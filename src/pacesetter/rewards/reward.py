@@ -116,6 +116,7 @@ class Reward:
         self._terms: tuple[Term, ...] = tuple(config.components.values())
         self._components = tuple(REWARDS[name] for name in self.names)
         self._places = tuple(self._find(name) for name in self.names)
+        # Only columns that some component reads are checked: the others may be NaN.
         self._watched = np.unique(np.concatenate([*map(np.array, self._places), []])).astype(np.int64)
         self._set_up_components(env_count)
         self._set_up_shaping(env_count)
@@ -128,6 +129,7 @@ class Reward:
         """The rewards of one step of every environment; the arrays are the caller's to keep."""
         raw = self._evaluate(ledger)
         shaped = self._shape(raw)
+        # Weights of the steps before this one: a schedule counts steps that are done.
         if self._is_scheduled:
             self._weigh()
         if self.config.scalarisation == "chebyshev":
@@ -143,6 +145,7 @@ class Reward:
     def reset(self, rows: Any) -> None:
         """Forget what is remembered of the environments `rows` (indices, a mask or a slice); statistics stay."""
         self.state[rows] = self._initial
+        # NaN makes the next value start the moving average.
         self.smoothed[rows] = float("nan")
 
     def state_dict(self) -> dict[str, Any]:
@@ -226,6 +229,7 @@ class Reward:
             hole = _first_hole(ledger[:, self._watched])
         if hole >= 0:
             raise self._hole_in_ledger(ledger[hole], hole)
+        # After the check of the ledger: a refused step must not change what components remember.
         for index in self._interpreted:
             values[index] = self._interpret(index, ledger)
         return values
@@ -256,6 +260,7 @@ class Reward:
         """(component, env) normalised and smoothed values."""
         shaped = raw
         if self._is_normalised:
+            # Before normalising: the first batch would otherwise have no statistics.
             self.statistics = merge(self.statistics, summarise(raw))
             shaped = normalise(shaped, self.statistics, self._is_zscore, self._is_minmax)
         if self._is_smoothed:
@@ -281,6 +286,7 @@ def _read_term(name: str, value: Any) -> Term:
     component = REWARDS[name]
     if isinstance(value, Term):
         value = vars(value)
+    # A mapping with these keys is a schedule, i.e. a weight; any other mapping is the options of a term.
     elif not isinstance(value, Mapping) or {"kind", "points"} & set(value):
         value = {"weight": value}
     term = configure(Term, value, where)

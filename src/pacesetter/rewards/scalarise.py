@@ -16,6 +16,7 @@ __all__ = ["chebyshev", "weighted_sum"]
 
 def weighted_sum(values: Any, weights: Any) -> Any:
     """(env,) Σ_c w_c·x_c of (component, env) values, added in order, so that no batch size changes a bit of it."""
+    # Not `sum` or a product: both may add in another order for another batch size.
     return reduce(add, values * weights)
 
 

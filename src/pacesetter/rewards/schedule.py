@@ -41,6 +41,7 @@ class Schedule:
 
     def at(self, step: int) -> float:
         """The weight at `step`."""
+        # The point at or before `step` is place − 1; 0 and len(points) are outside, where the weight is held.
         place = bisect_right([start for start, _ in self.points], step)
         if place in (0, len(self.points)) or self.kind == "piecewise":
             return self.points[max(place - 1, 0)][1]

@@ -64,8 +64,10 @@ def normalise(values: Any, statistics: Any, is_zscore: Any, is_minmax: Any) -> A
     xp = namespace(values)
     low, high = statistics[Statistic.LOW], statistics[Statistic.HIGH]
     deviation = xp.sqrt(statistics[Statistic.SQUARES] / statistics[Statistic.COUNT])
+    # All kinds at once by masks, instead of a loop over components.
     centre = xp.where(is_zscore, statistics[Statistic.MEAN], xp.where(is_minmax, (low + high) / 2, 0.0))
     scale = xp.where(is_zscore, deviation, xp.where(is_minmax, (high - low) / 2, 1.0))
+    # What never varied equals its centre, so any scale gives 0.
     return (values - centre[:, None]) / xp.where(scale > 0, scale, 1.0)[:, None]
 
 
@@ -73,4 +75,5 @@ def smooth(values: Any, before: Any, rates: Any) -> Any:
     """Moving averages s ← rate·x + (1 − rate)·s of (component, env) values; the first value where `before` is NaN."""
     xp = namespace(values)
     rates = rates[:, None]
+    # Starting from the first value, not from 0, the average has no warm-up bias.
     return rates * values + (1.0 - rates) * xp.where(xp.isnan(before), values, before)

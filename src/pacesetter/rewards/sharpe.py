@@ -23,6 +23,7 @@ def sharpe(returns: Array, bars_per_year: float = 1.0) -> Array:
     if len(returns) < 2:
         return np.zeros(np.shape(returns)[1:])
     mean, deviation = np.mean(returns, axis=0), np.std(returns, axis=0, ddof=1)
+    # Without a bound a riskless account would have a Sharpe ratio of mean over rounding error.
     moves = deviation > SAME * np.abs(mean)
     per_bar = np.divide(mean, deviation, out=np.zeros_like(mean), where=moves)
     return np.asarray(per_bar * np.sqrt(bars_per_year))
@@ -38,6 +39,7 @@ def sharpe_of_sums(count: float, total: float, squares: float, bars_per_year: fl
     if count < 2:
         return 0.0
     mean = total / count
+    # Σr² − n·mean² cancels when returns hardly vary, and may come out below 0.
     variance = max(squares - count * mean**2, 0.0) / (count - 1)
     moves = variance > SAME * mean**2  # less than this is what the two sums have lost to rounding
     return mean / math.sqrt(variance) * math.sqrt(bars_per_year) if moves else 0.0

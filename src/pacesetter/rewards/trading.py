@@ -85,6 +85,7 @@ def compiled(*initial: float) -> Callable[[Formula], Formula]:
 @jitable
 def share(amount: Any, equity: Any) -> Any:
     """`amount` as a share of equity; 0 for an account that has none."""
+    # Both sides of `where` are evaluated, so the divisor is made safe, not only the result.
     return where(equity > 0.0, amount, 0.0) / where(equity > 0.0, equity, 1.0)
 
 
@@ -129,7 +130,9 @@ def differential_sharpe(
     mean_change, square_change = r - mean, r * r - square
     variance = square - mean * mean
     is_known = variance > SMALLEST_VARIANCE
+    # The first steps after a reset have no variance yet, and (·)^{3/2} of rounding would explode.
     safe = where(is_known, variance, 1.0)
+    # A and B from before the bar: D_t is the derivative of the Sharpe ratio with respect to the decay rate.
     ratio = (square * mean_change - 0.5 * mean * square_change) / (safe * sqrt(safe))
     bounded = minimum(maximum(where(is_known, ratio, 0.0), -bound), bound)
     return bounded, (mean + rate * mean_change, square + rate * square_change)
@@ -186,6 +189,7 @@ def staged_exit(
     is_part, is_full = has(flags, Flag.REDUCED), has(flags, Flag.CLOSED)
     first = where(is_part, partial, 1.0)
     later = where(is_part | is_full, staged, 1.0)
+    # `stages` before this bar decides, so that the first partial exit is not judged as a later one.
     multiplier = where(stages > 0.0, later, first)
     after = where(is_full, 0.0, stages + where(is_part, 1.0, 0.0))
     return (multiplier - 1.0) * share(realised, equity_before), (after,)
@@ -201,6 +205,7 @@ def pyramiding(
     """
     (added,) = state
     added = where(has(flags, Flag.ADDED) & (unrealised_before > 0.0), 1.0, added)
+    # Counted with the bar that closes the position too; the state is cleared after it.
     value = added * (multiplier - 1.0) * pnl(equity_before, equity_change)
     return value, (where(has(flags, Flag.CLOSED), 0.0, added),)
 
@@ -234,6 +239,7 @@ def evaluate(ledger: Any, watched: Any, codes: Any, offsets: Any, options: Any, 
     Gives −1; or, before anything is written, an environment with a hole in one of the `watched` columns of `ledger`.
     `offsets` says where each component's state begins, `options` (component, option) is its packed options.
     """
+    # All holes are found before anything is written: a refused step leaves states untouched.
     for place in watched:
         for e in range(ledger.shape[0]):
             if not math.isfinite(ledger[e, place]):

@@ -49,6 +49,7 @@ class FleetTrading(Trading):
         super().__post_init__()
         if self.action == "hybrid":
             raise ConfigError(f"task.action={self.action} is not for a fleet; take target, discrete or continuous")
+        # A target says what to hold, not what to trade: there is no order to send.
         if self.action == "target" and self.trades == "orders":
             raise ConfigError("task.action=target gives no orders; take task.trades=targets")
         if self.starts == "stratified" or self.curriculum != "none":
@@ -78,6 +79,7 @@ class FleetTask(Task):
         first, last = int(fold.train[0]), int(fold.train[-1])
         if len(fold.train) <= last - first:
             raise ConfigError("a fleet is trained on one unbroken period; use --folds without --combinatorial")
+        # From bar 0 on: bars before the fold are history for features, and start no episode.
         known = panel.rows(0, last + 1)
         market = build_market(config, known, config.train.envs, first_bar=first, **_episodes(config))
         return Parts(market, market)
@@ -109,6 +111,7 @@ class FleetTask(Task):
 
         def draw(generator: torch.Generator) -> torch.Tensor:
             drawn = torch.rand(len(spec.symbols), generator=generator)
+            # Random actions reach states that the trained policy avoids, and parity must hold there too.
             return 2 * drawn[:, None] - 1 if market.actions is None else (drawn * len(Discrete)).long()
 
         return Exported(module, spec, spec.symbols, shown(market, market.tables, draw, count))

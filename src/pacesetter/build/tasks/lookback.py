@@ -48,6 +48,8 @@ class LookbackTask(Task):
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
         task, split = build_task(config), split_panel(config, panel)
+        # Validation is one long episode on the real bars, without curriculum and synthetic markets: scores of different
+        # steps then compare.
         steady = replace(
             task.episodes,
             bars=None,
@@ -68,6 +70,7 @@ class LookbackTask(Task):
         self._refuse("bundle", stored)
 
     def _refuse(self, ability: str, stored: Stored) -> NoReturn:
+        # Raises, because the task declares this refusal.
         self.check(ability, stored.folder)
         raise AssertionError(ability)
 

@@ -35,7 +35,7 @@ class Stored:
     """A trained run as its task reads it.
 
     folder   of the run        checkpoint   folder of its best weights
-    config   of the run        panel        the symbols that its policy is asked for
+    config   of the run        panel        the symbols that its policy is applied to
     table    features of the panel, where they are known already
     """
 
@@ -47,6 +47,7 @@ class Stored:
     @property
     def checkpoint(self) -> Path:
         best = self.folder / "checkpoints" / "best"
+        # Without validation there is no best, and the last weights stand for it.
         return best if best.is_dir() else best.with_name("last")
 
 
@@ -99,7 +100,7 @@ class Task(ABC):
         """What a bundle holds of a run, with `count` observations of its own market to compare the graph on."""
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
-        """Refuse a market, by its label, with symbols that the policy of a run cannot be asked for."""
+        """Refuse a market, by its label, with symbols that the policy of a run cannot trade."""
         return None
 
 

@@ -1,4 +1,4 @@
-"""`task=trading`: one symbol an episode, by one agent that is asked for every symbol."""
+"""`task=trading`: one symbol an episode, by one agent that is applied to every symbol."""
 
 from __future__ import annotations
 
@@ -110,19 +110,23 @@ class SingleAgentTask(Task):
         from pacesetter.envs.curriculum import FIVE_STAGES, CurriculumVectorEnv, adaptive_stages
 
         task, learned, seen = build_task(config), split.learned, split.seen
+        # Bars per year of all seen bars for both sets, so that rates and Sharpe ratios do not differ between them.
         common = {"has_windows": False, "market": replace(task.market, bars_per_year=seen.bars_per_year)}
         episodes = {"episode_bars": task.episode_bars, "continued": task.continued, "starts": task.starts} | common
         train = self.environment(config, learned, config.train.envs, **split.features(learned), **episodes)
         if task.curriculum != "none":
             train = CurriculumVectorEnv(train, FIVE_STAGES if task.curriculum == "five_stages" else adaptive_stages())
+        # One environment for each symbol: a validation plays every symbol exactly once.
         blocks = 1 if self.is_whole else len(task.symbols or seen.symbols)
         validation = self.environment(config, seen, blocks, **split.features(seen), starts="fixed", **common)
+        # The environment is on all seen bars, so that the first window reaches back into training bars as history.
         validation.batch.use_starts(_starts_from(split.start, validation.batch.bank, task.window_bars))
         return Parts(train, validation)
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         task, known = build_task(config), panel.rows(0, int(fold.train[-1]) + 1)
         env = self.environment(config, known, config.train.envs, episode_bars=task.episode_bars, starts=task.starts)
+        # Starts alone are not enough: an episode must also end before a gap in the training bars.
         env.batch.use_starts(starts_within(env.batch.starts, fold.train))
         return Parts(env, env)
 
@@ -151,6 +155,7 @@ class SingleAgentTask(Task):
 
         config = stored.config
         parts = self._parts(config, feature_split(config, stored.panel, stored.table))
+        # The same modules are built and the weights filled in: nothing is unpickled.
         algorithm = build_learner(config, parts).agent.algorithm
         load_weights(algorithm, read_state(stored.checkpoint))
         bank = parts.validation.batch.bank
@@ -173,7 +178,7 @@ TASKS.add("trading", TradingTask())
 def _starts_from(start: int, bank: Bank, window_bars: int) -> Starts:
     """The first usable bar of each block from bar `start` on."""
     usable = bank.usable(window_bars, 1)
-    usable[:, :start] = False
+    usable[:, :start] = False  # earlier bars are history
     blocks = np.flatnonzero(usable.any(axis=1))
     if len(blocks) == 0:
         raise DataError(f"no symbol trades in the validation set, from bar {start} on; change train.shares")
@@ -189,6 +194,7 @@ def starts_within(starts: Starts, train: Array) -> Starts:
     last = np.minimum(starts.pool[:, Start.LAST], ends[starts.pool[:, Start.TIME]])
     is_kept = last > starts.pool[:, Start.TIME]
     pool = starts.pool.copy()
+    # The kernel ends an episode at LAST, so it never steps from one training run into the next.
     pool[:, Start.LAST] = last
     return replace(starts, pool=pool).where(is_kept)
 
@@ -202,6 +208,7 @@ def _shown(algorithm: Any, env: Any, spec: PolicySpec, count: int) -> Iterator[d
 
     extractor = next(module for module in algorithm.policy.modules() if isinstance(module, EncoderExtractor))
     observation, _ = env.reset(seed=0)
+    # The compared observations are the same each time a run is bundled.
     env.action_space.seed(0)
     for _ in range(0, count, env.num_envs):
         compact = {name: torch.as_tensor(np.asarray(entry)) for name, entry in observation.items()}

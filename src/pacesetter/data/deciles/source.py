@@ -41,7 +41,7 @@ class Deciles:
     symbols: tuple[str, ...] = ()
 
     def read(self) -> Panel:
-        """The portfolios, or the chosen ones in the order asked for; says so where the file was removed.
+        """The portfolios, or the chosen ones in the given order; refuses where the file was removed.
 
         The first bar holds the first day's return on a base of 100. The sessions of 1926 to 1952 include Saturdays that
         no calendar records, hence no calendar; a bar counts as known at 16:00 in New York, never before its close.
@@ -50,6 +50,7 @@ class Deciles:
             raise DataError(f"{FILE.name} is not in this installation; use data=synthetic, or reinstall pacesetter")
         returns = pd.read_parquet(FILE)
         days = pd.DatetimeIndex(pd.to_datetime(returns["date"]))
+        # The file has returns only; a price level is needed by everything that reads panels.
         closes = BASE * np.cumprod(1 + returns[list(PORTFOLIOS)].to_numpy(np.float64) / PER_UNIT, axis=0)
         known = utc_index((days + LATEST_CLOSE).tz_localize(NEW_YORK))
         panel = Panel.from_fields(known, PORTFOLIOS, {"close": closes}, notes=(NOT_SECURITIES, LICENCE))

@@ -90,6 +90,7 @@ class Bank:
         rows = _rows_of(panel, symbols)
         table = feature_table(panel) if table is None else table
         check_kind(FeatureTable, table=table)
+        # Rows are matched by place alone, so a table of other bars would shift features against prices unnoticed.
         if table.symbols != panel.symbols or not table.index.equals(panel.index):
             raise DataError(f"{table!r} is not of {panel!r}; compute it from the same symbols and bars")
         tables = ObservationTables.from_table(table, supervised)
@@ -98,9 +99,12 @@ class Bank:
         blocks = 1 if is_whole else len(rows)
 
         def symbol_major(values: Array) -> Array:
+            # One block of K symbols, or K blocks of one: the same memory, cut differently.
             return values[rows].reshape(blocks, len(rows) // blocks, *values.shape[1:])
 
         def time_major(values: Array) -> Array:
+            # Context is read one bar at a time for all symbols, so bars come first in memory; windows are read along
+            # time.
             return np.ascontiguousarray(np.swapaxes(symbol_major(values), 1, 2))
 
         return cls(
@@ -153,6 +157,7 @@ class Bank:
         """(block, time) label of the regime that most symbols of the block are in; −1 is unknown."""
         found = range(-1, int(self.labels.max(initial=0)) + 1)
         counts = [(self.labels == label).sum(axis=1) for label in found]
+        # Labels begin at −1, unknown; at a tie the lower label wins.
         most: Array = np.argmax(counts, axis=0) - 1
         return most
 
@@ -160,6 +165,7 @@ class Bank:
         """(block, time) True where some symbol trades with its whole window known and `room_bars` more bars follow."""
         is_trading = np.swapaxes(self.bars[..., Bar.STATUS], 1, 2) == Status.TRADING
         usable: Array = (is_trading & _whole_windows(self.known, window_bars)).any(axis=1)
+        # Padding behind a shorter market is excluded here as well.
         has_room: Array = np.arange(usable.shape[1]) <= self.lasts[:, None] - room_bars
         return np.logical_and(usable, has_room)
 
@@ -233,6 +239,7 @@ def _check_panel(panel: Panel) -> None:
 def _whole_windows(known: Array, bars: int) -> Array:
     """(block, K, time) True where the latest `bars` bars are all known."""
     check_range(1, window_bars=bars)
+    # No unknown bar was counted between both ends of the window.
     unknown = np.cumsum(~known, axis=2)
     before = np.pad(unknown, ((0, 0), (0, 0), (bars, 0)))[:, :, : unknown.shape[2]]
     whole: Array = unknown == before
@@ -247,5 +254,6 @@ def _padded(blocks: Sequence[Array], time_axis: int) -> Array:
     for block in blocks:
         margins = [(0, 0)] * block.ndim
         margins[time_axis] = (0, longest - block.shape[time_axis])
+        # What is padded is never reached: starts and episodes end at `lasts`.
         padded.append(np.pad(block, margins))
     return np.concatenate(padded)

@@ -112,12 +112,14 @@ class Batch:
         self.reward = _reward_config(reward)
         self.components = tuple(self.reward.components)
         self.is_pnl_only = _is_pnl_only(self.reward)  # the compiled step writes the reward itself
+        # The P&L alone is written by the compiled step itself, without another call.
         self._reward = None if self.is_pnl_only else Reward(self.reward, env_count)
         positions_each = bank.positions_each
         self.inputs = np.zeros((env_count, _action_width(action, positions_each)))
         shapes = (self.inputs.shape, *((size,) for size in self.inputs.shape), ())
         self.action_shapes = [shape for shape in shapes if math.prod(shape) == self.inputs.size]  # none turned round
         self.settings = self._packed_settings(restarts)
+        # Twice: row 0 is in force, row 1 comes into force with the next episode.
         self.parameters = np.tile(self.market.packed(), (2, env_count, 1))
         self.accounts = np.zeros((env_count, len(Account)))
         self.positions = np.zeros((env_count, positions_each, len(Position)))
@@ -136,6 +138,7 @@ class Batch:
     def seed(self, seeds: ArrayLike) -> None:
         """Give every environment its own stream of starts: (env,) whole numbers from 0 on; refuses others."""
         whole = whole_seeds(seeds, self.env_count)
+        # Neighbouring seeds s, s + 1 … must not give neighbouring streams; SeedSequence scrambles them.
         states = [np.random.SeedSequence(seed).generate_state(1, np.uint64)[0] for seed in whole]
         self.cursor[:, Cursor.STREAM] = np.array(states, dtype=np.uint64).view(np.int64)
 
@@ -143,6 +146,7 @@ class Batch:
         """Draw from other starts from the next episode on."""
         self.starts = starts
         for name in BOUND:
+            # Compiled argument lists hold the old pool and are made again on first use.
             vars(self).pop(name, None)
         self.settings[Setting.IS_FIXED] = starts.is_fixed
 
@@ -176,11 +180,13 @@ class Batch:
 
     def step(self, actions: ArrayLike) -> Step:
         """Step every environment by one bar; refuses, before any has moved, an action outside the box."""
+        # All actions are read and checked before any account moves, so a refusal leaves the batch as it was.
         self._read(actions)
         index, ends, ledger, outcome, vectors, *tables = written = self._outputs()
         refused = self._step_rows(*self._arguments(*written))
         if refused >= 0:
             raise self._refusal(refused)
+        # −1 − n says that n episodes ended: one whole number carries both answers out of compiled code.
         self.ended = self._ended[: -1 - refused].tolist() if refused < -1 else []
         rewards, components = self.rewards(ledger, outcome)
         observation = self.builder.arrange(vectors[0], index, *tables)
@@ -207,6 +213,7 @@ class Batch:
         """(env,) rewards and (component, env) raw components; what is remembered of ended episodes is forgotten."""
         if self._reward is None:
             return outcome[REWARD], outcome[GROWTH]
+        # With the ledger of the ended episode, before the reward forgets that account.
         values = self._reward(ledger)
         has_ended = outcome[Outcome.TERMINATED] + outcome[Outcome.TRUNCATED] > 0.0
         if has_ended.any():
@@ -239,6 +246,7 @@ class Batch:
 
     def load_state_dict(self, stored: Mapping[str, Array]) -> None:
         """Restore what `state_dict` gave; refuses arrays of another shape or kind, and bars not in the bank."""
+        # Everything is checked before anything is written.
         given = fitting(self, stored)
         load_reward(self._reward, stored)
         for name, values in given.items():
@@ -281,6 +289,7 @@ class Batch:
         self._sources = (bank.windows.reshape(*bank.windows.shape[:2], -1), bank.context)
         self._unseen = self._tables(0)
         self._is_scalar, self._input = self.inputs.size == 1, self.inputs.reshape(-1)
+        # A parallel loop over one environment would only start threads.
         self._is_parallel = get_num_threads() > 1 < self.env_count and self.positions[:, :, 0].size >= PARALLEL_FROM
 
     def __getstate__(self) -> dict[str, Any]:
@@ -303,7 +312,7 @@ class Batch:
         )
 
     def _tables(self, count: int) -> tuple[Array, Array]:
-        """Fresh windows (env, K, bar · feature) and context (env, K, number) for so many environments."""
+        """Fresh windows (env, K, bar · feature) and context (env, K, number) for `count` environments."""
         width, features = self.bank.positions_each, self.bank.windows.shape[3]
         windows = np.empty((count, width, self.window_bars * features), np.float32)
         return windows, np.empty((count, width, self.bank.context.shape[3]), np.float32)

@@ -24,6 +24,7 @@ def _compiled(row: Any) -> Any:
 
     def rows(arrays: Any) -> None:
         e = cuda.grid(1)
+        # The last block of threads is rarely full.
         if e < arrays[0].shape[0]:
             row(e, *arrays)
 
@@ -70,6 +71,7 @@ class DeviceBatch:
         """Step every environment; `check` refuses an action outside the box, at the price of waiting for the GPU."""
         if tuple(actions.shape) not in self.batch.action_shapes:
             raise self.batch.misfit()
+        # Written into the same memory: the kernel was given its address once.
         self.inputs[...] = actions.reshape(self.inputs.shape)
         if check:
             self._check()
@@ -120,6 +122,7 @@ class DeviceBatch:
         if self.batch.has_windows:
             block, t = index[:, 0], index[:, 1]
             bars = t[:, None] + to_device(np.arange(1 - self.batch.window_bars, 1))
+            # Windows are left to torch's gather; the kernel handles accounts only.
             windows = self.windows[block[:, None], :, bars].swapaxes(1, 2)
             context = self.context[block, t]
         return self.batch.builder.arrange(vectors, index, windows, context)
@@ -130,6 +133,7 @@ class DeviceBatch:
     def _launch(self, rows: Any, *arrays: Any) -> None:
         if rows not in self._kernels:  # compiled for these types once: looking at them takes longer than many a step
             self._kernels[rows] = rows.specialize(arrays)
+        # On torch's own stream, so that both see each other's results without waiting.
         self._kernels[rows][-(-self.batch.env_count // THREADS), THREADS, current_stream()](arrays)
 
 

@@ -79,6 +79,7 @@ def _compiled_step(digest: int, parallel: bool, has_one: bool) -> Any:
     """
 
     def step_rows(ended: Any, index: Any, ends: Any, arrays: Any) -> int:
+        # Before the loop: no account moves unless all can.
         refused = first_refused(arrays[0], arrays[1])
         if refused >= 0:
             return refused
@@ -140,6 +141,7 @@ def account_row(e: int, vectors: Any, accounts: Any, positions: Any, bars: Any, 
     write_account(vectors[e], accounts[e], positions[e], bars[e], parameters[e])
 
 
+# numba's cache knows the age of one file only; the digest makes a change in any inlined file a new entry.
 DIGEST = SOURCE_DIGEST ^ source_digest(*(Path(__file__).parent / name for name in INLINED))
 restart_rows, observe_rows = _compiled(restart_where, DIGEST), _compiled(observe_row, DIGEST + 1)
 mask_rows, account_rows = _compiled(mask_row, DIGEST + 2), _compiled(account_row, DIGEST + 7)

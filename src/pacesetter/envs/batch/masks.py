@@ -20,6 +20,7 @@ def mask_row(e: int, masks: Any, bars: Any, parameters: Any, accounts: Any, posi
     """Fill `masks[e]` (K · Discrete,): True where the order would be sent at this close; hold always is."""
     bar, rules = bars[cursor[e, Cursor.BLOCK], cursor[e, Cursor.TIME]], parameters[0, e]
     equity = accounts[e, Account.EQUITY]
+    # What the account may hold in all; what it holds already is taken off.
     most = (rules[Slot.GROSS_LEVERAGE] - rules[Slot.RESERVE_CASH]) * equity
     free_cash = most - gross_value(positions[e], bar, Bar.CLOSE)
     is_open = not is_liquidating(accounts[e], rules)
@@ -33,5 +34,6 @@ def mask_row(e: int, masks: Any, bars: Any, parameters: Any, accounts: Any, posi
             if is_free:
                 wanted = signal(order, OrderKind.DISCRETE, 0.0, winner, rules)
                 quantity = order_quantity(wanted, OrderKind.DISCRETE, held, price, equity, free_cash, rules)
+            # As in the kernel: on a price that is not fresh a position may be left, never entered.
             may_trade = is_trading(bar, k) or quantity * held < 0.0
             masks[e, k * DISCRETE_COUNT + order] = order == Discrete.HOLD or (quantity != 0.0 and may_trade)

@@ -84,6 +84,7 @@ ACCOUNT_ENTRIES = {entry.name.lower(): f"position.{entry.value}" for entry in Po
 def write_account(vector: Any, account: Any, positions: Any, bar: Any, parameters: Any) -> None:
     """Fill `vector` (K · PositionEntry + PortfolioEntry,) from an account's rows and its bar (K, Bar) at the close."""
     count, equity = positions.shape[0], account[Account.EQUITY]
+    # A ruined account shows zeros, not infinities.
     per_equity = 1.0 / equity if equity > 0.0 else 0.0
     gross, net, held_count = 0.0, 0.0, 0
     for k in range(count):
@@ -95,6 +96,7 @@ def write_account(vector: Any, account: Any, positions: Any, bar: Any, parameter
         vector[start + PositionEntry.FROM_BEST] = 0.0
         vector[start + PositionEntry.BARS_HELD] = positions[k, Position.BARS_HELD]
         vector[start + PositionEntry.SIGNAL] = positions[k, Position.SIGNAL]
+        # A position that grew beyond its cap has no room, not negative room.
         vector[start + PositionEntry.ROOM] = max(parameters[Slot.POSITION_CAP] - abs(weight), 0.0)
         vector[start + PositionEntry.IS_TRADING] = 1.0 if is_trading(bar, k) else 0.0
         if held != 0.0:
@@ -125,9 +127,10 @@ def write_own_accounts(accounts: Any, position: Any) -> Any:
 
     An agent that trades one symbol learned in an account of its own. In a joint account, under a master, in a backtest,
     behind a server or on paper, it is shown this one: what the others hold does not change what it decides. What one
-    position does not tell is as at the start of an episode: no drawdown, an equity ratio of 1. NumPy and torch alike.
+    position does not show is as at the start of an episode: no drawdown, an equity ratio of 1. NumPy and torch alike.
     """
     weight = position[..., PositionEntry.WEIGHT]
+    # Equity is cash plus the position, so as shares of equity they add up to 1.
     accounts[..., PortfolioEntry.CASH] = 1 - weight
     accounts[..., PortfolioEntry.EXPOSURE] = abs(weight)
     accounts[..., PortfolioEntry.NET_EXPOSURE] = weight
@@ -201,6 +204,7 @@ class ObservationBuilder:
 
     def _make_views(self) -> None:
         """Views of each block whose place [bar] is what is seen there; windows begin at their first bar."""
+        # Overlapping windows as a view: as copies they would take `window_bars` times the memory.
         windows = np.lib.stride_tricks.sliding_window_view(self.bank.windows, self.window_bars, axis=2)
         windows, context = windows.transpose(0, 2, 1, 4, 3), self.bank.context.view()
         context.flags.writeable = False

@@ -26,6 +26,7 @@ PLACE = [Cursor.BLOCK, Cursor.TIME, Cursor.END]  # the columns of a pool of star
 def fitting(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
     """The `REMEMBERED` of a stored state as NumPy arrays; refuses another shape or kind, and bars not in the bank."""
     given = {name: _on_host(stored.get(name)) for name in REMEMBERED}
+    # A state stored before a market parameter was added can still be resumed.
     given["parameters"] = _with_later_slots(given["parameters"], batch.parameters)
     for name, values in given.items():
         own = getattr(batch, name)

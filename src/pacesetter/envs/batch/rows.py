@@ -72,7 +72,7 @@ class Setting(IntEnum):
 
 
 class Outcome(IntEnum):
-    """Columns of `outcome`: what a step came to."""
+    """Columns of `outcome`: the result of a step."""
 
     REWARD = 0
     GROWTH = 1  # log(equity / equity before), the raw P&L component
@@ -108,6 +108,7 @@ def step_row(
     block, t = locate(e, cursor)
     kind = read_order(inputs[e], settings)
     now, bar, rules = bars[block, t], bars[block, t + 1], parameters[0, e]
+    # Decided on `now`, the close of t, and filled in `bar`, t + 1: nothing of t + 1 is known to the action.
     flags = step_account(accounts[e], positions[e], ledger[e], fills[e], now, bar, inputs[e], kind, rules)
     cursor[e, Cursor.TIME] = t + 1
     is_terminated, is_time_up = (flags & Flag.TERMINATED) != 0, t + 1 >= cursor[e, Cursor.END]
@@ -153,9 +154,11 @@ def restart_row(
     open_account(accounts[e], positions[e], parameters[0, e])
     place, stream = draw_start(e, cursor[e, Cursor.STREAM], offsets, settings[Setting.IS_FIXED] != 0.0)
     t, last = pool[place, Start.TIME], pool[place, Start.LAST]
+    # Drawn at the start, so that the length of an episode does not depend on how it goes.
     end = min(t + int(settings[Setting.EPISODE_BARS]), last)
     if settings[Setting.CONTINUED] > 0.0:
         stream = next_stream(stream)
+        # A geometric number of extensions, drawn now like the start itself.
         while end < last and draw_below(stream, FINENESS) < settings[Setting.CONTINUED] * FINENESS:
             end = min(end + int(settings[Setting.EPISODE_BARS]), last)
             stream = next_stream(stream)

@@ -56,6 +56,7 @@ class Starts:
         """
         if kind not in KINDS:
             raise ConfigError(f"starts='{kind}' is unknown{did_you_mean(str(kind), KINDS)}")
+        # At least one bar must follow, to fill the first order in.
         usable = bank.usable(window_bars, episode_bars or 1)
         blocks, bars = np.nonzero(usable)
         if len(blocks) == 0:
@@ -64,6 +65,7 @@ class Starts:
         if kind == "random":
             return cls._grouped([pool])
         if kind == "fixed":
+            # Grouped by block, so that environment e always plays block e modulo their number.
             return cls._grouped([pool[blocks == block][:1] for block in range(len(usable))], is_fixed=True)
         labels = bank.regimes[usable]
         return cls._grouped([pool[labels == label] for label in np.unique(labels)])
@@ -114,6 +116,7 @@ def draw_below(stream: int, count: int) -> int:
     z = (z ^ (z >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
     z = (z ^ (z >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
     z = z ^ (z >> np.uint64(31))
+    # The upper 53 bits are exact in float64; the bias is about count/2⁵³.
     return int(float(z >> np.uint64(11)) * 2.0**-53 * count)
 
 
@@ -122,7 +125,7 @@ def draw_start(e: int, stream: int, offsets: Any, is_fixed: bool) -> tuple[int, 
     """Place in the pool of environment e's next start, and the stream after it."""
     if is_fixed:
         return offsets[e % (offsets.shape[0] - 1)], stream
-    stream = next_stream(stream)
+    stream = next_stream(stream)  # two draws from two states: one state would tie the bar to its group
     group = draw_below(stream, offsets.shape[0] - 1)
     stream = next_stream(stream)
     return offsets[group] + draw_below(stream, offsets[group + 1] - offsets[group]), stream

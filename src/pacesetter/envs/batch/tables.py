@@ -49,6 +49,7 @@ class ObservationTables:
         if supervised is not None:
             parts["supervised"] = _probabilities(supervised, known.shape)
             names["supervised"] = tuple(f"class_{k}" for k in range(parts["supervised"].shape[2]))
+            # Without probabilities a bar cannot start an episode, even where all features are there.
             known = known & np.isfinite(parts["supervised"]).all(axis=2)
         names["position"] = tuple(entry.name.lower() for entry in PositionEntry)
         names["portfolio"] = tuple(entry.name.lower() for entry in PortfolioEntry)
@@ -82,6 +83,7 @@ def last_known(values: Array, before: Array | None = None) -> Array:
     before   (symbol, feature) last known of the bars before these
     """
     bars = np.arange(values.shape[1])[:, None]
+    # Forward only: filling backwards would show the future.
     latest = np.maximum.accumulate(np.where(np.isnan(values), -1, bars), axis=1)
     filled = np.take_along_axis(values, np.maximum(latest, 0), axis=1)
     return np.where(latest >= 0, filled, np.float32(np.nan) if before is None else before[:, None])

@@ -116,6 +116,7 @@ class Windows:
         if self.action == "delta":
             windows = before + np.rint(shares * float(self.max_delta or 0))
         else:
+            # Geometric: from 10 to 20 bars matters as much as from 100 to 200.
             windows = np.rint(self.shortest * (self.longest / self.shortest) ** ((shares.astype(np.float64) + 1) / 2))
         return np.asarray(windows, dtype=np.int64)
 
@@ -133,7 +134,7 @@ def _are_places(places: Array, count: int) -> bool:
 def cut(asked: Array, bounds: Bounds, max_delta: int | None) -> tuple[Array, Array]:
     """The feasible windows nearest to those asked for (env, …), and why they differ as `Clamp` bits; same shape.
 
-    Bounds come before the largest change, and history before both: a window that is not there cannot be looked at.
+    Bounds come before the largest change, and history before both: a window without enough bars cannot be scored.
     """
     shape = np.shape(asked)
     windows, why = np.empty((2, len(asked), asked.size // len(asked)), dtype=np.int64)
@@ -146,6 +147,8 @@ def _cut(
     asked: Array, low: Array, high: Array, history: Array, before: Array, max_delta: int, windows: Array, why: Array
 ) -> None:
     for e in range(asked.shape[0]):
+        # The largest change counts from the nearest feasible window: a stage that moved its bounds must not freeze the
+        # agent outside.
         near = min(max(before[e], low[e]), high[e], history[e])
         for a in range(asked.shape[1]):
             close = min(max(asked[e, a], near - max_delta), near + max_delta)

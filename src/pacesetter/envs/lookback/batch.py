@@ -105,9 +105,11 @@ class LookbackBatch:
         self.assets = config.view.max_assets or len(panel.symbols)
         self.reward = Reward(config.reward, env_count, LOOKBACK_COLUMNS)
         read = {column for name in self.reward.names for column in REWARDS[name].columns}
+        # The strategy and the information are computed only where a component reads them.
         self._trades = bool(read & {"equity_change", "cost"})
         self._informs = "information" in read
         self.generators = [np.random.default_rng() for _ in range(env_count)]
+        # A table by window, so that a step computes no logarithm.
         self._places = np.log(np.maximum(np.arange(config.windows.longest + 1), 1) / config.windows.shortest)
         self._places /= np.log(config.windows.longest / config.windows.shortest)
         self.markets = [self.dealer.market(config.episodes.resolutions[0])] * env_count
@@ -130,6 +132,7 @@ class LookbackBatch:
         if seeds is not None:
             whole = whole_seeds(seeds, self.env_count)
             self.generators = [np.random.default_rng(seed) for seed in whole]
+            # The curriculum and the synthetic markets are shared, so the first seed decides them.
             self.dealer.restart(whole[0])
         self.restart(np.flatnonzero(is_chosen))
 
@@ -185,8 +188,10 @@ class LookbackBatch:
         """`step` for windows (env,) instead of actions."""
         if (self.t > self.stop).any():
             raise ConfigError("there is no open episode: call reset() first")
+        # New arrays are made below instead of writing into these: a step that was handed out must not change.
         bars, before = self.t, self.lookback
         self.lookback, clamped = self.feasible(asked)
+        # With the window before and the one now in force, hence between the two assignments.
         ledger = self._ledger_of(before, clamped)
         self.t = bars + 1
         self.chosen, troubled = np.empty_like(self.chosen), np.zeros(self.env_count, dtype=bool)
@@ -218,6 +223,7 @@ class LookbackBatch:
             raise ConfigError("masks are for windows.space='discrete'; continuous windows are clipped and flagged")
         menu = self.config.windows.menu(self.lookback)
         lookback, clamped = self.feasible(menu)
+        # A learner with masks cannot sample from an empty set.
         nearest = np.abs(lookback - menu).argmin(axis=1)[:, None] == np.arange(menu.shape[1])
         allowed = clamped == Clamp.NONE
         return np.asarray(np.where(allowed.any(axis=1, keepdims=True), allowed, nearest))
@@ -243,6 +249,7 @@ class LookbackBatch:
         """Measure the windows at `bars` into the ledger and encode them a bar later: (encodings, troubled)."""
         count, symbols = len(bars), len(market.panel.symbols)
         lookbacks = self.lookback[rows]
+        # The windows of the decision and of the next observation in one call: one parallel region instead of two.
         matrices = market.matrices(np.concatenate([bars, bars + 1]), np.concatenate([lookbacks, lookbacks]))
         now = matrices[:count]
         scores = self.scores[rows, :symbols].copy()
@@ -261,6 +268,7 @@ class LookbackBatch:
         """Follow the leaders of the windows: the return fill to fill and what the change of weights costs."""
         symbols = matrices.shape[1]
         weights = follower_weights(matrices, market.moves[bars], self.config.quantile)
+        # From the weights of the decision before, which are 0 at the start of an episode.
         turnover = np.abs(weights - self.weights[rows, :symbols]).sum(axis=1)
         cost = self.config.cost_of_turnover * turnover
         self.weights[rows, :symbols] = weights
@@ -271,6 +279,7 @@ class LookbackBatch:
         if not troubled.any():
             self.run_of_trouble[:] = 0
             return
+        # Times False is 0: a measurable decision ends the run.
         self.run_of_trouble = (self.run_of_trouble + 1) * troubled
         if self.run_of_trouble.max() >= self.config.trouble_limit:
             row = int(self.run_of_trouble.argmax())

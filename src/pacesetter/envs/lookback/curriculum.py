@@ -102,7 +102,7 @@ class LookbackEpisode(NamedTuple):
 
 
 class Dealer:
-    """Deals episodes to all environments of a batch, and hears how they went.
+    """Deals episodes to all environments of a batch, and is told their results.
 
     `restart` brings it back to its first episode; one seed then deals the same episodes.
     """
@@ -110,6 +110,7 @@ class Dealer:
     def __init__(self, panel: Panel, windows: Windows, view: View, episodes: Episodes) -> None:
         self.panel, self.windows, self.episodes = panel, windows, episodes
         self.view = replace(view, max_assets=view.max_assets or len(panel.symbols))  # one shape for every market
+        # Tables of a resolution are expensive and few; all environments share them.
         self.market = lru_cache(maxsize=None)(self._market_of)
         self._groups = lru_cache(maxsize=len(episodes.resolutions) + episodes.synthetic_pool)(self._starts_of)
         self.restart(0)
@@ -118,6 +119,7 @@ class Dealer:
         """Forget all progress; `seed` decides the synthetic markets."""
         self.dealt, self.stage = 0, 0
         self._scores: deque[float] = deque(maxlen=self.episodes.curriculum.episodes)
+        # A stream of its own, apart from those of the environments, which take the plain seeds.
         self._seeds = np.random.default_rng([seed, 5])
         self._pool: list[tuple[LookbackMarket, int]] = []
 
@@ -142,7 +144,7 @@ class Dealer:
         return max(low, self.windows.shortest), min(high, self.windows.longest)
 
     def finished(self, mean_reward: float) -> None:
-        """Hear of an episode that ended; the curriculum may advance."""
+        """Record an episode that ended; the curriculum may advance."""
         curriculum = self.episodes.curriculum
         self._scores.append(mean_reward)
         is_due = len(self._scores) == curriculum.episodes
@@ -199,6 +201,7 @@ class Dealer:
             labels = _common_labels(market.panel)[bars]
             return [bars[labels == label] for label in np.unique(labels)]
         if self.episodes.starts == "random" and self.episodes.bars is not None:
+            # Random starts leave room for a whole episode where there is any.
             bars = bars[: max(len(bars) - self.episodes.bars + 1, 1)]
         return [bars]
 
@@ -207,11 +210,13 @@ class Dealer:
         lookback = min(self.windows.seen[1], int(bars[0]))
         step = max(1, len(bars) // SWEPT_WINDOWS)
         ends = bars[::step]
+        # Compared a whole window apart, so that the two matrices share few bars.
         gap = min(max(1, lookback // step), len(ends) - 1)
         scores = instability(market.matrices(ends, np.full(len(ends), lookback)), gap) if gap else np.zeros(1)
         worst = worst_windows(scores, ends, np.full(len(ends), lookback), self.episodes.adversarial_count)
         if worst.empty:
             return bars[:1]
+        # A window earlier, so that the agent meets the break inside its episode.
         return np.asarray(np.maximum(worst["end"].to_numpy() - lookback, bars[0]))
 
 

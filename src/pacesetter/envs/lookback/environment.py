@@ -99,6 +99,7 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
             "left": [],
             "trouble": batch.explain(0, bar) if step.troubled[0] else "",
         }
+        # Looked up first: the universe rarely changes.
         if market.is_changed[bar + 1]:
             entered, left = (np.flatnonzero(change[0]) for change in batch.universe_changes(step.bars))
             info["entered"] = [market.panel.symbols[place] for place in entered]

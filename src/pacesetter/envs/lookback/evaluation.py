@@ -73,6 +73,7 @@ class LookbackEvaluation:
         count = len(values) // self.block_bars
         if count < FEWEST_BLOCKS:
             return np.full(values.shape[1], np.nan)
+        # Rewards of neighbouring bars share most of their window; block means are nearly independent.
         blocks = values[: count * self.block_bars].reshape(count, self.block_bars, -1).mean(axis=1)
         return np.asarray(blocks.std(axis=0, ddof=1) / np.sqrt(count))
 
@@ -99,6 +100,7 @@ def evaluate_lookback(
     if first > market.last:
         raise DataError(f"bar {first} leaves no decision in {len(panel)} bars; load more, or start earlier")
     previous = _choices(policies, panel, first, np.zeros(len(policies), dtype=np.int64))
+    # Each starts with its own first choice in force, so that none pays for leaving a window it never chose.
     batch.place(market, first, np.clip(previous, config.windows.shortest, config.windows.longest))
     bars = range(first, market.last + 1)
     steps = [batch.move(_choices(policies, panel, t, batch.lookback)) for t in bars]
@@ -131,6 +133,7 @@ class AgentLookback:
         self, act: Callable[[dict[str, Array]], Any], config: LookbackConfig, block_bars: int = BLOCK_BARS
     ) -> None:
         windows = config.windows
+        # Only then is the window at the next bar one of the grid, whatever happens: all cases can be decided ahead.
         is_free = windows.space == "discrete" and windows.action == "absolute" and windows.max_delta is None
         self.act, self.config = act, config
         self.block_bars = block_bars if is_free else 1

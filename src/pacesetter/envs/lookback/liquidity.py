@@ -29,8 +29,9 @@ class Liquidity:
 
     @classmethod
     def of(cls, panel: Panel) -> Liquidity:
-        """The totals of a panel; a field it has not counts as 0."""
+        """The totals of a panel; a field that it lacks counts as 0."""
         seen = panel.mask
+        # Before its listing a symbol does not lower the coverage.
         possible = np.maximum.accumulate(seen, axis=0)
         has_volume, has_range = "volume" in panel.fields, panel.has_bars
         value = panel.close * panel.volume if has_volume else np.zeros(seen.shape)
@@ -67,7 +68,7 @@ class LiquidityFilter:
         return self.min_coverage > 0 or self.min_value > 0 or self.max_range < float("inf")
 
     def check(self, liquidity: Liquidity) -> None:
-        """Refuse a rule about a field that the panel has not."""
+        """Refuse a rule about a field that the panel lacks."""
         if self.min_value > 0 and not liquidity.has_volume:
             raise ConfigError("liquidity.min_value needs volumes, which the panel lacks; leave it at 0")
         if self.max_range < float("inf") and not liquidity.has_range:

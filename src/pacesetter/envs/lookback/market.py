@@ -34,7 +34,7 @@ REGIME_CONTEXT = tuple(name for name in FEATURES if name.startswith("regime_"))
 
 @dataclass(frozen=True)
 class View:
-    """How windows are looked at and shown.
+    """How windows are scored and shown.
 
     method, options   lead–lag estimator and its options
     encoder           name in ENCODERS, with its options
@@ -89,6 +89,7 @@ class LookbackMarket:
             )
         self.encoder = view.coder()
         self.engine = LeadLag(view.method, **view.options).fit(panel)
+        # Holds outcomes after t: for the reward alone, never in an observation.
         self.prediction = Prediction.of(panel, self.engine, view.horizon_bars, windows.longest)
         self.fills, self.moves = fill_to_fill_returns(panel), last_moves(panel)
         self.liquidity = Liquidity.of(panel)
@@ -103,6 +104,7 @@ class LookbackMarket:
     @property
     def last(self) -> int:
         """The last bar whose outcome lies within the panel."""
+        # A decision at t is filled in t + 1 and measured up to t + 1 + horizon.
         return len(self.panel) - 2 - self.view.horizon_bars
 
     def matrices(self, ends: Array, lookbacks: Array) -> Array:
@@ -120,6 +122,7 @@ class LookbackMarket:
         """(window, entry) float32 encodings in the padded universe."""
         missing = self.assets - len(self.panel.symbols)
         if missing:
+            # NaN, not 0: a padded asset is absent, not one without leads.
             matrices = np.pad(matrices, ((0, 0), (0, missing), (0, missing)), constant_values=np.nan)
         return np.asarray(self.encoder.encode(matrices, lookbacks), dtype=np.float32)
 
@@ -132,6 +135,7 @@ class LookbackMarket:
         for place, lookback in enumerate(self.windows.seen):
             for start in range(self.first, bars, BLOCK_WINDOWS):
                 ends = np.arange(start, min(start + BLOCK_WINDOWS, bars))
+                # Near the first bar the long window is cut to the history there is.
                 fitting = np.minimum(lookback, ends)
                 matrices = self.matrices(ends, fitting)
                 self.short_to_long[ends, place] = self.encode(matrices, fitting)

@@ -57,4 +57,5 @@ def load_lookback_state(batch: LookbackBatch, stored: Mapping[str, Any]) -> None
     dealer._scores.clear()
     dealer._scores.extend(stored["dealer"]["scores"])
     batch.reward.load_state_dict(stored["reward"])
+    # No row is fresh: their encodings were stored and need not be computed again.
     batch._group(np.empty(0, dtype=np.int64))

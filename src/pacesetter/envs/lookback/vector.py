@@ -53,7 +53,7 @@ class LookbackVectorEnv(VectorEnv[Observation, Array, Array]):
         batch = self.batch
         step = batch.step(actions)
         infos = self._infos(actions, step)
-        observation = batch.observe()
+        observation = batch.observe()  # before the restart: of ended rows this is the last observation
         ended = np.flatnonzero(step.truncated)
         if len(ended):
             infos |= {"final_obs": observation, "_final_obs": step.truncated}

@@ -1,4 +1,4 @@
-"""One path from a policy to a result: the environments' own kernel, observations, costs and caps for everybody.
+"""One path from a policy to a result: the environments' own kernel, observations, costs and caps for all policies.
 
 A policy decides at the close of bar t from bars ≤ t, its orders fill in bar t+1 and are marked at its close. Agents,
 baselines, folds, stressed and synthetic markets all come through `backtest`, so their results compare.
@@ -47,7 +47,7 @@ KEPT = ("name", "bars_per_year")  # in the header of ledger.parquet
 
 @dataclass(frozen=True, eq=False)
 class Backtest:
-    """What a policy came to, bar by bar.
+    """The result of a policy, bar by bar.
 
     times    (n,) UTC, when the bars are known that orders filled in     closes   (n, K)
     ledger   (n, Column)       fills   (n, K, Fill)
@@ -111,7 +111,7 @@ class Backtest:
 
     @classmethod
     def load(cls, folder: str | Path) -> Backtest:
-        """What `save` wrote, bit for bit; refuses files that are absent, damaged, or no backtest's."""
+        """What `save` wrote, bit for bit; refuses files that are absent, damaged, or not of a backtest."""
         from pacesetter.evaluation.backtest.episode import Episode
 
         episode = Episode.load(folder)
@@ -159,12 +159,13 @@ def backtest(
     """Play a policy from the close of bar `first`, where it decides first, to the close of bar `last` (the panel's).
 
     Annual rates of `market` are taken per bar of this panel. `bank` is the panel's `market_bank`, with which nothing is
-    computed twice; then `table` is not looked at. Refuses an empty period, one without room for a window, and a policy
+    computed twice; `table` is then ignored. Refuses an empty period, one without room for a window, and a policy
     that was fitted on bars after `first`, unless the caller knows that it has seen none of these: `is_unseen`, as on
     another market, or in a fold with training bars behind its test.
     """
     last = len(panel) - 1 if last is None else last
     _check_period(panel, first, last, window_bars)
+    # Refused before anything is played, so that no in-sample result can be looked at.
     if not is_unseen:
         _check_fitted(policy, panel, first)
     bank = market_bank(panel, table) if bank is None else bank
@@ -174,8 +175,10 @@ def backtest(
     action = READ_AS.get(policy.action, policy.action)
     batch = Batch(bank, action=action, window_bars=window_bars, market=rules, restarts=False)
     if policy.action == QUANTITIES:
+        # The kernel reads the kind from here; a batch can be made for agents' actions only.
         batch.settings[[Setting.KIND, Setting.LOWEST, Setting.HIGHEST]] = QUANTITY_SETTINGS
     batch.use_starts(Starts(np.array([[0, first, last]]), np.array([0, 1]), is_fixed=True))
+    # Without its truth: a policy must not find the planted relations in the panel that it is shown.
     ledger, fills, orders = _play(policy, replace(panel, truth=None), batch, first, last)
     played = slice(first + 1, last + 1)
     return Backtest(
@@ -198,10 +201,12 @@ def _play(policy: Policy, panel: Panel, batch: Batch, first: int, last: int) -> 
     vector = batch.restart(np.ones(1, dtype=bool))[0, 0]
     for step, t in enumerate(range(first, last)):
         masks = batch.action_masks().reshape(width, -1) if policy.action == "discrete" else None
+        # Rows up to t only, so that a policy cannot look ahead even by mistake.
         seen = Seen(panel.rows(0, t + 1), t, batch.builder.build(0, t, vector), masks, first)
         orders[step] = _decided(policy, seen, batch)
         ledger[step], vector, outcome = _send(batch, orders[step], t)
         fills[step] = batch.fills[0]
+        # The rest of the ledger is filled, so that results of one period have the same length.
         if outcome[Outcome.TERMINATED]:
             _stay_flat(ledger[step:])
             break
@@ -211,9 +216,11 @@ def _play(policy: Policy, panel: Panel, batch: Batch, first: int, last: int) -> 
 def _send(batch: Batch, orders: Array, t: int) -> tuple[Array, Array, list[float]]:
     """Step the account by one bar; weights that are NaN leave their symbols as they are."""
     left = np.isnan(orders)
+    # Only a target may be NaN; in other kinds of orders the batch refuses it.
     if batch.settings[Setting.KIND] != OrderKind.TARGET or not left.any():
         return batch.step_alone(orders)
     if not left.all():
+        # Beside real targets, "as it is" is the weight held now: the kernel takes one kind for all symbols.
         return batch.step_alone(np.where(left, _held_weights(batch, t), orders))
     batch.settings[Setting.KIND] = OrderKind.DISCRETE  # a weight, even the one held, would be trimmed to the cap
     stepped = batch.step_alone(np.full(len(orders), float(Discrete.HOLD)))
@@ -263,6 +270,7 @@ def _check_period(panel: Panel, first: int, last: int, window_bars: int) -> None
 def _check_fitted(policy: Policy, panel: Panel, first: int) -> None:
     """Refuse a policy that was fitted on later bars, or that holds something that was, e.g. a normaliser."""
     parts = {f"policy '{policy.name}'": policy}
+    # Its parts count too: a normaliser fitted on test bars leaks as a network does.
     parts |= {f"'{name}' of policy '{policy.name}'": part for name, part in getattr(policy, "__dict__", {}).items()}
     for name, part in parts.items():
         until = getattr(part, "fitted_until", None) or getattr(part, "fitted_until_", None)

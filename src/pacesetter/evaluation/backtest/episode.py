@@ -1,4 +1,4 @@
-"""A stored episode replayed: its trades, what it came to, and a chart with entries and exits."""
+"""A stored episode replayed: its trades, its result, and a chart with entries and exits."""
 
 from __future__ import annotations
 
@@ -166,6 +166,7 @@ class Episode:
         last = len(self.ledger) - 1 if trade.exit_bar is None else trade.exit_bar
         rows = rows[: last - trade.entry_bar + 1]
         legs = rows[:, [Fill.QUANTITY, Fill.EXIT_QUANTITY]].ravel()
+        # Within a bar the order comes before the exit, so the running sum is what was held in time.
         held = legs.cumsum()
         most = float(held[np.abs(held).argmax()])
         unrealised = self._unrealised(trade, rows) if is_open else 0.0
@@ -188,13 +189,16 @@ class Episode:
     def _unrealised(self, trade: Trade, rows: Array) -> float:
         """What an open trade's holding is worth above its mean entry, at the last close."""
         quantities, prices = rows[:, [Fill.QUANTITY, Fill.EXIT_QUANTITY]], rows[:, [Fill.PRICE, Fill.EXIT_PRICE]]
+        # The last bar's rows are the last K of the table; a negative place finds this symbol's.
         close = self.fills["close"].iloc[trade.position - len(self.symbols)]
         realised = trade.pnl + trade.commission
+        # Value now less all money put in is the whole gain; what was realised by reducing is taken off.
         return float(quantities.sum() * close - (quantities * prices).sum() - realised)
 
     def _unit(self, symbol: Any) -> float:
         """What a price is divided by in the chart: 1 for one symbol, its first close for several."""
         close = self.fills.loc[self.fills["symbol"] == symbol, "close"]
+        # Several symbols share an axis only as growth from their first close.
         return 1.0 if len(self.symbols) == 1 else float(close.where(close > 0).bfill().iloc[0])
 
     def _marks(self, symbols: Any) -> pd.DataFrame:
@@ -228,6 +232,8 @@ class Episode:
         before, after = ledger["equity_before"].to_numpy(), ledger["equity"].to_numpy()
         paid = fills["commission"].sum() + fills["exit_commission"].sum() - ledger["commission"].sum()
         errors = after - before - ledger["equity_change"], before[1:] - after[:-1], [paid]
+        # Three identities: change = after − before, each bar begins where the last ended, commissions agree with the
+        # fills.
         if np.abs(np.concatenate(errors)).max() > SAME_MONEY * np.abs(after).max():
             raise RunError(f"the money in {path}/ledger.parquet and fills.parquet does not add up; store both again")
 
@@ -253,7 +259,7 @@ def trade_rows(table: pd.DataFrame) -> list[tuple[str, ...]]:
 
 
 def _read(path: Path, numbers: tuple[str, ...], texts: tuple[str, ...] = ()) -> pd.DataFrame:
-    """The named columns of a Parquet file by time; refuses another file, and a number that is none."""
+    """The named columns of a Parquet file by time; refuses another file, and values that are not finite."""
     try:
         frame = pd.read_parquet(path)[[*texts, *numbers]]
         frame = frame.astype(dict.fromkeys(numbers, float) | dict.fromkeys(texts, str))

@@ -33,7 +33,9 @@ def altered_after(panel: Panel, t: int, seed: int = 0, side: float = 1.0) -> Pan
     generator = np.random.default_rng(seed)
     blocks, mask = panel.blocks.copy(), panel.mask.copy()
     rest = mask[t + 1 :]
+    # One factor for all prices of a bar keeps low ≤ open, close ≤ high; volume moves too.
     blocks[:, t + 1 :] *= np.exp(side * MOVE * generator.standard_normal(rest.shape))
+    # A policy may look ahead at whether a bar exists, too.
     rest &= generator.random(rest.shape) > UNSEEN_SHARE
     blocks[:, ~mask] = np.nan
     return replace(panel, blocks=blocks, mask=mask, truth=None)
@@ -62,6 +64,7 @@ def check_causal(
         return policy.name, backtest(policy, market_panel, first=first, last=t + 1, market=market, bank=bank).orders
 
     name, orders = orders_on(panel)
+    # Both directions: a threshold on a future return may be crossed by only one of them.
     for side in (1.0, -1.0):
         for draw in range(draws):
             _, others = orders_on(altered_after(panel, t, seed + draw, side))
@@ -69,6 +72,7 @@ def check_causal(
 
 
 def _check_same(name: str, orders: Array, others: Array, panel: Panel, t: int, first: int) -> None:
+    # Bit for bit: a tolerance would hide a small weight on the future.
     differs = np.argwhere((orders != others) & ~(np.isnan(orders) & np.isnan(others)))
     if len(differs):
         step, symbol = differs[0]

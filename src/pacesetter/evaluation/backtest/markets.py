@@ -41,6 +41,7 @@ def monte_carlo_scenarios(
     for number in range(paths):
         source = {"symbols": len(like.symbols), "bars": bars, "seed": seed + number} | options
         panel = configure(Synthetic, source, "monte_carlo").read()
+        # The policy's features were made of these fields; more of them would make other features.
         fields: dict[str, Any] = {field: panel[field] for field in like.fields}
         drawn = Panel.from_fields(panel.index, panel.symbols, fields, panel.mask, calendar=panel.calendar)
         yield Scenario(f"path {number}", drawn, WARMING_UP_BARS, market=market, is_unseen=True)
@@ -53,6 +54,7 @@ def unstable_windows(
     engine = LeadLag(method).fit(panel)
     ends, lookbacks = engine.windows(lookback, step)
     scores = instability(engine.many(ends, lookbacks))
+    # Whole windows behind the first decision, so that none reaches into training.
     later = ends - lookbacks >= first
     if not np.isfinite(scores[later]).any():
         raise DataError(
@@ -78,6 +80,7 @@ def universe_scenarios(
     """The symbols dealt at random into `parts` universes, each a market; for policies of any number of symbols."""
     if not 1 <= parts <= len(panel.symbols):
         raise ConfigError(f"parts={parts} must be 1 … {len(panel.symbols)}, the number of symbols")
+    # At random, because neighbours in a file are often of one industry.
     dealt = np.array_split(np.random.default_rng(seed).permutation(len(panel.symbols)), parts)
     universes = [panel.select([panel.symbols[column] for column in sorted(columns)]) for columns in dealt]
     return [

@@ -55,6 +55,7 @@ def evaluate_scenarios(
     rows: dict[tuple[str, str], dict[str, float]] = {}
     panel, bank = None, None
     for scenario in scenarios:
+        # Features are the most expensive part: cost scenarios share one panel, and so one bank.
         if bank is None or scenario.panel is not panel:
             panel, bank = scenario.panel, bank_of(scenario.panel)
         for given in policies:
@@ -80,6 +81,7 @@ def spread(table: pd.DataFrame, figure: str = "sharpe") -> pd.DataFrame:
     """
     by_policy = table[figure].groupby("policy", sort=False)
     has_tails = by_policy.size().min() >= FEWEST_FOR_TAILS
+    # A 5 % quantile of fewer than twenty values would be an extrapolation.
     shares = {"5%": 0.05, "50%": 0.5, "95%": 0.95} if has_tails else {"lowest": 0.0, "median": 0.5, "highest": 1.0}
     quantiles = {name: by_policy.quantile(share) for name, share in shares.items()}
     positive = by_policy.agg(lambda values: float(np.mean(values > 0)))

@@ -1,4 +1,4 @@
-"""How much a result hangs on the market's rules: costs, slippage and limits varied one at a time."""
+"""How much a result depends on the market's rules: costs, slippage and limits varied one at a time."""
 
 from __future__ import annotations
 
@@ -29,6 +29,7 @@ def cost_scenarios(
 ) -> list[Scenario]:
     """The market with all its costs at each multiple."""
     market = market or MarketParameters()
+    # All costs together: doubling one of several would understate higher costs.
     return [Scenario(f"costs ×{factor:g}", panel, first, market=scaled_costs(market, factor)) for factor in factors]
 
 

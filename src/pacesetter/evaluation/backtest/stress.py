@@ -62,6 +62,7 @@ class Move(Stress):
             raise ConfigError(f"size={self.size} takes a price to 0 or below; give more than -1")
 
     def apply(self, panel: Panel, start: int) -> Panel:
+        # 0 before, a ramp inside, 1 behind: the level stays where the stress left it.
         steps = np.clip(np.arange(len(panel)) - start + 1, 0, self.bars) / self.bars
         return _scaled(panel, np.log1p(self.size) * steps[:, None])
 
@@ -82,6 +83,7 @@ class Sideways(Stress):
         returns = _log_returns(panel)
         stretch = slice(start, start + self.bars)
         taken = np.zeros_like(returns)
+        # Less its own mean the sum over the stretch is 0, and bar-to-bar noise stays.
         taken[stretch] = returns[stretch].mean(axis=0)
         return _scaled(panel, -np.cumsum(taken, axis=0))
 
@@ -98,6 +100,7 @@ class VolatilityShock(Stress):
         returns, ranges = _log_returns(panel), np.zeros(len(panel))
         added = np.zeros_like(returns)
         stretch = slice(start, start + self.bars)
+        # factor − 1 on top of the return that is in the prices already.
         added[stretch], ranges[stretch] = (self.factor - 1.0) * returns[stretch], self.factor - 1.0
         return _scaled(panel, np.cumsum(added, axis=0), ranges[:, None])
 
@@ -105,7 +108,7 @@ class VolatilityShock(Stress):
 @STRESSES.register("liquidity_drought")
 @dataclass(frozen=True)
 class LiquidityDrought(Stress):
-    """For a quarter little is traded, and all the time trading is dear.
+    """For a quarter little is traded; trading is expensive throughout.
 
     volume_share   what is left of the volume
     halted_share   share of a symbol's bars without trading, drawn by `seed`
@@ -125,6 +128,7 @@ class LiquidityDrought(Stress):
         stretch = slice(start, start + self.bars)
         if "volume" in panel.fields:
             blocks[panel.fields.index("volume"), stretch] *= self.volume_share
+        # Halts hit symbols one by one, not the market as a whole.
         mask[stretch] &= np.random.default_rng(self.seed).random(mask[stretch].shape) >= self.halted_share
         blocks[:, ~mask] = np.nan
         return replace(panel, blocks=blocks, mask=mask, truth=None)
@@ -162,6 +166,7 @@ def stress_scenarios(
 def _log_returns(panel: Panel) -> Array:
     """(time, symbol) log returns from the last observed close; 0 where there is none."""
     close = np.where(panel.mask, panel.close, np.nan)
+    # Filled forward, so that the return behind a gap is from the last close known then.
     return np.nan_to_num(np.diff(pd.DataFrame(np.log(close)).ffill().to_numpy(), axis=0, prepend=np.nan))
 
 

@@ -100,6 +100,7 @@ def walk_forward(
         is_due = (number - 1) % refit_every == 0
         if is_due:
             policy = fit(fold.panels(panel).train, fold)
+        # The first test bar is filled by what was decided at the close before it.
         first, last = int(fold.test[0]) - 1, int(fold.test[-1])
         results.append(FoldResult(fold, is_due, backtest(policy, panel, first=first, last=last, **options)))
         _report(tell, number, len(folds), [results[-1].result])
@@ -145,6 +146,7 @@ def combinatorial(
     """
     splits = combinatorial_purged(panel, folds, test_folds, purge_bars, embargo_bars)
     bank = market_bank(panel) if bank is None else bank
+    # A combinatorial fold trains behind its test as well: purging, not time, keeps the test unseen.
     options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars, "is_unseen": True}
     tested: dict[int, list[Backtest]] = {}
     for number, fold in enumerate(splits.folds, start=1):
@@ -154,6 +156,7 @@ def combinatorial(
             played.append(backtest(policy, panel, first=first, last=stop - 1, **options))
             tested.setdefault(start, []).append(played[-1])
         _report(tell, number, len(splits.folds), played)
+    # Each block was tested equally often, so the p-th tests of all blocks make a whole path.
     blocks = [tested[start] for start in sorted(tested)]
     returns = [np.concatenate([result.returns for result in path]) for path in zip(*blocks, strict=True)]
     return Paths(_joined([block[0] for block in blocks]), np.stack(returns), panel.bars_per_year)
@@ -174,6 +177,7 @@ def _joined(results: Sequence[Backtest]) -> pd.DatetimeIndex:
 
 def _blocks(fold: Fold, bars: int, folds: int) -> list[tuple[int, int]]:
     """[start, stop) of each tested block, also of neighbours: all blocks but the last have bars // folds bars."""
+    # The last block takes the remainder of the division.
     numbers = np.minimum(fold.test // (bars // folds), folds - 1)
     tested = [fold.test[numbers == number] for number in np.unique(numbers)]
     return [(int(block[0]), int(block[-1]) + 1) for block in tested]

@@ -79,6 +79,7 @@ class InverseVolatility(Allocation):
 
     def allocate(self, returns: Array, seen: Seen) -> Array:
         volatility = returns.std(axis=0)
+        # Without the floor a price that stands still would take the whole account.
         inverse = 1.0 / np.maximum(volatility, max(LEAST_VOLATILITY * volatility.max(), 1e-12))
         shares: Array = inverse / inverse.sum()
         return shares
@@ -103,6 +104,7 @@ class Momentum(Allocation):
             )
 
     def allocate(self, returns: Array, seen: Seen) -> Array:
+        # The last month is left out because it reverses (Jegadeesh 1990).
         growth = np.log1p(returns[: len(returns) - self.skipped_bars]).sum(axis=0)
         count = max(round(self.share * len(growth)), 1)
         shares = np.zeros(len(growth))
@@ -119,6 +121,7 @@ class Random(Allocation):
     seed: int = 0
 
     def allocate(self, returns: Array, seen: Seen) -> Array:
+        # A generator for each bar: the shares do not depend on how often it was asked before.
         return np.random.default_rng([self.seed, seen.t]).dirichlet(np.ones(returns.shape[1]))
 
 
@@ -143,6 +146,7 @@ class Optimised(Allocation):
 
         optimiser = self.optimiser(
             prior_estimator=EmpiricalPrior(covariance_estimator=LedoitWolf()),
+            # A cap below 1/k would leave no solution that adds up to 1.
             max_weights=max(self.cap, 1.0 / returns.shape[1]),
             fallback=EqualWeighted(),
         )

@@ -35,7 +35,7 @@ class Baseline(ABC):
 
     @classmethod
     def lacks(cls, bank: Bank) -> str:
-        """What the baseline needs and the bank has not, in words; empty where it has all."""
+        """What the baseline needs and the bank lacks, in words; empty where it has all."""
         return ""
 
     @classmethod
@@ -89,8 +89,10 @@ class Allocation(Baseline):
         trades, held = seen.panel.mask[seen.t], seen.observation["position"][:, PositionEntry.WEIGHT]
         returns = recent_returns(seen.panel, self.history_bars)
         chosen = trades & (np.isfinite(returns).sum(axis=0) >= LEAST_OBSERVED * self.history_bars)
+        # NaN leaves a halted symbol as it is: an order for it could not be filled.
         orders = np.where(trades, 0.0, np.nan)
         if chosen.any():
+            # What halted symbols tie up cannot be spent on others.
             room = max(1.0 - float(np.abs(held[~trades]).sum()), 0.0)
             orders[chosen] = capped(room * self.allocate(np.nan_to_num(returns[:, chosen]), seen), self.cap)
         return orders
@@ -113,6 +115,7 @@ def recent_returns(panel: Panel, bars: int) -> Array:
     close = np.where(panel.mask[latest], panel.close[latest], np.nan)
     last = pd.DataFrame(close).ffill().to_numpy()
     returns = np.full((bars, close.shape[1]), np.nan)
+    # Aligned at the newest bar; what lies before the panel stays NaN.
     returns[bars - len(close) + 1 :] = np.where(np.isnan(close[1:]), np.nan, last[1:] / last[:-1] - 1.0)
     return returns
 
@@ -125,6 +128,7 @@ def capped(shares: Array, cap: float) -> Array:
     wanted, result = float(shares.sum()), shares.astype(np.float64)
     while (over := result > cap).any():
         result[over] = cap
+        # Those at the cap are full; a 0 stays 0, or the allocation's choice would be undone.
         free = (result > 0) & (result < cap)
         if free.any():
             result[free] *= (wanted - result[~free].sum()) / result[free].sum()

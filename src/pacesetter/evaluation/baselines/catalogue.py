@@ -36,9 +36,10 @@ def make_baseline(name: str, bank: Bank, market: MarketParameters | None = None,
 def possible_baselines(bank: Bank) -> list[str]:
     """Names of the registered baselines that find in the bank what they need, cash first and then by the alphabet.
 
-    Of equal ones the first is counted (see `distinct`), which must not hang on what was imported first.
+    Of equal ones the first is counted (see `distinct`), which must not depend on what was imported first.
     """
     possible = (name for name in BASELINES if not BASELINES[name].lacks(bank))
+    # Cash first: all others are judged in excess of it.
     return sorted(possible, key=lambda name: (name != CASH, name))
 
 

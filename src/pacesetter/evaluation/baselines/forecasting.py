@@ -63,11 +63,13 @@ class Forecasting(Baseline):
     @classmethod
     def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
         costs = market.costs
+        # A side pays half of the spread.
         side = (costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps) * BPS
         size = min(market.limits.position_cap_fraction, 1.0)
         return configure(cls, {"size": size, "cost": side} | options, cls.name)
 
     def decide(self, seen: Seen) -> Array:
+        # Fitted at the first decision, from what is known then, and never again: no later bar can leak in.
         if seen.t == seen.first:
             self.thresholds = self._fitted(seen)
         held = seen.observation["position"][:, PositionEntry.WEIGHT] > 0
@@ -82,6 +84,7 @@ class Forecasting(Baseline):
         if len(seen.panel) < LEAST_BARS:
             return NEVER
         earned = fill_returns(seen.panel)
+        # In time order: shuffled validation would choose penalties with the future.
         split = int(len(earned) * (1 - VALIDATION_SHARE))
         forecasts = self.fit(seen, earned, split)
         return choose_thresholds(forecasts[split:], earned[split:], self.cost, self.size)
@@ -119,12 +122,15 @@ class Regression(Forecasting):
         with warnings.catch_warnings():  # of a symbol that is not listed yet
             warnings.simplefilter("ignore", RuntimeWarning)
             middle, spread = np.nanmean(earned[learned], axis=0), np.nanstd(earned[learned], axis=0)
+        # Targets in deviations: one penalty for all symbols would otherwise favour the volatile ones.
         middle, spread = np.nan_to_num(middle), np.nan_to_num(spread) + 1e-12
         targets = np.nan_to_num((earned - middle) / spread)  # a return that is missing counts as a mean one
         path = self.path(features[learned], targets[learned])
         losses = [float(np.square(features[tested] @ each - targets[tested]).mean()) for each in path]
         best = int(np.argmin(losses))
         forecasts: Array = features @ path[best] * spread + middle
+        # Refitted to all known bars with the chosen penalty: the validation quarter is the most recent and worth
+        # learning from.
         everything = self.path(features[known], targets[known])[best]
         self.coefficients = np.vstack([everything * spread, middle])
         return forecasts
@@ -147,6 +153,7 @@ class Ridge(Regression):
     name: ClassVar[str] = "ridge"
 
     def path(self, features: Array, targets: Array) -> list[Array]:
+        # One decomposition serves every penalty: (XᵀX + λ)⁻¹Xᵀy = V (Λ + λ)⁻¹ Vᵀ Xᵀy.
         values, vectors = np.linalg.eigh(features.T @ features / len(features))
         rotated = vectors.T @ (features.T @ targets / len(features))
         penalties = values.max() * np.logspace(2, -3, PENALTIES)
@@ -163,6 +170,7 @@ class Lasso(Regression):
     def path(self, features: Array, targets: Array) -> list[Array]:
         from sklearn.linear_model import lasso_path
 
+        # Precomputed once, because all symbols have the same features.
         gram, products = features.T @ features, features.T @ targets
         largest = np.abs(products).max() / len(features)  # above it every coefficient of every symbol is 0
         penalties = largest * np.logspace(0, np.log10(SMALLEST_PENALTY), PENALTIES)
@@ -257,6 +265,7 @@ class ReturnsOracle(Oracle):
     def _expected(self, returns: Array, t: int) -> Array:
         """(symbol,) sign · strength · mean return of the leaders `lag` bars before t + 1; the last row is bar t."""
         assert self.truth is not None, "an oracle is made by `knowing`"
+        # The relations of the bar that is forecast, not of the bar of the decision.
         relations = self.truth.relations_at(min(t + 1, len(self.truth.epochs) - 1))
         rows = len(returns) - relations.lags
         is_known = (relations.lags > 0) & (rows >= 0)
@@ -296,11 +305,13 @@ def choose_thresholds(forecasts: Array, earned: Array, cost: float, size: float)
     w_t = size where held, scaled to a sum of 1 at most; net_t = Σ w_t·r_t − cost·Σ|w_t − w_{t−1}|.
     """
     spread = float(np.nanstd(forecasts))
+    # An exit above the entry would sell what was just bought.
     pairs = [(entry, leave) for entry in ENTRIES for leave in EXITS if leave <= entry]
     grid = spread * np.array(pairs)
     held = np.zeros((len(grid), forecasts.shape[1]), dtype=bool)
     weights, nets = np.zeros(held.shape), np.zeros((len(forecasts), len(grid)))
     for t, (forecast, gains) in enumerate(zip(forecasts, np.nan_to_num(earned), strict=True)):
+        # Hysteresis: between exit and entry a position stays as it is, which saves turnover.
         held = (forecast > grid[:, :1]) | (held & (forecast >= grid[:, 1:]))
         wanted = size * held
         wanted /= np.maximum(wanted.sum(axis=1, keepdims=True), 1.0)
@@ -309,4 +320,5 @@ def choose_thresholds(forecasts: Array, earned: Array, cost: float, size: float)
     deviation = nets.std(axis=0)
     ratios = np.divide(nets.mean(axis=0), deviation, out=np.full(len(grid), -np.inf), where=deviation > 0)
     best = int(np.argmax(ratios))
+    # A forecast that never paid its costs on the validation bars is not traded.
     return ForecastThresholds(*map(float, grid[best])) if ratios[best] > 0 else NEVER

@@ -83,4 +83,6 @@ class Supervised(Baseline):
         if "supervised" not in seen.observation:
             raise DataError("the supervised baseline needs class probabilities; give market_bank(…, supervised=…)")
         up, held = seen.observation["supervised"][:, -1], seen.observation["position"][:, PositionEntry.WEIGHT]
+        # Bought at `threshold`, sold below one half: a gap between the two, so that noise around one value does not
+        # trade.
         return np.select([(held == 0) & (up >= self.threshold), (held > 0) & (up < 0.5)], [self.size, 0.0], np.nan)

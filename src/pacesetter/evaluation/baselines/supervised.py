@@ -138,6 +138,7 @@ def run_supervised(
             policy = make_baseline("supervised", bank, market, threshold=threshold)
             played = {
                 part: backtest(policy, panel, first=int(bars[0]), last=int(bars[-1]), market=market, bank=bank)
+                # Both are played: the threshold is to be chosen on the validation set, and judged on the test set.
                 for part, bars in (("validation", fold.validation), ("test", fold.test))
                 if len(bars)
             }

@@ -37,7 +37,7 @@ MOST_BARS = 25
 
 @dataclass(frozen=True, eq=False)
 class Attributions:
-    """Attributions of each entry as (observation, asset, bar, feature), with 1 for an axis that it has not.
+    """Attributions of each entry as (observation, asset, bar, feature), with size 1 for an axis that it lacks.
 
     outputs, baselines   (observation,) the explained output of each observation and of its baseline
     assets               names of the asset axis; for agents of one symbol, the symbol of each observation, or none
@@ -76,9 +76,10 @@ class Attributions:
         return _ranked(pd.concat(parts))
 
     def by_asset(self) -> pd.DataFrame:
-        """A row for each asset, strongest first; refuses agents of one symbol when it was not told which."""
+        """A row for each asset, strongest first; refuses agents of one symbol where it is not named."""
         if self._width > 1:
             parts = [_measured(entry, {"asset": self.assets}) for entry in self.entries.values() if entry.shape[1] > 1]
+            # Summed over entries: an asset's influence is that of all it shows.
             return _ranked(pd.concat(parts).groupby("asset", as_index=False).sum())
         if not self.assets:
             raise ConfigError("each of these observations has one symbol; name it in `symbols`")
@@ -107,6 +108,7 @@ class Attributions:
     def _finding(self, kind: str, table: pd.DataFrame) -> BehaviourFinding:
         shown = table[:MOST_BARS]
         labels = shown[kind].astype(str).str.replace("_", " ")
+        # Length is the size of the influence, colour its direction: effects of both signs cancel, sizes do not.
         colours = np.where(shown["effect"] >= 0, PALETTE[0], PALETTE[5])
         bars = go.Bar(y=labels, x=shown["share"], orientation="h", marker={"color": colours})
         figure = styled(go.Figure(bars), f"Share of influence by {kind}", 140 + 18 * len(shown))
@@ -125,6 +127,7 @@ def _measured(entry: Array, columns: Mapping[str, Any]) -> pd.DataFrame:
 
 
 def _shared(table: pd.DataFrame) -> pd.DataFrame:
+    # tiny instead of 0: a policy that ignores everything has shares of 0, not NaN.
     return table.assign(share=table["influence"] / max(table["influence"].sum(), np.finfo(float).tiny))
 
 
@@ -158,7 +161,9 @@ def integrated_gradients(
     network = readout(agent)
     seen = network.tensors(observations)
     starts = {name: _start(centre, (baseline or {}).get(name)) for name, centre in network.centre().items()}
+    # Masks are fixed along the path: half a mask means nothing.
     masks = [name for name in seen if name not in starts]
+    # Chosen once at the observation itself, or the explained output would change along the path.
     weights = _output_weights(network, seen, output)
 
     def explained(*parts: torch.Tensor) -> torch.Tensor:
@@ -173,6 +178,7 @@ def integrated_gradients(
         parts = zip(starts, _integrated(explained, inputs, origin, fixed, steps), strict=True)
         entries = {name: _four_axes(part, name in network.encoder.layout.assets) for name, part in parts}
         found = Attributions(entries, outputs, baselines, tuple(symbols), _feature_names(entries, names or {}))
+        # Completeness (Σ a = f(x) − f(b)) is exact for the integral: what is missing is the error of its steps.
         if np.abs(found.gaps).max() <= tolerance * np.abs(outputs - baselines).max():
             break
     return found

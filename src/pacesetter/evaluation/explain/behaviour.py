@@ -83,6 +83,7 @@ def action_distribution(actions: Array, names: Sequence[str] | None = None) -> B
         labels = [order.name.lower().replace("_", " ") for order in Discrete] if names is None else list(names)
         counts = np.bincount(values, minlength=len(labels))
     else:
+        # The range holds 0 and 1 in any case, so that pictures of different policies compare.
         counts, edges = np.histogram(values, bins=BINS, range=(min(values.min(), 0.0), max(values.max(), 1.0)))
         labels = [f"{low:.2f} … {high:.2f}" for low, high in pairwise(edges)]
     share = counts / len(values)
@@ -124,6 +125,8 @@ def state_action_map(
 
 def _middles(values: Array, bins: int) -> Array:
     """Each value's bin of equal counts, as the median of the values in it."""
+    # Equal counts instead of equal widths: heavy tails would put nearly all decisions into one bin. Unique, since many
+    # values may be equal.
     edges = np.unique(np.nanquantile(values, np.linspace(0, 1, bins + 1)[1:-1]))
     series = pd.Series(values.astype(np.float64))
     return series.groupby(np.searchsorted(edges, values, side="right")).transform("median").to_numpy()
@@ -177,8 +180,10 @@ def value_landscape(
     if network.values is None:
         raise ConfigError(f"{type(agent).__name__} has no critic, so it has no values; give an agent that has one")
     seen = {name: entry.numpy() for name, entry in network.tensors(observations).items()}
+    # Between the 1 % and 99 % quantiles: outside them the critic was hardly trained.
     low, high = np.transpose([np.quantile(_feature(seen, feature, names), (0.01, 0.99)) for feature in (x, y)])
     across, up = np.linspace(low, np.where(high > low, high, low + UNSEEN_SPAN), points).T
+    # The median, not the mean: flags and masks keep values that occur.
     grid = {name: np.repeat(np.median(entry, axis=0)[None], points**2, axis=0) for name, entry in seen.items()}
     for feature, values in zip((x, y), np.meshgrid(across, up), strict=True):
         moved = _feature(grid, feature, names)  # a view
@@ -211,6 +216,7 @@ def attention_map(
     else:
         kind, found = "asset", encoder.asset_weights(inputs)
         labels = list(symbols or map(str, range(found.shape[-1])))
+    # Over observations, layers and heads: heads specialise, and a single one would mislead.
     weights = found.mean(dim=(0, 1, 2)).numpy()
     table = pd.DataFrame(weights, index=labels, columns=labels)
     received = pd.Series(weights.mean(axis=0), index=labels).sort_values(ascending=False)
@@ -232,6 +238,7 @@ def anomaly_overlay(
     equity, scores   by time; an alarm is shown at the first moment of the curve at which it was known
     """
     grades = (levels or AlertLevels()).grade(scores.to_numpy())
+    # The first bar not before the score was known: a mark never stands before its cause.
     places = equity.index.searchsorted(scores.index)
     shown = (grades > 0) & (places < len(equity))
     at, later = places[shown], np.minimum(places[shown] + after_bars, len(equity) - 1)

@@ -1,4 +1,4 @@
-"""One call from a trained agent to its explanation: it is played once, and what it saw and did is looked at."""
+"""One call from a trained agent to its explanation: it is played once, its observations and actions are analysed."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ class Witness:
         self.shown: list[dict[str, Array]] = []
 
     def reset(self) -> None:
-        """Let an agent that remembers starts again."""
+        """Let an agent with a memory start again."""
         if hasattr(self.agent, "reset"):
             self.agent.reset()
 
@@ -83,11 +83,13 @@ def explain_agent(
     bank, witness = market_bank(panel) if bank is None else bank, Witness(policy.agent)
     watched = replace(policy, agent=witness)
     played = backtest(watched, panel, first=first, last=last, market=market, bank=bank, window_bars=window_bars)
+    # An account that ended early was not asked again: its last orders are NaN.
     orders, is_discrete = played.orders[: len(witness.shown)], policy.action == "discrete"
     seen, agent = witness.observations(policy.is_whole), policy.agent
     symbols: tuple[str, ...] = panel.symbols if policy.is_whole else panel.symbols * len(orders)
     if isinstance(agent, FleetLike):
         place = panel.symbols.index(symbol or panel.symbols[0])
+        # Decisions are stored bar by bar, symbol by symbol: every K-th row is this symbol's.
         seen = {name: entry[place :: len(panel.symbols)] for name, entry in seen.items()}
         symbols, orders, agent = (), orders[:, place], agent.take(panel.symbols[place])
     chosen = np.unique(np.linspace(0, len(seen["position"]) - 1, most).astype(int))
@@ -105,6 +107,7 @@ def explain_agent(
 def _strongest(attributions: Attributions) -> list[tuple[str, str]]:
     """The two features of single symbols that had the most influence."""
     features = attributions.by_feature()
+    # The portfolio's entries are one for all symbols and cannot be mapped to single decisions.
     own = features[features["entry"] != "portfolio"][:2]
     return list(zip(own["entry"], own["feature"], strict=True))
 

@@ -56,6 +56,7 @@ def _as_agent(run: StoredRun) -> AgentPolicy:
     agent = FleetAgent(policy.fleet, run.panel.symbols)
     own = getattr(policy, "own_account", True)  # an adviser's always is
     action, until = fleet_action(policy.fleet), policy.fitted_until
+    # Fleet and master decide through their agents, and only an agent has a network to look into.
     return AgentPolicy(agent, policy.name, action, fitted_until=until, own_account=own)
 
 
@@ -67,6 +68,7 @@ def _titled(finding: BehaviourFinding, symbol: str) -> Section:
 def reward_section(run: StoredRun, found: Judgement) -> Section:
     """The audit of the run's reward over the judged account: what it would have paid for what was earned."""
     ledger = found.result.episode().ledger.join(found.rewards)
+    # The weights at the end of training, which the final policy was shaped by.
     weights = {name: term.weight_at(run.config.train.steps) for name, term in run.task.reward.components.items()}
     return _audit_section(audit_ledger(ledger, weights), len(found.result))
 

@@ -57,6 +57,7 @@ def audit(components: pd.DataFrame, reward: ArrayLike, equity_change: ArrayLike,
     total, earned = np.asarray(reward, dtype=np.float64), np.asarray(equity_change, dtype=np.float64)
     acts, names, values = np.asarray(active, dtype=bool), components.columns, components.to_numpy(dtype=np.float64)
     _check(values, total, earned, acts)
+    # Reward and equity as two more columns, so that one matrix holds every correlation.
     size, correlation = np.abs(values).sum(axis=0), _correlation(np.column_stack([values, total, earned]))
     table = pd.DataFrame(
         {
@@ -67,6 +68,7 @@ def audit(components: pd.DataFrame, reward: ArrayLike, equity_change: ArrayLike,
         index=names,
     )
     alike = pd.DataFrame(correlation[:-2, :-2], names, names)
+    # Only what is paid: a penalty for doing nothing does not reward it.
     gains = np.maximum(total, 0.0)
     idle = float(ratio(gains[~acts].sum(), gains.sum()))
     figures = float(correlation[-2, -1]), _opposed(total, earned), idle
@@ -81,6 +83,7 @@ def reward_frame(result: Backtest, config: RewardConfig, steps: int = 0) -> pd.D
     reward = Reward(config, 1)
     reward.steps = steps
     has_ended = (result.ledger[:, Column.FLAGS].astype(np.int64) & Flag.TERMINATED) != 0
+    # Up to and including the bar in which the account ended.
     alive = int(has_ended.argmax()) + 1 if has_ended.any() else len(result)
     paid = np.zeros((len(result), 1 + len(reward.names)))
     for row, ledger in zip(paid, result.ledger[:alive], strict=False):
@@ -121,6 +124,7 @@ def _moves(columns: Array) -> Array:
 
 
 def _opposed(reward: Array, earned: Array) -> float:
+    # By stretches, not bar by bar: single bars are mostly noise, in which reward and equity often disagree.
     stretches = [np.array_split(values, min(STRETCHES, len(reward))) for values in (reward, earned)]
     return float(np.mean([part.sum() > 0 > gain.sum() for part, gain in zip(*stretches, strict=True)]))
 
@@ -134,6 +138,7 @@ def _signs(table: pd.DataFrame, alike: Array, with_equity: float, opposed: float
             yield f"{name} never changes and gives no learning signal."
     for i, j in np.argwhere(np.triu(np.abs(alike) > ALIKE, 1)):
         yield f"{names[i]} and {names[j]} are redundant (correlation {alike[i, j]:+.2f}); keep one."
+    # Written so that NaN, a reward that never changes, counts as weak.
     if not with_equity > WEAK:
         known = number(with_equity, "+.2f")
         yield f"The reward hardly follows the equity (correlation {known}); maximising it may earn nothing."

@@ -40,6 +40,7 @@ def asset_pnl(result: Backtest) -> Array:
     Borrow fees and interest belong to the account: a row sums to the ledger's net P&L plus the borrow fee.
     """
     fills = result.fills
+    # Money earned = change of the holding's value − what was paid for the trades; a sale pays a negative amount.
     held = np.cumsum(fills[..., Fill.QUANTITY] + fills[..., Fill.EXIT_QUANTITY], axis=0)
     paid = fills[..., Fill.QUANTITY] * fills[..., Fill.PRICE] + fills[..., Fill.COMMISSION]
     paid_at_exit = fills[..., Fill.EXIT_QUANTITY] * fills[..., Fill.EXIT_PRICE] + fills[..., Fill.EXIT_COMMISSION]
@@ -60,5 +61,6 @@ def contribution_of(pnl: Array, symbols: Sequence[str]) -> Contribution:
     size = np.abs(pnl)
     shares = ratio(size, size.sum())
     table = pd.DataFrame({"pnl": pnl, "share": np.sign(pnl) * shares}, index=pd.Index(symbols, name="symbol"))
+    # Stable, so that symbols that earned nothing keep the panel's order.
     order = np.argsort(-size, kind="stable")
     return Contribution(table.iloc[order], float(herfindahl(shares)), float(gini(shares)))

@@ -74,13 +74,15 @@ def acceptance_gates(
 
 
 def _evidence_gates(verdict: Verdict, limits: Acceptance) -> Iterator[Gate]:
-    """Intervals clear of zero, and the choice and the costs where they were looked at."""
+    """Intervals clear of zero, and the choice and the costs where they were tested."""
+    # The lower end of the interval, not the estimate: half of all skilless policies have a ratio above 0.
     yield Gate("Sharpe ratio, lower end", verdict.sharpe.low, ">", 0.0)
     yield Gate("deflated Sharpe ratio, probability", verdict.deflated, ">=", verdict.level)
     if verdict.difference is not None:
         yield Gate(f"Sharpe ratio above {verdict.baseline}, lower end", verdict.difference.low, ">", 0.0)
     if verdict.overfitting is not None:
         yield Gate("probability of overfitting", verdict.overfitting, "<=", limits.max_overfitting)
+    # A multiple that was not run is NaN, which fails the gate: absence of a test is not a pass.
     if verdict.costs:
         multiple = limits.cost_multiple
         yield Gate(f"Sharpe ratio at {multiple:g}× costs", verdict.costs.get(multiple, np.nan), ">", 0.0)

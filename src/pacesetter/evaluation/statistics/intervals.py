@@ -85,10 +85,12 @@ def paired_difference(
     first, second = checked(returns), checked(other)
     if first.shape != second.shape:
         raise DataError(f"{len(first)} bars cannot be paired with {len(second)}; compare over the same period")
+    # The same rows for both keep the bars paired; the longer memory of the two decides, so that neither is broken up.
     blocks = max(block_length(first), block_length(second)) if block_bars is None else block_bars
     rows = _rows(len(first), blocks, draws, seed)
     drawn = np.concatenate([statistic(first[chosen]) - statistic(second[chosen]) for chosen in rows])
     gap = float(statistic(first) - statistic(second))
+    # Draws are centred on the difference found; shifted to 0 they are the null. +1, so that p is never 0.
     p_value = (1 + np.sum(np.abs(drawn - gap) >= abs(gap))) / (1 + draws)
     return Difference(gap, *_ends(drawn, level), float(p_value))
 
@@ -98,6 +100,7 @@ def block_length(series: Array) -> int:
     if len(series) < FEWEST_BARS or np.ptp(series) == 0:
         return 1
     length = float(_arch().optimal_block_length(series)["stationary"].iloc[0])
+    # Rounded up: blocks that are too short lose dependence and make intervals too narrow.
     return min(max(math.ceil(length), 1), len(series)) if math.isfinite(length) else 1
 
 
@@ -108,6 +111,7 @@ def _rows(bars: int, block_bars: int, draws: int, seed: int) -> Iterator[Array]:
     scheme = _arch().StationaryBootstrap(block_bars, np.empty(bars), seed=seed)
     size = max(BATCH_BYTES // (8 * bars), 1)
     for start in range(0, draws, size):
+        # Indices only, so that one statistic can be applied to a whole batch of draws at once.
         yield np.stack([scheme.update_indices() for _ in range(min(size, draws - start))]).T
 
 

@@ -1,4 +1,4 @@
-"""What a series of returns came to: growth, risk, their ratios and tails; and all of it for one backtest.
+"""Metrics of a series of returns: growth, risk, their ratios and tails; and all of it for one backtest.
 
 Returns run along the first axis, (time,) or (time, many): what is one number for the former is (many,) for the latter.
 A risk-free rate is never subtracted; pass excess returns if there is one. Per-bar figures are annualised by
@@ -69,6 +69,7 @@ def total_return(returns: Array) -> Array:
 
 def annual_return(returns: Array, bars_per_year: float) -> Array:
     """The annual rate that compounds to the total; −1 once everything is lost."""
+    # A fractional power of a negative growth has no real value: more than everything cannot be lost.
     growth: Array = np.maximum(1.0 + total_return(returns), 0.0) ** (bars_per_year / len(returns))
     return growth - 1.0
 
@@ -82,6 +83,7 @@ def volatility(returns: Array, bars_per_year: float = 1.0) -> Array:
 def drawdowns(returns: Array) -> Array:
     """(time, …) share lost since the highest equity so far, the start included."""
     equity = np.cumprod(1.0 + returns, axis=0)
+    # The high is at least 1, the start: a first bar that loses is a drawdown already.
     lost: Array = 1.0 - equity / np.maximum(np.maximum.accumulate(equity, axis=0), 1.0)
     return lost
 
@@ -95,6 +97,7 @@ def max_drawdown(returns: Array) -> Array:
 def longest_drawdown(returns: Array) -> Array:
     """Most bars in a row below an earlier high."""
     places = np.arange(1, len(returns) + 1).reshape(-1, *[1] * (returns.ndim - 1))
+    # The place of the latest bar at a high, 0 for the start; the distance from it is the time under water.
     last_high = np.maximum.accumulate(np.where(drawdowns(returns) > 0.0, 0, places), axis=0)
     longest: Array = (places - last_high).max(axis=0)
     return longest
@@ -105,6 +108,7 @@ def longest_drawdown(returns: Array) -> Array:
 
 def sortino(returns: Array, bars_per_year: float = 1.0) -> Array:
     """Mean over the root mean square of the losses, annualised; NaN without a loss."""
+    # Over all bars, not over the losing ones only (Sortino): rare losses then weigh less than frequent ones.
     downside = np.sqrt(np.mean(np.minimum(returns, 0.0) ** 2, axis=0))
     return ratio(np.mean(returns, axis=0) * np.sqrt(bars_per_year), downside)
 
@@ -116,6 +120,7 @@ def calmar(returns: Array, bars_per_year: float) -> Array:
 
 def win_rate(gains: Array) -> Array:
     """Share of wins among what won or lost; NaN where nothing did."""
+    # Bars in cash neither win nor lose.
     return ratio((gains > 0).sum(axis=0), (gains != 0).sum(axis=0))
 
 
@@ -129,6 +134,7 @@ def profit_factor(gains: Array) -> Array:
 
 def tail_ratio(returns: Array) -> Array:
     """The gain at the 95 % quantile over the loss at the 5 % quantile; NaN where the latter is 0."""
+    # Sizes: the lower quantile is a loss, and of a strategy that rarely trades it may be 0.
     low, high = np.abs(np.quantile(returns, [TAIL, 1 - TAIL], axis=0))
     return ratio(high, low)
 
@@ -193,9 +199,10 @@ def _aligned(benchmark: ArrayLike, returns: Array) -> Array:
 
 
 def _trading(result: Backtest) -> dict[str, Any]:
-    """Costs, turnover and exposure by the ledger, and what round trips came to; a position that is open is none yet."""
+    """Costs, turnover and exposure by the ledger, and the results of round trips; an open position is not one yet."""
     ledger = result.ledger
     cost = ledger[:, Column.COST].sum()
+    # An open trade has no result yet, and counting its paper gain would flatter the last one.
     closed = np.array([trade.pnl for trade in result.trades() if trade.exit_bar is not None])
     return {
         "cost": cost,

@@ -33,7 +33,7 @@ FEWEST_BARS = 100  # below which halves of the time say nothing of a choice
 def probabilistic_sharpe(
     value: float, reference: float, bars: float, skewness: float = 0.0, kurtosis: float = 3.0
 ) -> float:
-    """Probability that the true Sharpe ratio lies above `reference`, given `value` over so many bars.
+    """Probability that the true Sharpe ratio lies above `reference`, given `value` over `bars` bars.
 
     Φ[(SR − SR*)·√(n−1) / √(1 − γ₃·SR + (γ₄−1)/4·SR²)]
     """
@@ -44,11 +44,13 @@ def probabilistic_sharpe(
 
 def _error_scale(value: float, skewness: float, kurtosis: float) -> float:
     """Standard error of an estimated Sharpe ratio times the root of its bars."""
+    # Lo (2002) for normal returns, extended by Mertens to skewness and kurtosis: fat tails and losses in jumps make a
+    # ratio less certain.
     return float(np.sqrt(1.0 - skewness * value + (kurtosis - 1.0) / 4.0 * value**2))
 
 
 def expected_best_sharpe(trials: int, deviation: float) -> float:
-    """Sharpe ratio that the best of so many skilless trials reaches on average, `deviation` being theirs.
+    """Sharpe ratio that the best of `trials` skilless trials reaches on average; `deviation` is that of their ratios.
 
     σ·[(1−γ)·Φ⁻¹(1 − 1/N) + γ·Φ⁻¹(1 − 1/(N·e))], γ the Euler–Mascheroni constant; 0 for one trial.
     """
@@ -56,6 +58,7 @@ def expected_best_sharpe(trials: int, deviation: float) -> float:
 
     if trials < 2:
         return 0.0
+    # The expected maximum of N normals by extreme-value theory (Gumbel): a weighted mean of two quantiles.
     quantiles = norm.ppf([1 - 1 / trials, 1 - 1 / (trials * np.e)])
     return float(deviation * np.dot([1 - np.euler_gamma, np.euler_gamma], quantiles))
 
@@ -68,6 +71,7 @@ def deflated_sharpe(returns: ArrayLike, trial_sharpes: ArrayLike = ()) -> float:
     """
     sample, tried = checked(returns), np.asarray(trial_sharpes, dtype=np.float64)
     known = tried[np.isfinite(tried)]
+    # 1/√(n − 1) is the standard error of a Sharpe ratio of 0 over n bars, i.e. what luck alone makes trials differ by.
     deviation = float(known.std(ddof=1)) if len(known) > 1 else 1 / np.sqrt(len(sample) - 1)
     value, skewness, kurtosis = _moments(sample)
     return probabilistic_sharpe(value, expected_best_sharpe(len(tried), deviation), len(sample), skewness, kurtosis)
@@ -80,6 +84,7 @@ def minimum_track_record(returns: ArrayLike, level: float = 0.95) -> float:
     value, skewness, kurtosis = _moments(checked(returns))
     if value <= 0:
         return float("inf")
+    # The bars at which `probabilistic_sharpe` against 0 reaches `level`, solved for n.
     return float(1 + (_error_scale(value, skewness, kurtosis) * norm.ppf(level) / value) ** 2)
 
 
@@ -104,6 +109,7 @@ def overfitting_probability(returns: ArrayLike, blocks: int = 16) -> float:
         raise DataError("overfitting needs at least two trials; give returns (time, trial)")
     if blocks < 2 or blocks % 2 or len(matrix) < 2 * blocks:
         raise ConfigError(f"blocks={blocks} must be even and leave {len(matrix)} bars two or more each")
+    # Half against half: both have as many bars, so their Sharpe ratios are equally noisy (symmetric).
     chosen, left = _halves(matrix, blocks)
     best = chosen.argmax(axis=1)[:, None]
     mark = np.take_along_axis(left, best, axis=1)
@@ -123,6 +129,7 @@ def choice_sentence(returns: Array) -> str:
 def _halves(matrix: Array, blocks: int) -> tuple[Array, Array]:
     """(choice, trial) Sharpe ratios in the half that chooses and in the other, from sums over each block."""
     size = len(matrix) // blocks
+    # The oldest bars are left out, not the newest.
     cut = matrix[len(matrix) - size * blocks :].reshape(blocks, size, -1)
     members = np.zeros((len(picks := list(combinations(range(blocks), blocks // 2))), blocks))
     np.put_along_axis(members, np.array(picks), 1.0, axis=1)
@@ -130,6 +137,7 @@ def _halves(matrix: Array, blocks: int) -> tuple[Array, Array]:
     bars = size * blocks // 2
 
     def ratios(which: Array) -> Array:
+        # Sums by block are computed once; each of the C(16, 8) = 12,870 halves is then a sum of eight of them.
         mean, square = which @ centred.sum(axis=1) / bars, which @ np.square(centred).sum(axis=1) / bars
         deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
         total = mean + matrix.mean(axis=0)

@@ -35,6 +35,7 @@ def regime_table(result: Backtest, panel: Panel) -> pd.DataFrame:
 
     A return belongs to the regime that was known when it was decided, at the close before. NaN below two bars.
     """
+    # −1: the bar before, at whose close the order was decided.
     regimes = market_regimes(panel)[_places(result, panel) - 1]
     rows = {name: _figures(result.returns[regimes == code], result) for code, name in enumerate(REGIMES)}
     return pd.DataFrame(rows).T.astype({"bars": int}).rename_axis("regime")

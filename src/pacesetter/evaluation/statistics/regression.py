@@ -41,6 +41,7 @@ def _distance(stored: Any, found: Any) -> float:
     if not numbers or math.isnan(stored) or math.isnan(found):
         both_unknown = numbers and math.isnan(stored) and math.isnan(found)
         return 0.0 if stored == found or both_unknown else math.inf
+    # Relative for large numbers, absolute below 1: a figure near 0 would have no meaningful relative distance.
     return 0.0 if stored == found else abs(found - stored) / max(abs(stored), 1.0)
 
 

@@ -116,11 +116,13 @@ class Trials:
         """The judged returns of those runs whose judgement is stored and has all these times."""
         paths = (Path(self.folder) / run / EVALUATION / RETURNS for run in runs)
         stored = (read_table(path).iloc[:, 0].reindex(times) for path in paths if path.is_file())
+        # All bars, or the comparison would be over different periods.
         return [returns for returns in stored if returns.notna().all()]
 
     def _alike(self, task: str) -> list[Trial]:
         """The trials of tasks that count together with `task`, each run once, by its last line."""
         alike = TRADING if task in TRADING else (task,)
+        # Later lines replace earlier ones: a run is entered when it starts and again when it is judged.
         found = {(trial.data, trial.run, trial.seed): trial for trial in self._read() if trial.task in alike}
         return list(found.values())
 

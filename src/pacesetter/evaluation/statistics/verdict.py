@@ -1,4 +1,4 @@
-"""The verdict on a backtest: exactly what its returns are evidence for, and "No evidence" where they are none."""
+"""The verdict on a backtest: exactly what its returns are evidence for, or "No evidence"."""
 
 from __future__ import annotations
 
@@ -137,9 +137,11 @@ def judge(
     costs           multiple of the costs -> the same policy under them
     """
     _check_bars(result, [*baselines, *(costs or {}).values()])
+    # Interest on cash is not skill: every ratio is of returns above it.
     riskless = next((checked(other.returns) for other in baselines if other.name == CASH), None)
     excess, ratio = _excess(result, riskless), partial(sharpe, bars_per_year=result.bars_per_year)
     others = {other.name: _excess(other, riskless) for other in baselines if other.name != CASH}
+    # The judged one is a trial too: it was looked at like all others.
     tried = np.append(np.asarray(other_sharpes, dtype=np.float64), sharpe(excess))
     options: dict[str, Any] = {"level": level, "draws": draws, "seed": seed}
     return Verdict(
@@ -175,8 +177,10 @@ def _beside(others: Mapping[str, Array], excess: Array, ratio: Statistic, option
     """The difference to the best baseline, with the p-value of being above them all."""
     if not others:
         return {}
+    # Picked with hindsight, which makes the bar higher, not lower.
     best = max(others, key=lambda name: float(ratio(others[name])))
     gaps = {name: paired_difference(excess, other, ratio, **options) for name, other in others.items()}
+    # Intersection–union: to beat all, each test must reject, so the largest p-value is valid without correction.
     largest = max(gap.p_value if gap.value > 0 else 1.0 for gap in gaps.values())
     return {"baselines": len(others), "baseline": best, "difference": gaps[best]._replace(p_value=largest)}
 

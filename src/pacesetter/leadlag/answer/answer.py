@@ -45,6 +45,7 @@ class Answer:
     def lag_map(self) -> Array:
         """Bars by which the row runs ahead of the column, negative where it follows; NaN without delays."""
         ahead = self.leadership
+        # 0·ahead carries the NaN of unscored pairs, which the comparisons would turn into a lag of 0.
         return np.where(ahead > 0, self.delays, np.where(ahead < 0, -self.delays.T, 0.0)) + 0.0 * ahead + self._no_delay
 
     @property
@@ -60,12 +61,15 @@ class Answer:
 def answer_window(window: Array, symbols: Sequence[str], gauge: Gauge) -> Answer:
     """The answer for prepared increments (time, symbol) by the gauge's method."""
     if not gauge.has_lags:
+        # `forward` is the positive half of an antisymmetric score, so `leadership` gives the score itself back.
         forward = gauge.forward(window[None])[0]
         blank = np.full(forward.shape, np.nan)
         return Answer(tuple(symbols), gauge.method, 0, forward, blank, np.zeros(forward.shape))
     cube = gauge.dependence(window[None])[0]
     forward = folded(cube, gauge.fold) + gauge.unscored(window[None])[0]
+    # Autocorrelation is not a lead; 0·x keeps the NaN of a symbol that cannot be scored.
     np.fill_diagonal(forward, 0.0 * np.diag(forward))
+    # Delay l is in row l − 1; at a tie argmax takes the shortest delay.
     place = np.abs(cube).argmax(axis=0)
     peak = np.take_along_axis(cube, place[None], axis=0)[0]
     signs = np.sign(peak) if gauge.is_signed else np.zeros(forward.shape)

@@ -32,7 +32,7 @@ class Gauge:
     """A method with its options, ready to measure windows of prepared increments (window, time, symbol).
 
     has_lags  whether it names delays; `max_lag` is then the longest
-    is_signed whether a relation can be told from its opposite
+    is_signed whether the dependence has a sign, so that followers can be told from contrarians
     is_linear Pearson correlations: running sums and the closed form of the null serve it
     is_conditional  coefficients given all other symbols, with t-statistics of their own
     """
@@ -40,9 +40,11 @@ class Gauge:
     def __init__(self, method: str, **options: Any) -> None:
         self.method = method
         own = {name: value for name, value in options.items() if name not in ("backend", "device", "increments")}
+        # GEMM: each window (a draw of the null) is measured once, so a prefix table would not pay for itself.
         self._engine = LeadLag(method, backend="gemm", **own)
         self.estimator = self._engine.estimator
         self.minimum = self._engine.min_observations or 0
+        # Only a scorer knows its recipe, so one of a dummy window is asked what the method can do.
         scorer = self._scorer(np.zeros((1, 3, 2)))
         self.recipe = getattr(scorer, "recipe", None)
         self.has_lags = self.recipe is not None and hasattr(scorer, "correlations")
@@ -59,6 +61,7 @@ class Gauge:
 
     def check(self, lookback: int) -> None:
         """Refuse a window that has no room for the longest delay."""
+        # At lag l the overlap has lookback − l increments, and a correlation needs two.
         if self.max_lag and self.max_lag >= lookback - 1:
             raise ConfigError(
                 f"lag.max_lag={self.max_lag} does not fit into lag.lookback={lookback} bars; "
@@ -69,6 +72,7 @@ class Gauge:
         """(window, delay, i, j) dependence of x_j(t) on x_i(t − delay), delays from 1; needs a method with delays."""
         if self.is_linear:
             return lagged_correlations(np.nan_to_num(windows), self.max_lag)
+        # Laid end to end behind one first bar, window k ends at bar k·bars.
         scorer, bars = self._scorer(windows), windows.shape[1]
         return np.stack([scorer.correlations(end * bars, bars) for end in range(1, len(windows) + 1)])
 
@@ -101,6 +105,7 @@ class Gauge:
         square = (x * x).mean(axis=1)
         varies = square - x.mean(axis=1) ** 2 > CONSTANT * square
         enough = known.sum(axis=1) >= required_observations(windows.shape[1], self.minimum)
+        # 0 or NaN instead of a mask: adding it leaves scored pairs alone and makes the others NaN.
         zero = np.where(enough & varies, 0.0, np.nan)
         return np.asarray(zero[:, :, None] + zero[:, None, :])
 
@@ -111,6 +116,8 @@ class Gauge:
 def end_to_end(windows: Array, minimum: int) -> Series:
     """The (window, time, symbol) increments as one series behind a first bar that has none: windows do not mix."""
     flat = windows.reshape(-1, windows.shape[-1])
+    # A window of n increments spans n + 1 bars: its first bar is the last of the window before, whose increment is not
+    # read.
     x = np.vstack([np.zeros((1, flat.shape[1])), np.nan_to_num(flat)])
     seen = np.vstack([np.isfinite(flat[:1]), np.isfinite(flat)])
     totals = np.cumsum(np.stack([x, x * x, seen.astype(np.float64)], axis=1), axis=0)
@@ -121,10 +128,11 @@ def end_to_end(windows: Array, minimum: int) -> Series:
 def lagged_correlations(windows: Array, max_lag: int) -> Array:
     """(window, lag, i, j) Pearson correlation of x_i(t − lag) and x_j(t) over the overlap, 0 where one is constant.
 
-    The same numbers as `dependence.pearson`, with the sums of each overlap taken from those of the whole window.
+    The same numbers as `dependence.pearson`, for a stack of windows at once.
     """
     draws, bars, assets = windows.shape
     lags = min(max_lag, bars - 2)
+    # At least one lag, of zeros, so that folds and argmax have an axis where no overlap is long enough.
     out = np.zeros((draws, max(lags, 1), assets, assets))
     for lag in range(1, lags + 1):
         lead, follow = windows[:, : bars - lag], windows[:, lag:]

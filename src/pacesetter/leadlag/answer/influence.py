@@ -2,7 +2,7 @@
 
 A bar is taken away by setting all increments in it to zero, so it neither leads nor follows. For correlations that is
 exact in one pass: with p(t) = x_i(t−l)·x_j(t), the bar s takes p(s) and p(s+l) from the sum, and its squares from the
-two variances. Other methods are asked again without each of their largest bars.
+two variances. Other methods are computed again without each of the largest bars.
 """
 
 from __future__ import annotations
@@ -54,11 +54,16 @@ def _pair(lead: Array, follow: Array, lag: int, groups: Array | None) -> float:
     count = int(groups.max()) + 1
     products = lead[: len(lead) - lag] * follow[lag:]
     after, before = groups[lag:], groups[: len(groups) - lag]
+    # Without group g every product that involves it is gone, whether g follows (`after`) or leads (`before`); a product
+    # with both ends in g is counted once.
     taken = np.bincount(after, products, count)
     taken += np.bincount(before[before != after], products[before != after], count)
     total = products.sum()
+    # The variances lose the bar too; without that, a large bar would seem to carry more of the correlation than it
+    # does.
     variances = [(part**2).sum() - np.bincount(groups, part**2, count) for part in (lead, follow)]
     left = (total - taken) * np.sqrt(ratio((lead**2).sum() * (follow**2).sum(), variances[0] * variances[1]))
+    # Above 1 the bar worked against the lead, below 0 the sign turns: all or nothing is left.
     return float(np.clip(np.nanmin(left / total), 0.0, 1.0)) if total else 0.0
 
 
@@ -69,9 +74,12 @@ def _asked_again(window: Array, gauge: Gauge, answer: Answer, groups: Array | No
         return np.empty(0)
     groups = np.arange(len(window)) if groups is None else groups
     x = _centred(window)
+    # Only large moves, each in units of its symbol's variance, can carry a lead; trying every bar would cost a fit
+    # each.
     size = np.bincount(groups, (x**2 * ratio(1.0, (x**2).sum(axis=0))).sum(axis=1))
     least = np.ones(len(whole))
     for group in np.argsort(-size)[:MOST_BARS]:
+        # Zeroed, not dropped: dropping rows would shorten the delays across the cut.
         without = np.where((groups == group)[:, None], np.where(np.isfinite(window), 0.0, np.nan), window)
         left = read(answer_window(without, answer.symbols, gauge))
         least = np.fmin(least, np.nan_to_num(left / np.where(whole == 0, np.nan, whole)))

@@ -1,7 +1,7 @@
 """Which leads are more than chance: a null that keeps volatility, tails and cross-correlation, and family-wise control.
 
 The null flips the sign of whole bars: x*(t) = ε(t)·x(t), ε = ±1, the same for all symbols. Sizes, so volatility and fat
-tails, and products within a bar, so cross-correlation, stay as they are; what one bar tells of a later one is gone.
+tails, and products within a bar, so cross-correlation, stay as they are; what one bar says of a later one is gone.
 Autocorrelation would be gone too, and with it the extra variance that it gives to cross-correlations; it is therefore
 taken off first (`prewhiten`) from the symbols that have it, in the data and in the draws alike.
 
@@ -39,7 +39,8 @@ Control = Literal["max", "bh", "by"]
 CONTROLS = ("max", "bh", "by")
 BLOCK_BYTES = 32 * 2**20  # of products, or of drawn windows, in memory at once
 HALF_NORMAL_VARIANCE = 1 - 2 / np.pi
-# A sum over delays varies more where one of them is a true relation than under the null; of five delays, 1.36-fold.
+# A sum over delays varies more where one of them is a true relation than under the null: of five delays, its variance
+# is (1 + 4·h)/(5·h) = 1.35 times as large with h = 1 − 2/π, its deviation 1.16 times, here rounded up.
 ALTERNATIVE_DEVIATION = 1.2
 NEWEY_WEST_LAGS = 10
 CANDIDATES_AT_ONCE = 512
@@ -98,16 +99,19 @@ def find_links(
     if scored.sum() < 2:
         return Links(p_values, leader_p, orders)
     inner = np.ix_(scored, scored)
+    # Autocorrelation adds variance to cross-correlations; it is taken off up to the longest tested delay.
     white, orders[scored] = prewhiten(window[:, scored], max(gauge.max_lag, 5))
     rng = np.random.default_rng(seed)
     null = (_linear if gauge.is_linear or gauge.is_conditional else _general)(white, gauge, draws, rng)
     lead = answer.leadership[inner]
     predicts = _predicting(null, control)
+    # Only pairs that pass the first test take the second, whose Bonferroni factor is then small.
     is_candidate = (predicts <= level) & (lead > 0)
     leads_p = np.ones_like(lead)
     if is_candidate.any():
         z = _advantages(window[:, scored], gauge, answer, scored, is_candidate, predicts <= level, null)
         leads_p[is_candidate] = np.minimum(_related(null, len(z), level) * ndtr(-z), 1.0)
+    # Both tests must reject, so the larger p-value counts (intersection–union); what does not lead gets 1.
     final = np.where(lead > 0, np.maximum(predicts, np.where(is_candidate, leads_p, 0.0)), 1.0)
     p_values[inner] = np.where(np.eye(len(lead), dtype=bool), np.nan, final)
     leader_p[scored] = _leader_p(lead, null)
@@ -141,8 +145,11 @@ def _related(null: _Null, passed: int, level: float) -> int:
 
 def _by_maximum(observed: Array, drawn: Array) -> Array:
     """(pairs,) share of draws whose largest statistic is at least the observed, which counts as a draw itself."""
+    # The maximum statistic of Westfall and Young: it adapts to the correlation between pairs, where Bonferroni does
+    # not.
     largest = np.sort(drawn.max(axis=1))
     above = len(largest) - np.searchsorted(largest, observed, side="left")
+    # The data is one more draw from the null, so p is never 0 and the test keeps its level.
     return np.asarray((1 + above) / (1 + len(largest)))
 
 
@@ -158,6 +165,7 @@ def _by_discovery(observed: Array, drawn: Array, method: str) -> Array:
 def _leader_p(lead: Array, null: _Null) -> Array:
     """(n,) chance of so large a leader score, of the largest among all symbols in each draw."""
     own, drawn = lead.sum(axis=1), null.drawn_lead.sum(axis=2)
+    # The observed score belongs to the spread: under the null all rows are exchangeable, so the test keeps its level.
     spread = np.sqrt((np.vstack([own, drawn]) ** 2).mean(axis=0))
     return _by_maximum(np.nan_to_num(ratio(np.abs(own), spread)), np.nan_to_num(ratio(np.abs(drawn), spread)))
 
@@ -189,11 +197,13 @@ def _advantages(
 def _difference(x: Array, i: Array, j: Array, delay: Array, back: Array, gauge: Gauge) -> Array:
     """(pairs,) |T[i, j]| − |T[j, i]| over its Newey–West error; for sums over delays, over that of a sum."""
     forward, backward = _lagged_products(x, i, j, delay), _lagged_products(x, j, i, back)
+    # |T| written as a sum over bars, so that the difference of the two ways is a series with a variance to estimate.
     signed = forward * np.sign(forward.sum(axis=0)) - backward * np.sign(backward.sum(axis=0))
     total, centred = signed.sum(axis=0), signed - signed.mean(axis=0)
     plain = (centred**2).sum(axis=0)
     variance = plain.copy()
     for lag in range(1, NEWEY_WEST_LAGS + 1):
+        # Bartlett weights keep the variance from turning negative; 2, for lags of either sign.
         weight = 2 * (1 - lag / (NEWEY_WEST_LAGS + 1))
         variance += weight * (centred[lag:] * centred[:-lag]).sum(axis=0)
     variance = np.maximum(variance, plain / 4)  # the estimate may fall to nothing where bounces alternate
@@ -201,6 +211,8 @@ def _difference(x: Array, i: Array, j: Array, delay: Array, back: Array, gauge: 
         return np.asarray(total / np.sqrt(variance))
     correlations = lagged_correlations(x[None], gauge.max_lag)[0]
     sums = np.abs(correlations).sum(axis=0) * np.sqrt(len(x))
+    # In units of 1/√n: the delay of a true relation has variance 1, each |noise| that of a half-normal; twice for the
+    # two directions, inflated as Newey–West inflates the plain variance.
     error = np.sqrt(2 * (1 + (len(correlations) - 1) * HALF_NORMAL_VARIANCE) * variance / plain)
     return np.asarray((sums[i, j] - sums[j, i]) / error)
 
@@ -225,6 +237,7 @@ def _linear(white: Array, gauge: Gauge, draws: int, rng: np.random.Generator) ->
     statistics = []
     for lag in range(1, min(gauge.max_lag, bars - 2) + 1):
         total, square, sums = _products(x, lag, flips)
+        # Flips leave Σ p² as it is (η² = 1): one scale serves the data and every draw.
         scale = np.nan_to_num(ratio(1.0, np.sqrt(square)))
         statistics.append(total * scale)
         _take(drawn, sums * scale.ravel().astype(np.float32), fold)
@@ -253,8 +266,10 @@ def _products(x: Array, lag: int, flips: Array) -> tuple[Array, Array, Array]:
         rows = slice(start, min(start + step, len(x)))
         before = slice(rows.start - lag, rows.stop - lag)
         block = (x[before, :, None] * x[rows, None, :]).reshape(-1, symbols * symbols)
+        # Over a long window a float32 sum would lose digits of the observed statistic.
         total += block.sum(axis=0, dtype=np.float64)
         square += np.einsum("tp,tp->p", block, block)
+        # η as a (draws, time) matrix: one product flips all pairs in all draws.
         sums += (flips[:, before] * flips[:, rows]) @ block
     return total.reshape(symbols, symbols), square.reshape(symbols, symbols), sums
 
@@ -281,7 +296,9 @@ def _general(white: Array, gauge: Gauge, draws: int, rng: np.random.Generator) -
         parts.append(measure(flips * white))
     strengths = np.nan_to_num(np.concatenate(parts))
     if not gauge.has_lags:
+        # A score without delays is signed with null mean 0: its size counts, in units of its null.
         standard = np.nan_to_num(ratio(np.abs(strengths), np.sqrt((strengths**2).mean(axis=0))))
         return _Null(standard[0], standard[1:], strengths[1:])
+    # Strengths are positive, with a null mean that differs by pair; centred and scaled, all pairs fit one maximum.
     standard = np.nan_to_num(ratio(strengths - strengths.mean(axis=0), strengths.std(axis=0)))
     return _Null(standard[0], standard[1:], (strengths - strengths.transpose(0, 2, 1))[1:])

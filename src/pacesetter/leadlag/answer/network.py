@@ -1,4 +1,4 @@
-"""The significant links of an answer as a graph, each with its strength, delay, sign, chance, and what it hangs on."""
+"""The significant links of an answer as a graph, each with strength, delay, sign, p-value and what weakens it."""
 
 from __future__ import annotations
 

@@ -76,6 +76,7 @@ def _normal_scores(increments: Array) -> Array:
     from scipy.stats import rankdata
 
     ranked = rankdata(increments, axis=0, nan_policy="omit")
+    # n + 1: the largest rank would otherwise be the quantile 1, which is infinite.
     return np.asarray(ndtri(ranked / (np.isfinite(increments).sum(axis=0) + 1)))
 
 
@@ -100,6 +101,7 @@ def _standardised(increments: Array) -> tuple[Array, Array]:
 def _without_market(increments: Array) -> Array:
     """Residuals of each symbol on the mean of the others, a beta each: a symbol does not explain itself."""
     z, deviation = _standardised(increments)
+    # Standardised first, so that the mean is not that of the most volatile symbols.
     others = (z.sum(axis=1, keepdims=True) - z) / max(z.shape[1] - 1, 1)
     beta = np.nan_to_num(ratio((others * z).sum(axis=0), (others**2).sum(axis=0)))
     return np.where(np.isfinite(increments), (z - beta * others) * deviation, np.nan)
@@ -110,27 +112,33 @@ def _without_components(increments: Array, count: int) -> Array:
     if count >= increments.shape[1]:
         raise ConfigError(f"lag.residual=pca({count}) leaves nothing of {increments.shape[1]} symbols; use fewer")
     z, deviation = _standardised(increments)
+    # eigh sorts eigenvalues upwards: the leading components come last.
     vectors = np.linalg.eigh(z.T @ z)[1][:, -count:]
     return np.where(np.isfinite(increments), (z - z @ vectors @ vectors.T) * deviation, np.nan)
 
 
 def prewhiten(increments: Array, most: int = 5) -> tuple[Array, Array]:
-    """(time, symbol) increments without autocorrelation, and the (symbol,) order of autoregression that each asked for.
+    """(time, symbol) increments without autocorrelation, and the (symbol,) order of autoregression that BIC chose.
 
-    Each symbol asks for the order 0 … `most` of least BIC; where none asks for more than 0, no autocorrelation is found
-    and nothing changes. Else all are filtered by the largest order: filters of different lengths on symbols that share
-    a factor would make one lead the other.
+    For each symbol BIC chooses an order from 0 … `most`; where all are 0, no autocorrelation was found and nothing
+    changes. Otherwise all are filtered with the largest of these orders: filters of different lengths on symbols that
+    share a factor would make one lead the other.
     """
     z, deviation = _standardised(increments)
     bars = len(z)
+    # At least ten bars for each coefficient.
     most = max(min(most, bars // 10), 0)
+    # Over `bars`, not over the overlap: such autocovariances are positive semidefinite, so the error variances below
+    # stay positive.
     moments = np.stack([(z[: bars - lag] * z[lag:]).sum(axis=0) / bars for lag in range(most + 1)])
     coefficients, errors = _levinson(moments)
     price = np.log(bars) * np.arange(most + 1)[:, None]
+    # BIC = n·log(error variance) + order·log n.
     order = (bars * np.log(np.maximum(errors, 1e-12)) + price).argmin(axis=0)
     chosen = coefficients[order.max(initial=0)].T  # (symbol, lag)
     white = z.copy()
     for lag in range(1, most + 1):
+        # The first bars are filtered with the lags that exist; dropping them would shift the window.
         white[lag:] -= chosen[:, lag - 1] * z[: bars - lag]
     return np.where(np.isfinite(increments), white * deviation, np.nan), order
 
@@ -143,6 +151,8 @@ def _levinson(moments: Array) -> tuple[Array, Array]:
     errors[0] = moments[0]
     for order in range(1, most + 1):
         before = coefficients[order - 1, : order - 1]
+        # Durbin–Levinson: the reflection is the partial autocorrelation at this order, and each order follows from the
+        # last.
         left = moments[order] - (before * moments[order - 1 : 0 : -1]).sum(axis=0)
         reflection = np.nan_to_num(ratio(left, errors[order - 1]))
         coefficients[order, : order - 1] = before - reflection * before[::-1]

@@ -1,7 +1,7 @@
 """The answer of many windows of one length: leadership, and delay with sign, a block of windows at a time.
 
 Correlations slide: one bar enters, one leaves, so the whole history costs as much as one pass over it and the memory is
-that of one window. Other methods, and increments that are prepared inside each window, are asked window by window.
+that of one window. Other methods, and increments prepared inside each window, are computed window by window.
 """
 
 from __future__ import annotations
@@ -24,6 +24,7 @@ __all__ = ["Answers", "rolling_answers"]
 
 Array = NDArray[Any]
 BLOCK_BYTES = 32 * 2**20  # of leadership matrices at once
+# Each run starts from an empty window: threads share no state, and the rounding of sums that slide cannot build up.
 RUN = 64  # windows that one thread slides through
 
 
@@ -63,6 +64,7 @@ def _asked(series: Series, ends: Array, lookback: int, gauge: Gauge, preparation
         answer = answer_window(window, series.symbols, gauge)
         leadership[row] = answer.leadership
         sign = answer.signs if gauge.is_signed else 1.0
+        # A method without delays goes by the last bar: delay 1.
         delays[row] = np.nan_to_num(answer.delays * sign, nan=1.0)
     return Answers(ends, leadership, delays)
 
@@ -102,11 +104,13 @@ def _slide(
                 now = start = ends[k] - lookback
             while now < ends[k]:
                 now += 1
+                # Both bars of a product must be inside the window: now − lag > start.
                 for lag in range(1, min(lags, now - start - 1) + 1):
                     _add(products[lag - 1], x[now - lag], x[now], 1.0)
             while start < ends[k] - lookback:
                 start += 1
                 for lag in range(1, lags + 1):
+                    # A leaving bar takes its products as leader; those as follower left with their leader, before it.
                     if start + lag <= now:
                         _add(products[lag - 1], x[start], x[start + lag], -1.0)
             _emit(products, totals, minimum, is_sum, ends[k], lookback, leadership[k], delays[k])
@@ -150,6 +154,7 @@ def _emit(
                     delays[i, j] = lag if value > 0 else -lag
     inverse_deviations(totals, end, lookback, minimum, lead_scale)
     for i in range(symbols):
+        # 0·weight is 0, or NaN for a symbol that cannot be scored.
         leadership[i, i] = 0.0 * lead_scale[i]
         for j in range(i):
             ahead = strength[i, j] - strength[j, i] if is_sum else peak[i, j] - peak[j, i]

@@ -1,7 +1,7 @@
 """Thin trading: symbols whose prices stand still or bounce, and so seem to follow what trades more often.
 
 A price that was not renewed catches up a bar later: under a common factor such a symbol follows all others although
-it could not have been traded. Shares of unchanged closes (and of bars without volume, where volume is known) say so. A
+it could not have been traded. Shares of unchanged closes (and of bars without volume, where known) measure this. A
 price that bounces between bid and ask has a negative first autocovariance; Roll's (1984) effective spread is twice the
 root of its size, and the size over the variance is the share of the variance that is bounce.
 """
@@ -55,6 +55,7 @@ class ThinTrading:
         flags: dict[str, str] = {}
         for sentence, (values, is_thin) in reasons.items():
             for column in np.flatnonzero(is_thin):
+                # One reason a symbol is enough for a reader: the first that applies.
                 flags.setdefault(bars.symbols[column], sentence.format(values[column]))
         return flags
 
@@ -77,6 +78,7 @@ def bounce_share(increments: Array) -> Array:
 
 def _median(values: Array) -> Array:
     known = np.isfinite(values).any(axis=0)
+    # ∞ where volume is unknown: nothing is called thin for lack of data.
     median = np.full(values.shape[1], np.inf)
     median[known] = np.nanmedian(values[:, known], axis=0)
     return median

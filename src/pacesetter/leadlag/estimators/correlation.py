@@ -139,10 +139,12 @@ class TransferEntropy(MutualInformation):
 
 
 def _correlation_scorer(method: str, inner: Inner, series: Series, recipe: ScoreRecipe, resources: Resources) -> Scorer:
+    # Only moments have running sums; ranks, distances and entropies need the whole window.
     if inner not in ("pearson", "squared"):
         resources.refuse_backends(f"{method} with inner='{inner}'")
         return LaggedWindows(series, DEPENDENCES[inner], recipe)
     bars, symbols = series.x.shape
+    # 8 bytes for each running product (time, lag, i, j).
     backend = resources.choose(method, bars * recipe.max_lag * symbols * symbols * 8)
     if backend == "table":
         return CorrelationTable(series, recipe, inner == "squared")
@@ -175,11 +177,13 @@ class LaggedWindows(WindowScorer):
     def lags(self, end: int, lookback: int) -> Array:
         """(symbol, symbol) lag in bars of the larger peak: positive where i leads j, NaN where not scored."""
         sizes = np.abs(self.correlations(end, lookback))
+        # A window of two increments has no lag with an overlap of two.
         if len(sizes) == 0:
             sizes = np.zeros((1, *sizes.shape[1:]))
         peak, lag = sizes.max(axis=0), sizes.argmax(axis=0) + 1.0
         signed = np.where(peak > peak.T, lag, np.where(peak < peak.T, -lag.T, 0.0))
         weights = self.series.weights(end, lookback)
+        # 0·weight spreads the NaN of assets that cannot be scored.
         return signed + 0.0 * np.add.outer(weights, weights)
 
 
@@ -223,6 +227,7 @@ def part_moments(totals: Array, begin: int, end: int, mean: Array, scale: Array)
     """Sum / √count and 1/√(Σ(x − mean)²) of each asset's increments in (begin, end]; scale 0 where constant."""
     for i in range(mean.size):
         square = totals[end, 1, i] - totals[begin, 1, i]
+        # Σx/√n instead of Σx/n: the covariance is then Σxy less the product of two such terms, and n cancels.
         mean[i] = (totals[end, 0, i] - totals[begin, 0, i]) / np.sqrt(end - begin)
         variance = square - mean[i] * mean[i]
         scale[i] = 1.0 / np.sqrt(variance) if variance > CONSTANT * square else 0.0
@@ -248,6 +253,7 @@ def _correlation_window(
     for lag in range(1, min(products.shape[1], lookback - 2) + 1):
         part_moments(totals, start, end - lag, lead, lead_scale)
         part_moments(totals, start + lag, end, follow, follow_scale)
+        # From start + lag: a product belongs to the window only when its leading bar, `lag` earlier, does too.
         until, begin = products[end, lag - 1], products[start + lag, lag - 1]
         for i in range(symbols):
             for j in range(symbols):

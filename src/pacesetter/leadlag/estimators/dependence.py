@@ -44,6 +44,7 @@ def kendall(window: Array, lags: Iterable[int]) -> Iterator[Array]:
 def distance(window: Array, lags: Iterable[int]) -> Iterator[Array]:
     """Distance correlation: the root of the cosine between double-centred distances over all pairs of times."""
     for lag in lags:
+        # Never negative in theory; rounding can take a tiny one below 0.
         yield np.sqrt(np.maximum(_cosine(_distances, window[: len(window) - lag], window[lag:]), 0.0))
 
 
@@ -60,6 +61,7 @@ def _signs(part: Array) -> Callable[[slice], Array]:
 
 
 def _distances(part: Array) -> Callable[[slice], Array]:
+    # Double centring (Székely, Rizzo and Bakirov 2007): less row and column means, plus the overall mean.
     means = np.concatenate([np.abs(part[rows, None] - part).mean(axis=1) for rows in _blocks(part)])
     overall = means.mean(axis=0)
     return lambda rows: np.abs(part[rows, None] - part) - means[rows, None] - means + overall
@@ -80,6 +82,7 @@ def _cosine(kernel: Callable[[Array], Callable[[slice], Array]], lead: Array, fo
 
 
 def _blocks(part: Array) -> Iterator[slice]:
+    # The kernel of all pairs of times is quadratic in the window, so it never exists as a whole.
     step = max(1, BLOCK_NUMBERS // part.size)
     return (slice(row, row + step) for row in range(0, len(part), step))
 

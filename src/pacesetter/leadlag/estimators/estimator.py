@@ -43,7 +43,7 @@ class Resources:
         return "table" if fits else "gemm"
 
     def refuse_backends(self, method: str) -> None:
-        """Refuse a backend asked for by name where an estimator has but one form."""
+        """Refuse a backend given by name where an estimator has only one form."""
         if self.backend not in ("auto", "gemm"):
             raise ConfigError(f"{method} has no backend '{self.backend}'; use backend='auto'")
 

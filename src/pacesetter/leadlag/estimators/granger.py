@@ -73,13 +73,18 @@ def sparse_autoregression(window: Array, lags: int, chance: float = 0.05) -> tup
     past = np.hstack([x[lags - lag : bars - lag] for lag in range(1, lags + 1)])  # column (lag − 1)·N + i
     now = x[lags:]
     gram, moments, squares = past.T @ past, past.T @ now, past**2
+    # Two-sided Bonferroni over all N·N·L coefficients.
     level = -ndtri(chance / (2 * symbols * symbols * lags))
     coefficients, statistics = np.zeros((2, past.shape[1], symbols))
     for j in range(symbols):
+        # At first nothing is explained: the target itself stands for the noise.
         residual = now[:, j]
         for _ in range(REFITS):
+            # √Σx²e² is the deviation of the score Σx·e, whatever the heteroskedasticity: a predictor enters where its
+            # score is beyond `level` deviations of noise.
             loadings = np.sqrt(squares.T @ residual**2)
             chosen = np.flatnonzero(_lasso(gram, moments[:, j], level * loadings, past.shape[1]))
+            # Least squares on the chosen ones, because the lasso's shrinkage biases the strengths towards 0.
             beta, residual, error = _refitted(past[:, chosen], now[:, j])
         coefficients[chosen, j] = beta
         statistics[chosen, j] = np.divide(beta, error, out=np.zeros_like(beta), where=error > 0)
@@ -89,10 +94,12 @@ def sparse_autoregression(window: Array, lags: int, chance: float = 0.05) -> tup
 
 def _refitted(chosen: Array, target: Array) -> tuple[Array, Array, Array]:
     """Least-squares coefficients, residuals and White's standard errors."""
+    # pinv: chosen predictors may be collinear, e.g. two share classes.
     inverse = np.linalg.pinv(chosen.T @ chosen, hermitian=True)
     beta = inverse @ (chosen.T @ target)
     residual = target - chosen @ beta
     spread = chosen * residual[:, None]
+    # The sandwich (XᵀX)⁻¹ Xᵀ diag(e²) X (XᵀX)⁻¹.
     error = np.sqrt(np.maximum(np.diag(inverse @ (spread.T @ spread) @ inverse), 0.0))
     return beta, residual, error
 
@@ -107,10 +114,12 @@ def _lasso(gram: Array, moments: Array, penalty: Array, size: int) -> Array:
         for k in range(size):
             if gram[k, k] <= 0.0:
                 continue
+            # The gradient without k's own part: soft-thresholding it is the exact minimum along coordinate k.
             pull = gradient[k] + gram[k, k] * beta[k]
             new = np.sign(pull) * max(abs(pull) - penalty[k], 0.0) / gram[k, k]
             step = new - beta[k]
             if step != 0.0:
+                # Kept up to date, the gradient costs one row per coordinate that moves and nothing for the others.
                 for m in range(size):
                     gradient[m] -= gram[m, k] * step
                 beta[k] = new

@@ -32,6 +32,7 @@ def lagged_information(window: Array, lags: Iterable[int], bins: int = 4) -> Ite
         lead, follow = codes[: len(codes) - lag], codes[lag:]
         joint, m = _joint(lead, follow, weigh), len(lead)
         own = [weigh[part.sum(axis=0).astype(np.intp)].sum(axis=1) for part in (lead, follow)]
+        # H(x) + H(y) − H(x, y): of three log m one is left. Rounding may take it below 0.
         yield np.maximum(np.log(m) + (joint - own[0][:, None] - own[1]) / m, 0.0)
 
 
@@ -41,8 +42,10 @@ def lagged_transfer(window: Array, lags: Iterable[int], bins: int = 3) -> Iterat
     codes, weigh = _one_hot(labels, bins), _count_entropy(len(window))
     for lag in lags:
         past, source = codes[lag - 1 : -1], codes[: len(codes) - lag]
+        # x_j(t) and x_j(t−1) as one label: pairwise products then count triples.
         both = _one_hot(labels[lag:] * bins + labels[lag - 1 : -1], bins * bins)
         alone = [weigh[part.sum(axis=0).astype(np.intp)].sum(axis=1) for part in (past, both)]
+        # I(x; y | z) = H(x, z) + H(y, z) − H(x, y, z) − H(z), in which log m cancels.
         given = _joint(source, both, weigh) - _joint(source, past, weigh)
         yield np.maximum((given + alone[0] - alone[1]) / len(source), 0.0)
 

@@ -47,6 +47,7 @@ class LevyReturns:
 
 def _area_scorer(method: str, series: Series, curve: Array, offset: int, resources: Resources) -> Scorer:
     bars, symbols = curve.shape
+    # Areas are antisymmetric, so the table holds the pairs i < j only.
     backend = resources.choose(method, bars * symbols * (symbols - 1) // 2 * 8)
     if backend == "table":
         return AreaTable(series, curve, offset)

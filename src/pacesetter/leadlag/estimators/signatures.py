@@ -77,6 +77,8 @@ class SignatureWindows(WindowScorer):
         """Fill `out` (symbol, symbol) for one window."""
         weights = self.series.weights(end, lookback)
         bars = self.series.path[end - lookback : end + 1]
+        # A random walk over deviation·√lookback ends with unit variance, so that levels of all depths compare.
         path = (bars - bars[0]) * np.nan_to_num(weights) / np.sqrt(lookback)
+        # Level 1 is the net move of j alone: it has no order of events.
         leads = self.words(path, self.depth)[1:].sum(axis=0)
         out[:] = 0.5 * (leads - leads.T) + 0.0 * np.add.outer(weights, weights)

@@ -58,6 +58,7 @@ def _summary(times: Array, values: Array, offsets: Array, forward: Array) -> tup
     """Score, lag and ratio matrices of packed ticks over the lags −forward, 0, forward."""
     grid = np.concatenate([-forward[::-1], [0.0], forward])
     rho = _all_pairs(times, values, offsets, grid)
+    # θ < 0 for (i, j) is θ > 0 for (j, i): the transpose is the other side.
     ahead = (rho[..., len(forward) + 1 :] ** 2).sum(axis=-1)
     behind, total = ahead.T, ahead + ahead.T
     score = np.divide(ahead - behind, total, out=np.zeros_like(ahead), where=total > 0)
@@ -169,10 +170,12 @@ def _contrast(times: Array, values: Array, other_times: Array, other_values: Arr
     product = 0.0
     first, last = 1, 0  # the intervals first … last of the other series overlap the current one
     for i in range(1, times.size):
+        # Open on the left: an interval that ends where the current one begins does not overlap it.
         while first < other_times.size and other_times[first] - lag <= times[i - 1]:
             first += 1
         while last + 1 < other_times.size and other_times[last] - lag < times[i]:
             last += 1
+        # The overlapping intervals are consecutive, so the sum of their increments is one difference.
         if first <= last:
             product += (values[i] - values[i - 1]) * (other_values[last] - other_values[first - 1])
     return product

@@ -39,6 +39,7 @@ class TorchWindows(ABC):
 
     def score_many(self, ends: Array, lookbacks: Array, out: Array) -> None:
         """Fill `out` (window, symbol, symbol); windows are grouped by lookback."""
+        # A batch is one tensor, so all its windows have one length.
         for lookback in np.unique(lookbacks).tolist():
             for rows in self._batches(np.flatnonzero(lookbacks == lookback), lookback):
                 out[rows] = self._score_batch(ends[rows], lookback).cpu().numpy()
@@ -89,6 +90,7 @@ class TorchCorrelation(TorchWindows):
         centred = part - part.mean(dim=1, keepdim=True)
         square = (centred * centred).sum(dim=1, keepdim=True)
         varies = square > CONSTANT * (part * part).sum(dim=1, keepdim=True)
+        # 1/√∞ = 0: a constant part depends on nothing.
         return centred * torch.where(varies, square, torch.inf).rsqrt()
 
     def _fold(self, correlations: list[torch.Tensor], weights: torch.Tensor) -> torch.Tensor:

@@ -1,4 +1,4 @@
-"""Lookback policies to stand beside an agent: heuristics, choices by past score, the regime oracle, hindsight.
+"""Lookback policies to compare an agent with: heuristics, choices by past score, the regime oracle, hindsight.
 
 All keep the protocol `LookbackPolicy`, and all but the last two read bars ≤ t only. A choice at bar t is a function of
 the panel and t: asked again, or in another order, it is the same.
@@ -85,12 +85,13 @@ class VolatilityLookback(_Bounded):
         if len(levels) < 2 * self.recent_bars:
             return self._between(0.5)
         recent = np.convolve(levels, np.full(self.recent_bars, 1 / self.recent_bars), mode="valid")
+        # The share of the past that was rougher: 1 in the calmest bar, which gets the longest window.
         return self._between(float((recent > recent[-1]).mean()))
 
 
 @dataclass(frozen=True)
 class CorrelationLookback(_Bounded):
-    """Long windows when all assets move together and leaders are hard to tell, short ones when each goes its own way.
+    """Long windows when assets are highly correlated and leaders hard to identify, short ones when correlation is low.
 
     The place between the bounds is the share of the variance of the latest `recent_bars` that is common: the variance
     of the mean move over the mean variance.
@@ -131,6 +132,7 @@ class WindowScores:
 
     def known(self, panel: Panel, t: int, history_bars: int) -> Array:
         """(≤ history_bars, window) the latest predictions whose outcome is known at bar `t`."""
+        # Row r is scored by fills up to bar r + 1 + horizon: at bar t the newest known is r = t − 1 − horizon.
         end = t - self.horizon_bars
         return self.table(panel)[max(end - history_bars, 0) : max(end, 0)]
 
@@ -169,11 +171,13 @@ class ThompsonLookback(_Scored):
     seed: int = 0
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
+        # After eight half-lives a score weighs 1/256; older ones are not read.
         known = self.scores.known(panel, t, int(8 * self.half_life_bars))
         weights = 0.5 ** (np.arange(len(known))[::-1, None] / self.half_life_bars) * np.isfinite(known)
         count = weights.sum(axis=0) + 1  # one score of 0 ± 1 is believed in before any is known
         mean = (weights * np.nan_to_num(known)).sum(axis=0) / count
         variance = ((weights * np.nan_to_num(known - mean) ** 2).sum(axis=0) + 1) / count
+        # A generator for each bar, not one that runs on: the choice does not depend on what was asked before.
         draws = np.random.default_rng([self.seed, t]).standard_normal(len(mean))
         return _best(self.scores.grid, mean + draws * np.sqrt(variance / count))
 
@@ -183,7 +187,7 @@ class ThompsonLookback(_Scored):
 
 @dataclass(frozen=True)
 class RegimeOracle:
-    """The best window of each regime, `windows[regime]`, told the regime by the generator of a synthetic market."""
+    """The best window of each regime, `windows[regime]`; the generator of a synthetic market reveals the regime."""
 
     windows: tuple[int, ...]
 

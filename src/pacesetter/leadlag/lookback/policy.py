@@ -71,6 +71,7 @@ class FittedLookback:
         return max(self.policy.longest, self.before.longest)
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
+        # On its own training bars the policy's choices would be in-sample.
         chosen = self.policy if panel.index[t] > self.fitted_until else self.before
         return chosen.choose(panel, t, previous)
 

@@ -63,6 +63,7 @@ def robust_z(values: Array, history: int = 60) -> Array:
     constant past is infinitely far.
     """
     check_range(4, history=history)  # quartiles need it
+    # shift(1): a value is not part of the past that it is judged by.
     past = pd.DataFrame(values).shift(1).rolling(history)
     low, middle, high = (past.quantile(q).to_numpy() for q in (0.25, 0.5, 0.75))
     return _standardised(np.reshape(values, low.shape), low, middle, high).reshape(np.shape(values))
@@ -71,6 +72,7 @@ def robust_z(values: Array, history: int = 60) -> Array:
 def _standardised(values: Array, low: Array, middle: Array, high: Array) -> Array:
     with np.errstate(divide="ignore", invalid="ignore"):
         scores = (values - middle) / ((high - low) / IQR_PER_SIGMA)
+    # 0/0 is a value that stays at its constant past.
     return np.where((values == middle) & (low == high), 0.0, scores)
 
 
@@ -121,6 +123,7 @@ class Autoencoder:
             raise DataError(
                 f"an autoencoder needs at least 16 finite windows, not {np.shape(vectors)}; encode them first"
             )
+        # In time order: the quarter that sets the scale lies after what the network was fitted on.
         split = 3 * len(vectors) // 4
         self.centre_ = vectors[:split].mean(axis=0)
         self.scale_ = np.maximum(vectors[:split].std(axis=0), 1e-12)
@@ -137,6 +140,7 @@ class Autoencoder:
 
     def _train(self, inputs: Array) -> Any:
         torch = _torch()
+        # Forked, so that the caller's random stream stays where it was.
         with torch.random.fork_rng(devices=[]):
             torch.manual_seed(self.seed)
             width = inputs.shape[1]

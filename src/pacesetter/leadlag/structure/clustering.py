@@ -23,6 +23,7 @@ def hermitian_projector(matrix: Array, clusters: int) -> Array:
     """
     degree = np.abs(matrix).sum(axis=1)
     scale = np.divide(1.0, np.sqrt(degree), out=np.zeros(len(degree)), where=degree > 0)
+    # i·S is Hermitian for an antisymmetric S, so its eigenvalues are real.
     values, vectors = np.linalg.eigh(1j * scale[:, None] * matrix * scale)
     positive = vectors[:, np.argsort(values)[::-1][: max(clusters // 2, 1)]]
     projector: Array = (positive @ positive.conj().T).real

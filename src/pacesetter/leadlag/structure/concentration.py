@@ -1,4 +1,4 @@
-"""Who carries the leading: contribution per asset, its concentration, and how often each asset leads."""
+"""Concentration of leadership: contribution per asset, its concentration, and how often each asset leads."""
 
 from __future__ import annotations
 
@@ -37,6 +37,7 @@ def gini(shares: Array) -> Array:
     ordered = np.sort(shares, axis=-1)  # NaN last
     count = np.isfinite(ordered).sum(axis=-1)
     place = np.arange(1, ordered.shape[-1] + 1)
+    # Gini from order statistics: Σ (2k − n − 1)·x₍ₖ₎ / (n·Σx), x ascending.
     weighted = np.nansum((2 * place - count[..., None] - 1) * ordered, axis=-1)
     return ratio(weighted, count * np.nansum(ordered, axis=-1))
 

@@ -216,6 +216,7 @@ def _interval_table(symbols: Sequence[str], point: Array, drawn: Array, level: f
         frame = pd.DataFrame(draws)
         columns[f"{name}_low"], columns[f"{name}_high"] = frame.quantile([(1 - level) / 2, (1 + level) / 2]).to_numpy()
     spread = np.sqrt(mean_observed((around - point) ** 2, axis=0)) if len(around) > 1 else np.full(len(point), np.nan)
+    # The largest deviation of any symbol in each draw: its quantile makes all intervals hold at once.
     furthest = np.nanmax(ratio(np.abs(around - point), spread), axis=1, initial=0.0)
     reach = np.quantile(furthest, level) * spread
     columns["sure_low"], columns["sure_high"] = point - reach, point + reach

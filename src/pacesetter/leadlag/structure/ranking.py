@@ -54,6 +54,7 @@ def _fiedler(matrix: Array) -> Array:
     signs = np.sign(matrix) + np.eye(len(matrix))  # an asset compares equal to itself with +1, as in the paper
     similarity = (len(matrix) + signs @ signs.T) / 2
     laplacian = np.diag(similarity.sum(axis=1)) - similarity
+    # The smallest eigenvalue belongs to the constant vector; Fiedler's is the next.
     vector: Array = np.linalg.eigh(laplacian)[1][:, 1]
     return vector if vector @ signs.sum(axis=1) >= 0 else -vector
 

@@ -63,6 +63,7 @@ class DirectLearner:
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
         self.series = MarketSeries.of(bank, self.policy, needs_depth)
         self._check_bars()
+        # The weights are fitted by a lasso; only the four numbers of the shape follow gradients.
         self.optimiser = torch.optim.Adam(self.policy.shape(), config.learning_rate)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.signals = torch.zeros_like(self.series.volatility)  # of every bar, by weights that did not see it
@@ -98,10 +99,12 @@ class DirectLearner:
         z, volatility = series.z[:bars], series.volatility[:bars]
         _count(policy, z)
         inputs = policy.raw_inputs(z) / policy.scale
+        # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
         returns = (series.earned / volatility).clamp(-policy.cut, policy.cut)
         found = fit_sparse(inputs.numpy(), returns.numpy(), folds=self.config.folds)
         policy.weights.copy_(torch.from_numpy(found.weights))
         self.signals[:bars] = torch.from_numpy(found.held_out)
+        # The last bars have no outcome yet, so no weights have seen them.
         self.signals[bars:] = policy.signal(series.z[bars:])
         self.found = {
             "penalty": found.penalty,
@@ -112,6 +115,7 @@ class DirectLearner:
         }
         policy.log_price.fill_(math.log(_first_price(z[..., -1])))
         excess = self.signals - market_price(self.signals, policy.log_price.exp(), policy.lowest < 0)
+        # gain · e / σ² = gain · (s − ν) / σ, set to the cap at the chosen quantile.
         wanted = (excess / series.volatility)[excess > 0]
         if len(wanted):
             policy.log_gain.fill_(math.log(policy.cap / float(wanted.quantile(CAP_QUANTILE))))
@@ -121,6 +125,7 @@ class DirectLearner:
         config = self.config
         last = len(self.series.to_open) - config.segment_bars
         starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator)
+        # Accounts begin in cash; without a burn-in the costs of building positions would dominate.
         returns = self.roll(starts, config.segment_bars)[:, config.burn_in_bars :]
         loss = -objective(returns, config.objective, config.risk_aversion)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
@@ -136,6 +141,7 @@ class DirectLearner:
     def roll(self, starts: torch.Tensor, bars: int, rules: Rules | None = None) -> torch.Tensor:
         """(segment, bar) net returns of accounts that begin in cash at the bars `starts` (segment,)."""
         rules = rules or self.rules
+        # float64 here and float32 when served: returns of a bar are small beside 1.
         held = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64)
         wealth = torch.ones(len(starts), dtype=torch.float64)
         returns = []
@@ -295,6 +301,7 @@ def _first_price(z: torch.Tensor) -> float:
     count = z.shape[1]
     if count == 1:
         return LEAST_PRICE
+    # With equal correlations var(mean) / mean(var) = (1 + (n − 1)·ρ) / n, which is solved for ρ below.
     common = float(z.mean(1).var() / z.var(0).mean().clamp_min(1e-12))
     correlation = min(max((common * count - 1) / (count - 1), 0.0), MOST_CORRELATION)
     return max(correlation / (1 - correlation), LEAST_PRICE)
@@ -306,7 +313,9 @@ def _count(policy: DirectPolicy, z: torch.Tensor) -> None:
     if count > 1:
         now = z[..., -1]
         others = (now.sum(1, keepdim=True) - now) / (count - 1)
+        # Without an intercept: moves in units of volatility have a mean near 0.
         policy.beta.copy_((now * others).sum(0) / others.square().sum(0).clamp_min(1e-12))
     scale = policy.raw_inputs(z).std(0)
+    # The constant has no spread.
     scale[-1] = 1.0
     policy.scale.copy_(scale.where(scale > 1e-9, torch.ones_like(scale)))

@@ -88,11 +88,13 @@ class Rules:
 
     def size(self, x: torch.Tensor) -> torch.Tensor:
         """|x|, smooth around 0."""
+        # At 0, where an account that does not trade stands, |x| has a kink and autograd a gradient of 0.
         return x.abs() if self.softness == 0 else (x.square() + self.softness**2).sqrt() - self.softness
 
     def cost(self, traded: torch.Tensor, share: torch.Tensor | float) -> torch.Tensor:
         """Cost of each trade as a share of the same equity; `share` is of the bar's volume."""
         move = self.move + self._impact(share)
+        # Commission is on the fill price, which lies above the open for a buy and below it for a sale.
         side = torch.where(traded >= 0, 1.0, -1.0)
         return self.size(traded) * (move + self.commission * (1 + side * move))
 
@@ -113,9 +115,12 @@ def settle(
         depth = fills.depth / (wealth[..., None] * rules.initial_cash)
         if rules.volume_cap is not None:
             traded = traded.clamp(-rules.volume_cap * depth, rules.volume_cap * depth)
+        # Detached: √ has an infinite slope at 0, and impact is a small correction.
         share = traded.detach().abs() / depth.clamp_min(1e-12)
+    # Sales first, as in the kernel: what they pay in can be spent on purchases in the same bar.
     is_smaller = traded * held < 0
     reduced, opened = (torch.where(chosen, traded, 0.0) for chosen in (is_smaller, ~is_smaller))
+    # Equity at the close of t is 1; all amounts of the bar are in that unit.
     cash = 1.0 - held.sum(-1) + _carry(held, rules)
     after = held + reduced
     cash = cash - ((reduced + rules.cost(reduced, share)) * fills.to_open).sum(-1)
@@ -124,6 +129,7 @@ def settle(
     cash = cash - ((opened + rules.cost(opened, share * factor)) * fills.to_open).sum(-1)
     value = (after + opened) * fills.to_close
     equity = cash + value.sum(-1)
+    # Back to shares of the new equity, the unit of the next bar.
     return value / equity[..., None], equity - 1.0
 
 
@@ -133,12 +139,14 @@ def _ordered(held: torch.Tensor, target: torch.Tensor, rules: Rules) -> torch.Te
     change = wanted - held
     if rules.band > 0:
         change = torch.where((wanted != 0) & (change.abs() < rules.band), 0.0, change)
+    # A change of side takes two bars, as in the kernel: close first, open at the next.
     return torch.where(held * wanted < 0, -held, change)
 
 
 def _carry(held: torch.Tensor, rules: Rules) -> torch.Tensor:
     """Interest on own cash less the borrow of shorts, whose proceeds earn nothing."""
     short = (-held).clamp_min(0.0).sum(-1)
+    # The proceeds of a short, as large as its value, are collateral and earn no interest.
     own = 1.0 - held.sum(-1) - short
     return own * torch.where(own > 0, rules.interest, rules.loan) - short * rules.borrow
 
@@ -153,6 +161,7 @@ def _affordable(
 ) -> torch.Tensor:
     """(…,) the share ≤ 1 of all openings that the budget pays for, as `market.kernel.affordable_share`."""
     move = rules.move + rules._impact(share)
+    # Costs lower equity, and the budget is a multiple of equity: hence budget times the cost rate.
     needed = (opened.abs() * to_open * (1.0 + rules.budget * (move + rules.commission * (1.0 + move)))).sum(-1)
     equity = cash + (after * to_open).sum(-1)
     left = rules.budget * equity - (after.abs() * to_open).sum(-1)

@@ -43,6 +43,7 @@ class Direct:
         check_range(1, owner="agent", lags=self.lags, segments=self.segments)
         check_range(4, owner="agent", volatility_bars=self.volatility_bars)
         check_range(2, owner="agent", folds=self.folds, segment_bars=self.segment_bars)
+        # At least two bars must count, or there is no deviation.
         check_range(0, self.segment_bars - 2, owner="agent", burn_in_bars=self.burn_in_bars)
         check_range(0, owner="agent", risk_aversion=self.risk_aversion, softness=self.softness)
         for name in ("cut", "learning_rate"):

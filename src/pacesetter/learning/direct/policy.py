@@ -1,4 +1,4 @@
-"""The direct policy: every symbol reads the last moves of all others, and wants a share that its risk and costs allow.
+"""The direct policy: each symbol reads the last moves of all others, and targets a share that risk and costs allow.
 
 What it reads are the last bars of `return_1` of every symbol, i.e. the `window` of a whole market:
 
@@ -8,7 +8,7 @@ What it reads are the last bars of `return_1` of every symbol, i.e. the `window`
     x(t)     u of all symbols and the mean z, lags 1 … `lags`, and 1
     s_j(t)   Σ w_j · x, the predicted next return in units of σ_j; w is sparse (L1)
 
-and what it wants, with h the share that it holds and c the cost of a side:
+and what it targets, with h the share that it holds and c the cost of a side:
 
     ν        = price · Σ_j max(s_j − ν, 0): what a unit of market risk costs; of many signals it keeps the strongest
     e_j      = (s_j − ν) · σ_j, the expected return in excess of that
@@ -63,12 +63,14 @@ class DirectPolicy(nn.Module):
         self.column, self.cap, self.lowest, self.side_cost = column, cap, lowest, side_cost
         count = len(self.symbols)
         self.weights = nn.Parameter(torch.zeros(self.width, count))
+        # As logarithms, so that gradient steps keep all four positive.
         self.log_gain = nn.Parameter(torch.tensor(math.log(2e-3)))
         self.log_price = nn.Parameter(torch.tensor(math.log(0.15)))
         self.log_enter = nn.Parameter(torch.tensor(math.log(0.7)))
         self.log_leave = nn.Parameter(torch.tensor(math.log(0.7)))
         self.register_buffer("beta", torch.zeros(count))
         self.register_buffer("scale", torch.ones(self.width))
+        # The newest bar is last; four half-lives fit into the window.
         decay = 0.5 ** (torch.arange(volatility_bars).flip(0) * 4.0 / volatility_bars)
         self.register_buffer("decay", decay / decay.sum())
 
@@ -100,6 +102,7 @@ class DirectPolicy(nn.Module):
         returns = returns[..., -self.history_bars :]
         before = returns.square().unfold(-1, self.volatility_bars, 1)  # (row, symbol, lags + 1, bar)
         volatility = (before @ self.decay).sqrt()
+        # Of the bar before: a move measured by a volatility that includes it could never be large.
         known = volatility[..., :-1]
         z = returns[..., -self.lags :] / known.clamp_min(LEAST_VOLATILITY)
         z = torch.where(known > LEAST_VOLATILITY, z.clamp(-self.cut, self.cut), 0.0)
@@ -112,6 +115,7 @@ class DirectPolicy(nn.Module):
         if count == 1:
             return torch.cat([z.flatten(1).flip(1), one], 1)
         market = z.mean(1, keepdim=True)
+        # Without the symbol itself, or part of its own move would be explained away.
         others = (market * count - z) / (count - 1)
         own = z - self.beta[:, None] * others
         return torch.cat([own.flip(2).transpose(1, 2).flatten(1), market.flip(2).flatten(1), one], 1)
@@ -126,15 +130,18 @@ class DirectPolicy(nn.Module):
         """(…, symbol) shares of equity; all arguments (…, symbol)."""
         excess = (signal - market_price(signal, self.log_price.exp(), self.lowest < 0)) * volatility
         gain = self.log_gain.exp() / volatility.square()
+        # Buying pays c now and selling c later: between the two thresholds trading costs more than it brings.
         least = gain * (excess - self.log_enter.exp() * self.side_cost)
         most = gain * (excess + self.log_leave.exp() * self.side_cost)
         least, most = least.clamp(self.lowest, self.cap), most.clamp(self.lowest, self.cap)
+        # The clamp passes gradients to `least` and `most` only where the position is traded.
         return torch.minimum(torch.maximum(held, least), most)
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         """Target weights, and how likely each symbol moves as its signal says, both (row, symbol)."""
         z, volatility = self.moves(observation["window"][..., self.column])
         signal = self.signal(z)
+        # Φ(|s|): the signal is a predicted return in units of its deviation.
         confidence = 0.5 * (1 + torch.erf(signal.abs() / math.sqrt(2)))
         return self.target(signal, volatility, observation["position"][..., WEIGHT]), confidence
 

@@ -82,6 +82,7 @@ class MarketSeries:
 def _read(returns: Array, policy: DirectPolicy) -> tuple[torch.Tensor, torch.Tensor]:
     """Moves and volatility of every window of returns (symbol, bar), as the policy itself reads them."""
     known = torch.from_numpy(np.array(returns)).to(policy.decay.dtype)
+    # A view; the policy's own function then reads it, so that learning and serving cannot differ.
     windows = known.unfold(1, policy.history_bars, 1).transpose(0, 1)
     read = [policy.moves(chunk) for chunk in torch.split(windows, CHUNK_BARS)]
     z, volatility = (torch.cat(part) for part in zip(*read, strict=True))
@@ -91,6 +92,7 @@ def _read(returns: Array, policy: DirectPolicy) -> tuple[torch.Tensor, torch.Ten
 def _fills(bars: Array) -> tuple[Array, Array, Array]:
     now, opened, closed = bars[:-1, :, Bar.CLOSE], bars[1:, :, Bar.OPEN], bars[1:, :, Bar.CLOSE]
     is_known = now > 0
+    # An order needs a fresh price to be decided on and a bar that trades to be filled in.
     trading = is_known & (bars[1:, :, Bar.STATUS] == Status.TRADING) & (bars[:-1, :, Bar.STATUS] == Status.TRADING)
     to_open, to_close = (np.divide(price, now, out=np.ones_like(now), where=is_known) for price in (opened, closed))
     return to_open, to_close, trading.astype(float)

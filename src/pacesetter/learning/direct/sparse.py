@@ -83,11 +83,14 @@ def fit_sparse(
     shares: Sequence[float] = (0.0, 0.5, 1.0),
 ) -> Sparse:
     """Weights for inputs x (bar, p) and returns y (bar, symbol), from the strongest penalty to `lowest`."""
+    # Unbroken blocks: with shuffled bars the neighbours of a held-out bar would give it away.
     blocks = np.array_split(np.arange(len(x)), folds)
     parts = [CrossProducts.of(x[block], y[block]) for block in blocks]
     whole = sum(parts[1:], parts[0])
     unit = math.sqrt(2 * math.log(max(x.shape[1], 2)) / whole.bars)
+    # Above the largest correlation every weight is 0; starting there, the path includes doing nothing.
     strongest = max(float(np.abs(whole.response).max()) / whole.bars, 1.2 * unit)
+    # Products without a block are those of all less its own: no pass over the bars for each fold.
     path = _Path([whole, *(whole - part for part in parts)])
     found: list[Candidate] = []
     for penalty in np.geomspace(strongest, lowest * unit, points):
@@ -101,6 +104,7 @@ def fit_sparse(
     _, penalty, share, weights = max(found, key=lambda entry: entry[0])  # the first of equals: the sparsest
     held_out = np.concatenate([x[block] @ each for block, each in zip(blocks, weights[1:], strict=True)])
     worth, sureness = _worth(held_out, y)
+    # The utility was chosen as the best of many, so being above 0 is not enough.
     if sureness < LEAST_SURE:
         return Sparse(np.zeros_like(weights[0]), np.zeros_like(held_out), penalty, share, worth, sureness)
     return Sparse(weights[0], held_out, penalty, share, worth, sureness)
@@ -140,6 +144,7 @@ def sparse_weights(products: CrossProducts, penalty: float, start: Array) -> Arr
     found = np.zeros_like(start)
     for column in range(start.shape[1]):
         response = np.ascontiguousarray(products.response[:, column])
+        # The optimality condition of the lasso: all weights of this symbol are 0.
         if np.abs(response).max() <= penalty * products.bars:
             continue
         found[:, column] = lasso_path(
@@ -163,6 +168,7 @@ def relaxed(products: CrossProducts, weights: Array) -> Array:
     for column in range(weights.shape[1]):
         used = np.flatnonzero(weights[:, column])
         if len(used):
+            # The chosen inputs may be nearly collinear, since neighbouring lags and markets are.
             system = gram[np.ix_(used, used)] + RIDGE * np.eye(len(used))
             found[used, column] = np.linalg.solve(system, response[used, column])
     return found

@@ -39,6 +39,8 @@ class Tables(nn.Module):
         super().__init__()
         self.places, self.is_whole = dict(places), is_whole
         for name, values in (("windows", windows), ("context", context), ("bars", np.arange(1 - window_bars, 1))):
+            # Buffers, so that they move with the module; not persistent, because weights must not carry the market with
+            # them.
             self.register_buffer(name, torch.tensor(values), persistent=False)
 
     def shapes(self, compact: Shapes) -> dict[str, tuple[int, ...]]:
@@ -55,6 +57,7 @@ class Tables(nn.Module):
 
     def _at(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
         block, bar = index.long().unbind(-1)
+        # Two index arrays around a slice put their axes first: (row, bar, symbol, feature), hence the transposition.
         window = self.windows[block[:, None], :, bar[:, None] + self.bars].transpose(1, 2)
         context = self.context[block, bar]
         if not self.is_whole:

@@ -72,11 +72,13 @@ class FleetMarket:
         if bank.is_whole:
             raise ConfigError("a fleet trades symbols one by one; build the bank with is_whole=False")
         self._made_with = {"device": device, "starts": starts, "first_bar": first_bar, **options}
+        # In order of first appearance: agent k is that of symbol k everywhere.
         self.symbols = tuple(dict.fromkeys(name for (name,) in bank.symbols))
         self.envs_each, self.is_fixed, self.device = envs_each, starts == "fixed", torch.device(device)
         self.batch = Batch(bank, len(self.symbols) * envs_each, has_windows=False, **options)
         pool = self._pool(bank, first_bar)
         waiting = np.repeat(np.stack([group[0] for group in pool]), envs_each, axis=0)
+        # One group for each environment, which "fixed" always takes: rewriting it decides the next start from outside.
         self.batch.use_starts(Starts(waiting, np.arange(len(waiting) + 1), is_fixed=True))
         self.engine, memory = self._engine()
         self.waiting = torch.as_tensor(memory, device=self.device)  # without a copy: the engine reads it
@@ -100,6 +102,7 @@ class FleetMarket:
     def _pool(self, bank: Bank, first_bar: int) -> list[Any]:
         """The starts (start, 3) of each symbol; refuses a symbol that has none."""
         usable = bank.usable(self.batch.window_bars, self.batch.episode_bars or 1)
+        # E.g. the training bars of a validation market, which are there only as history.
         usable[:, :first_bar] = False
         blocks, bars = np.nonzero(usable)
         starts = np.stack([blocks, bars, bank.lasts[blocks]], axis=1)
@@ -145,6 +148,7 @@ class FleetMarket:
         self._draw()
         if self.batch.action == "target":
             actions = as_targets(actions, self.batch.market)
+        # On a GPU the check of actions would wait for all work that is queued; the policy's own output is in its box.
         step = self.engine.step(actions) if self.engine is self.batch else self.engine.step(actions, check=False)
         rewards, ledger, finals = (torch.as_tensor(part) for part in (step.rewards, step.ledger, step.finals))
         places = torch.as_tensor(self.engine.cursor)[:, Cursor.FINAL_BLOCK : Cursor.END]
@@ -164,7 +168,9 @@ class FleetMarket:
         """Put a random start of its symbol before each environment."""
         if self.is_fixed:
             return
+        # From torch's generator, whose state a checkpoint stores: a resumed run draws the same starts.
         shares = torch.rand(len(self.symbols), self.envs_each, dtype=torch.float64, device=self.device)
+        # float64, so that a share just below 1 does not round up to the next symbol's first start.
         places = self.offsets + (shares * self.counts).long()
         self.waiting.copy_(self.pool[places.flatten()])
 

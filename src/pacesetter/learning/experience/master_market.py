@@ -31,7 +31,7 @@ class Advisers(nn.Module):
     """The symbol agents of a market: a portfolio's observation (env, symbol, …) to what its master sees.
 
     Each agent is asked about its own position in an account that holds nothing else, which is what it was trained in:
-    its advice does not hang on what the master does elsewhere.
+    its advice does not depend on what the master does elsewhere.
     """
 
     rows: torch.Tensor
@@ -50,6 +50,7 @@ class Advisers(nn.Module):
         asked = dict(observation) | {"portfolio": write_own_accounts(accounts, position)}
         if self.fleet.actions is not None:
             asked[ACTION_MASK] = allowed_orders(position)
+        # The fleet wants all rows of a symbol side by side: (symbol · env, …).
         rows = {name: entry.transpose(0, 1).flatten(0, 1) for name, entry in asked.items()}
         policy, _ = self.fleet.evaluate(rows, self.rows)
         proposals, confidence = (part.view(len(self.rows), -1).T for part in self._opinion(policy))
@@ -60,6 +61,7 @@ class Advisers(nn.Module):
     def _opinion(self, policy: Distribution) -> tuple[torch.Tensor, torch.Tensor]:
         """(row,) expected orders; and confidence: the chance of the likeliest order, or 1 / (1 + deviation)."""
         if isinstance(policy, MaskedCategorical):
+            # The expected order, not the likeliest: it changes smoothly, and gradients reach the agents.
             return policy.probabilities @ self.orders, policy.probabilities.amax(-1)
         assert isinstance(policy, TanhGaussian)
         return policy.mode().squeeze(-1), 1 / (1 + policy.log_deviation.exp().squeeze(-1))
@@ -87,12 +89,14 @@ class MasterMarket:
             raise ConfigError("a master trades whole markets; build the bank with is_whole=True")
         self.advisers, self.is_joint, self.device = advisers, is_joint, advisers.rows.device
         self.batch = Batch(bank, envs, action="target", has_windows=False, **options)
+        # Starts are drawn by the batch's own streams here, so they are stored with its state.
         self.batch.seed(range(seed, seed + envs))
         self.envs_each = self.env_count = envs
         self.lookup = Tables(bank.windows, bank.context, bank.places, self.batch.window_bars, True).to(self.device)
 
     def joint(self) -> MasterMarket:
         """The same market, in which gradients reach the advisers."""
+        # Shallow: both step the same portfolios, and only what is handed out differs.
         twin = copy.copy(self)
         twin.is_joint = True
         return twin
@@ -135,6 +139,7 @@ class MasterMarket:
 
     def tables(self, seen: Tensors) -> dict[str, torch.Tensor]:
         """What the master sees of an observation as this market hands it out."""
+        # Advice of frozen agents is stored with the rollout; advice that learns is computed where gradients are needed.
         return dict(seen) if PROPOSALS in seen else self.advisers(self.lookup(seen))
 
     @torch.no_grad()

@@ -32,6 +32,7 @@ class Replay:
         for name, entry in step.items():
             if name not in self.entries:  # a replay of an earlier version may lack some: its old rows stay 0
                 self.entries[name] = entry.new_zeros(self.capacity, *entry.shape)
+            # A ring: the newest step takes the place of the oldest.
             self.entries[name][self.added % self.capacity] = entry
         self.added += 1
 
@@ -43,11 +44,13 @@ class Replay:
         shape = (self.symbols, batch_size)
         steps = torch.randint(len(self), shape, device=device)
         envs = torch.randint(self.envs_each, shape, device=device)
+        # Each symbol draws from its own environments only: heads must not learn from another's rows.
         envs += self.envs_each * torch.arange(self.symbols, device=device)[:, None]
         return {name: entry[steps, envs].flatten(0, 1) for name, entry in self.entries.items()}
 
     def state_dict(self) -> dict[str, Any]:
         """The filled part."""
+        # Unfilled rows are left out: early checkpoints stay small.
         return {"added": self.added, "entries": {name: entry[: len(self)] for name, entry in self.entries.items()}}
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:

@@ -82,6 +82,7 @@ class ReturnScale(nn.Module):
 
     def forward(self, rewards: torch.Tensor) -> torch.Tensor:
         """Rewards (…, symbol, n) in these deviations, cut to ±10."""
+        # Scaled, not centred: subtracting a mean would pay or charge for every bar that an episode lasts.
         deviation = self.variance.sqrt().clamp(min=1e-8).to(rewards.dtype)
         return (rewards / deviation[:, None]).clamp(-LARGEST_REWARD, LARGEST_REWARD)
 
@@ -89,7 +90,10 @@ class ReturnScale(nn.Module):
         """Count (step, env) rewards and where an episode ended."""
         discounted = torch.empty_like(rewards)
         for t in range(len(rewards)):
+            # The running discounted sum, as in SB3's VecNormalize: its deviation is that of the returns which a critic
+            # has to fit.
             discounted[t] = self.running.mul_(self.discount).add_(rewards[t])
+            # After the step is counted: its reward still belongs to the episode that ended.
             self.running.masked_fill_(ended[t], 0.0)
         self._merge(by_symbol(discounted, len(self.count)).double())
 
@@ -97,6 +101,7 @@ class ReturnScale(nn.Module):
         """Merge the moments of (symbol, row) into the running ones (Chan, Golub, LeVeque 1979)."""
         self.count.add_(rows.shape[1])
         share, shift = rows.shape[1] / self.count, rows.mean(1) - self.mean
+        # Population variance, which merges exactly with weights n_a/n and n_b/n.
         within = share * (rows.var(1, unbiased=False) - self.variance)
         self.variance.add_(within + share * (1 - share) * shift**2)
         self.mean.add_(share * shift)
@@ -121,6 +126,7 @@ def action_mix(actions: torch.Tensor, count: int | None, hold_zone: float) -> to
     """
     if count is None:
         order = actions.flatten(1)
+        # 0 sells, 1 holds, 2 buys.
         actions, count = (order > -hold_zone).long() + (order >= hold_zone).long(), 3
     return torch.stack([(actions == action).float().mean(1) for action in range(count)], dim=1)
 

@@ -45,6 +45,7 @@ class Transitions:
 
     def at(self, rows: torch.Tensor) -> Transitions:
         """Some of the rows."""
+        # By the fields themselves, so that a new one is never forgotten here.
         return Transitions(**{field.name: _at(getattr(self, field.name), rows) for field in fields(self)})
 
 

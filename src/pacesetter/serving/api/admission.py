@@ -1,4 +1,4 @@
-"""What stands in front of the API: keys and scopes, sizes, rates, concurrency and time, before a byte is parsed.
+"""Admission control in front of the API: keys and scopes, sizes, rates, concurrency and time, before any parsing.
 
 Pure ASGI, so that a body is counted as it arrives: one that is too long is refused with no more of it in memory than
 the limit. Answers here hold fixed words only, never what a caller sent.
@@ -52,9 +52,9 @@ class ApiSettings:
 
     max_body_bytes   of a request
     seconds          in which a request's header, its body, and then its answer must be there
-    concurrency      requests at work at a time
+    concurrency      requests processed at a time
     queue_seconds    a request may wait for its turn; one that would wait longer is refused at once
-    pending          requests of one key, and of one address, that arrive, wait or are at work
+    pending          requests of one key, and of one address, that arrive, wait or are processed
     connections      open ones of one address
     rate, burst      requests a second and at once, for each key
     proxy            address of a reverse proxy, whose X-Forwarded-For is trusted; none if empty
@@ -80,9 +80,9 @@ class ApiSettings:
 
 
 class Access(NamedTuple):
-    """Who may call a route: keys with one of `scopes`, anybody where that is empty. An urgent one never waits.
+    """Who may call a route: keys with one of `scopes`, or anyone where that is empty. An urgent one never waits.
 
-    What anybody may call is answered at once: it takes no turn, and its body is not read.
+    What anyone may call is answered at once: it takes no turn, and its body is not read.
     """
 
     scopes: tuple[str, ...] = ()
@@ -131,6 +131,7 @@ class Admission:
         log.info("request", extra=told)
 
     async def _serve(self, scope: MutableMapping[str, Any], receive: Receive, answer: _Answer) -> None:
+        # An unknown path needs a key too, so that a stranger cannot tell which routes exist.
         access = self.routes.get(scope["path"], Access(("read", "trade", "admin")))
         if not access.scopes:
             await self._answer(scope, _replay(b"", receive), answer)
@@ -139,8 +140,10 @@ class Admission:
         scope["key"] = key.name
         if not set(access.scopes) & set(key.scopes):
             raise Refusal(403)
+        # A halt is never refused for its rate: it must work when everything else is too much.
         if not access.is_urgent:
             self._count(key)
+        # Counted before the body is read: slow uploads are what would pile up.
         with self._counted(scope, key, access):
             body = await self._body(scope, receive)
             answer.is_unread = False
@@ -175,6 +178,7 @@ class Admission:
 
     def _key(self, scope: Mapping[str, Any]) -> Key:
         """Whose token the one Authorization header holds."""
+        # Two Authorization headers are refused: proxies differ in which of them they forward.
         given = [value for name, value in scope["headers"] if name == b"authorization"]
         kind, _, token = given[0].decode("latin-1").partition(" ") if len(given) == 1 else ("", "", "")
         key = self.keys.find(token.strip())
@@ -192,7 +196,8 @@ class Admission:
             raise Refusal(429)
 
     async def _body(self, scope: Mapping[str, Any], receive: Receive) -> bytes:
-        """All of the body; refuses one above the limit as soon as it is told or seen to be."""
+        """All of the body; refuses one above the limit as soon as its header or its bytes show it."""
+        # The promise is checked first, and the body itself again while it arrives: a promise may be false.
         told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
         if not told.isdigit():
             raise Refusal(400)
@@ -218,9 +223,9 @@ class Admission:
 
 
 class Turns:
-    """So many at a time, the rest in order, one key after another; who would wait longer than `seconds` is refused.
+    """At most `most` at a time, the rest queued fairly by key; one that would wait longer than `seconds` is refused.
 
-    The wait is reckoned from how long turns took lately, so that a queue is as long as it can be worked off in time.
+    The wait is estimated from how long recent turns took, so the queue is never longer than can be served in time.
     """
 
     def __init__(self, most: int, seconds: float) -> None:
@@ -232,6 +237,7 @@ class Turns:
     @asynccontextmanager
     async def turn(self, key: str) -> AsyncIterator[None]:
         """Wait for a turn of `key`; refuses with 429."""
+        # Who comes while others wait queues up behind them, even if a turn is free this moment.
         if self.active >= self.most or self.waiting:
             await self._wait(key)
         else:
@@ -245,6 +251,7 @@ class Turns:
 
     async def _wait(self, key: str) -> None:
         queue = self.waiting.get(key, ())
+        # Keys take turns: at most one of each other key comes before each of mine, and never more than wait in all.
         before = min((len(queue) + 1) * len({*self.waiting, key}), 1 + sum(map(len, self.waiting.values())))
         if before * self._mean_seconds / self.most > self.seconds:
             raise Refusal(429)
@@ -254,6 +261,7 @@ class Turns:
             async with asyncio.timeout(self.seconds):
                 await turn
         except BaseException as problem:
+            # The turn was given while this caller gave up: it goes to the next, or a place would be lost for good.
             if turn.done() and not turn.cancelled():
                 self._pass_on()
             else:
@@ -311,7 +319,7 @@ class _Answer:
         await self.send(message)
 
     async def refuse(self, status: int) -> None:
-        """Send the status with its words, unless an answer has begun; the rest of a body is not read."""
+        """Send the status with its message, unless a response has started; the rest of the body is not read."""
         if self.status:
             return
         body = json.dumps({"error": WORDS[status]}).encode()

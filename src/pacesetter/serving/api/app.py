@@ -72,6 +72,7 @@ def make_app(
 
     `books` is the file that the runtime's books and its guard are kept in; they are restored from it if it exists.
     """
+    # An application is never made without a usable key, whatever serves it.
     keys.check_startable()
     service, metrics = Service(runtime, switch, books), Metrics(runtime)
     app = FastAPI(
@@ -129,6 +130,7 @@ def _add_trading(app: FastAPI, service: Service, metrics: Metrics) -> None:
         metrics.decided(answer)
         return Response(service.told(answer), media_type="application/json")
 
+    # FastAPI validates by annotation, and this one is known only once the bundle is open.
     decide.__annotations__["ask"] = decision_models(runtime.bundle.features, runtime.bundle.model.spec)
     problems: Any = {status: {"model": Problem} for status in (400, 409, 413, 422)} | {202: {"model": StoredOut}}
     app.post("/v1/decide", response_model=DecideOut, responses=problems)(decide)
@@ -147,13 +149,14 @@ def _add_trading(app: FastAPI, service: Service, metrics: Metrics) -> None:
 
 
 class Service:
-    """A runtime for many callers: one at a time inside, the kill switch looked at before each decision."""
+    """A runtime for many callers: one decision at a time, the kill switch checked before each."""
 
     def __init__(self, runtime: Runtime, switch: KillSwitch, books: Path | None = None) -> None:
         self.runtime, self.switch, self.books = runtime, switch, books
         if books is not None and books.exists():
             _restore(runtime, books)
         self._kept = runtime.guard.state
+        # One thread: a runtime is not for several at once, and decisions keep the order in which they came.
         self._worker = ThreadPoolExecutor(1)
         self._columns = {symbol: column for column, symbol in enumerate(runtime.symbols)}
 
@@ -192,8 +195,9 @@ class Service:
                 return None
             answer = self.runtime.decide(account)
         else:
+            # Given features need no history, so it is neither read nor extended.
             answer = self.runtime.decide_features(*self._entries(ask.features), account)
-        self.look()
+        self.look()  # again: the guard may have halted itself during the decision
         self._keep()
         return answer
 
@@ -203,6 +207,7 @@ class Service:
             return
         state = self.runtime.guard.state
         try:
+            # Synced to disk only where the guard's state changed: a halt must survive a power cut, a count need not.
             content = to_json(self.runtime.to_dict(), inf_nan_mode="constants")
             write_atomic(self.books, content, is_synced=state is not self._kept)
         except OSError as problem:
@@ -218,7 +223,7 @@ class Service:
             self.switch.engage(reason)
 
     def resume(self, by: str) -> None:
-        with _switching():
+        with _switching():  # the file first: a guard that resumed under an engaged switch would halt at once
             self.switch.release(by)
         self.runtime.guard.resume(by)
         log.warning("resumed", extra={"by": by})
@@ -300,6 +305,7 @@ class Service:
         stamps = [moment.timestamp() for moment in moments]
         seconds, first, places = np.unique(stamps, return_index=True, return_inverse=True)
         panel, latest = self.runtime.history.panel, self.runtime.clock() + self.runtime.bar_seconds
+        # A bar is stamped when it is known, so at most one bar length ahead of our clock is tolerated.
         if not 0 < seconds[0] <= seconds[-1] <= latest:
             raise HTTPException(422)
         if panel is not None and moments[first[0]] <= panel.index[-1]:
@@ -363,5 +369,6 @@ async def _invalid(request: Request, problem: Exception) -> JSONResponse:
     found = []
     for mistake in problem.errors()[:MOST_PROBLEMS]:
         place, kind = mistake["loc"], mistake["type"]
+        # An unknown field's name is the caller's own text, which is never repeated.
         found.append({"where": list(place[:-1] if kind == "extra_forbidden" else place), "what": kind})
     return JSONResponse({"error": WORDS[422], "problems": found}, 422)

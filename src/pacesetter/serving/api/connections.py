@@ -1,7 +1,7 @@
-"""Connections in front of HTTP: so many of an address and in all, and none that only waits.
+"""Connection limits below HTTP: a cap for each address and for all, and a deadline for idle ones.
 
-A caller that sends half a header costs a descriptor. At a cap the oldest connection without a request at work makes
-room for the new one, so that a halt gets through whatever others hold open.
+A caller that sends half a header costs a descriptor. At a cap the oldest connection without an active request is
+closed for the new one, so that a halt gets through whatever others hold open.
 """
 
 from __future__ import annotations
@@ -33,6 +33,7 @@ def most_connections() -> int:
     limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0] if HAS_LIMITS else WITHOUT_LIMIT
     if HAS_LIMITS and limit == resource.RLIM_INFINITY:
         limit = WITHOUT_LIMIT
+    # Out of descriptors, the process could open neither the kill switch nor its books.
     return max(limit - _open_descriptors() - BACKLOG - RESERVED, FEWEST)
 
 
@@ -42,9 +43,9 @@ def _open_descriptors() -> int:
 
 
 class Connections:
-    """Open connections by address, oldest first; at a cap an idle one makes room, and where none is idle none comes.
+    """Open connections by address, oldest first; at a cap an idle one is closed, and without one the new is refused.
 
-    A reverse proxy's address may have them all: it stands for everybody behind it.
+    A reverse proxy's address may have them all: it represents all callers behind it.
     """
 
     def __init__(self, most: int, most_of_address: int, proxy: str = "") -> None:
@@ -79,6 +80,7 @@ class Connections:
         oldest = next((each for each in same if each.is_idle), None)
         if oldest is None:
             return False
+        # `connection_lost` comes later; forgotten now, so that the newcomer's place is free at once.
         oldest.transport.abort()
         self.forget(oldest, oldest.address)
         return True
@@ -99,7 +101,7 @@ class GuardedProtocol(H11Protocol):
 
     @property
     def is_idle(self) -> bool:
-        """Whether no request of it is at work."""
+        """Whether it has no active request."""
         return self.cycle is None or self.cycle.response_complete
 
     def connection_made(self, transport: Any) -> None:
@@ -116,6 +118,7 @@ class GuardedProtocol(H11Protocol):
         super().connection_lost(exc)
 
     def data_received(self, data: bytes) -> None:
+        # First, because it may start a request: whether the connection is idle is asked after it.
         super().data_received(data)
         if self.is_idle and (self._deadline is None or self._timed is not None):
             self._end_in(self.header_seconds)

@@ -28,7 +28,7 @@ PREFIX = "pace_"  # tokens are known by it wherever they must not appear
 
 @dataclass(frozen=True)
 class Key:
-    """What is kept of a key. A token has 256 random bits, so that a plain SHA-256 cannot be turned round."""
+    """What is kept of a key. A token has 256 random bits, so that a plain SHA-256 cannot be reversed."""
 
     id: str
     name: str
@@ -45,7 +45,7 @@ class Key:
 
 
 class Keys:
-    """The keys in a file; `find` tells whose a token is."""
+    """The keys in a file; `find` gives the key of a token."""
 
     def __init__(self, path: str | Path) -> None:
         self.path = Path(path)
@@ -54,11 +54,12 @@ class Keys:
     def find(self, token: str) -> Key | None:
         """The key of a token; every key is compared, in equal time, whichever fits."""
         digest = _hash(token).encode()
+        # A list, not `next`: stopping at the match would tell by its time which key it was.
         found = [key for key in self.keys if hmac.compare_digest(key.sha256.encode(), digest)]
         return found[0] if found else None
 
     def check_startable(self) -> None:
-        """Refuse to serve without a key that has not ended, and with one that everybody knows."""
+        """Refuse to serve without a valid key, or with a publicly known one."""
         now = datetime.now(UTC)
         if all(key.is_expired(now) for key in self.keys):
             why = "only expired keys" if self.keys else "no key"
@@ -69,7 +70,7 @@ class Keys:
                 raise ConfigError(f"key '{key.name}' in {self.path} is a publicly known default; revoke it")
 
     def add(self, name: str, scopes: Iterable[str], days: float = 90.0) -> str:
-        """A new key's token, which is shown once and kept nowhere; refuses a name twice and scopes that are none."""
+        """A new key's token, which is shown once and kept nowhere; refuses a name twice and unknown scopes."""
         if not name.strip() or any(key.name == name for key in self.keys):
             raise ConfigError(f"key name '{name}' is taken or empty; give another")
         wanted = tuple(dict.fromkeys(scope.strip() for scope in scopes))
@@ -98,6 +99,7 @@ class Keys:
     def _write(self, keys: tuple[Key, ...]) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
+            # Atomic: a crash half-way would lock every caller out.
             write_atomic(self.path, json.dumps([asdict(key) for key in keys], indent=2) + "\n")
             os.chmod(self.path, 0o600)
         except OSError as problem:

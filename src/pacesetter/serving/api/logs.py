@@ -19,7 +19,7 @@ LEFT_OUT = {*vars(logging.makeLogRecord({})), "taskName", "color_message"}  # uv
 
 
 class JsonLines(logging.Formatter):
-    """Time, level, room, message, what `extra` adds, the facts that all lines share, and the request at work."""
+    """Time, level, logger (`room`), message, `extra`, the facts that all lines share, and the current request."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         super().__init__()
@@ -31,14 +31,16 @@ class JsonLines(logging.Formatter):
         line |= {key: value for key, value in vars(record).items() if key not in LEFT_OUT}
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
+        # Over the whole line, tracebacks and `extra` included, since a secret may come from anywhere.
         return SECRET.sub("[secret]", json.dumps(line, default=str))
 
 
 def log_to(stream: IO[str], facts: Mapping[str, Any]) -> None:
-    """Send what every room and the server log to `stream`, as JSON lines with `facts`."""
+    """Send what the package and the server log to `stream`, as JSON lines with `facts`."""
     handler = logging.StreamHandler(stream)
     handler.setFormatter(JsonLines(facts))
     for name in ("pacesetter", "uvicorn"):
         logger = logging.getLogger(name)
+        # No propagation: the root logger's handlers would print lines that were not cleaned.
         logger.handlers, logger.propagate = [handler], False
         logger.setLevel(logging.INFO)

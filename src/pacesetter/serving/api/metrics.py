@@ -30,6 +30,7 @@ class Metrics:
         self.state = Gauge("guard_state", "1 for the state the guard is in.", ("state",), **options)
         self.age = Gauge("data_age_seconds", "Age of the newest bar.", **options)
         self.model = Gauge("model", "The model that serves.", ("bundle", "sha256"), **options)
+        # The value is in the labels; 1 is how Prometheus writes a fact.
         self.model.labels(runtime.bundle.name, runtime.bundle.model.sha256).set(1)
 
     def request(self, route: str, status: int, seconds: float) -> None:

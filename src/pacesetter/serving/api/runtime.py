@@ -1,6 +1,6 @@
-"""A bundle at work: bars or features come in, the training observation is built, the policy asked, the guard heard.
+"""A bundle in service: bars or features in, then the training observation, the policy's orders, the guard's checks.
 
-The desk is the paper trader's own; only its broker differs, which is told its account by the caller.
+The desk is the paper trader's own; only its broker differs, whose account the caller reports.
 """
 
 from __future__ import annotations
@@ -57,6 +57,7 @@ class BundlePolicy:
 
     def decide(self, seen: Seen) -> Array:
         spec = self.model.spec
+        # Rows of a fleet or market are told apart by place alone: another order would trade other symbols.
         if spec.symbols and seen.panel.symbols != spec.symbols:
             raise ConfigError(f"policy '{self.name}' is for the {len(spec.symbols)} symbols of its training, in order")
         is_whole = spec.rows == "market"
@@ -91,6 +92,7 @@ class BundlePolicy:
         if "orders" in answer:
             proposals = answer["orders"].reshape(-1)
         else:
+            # The expected order of a discrete agent, as its proposal is in a backtest.
             proposals = answer["probabilities"] @ np.array(DISCRETE_AS_CONTINUOUS, np.float32)
         proposals = proposals.astype(np.float64)
         if self.model.spec.action == "target":
@@ -102,7 +104,7 @@ class BundlePolicy:
 
 @dataclass(frozen=True)
 class Holding:
-    """A position as the caller has it; the best price since entry is the entry's where it is not told."""
+    """A position as the caller has it; the best price since entry defaults to the entry price."""
 
     quantity: float
     entry_price: float
@@ -135,14 +137,17 @@ class ReportedBroker:
         for symbol, held in told.holdings.items():
             row = self.positions[self.symbols.index(symbol)]
             row[Position.QUANTITY], row[Position.ENTRY_PRICE] = held.quantity, held.entry_price
+            # The entry is the most careful guess: a trailing stop starts from there.
             row[Position.BEST_PRICE] = held.entry_price if held.best_price is None else held.best_price
             row[Position.BARS_HELD] = held.bars_held
+        # Dust in an empty account would make shares of equity explode.
         cash = told.cash if abs(told.cash) > LEAST_MONEY else 0.0
         equity = cash + float(self.positions[:, Position.QUANTITY] @ prices)
         self.account[:] = cash, equity, max(told.peak_equity or equity, equity, LEAST_MONEY), 0.0
         self.stop_outs = told.stop_outs
 
     def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
+        # The caller trades: what really filled is in the account that it reports next.
         closed = {order.client_id: OrderStatus.FILLED for order in orders}
         return Settlement((), closed, self.stop_outs, False)
 
@@ -227,6 +232,7 @@ class Runtime:
     def feed(self, bars: Panel) -> None:
         """Take newer bars without deciding; refuses those with a price beyond `risk.jump_factor`."""
         if self.history.panel is not None:
+            # Enough old bars to find the close before, also of a symbol that paused.
             joined = self.history.panel.rows(-GONE_BARS, None).append(bars)
             check_jumps(joined, MarketBars.from_panel(joined).values, self.guard.limits.jump_factor, len(bars))
         self.history.append(bars)
@@ -241,6 +247,7 @@ class Runtime:
         panel, missing = self.history.panel, self.history.missing_bars()
         if panel is None or missing > 0:
             raise DataError(f"history is too short: {max(missing, 1)} more bars are needed before the first decision")
+        # An age of ∞ makes the guard's own rule for stale prices refuse entries.
         return self._decide(panel, self.history.observation(), account, np.where(self.history.is_short, np.inf, 0.0))
 
     def decide_features(self, panel: Panel, entries: Mapping[str, Array], account: ReportedAccount) -> RuntimeAnswer:
@@ -277,6 +284,7 @@ class Runtime:
         if unknown:  # at no price it would count as lost, and halt
             raise DataError(f"'{unknown[0]}' is held, but has no price; send one")
         self.broker.report(account, bars[-1, :, Bar.CLOSE])
+        # A second question about the same bar must not settle again, nor restart the guard's count of orders per bar.
         if panel.index[-1] != self._settled:
             self.desk.settle(panel, bars, now)
             self._settled = panel.index[-1]

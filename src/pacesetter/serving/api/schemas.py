@@ -18,6 +18,7 @@ MOST_BARS, MOST_SYMBOLS = 5_000, 5_000
 ACCOUNT_ENTRIES = ("position", "portfolio", "action_mask")  # of an observation: written from the account
 
 Symbol = Annotated[str, Field(min_length=1, max_length=64, pattern=r"^[\x21-\x7e]+$")]
+# Bounds keep every product of price, quantity and money finite.
 Price = Annotated[float, Field(strict=True, ge=1e-9, lt=1e9)]
 Amount = Annotated[float, Field(strict=True, ge=0, lt=1e15)]
 Money = Annotated[float, Field(strict=True, gt=-1e15, lt=1e15)]

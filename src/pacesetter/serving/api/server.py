@@ -1,4 +1,4 @@
-"""The server process: a bundle, its keys and the kill switch, on loopback unless told otherwise."""
+"""The server process: a bundle, its keys and the kill switch, on loopback by default."""
 
 from __future__ import annotations
 
@@ -48,9 +48,11 @@ def serve(
 
     What the guard remembers is kept beside the kill switch, for each port a file.
     """
+    # Everything that can be refused is refused before the port is opened.
     keys.check_startable()
     switch.check_usable()
     bundle.model.probe()
+    # On a runtime of its own: made-up bars must never enter the one that serves.
     rehearse(Runtime(bundle, symbols))
     runtime = Runtime(bundle, symbols)
     if history is not None:
@@ -58,6 +60,7 @@ def serve(
     log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})
     if switch.engaged():
         log.warning("halted: %s; to resume: %s", switch.reason(), switch.way_out)
+    # One file for each port, since two servers may share a switch but not their books.
     books = switch.path.with_name(f"{switch.path.name}.books-{settings.port}")
     _listen(make_app(runtime, switch, keys, settings, books), settings)
 
@@ -120,5 +123,6 @@ def load_history(runtime: Runtime, path: Path) -> None:
     panel, fields = Panel.load(path).select(list(runtime.symbols)), runtime.bundle.features.fields
     if not set(fields) <= set(panel.fields):
         raise DataError(f"{path} lacks some of the fields {', '.join(fields)}; store it with them")
+    # In the bundle's order of fields, which need not be the file's.
     blocks = panel.blocks[[panel.fields.index(name) for name in fields]]
     runtime.feed(Panel(panel.index, panel.symbols, fields, blocks, panel.mask, calendar=panel.calendar))

@@ -76,7 +76,7 @@ class FeatureSpec:
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """Checked files by name; make one with `Bundle.open` or `Bundle.write`. Its policy runs on so many threads."""
+    """Checked files by name; make one with `Bundle.open` or `Bundle.write`. Its policy runs on `threads` threads."""
 
     files: Mapping[str, bytes]
     name: str
@@ -96,6 +96,7 @@ class Bundle:
         if key is not None:
             if not is_signed:
                 raise RunError(f"{path} is not signed, but a signing key was given; sign it or leave the key out")
+            # The signature first: a forger can write new hashes, but cannot sign them.
             key.check(files.get(HASHES, b""), files[SIGNATURE].decode(errors="replace"))
         elif is_signed and not is_unverified:
             raise RunError(
@@ -117,11 +118,13 @@ class Bundle:
             partial.mkdir(parents=True)
         except OSError as problem:
             raise RunError(f"{folder.parent} cannot store a bundle ({problem.strerror}); give another") from problem
+        # Sorted, so that equal files give equal bytes to sign.
         hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
         told = json.dumps({"format": FORMAT, "files": hashes}, indent=2).encode() + b"\n"
         signed = {} if key is None else {SIGNATURE: key.sign(told).encode() + b"\n"}
         for name, data in ({**files, HASHES: told} | signed).items():
             write_atomic(partial / name, data)
+        # Only a whole bundle ever has its final name.
         partial.rename(folder)
         return cls.open(folder, key)
 
@@ -167,7 +170,7 @@ class Bundle:
 
 
 def partial_folder(folder: Path) -> Path:
-    """Where a new bundle is written until it is whole; refuses a folder that is there, or that was begun before."""
+    """Where a new bundle is written until it is whole; refuses a folder that exists, or an interrupted one."""
     partial = folder.with_name(f".{folder.name}.partial")
     if folder.exists():
         raise RunError(f"{folder} exists already; bundles are never overwritten")
@@ -191,6 +194,7 @@ def _read_folder(folder: Path) -> dict[str, bytes]:
         raise RunError(f"{folder} is not a bundle: {HASHES} is missing; create one from a run: pacesetter bundle RUN")
     files = {}
     for path in sorted(folder.iterdir()):
+        # A link could point to anything on this machine.
         if path.is_symlink() or not path.is_file():
             raise RunError(f"{path} is not a plain file; do not load it")
         files[path.name] = path.read_bytes()
@@ -202,6 +206,7 @@ def _read_zip(path: Path) -> dict[str, bytes]:
         with zipfile.ZipFile(path) as archive:
             members = archive.infolist()
             names = Counter(member.filename for member in members)
+            # No folders (a path could lead out of the bundle), and no name twice (readers differ in which they take).
             odd = next((name for name in names if Path(name).name != name or names[name] > 1), None)
             is_much = len(members) > MOST_FILES or sum(member.file_size for member in members) > MOST_BYTES
             if odd is not None or is_much:
@@ -214,7 +219,7 @@ def _read_zip(path: Path) -> dict[str, bytes]:
 
 
 def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
-    """A member's bytes; refuses one that turns out longer than it is told to be, with no more of it in memory."""
+    """A member's bytes; refuses one that is longer than its declared size, with no more of it in memory."""
     content = bytearray()
     with archive.open(member) as stream:
         while chunk := stream.read(CHUNK_BYTES):
@@ -225,7 +230,7 @@ def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> 
 
 
 def _check_hashes(files: Mapping[str, bytes], path: Path) -> None:
-    """Refuse the first file that is not as `hashes.json` tells."""
+    """Refuse the first file that does not match `hashes.json`."""
     try:
         told = json.loads(files[HASHES])
         hashes = {str(name): str(digest) for name, digest in told["files"].items()}
@@ -236,6 +241,7 @@ def _check_hashes(files: Mapping[str, bytes], path: Path) -> None:
         raise RunError(
             f"{path} has bundle format {told['format']}; this version reads {FORMAT}, use the one that made it"
         )
+    # Needed ones too: a bundle that lists fewer files than it takes to serve has correct hashes.
     for name in (*NEEDED, *hashes):
         if name not in files or name not in hashes:
             raise RunError(f"{path}/{name} is missing; the bundle is incomplete, use another copy")

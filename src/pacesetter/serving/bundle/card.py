@@ -1,4 +1,4 @@
-"""What a bundle tells its reader: the model card with the test results as they are, and how to ask the policy."""
+"""The texts of a bundle: the model card with the test results as they are, and how to call the policy."""
 
 from __future__ import annotations
 

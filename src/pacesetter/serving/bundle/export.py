@@ -23,6 +23,7 @@ MOST_ROWS = 65_536
 def export_onnx(module: nn.Module, spec: PolicySpec) -> bytes:
     """The module as one ONNX graph with any number of rows (a fleet: its symbols), its spec among the metadata."""
     example = _example(spec)
+    # A fleet's stacked heads fix the number of rows: one for each symbol.
     rows = {} if spec.rows == "fleet" else {0: torch.export.Dim("rows", min=1, max=MOST_ROWS)}
     with _quiet():
         program = torch.onnx.export(
@@ -66,6 +67,7 @@ def quantise(data: bytes) -> bytes:
         quantize_dynamic(onnx.load_model_from_string(data), path, weight_type=QuantType.QInt8)
         graph = onnx.load_model(path)
     del graph.opset_import[:]
+    # Quantising declares further operator domains, which `read_graph` would refuse.
     graph.opset_import.extend(onnx.load_model_from_string(data).opset_import)
     return bytes(graph.SerializeToString())
 
@@ -77,7 +79,7 @@ def _example(spec: PolicySpec) -> dict[str, torch.Tensor]:
 
 @contextmanager
 def _quiet() -> Iterator[None]:
-    """Leave out what exporters tell of their own workings."""
+    """Silence what exporters log about their internals."""
     loggers = [logging.getLogger(name) for name in ("torch.onnx", "onnxscript", "onnx_ir", "root")]
     levels = [logger.level for logger in loggers]
     with warnings.catch_warnings():

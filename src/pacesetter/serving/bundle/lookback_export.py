@@ -31,7 +31,7 @@ Array = NDArray[Any]
 def lookback_files(folder: str | Path, panel: Panel, observations: int) -> dict[str, bytes]:
     """`lookback.onnx` and `lookback.json` of the run in `folder`, whose agent chose windows for traders of `panel`.
 
-    Refuses an agent with a memory, and a graph that is not the agent's equal on so many observations.
+    Refuses an agent with a memory, and a graph that differs from the agent on any of `observations` observations.
     """
     config = stored_config(folder)
     task: LookbackConfig = build_task(config)
@@ -41,6 +41,7 @@ def lookback_files(folder: str | Path, panel: Panel, observations: int) -> dict[
     real = (unmasked(seen, spec) for seen in _real(panel, task, observations // 2))
     check_parity(module, Model(graph), chain(random_observations(spec, observations // 2), real))
     options = {name: value for name, value in config.task.items() if name != "problem"}
+    # The schedule is stored where it changes: thousands of bars come to a few lines.
     told = LookbackSpec(options, _changes(roll(load_lookback(folder, panel), panel), panel), panel.index[-1].value)
     return {"lookback.onnx": graph, "lookback.json": json.dumps(asdict(told), indent=2).encode() + b"\n"}
 

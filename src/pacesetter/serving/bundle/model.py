@@ -1,4 +1,4 @@
-"""An ONNX graph as a function of named arrays: checked before it runs, with what goes in and comes out told inside."""
+"""An ONNX graph as a function of named arrays: checked before it runs, its inputs and outputs described inside."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime would keep a
 
 
 class Model:
-    """The graph on so many threads; a call maps `spec.inputs` (row, …) to `spec.outputs` (row, …).
+    """The graph on `threads` threads; a call maps `spec.inputs` (row, …) to `spec.outputs` (row, …).
 
     It refuses an observation of no rows, and one whose entries differ in their number.
     Rows that do not know of each other are shared out among the threads; otherwise the threads share each operator,
@@ -67,6 +67,7 @@ class Model:
         count = _row_count(feed)
         step = self._rows_at_once(count)
         parts = [{name: entry[first : first + step] for name, entry in feed.items()} for first in range(0, count, step)]
+        # For one part the hand-over to a thread costs more than it saves.
         spread = self._workers.map if min(self.threads, len(parts)) > 1 else map
         answers = zip(*spread(partial(self.session.run, None), parts), strict=True)
         return {name: np.concatenate(part) for name, part in zip(self.spec.outputs, answers, strict=True)}
@@ -82,6 +83,7 @@ class Model:
         """Of `count` rows, as even shares as can be."""
         if self.spec.rows != "symbol":
             return count
+        # As many rounds as the cache asks for, then equal shares: a short last round would leave threads idle.
         rounds = math.ceil(count / (self.threads * ROWS_AT_ONCE))
         return math.ceil(count / (self.threads * rounds))
 
@@ -107,10 +109,10 @@ def check_graph(data: bytes) -> PolicySpec:
 
 
 def read_graph(data: bytes) -> tuple[PolicySpec, bytes]:
-    """The spec inside the graph, and the graph with nothing but what was looked at.
+    """The spec inside the graph, and the graph with nothing but what was checked.
 
     Refuses operators of another domain or outside OPERATORS, functions, graphs within graphs, weights that lie in
-    another file, and inputs and outputs other than the spec's. Every message is looked at, wherever it is in the file.
+    another file, and inputs and outputs other than the spec's. Every message is checked, wherever it is in the file.
     """
     import onnx
 
@@ -144,6 +146,7 @@ def _messages(message: Any) -> Iterator[Any]:
     """A protobuf message and all within it: graphs, nodes, attributes, tensors, sparse ones too."""
     yield message
     for field, value in message.ListFields():
+        # Only messages have anything inside; numbers and strings are leaves.
         if field.message_type is not None:
             for inner in (value,) if hasattr(value, "ListFields") else value:
                 yield from _messages(inner)

@@ -1,4 +1,4 @@
-"""A finished training run as a bundle: policy exported and compared, features described, results told as they are."""
+"""A finished training run as a bundle: policy exported and compared, features described, results as they are."""
 
 from __future__ import annotations
 
@@ -60,6 +60,7 @@ def bundle_run(
     """
     run, config = Run.open(folder), stored_config(folder)
     _check_finished(run, config)
+    # Before any work: exporting and comparing take long.
     Store(store).next_folder(config.name)
     panel = build_panel(config)
     _check_universe(config, panel)
@@ -101,7 +102,7 @@ def bundle_policy(
     """Bundle any policy with a spec, e.g. a fleet by `serve_agent`, that was trained as `config` says on `panel`.
 
     table      its features       training   facts of its training, `run` among them       results   of its test
-    Refuses a graph that is not the policy's equal on so many observations, half of them random; `real` are the others.
+    Refuses a graph that differs from the policy on `observations` observations, half of them random, the rest `real`.
     """
     check_range(2, observations=observations)
     _check_held(spec)
@@ -134,6 +135,7 @@ def _lookback(
     if not isinstance(folder, str):
         return memory, {}
     needed = lookback_memory(build_task(stored_config(folder)))
+    # The agent that chooses the windows looks back as well, and its view must be fixed too.
     learned = {name: max(bars, needed) for name, bars in memory.items() if name.startswith("leadlag_")}
     return memory | learned, lookback_files(folder, panel, observations)
 
@@ -147,6 +149,7 @@ def bundle_files(
     limits: RiskLimits | None = None,
 ) -> dict[str, bytes]:
     """All files of a bundle but its hashes, for a graph that `export_onnx` made of any policy."""
+    # Through JSON: paths and tuples become what YAML can write without tags.
     plain = json.loads(json.dumps(config.to_dict(), default=str))
     del plain["runs"]  # a folder of the machine that trained it, which is not used
     for options, name in ((plain["features"]["leadlag"], "lookback"), (plain["task"], "fleet")):

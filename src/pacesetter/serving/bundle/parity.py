@@ -47,6 +47,7 @@ def check_parity(module: nn.Module, model: Model, batches: Iterable[Mapping[str,
         ours = dict(zip(model.spec.outputs, (one.numpy() for one in told), strict=True))
         theirs = model(rows)
         for name, own in ours.items():
+            # np.maximum, unlike max, keeps a NaN.
             apart[name] = float(np.maximum(apart[name], np.abs(own - theirs[name]).max()))
             largest[name] = max(largest[name], float(np.abs(own).max()))
         ties += _ties(ours[answer], theirs[answer])
@@ -59,6 +60,7 @@ def check_parity(module: nn.Module, model: Model, batches: Iterable[Mapping[str,
 
 def _ties(ours: Array, theirs: Array) -> int:
     """Rows whose likeliest order or largest share (…, choice) differs within rounding; refuses one by more."""
+    # Where two choices are equal but for rounding, either is right.
     first, second = ours.argmax(axis=-1)[..., None], theirs.argmax(axis=-1)[..., None]
     behind = np.take_along_axis(ours, first, -1) - np.take_along_axis(ours, second, -1)
     if (behind > TOLERANCE).any():
@@ -69,6 +71,7 @@ def _ties(ours: Array, theirs: Array) -> int:
 def random_observations(spec: PolicySpec, count: int, seed: int = 0) -> Iterator[dict[str, Array]]:
     """Batches of normal noise, from small to far outside what was seen, under random masks that allow holding."""
     generator, symbols = np.random.default_rng(seed), max(len(spec.symbols), 1)
+    # A fleet's graph takes exactly its symbols; a market's row holds all of them, so fewer rows do.
     size = {"fleet": symbols, "market": max(ROWS // symbols, 1)}.get(spec.rows, ROWS)
     for first in range(0, count, size):
         rows = size if spec.rows == "fleet" else min(size, count - first)
@@ -86,5 +89,6 @@ def _noise(generator: np.random.Generator, shape: tuple[int, ...], scale: Array)
 
 def _random_masks(generator: np.random.Generator, shape: tuple[int, ...], orders: int = 7) -> Array:
     masks = (generator.random(shape) < 0.6).astype(np.float32)
+    # Order 0, hold, is always allowed in the environment too.
     masks.reshape(shape[0], -1, orders)[:, :, 0] = 1.0
     return masks

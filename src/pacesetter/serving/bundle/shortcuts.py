@@ -24,6 +24,7 @@ __all__ = ["shortened"]
 
 def shortened(module: nn.Module) -> nn.Module:
     """A copy whose normalisers and transformers compute what is read of them, and no more."""
+    # A copy: the module itself stays as it was.
     copied: Any = copy.deepcopy(module).eval()
     for part in list(copied.modules()):
         if isinstance(part, ObservationNormaliser):
@@ -51,6 +52,7 @@ def _summarise(encoder: Any, window: torch.Tensor, context: torch.Tensor) -> tor
         x = x + block.attention(block.attention_norm(x), bars)
         x = x + block.feed_forward(x)
     x = x.reshape(bars, rows, -1)
+    # Only the newest token of the last block is read, so only its query is computed.
     newest = x[-1] + last.attention.newest(last.attention_norm(x))
     return newest + last.feed_forward(newest)  # type: ignore[no-any-return]
 

@@ -18,7 +18,7 @@ DEFAULTS = ("changeme", "change-me", "default", "example", "password", "postgres
 
 
 def check_secret(secret: str, what: str) -> str:
-    """The secret without white space around it; refuses one that is short or that everybody knows."""
+    """The secret without white space around it; refuses one that is short or publicly known."""
     plain = secret.strip()
     if len(plain) < SHORTEST or any(plain.lower().replace("_", "-").startswith(word) for word in DEFAULTS):
         raise ConfigError(f"{what} is a default or shorter than {SHORTEST} characters; make one: openssl rand -hex 32")
@@ -63,6 +63,7 @@ class SigningKey:
     def is_made_by(self, data: bytes, signature: str) -> bool:
         """Whether this key made the signature over these bytes."""
         if not self.is_pem:
+            # In constant time: a plain comparison would tell how many digits were right.
             return hmac.compare_digest(self.sign(data).encode(), signature.strip().encode())
         from cryptography.exceptions import InvalidSignature
 

@@ -1,4 +1,4 @@
-"""A shelf of bundles: numbered folders, which of them serves, and the way back to the one before.
+"""A store of bundles: numbered folders, which of them serves, and rollback to the one before.
 
 `versions.json` is the version matrix: a row for each bundle with the versions it was made and checked with.
 """
@@ -57,6 +57,7 @@ class Store:
     def add(self, name: str, files: Mapping[str, bytes], key: SigningKey | None = None) -> tuple[Path, Bundle]:
         """Write a bundle under the next number and let it serve; gives its folder and what `Bundle.open` reads."""
         self.next_folder(name)
+        # The number is chosen again under the lock: another process may have added a bundle meanwhile.
         with hold(self.folder):
             return self._add(self.next_folder(name), files, key)
 
@@ -71,6 +72,7 @@ class Store:
             "signed": bundle.is_signed,
             "versions": made["versions"],
         }
+        # The index last: a crash before it leaves a folder that is not served.
         self._write({"current": folder.name, "versions": [*self.versions, row]})
         return folder, bundle
 
@@ -87,6 +89,7 @@ class Store:
         if place == 0:
             raise RunError(f"{left.name} is the first bundle of {self.folder}; there is none before it")
         taken = self.folder / names[place - 1]
+        # It must answer before it may serve.
         Bundle.open(taken, key, is_unverified).model.probe()
         self._write(index | {"current": taken.name})
         return left, taken

@@ -16,6 +16,7 @@ GENESIS = "0" * 64
 
 def canonical(content: Mapping[str, Any]) -> str:
     """The one JSON text of a content."""
+    # NaN is not JSON, and databases differ in what they make of it.
     return json.dumps(content, sort_keys=True, separators=(",", ":"), allow_nan=False)
 
 
@@ -28,6 +29,7 @@ def verify(records: Iterable[tuple[int, str, str, str]]) -> int:
     """How many (sequence, kind, content, hash) form an unbroken chain; refuses the first record that does not."""
     previous, count = GENESIS, 0
     for sequence, kind, content, stored in records:
+        # The number is hashed too, so that a record can be neither dropped nor moved.
         if sequence != count or link(previous, sequence, kind, content) != stored:
             raise RunError(
                 f"the audit log is broken at record {count}: a row was changed, deleted or added; do not trade on it"

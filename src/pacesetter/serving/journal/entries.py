@@ -38,6 +38,7 @@ def make_page(
     orders = [_order_row(decision) for decision in ticket.decisions]
     fills = [_fill_row(at, count, fill) for count, fill in enumerate(settlement.executions)]
     return Page(
+        # Databases keep microseconds.
         time=at.floor("us").to_pydatetime(),
         state=state,
         content={"orders": orders, "fills": fills, "state": desk.guard.state.value},
@@ -59,6 +60,7 @@ def _equity_row(desk: Desk, bar: Array, vitals: Vitals) -> Row:
         "exposure": float(np.abs(values).sum() / account[Account.EQUITY]),
         "drawdown": vitals.drawdown,
         "state": desk.guard.state.value,
+        # JSON has no NaN; what is not known yet is left out.
         "vitals": {name: value for name, value in vitals._asdict().items() if math.isfinite(value)},
     }
 

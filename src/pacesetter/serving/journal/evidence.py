@@ -42,6 +42,7 @@ def bar_evidence(rows: Mapping[str, Sequence[Row]], statuses: Row, state: Row) -
 def state_hash(state: Row) -> str:
     """Hex SHA-256 of a state as it is stored: books, guard and bars."""
     kept = {name: value for name, value in state.items() if name not in FREE_STATE}
+    # Through JSON and back, because the state is hashed before it is stored and again after it was read.
     return hashlib.sha256(json.dumps(json.loads(json.dumps(kept)), sort_keys=True).encode()).hexdigest()
 
 
@@ -52,6 +53,7 @@ def check_rows(records: Sequence[Row], stored: Mapping[str, Sequence[Row]]) -> i
     at, and not counted.
     """
     told = [(row["kind"], json.loads(row["content"])) for row in records]
+    # Records of older versions have no hashes of rows; only a chain that has them throughout can show additions.
     bars = {content["time"]: content for kind, content in told if kind == "bar" and "rows" in content}
     is_whole = len(bars) == sum(kind == "bar" for kind, _ in told)
     for table in HASHED:
@@ -93,6 +95,7 @@ def _check_statuses(told: Iterable[tuple[str, Any]], orders: Sequence[Row]) -> N
         if kind == "bar":
             expected |= content["placed"]
         moved = content["statuses"] if kind == "bar" else content if kind == "statuses" else {}
+        # In the order of the chain: the last word on an order counts.
         expected |= {client_id: status for client_id, status in moved.items() if client_id in expected}
     for row in orders:
         if expected.get(row["client_id"]) != row["status"]:

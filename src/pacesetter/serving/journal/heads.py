@@ -41,12 +41,13 @@ class Heads:
         with self.path.open("a", encoding="utf-8") as stream:
             stream.write(line + "\n")
             stream.flush()
+            # A head that a power cut loses could be signed again over another chain.
             os.fsync(stream.fileno())
         self._latest[run] = day
         return True
 
     def check(self, run: str, records: Sequence[Mapping[str, Any]]) -> int:
-        """How many heads of the run are right; refuses one that somebody else signed, or whose record is not there."""
+        """How many heads of the run are right; refuses one that another key signed, or whose record is missing."""
         heads = [line for line in self._lines() if line["run"] == run]
         for head in heads:
             if not self.key.is_made_by(canonical({fact: head[fact] for fact in FACTS}).encode(), head["signature"]):

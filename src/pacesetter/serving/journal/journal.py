@@ -86,10 +86,12 @@ class Journal:
         """Write a bar and its state at once; False, with nothing written, where the bar is there already."""
         with self._transaction() as connection:
             latest = connection.scalar(select(tables.checkpoints.c.time).where(tables.checkpoints.c.run == self.run))
+            # Inside the transaction: of two traders of one run, one finds the bar written and stops.
             if latest is not None and page.time <= latest:
                 return False
             evidence = bar_evidence(_rows(page), page.statuses, page.state)
             content = {"time": page.time.isoformat(), **page.content, **evidence}
+            # Audit, rows and state in one transaction: none of them can exist without the others.
             sequence, previous = self._audit(connection, "bar", content)
             for table in (tables.decisions, tables.orders, tables.fills, tables.positions, tables.events):
                 self._insert(connection, table, getattr(page, table.name), page.time)
@@ -101,7 +103,7 @@ class Journal:
                 connection.execute(insert(tables.checkpoints).values(run=self.run, **state))
             else:
                 connection.execute(update(tables.checkpoints).where(tables.checkpoints.c.run == self.run).values(state))
-        if self.heads is not None:
+        if self.heads is not None:  # after the commit: a head must never name a record that was rolled back
             self.heads.add(self.run, page.time, sequence, previous)
         return True
 
@@ -198,6 +200,7 @@ class Journal:
     def _audit(self, connection: Connection, kind: str, content: Row) -> tuple[int, str]:
         """Append a record; gives its number and hash."""
         audit, text = tables.audit, canonical(content)
+        # SQLite has begun IMMEDIATE, and elsewhere (run, sequence) is a key: two writers cannot append the same number.
         newest = select(func.max(audit.c.sequence)).where(audit.c.run == self.run).scalar_subquery()
         last = connection.execute(select(audit).where(audit.c.run == self.run, audit.c.sequence == newest)).first()
         sequence, previous = (0, GENESIS) if last is None else (last.sequence + 1, last.hash)
@@ -240,7 +243,7 @@ def check_there(url: str) -> None:
 def migrate(url: str, revision: str) -> str:
     """Bring the tables up or down to a revision, keeping every row; gives where they stand.
 
-    Refuses an unknown revision, and a database that is somebody else's.
+    Refuses an unknown revision, and a database that is not a journal.
     """
     engine, config = _engine(url), Config()
     config.set_main_option("script_location", MIGRATIONS)
@@ -299,7 +302,7 @@ def _put_in_place(partial: Path, path: Path) -> None:
 
 
 def _check_ours(url: URL) -> None:
-    """Refuse a database with tables of others, which not even our settings of SQLite have touched yet."""
+    """Refuse a database with foreign tables, before even our SQLite settings are applied to it."""
     with create_engine(url, poolclass=NullPool).connect() as connection:
         found = set(inspect(connection).get_table_names())
     foreign = sorted(found - KEPT_AT_BASE)
@@ -327,6 +330,8 @@ def _engine(url: str) -> Engine:
                 f"no journal can be created at {engine.url.database} ({problem.strerror}); give another"
             ) from problem
         event.listen(engine, "connect", _prepare_sqlite)
+        # IMMEDIATE takes the write lock at once; a read that later writes could fail half-way with "database is
+        # locked".
         event.listen(engine, "begin", lambda connection: connection.exec_driver_sql("BEGIN IMMEDIATE"))
     return engine
 
@@ -349,7 +354,7 @@ def _parsed(url: str) -> URL:
 
 
 def _prepare_sqlite(connection: Any, record: Any) -> None:
-    """Transactions are begun by us, DDL included, and a commit is on the disk before it returns."""
+    """We begin transactions ourselves, DDL included, and a commit is on disk before it returns."""
     connection.isolation_level = None
     for pragma in PRAGMAS:
         connection.execute(f"PRAGMA {pragma}").close()

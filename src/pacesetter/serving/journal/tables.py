@@ -36,6 +36,7 @@ class Moment(TypeDecorator[datetime]):
         return None if value is None else value.astimezone(UTC)
 
     def process_result_value(self, value: Any, dialect: Dialect) -> datetime | None:
+        # PostgreSQL answers in the session's zone, SQLite in none.
         return None if value is None else value.replace(tzinfo=UTC) if value.tzinfo is None else value.astimezone(UTC)
 
 

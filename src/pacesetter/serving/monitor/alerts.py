@@ -119,17 +119,19 @@ def make_sinks(options: AlertOptions) -> list[Sink]:
 
 
 class Alerts:
-    """Sends each kind of alert to every sink, at most once in `cooldown_seconds`, without holding up who calls."""
+    """Sends each kind of alert to every sink, at most once in `cooldown_seconds`, without blocking the caller."""
 
     def __init__(self, sinks: Sequence[Sink], cooldown_seconds: float) -> None:
         self._sinks, self._cooldown = tuple(sinks), cooldown_seconds
         self.latest: dict[str, float] = {}  # kind -> when it was last sent
+        # One thread, so that alerts arrive in the order in which they were raised.
         self._thread = ThreadPoolExecutor(max_workers=1, thread_name_prefix="alerts")
 
     def send(self, alert: Alert) -> bool:
         """Whether it was sent; False while its kind is cooling down."""
         if alert.at - self.latest.get(alert.kind, float("-inf")) < self._cooldown:
             return False
+        # Set before it is sent: a sink that hangs must not let the same alert queue up.
         self.latest[alert.kind] = alert.at
         for sink in self._sinks:
             self._thread.submit(_send, sink, alert)

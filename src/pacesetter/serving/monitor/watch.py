@@ -1,4 +1,4 @@
-"""The watch: a few numbers that tell whether a trader is well, and the alert each one fires beyond its threshold."""
+"""The watch: a few health metrics of a trader, and the alert that each fires beyond its threshold."""
 
 from __future__ import annotations
 
@@ -90,6 +90,7 @@ class FeatureReference:
 
     def drift(self, rows: Array) -> float:
         """Largest |mean of `rows` (row, feature) − training's| in units of training's spread; NaN of too few rows."""
+        # A feature that was constant in training has no unit to measure a shift in.
         known = self.spread > 0.0
         if len(rows) < LEAST_ROWS or not known.any():
             return math.nan
@@ -99,6 +100,7 @@ class FeatureReference:
 def feature_moments(table: FeatureTable, until: pd.Timestamp) -> dict[str, tuple[float, float]]:
     """Name -> mean and standard deviation of each feature up to a moment, as a bundle's manifest keeps them."""
     rows = table.values[:, table.index <= until].reshape(-1, len(table.names)).astype(np.float64)
+    # Rows that are still warming up have NaN, and are not what a policy saw.
     rows = rows[np.isfinite(rows).all(axis=1)]
     if not len(rows):
         raise DataError(f"no bar up to {until} has all features; give more bars")
@@ -148,6 +150,7 @@ class Watch:
 
     def to_dict(self) -> dict[str, Any]:
         """What is looked back on, but for the features, as JSON can hold it."""
+        # JSON has no NaN, which is a weight that leaves its symbol as it is.
         actions = [None if math.isnan(action) else action for action in self._actions]
         return {"actions": actions, "denied": list(self._denied), "sent": dict(self.alerts.latest)}
 

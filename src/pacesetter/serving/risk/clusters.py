@@ -18,6 +18,7 @@ def clusters(closes: NDArray[Any], symbols: tuple[str, ...], correlation: float)
         returns = np.diff(np.log(closes), axis=0)
     if len(returns) < LEAST_RETURNS:
         return {}
+    # A symbol with a gap counts as not moving, and so joins no cluster.
     centred = np.where(np.isfinite(returns).all(axis=0), returns, 0.0)
     centred -= centred.mean(axis=0)
     length = np.sqrt((centred**2).sum(axis=0))
@@ -36,5 +37,6 @@ def _lowest_reached(linked: NDArray[Any]) -> NDArray[Any]:
     count = len(linked)
     lowest, before = np.arange(count), np.full(count, -1)
     while (lowest != before).any():
+        # Each round hands the lowest number one link further, until nothing changes: connected components.
         lowest, before = np.where(linked, lowest, count).min(axis=1, initial=count), lowest
     return lowest

@@ -50,6 +50,7 @@ class DrillConfig:
 def drill(sinks: list[Sink], thresholds: Thresholds | None = None) -> list[Drilled]:
     """Make each control act once; alerts are really sent, but only to sinks that accepted a first one."""
     tried = {sink: _sink(sink) for sink in sinks}
+    # A sink that hangs or fails once would make every later alert wait for its time-out.
     able = [sink for sink, result in tried.items() if result.acted]
     return [*_controls(), _jump(), *_alerts(able, thresholds or Thresholds()), *tried.values(), _switch()]
 
@@ -98,6 +99,7 @@ def _provoked(name: str) -> tuple[Guard, Order, AccountView]:
         case "repeated_execution":
             _send(guard, limits.repeat_count, spread=0.0)
         case "identical":
+            # Copies repeat a side too: that control must not act first.
             guard = Guard(replace(limits, repeat_count=10 * limits.copy_count))
             _send(guard, limits.copy_count, spread=0.0, like=PLAIN)
         case "reducing":

@@ -1,4 +1,4 @@
-"""What an account can come to hold: its positions and the orders in flight, kept up to date order by order."""
+"""Exposure of an account: its positions and the orders in flight, updated order by order."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ NO_QUOTE = Quote(math.nan)
 
 
 class Exposure:
-    """An account as the guard was told it, with all orders in flight; `add` counts one more in constant time.
+    """An account as the guard sees it, with all orders in flight; `add` counts one more in constant time.
 
     is_sound     equity is above 0, and it and every quantity are finite
     has_prices   there is a price for all that is held and in flight
@@ -44,18 +44,21 @@ class Exposure:
     def is_exit(self, order: Order) -> bool:
         """Whether the order, with all exits in flight before it, only makes a position smaller."""
         held = self.account.quantities.get(order.symbol, 0.0)
+        # Written so that NaN counts as no exit.
         if not order.quantity * held < 0.0:
             return False
+        # Two exits of the whole position would together open the other side.
         leaving = (self._sold if held > 0.0 else self._bought)[order.symbol]
         return abs(leaving + order.quantity) <= abs(held)
 
     def value(self, symbol: str, more: float = 0.0) -> float:
-        """The most money a symbol can come to stand for if any of its orders in flight, and one of `more`, fill."""
+        """The largest value a symbol's position can reach if any of its orders in flight, and one of `more`, fill."""
         held, bought, sold = self.account.quantities.get(symbol, 0.0), self._bought[symbol], self._sold[symbol]
         if more > 0.0:
             bought += more
         else:
             sold += more
+        # Any subset of the open orders may fill: all buys and no sell, or the reverse, is the worst.
         most = max(held + bought, -held - sold)
         return most * self.account.quotes.get(symbol, NO_QUOTE).price if most else 0.0
 
@@ -65,6 +68,7 @@ class Exposure:
 
     def gross(self, symbol: str, more: float) -> float:
         """That of all symbols together."""
+        # The symbol's old part is replaced, so that a check costs the same however many symbols are held.
         return self._gross - self._values[symbol] + self.value(symbol, more)
 
     def _count(self, symbol: str) -> None:

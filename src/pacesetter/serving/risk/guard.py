@@ -81,10 +81,12 @@ class Guard:
     def check_all(self, orders: Iterable[Order], account: AccountView, now: float) -> tuple[Decision, ...]:
         """Allow each order and count it as in flight, or refuse it with a reason; every refusal is counted.
 
-        Equity is marked once, then they are asked about one by one, exits first: no exit is refused for an entry.
+        Equity is marked once, then orders are checked one by one, exits first: no exit is refused because of an entry.
         """
+        # Losses first: an order of this very moment must meet the state that they lead to.
         self.mark(account.equity, now, account.peak_equity)
         book = Exposure(account, self._in_flight.values())
+        # Each allowed order is in the book when the next is asked about: together they cannot pass a limit.
         return tuple(self._decision(order, book, now) for order in sorted(orders, key=book.is_exit, reverse=True))
 
     def filled(self, client_id: str, quantity: float) -> None:
@@ -93,6 +95,7 @@ class Guard:
         if order is None:
             return
         left = order.quantity - quantity
+        # Filled, or by more than was open.
         if left * order.quantity <= 0.0:
             self.done(client_id)
         else:
@@ -109,6 +112,7 @@ class Guard:
         self._bar += 1
         self._bar_orders.clear()
         self._stops = [bar for bar in self._stops if bar > self._bar - self._limits.stop_bars] + [self._bar] * stop_outs
+        # Only a new stop-out pauses: old ones still in the window must not extend the pause.
         if stop_outs and len(self._stops) >= self._limits.stop_count:
             self._paused_until = self._bar + self._limits.stop_bars
         self.mark(equity, now)
@@ -118,6 +122,7 @@ class Guard:
 
         `peak_equity` is the highest as the account knows it, which may have seen more than the guard.
         """
+        # A clock that runs backwards would reopen windows of time that were used up.
         if not math.isfinite(now) or now < self._clock:
             self.halt(f"the clock went back from {self._clock:.3f} to {now:.3f}")
             return
@@ -126,6 +131,7 @@ class Guard:
             self.halt(f"equity is {equity}")
             return
         self._begin_day(int(now // DAY_SECONDS), equity)
+        # A peak from before a person resumed must not halt again for the same fall.
         told = peak_equity if self._forgiven_equity < peak_equity < math.inf else 0.0
         self._last_equity, self._peak_equity = equity, max(self._peak_equity, equity, told)
         loss, drawdown = (ROUNDING * (1.0 - equity / high) for high in (self._day_equity, self._peak_equity))
@@ -199,6 +205,7 @@ class Guard:
         guard._disabled = set(stored["disabled"])
         guard._ids = (set(stored["ids_today"]), set(stored["ids_before"]))
         guard._in_flight = {order["client_id"]: Order(**order) for order in stored["in_flight"]}
+        # Under today's limits: stored counts are kept, their windows may be of another length now.
         guard._recent = guard._windows(stored["recent"])
         return guard
 
@@ -207,6 +214,7 @@ class Guard:
     def _begin_day(self, day: int, equity: float) -> None:
         """On a new UTC day, reset the order counts, measure losses from the previous equity, end a day of reducing."""
         if day != self._day:
+            # Yesterday's last equity, so that a loss over night counts towards today.
             self._day, self._day_equity = day, self._last_equity
             if day > self._latest_day:
                 self._ids, self._latest_day = (set(), self._ids[0]), day
@@ -348,6 +356,7 @@ def _stale(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
 
 
 def _order_value(guard: Guard, order: Order, book: Exposure, now: float) -> bool:
+    # At the higher of the two prices, so that an order cannot be made small by a low one.
     price = max(order.price, book.account.quotes[order.symbol].price)
     return not abs(order.quantity) * price <= guard._limits.order_fraction * book.account.equity * ROUNDING
 
@@ -370,6 +379,7 @@ def _gross_exposure(guard: Guard, order: Order, book: Exposure, now: float) -> b
 
 
 Control = Callable[[Guard, Order, Exposure, float], bool]
+# Exits skip what limits exposure, since they lower it; what guards against runaway orders holds for them too.
 EXIT_CONTROLS: Mapping[str, Control] = {
     "malformed": _malformed,
     "halted": _halted,

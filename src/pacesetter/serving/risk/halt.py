@@ -47,12 +47,12 @@ class KillSwitch:
         return f"pacesetter resume --by NAME --file {shlex.quote(str(self.path))}"
 
     def engaged(self) -> bool:
-        """Whether trading must stop; a path that cannot be looked at counts as engaged."""
+        """Whether trading must stop; a path that cannot be read counts as engaged."""
         try:
             os.stat(self.path)
         except FileNotFoundError:
             return False
-        except OSError:
+        except OSError:  # no permission, a broken disk: what cannot be ruled out counts as a halt
             return True
         return True
 
@@ -81,9 +81,10 @@ class KillSwitch:
         """Let an engaged switch halt the guard, a halted guard engage it, and a release resume; what changed and why.
 
         `name` is the guard's, which the file then keeps.
-        To be asked before the guard can halt by itself: a release that finds it active is forgotten.
+        Call it before the guard can halt by itself: a release that finds it active is forgotten.
         """
         is_engaged = self.engaged()
+        # Taken in any case: a release that found the guard active must not resume a later halt.
         by = "" if is_engaged else self.take_release()
         if is_engaged == (guard.state is State.HALTED):
             return None
@@ -108,6 +109,7 @@ class KillSwitch:
             write_atomic(self.path, _text(reason=reason, by=by))
         except OSError:
             self.path.touch()
+        # After the switch is engaged: in between it counts as engaged, whatever the old release says.
         self._released.unlink(missing_ok=True)
         return True
 
@@ -119,6 +121,7 @@ class KillSwitch:
             return False
         if not self.path.is_file():
             raise ConfigError(f"{self.path} is not a file that can be released; remove it by hand, then resume")
+        # Before the switch is removed: once it is gone, traders look for who released it.
         write_atomic(self._released, _text(by=by, reason=self.reason()))
         self.path.unlink(missing_ok=True)
         return True

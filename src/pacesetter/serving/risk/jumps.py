@@ -23,6 +23,7 @@ def check_jumps(panel: Panel, bars: NDArray[Any], jump_factor: float, newest: in
     tail = bars[-newest - 1 :]
     before, after = tail[:-1, :, Bar.CLOSE], tail[1:]
     with np.errstate(divide="ignore", invalid="ignore"):
+        # High and low, not the close: stops inside the bar would fill at them.
         factors = np.maximum(after[..., Bar.HIGH] / before, before / after[..., Bar.LOW])
     broken = np.argwhere((before > 0.0) & (after[..., Bar.LOW] > 0.0) & (factors > jump_factor))
     if len(broken):

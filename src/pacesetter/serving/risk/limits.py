@@ -23,7 +23,7 @@ class RiskLimits:
     stale_bars                     age of the last price above which nothing is entered
     reduce_fraction, halt_fraction loss of the day: reduce only, then halted
     drawdown_fraction              fall from the highest equity: halted
-    stop_count, stop_bars          stop-outs in so many bars, after which entries pause as long
+    stop_count, stop_bars          stop-outs within `stop_bars` bars, after which entries pause for as many bars
     symbol_fraction, gross_fraction  exposure of a symbol and of all together, orders in flight counted
     cluster_correlation            symbols correlated above it share one `symbol_fraction`
     jump_factor                    largest ratio of a price to the previous close, up or down; else it is refused

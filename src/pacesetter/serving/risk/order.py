@@ -37,7 +37,7 @@ class Order:
 
 @dataclass(frozen=True, slots=True)
 class AccountView:
-    """What the guard is told of an account; symbols in no cluster stand alone, a highest equity of 0 is not known."""
+    """What the guard knows of an account; symbols in no cluster stand alone, a highest equity of 0 means unknown."""
 
     equity: float
     quantities: Mapping[str, float]

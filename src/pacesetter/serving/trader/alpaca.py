@@ -45,6 +45,7 @@ class AlpacaBroker:
 
     def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         try:
+            # Orders before the account: a fill in between shows in the positions now, and in its order at the next bar.
             found = [(order, self._look(order.client_id)) for order in orders]
             self._read_account()
         except ConfigError:
@@ -123,6 +124,7 @@ class AlpacaBroker:
                 row[:] = 0.0
                 continue
             quantity, entry = float(held[symbol].qty), float(held[symbol].avg_entry_price)
+            # The service knows neither best price nor bars held; they are ours to keep as long as the side is the same.
             if row[Position.QUANTITY] * quantity <= 0.0:  # another position than before
                 row[Position.BEST_PRICE], row[Position.BARS_HELD] = entry, 0.0
             row[Position.QUANTITY], row[Position.ENTRY_PRICE] = quantity, entry
@@ -130,10 +132,11 @@ class AlpacaBroker:
     def _new_fill(self, order: Order, found: Any) -> Execution | None:
         """What was traded of an order since `order.quantity` was left of it, at its own price.
 
-        The service tells the mean of all that was traded; what came before is known unless this process is new.
+        The service reports the mean price of all fills; earlier fills are known unless this process is new.
         """
         filled = float(found.filled_qty or 0.0)
         left = float(found.qty) - filled
+        # `order` holds what was open when it was last looked at, so this is what was traded since.
         new = order.quantity - (left if order.quantity > 0 else -left)
         if not new:
             return None

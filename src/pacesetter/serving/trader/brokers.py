@@ -1,4 +1,4 @@
-"""Brokers: who fills orders. The one here is the market kernel itself; that of a service is in `alpaca`.
+"""Brokers fill orders. The one here is the market kernel itself; that of a service is in `alpaca`.
 
 A broker that cannot be reached leaves an order UNKNOWN, never rejected: it may have arrived. `find` settles that later,
 by the client id.
@@ -107,6 +107,7 @@ class KernelAccount:
     def step(self, now: Array, bar: Array, actions: Array) -> int:
         """Decide `actions` (K,) at the close of `now` (K, Bar) and fill them in `bar`; gives the joined flags."""
         accounts = self._accounts
+        # The kernel steps over a market of two bars, whose content is exchanged.
         accounts.bars[0], accounts.bars[1], accounts.times[0] = now, bar, 0
         return int(accounts.step(actions[None])[0])
 
@@ -126,6 +127,7 @@ class PaperBroker:
         rows = self._kernel.fills
         fills = [fill for k, row in enumerate(rows) for fill in _fills(self._symbols[k], row, ids)]
         filled = {fill.client_id for fill in fills}
+        # What a bar does not fill is gone after it, in the backtest's market too.
         closed = {each: OrderStatus.FILLED if each in filled else OrderStatus.CANCELLED for each in ids.values()}
         stop_outs = int(sum(int(row[Fill.FLAGS]) & STOPS != 0 for row in rows))
         return Settlement(tuple(fills), closed, stop_outs, is_over)

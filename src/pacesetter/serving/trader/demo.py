@@ -39,6 +39,7 @@ def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: in
     panel = build_panel(bundle.config).select(list(runtime.symbols))
     runtime.clock = panel.index[-1].timestamp  # stored bars are served as they came, not as years old
     runtime.feed(panel.rows(0, len(panel) - 1))
+    # The last bar comes by the API, all before it as history: the way of a live caller.
     body = _request(panel.rows(len(panel) - 1, None))
     with TemporaryDirectory() as place:
         keys = Keys(Path(place) / "keys.json")

@@ -104,6 +104,7 @@ class Desk:
         if self._bar is None:
             settlement = Settlement()
         else:
+            # Settled before anything is decided: the policy must see the account after the bar's fills.
             settlement = self.broker.settle(self._bar, bars[-1], self.guard.in_flight.values())
         self._bar = bars[-1].copy()
         self.broker.positions[:, Position.SIGNAL] = self._signals  # the kernel keeps the quantity there
@@ -112,6 +113,7 @@ class Desk:
                 self.guard.filled(execution.client_id, execution.quantity)
         for client_id in settlement.closed:
             self.guard.done(client_id)
+        # After fills and closed orders are noted, so that exposure and losses are those of the new books.
         self.guard.begin_bar(self.equity, now, settlement.stop_outs)
         return settlement
 
@@ -194,6 +196,7 @@ class Desk:
                 f"policy '{self.policy.name}' gave {actions.shape} actions for {len(self.symbols)} symbols"
             )
         sizing = self._sizing
+        # On a copy of the books: the step below moves money in it, and only what it ordered is read.
         sizing.account[:], sizing.positions[:] = self.broker.account, self.broker.positions
         if self._is_hybrid:
             actions = hybrid_orders(actions, sizing.positions, self._bar[:, Bar.CLOSE], self._rules)
@@ -209,8 +212,9 @@ class Desk:
         return [Order(f"{begin}-{symbol}", symbol, quantity, price) for symbol, quantity, price in rows if quantity]
 
     def _account_view(self, panel: Panel, bars: Array, late_bars: float | Array) -> AccountView:
-        """What the guard is told: prices with their age, and which symbols move as one."""
+        """What the guard receives: prices with their age, and which symbols move together."""
         mask = panel.mask[-len(bars) :]
+        # Bars since the last observed one; a symbol not seen in the tail is at least that old.
         ages = np.where(mask.any(axis=0), mask[::-1].argmax(axis=0), len(bars)) + late_bars
         prices, held = bars[-1, :, Bar.CLOSE], self.broker.positions[:, Position.QUANTITY]
         return AccountView(
@@ -241,6 +245,7 @@ class GuardedPolicy:
         bars, now = last_bars(seen.panel), seen.panel.index[-1].timestamp()
         self.desk.settle(seen.panel, bars, now)
         ratio = float(seen.observation["portfolio"][PortfolioEntry.EQUITY_RATIO])
+        # The observation is float32, hence the tolerance.
         if abs(self.desk.equity / self.market.initial_cash - ratio) > 1e-5:
             raise ConfigError("the backtest uses another market than the guard's books; give it market=guarded.market")
         self.tickets.append(self.desk.decide(seen, bars, now))
@@ -253,7 +258,7 @@ def _named(row: Array, columns: type[IntEnum]) -> dict[str, float]:
 
 
 def _row(stored: Any, columns: type[IntEnum]) -> Array:
-    """The row that `_named` told, or that an earlier version stored by position."""
+    """The row that `_named` stored, or that an earlier version stored by position."""
     return np.array(stored if isinstance(stored, list) else [stored[column.name.lower()] for column in columns])
 
 

@@ -55,6 +55,7 @@ class LiveClock:
 
     def now(self, bar: pd.Timestamp) -> float:
         now = self.wall()
+        # Setting the clock moves the wall time alone.
         jump = now - self.monotonic() - self._offset
         if abs(jump) > MOST_DRIFT_SECONDS:
             raise RunError(f"the clock jumped by {jump:+.1f} s; set the clock, then resume")
@@ -128,6 +129,7 @@ class OnlineFeed:
         return self._load().between(None, until)
 
     def after(self, last: pd.Timestamp) -> Panel | None:
+        # A week back: long enough for holidays, short enough to poll.
         panel = self._load(start=f"{last - pd.Timedelta(days=7):%Y-%m-%d}")
         return panel.rows(int(panel.index.searchsorted(last, side="right")), None)
 

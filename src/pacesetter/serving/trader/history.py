@@ -58,6 +58,7 @@ class History:
             raise DataError("there is no bar; give at least one")
         panel = bars if self.panel is None else self._behind(self.panel, bars)
         if self._leadlag is not None:
+            # Before rows are computed: a window is chosen once, at its bar, and never again.
             self._leadlag.choose(panel, len(bars))
         whole, count = self._whole_with(bars), len(bars)
         keep = self.spec.memory_bars + self.spec.window_bars
@@ -66,6 +67,8 @@ class History:
         first_row = _first_rows(panel.mask)
         self._rows.append(self._newest_rows(panel, count, whole, first_row))
         self.panel, self._whole = panel, whole
+        # Gaps make a symbol's memory reach further back; the cap keeps a symbol that hardly trades from holding all
+        # bars.
         self._first = max(first_row(self.spec.memory_bars), len(panel) - MOST_MEMORIES * keep)
         self._stop += len(bars)
         self._taken += bars.mask.sum(axis=0)
@@ -121,6 +124,7 @@ class History:
         rows = np.full((len(self.symbols), count, len(self.spec.names)), np.nan, np.float32)
         with np.errstate(all="ignore"):  # what float32 cannot hold is not finite, and so unknown
             for column, feature in self._features:
+                # The first of `count` rows needs its whole memory behind it.
                 bars = self.spec.memory[feature.name] + count - 1
                 is_whole = all(whole.get(field, 0) >= bars for field in feature.needs)
                 rows[:, :, column] = feature.since(panel, first_row(bars), is_whole)[-count:].T
@@ -139,9 +143,10 @@ class History:
 
 
 def _first_rows(mask: Array) -> Callable[[int], int]:
-    """bars -> the latest row from which on each symbol that is not gone has so many observed; 0 where one has fewer."""
+    """bars -> the latest row from which each symbol that is not gone has that many observed; 0 where one has fewer."""
     if mask.all():
         return lambda bars: max(len(mask) - bars, 0)
     is_here = mask[-GONE_BARS:].any(axis=0)
+    # Counted from the newest bar back, so it rises and can be searched.
     fewest = np.cumsum(mask[::-1, is_here], axis=0).min(axis=1, initial=len(mask))  # of a symbol, since each row
     return lambda bars: max(len(mask) - 1 - int(fewest.searchsorted(bars)), 0)

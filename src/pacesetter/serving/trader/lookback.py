@@ -31,7 +31,7 @@ Array = NDArray[Any]
 
 @dataclass(frozen=True)
 class LookbackSpec:
-    """What a bundle tells of its lookback agent.
+    """What a bundle stores about its lookback agent.
 
     task       options of its environment
     changes    (nanoseconds since 1970, window in force from then on), over the bars of training
@@ -73,6 +73,7 @@ class ServedLookback:
 
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         moment = panel.index[t].value
+        # On training's bars its own choices would be in-sample, and other than those the trader learned with.
         if self._moments[0] <= moment <= self._until:
             return int(self._windows[self._moments.searchsorted(moment, side="right") - 1])
         if t + 1 < self._memory_bars:
@@ -104,6 +105,7 @@ class LeadLagRows:
         scored = count + self._asked.gap_bars
         longest = int(self._schedule[-scored:].max())
         own = self._asked.expected_lookback or 0
+        # As few bars as give the same numbers: a decision must not take longer as history grows.
         part = panel.rows(max(len(panel) - max(scored + longest, count + own), 0), None)
         windows = StoredLookback(np.minimum(self._schedule[-len(part) :], longest))
         features = leadlag_features(self._asked.method, windows, newest_bars=count, **self._asked.options)

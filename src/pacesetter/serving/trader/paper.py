@@ -45,7 +45,7 @@ log = logging.getLogger("pacesetter.paper")
 
 
 class PaperResult(NamedTuple):
-    """What a run came to so far: bars decided on since its first start, of those in this one, whether all there are."""
+    """State of a run: bars decided on since its first start, those of this session, whether the feed is at its end."""
 
     bars: int
     new_bars: int
@@ -76,7 +76,7 @@ class PaperTrader:
         guard they go on, as in a backtest behind it.
         Bars other than those that the journal was written on are refused with nothing touched.
         """
-        state = self._stored()
+        state = self._stored()  # outside the try: what is refused here touches nothing, not even the switch
         before = self.bars
         try:
             self._resume(state)
@@ -104,9 +104,11 @@ class PaperTrader:
         self._heed_within_bar()
         observation = self.observe(panel)
         seen = Seen(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
+        # An account that could not be read is treated as infinitely old: exits pass, entries do not.
         ticket = desk.decide(seen, bars, now, late if settlement.is_known else math.inf)
         denied = [not each.allowed for each in ticket.decisions if each.reason != "halted"]  # which has its own alert
         self.watch.served(ticket.actions, denied, observation)
+        # Counted before the state is written, which must say that this bar is done.
         self.bars, self._panel = self.bars + 1, panel
         vitals = self._vitals(late, time.perf_counter() - started)
         alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
@@ -115,7 +117,7 @@ class PaperTrader:
         self._send(ticket)
 
     def _send(self, ticket: Ticket) -> None:
-        """Send what was allowed, the switch looked at before each order; log what was refused."""
+        """Send what was allowed, checking the switch before each order; log what was refused."""
         for decision in ticket.decisions:
             if not decision.allowed:
                 log.info("%s is refused: %s", decision.order.client_id, decision.reason)
@@ -123,6 +125,7 @@ class PaperTrader:
         for order in ticket.orders:
             self._heed_within_bar()
             is_halted = self.desk.guard.state is State.HALTED
+            # A halt in the middle of sending stops the rest; what is sent already is cancelled by the halt itself.
             statuses[order.client_id] = OrderStatus.CANCELLED if is_halted else self.desk.broker.submit(order)
         self._set_statuses(statuses)
 
@@ -160,7 +163,7 @@ class PaperTrader:
             log.warning("no new bars: %s", problem)
             self.journal.note("feed", str(problem))
             assert self._panel is not None
-            return self._panel.rows(0, 0)
+            return self._panel.rows(0, 0)  # none, as after a poll; the age of the data raises the alert
 
     def _joined(self, bar: Panel) -> Panel | None:
         """The history with a bar behind it; one out of order or of other symbols is noted and left out."""
@@ -184,7 +187,7 @@ class PaperTrader:
             self.journal.note("alert", alert.message)
 
     def _heed_switch(self, by: str | None = None) -> None:
-        """Bring kill switch and guard together, and tell what changed; `by` is who engages it if not this trader."""
+        """Synchronise kill switch and guard, and report what changed; `by` is who engages it if not this trader."""
         change = self.switch.heed(self.desk.guard, self._name if by is None else by)
         if change is not None and change[0] == "halt":
             self._announce_halt()
@@ -207,9 +210,9 @@ class PaperTrader:
             self.journal.note("halt", reason)
 
     def _halt(self, problem: Exception) -> None:
-        """Stop for good: latch the switch first, then cancel and tell, as far as anything still works."""
+        """Stop for good: latch the switch first, then cancel and report, as far as anything still works."""
         reason = str(problem) if isinstance(problem, PacesetterError) else f"{type(problem).__name__}: {problem}"
-        self.desk.guard.halt(reason)
+        self.desk.guard.halt(reason)  # in memory first, which cannot fail
         for step in (lambda: self.switch.engage(reason), self._announce_halt):
             try:
                 step()
@@ -252,13 +255,14 @@ class PaperTrader:
             with self._readable():
                 self.desk.restore(state["desk"])
                 self.watch.restore(state["watch"])
+        # Before orders are reconciled: a run that was halted must not send its pending ones.
         self._latch()
         self._reconcile()
         if state is not None:
             self._tell_heir(state["desk"].get("policy"))
 
     def _latch(self) -> None:
-        """Stay halted, and say so, where the journal was told of a halt last, which the state may not know yet."""
+        """Stay halted, and log it, where the journal's last event is a halt, which the state may not know yet."""
         told = [row for row in self.journal.rows(tables.events) if row["kind"] in ("halt", "resume")]
         was_halted = bool(told) and told[-1]["kind"] == "halt"
         if was_halted:
@@ -268,7 +272,7 @@ class PaperTrader:
             log.warning("still halted: %s", self.desk.guard.reason)
 
     def _tell_heir(self, before: str | None) -> None:
-        """Say so where the book was another policy's: after a rollback that is meant, else it may be a mistake."""
+        """Log where the book was another policy's: intended after a rollback, otherwise perhaps a mistake."""
         name = self.desk.policy.name
         if before not in (None, name):
             told = f"{name} resumes with the book of {before}, {self.bars} bars old"
@@ -298,6 +302,7 @@ class PaperTrader:
         for symbol, quantity in held:
             more, rounding = quantity - booked.get(symbol, 0.0), SAME_QUANTITY * max(abs(quantity), 1.0)
             parts = [order.quantity for order in open_orders if order.symbol == symbol]
+            # Orders that arrived may have filled in part, or not at all, since the last page.
             least, most = sum(min(part, 0.0) for part in parts), sum(max(part, 0.0) for part in parts)
             if not least - rounding <= more <= most + rounding:
                 raise RunError(
@@ -335,4 +340,5 @@ class PaperTrader:
 
 def _bar_seconds(panel: Panel) -> float:
     """The usual time between two bars."""
+    # The median: weekends and holidays are not the usual distance.
     return float(np.median(np.diff(panel.index[-100:].asi8))) / 1e9 if len(panel) > 1 else math.inf

@@ -90,6 +90,7 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
         known = did_you_mean(policy, baselines or ())
         raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
     switch = KillSwitch(config.halt_file)
+    # Before any data is loaded: without a working switch nothing may start.
     switch.check_usable()
     panel = _history(config, bundle)
     feed = _feed(config, panel, bundle)
@@ -166,6 +167,7 @@ def _feed(config: PaperConfig, panel: Panel, bundle: Bundle | None) -> Feed:
     if bundle and unseen > len(panel) - 2:
         raise ConfigError(f"these bars end at {panel.index[-1]}, the training set at {fitted_until}; give later bars")
     first = config.first if config.first is not None else unseen or len(panel) // 2
+    # Trading bars that the policy learned from would show in-sample results.
     if 0 <= first < unseen:
         raise ConfigError(f"first={first} is within the policy's training set; give {unseen} or more")
     return ReplayFeed(panel, first)
@@ -189,7 +191,7 @@ def _reference(bundle: Bundle | None) -> FeatureReference | None:
 
 
 def _bundle_observer(bundle: Bundle, symbols: tuple[str, ...]) -> Observe:
-    """The served history as an observer: the same builder, told one bar at a time."""
+    """The served history as an observer: the same builder, given one bar at a time."""
     history = History.of(bundle, symbols)
 
     def observe(panel: Panel) -> Mapping[str, Any]:

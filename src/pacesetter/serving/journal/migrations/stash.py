@@ -1,4 +1,4 @@
-"""Columns that an older journal does not have are put aside on the way down and brought back on the way up."""
+"""Columns that an older journal lacks are kept aside by a downgrade and restored by an upgrade."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ __all__ = ["add_columns", "drop_columns"]
 
 
 def add_columns(table: str, keys: Sequence[str], columns: Sequence[Column[object]], stash: str) -> None:
-    """Add the columns, filled from `stash` where an earlier way down left one."""
+    """Add the columns, filled from `stash` where an earlier downgrade left one."""
     for column in columns:
         op.add_column(table, column)
     connection = op.get_bind()
@@ -25,6 +25,7 @@ def add_columns(table: str, keys: Sequence[str], columns: Sequence[Column[object
 
 def drop_columns(table: str, keys: Sequence[str], columns: Sequence[str], stash: str) -> None:
     """Drop the columns, their content kept in the table `stash`."""
+    # Copied before anything is dropped: a way down and up again loses nothing.
     op.execute(text(f"CREATE TABLE {stash} AS SELECT {', '.join([*keys, *columns])} FROM {table}"))
     for column in columns:
         op.drop_column(table, column)
