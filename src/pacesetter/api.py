@@ -142,7 +142,7 @@ def train(*overrides: str, **settings: Any) -> Path:
 
 
 def evaluate(run: str | Path, *, draws: int = 1000) -> Judgement:
-    """Judge a run on its test bars as `pacesetter evaluate` does; the result has `sentence`, `figures` and `verdict`."""
+    """Judge a run on its test bars as `pacesetter evaluate` does; see `Judgement` for its figures and sentence."""
     from pacesetter.evaluation.stored_run import StoredRun
 
     return StoredRun(Run.open(run).folder).judge(draws)

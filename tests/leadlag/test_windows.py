@@ -55,7 +55,7 @@ def test_wrong_calls_are_answered_in_a_sentence(market: ps.Panel) -> None:
     ):
         with pytest.raises(ConfigError, match=sentence):
             call()
-    with pytest.raises(DataError, match="a Panel or a DataFrame"):
+    with pytest.raises(DataError, match="a Panel or a DataFrame, not list"):
         ps.LeadLag().fit([1, 2, 3])  # type: ignore[arg-type]
 
 
