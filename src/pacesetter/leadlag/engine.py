@@ -225,7 +225,7 @@ class LeadLag:
         return out
 
     def windows(self, lookback: int | Sequence[int], step: int = 1) -> tuple[Array, Array]:
-        """(window,) ends and lookbacks that `rolling_scores` goes through: each lookback in turn, from its first window."""
+        """(window,) ends and lookbacks of `rolling_scores`: each lookback in turn, from its first window."""
         check_range(1, step=step)
         backs = list(lookback) if isinstance(lookback, Iterable) else [lookback]
         if not backs:

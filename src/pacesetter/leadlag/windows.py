@@ -21,9 +21,7 @@ def as_panel(bars: Any) -> Panel:
         return bars
     if isinstance(bars, pd.DataFrame):
         return Panel.from_frame(bars)
-    raise DataError(
-        f"fit takes a Panel or a DataFrame of bars, not {type(bars).__name__}; use ps.load(…) or a DataFrame"
-    )
+    raise DataError(f"bars must be a Panel or a DataFrame, not {type(bars).__name__}; load files by ps.load(…)")
 
 
 def bar_of(index: pd.DatetimeIndex, end: Any) -> int:
