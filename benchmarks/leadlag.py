@@ -89,7 +89,7 @@ def one_matrix(panel: Panel) -> list[Row]:
     for method in ("ccf_auc", "levy_path"):
         for backend in ("gemm", "table"):
             lag = LeadLag(method, backend=backend, cache_windows=0).fit(panel)
-            rows.append([f"{method}, {backend}", seconds(lambda lag=lag: lag.matrix(end, LOOKBACK), 51, warm=3)])
+            rows.append([f"{method}, {backend}", seconds(lambda lag=lag: lag.scores(end, LOOKBACK), 51, warm=3)])
     return [[name, 1e6 * spent] for name, spent in rows]
 
 
@@ -104,7 +104,7 @@ def random_windows(panel: Panel, method: str) -> Row:
     spent = []
     for end, lookback in zip(ends, lookbacks, strict=True):
         begin = time.perf_counter()
-        lag.matrix(end, lookback)
+        lag.scores(end, lookback)
         spent.append(time.perf_counter() - begin)
     median = 1e6 * statistics.median(spent)
     target = TARGET_MICROSECONDS[len(panel.symbols)] * (8 if method == "ccf_auc" else 1)
@@ -116,7 +116,7 @@ def all_rolling(method: str) -> Row:
     """[method, matrices, seconds, matrices a second] over every lookback 20 … 250 of the 143 stocks, in one call."""
     lag = LeadLag(method).fit(Panel.from_frame(pd.read_parquet(DATA)))
     start, count, size = time.perf_counter(), 0, 0.0
-    for window in lag.rolling(range(20, 251, 10), iterate=True):
+    for window in lag.rolling_scores(range(20, 251, 10), iterate=True):
         count += 1
         size += float(window.matrix[0, 1])
     spent = time.perf_counter() - start

@@ -13,7 +13,7 @@ panel = ps.load("synthetic", symbols=12, groups=1, strength=0.8, max_delay=1, ne
 lag = ps.LeadLag("ccf_lag1").fit(panel)
 
 # 2. One window: the 250 increments that end at the last bar. S[i, j] > 0 where i leads j.
-matrix = lag.matrix(end=len(panel) - 1, lookback=250)
+matrix = lag.scores(end=len(panel) - 1, lookback=250)
 truth = panel.truth.delays
 known = np.triu(np.isfinite(truth) & (truth != 0), 1)
 right = (np.sign(matrix) == np.sign(truth))[known].mean()
@@ -33,7 +33,7 @@ print(result.network, "|", {name: round(value, 1) for name, value in result.stra
 print("picture:", save_picture(network_picture(result.network), ".", "network")[1])
 
 # 5. The two Lévy scores are two estimators: on the same window they may disagree.
-scores = {name: ps.LeadLag(name).fit(panel).matrix(len(panel) - 1, 250) for name in ("levy_path", "levy_returns")}
+scores = {name: ps.LeadLag(name).fit(panel).scores(len(panel) - 1, 250) for name in ("levy_path", "levy_returns")}
 upper = np.triu_indices(len(panel.symbols), 1)
 agree = (np.sign(scores["levy_path"]) == np.sign(scores["levy_returns"]))[upper].mean()
 print(f"levy_path and levy_returns agree on the direction of {agree:.0%} of the pairs")

@@ -434,3 +434,15 @@ def test_a_stored_panel_that_was_changed_is_refused(tmp_path: Path) -> None:
             Panel.load(path)
     with pytest.raises(DataError, match="is not a stored panel"):
         Panel.load(tmp_path / "none.parquet")
+
+
+def test_a_slice_takes_bars_by_place_or_by_date() -> None:
+    index = pd.date_range("2020-01-01", periods=6, freq="D", tz="UTC")
+    panel = Panel.from_fields(index, ["A", "B"], {"close": np.arange(1.0, 13.0).reshape(6, 2)})
+    assert panel[-2:] == panel.rows(4, None)
+    assert panel["2020-01-02":"2020-01-04"] == panel.between("2020-01-02", "2020-01-04")  # type: ignore[misc]
+    with pytest.raises(DataError, match=r"no field 'A'.*use panel\.select\(\['A'\]\)"):
+        panel["A"]
+    with pytest.raises(DataError, match="no every 2th bar"):
+        panel[::2]
+    assert "6 bars × 2 symbols" in panel._repr_html_()

@@ -1,6 +1,7 @@
 """Pacesetter finds which assets set the pace of others, and trains agents that trade on it.
 
-Names are imported on first use, so that `import pacesetter` costs next to nothing.
+Names are imported on first use, so that `import pacesetter` costs next to nothing. Environments are known to Gymnasium
+without an import: `gymnasium.make("pacesetter/Trading-v0", panel=panel)`.
 """
 
 from __future__ import annotations
@@ -9,6 +10,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from pacesetter.api import Result, backtest, evaluate, train
     from pacesetter.data import load
     from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
     from pacesetter.features import FeatureTable, feature_table
@@ -24,9 +26,13 @@ _HOMES = {
     "PacesetterError": "pacesetter.errors",
     "Panel": "pacesetter.panel",
     "Run": "pacesetter.runs",
+    "Result": "pacesetter.api",
     "RunError": "pacesetter.errors",
+    "backtest": "pacesetter.api",
+    "evaluate": "pacesetter.api",
     "feature_table": "pacesetter.features",
     "load": "pacesetter.data",
+    "train": "pacesetter.api",
 }
 __version__ = "0.1.0"
 __all__ = [
@@ -36,10 +42,14 @@ __all__ = [
     "LeadLag",
     "PacesetterError",
     "Panel",
+    "Result",
     "Run",
     "RunError",
+    "backtest",
+    "evaluate",
     "feature_table",
     "load",
+    "train",
 ]
 
 

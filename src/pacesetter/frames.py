@@ -21,8 +21,9 @@ __all__ = ["Bars", "Finding", "read_frame", "recognise"]
 
 Array = NDArray[Any]
 
+OPEN_STAMPS = ("open_time", "opentime", "time_open", "start_time", "bar_start")
 ALIASES = {
-    "timestamp": ("timestamp", "date", "datetime", "time", "day", "ts", "open_time", "close_time", "known"),
+    "timestamp": ("timestamp", "date", "datetime", "time", "day", "ts", "close_time", "known", *OPEN_STAMPS),
     "symbol": ("symbol", "ticker", "asset", "instrument", "sym"),
     "open": ("open", "o", "open_price"),
     "high": ("high", "h", "high_price"),
@@ -150,7 +151,7 @@ def read_frame(
     symbol: str = "asset",
     origin: str = "",
     numbers: Array | None = None,
-    stamp: Literal["close", "open"] = "close",
+    stamp: Literal["auto", "close", "open"] = "auto",
     bar: str | None = None,
     timezone: str | None = None,
     close_of: Callable[[pd.DatetimeIndex], pd.DatetimeIndex] | None = None,
@@ -158,7 +159,7 @@ def read_frame(
     """Bars from wide closes, (field, symbol) columns, long rows, or one symbol's fields (named `symbol`).
 
     `numbers` (row,) are the row numbers to name in findings, counted from 0 when left out. The other options are those
-    of `StampReader`.
+    of `StampReader`; a `stamp` of auto takes a column named open_time, or the like, for the opens of bars.
     """
     if isinstance(frame.index, pd.MultiIndex):
         frame = frame.reset_index()
@@ -167,8 +168,14 @@ def read_frame(
     check_columns(frame.shape[1], origin or "the table")
     table = _Table(origin, np.arange(len(frame)) if numbers is None else numbers)
     frame, stamps = _split_stamps(frame, table)
-    reader = StampReader(table.report, origin or "the table", stamp, bar, timezone, close_of)
+    meant = ("open" if recognises_open(stamps.name) else "close") if stamp == "auto" else stamp
+    reader = StampReader(table.report, origin or "the table", meant, bar, timezone, close_of)
     return _read_layout(frame, reader.known(stamps), table, symbol)
+
+
+def recognises_open(name: Any) -> bool:
+    """Whether a column's name says that it holds the opens of bars; as exchanges' files have it."""
+    return str(name).strip().lower().replace(" ", "_") in OPEN_STAMPS
 
 
 def check_columns(count: int, origin: str) -> None:

@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import dataclasses
 import hashlib
+import html
 import json
 from collections import Counter
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property, reduce
 from pathlib import Path
-from typing import Any
+from typing import Any, overload
 
 import numpy as np
 import pandas as pd
@@ -128,6 +129,12 @@ class Panel:
             f"{self.mask.mean() if self.mask.size else 0:.1%} observed, {self.fingerprint[:8]})"
         )
 
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the line of `repr`, and the first and last closes."""
+        closes = pd.DataFrame(self.close, index=self.index, columns=list(self.symbols))
+        shown = closes.to_html(max_rows=6, max_cols=8, float_format="{:,.4g}".format)
+        return f"<p>{html.escape(repr(self))}</p>{shown}"
+
     def __eq__(self, other: object) -> bool:
         # By content, so that a panel can be a key of a cache, also after a trip to another process.
         return isinstance(other, Panel) and self.fingerprint == other.fingerprint
@@ -135,12 +142,32 @@ class Panel:
     def __hash__(self) -> int:
         return hash(self.fingerprint)
 
-    def __getitem__(self, field: str) -> Array:
-        """(time, symbol) view of one field."""
-        if field not in self.fields:
-            raise DataError(f"the panel has no field '{field}'{did_you_mean(field, self.fields)}")
-        view: Array = self.blocks[self.fields.index(field)]
+    @overload
+    def __getitem__(self, part: str) -> Array: ...
+
+    @overload
+    def __getitem__(self, part: slice) -> Panel: ...
+
+    def __getitem__(self, part: str | slice) -> Array | Panel:
+        """(time, symbol) view of one field; or the bars of a slice, by place or by date with both ends included.
+
+        `panel["close"]`, `panel[-250:]`, `panel["2020":"2021-06"]`
+        """
+        if isinstance(part, slice):
+            return self._bars(part)
+        if part not in self.fields:
+            wanted = f"panel.select(['{part}'])" if part in self.symbols else "a field, or a slice of places or dates"
+            raise DataError(f"the panel has no field '{part}'{did_you_mean(str(part), self.fields)}; use {wanted}")
+        view: Array = self.blocks[self.fields.index(part)]
         return view
+
+    def _bars(self, part: slice) -> Panel:
+        if part.step not in (None, 1):
+            raise DataError(f"a panel has no every {part.step}th bar; use panel.resample('1W') for coarser ones")
+        ends = [end for end in (part.start, part.stop) if end is not None]
+        if all(hasattr(end, "__index__") for end in ends):
+            return self.rows(part.start, part.stop)
+        return self.between(part.start, part.stop)
 
     @property
     def open(self) -> Array:

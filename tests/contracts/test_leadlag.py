@@ -69,11 +69,11 @@ def test_the_future_changes_nothing(member: tuple[str, dict[str, Any]]) -> None:
     panel = market()
     lag = fitted(member, panel)
     for end, lookback in ((60, 30), (90, 64), (118, 100)):
-        expected = lag.matrix(end, lookback)
+        expected = lag.scores(end, lookback)
         assert np.isfinite(expected).any()
         for other in (with_another_future(panel, end), panel.rows(0, end + 1)):
             again = fitted(member, other)
-            assert_array_equal(again.matrix(end, lookback), expected)
+            assert_array_equal(again.scores(end, lookback), expected)
             assert_array_equal(again.many([end], [lookback])[0], expected)
 
 
@@ -81,7 +81,7 @@ def test_the_future_changes_nothing(member: tuple[str, dict[str, Any]]) -> None:
 def test_scores_are_antisymmetric_with_nan_in_whole_rows(member: tuple[str, dict[str, Any]]) -> None:
     lag = fitted(member, market())
     for end, lookback in ((60, 30), (119, 119), (119, 12), (119, 2)):
-        matrix = lag.matrix(end, lookback)
+        matrix = lag.scores(end, lookback)
         scored = np.isfinite(np.diag(matrix))
         assert_array_equal(np.isfinite(matrix), np.outer(scored, scored))
         assert_array_equal(matrix, -matrix.T)
@@ -93,8 +93,8 @@ def test_scores_are_antisymmetric_with_nan_in_whole_rows(member: tuple[str, dict
 @given(seed=st.integers(0, 1000), order=st.permutations(range(ASSETS)))
 def test_the_order_of_assets_only_reorders(member: tuple[str, dict[str, Any]], seed: int, order: list[int]) -> None:
     panel = market(seed)
-    matrix = fitted(member, panel).matrix(110, 60)
-    other = fitted(member, panel.select([panel.symbols[k] for k in order])).matrix(110, 60)
+    matrix = fitted(member, panel).scores(110, 60)
+    other = fitted(member, panel.select([panel.symbols[k] for k in order])).scores(110, 60)
     assert_allclose(other, matrix[np.ix_(order, order)], rtol=1e-9, atol=1e-11)
 
 
@@ -109,5 +109,5 @@ def test_the_unit_of_an_asset_does_not_matter(
     scaled = panel.with_field("close", panel.close * scales)
     for increments in ("log_return", "difference"):
         method, options = member[0], member[1] | {"increments": increments}
-        one, other = (LeadLag(method, **options).fit(bars).matrix(110, 60) for bars in (panel, scaled))
+        one, other = (LeadLag(method, **options).fit(bars).scores(110, 60) for bars in (panel, scaled))
         assert_allclose(other, one, rtol=1e-6, atol=1e-8)

@@ -44,7 +44,7 @@ def test_any_pair_of_sliders_draws_the_engines_window(lens, engine, panel, end, 
     drawn = json.loads(json.dumps(lens.view(end, lookback).drawing(), allow_nan=False))
     last = min(max(end, 2), 319)
     length = min(max(lookback, 2), last)
-    expected = engine.matrix(last, length)
+    expected = engine.scores(last, length)
     order = [panel.symbols.index(name) for name in drawn["matrix"]["names"]]
     found = np.array(drawn["matrix"]["values"], dtype=float)
     np.testing.assert_allclose(found, expected[np.ix_(order, order)], rtol=1e-3)

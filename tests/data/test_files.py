@@ -512,3 +512,22 @@ def test_bad_options_are_refused(write: Write) -> None:
     assert "data.stamp='middle' is unknown" in refusal(write(LONG), stamp="middle")
     with pytest.raises(DataError, match="does not reach"):
         read(write(LONG.replace("2020-", "1900-")), calendar="XSHG")
+
+
+def test_a_column_of_opens_is_read_as_such(write: Write) -> None:
+    header = HOURS.splitlines()[0].split(",")[0]
+    opens = HOURS.replace(header, "open_time", 1)
+    assert read(write(opens)).index[0] == read(write(HOURS), stamp="open").index[0]
+    assert read(write(opens), stamp="close").index[0] == read(write(HOURS)).index[0]
+
+
+def test_a_path_says_which_source_reads_it(write: Write, tmp_path: Path) -> None:
+    file = write(LONG)
+    assert load(file) == read(file)
+    stored = tmp_path / "sub" / "stored.parquet"
+    stored.parent.mkdir()
+    read(file).save(stored)
+    assert load(stored) == read(file)
+    assert load(stored.parent) == read(file)
+    with pytest.raises(DataError, match="by its ending"):
+        load(tmp_path / "bars.xlsx")

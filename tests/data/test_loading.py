@@ -11,9 +11,10 @@ import pandas as pd
 import pytest
 
 from pacesetter.data import SOURCES, check, load
-from pacesetter.data.loading import source_and_loading
+from pacesetter.data.loading import folded, source_and_loading
 from pacesetter.data.quality import Quality
 from pacesetter.errors import ConfigError, DataError
+from pacesetter.frames import Finding
 from pacesetter.panel import Panel
 
 INDEX = pd.date_range("2020-01-01T01:00", periods=96, freq="1h", tz="UTC")
@@ -125,3 +126,20 @@ def test_a_check_knows_what_the_options_repair_or_allow(tmp_path, option):
     assert judged.ok
     (finding,) = [finding for finding in judged.findings if finding.rule == "non_positive"]
     assert finding.remedy.startswith(("repaired by data.fill=forward", "allowed by data.allow=non_positive"))
+
+
+def test_warnings_of_one_rule_are_one_sentence() -> None:
+    found = [Finding("gap", f"{name} has a gap", symbol=name, severity="warning") for name in "ABC"]
+    assert folded([*found, Finding("stale", "B stands still")]) == [
+        "A: A has a gap [gap] (and 2 more of [gap])",
+        "B stands still [stale]",
+    ]
+
+
+def test_a_frame_is_checked_as_a_file_is() -> None:
+    frame = pd.DataFrame({"A": [1.0, 2.0, 3.0]}, index=pd.date_range("2020-01-01", periods=3, tz="UTC", freq="D"))
+    assert load(frame).symbols == ("A",)
+    with pytest.raises(DataError, match="not above zero"):
+        load(frame.assign(A=[1.0, -2.0, 3.0]))
+    with pytest.raises(ConfigError, match="takes a source's name, a path or a DataFrame, not int"):
+        load(3)  # type: ignore[arg-type]

@@ -228,3 +228,14 @@ def test_the_report_survives_json_and_names_the_files_rows(tmp_path: Path) -> No
         DataError, match=r"bars.csv row 6 \(AAA\): close is 'x'.*2 more findings: pacesetter data check"
     ):
         load("csv", path=str(path))
+
+
+def test_prices_that_differ_by_a_rounding_are_no_violation() -> None:
+    index = pd.date_range("2020-01-01", periods=3, freq="D", tz="UTC")
+    close = np.array([[10.1], [10.2], [10.3]])
+    high = np.nextafter(close, 0)  # as adjusted prices of a day that closed at its high
+    fields = {"open": close, "high": high, "low": close, "close": close}
+    assert not [f for f in examine(Bars.of(Panel.from_fields(index, ["A"], fields))) if f.rule == "high_low"]
+    wrong = Bars.of(Panel.from_fields(index, ["A"], fields | {"high": high * 0.999}))
+    found = next(f for f in examine(wrong) if f.rule == "high_low")
+    assert "data.allow=[high_low]" in found.sentence()

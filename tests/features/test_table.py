@@ -145,3 +145,11 @@ def test_a_table_travels_to_other_processes(bars):
     again = pickle.loads(pickle.dumps(table))
     assert again.fingerprint == table.fingerprint
     assert again.memory == table.memory
+
+
+def test_a_table_is_a_frame_of_features_and_symbols() -> None:
+    table = feature_table(ps.load("synthetic", symbols=2, bars=120, seed=1))
+    frame = table.to_frame()
+    assert frame.shape == (120, 2 * len(table.names))
+    name, symbol = table.names[3], table.symbols[1]
+    np.testing.assert_array_equal(frame[name, symbol].to_numpy(), table.values[1, :, 3])

@@ -30,16 +30,16 @@ def test_every_estimator_of_the_issue_is_registered() -> None:
 def test_many_and_rolling_are_matrices(noise: Panel, method: str) -> None:
     lag = LeadLag(method).fit(noise)
     ends, lookbacks = [399, 60, 200], [20, 60, 33]
-    expected = np.stack([lag.matrix(end, lookback) for end, lookback in zip(ends, lookbacks, strict=True)])
+    expected = np.stack([lag.scores(end, lookback) for end, lookback in zip(ends, lookbacks, strict=True)])
     assert_array_equal(lag.many(ends, lookbacks), expected)
-    assert_array_equal(lag.rolling(350, step=20)[1], lag.matrix(370, 350))
+    assert_array_equal(lag.rolling_scores(350, step=20)[1], lag.scores(370, 350))
 
 
 def test_many_fills_out_and_takes_one_lookback_for_all(noise: Panel) -> None:
     lag = LeadLag("levy_path").fit(noise)
     out = np.empty((2, 7, 7))
     assert lag.many([100, 200], 50, out=out) is out
-    assert_array_equal(out[1], lag.matrix(200, 50))
+    assert_array_equal(out[1], lag.scores(200, 50))
 
 
 def test_rolling_over_several_lookbacks_follows_windows(noise: Panel) -> None:
@@ -47,31 +47,31 @@ def test_rolling_over_several_lookbacks_follows_windows(noise: Panel) -> None:
     ends, lookbacks = lag.windows([390, 380], step=3)
     assert ends.tolist() == [390, 393, 396, 399, 380, 383, 386, 389, 392, 395, 398]
     assert lookbacks.tolist() == [390] * 4 + [380] * 7
-    whole = lag.rolling([390, 380], step=3)
-    for row, window in enumerate(lag.rolling([390, 380], step=3, iterate=True)):
+    whole = lag.rolling_scores([390, 380], step=3)
+    for row, window in enumerate(lag.rolling_scores([390, 380], step=3, iterate=True)):
         assert (window.end, window.lookback) == (ends[row], lookbacks[row])
         assert_array_equal(window.matrix, whole[row])
 
 
 def test_progress_is_shown_when_asked_for(noise: Panel, capsys) -> None:
-    LeadLag("levy_path").fit(noise).rolling(50, progress=True)
+    LeadLag("levy_path").fit(noise).rolling_scores(50, progress=True)
     assert "350/350" in capsys.readouterr().err
-    LeadLag("levy_path").fit(noise).rolling(50)
+    LeadLag("levy_path").fit(noise).rolling_scores(50)
     assert capsys.readouterr().err == ""
 
 
 def test_an_array_above_the_budget_is_refused_and_iterated(noise: Panel) -> None:
     lag = LeadLag("mutual_information", memory_budget_mb=0.01).fit(noise)
     with pytest.raises(ConfigError, match="use iterate=True"):
-        lag.rolling(50)
-    assert next(iter(lag.rolling(50, iterate=True))).matrix.shape == (7, 7)
+        lag.rolling_scores(50)
+    assert next(iter(lag.rolling_scores(50, iterate=True))).matrix.shape == (7, 7)
 
 
 def test_the_budget_chooses_between_table_and_gemm(noise: Panel) -> None:
     roomy, tight = LeadLag("levy_path").fit(noise), LeadLag("levy_path", memory_budget_mb=0.05).fit(noise)
     assert (roomy.backend_, roomy.table_bytes_) == ("table", 400 * 21 * 8)
     assert (tight.backend_, tight.table_bytes_) == ("gemm", 0)
-    assert_allclose(roomy.matrix(300, 100), tight.matrix(300, 100), atol=1e-9)
+    assert_allclose(roomy.scores(300, 100), tight.scores(300, 100), atol=1e-9)
     with pytest.raises(ConfigError, match="raise it or use backend='gemm'"):
         LeadLag("levy_path", backend="table", memory_budget_mb=0.05).fit(noise)
 
@@ -87,9 +87,9 @@ def test_prefix_equals_the_direct_sum_over_10_000_bars(method: str, panel_of) ->
 
 def test_the_cache_counts_forgets_the_oldest_and_is_cleared_by_fit(noise: Panel) -> None:
     lag = LeadLag("mutual_information", cache_windows=2).fit(noise)
-    first = lag.matrix(100, 50)
+    first = lag.scores(100, 50)
     first[:] = 9.0  # a caller may write into what it got
-    assert np.abs(lag.matrix(100, 50)).max() < 9.0
+    assert np.abs(lag.scores(100, 50)).max() < 9.0
     lag.many([100, 101, 102], 50)
     assert lag.cache_info() == CacheInfo(hits=2, misses=3, windows=2, capacity=2)
     assert str(lag.cache_info()) == "40% of 5 windows from the cache"
@@ -104,7 +104,7 @@ def test_unobserved_and_constant_assets_are_nan_as_a_whole(panel_of) -> None:
     mask[75:, 2] = False
     panel = panel_of(returns, mask)
     for method in sorted(NAMES):
-        matrix = LeadLag(method).fit(panel).matrix(100, 40)
+        matrix = LeadLag(method).fit(panel).scores(100, 40)
         assert_array_equal(np.isnan(matrix), np.isnan(np.add.outer(*[np.array([0, np.nan, np.nan, 0])] * 2)), method)
         assert matrix[0, 0] == matrix[3, 3] == 0.0
     assert set(LeadLag().fit(panel).diagnose(100, 40)) == {"A1", "A2"}
@@ -115,9 +115,9 @@ def test_min_observations_decides(panel_of) -> None:
     mask = np.ones((101, 3), bool)
     mask[90:, 2] = False
     panel = panel_of(0.01 * np.random.default_rng(0).standard_normal((100, 3)), mask)
-    assert not np.isnan(LeadLag().fit(panel).matrix(100, 40)).any()
+    assert not np.isnan(LeadLag().fit(panel).scores(100, 40)).any()
     strict = LeadLag(min_observations=35).fit(panel)
-    assert np.isnan(strict.matrix(100, 40)[2]).all()
+    assert np.isnan(strict.scores(100, 40)[2]).all()
     assert strict.diagnose(100, 40) == {"A2": "29 of 40 returns observed, 35 needed"}
 
 
@@ -134,7 +134,7 @@ def test_min_observations_decides(panel_of) -> None:
 def test_windows_that_do_not_exist_are_refused(noise: Panel, end: int, lookback: int, message: str) -> None:
     lag = LeadLag("levy_path").fit(noise)
     with pytest.raises(ConfigError, match=message):
-        lag.matrix(end, lookback)
+        lag.scores(end, lookback)
     with pytest.raises(ConfigError, match=message):
         lag.many([100, end], [20, lookback])
 
@@ -159,13 +159,13 @@ def test_options_are_typo_proof(options: dict[str, object], message: str) -> Non
 
 def test_other_misuse_gets_a_sentence(noise: Panel) -> None:
     with pytest.raises(ConfigError, match=r"call fit\(panel\) first"):
-        LeadLag().matrix(10, 5)
-    for ask in (LeadLag().cache_info, lambda: LeadLag().diagnose(10, 5), lambda: LeadLag().rolling(5)):
+        LeadLag().scores(10, 5)
+    for ask in (LeadLag().cache_info, lambda: LeadLag().diagnose(10, 5), lambda: LeadLag().rolling_scores(5)):
         with pytest.raises(ConfigError, match="call fit"):
             ask()
     lag = LeadLag("levy_path").fit(noise)
     with pytest.raises(ConfigError, match="must be whole numbers of bars"):
-        lag.matrix(50.5, 20)
+        lag.scores(50.5, 20)
     with pytest.raises(ConfigError, match="rows of whole numbers, not float64"):
         lag.many([50.5], [20])
     with pytest.raises(ConfigError, match="has no lags"):
@@ -175,9 +175,9 @@ def test_other_misuse_gets_a_sentence(noise: Panel) -> None:
     with pytest.raises(ConfigError, match="equal length, or one for all"):
         lag.many([100, 101, 102], [50, 51])
     with pytest.raises(ConfigError, match="at least one lookback"):
-        lag.rolling([])
+        lag.rolling_scores([])
     with pytest.raises(ConfigError, match="step=0"):
-        lag.rolling(50, step=0)
+        lag.rolling_scores(50, step=0)
     with pytest.raises(ConfigError, match="torch cannot use device='nowhere'"):
         LeadLag("levy_path", backend="torch", device="nowhere").fit(noise)
 

@@ -41,7 +41,7 @@ def test_the_leader_scores_highest_on_both_sides_of_the_break() -> None:
 
 def test_the_score_is_the_row_mean_of_the_window_that_ends_at_the_bar() -> None:
     panel = market()
-    matrix = LeadLag("ccf_lag1").fit(panel).matrix(150, 60)
+    matrix = LeadLag("ccf_lag1").fit(panel).scores(150, 60)
     np.testing.assert_array_equal(computed(panel)["leader_score"][150], row_mean(matrix))
 
 

@@ -122,7 +122,7 @@ class Lens:
         """The window of `lookback` bars that ends at bar `end`, both brought to what the panel has."""
         end = min(max(end, 2), len(self.panel) - 1)
         lookback = min(max(lookback, 2), end)
-        matrix, links = self._scores.matrix(end, lookback), self._links.matrix(end, lookback)
+        matrix, links = self._scores.scores(end, lookback), self._links.scores(end, lookback)
         symbols = self.panel.symbols
         form = "%Y-%m-%d" if self.panel.bars_per_year <= YEAR_OF_DAYS else "%Y-%m-%d %H:%M"
         day = self.panel.index[end].strftime(form)

@@ -28,7 +28,7 @@ from pacesetter.errors import DataError, did_you_mean
 from pacesetter.frames import Bars, check_columns, read_frame, recognise
 from pacesetter.panel import STORED_AS, Panel
 
-__all__ = ["CsvFiles", "ParquetFiles"]
+__all__ = ["CsvFiles", "ParquetFiles", "file_source"]
 
 Array = NDArray[Any]
 
@@ -41,7 +41,7 @@ class _Files(ABC):
     symbols    keep only these, in this order
     calendar   exchange calendar; a bar stamped with a date (all are midnights) is known at its session's close.
                `auto` takes 24/7 where weekends have their share of bars and XNYS otherwise
-    stamp      whether the file's timestamps are the opens or the closes of bars
+    stamp      whether the file's timestamps are the opens or the closes of bars; auto: opens in a column named so
     bar        length of a bar stamped at its open, e.g. 1h; found from the data when left out
     timezone   of stamps without an offset (UTC by default)
     sha256     hex digest the file must have
@@ -51,7 +51,7 @@ class _Files(ABC):
     path: str
     symbols: tuple[str, ...] = ()
     calendar: str = "auto"
-    stamp: Literal["close", "open"] = "close"
+    stamp: Literal["auto", "close", "open"] = "auto"
     bar: str | None = None
     timezone: str | None = None
     sha256: str | None = None
@@ -275,6 +275,17 @@ class ParquetFiles(_Files):
     def _table(self, path: Path) -> tuple[pd.DataFrame, Array]:
         frame: pd.DataFrame = _parquet(path, lambda stored: stored.read().to_pandas())
         return frame, np.arange(len(frame))
+
+
+def file_source(path: str) -> str:
+    """Which source reads a path: by a file's ending, or by the endings of most files in a folder."""
+    kinds = {"csv": CsvFiles.endings, "parquet": ParquetFiles.endings}
+    names = [file.name for file in Path(path).iterdir()] if os.path.isdir(path) else [path]
+    counts = {kind: sum(name.lower().endswith(endings) for name in names) for kind, endings in kinds.items()}
+    if not any(counts.values()):
+        known = ", ".join(ending for endings in kinds.values() for ending in endings)
+        raise DataError(f"{path} is not a file or folder of bars by its ending ({known})")
+    return max(counts, key=counts.__getitem__)
 
 
 def _parquet(path: Path, take: Callable[[Any], Any]) -> Any:

@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import dataclasses
 import logging
+import os
+from collections.abc import Iterable
 from dataclasses import dataclass, replace
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pandas as pd
 
+from pacesetter.data.files import file_source
 from pacesetter.data.quality import REPAIRABLE, Quality, Readiness, broken_bars, examine, readiness
 from pacesetter.data.repair import Fill, repair
 from pacesetter.data.source import SOURCES, Source
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.frames import Bars, Finding
+from pacesetter.frames import Bars, Finding, read_frame
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
-__all__ = ["Loading", "check", "load", "source_and_loading"]
+__all__ = ["Loading", "check", "load", "source_and_loading", "source_of"]
 
 log = logging.getLogger("pacesetter.data")
 STRUCTURAL = ("order", "duplicate", "time_zone")
@@ -48,13 +53,32 @@ class Loading:
                 raise ConfigError(f"data.allow={rule} is not a rule that can be allowed{did_you_mean(rule, known)}")
 
 
-def load(source: str, **options: Any) -> Panel:
-    """A checked Panel from any registered source, its options as keywords.
+def load(source: str | Path | pd.DataFrame, **options: Any) -> Panel:
+    """A checked Panel from a registered source, a file, a folder or a DataFrame; options as keywords.
 
     Refuses bars that break a rule, in one sentence with the place and the remedy.
+
+    >>> import pacesetter as ps
+    >>> ps.load("synthetic", symbols=3, bars=100).shape[:2]
+    (100, 3)
     """
-    origin, loading = source_and_loading(source, options)
-    return _believe(origin.read(), loading, source)
+    if isinstance(source, pd.DataFrame):
+        return _believe(read_frame(source), configure(Loading, options, "data"), "the frame")
+    name, found = source_of(source)
+    origin, loading = source_and_loading(name, found | options)
+    return _believe(origin.read(), loading, name)
+
+
+def source_of(named: str | Path) -> tuple[str, dict[str, Any]]:
+    """The source that a text names, with the options that follow from it: a registered name, or a path to bars."""
+    if not isinstance(named, (str, Path)):
+        raise ConfigError(f"load takes a source's name, a path or a DataFrame, not {type(named).__name__}")
+    text = str(named)
+    if isinstance(named, str) and named in SOURCES:
+        return named, {}
+    if not (isinstance(named, Path) or os.sep in text or os.path.exists(text) or Path(text).suffix):
+        return text, {}  # refused by the registry, with what it may have meant
+    return file_source(text), {"path": text}
 
 
 def check(source: str, **options: Any) -> Readiness:
@@ -97,9 +121,8 @@ def _bars(read: Panel | Bars, source: str) -> Bars:
 def _believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
     bars = _bars(read, source)
     findings = _judged(examine(bars, loading.quality), loading)
-    for finding in findings:
-        if finding.severity == "warning":
-            log.info(finding.sentence())
+    for sentence in folded(finding for finding in findings if finding.severity == "warning"):
+        log.info(sentence)
     refused = [finding for finding in findings if finding.severity == "error"]
     if refused:
         others = f" ({len(refused) - 1} more findings: pacesetter data check lists them)" if len(refused) > 1 else ""
@@ -111,6 +134,17 @@ def _believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
     # coarse bars before the cut, so that the first one is whole; repaired after, so that a coarse gap is filled too
     panel = panel.resample(loading.resolution) if loading.resolution else panel
     return _between(repair(panel, loading.fill), loading)
+
+
+def folded(findings: Iterable[Finding]) -> list[str]:
+    """A sentence for each rule: the first finding, and how many more symbols it concerns."""
+    by_rule: dict[str, list[Finding]] = {}
+    for finding in findings:
+        by_rule.setdefault(finding.rule, []).append(finding)
+    return [
+        first.sentence() + (f" (and {len(more)} more of [{first.rule}])" if more else "")
+        for first, *more in by_rule.values()
+    ]
 
 
 def _without(panel: Panel, bad: np.ndarray[Any, Any]) -> Panel:

@@ -107,11 +107,16 @@ def _prices(bar: dict[str, float]) -> str:
     return ", ".join(f"{name} {bar[name]:g}" for name in (*PRICE_FIELDS, "volume") if name in bar)
 
 
+ROUNDING = 1e-12  # relative
+
+
 def _high_low(f: dict[str, Array]) -> Array | None:
     if not set(PRICE_FIELDS) <= set(f):
         return None
     top, bottom = np.maximum(f["open"], f["close"]), np.minimum(f["open"], f["close"])
-    return np.asarray((f["high"] < f["low"]) | (f["high"] < top) | (f["low"] > bottom))
+    # adjusting prices for splits and dividends multiplies each field alone: equal prices differ by a few roundings
+    high, low = f["high"] * (1 + ROUNDING), f["low"] * (1 - ROUNDING)
+    return np.asarray((high < low) | (high < top) | (low > bottom))
 
 
 VALUE_RULES = (
@@ -160,7 +165,15 @@ def _per_symbol(bars: Bars, rule: ValueRule) -> Iterator[Finding]:
     for column in np.flatnonzero(broken.any(axis=0)):
         rows = np.flatnonzero(broken[:, column])
         bar = {name: float(block[rows[0], column]) for name, block in fields.items()}
-        yield _finding(bars, rule.name, rule.say(bar), column, rows, REPAIR, "error")
+        yield _finding(
+            bars,
+            rule.name,
+            rule.say(bar),
+            column,
+            rows,
+            f"{REPAIR}, or keep them with data.allow=[{rule.name}]",
+            "error",
+        )
 
 
 def _finding(

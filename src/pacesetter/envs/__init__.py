@@ -1,6 +1,6 @@
 """Gymnasium environments for lookback and trading, and the compiled batch that trading runs on.
 
-`import pacesetter.envs` registers `pacesetter/Trading-v0`, `pacesetter/Portfolio-v0` and `pacesetter/Lookback-v0`, each
+Gymnasium finds `pacesetter/Trading-v0`, `pacesetter/Portfolio-v0` and `pacesetter/Lookback-v0`, each
 with its native vector environment for `gymnasium.make_vec(…, vectorization_mode="vector_entry_point")`. Names are
 imported on first use: `pacesetter.envs.batch.batch` also runs where Gymnasium is not installed.
 """
@@ -50,8 +50,9 @@ def __getattr__(name: str) -> Any:
     return getattr(import_module(f"pacesetter.envs.{_HOMES[name]}"), name)
 
 
-def _register() -> None:
-    from gymnasium import register, registry
+def register_environments() -> None:
+    """File the environments with Gymnasium, which also calls this by its entry point `gymnasium.envs`."""
+    from gymnasium.envs.registration import register, registry  # it may call this while it is imported itself
 
     for problem in ("Trading", "Portfolio", "Lookback"):
         name = f"pacesetter/{problem}-v0"
@@ -67,4 +68,4 @@ def _register() -> None:
 
 # Looked for, not imported: servers and GPU machines use the batch without Gymnasium.
 if find_spec("gymnasium") is not None:
-    _register()
+    register_environments()

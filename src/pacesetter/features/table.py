@@ -102,6 +102,12 @@ class FeatureTable:
         view: Array = self.values[self.position(symbol), t - bars + 1 : t + 1]
         return view
 
+    def to_frame(self) -> pd.DataFrame:
+        """Wide table: a row for each bar, (feature, symbol) columns."""
+        columns = pd.MultiIndex.from_product([self.names, self.symbols], names=["feature", "symbol"])
+        flat = self.values.transpose(1, 2, 0).reshape(len(self.index), -1)
+        return pd.DataFrame(flat, index=self.index, columns=columns)
+
     def windows_missing(self, bars: int, limit: float = 0.1) -> Array:
         """(symbol, time) True where a window ending there misses more than `limit` of its rows, or has no room."""
         if not (bars >= 1 and 0 <= limit <= 1):

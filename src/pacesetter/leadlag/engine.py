@@ -1,4 +1,8 @@
-"""LeadLag: who leads whom over any window of a panel, by any registered estimator."""
+"""LeadLag: who leads whom over any window of a panel, by any registered estimator.
+
+`matrix`, `ranking`, `links` and `rolling` give labelled frames; `scores`, `many` and `rolling_scores` the arrays that
+everything inside the package reads.
+"""
 
 from __future__ import annotations
 
@@ -6,17 +10,25 @@ import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, NamedTuple, NoReturn, overload
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 
 import numpy as np
+import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 from tqdm import tqdm
 
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, MEGABYTE, Backend, Resources, Scorer
 from pacesetter.leadlag.series import Increments, Series, read_series
+from pacesetter.leadlag.structure.ranking import row_mean
+from pacesetter.leadlag.windows import as_panel, bar_of, bars_in
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
+
+if TYPE_CHECKING:
+    import plotly.graph_objects
+
+    from pacesetter.leadlag.answer.gauge import Gauge
 
 __all__ = ["CacheInfo", "LeadLag", "Window"]
 
@@ -71,7 +83,7 @@ class LeadLag:
     increments        `log_return` (or `log`), `simple` return, or `difference` of the closes
     backend           `table` (prefix sums, any window in constant time), `gemm`, `torch`; `auto`: table if it fits
     device            where torch computes, e.g. `cuda`
-    memory_budget_mb  bound on a prefix table, and on the array that `rolling` may return
+    memory_budget_mb  bound on a prefix table, and on the array that `rolling_scores` may return
     cache_windows     matrices kept, newest used first, for estimators that have no table; 0 keeps none
     """
 
@@ -94,28 +106,103 @@ class LeadLag:
         )
         reading = {"increments": increments, "min_observations": min_observations, "cache_windows": cache_windows}
         self.reading = configure(Reading, reading, "lag")
+        self._given = {
+            "method": method,
+            "increments": increments,
+            "min_observations": min_observations,
+            "backend": backend,
+            "device": device,
+            "memory_budget_mb": memory_budget_mb,
+            "cache_windows": cache_windows,
+        } | options
+        self._options = options
         self._bars = 0
+
+    def __repr__(self) -> str:
+        given = {name: value for name, value in self._options.items() if value is not None}
+        parts = [repr(self.method), *(f"{name}={value!r}" for name, value in given.items())]
+        fitted = f", fitted on {self._bars:,} bars × {self._symbols} symbols" if self._bars else ""
+        return f"LeadLag({', '.join(parts)}{fitted})"
+
+    def get_params(self, deep: bool = True) -> dict[str, Any]:
+        """What it was made with, as scikit-learn's `clone` asks for it."""
+        return dict(self._given)
+
+    def set_params(self, **params: Any) -> LeadLag:
+        """Itself with other settings, not fitted any more."""
+        settings = self._given | params
+        self.__dict__.clear()
+        LeadLag.__init__(self, **settings)
+        return self
 
     @property
     def min_observations(self) -> int | None:
         """Observed increments asked of an asset in a window; None for the default rule."""
         return self.reading.min_observations
 
-    def fit(self, panel: Panel) -> LeadLag:
-        """Read the panel and build the tables; gives itself, with `symbols_`, `backend_` and `table_bytes_`."""
+    def fit(self, bars: Panel | pd.DataFrame) -> LeadLag:
+        """Read a panel, or a frame of closes or bars, and build the tables.
+
+        Gives itself, with `symbols_`, `index_`, `backend_` and `table_bytes_`.
+        """
+        panel = as_panel(bars)
         minimum = self.min_observations or 0
         self.series_: Series = read_series(panel, self.reading.increments, minimum, self.estimator.spans_gaps)
         self.scorer_: Scorer = self.estimator.scorer(self.series_, self.resources)
-        self.symbols_ = panel.symbols
+        self.symbols_, self.index_ = panel.symbols, panel.index
         self.backend_, self.table_bytes_ = self.scorer_.backend, self.scorer_.table_bytes
         self._bars, self._symbols, self._batched = len(panel), len(panel.symbols), self.scorer_.batched
         self._cache: OrderedDict[tuple[int, int], Array] = OrderedDict()
         self._hits = self._misses = 0
         return self
 
+    # ---- frames ---------------------------------------------------------------------------------------------------
+
+    def matrix(self, end: Any = None, lookback: Any = 250) -> pd.DataFrame:
+        """Scores of one window as a frame, leaders in rows: positive where the row leads the column.
+
+        end        bar by place, date or moment; the last bar when left out
+        lookback   increments, or a length of time such as "30D"
+
+        >>> import pacesetter as ps
+        >>> market = ps.load("synthetic", symbols=4, bars=600, strength=0.8, groups=1, seed=1)
+        >>> ps.LeadLag("ccf_lag1").fit(market).matrix(lookback="1000D").shape
+        (4, 4)
+        """
+        scores = self.scores(*self._window(end, lookback))
+        return pd.DataFrame(scores, index=_names("leader", self.symbols_), columns=_names("follower", self.symbols_))
+
+    def ranking(self, end: Any = None, lookback: Any = 250) -> pd.DataFrame:
+        """Symbols in order of leadership in one window; `end` and `lookback` as in `matrix`."""
+        from pacesetter.leadlag.answer.labelled import ranking_frame  # the answer is a layer above this engine
+
+        return ranking_frame(self._increments(end, lookback), self.symbols_, self._gauge())
+
+    def links(
+        self, end: Any = None, lookback: Any = 250, *, level: float = 0.05, draws: int = 200, seed: int = 0
+    ) -> pd.DataFrame:
+        """Who leads whom beyond chance, with sign and delay: false links in at most `level` of markets without any."""
+        from pacesetter.leadlag.answer.labelled import links_frame
+
+        window = self._increments(end, lookback)
+        return links_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
+
+    def rolling(self, lookback: Any, step: int = 1) -> pd.DataFrame:
+        """Mean score of each symbol over the others at every `step`-th bar: (time, symbol), leaders above zero."""
+        last = self._window(None, lookback)[1]
+        ends, lookbacks = self.windows(last, step)
+        blocks = [row_mean(block) for _, block in self._blocks(ends, lookbacks, None)]
+        return pd.DataFrame(np.concatenate(blocks), self.index_[ends], list(self.symbols_))
+
+    def plot(self, end: Any = None, lookback: Any = 250) -> plotly.graph_objects.Figure:
+        """The matrix of one window as a picture, leaders first."""
+        from pacesetter.leadlag.pictures import matrix_picture, to_plotly
+
+        return to_plotly(matrix_picture(self.scores(*self._window(end, lookback)), self.symbols_))
+
     # ---- matrices -------------------------------------------------------------------------------------------------
 
-    def matrix(self, end: int, lookback: int) -> Array:
+    def scores(self, end: int, lookback: int) -> Array:
         """(symbol, symbol) score of the window that ends at bar `end`."""
         end, lookback = self._checked(end, lookback)
         out = np.empty((self._symbols, self._symbols))
@@ -139,7 +226,7 @@ class LeadLag:
         return out
 
     def windows(self, lookback: int | Sequence[int], step: int = 1) -> tuple[Array, Array]:
-        """(window,) ends and lookbacks that `rolling` goes through: each lookback in turn, from its first window."""
+        """(window,) ends and lookbacks of `rolling_scores`: each lookback in turn, from its first window."""
         check_range(1, step=step)
         backs = list(lookback) if isinstance(lookback, Iterable) else [lookback]
         if not backs:
@@ -150,7 +237,7 @@ class LeadLag:
         return np.concatenate(ends), np.repeat(checked, [len(part) for part in ends])
 
     @overload
-    def rolling(
+    def rolling_scores(
         self,
         lookback: int | Sequence[int],
         step: int = 1,
@@ -160,11 +247,11 @@ class LeadLag:
     ) -> Array: ...
 
     @overload
-    def rolling(
+    def rolling_scores(
         self, lookback: int | Sequence[int], step: int = 1, *, iterate: Literal[True], progress: bool | None = None
     ) -> Iterator[Window]: ...
 
-    def rolling(
+    def rolling_scores(
         self, lookback: int | Sequence[int], step: int = 1, *, iterate: bool = False, progress: bool | None = None
     ) -> Array | Iterator[Window]:
         """(window, symbol, symbol) scores of every `step`-th window of one lookback or of several, in `windows` order.
@@ -212,6 +299,23 @@ class LeadLag:
         return CacheInfo(self._hits, self._misses, len(self._cache), self.reading.cache_windows)
 
     # ---- inside -----------------------------------------------------------------------------------------------------
+
+    def _window(self, end: Any, lookback: Any) -> tuple[int, int]:
+        self._require_fit()
+        last = bar_of(self.index_, end)
+        back = bars_in(self.index_, last, lookback) if 0 <= last < self._bars else lookback
+        return self._checked(last, back)
+
+    def _increments(self, end: Any, lookback: Any) -> Array:
+        """(time, symbol) increments of a window, as the answer of a study reads them."""
+        from pacesetter.leadlag.answer.prepare import Preparation
+
+        return Preparation().window(self.series_.observed_window(*self._window(end, lookback)))
+
+    def _gauge(self) -> Gauge:
+        from pacesetter.leadlag.answer.gauge import Gauge
+
+        return Gauge(self.method, **self._options)
 
     def _remember(self, end: int, lookback: int, out: Array) -> None:
         """Fill `out` from the cache, or compute it and keep a copy."""
@@ -290,3 +394,7 @@ class LeadLag:
         if not 0 <= end < self._bars:
             raise ConfigError(f"end={end} is outside the panel; its bars are 0 … {self._bars - 1}")
         raise ConfigError(f"a window of {lookback} bars does not fit before bar {end}; use end ≥ {lookback}")
+
+
+def _names(role: str, symbols: tuple[str, ...]) -> pd.Index[str]:
+    return pd.Index(symbols, name=role)

@@ -51,7 +51,7 @@ def test_yesterdays_large_companies_predict_small_ones_as_known(
 
 def test_the_engine_ranks_them_in_perfect_order_of_size() -> None:
     part = load("deciles", start="1963", end="1995")
-    matrix = LeadLag("ccf_lag1").fit(part).matrix(len(part) - 1, 8000)
+    matrix = LeadLag("ccf_lag1").fit(part).scores(len(part) - 1, 8000)
     assert np.argsort(matrix.mean(axis=1)).tolist() == list(range(10))
 
 

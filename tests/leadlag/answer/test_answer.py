@@ -71,7 +71,7 @@ def test_leadership_of_ccf_peak_is_the_estimator_itself() -> None:
     panel = panel_of(led(bars=300))
     series = read_series(panel, "log_return", 0, False)
     answer = answer_window(series.observed_window(299, 250), SYMBOLS, Gauge("ccf_peak"))
-    np.testing.assert_allclose(answer.leadership, LeadLag("ccf_peak").fit(panel).matrix(299, 250), atol=1e-10)
+    np.testing.assert_allclose(answer.leadership, LeadLag("ccf_peak").fit(panel).scores(299, 250), atol=1e-10)
     np.testing.assert_array_equal(answer.lag_map, LeadLag("ccf_peak").fit(panel).lags(299, 250))
 
 

@@ -39,7 +39,7 @@ def gappy(panel_of) -> Panel:
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_ccf_lag1_is_the_difference_of_pandas_correlations(gappy: Panel, backend: str) -> None:
     lag1 = by_pandas(gappy)[0]
-    assert_allclose(LeadLag("ccf_lag1", backend=backend).fit(gappy).matrix(END, LOOKBACK), lag1 - lag1.T, atol=1e-12)
+    assert_allclose(LeadLag("ccf_lag1", backend=backend).fit(gappy).scores(END, LOOKBACK), lag1 - lag1.T, atol=1e-12)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
@@ -49,13 +49,13 @@ def test_ccf_auc_has_both_published_forms(gappy: Panel, backend: str, inner: str
     larger = np.sign(size - size.T) * np.maximum(size, size.T) / (size + size.T)
     for variant, expected in (("published", larger), ("difference", (size - size.T) / (size + size.T))):
         lag = LeadLag("ccf_auc", max_lag=MAX_LAG, variant=variant, inner=inner, backend=backend).fit(gappy)
-        assert_allclose(lag.matrix(END, LOOKBACK), expected, atol=1e-12)
+        assert_allclose(lag.scores(END, LOOKBACK), expected, atol=1e-12)
 
 
 @pytest.mark.parametrize("backend", BACKENDS)
 def test_ccf_peak_is_the_larger_peak(gappy: Panel, backend: str) -> None:
     peak = np.abs(by_pandas(gappy)).max(axis=0)
-    got = LeadLag("ccf_peak", max_lag=MAX_LAG, backend=backend).fit(gappy).matrix(END, LOOKBACK)
+    got = LeadLag("ccf_peak", max_lag=MAX_LAG, backend=backend).fit(gappy).scores(END, LOOKBACK)
     assert_allclose(got, peak - peak.T, atol=1e-12)
 
 
@@ -102,7 +102,7 @@ def test_sign_accuracy_reaches_the_known_answers(planted, groups: int, sigma: fl
         panel, lags = planted(groups, sigma, seed)
         truth = np.sign(lags - lags[:, None])
         for method in known:
-            score = LeadLag(method, backend="gemm").fit(panel).matrix(250, 250)
+            score = LeadLag(method, backend="gemm").fit(panel).scores(250, 250)
             hits[method].append(float((np.sign(score) == truth)[truth != 0].mean()))
     for method, share in known.items():
         assert np.mean(hits[method]) >= share - 0.02, method
@@ -117,7 +117,7 @@ def test_backends_agree_on_any_window(panel_of, seed: int, lookback: int, quiet:
     returns[20 : 20 + quiet, 2] = 0.0
     panel = panel_of(returns, rng.random((61, 4)) > 0.05)
     scores = [
-        LeadLag("ccf_auc", variant="difference", min_observations=2, backend=backend).fit(panel).matrix(50, lookback)
+        LeadLag("ccf_auc", variant="difference", min_observations=2, backend=backend).fit(panel).scores(50, lookback)
         for backend in BACKENDS
     ]
     assert_allclose(scores[0], scores[1], atol=1e-9)
@@ -125,7 +125,7 @@ def test_backends_agree_on_any_window(panel_of, seed: int, lookback: int, quiet:
 
 
 def test_too_short_an_overlap_counts_as_zero(noise: Panel) -> None:
-    assert (LeadLag("ccf_auc").fit(noise).matrix(50, 2) == 0).all()
+    assert (LeadLag("ccf_auc").fit(noise).scores(50, 2) == 0).all()
 
 
 def test_options_out_of_range_are_refused(noise: Panel) -> None:

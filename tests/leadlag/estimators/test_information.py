@@ -50,12 +50,12 @@ def test_transfer_entropy_is_conditional_information(window: np.ndarray) -> None
 
 @pytest.mark.parametrize("method", ["mutual_information", "transfer_entropy"])
 def test_a_nonlinear_leader_is_seen(method: str, panel_of, window: np.ndarray) -> None:
-    matrix = LeadLag(method).fit(panel_of(0.01 * window)).matrix(120, 120)
+    matrix = LeadLag(method).fit(panel_of(0.01 * window)).scores(120, 120)
     assert matrix[0, 3] == np.nanmax(matrix)
     assert matrix[0, 3] > 0.2
 
 
 def test_inner_mutual_information_matches_the_estimator(panel_of, window: np.ndarray) -> None:
     panel = panel_of(0.01 * window)
-    inner = LeadLag("ccf_lag1", inner="mutual_information").fit(panel).matrix(100, 60)
-    assert_allclose(inner, LeadLag("mutual_information").fit(panel).matrix(100, 60), atol=1e-15)
+    inner = LeadLag("ccf_lag1", inner="mutual_information").fit(panel).scores(100, 60)
+    assert_allclose(inner, LeadLag("mutual_information").fit(panel).scores(100, 60), atol=1e-15)

@@ -44,12 +44,12 @@ def test_log_words_are_those_of_pysiglib(path: np.ndarray, depth: int) -> None:
 
 @pytest.mark.parametrize("log", [False, True])
 def test_depth_two_is_the_levy_area_over_the_lookback(noise: Panel, log: bool) -> None:
-    area = LeadLag("levy_path").fit(noise).matrix(300, 80)
-    assert_allclose(LeadLag("signature", depth=2, log=log).fit(noise).matrix(300, 80), area / 80, atol=1e-10)
+    area = LeadLag("levy_path").fit(noise).scores(300, 80)
+    assert_allclose(LeadLag("signature", depth=2, log=log).fit(noise).scores(300, 80), area / 80, atol=1e-10)
 
 
 def test_depth_adds_words_and_depth_one_is_refused(noise: Panel) -> None:
-    shallow, deep = (LeadLag("signature", depth=depth).fit(noise).matrix(300, 80) for depth in (2, 4))
+    shallow, deep = (LeadLag("signature", depth=depth).fit(noise).scores(300, 80) for depth in (2, 4))
     assert np.abs(shallow - deep).max() > 1e-3
     with pytest.raises(ConfigError, match="depth=1 must be 2 or more"):
         LeadLag("signature", depth=1).fit(noise)

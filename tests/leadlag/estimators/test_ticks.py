@@ -75,7 +75,7 @@ def test_on_whole_bars_it_is_the_uncentred_lagged_covariance(noise) -> None:
     squares = sum((x[:-lag].T @ x[lag:]) ** 2 for lag in (1, 2, 3))
     expected = (squares - squares.T) / (squares + squares.T)
     np.fill_diagonal(expected, 0.0)
-    assert_allclose(LeadLag("hayashi_yoshida", max_lag=3).fit(noise).matrix(300, 80), expected, atol=1e-9)
+    assert_allclose(LeadLag("hayashi_yoshida", max_lag=3).fit(noise).scores(300, 80), expected, atol=1e-9)
 
 
 def test_it_sees_through_bars_that_alternate(panel_of) -> None:
@@ -86,8 +86,8 @@ def test_it_sees_through_bars_that_alternate(panel_of) -> None:
     panel = panel_of(0.01 * np.stack([z[4:], z[:-4]], axis=1), mask)
     lag = LeadLag("hayashi_yoshida", max_lag=8, min_observations=100).fit(panel)
     assert abs(lag.lags(600, 600)[0, 1] - 4) <= 1
-    assert lag.matrix(600, 600)[0, 1] > 0
-    assert np.isnan(LeadLag("ccf_auc").fit(panel).matrix(600, 600)).all()
+    assert lag.scores(600, 600)[0, 1] > 0
+    assert np.isnan(LeadLag("ccf_auc").fit(panel).scores(600, 600)).all()
 
 
 def test_lags_are_antisymmetric_and_nan_for_the_unobserved(panel_of) -> None:

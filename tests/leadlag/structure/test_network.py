@@ -167,7 +167,7 @@ def test_the_engine_scores_a_window_of_increments_as_it_scores_the_panel(method:
         close[160:170, 2] = np.nan
     panel = Panel.from_fields(pd.date_range("2024", periods=300, tz="UTC"), SYMBOLS, {"close": close})
     increments = np.log1p(last_moves(panel))[141:201]
-    matrix = LeadLag(method).fit(panel).matrix(200, 60)
+    matrix = LeadLag(method).fit(panel).scores(200, 60)
     np.testing.assert_allclose(engine_score(method)(increments[None])[0], matrix, atol=1e-9)
 
 

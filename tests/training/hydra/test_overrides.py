@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from pacesetter.errors import ConfigError
-from pacesetter.training.hydra.overrides import choices, find_presets, split_varied, take_options
+from pacesetter.training.hydra.overrides import choices, find_presets, name_source, split_varied, take_options
 from pacesetter.training.launch.workers import Launcher
 
 
@@ -39,3 +39,11 @@ def test_a_preset_in_a_file_is_named_and_found(tmp_path: Path) -> None:
     ]
     with pytest.raises(ConfigError, match="no such file"):
         find_presets(["+preset=conf/preset/gone.yaml"])
+
+
+def test_a_path_alone_names_its_source(tmp_path: Path) -> None:
+    file = tmp_path / "bars.parquet"
+    assert name_source([f"data={file}", "seed=1"]) == ["data=parquet", f"data.path='{file}'", "seed=1"]
+    assert name_source([f"data.path={tmp_path}/b.csv"]) == ["data=csv", f"data.path={tmp_path}/b.csv"]
+    for untouched in (["data=sample"], ["data=sampel"], ["+preset=planted", "data.path=x.csv"], ["seed=1"]):
+        assert name_source(untouched) == untouched

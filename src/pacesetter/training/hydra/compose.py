@@ -26,7 +26,7 @@ from pacesetter.leadlag.study import study_defaults
 from pacesetter.learning.methods import METHODS, default_options
 from pacesetter.registry import configure
 from pacesetter.schema import RENAMED_VALUES, renamed_sentence
-from pacesetter.training.hydra.overrides import find_presets, parse_override
+from pacesetter.training.hydra.overrides import find_presets, name_source, parse_override
 
 __all__ = ["compose", "source_defaults", "task_defaults"]
 
@@ -36,6 +36,7 @@ CHOICE = re.compile(r"\+?(data|task|agent|preset)=")
 def compose(overrides: Sequence[str] = ()) -> Config:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
     _register_groups()
+    overrides = name_source(overrides)
     _refuse_old_names(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:

@@ -14,6 +14,7 @@ import yaml
 from hydra.core.override_parser.overrides_parser import OverridesParser
 from hydra.errors import HydraException
 
+from pacesetter.data.loading import source_of
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.registry import configure
 from pacesetter.runs import Run
@@ -22,7 +23,15 @@ from pacesetter.schema import SCHEMA, read_schema, translate_overrides, translat
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override
 
-__all__ = ["choices", "find_presets", "parse_override", "split_varied", "stored_overrides", "take_options"]
+__all__ = [
+    "choices",
+    "find_presets",
+    "name_source",
+    "parse_override",
+    "split_varied",
+    "stored_overrides",
+    "take_options",
+]
 
 Options = TypeVar("Options")
 PRESET_FILE = re.compile(r"\+preset=['\"]?(?P<path>.+\.yaml)['\"]?$")
@@ -54,6 +63,21 @@ def choices(override: Override) -> list[str]:
         raise ConfigError(f"'{override.input_line}' has no list of values; write {override.key_or_group}=first,second")
     key = override.get_key_element()
     return [f"{key}={value}" for value in override.sweep_string_iterator()]
+
+
+def name_source(overrides: Sequence[str]) -> list[str]:
+    """The overrides with the source of bars by name where only a path was given: `data=FILE`, or `data.path=FILE`."""
+    chosen = [text.removeprefix("data=") for text in overrides if text.startswith("data=")]
+    paths = [text.removeprefix("data.path=").strip("'\"") for text in overrides if text.startswith("data.path=")]
+    if chosen:
+        named, options = source_of(chosen[-1].strip("'\""))
+        if not options:
+            return list(overrides)
+        rest = [text for text in overrides if not text.startswith("data=")]
+        return [f"data={named}", f"data.path='{options['path']}'", *rest]
+    if paths and not any(text.startswith("+preset=") for text in overrides):
+        return [f"data={source_of(Path(paths[-1]))[0]}", *overrides]
+    return list(overrides)
 
 
 def find_presets(overrides: Sequence[str]) -> list[str]:

@@ -1,0 +1,70 @@
+"""Windows by date and length of time, frames instead of panels."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pacesetter as ps
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.leadlag.windows import bar_of, bars_in
+
+
+@pytest.fixture(scope="module")
+def market() -> ps.Panel:
+    return ps.load("synthetic", symbols=4, bars=600, strength=0.8, groups=1, seed=1)
+
+
+def test_a_date_and_a_length_of_time_name_the_window(market: ps.Panel) -> None:
+    lag = ps.LeadLag("ccf_lag1").fit(market)
+    end = bar_of(market.index, "2001-06")
+    assert market.index[end] <= pd.Timestamp("2001-06-30T23:59:59Z") < market.index[end + 1]
+    back = bars_in(market.index, end, "100D")
+    assert market.index[end] - market.index[end - back] <= pd.Timedelta("100D")
+    assert market.index[end] - market.index[end - back - 1] > pd.Timedelta("100D")
+    found = lag.matrix(end="2001-06", lookback="100D")
+    assert np.array_equal(found.to_numpy(), lag.scores(end, back))
+    assert list(found.index) == list(found.columns) == list(market.symbols)
+    assert (found.index.name, found.columns.name) == ("leader", "follower")
+
+
+def test_wide_and_long_frames_and_panels_give_the_same_matrix(market: ps.Panel) -> None:
+    wide = pd.DataFrame(market.close, index=market.index, columns=list(market.symbols))
+    long = wide.rename_axis("timestamp").reset_index().melt("timestamp", var_name="symbol", value_name="close")
+    expected = ps.LeadLag("ccf_lag1").fit(market).matrix()
+    for frame in (wide, long):
+        pd.testing.assert_frame_equal(ps.LeadLag("ccf_lag1").fit(frame).matrix(), expected)
+
+
+def test_rolling_leadership_is_a_frame_over_time(market: ps.Panel) -> None:
+    lag = ps.LeadLag("ccf_lag1").fit(market)
+    frame = lag.rolling(100, step=50)
+    assert list(frame.columns) == list(market.symbols)
+    others = lag.scores(150, 100)
+    np.testing.assert_allclose(frame.loc[market.index[150]], others.sum(1) / 3, rtol=1e-12)
+
+
+def test_wrong_calls_are_answered_in_a_sentence(market: ps.Panel) -> None:
+    lag = ps.LeadLag().fit(market)
+    for call, sentence in (
+        (lambda: lag.matrix(lookback="soon"), "not a length of time"),
+        (lambda: lag.matrix(lookback=2.5), "whole number of bars or a length of time"),
+        (lambda: lag.matrix(end="1990-01-01"), "before the first bar"),
+        (lambda: ps.LeadLag().matrix(), "not fitted"),
+    ):
+        with pytest.raises(ConfigError, match=sentence):
+            call()
+    with pytest.raises(DataError, match="a Panel or a DataFrame, not list"):
+        ps.LeadLag().fit([1, 2, 3])  # type: ignore[arg-type]
+
+
+def test_it_follows_scikit_learns_conventions(market: ps.Panel) -> None:
+    from sklearn.base import clone
+
+    lag = ps.LeadLag("ccf_peak", max_lag=3).fit(market)
+    copy = clone(lag)
+    assert copy.get_params() == lag.get_params()
+    assert not hasattr(copy, "symbols_")
+    assert copy.set_params(max_lag=2).get_params()["max_lag"] == 2
+    assert repr(copy) == "LeadLag('ccf_peak', max_lag=2)"

@@ -1,0 +1,86 @@
+"""The commands in Python: what can be backtested, what comes out, and one sentence for a wrong call."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+
+import pacesetter as ps
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.evaluation.backtest.backtest import backtest as play
+from pacesetter.evaluation.baselines.catalogue import make_baseline
+from pacesetter.policies.observation import market_bank
+
+
+@pytest.fixture(scope="module")
+def market() -> ps.Panel:
+    return ps.load("synthetic", symbols=3, bars=420, seed=1)
+
+
+def test_a_baseline_by_name_is_the_packages_own_backtest(market: ps.Panel) -> None:
+    found = ps.backtest("hold", market, first=300)
+    bank = market_bank(market)
+    assert np.array_equal(found.returns, play(make_baseline("hold", bank), market, first=300, bank=bank).returns)
+    assert found.equity.index[0] == market.index[301]
+    assert found.summary()["total_return"] == pytest.approx(found.equity.iloc[-1] / found.backtest.equity[0] - 1)
+    assert "Sharpe ratio" in repr(found)
+    assert len(found.trades) >= 1
+    assert found.plot().data
+
+
+def test_weights_a_function_and_a_frame_of_closes_trade_alike(market: ps.Panel) -> None:
+    weights = pd.DataFrame([[0.1, 0.0, 0.05]], index=market.index[:1], columns=list(market.symbols))
+    by_weights = ps.backtest(weights, market, first=300)
+    by_function = ps.backtest(lambda seen: [0.1, 0.0, 0.05], market, first=300)
+    assert np.array_equal(by_weights.returns, by_function.returns)
+    assert by_weights.returns.abs().sum() > 0
+    closes = market.to_frame()["close"]
+    assert len(ps.backtest("hold", closes, first="2001-03-01").returns) > 100
+
+
+def test_weights_hold_from_the_next_bar_on(market: ps.Panel) -> None:
+    late = pd.DataFrame([[0.1, 0.0, 0.0]], index=market.index[350:351], columns=list(market.symbols))
+    found = ps.backtest(late, market, first=300)
+    assert (found.returns[: market.index[350]] == 0).all()
+    assert found.returns[market.index[352] :].abs().sum() > 0
+
+
+def test_costs_are_named_and_a_verdict_compares_over_the_same_bars(market: ps.Panel) -> None:
+    free = ps.backtest("hold", market, first=300, costs={"commission_bps": 0, "spread_bps": 0, "slippage_bps": 0})
+    assert free.equity.iloc[-1] > ps.backtest("hold", market, first=300).equity.iloc[-1]
+    verdict = free.verdict(against=["equal_weight"], draws=50)
+    assert verdict.baselines == 1
+    assert "equal_weight" in verdict.sentence
+
+
+@pytest.mark.parametrize(
+    ("policy", "sentence"),
+    [
+        ("hodl", "neither a baseline nor a run folder; did you mean 'hold'"),
+        (3, "backtest takes a baseline's name"),
+    ],
+)
+def test_what_does_not_decide_is_refused(market: ps.Panel, policy: object, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        ps.backtest(policy, market)
+
+
+def test_weights_of_other_symbols_are_refused(market: ps.Panel) -> None:
+    with pytest.raises(DataError, match="weights name 'S9'"):
+        ps.backtest(pd.DataFrame({"S9": [1.0]}, index=market.index[:1]), market)
+    with pytest.raises(ConfigError, match="against='hodl' is not a baseline"):
+        ps.backtest("hold", market, first=300).verdict(against="hodl")
+
+
+def test_a_run_is_trained_evaluated_and_backtested(tmp_path: Path) -> None:
+    folder = ps.train(
+        "data=synthetic", "task=fleet", "agent=direct", data__symbols=4, data__bars=500, runs=tmp_path, train__steps=64
+    )
+    stored = ps.backtest(folder, ps.load("synthetic", symbols=4, bars=500, seed=0))
+    judged = ps.evaluate(folder, draws=20)
+    assert np.array_equal(stored.backtest.returns, judged.result.returns)
+    with pytest.raises(ConfigError, match="other bars than the run's"):
+        ps.backtest(folder, ps.load("synthetic", symbols=4, bars=500, seed=9))
