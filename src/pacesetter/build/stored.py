@@ -58,9 +58,11 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
     config = stored_config(folder)
     task_of(config).check("lookback", folder)
     task = build_task(config)
-    agent = load_agent(folder, LookbackVectorEnv(panel, 1, task))
+    env = LookbackVectorEnv(panel, 1, task)
+    agent = load_agent(folder, env)
     has_memory = config.agent["algorithm"] == "recurrent_ppo"
-    policy = AgentLookback(agent.act, task, block_bars=1 if has_memory else BLOCK_BARS)
+    policy = AgentLookback(agent.act, task, 1 if has_memory else BLOCK_BARS, has_memory)
+    policy.look_at(panel)  # with the tables of `env`, which go with it
     return FittedLookback(policy, stored_end(folder), ConstantLookback(task.windows.start))
 
 
