@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from functools import lru_cache
+from pathlib import Path
 from typing import Any, NamedTuple
 
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, task_of
+from pacesetter.build.configuration import Config, LeadLagFeatures, task_of
 from pacesetter.build.stored import check_unseen, load_lookback
 from pacesetter.data import check, load
 from pacesetter.data.quality import Readiness
@@ -78,9 +80,24 @@ def _leadlag_features(config: Config, panel: Panel) -> tuple[Feature, ...]:
     asked = config.features.leadlag
     if asked.lookback is None:
         return ()
-    policy: LookbackPolicy = (
-        load_lookback(asked.lookback, panel) if isinstance(asked.lookback, str) else ConstantLookback(asked.lookback)
-    )
+    if not isinstance(asked.lookback, str):
+        return _signals(asked, ConstantLookback(asked.lookback))
+    folder = Path(asked.lookback)
+    checkpoints = [(path.parent.name, path.stat().st_mtime_ns) for path in folder.glob("checkpoints/*/state.json")]
+    key = (asked, folder.resolve(), panel.symbols, *sorted(checkpoints))  # a run that went on has another agent
+    if key not in _agents:
+        features = leadlag_features(asked.method, load_lookback(asked.lookback, panel), **asked.options)
+        _agents.clear()
+        _agents[key] = features
+    return _agents[key]
+
+
+_agents: dict[tuple[Any, ...], tuple[Feature, ...]] = {}  # the latest: stages and stressed markets share what it holds
+
+
+@lru_cache(maxsize=2)
+def _signals(asked: LeadLagFeatures, policy: LookbackPolicy) -> tuple[Feature, ...]:
+    """The features by this policy; kept, because markets that begin alike are measured from where they differ."""
     return leadlag_features(asked.method, policy, **asked.options)
 
 

@@ -59,11 +59,11 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
     config = stored_config(folder)
     task_of(config).check("lookback", folder)
     task = build_task(config)
-    agent = load_agent(folder, LookbackVectorEnv(panel, 1, task))
-    # Such an agent must be asked bar by bar; others decide a block of bars at once.
+    env = LookbackVectorEnv(panel, 1, task)
+    agent = load_agent(folder, env)
     has_memory = config.agent["algorithm"] == "recurrent_ppo"
-    policy = AgentLookback(agent.act, task, block_bars=1 if has_memory else BLOCK_BARS)
-    # Its choices on bars that it learned from are in-sample; there a constant stands in.
+    policy = AgentLookback(agent.act, task, 1 if has_memory else BLOCK_BARS, has_memory)
+    policy.look_at(panel)  # with the tables of `env`, which go with it
     return FittedLookback(policy, stored_end(folder), ConstantLookback(task.windows.start))
 
 

@@ -24,7 +24,7 @@ from pacesetter.panel import Panel
 __all__ = ["FeatureTable", "feature_table"]
 
 Array = NDArray[Any]
-_CACHED_TABLES = 4
+_CACHED_TABLES = 2
 _log = logging.getLogger(__name__)
 
 

@@ -176,7 +176,7 @@ class LookbackBatch:
             self.config.liquidity.check(market.liquidity)
             rows = np.array([row for row in fresh if self.markets[row] is market])
             lookbacks = self.lookback[rows]
-            self.chosen[rows] = market.encode(market.matrices(self.t[rows], lookbacks), lookbacks)
+            self.chosen[rows] = market.encoded(self.t[rows], lookbacks)
 
     # ---- one step -------------------------------------------------------------------------------------------------
 
@@ -249,9 +249,7 @@ class LookbackBatch:
         """Measure the windows at `bars` into the ledger and encode them a bar later: (encodings, troubled)."""
         count, symbols = len(bars), len(market.panel.symbols)
         lookbacks = self.lookback[rows]
-        # The windows of the decision and of the next observation in one call: one parallel region instead of two.
-        matrices = market.matrices(np.concatenate([bars, bars + 1]), np.concatenate([lookbacks, lookbacks]))
-        now = matrices[:count]
+        now = market.matrices(bars, lookbacks)
         scores = self.scores[rows, :symbols].copy()
         measures = measure_windows(now, bars, market.prediction, scores)
         self.scores[rows, :symbols] = scores
@@ -262,7 +260,7 @@ class LookbackBatch:
             ledger[rows, LookbackColumn.INFORMATION] = information
         if self._trades:
             self._trade(market, rows, bars, now, ledger)
-        return market.encode(matrices[count:], lookbacks), measures[:, Measure.IS_MEASURED] == 0.0
+        return market.encoded(bars + 1, lookbacks), measures[:, Measure.IS_MEASURED] == 0.0
 
     def _trade(self, market: LookbackMarket, rows: Array, bars: Array, matrices: Array, ledger: Array) -> None:
         """Follow the leaders of the windows: the return fill to fill and what the change of weights costs."""
@@ -323,7 +321,7 @@ class LookbackBatch:
 
     def observe(self) -> dict[str, Array]:
         """The observations at `t`, float32 with a row per environment; see `entries`."""
-        seen = self._gather(lambda market, rows: market.short_to_long[self.t[rows]])
+        seen = self._gather(lambda market, rows: market.short_to_long(self.t[rows]))
         shown = {
             "short": seen[:, 0],
             "middle": seen[:, 1],

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.lookback.actions import Windows
-from pacesetter.envs.lookback.market import LookbackMarket, View
+from pacesetter.envs.lookback.market import LookbackMarket, View, lookback_market
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features.regime import regime_labels
 from pacesetter.leadlag.structure.anomaly import instability, worst_windows
@@ -164,7 +164,7 @@ class Dealer:
 
     def _market_of(self, resolution: str) -> LookbackMarket:
         panel = self.panel if resolution == OWN_RESOLUTION else self.panel.resample(resolution)
-        return LookbackMarket(panel, self.windows, self.view, resolution)
+        return lookback_market(panel, self.windows, self.view, resolution)
 
     def _next_synthetic(self) -> LookbackMarket:
         """A market of the pool: the one that waited longest, drawn again when it has been played often enough."""

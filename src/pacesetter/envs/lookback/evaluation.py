@@ -126,28 +126,43 @@ class AgentLookback:
 
     `act` maps a batch of observations to a batch of actions, e.g. `lambda seen: model.predict(seen)[0]`. An agent that
     chooses from a grid decides `block_bars` bars ahead at once, for every window that may then be in force; each of
-    these decisions still sees bars up to its own alone. An agent with a memory takes `block_bars=1`.
+    these decisions still sees bars up to its own alone. An agent with a memory takes `block_bars=1` and `has_memory`.
     """
 
     def __init__(
-        self, act: Callable[[dict[str, Array]], Any], config: LookbackConfig, block_bars: int = BLOCK_BARS
+        self,
+        act: Callable[[dict[str, Array]], Any],
+        config: LookbackConfig,
+        block_bars: int = BLOCK_BARS,
+        has_memory: bool = False,
     ) -> None:
         windows = config.windows
         # Only then is the window at the next bar one of the grid, whatever happens: all cases can be decided ahead.
         is_free = windows.space == "discrete" and windows.action == "absolute" and windows.max_delta is None
         self.act, self.config = act, config
         self.block_bars = block_bars if is_free else 1
+        self.has_memory = has_memory
         self._panel: Panel | None = None
 
     @property
     def longest(self) -> int:
         return self.config.windows.longest
 
+    def look_at(self, panel: Panel) -> None:
+        """Make the tables of a panel ready."""
+        others = len(self.config.windows.grid) if self.block_bars > 1 else 0
+        self._batch = LookbackBatch(panel, self.config, self.block_bars * (others + 1))
+        self._panel, self._decided = panel, dict[tuple[int, int], int]()
+
+    def release(self) -> None:
+        """Give back the memory of the tables; they are made again when a window is asked for."""
+        self._panel = None
+        self._batch = None  # type: ignore[assignment]
+
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         if self._panel is not panel:
-            others = len(self.config.windows.grid) if self.block_bars > 1 else 0
-            self._batch = LookbackBatch(panel, self.config, self.block_bars * (others + 1))
-            self._panel, self._decided = panel, dict[tuple[int, int], int]()
+            self.release()
+            self.look_at(panel)
         if (t, previous) not in self._decided:
             self._decided = self._decide(t, previous)
         return self._decided[t, previous]

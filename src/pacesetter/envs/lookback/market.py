@@ -6,8 +6,10 @@ reads a bar after t; the outcomes after t are in `prediction` and `fills`, for t
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Any
+from weakref import WeakValueDictionary
 
 import numpy as np
 from numpy.typing import NDArray
@@ -25,10 +27,12 @@ from pacesetter.leadlag.structure.encoding import ENCODERS, MatrixEncoder
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
-__all__ = ["LookbackMarket", "View"]
+__all__ = ["LookbackMarket", "View", "lookback_market"]
 
 Array = NDArray[Any]
 BLOCK_WINDOWS = 1024
+BLOCK_BYTES = 64 * 2**20  # of matrices that are encoded at once
+REMEMBERED_BYTES = 256 * 2**20  # of encodings of all windows of the grid; of more than that, those always seen alone
 REGIME_CONTEXT = tuple(name for name in FEATURES if name.startswith("regime_"))
 
 
@@ -71,7 +75,6 @@ class View:
 class LookbackMarket:
     """One panel, ready to be looked at; `assets` is the padded universe.
 
-    short_to_long  (time, 3, entry) float32 encodings of the seen windows, each cut to the history behind its bar
     universe       (time, assets) float32, 1 for an asset that the shortest seen window could score
     is_changed     (time,) True where the universe differs from that of the bar before
     context        (time, feature) float32 means over the symbols, 0 where unknown
@@ -94,7 +97,9 @@ class LookbackMarket:
         self.fills, self.moves = fill_to_fill_returns(panel), last_moves(panel)
         self.liquidity = Liquidity.of(panel)
         self.context = self._context()
-        self._encode_seen()
+        self._entries = len(self.encoder.names([""] * self.assets))
+        self._remember()
+        self._find_universe()
 
     @property
     def first(self) -> int:
@@ -126,24 +131,81 @@ class LookbackMarket:
             matrices = np.pad(matrices, ((0, 0), (0, missing), (0, missing)), constant_values=np.nan)
         return np.asarray(self.encoder.encode(matrices, lookbacks), dtype=np.float32)
 
-    def _encode_seen(self) -> None:
-        """Fill `short_to_long` and `universe`, a block of bars at a time; nothing is seen before `first`."""
+    def encoded(self, ends: Array, lookbacks: Array) -> Array:
+        """(window, entry) float32 encodings of windows that are known to fit; those of the grid are computed once."""
+        out = np.empty((len(ends), self._entries), dtype=np.float32)
+        places = self._place_of[lookbacks]
+        alone = np.flatnonzero(places < 0)
+        if len(alone):
+            out[alone] = self.encode(self.matrices(ends[alone], lookbacks[alone]), lookbacks[alone])
+        for place in np.unique(places[places >= 0]).tolist():
+            own = np.flatnonzero(places == place)
+            out[own] = self._remembered(place, ends[own])
+        return out
+
+    def short_to_long(self, bars: Array) -> Array:
+        """(bar, 3, entry) float32 encodings of the windows always seen, each cut to the history behind its bar.
+
+        Nothing is seen before `first`.
+        """
+        out = np.zeros((len(bars), 3, self._entries), dtype=np.float32)
+        inside = np.flatnonzero(bars >= self.first)
+        for column, lookback in enumerate(self.windows.seen):
+            out[inside, column] = self._remembered(int(self._place_of[lookback]), bars[inside])
+        return out
+
+    def _remember(self) -> None:
+        """Room for the encodings of every bar and window that is asked for again and again: filled on demand.
+
+        An environment looks at the same few windows of the same bars thousands of times, and an encoding may take a
+        singular value decomposition.
+        """
+        lengths = sorted({*self.windows.seen, *self.windows.grid})
+        if len(lengths) * len(self.panel) * self._entries * 4 > REMEMBERED_BYTES:
+            lengths = list(self.windows.seen)
+        self._lengths = lengths
+        self._place_of = np.full(max(self.windows.longest, *lengths) + 1, -1)
+        self._place_of[lengths] = np.arange(len(lengths))
+        self._encodings = np.zeros((len(lengths), len(self.panel), self._entries), dtype=np.float32)
+        self._is_encoded = np.zeros((len(lengths), len(self.panel)), dtype=bool)
+
+    def _remembered(self, place: int, bars: Array) -> Array:
+        """(bar, entry) encodings of the window number `place`, each cut to the history behind its bar."""
+        fresh = np.unique(bars[~self._is_encoded[place, bars]])
+        for ends in self._blocks(fresh):
+            lookbacks = np.minimum(self._lengths[place], ends)
+            self._encodings[place, ends] = self.encode(self.matrices(ends, lookbacks), lookbacks)
+            self._is_encoded[place, ends] = True
+        found: Array = self._encodings[place, bars]
+        return found
+
+    def _blocks(self, bars: Array) -> Iterator[Array]:
+        """The bars a few at a time, as many as matrices of them may be held at once."""
+        size = max(min(BLOCK_WINDOWS, BLOCK_BYTES // (self.assets**2 * 8)), 1)
+        return (bars[start : start + size] for start in range(0, len(bars), size))
+
+    def _find_universe(self) -> None:
+        """Fill `universe`, a block of bars at a time; nothing is seen before `first`."""
         bars = len(self.panel)
         self.universe = np.zeros((bars, self.assets), dtype=np.float32)
-        entries = len(self.encoder.names([""] * self.assets))
-        self.short_to_long = np.zeros((bars, 3, entries), dtype=np.float32)
-        for place, lookback in enumerate(self.windows.seen):
-            for start in range(self.first, bars, BLOCK_WINDOWS):
-                ends = np.arange(start, min(start + BLOCK_WINDOWS, bars))
-                # Near the first bar the long window is cut to the history there is.
-                fitting = np.minimum(lookback, ends)
-                matrices = self.matrices(ends, fitting)
-                self.short_to_long[ends, place] = self.encode(matrices, fitting)
-                if place == 0:
-                    self.universe[ends, : len(self.panel.symbols)] = observed_assets(matrices)
+        for ends in self._blocks(np.arange(self.first, bars)):
+            matrices = self.matrices(ends, np.minimum(self.windows.seen[0], ends))
+            self.universe[ends, : len(self.panel.symbols)] = observed_assets(matrices)
         self.is_changed = np.append(False, (self.universe[1:] != self.universe[:-1]).any(axis=1))
 
     def _context(self) -> Array:
         """(time, feature) means over the symbols."""
         columns = [mean_observed(FEATURES[name].compute(self.panel), axis=1) for name in self.view.features]
         return np.asarray(np.nan_to_num(np.array(columns).T.reshape(len(self.panel), -1)), dtype=np.float32)
+
+
+_markets: WeakValueDictionary[tuple[str, ...], LookbackMarket] = WeakValueDictionary()
+
+
+def lookback_market(panel: Panel, windows: Windows, view: View, resolution: str = "") -> LookbackMarket:
+    """The tables of a panel, made once for all environments that are alive at a time and look in the same way."""
+    key = (panel.fingerprint, repr(windows), repr(view), resolution)
+    market = _markets.get(key)
+    if market is None:
+        market = _markets[key] = LookbackMarket(panel, windows, view, resolution)
+    return market

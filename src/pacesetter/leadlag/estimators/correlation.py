@@ -7,6 +7,7 @@ other. A lag whose overlap is shorter than two increments counts as zero.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, ClassVar, Literal
@@ -19,6 +20,7 @@ from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.dependence import DEPENDENCES, Dependence, Inner
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
 from pacesetter.leadlag.estimators.information import lagged_information, lagged_transfer
+from pacesetter.leadlag.estimators.products import KEPT_EVERY, lagged_products
 from pacesetter.leadlag.series import CONSTANT, Series, inverse_deviations
 
 __all__ = [
@@ -188,38 +190,63 @@ class LaggedWindows(WindowScorer):
 
 
 class CorrelationTable(LaggedWindows):
-    """Scores from a table of running lagged products (time, lag, symbol, symbol): two look-ups a pair and lag."""
+    """Scores from a table of running lagged products, see `LaggedProducts`: two look-ups a pair and lag."""
 
     batched: ClassVar[bool] = True
     backend = "table"
 
     def __init__(self, series: Series, recipe: ScoreRecipe, square: bool) -> None:
         super().__init__(series, DEPENDENCES["squared" if square else "pearson"], recipe)
-        self.products = _running_products(series.x, recipe.max_lag)
-        self.table_bytes = int(self.products.nbytes)
-        self._arguments = (self.products, series.totals, series.minimum, square, recipe.fold, recipe.weighing)
+        self.products = lagged_products(series.x, recipe.max_lag)
+        self.table_bytes = self.products.nbytes
+        self._arguments = (series.totals, series.minimum, square, recipe.fold, recipe.weighing)
 
     def score(self, end: int, lookback: int, out: Array) -> None:
         """Fill `out` (symbol, symbol) for one window."""
-        _correlation_window(*self._arguments, end, lookback, out)
+        start, table = end - lookback, self.products
+        if table.is_whole:
+            places = table.held, end, start
+        elif table.missing(start, end) <= KEPT_EVERY:
+            table.hold(start, end)
+            places = table.held, end - table.first, start - table.first
+        else:
+            bars = np.minimum(np.arange(start, start + table.max_lag + 1), end)
+            places = table.rows(np.append(bars, end)), len(bars), 0
+        _correlation_window(*places, *self._arguments, end, lookback, out)
 
     def score_many(self, ends: Array, lookbacks: Array, out: Array) -> None:
         """Fill `out` (window, symbol, symbol), windows in parallel."""
-        _correlation_windows(*self._arguments, ends, lookbacks, out)
+        if self.products.is_whole:
+            _correlation_windows(self.products.held, 0, *self._arguments, ends, lookbacks, np.arange(len(ends)), out)
+            return
+        for windows in _spans(ends, lookbacks, self.products.capacity):
+            self._score_span(ends, lookbacks, windows, out)
+
+    def _score_span(self, ends: Array, lookbacks: Array, windows: Array, out: Array) -> None:
+        """Fill `out[windows]`, whose bars lie within one span, unless the rows of few windows cost less alone."""
+        first, last, table = int((ends - lookbacks)[windows].min()), int(ends[windows].max()), self.products
+        if table.missing(first, last) <= KEPT_EVERY * len(windows) and last - first < table.capacity:
+            table.hold(first, last)
+            _correlation_windows(table.held, table.first, *self._arguments, ends, lookbacks, windows, out)
+            return
+        for k in windows.tolist():
+            self.score(int(ends[k]), int(lookbacks[k]), out[k])
 
 
-@njit(cache=True)
-def _running_products(x: Array, max_lag: int) -> Array:
-    """(time, lag, symbol, symbol) Σ_{u≤t} x_i(u−lag) x_j(u), lags 1 … max_lag."""
-    bars, symbols = x.shape
-    products = np.zeros((bars, max_lag, symbols, symbols))
-    for t in range(1, bars):
-        for lag in range(1, max_lag + 1):
-            for i in range(symbols):
-                lead = x[t - lag, i] if t >= lag else 0.0
-                for j in range(symbols):
-                    products[t, lag - 1, i, j] = products[t - 1, lag - 1, i, j] + lead * x[t, j]
-    return products
+def _spans(ends: Array, lookbacks: Array, capacity: int) -> Iterator[Array]:
+    """Places of the windows in order of their ends, in groups that lie within `capacity` bars; a longer one alone."""
+    order = np.argsort(ends, kind="stable")
+    starts = (ends - lookbacks)[order]
+    group_start, first = 0, int(starts[0]) if len(order) else 0
+    for place in range(1, len(order)):
+        earliest = min(first, int(starts[place]))
+        if int(ends[order[place]]) - earliest >= capacity:
+            yield order[group_start:place]
+            group_start, first = place, int(starts[place])
+        else:
+            first = earliest
+    if len(order):
+        yield order[group_start:]
 
 
 @njit(cache=True)
@@ -236,6 +263,8 @@ def part_moments(totals: Array, begin: int, end: int, mean: Array, scale: Array)
 @njit(cache=True)
 def _correlation_window(
     products: Array,
+    until_row: int,
+    begin_row: int,
     totals: Array,
     minimum: int,
     square: bool,
@@ -253,8 +282,7 @@ def _correlation_window(
     for lag in range(1, min(products.shape[1], lookback - 2) + 1):
         part_moments(totals, start, end - lag, lead, lead_scale)
         part_moments(totals, start + lag, end, follow, follow_scale)
-        # From start + lag: a product belongs to the window only when its leading bar, `lag` earlier, does too.
-        until, begin = products[end, lag - 1], products[start + lag, lag - 1]
+        until, begin = products[until_row, lag - 1], products[begin_row + lag, lag - 1]
         for i in range(symbols):
             for j in range(symbols):
                 covariance = until[i, j] - begin[i, j] - lead[i] * follow[j]
@@ -269,6 +297,7 @@ def _correlation_window(
 @njit(parallel=True, cache=True)
 def _correlation_windows(
     products: Array,
+    first: int,
     totals: Array,
     minimum: int,
     square: bool,
@@ -276,10 +305,15 @@ def _correlation_windows(
     weighing: int,
     ends: Array,
     lookbacks: Array,
+    windows: Array,
     out: Array,
 ) -> None:
-    for k in prange(ends.size):
-        _correlation_window(products, totals, minimum, square, fold, weighing, ends[k], lookbacks[k], out[k])
+    for place in prange(windows.size):
+        k = windows[place]
+        until, begin = ends[k] - first, ends[k] - lookbacks[k] - first
+        _correlation_window(
+            products, until, begin, totals, minimum, square, fold, weighing, ends[k], lookbacks[k], out[k]
+        )
 
 
 @njit(cache=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from typing import Any, Literal
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from pacesetter.leadlag.estimators.information import lagged_information
@@ -48,12 +49,27 @@ def distance(window: Array, lags: Iterable[int]) -> Iterator[Array]:
         yield np.sqrt(np.maximum(_cosine(_distances, window[: len(window) - lag], window[lag:]), 0.0))
 
 
+@njit(cache=True)
 def _standardised(part: Array) -> Array:
     """(time, symbol) centred and of unit length, zero where constant."""
-    centred = part - part.mean(axis=0)
-    square = np.einsum("ti,ti->i", centred, centred)
-    varies = square > CONSTANT * np.einsum("ti,ti->i", part, part)
-    return np.asarray(centred * np.where(varies, 1.0 / np.sqrt(np.where(varies, square, 1.0)), 0.0))
+    bars, symbols = part.shape
+    out = np.empty((bars, symbols))
+    mean, square, raw = np.zeros((3, symbols))
+    for t in range(bars):
+        for i in range(symbols):
+            mean[i] += part[t, i]
+            raw[i] += part[t, i] * part[t, i]
+    mean /= bars
+    for t in range(bars):
+        for i in range(symbols):
+            out[t, i] = part[t, i] - mean[i]
+            square[i] += out[t, i] * out[t, i]
+    for i in range(symbols):
+        square[i] = 1.0 / np.sqrt(square[i]) if square[i] > CONSTANT * raw[i] else 0.0
+    for t in range(bars):
+        for i in range(symbols):
+            out[t, i] *= square[i]
+    return out
 
 
 def _signs(part: Array) -> Callable[[slice], Array]:

@@ -70,6 +70,16 @@ class FittedLookback:
     def longest(self) -> int:
         return max(self.policy.longest, self.before.longest)
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether a choice depends on those before it beyond the window in force."""
+        return bool(getattr(self.policy, "has_memory", False))
+
+    def release(self) -> None:
+        """Give back the memory of the policy's tables, where it keeps any."""
+        if hasattr(self.policy, "release"):
+            self.policy.release()
+
     def choose(self, panel: Panel, t: int, previous: int) -> int:
         # On its own training bars the policy's choices would be in-sample.
         chosen = self.policy if panel.index[t] > self.fitted_until else self.before
@@ -94,14 +104,18 @@ class StoredLookback:
         return int(self.schedule[t])
 
 
-def roll(policy: LookbackPolicy, panel: Panel) -> Array:
+def roll(policy: LookbackPolicy, panel: Panel, known: Array | None = None) -> Array:
     """(time,) int lookbacks, one decision per bar in order, each cut to what history allows.
 
-    Bar t has t increments behind it: the choice is clipped into 2 … t, and 0 says that no window exists yet.
+    Bar t has t increments behind it: the choice is clipped into 2 … t, and 0 says that no window exists yet. `known`
+    are the lookbacks of the first bars, where the policy chose on them before.
     """
     schedule = np.zeros(len(panel), dtype=np.int64)
-    previous = 0
-    for t in range(SHORTEST, len(panel)):
+    first = SHORTEST if known is None else max(len(known), SHORTEST)
+    if known is not None:
+        schedule[: len(known)] = known
+    previous = int(schedule[first - 1])
+    for t in range(first, len(panel)):
         previous = min(max(int(policy.choose(panel, t, previous)), SHORTEST), t)
         schedule[t] = previous
     return schedule
