@@ -61,9 +61,11 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
     task = build_task(config)
     env = LookbackVectorEnv(panel, 1, task)
     agent = load_agent(folder, env)
+    # Such an agent must be asked bar by bar; others decide a block of bars at once.
     has_memory = config.agent["algorithm"] == "recurrent_ppo"
     policy = AgentLookback(agent.act, task, 1 if has_memory else BLOCK_BARS, has_memory)
     policy.look_at(panel)  # with the tables of `env`, which go with it
+    # Its choices on bars that it learned from are in-sample; there a constant stands in.
     return FittedLookback(policy, stored_end(folder), ConstantLookback(task.windows.start))
 
 

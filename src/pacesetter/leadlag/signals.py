@@ -207,10 +207,11 @@ def expected_returns(panel: Panel, bars: Array, lookbacks: Array, lags: int = 5,
     expected, kind = np.full(panel.mask.shape, np.nan), SHRINKAGE.index(shrinkage)
     for t, lookback in zip(bars.tolist(), lookbacks.tolist(), strict=True):
         weights, links = engine.series_.weights(t, lookback), engine.correlations(t, lookback)
+        # Row l − 1 is x(t + 1 − l), the move that lag l connects with bar t + 1.
         latest = engine.series_.x[t - np.arange(len(links))] * np.nan_to_num(weights)
         level = math.sqrt(2 * math.log(max(len(links) * (len(weights) - 1), 1)) / lookback)
         _add_promises(links, level, kind, latest, expected[t])
-        expected[t] /= weights
+        expected[t] /= weights  # 1/weight is the follower's deviation: from standard units back to a return
     return expected
 
 
@@ -225,6 +226,7 @@ def _add_promises(correlations: Array, level: float, shrinkage: int, latest: Arr
     for lag in range(lags):
         for i in range(assets):
             for j in range(assets):
+                # what others predict; a symbol's own autocorrelation is another signal
                 link = 0.0 if i == j else _shrink(correlations[lag, i, j], level, shrinkage)
                 promised[j] += link * latest[lag, i]
 

@@ -282,6 +282,7 @@ def _correlation_window(
     for lag in range(1, min(products.shape[1], lookback - 2) + 1):
         part_moments(totals, start, end - lag, lead, lead_scale)
         part_moments(totals, start + lag, end, follow, follow_scale)
+        # From start + lag: a product belongs to the window only when its leading bar, `lag` earlier, does too.
         until, begin = products[until_row, lag - 1], products[begin_row + lag, lag - 1]
         for i in range(symbols):
             for j in range(symbols):
