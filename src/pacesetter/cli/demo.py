@@ -20,8 +20,11 @@ def register(app: typer.Typer) -> None:
 
 def demo(runs: Annotated[Path, typer.Option(help="Folder that the run goes to.")] = Path("runs")) -> None:
     """Run the demo on ten portfolios by size: who leads, an agent that learns it, the verdict, a served decision."""
+    import logging
+
     from pacesetter.training.demo.demo import Demo
 
+    logging.getLogger("pacesetter.training").setLevel(logging.ERROR)  # what its gates say is in the verdict
     played = Demo(str(runs))
     played.play()
     typer.echo(f"Served decision: {_served(played)}")

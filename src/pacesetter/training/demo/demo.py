@@ -12,7 +12,8 @@ from typing import Any
 import numpy as np
 from rich.console import Console
 
-from pacesetter.build import Config
+from pacesetter.build import Config, build_table
+from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.fleet.direct_page import LearnedRelations
@@ -24,7 +25,9 @@ from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.leadlag.answer import Gauge, answer_window
 from pacesetter.leadlag.structure.ranking import row_mean
+from pacesetter.market.ledger import Column
 from pacesetter.panel import Panel
+from pacesetter.policies.observation import market_bank
 from pacesetter.runs import Run
 from pacesetter.training.demo.market import DemoMarket, demo_market
 from pacesetter.training.demo.picture import DemoPicture, leadership_of
@@ -41,10 +44,11 @@ BESIDE = ("ridge", "lasso", "expected", "hold")
 HOLD, CASH = "hold", "cash"
 HIDDEN = ("volatility", "turnover", "costs", "round trips")
 COMMON = (
-    *("task=fleet", "agent=direct", "features.names=[return_1]", "features.leadlag.lookback=250"),
-    *("features.leadlag.expected_lookback=1800", "task.market.costs.spread_bps=0.0"),
-    *("task.market.costs.slippage_bps=0.0", "track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
+    *("task=fleet", "agent=direct", "features.names=[return_1]", "features.leadlag.lookback=null"),
+    *("task.market.costs.spread_bps=0.0", "task.market.costs.slippage_bps=0.0"),
+    *("track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
 )
+WINDOW, EXPECTED_WINDOW = 250, 1_000  # bars behind the lead–lag features, which the baseline `expected` reads
 
 
 @dataclass(frozen=True)
@@ -58,7 +62,7 @@ class DemoSettings:
 
     direct_steps: int = 61_440
     lookback_steps: int = 10_240
-    draws: int = 2_000
+    draws: int = 1_000
 
 
 @dataclass
@@ -71,6 +75,7 @@ class Demo:
     market: DemoMarket = field(default_factory=demo_market)
     sections: list[Section] = field(default_factory=list)
     figures: dict[str, Any] = field(default_factory=dict)
+    _banks: dict[int, Bank] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
         self.started = time.perf_counter()
@@ -124,7 +129,9 @@ class Demo:
 
     def judge(self, run: StoredRun) -> None:
         """The verdict at the main cost, beside every baseline."""
-        own, simple = run.play(), self.baselines(run, run.panel, run.first)
+        known = self.market.known
+        own, simple = self._play(run, known, run.first), self.baselines(run, known, run.first)
+        self._judged = own, simple
         self._give_verdict(f"Verdict at {VERDICT_BPS:g} bp a side", own, simple, "verdict")
 
     def judge_later(self, run: StoredRun) -> None:
@@ -137,9 +144,9 @@ class Demo:
         """Sharpe ratios at several costs, each policy trained at its own, and the paired difference to hold."""
         rows = []
         for bps, run in agents.items():
-            own, simple = run.play(), self.baselines(run, run.panel, run.first, BESIDE)
+            own, simple = self._judged if bps == VERDICT_BPS else self._beside(run)
             gap = self._above_hold(own, simple)
-            ratios = {each.name: _ratio(each) for each in (own, *simple.values())}
+            ratios = {own.name: _ratio(own)} | {name: _ratio(simple[name]) for name in BESIDE}
             self.figures.setdefault("costs", {})[f"{bps:g}"] = ratios | {"above_hold": list(gap)}
             rows.append((f"{bps:g}", *(f"{value:+.2f}" for value in ratios.values()), str(gap)))
         header = ("bps a side", "direct", *BESIDE, "direct less hold, 95 % interval")
@@ -147,6 +154,10 @@ class Demo:
             f"Annualised Sharpe ratio on the test set by costs; {_period(self.market.known, self.market.choose_until)}."
         )
         self.add(Section("By costs", text, (), header, tuple(rows)))
+
+    def _beside(self, run: StoredRun) -> tuple[Backtest, dict[str, Backtest]]:
+        known = self.market.known
+        return self._play(run, known, run.first), self.baselines(run, known, run.first, BESIDE)
 
     def check_lookback(self) -> None:
         """The agent that chooses the window, beside fixed windows and heuristics, on the same periods."""
@@ -160,9 +171,13 @@ class Demo:
         """The picture, as a file and in the report."""
         market = self.market
         leadership = leadership_of(market.whole, market.whole.symbols.index(self.leader))
-        first = int(market.later.index.searchsorted(market.choose_until))
-        hold = self.baselines(run, market.later, first, (HOLD,))
-        equities = (self._play(run, market.later, first), *hold.values())
+        after, options = market.after, {"market": run.task.market, "bank": run.bank(market.after)}
+        first = int(after.index.searchsorted(market.choose_until))
+        hold = evaluate_baselines(after, first, (HOLD,), **options)
+        equities = (
+            backtest(run.policy, after, first=first, window_bars=run.task.window_bars, **options),
+            *hold.values(),
+        )
         title = f"{self.leader} led the others, an agent learned it, and then it was gone"
         picture = DemoPicture(market, self.leader, leadership, equities, title)
         picture.to_png(self.run.path("demo.png"))
@@ -193,16 +208,25 @@ class Demo:
         )
         return compose([*COMMON, *self.market.overrides, *own, "name=demo", f"runs={runs or self.runs}"])
 
+    def bank(self, panel: Panel) -> Bank:
+        """Features of a panel, those of lead–lag among them, computed once: costs do not change them."""
+        if id(panel) not in self._banks:
+            config = self.config(VERDICT_BPS)
+            leadlag = replace(config.features.leadlag, lookback=WINDOW, expected_lookback=EXPECTED_WINDOW)
+            table = build_table(replace(config, features=replace(config.features, leadlag=leadlag)), panel)
+            self._banks[id(panel)] = market_bank(panel, table)
+        return self._banks[id(panel)]
+
     def baselines(
         self, run: StoredRun, panel: Panel, first: int, names: tuple[str, ...] | None = None
     ) -> dict[str, Backtest]:
         """Backtests of the named baselines, or all, with the rules of the run."""
-        options = {"market": run.task.market, "bank": run.bank(panel), "window_bars": run.task.window_bars}
-        return evaluate_baselines(panel, first, names, **options)
+        options: dict[str, Any] = {"market": run.task.market, "window_bars": run.task.window_bars}
+        return evaluate_baselines(panel, first, names, bank=self.bank(panel), **options)
 
     def _play(self, run: StoredRun, panel: Panel, first: int) -> Backtest:
-        options = {"market": run.task.market, "bank": run.bank(panel), "window_bars": run.task.window_bars}
-        return backtest(run.policy, panel, first=first, **options)
+        options: dict[str, Any] = {"market": run.task.market, "window_bars": run.task.window_bars}
+        return backtest(run.policy, panel, first=first, bank=self.bank(panel), **options)
 
     def _give_verdict(self, title: str, own: Backtest, simple: Mapping[str, Backtest], name: str) -> None:
         verdict = judge(own, list(simple.values()), draws=self.settings.draws)
@@ -212,7 +236,10 @@ class Demo:
             key: interval(each.returns, _statistic(each), draws=self.settings.draws) for key, each in results.items()
         }
         period = f"{own.times[0]:%Y-%m-%d} to {own.times[-1]:%Y-%m-%d}"
-        text = f"{period}. {verdict.sentence} Sharpe ratio less that of hold: {gap}."
+        text = (
+            f"{period}. {verdict.sentence} Sharpe ratio less that of hold: {gap}. On average {_invested(own):.0%} of "
+            f"equity was invested, by hold {_invested(simple[HOLD]):.0%}."
+        )
         self.figures[name] = _facts(verdict, gap)
         table = results_section(results, intervals)
         self.add(replace(table, title=title, text=text, is_evidence=verdict.is_evidence))
@@ -244,6 +271,11 @@ def _statistic(result: Backtest) -> Any:
 
 def _ratio(result: Backtest) -> float:
     return float(sharpe(result.returns, result.bars_per_year))
+
+
+def _invested(result: Backtest) -> float:
+    """Mean share of equity in positions."""
+    return float(result.ledger[:, Column.EXPOSURE].mean())
 
 
 def _facts(verdict: Verdict, gap: Difference) -> dict[str, Any]:

@@ -21,6 +21,7 @@ from pacesetter.panel import Panel
 __all__ = ["DemoMarket", "demo_market"]
 
 FIRST, LEARN, CHOOSE, JUDGED, GONE = "1963-01-01", "1980-12-31", "1985-12-31", "1995-12-31", "2009-01-01"
+REGRESSED = "1990-01-01"  # from here on the regressions beside the agent are fitted for the second test
 PLANTED_BARS, PLANTED_LEARN, PLANTED_CHOOSE = 5_400, 1_800, 2_400
 PLANTED_MARKET = {"symbols": 10, "groups": 2, "unrelated_share": 0.0, "bars": PLANTED_BARS, "seed": 1}
 REMOVED = (
@@ -36,6 +37,7 @@ class DemoMarket:
     about      what the symbols are                  note       why it is another market than usual; else empty
     overrides  that load `known`                     known      bars of training, validation and test
     whole      all bars, of the picture              later      bars of the second test, from `gone_from` on
+    after      bars that the picture's account is played on, from `choose_until` on
     order      (symbol,) rank that is known, the strongest leader highest, and `order_name`, what it is the order of
     """
 
@@ -45,6 +47,7 @@ class DemoMarket:
     known: Panel
     whole: Panel
     later: Panel
+    after: Panel
     learn_until: pd.Timestamp
     choose_until: pd.Timestamp
     gone_from: pd.Timestamp
@@ -81,7 +84,8 @@ def _deciles() -> DemoMarket:
         overrides=("data=deciles", f"data.start={FIRST}", f"data.end={JUDGED}"),
         known=load("deciles", start=FIRST, end=JUDGED),
         whole=whole,
-        later=whole.between(start=FIRST),
+        later=whole.between(start=REGRESSED),
+        after=whole.between(start=FIRST),
         learn_until=learn,
         choose_until=choose,
         gone_from=pd.Timestamp(GONE, tz="UTC"),
@@ -102,6 +106,7 @@ def _planted() -> DemoMarket:
         known=known,
         whole=known,
         later=noise,
+        after=known,
         learn_until=known.index[PLANTED_LEARN - 1],
         choose_until=known.index[PLANTED_CHOOSE - 1],
         gone_from=noise.index[PLANTED_CHOOSE],

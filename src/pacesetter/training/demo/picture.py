@@ -21,16 +21,17 @@ from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.panel import Panel
 from pacesetter.training.demo.market import DemoMarket
 
-__all__ = ["DemoPicture", "leadership_of"]
+__all__ = ["DemoPicture", "leadership_of", "scaled_equity"]
 
 Array = NDArray[Any]
 LOOKBACK, STEP = 1_000, 20  # bars of a window, about four years of days, and between windows
 WIDTH, HEIGHT, DPI = 10.0, 6.0, 110
+VOLATILITY = 0.1  # a year, to which each account is scaled: they differ in how much they hold
 
 
 def leadership_of(panel: Panel, column: int, lookback: int = LOOKBACK, step: int = STEP) -> pd.Series:
     """Leader score of one symbol over windows of the panel, by the bar that ends each."""
-    gauge = Gauge("ccf_peak")
+    gauge, lookback = Gauge("ccf_peak"), min(lookback, len(panel) // 4)
     series = read_series(panel, "log_return", gauge.minimum, gauge.estimator.spans_gaps)
     ends = np.arange(lookback, len(panel), step)
     blocks = rolling_answers(series, ends, lookback, gauge, Preparation())
@@ -63,8 +64,14 @@ class DemoPicture:
         figure.add_scatter(x=self.leadership.index, y=self.leadership, name=f"lead of {self.leader}", line=line)
         for colour, result in zip(PALETTE, self.equities, strict=False):
             rows = thinned(len(result))
-            equity = result.equity[1:][rows] / result.equity[0]
-            figure.add_scatter(x=result.times[rows], y=equity, name=result.name, line={"color": colour}, row=2, col=1)
+            figure.add_scatter(
+                x=result.times[rows],
+                y=scaled_equity(result)[rows],
+                name=result.name,
+                line={"color": colour},
+                row=2,
+                col=1,
+            )
         for name, first, last, colour in self._spans():
             figure.add_vrect(x0=first, x1=last, fillcolor=colour, opacity=0.15, line_width=0, annotation_text=name)
         figure.update_yaxes(type="log", row=2, col=1)
@@ -98,17 +105,22 @@ class DemoPicture:
 
     def _draw_equity(self, axes: Any) -> None:
         for colour, result in zip(PALETTE, self.equities, strict=False):
-            equity = result.equity[1:] / result.equity[0]
-            axes.plot(result.times, equity, color=colour, label=result.name, linewidth=1.6)
+            axes.plot(result.times, scaled_equity(result), color=colour, label=result.name, linewidth=1.6)
         for _, first, last, colour in self._spans():
             axes.axvspan(first, last, color=colour, alpha=0.18, linewidth=0)
         axes.axvline(self.market.gone_from, color="#808080", linestyle="--", linewidth=1)
         axes.text(self.market.gone_from, 0.04, " judged again", fontsize=8, transform=_mixed(axes))
         axes.set_yscale("log")
         axes.set_ylabel("equity, start = 1")
-        axes.set_title("What one account made of it after costs", loc="left", fontsize=10)
+        axes.set_title(f"Equity after costs, scaled to {VOLATILITY:.0%} volatility a year", loc="left", fontsize=10)
         axes.legend(loc="upper left", frameon=False)
         axes.grid(alpha=0.25)
+
+
+def scaled_equity(result: Backtest) -> Array:
+    """(bar,) what 1 grew to, returns scaled to the same volatility; interest on the scaling is left out."""
+    deviation = float(result.returns.std()) * np.sqrt(result.bars_per_year)
+    return np.asarray(np.cumprod(1 + result.returns * (VOLATILITY / deviation if deviation > 0 else 0.0)))
 
 
 def _mixed(axes: Any) -> Any:
