@@ -1,4 +1,4 @@
-# Two commands on a fresh machine: `make demo` (the main job) and `make test`.
+# Two commands on a fresh machine: `make demo` and `make test`.
 PYTHON ?= python3
 BIN := .venv/bin
 PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
@@ -12,8 +12,8 @@ BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/peers.py bench
 help:  ## this list
 	@grep -hE '^[a-z]+:.*##' $(MAKEFILE_LIST) | sed 's/:.*## /\t/' | expand -t 10
 
-demo: .venv/demo.done  ## install what is needed and run the main job on the embedded sample
-	$(BIN)/pacesetter run
+demo: .venv/demo.done  ## install what is needed and run the demo: ten portfolios by company size, 99 years
+	$(BIN)/pacesetter demo
 
 test: .venv/test.done lint types layers  ## style, types, layers, then every test (2 processes)
 	$(SINGLE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not proof"

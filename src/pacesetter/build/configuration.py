@@ -31,6 +31,7 @@ __all__ = [
     "build_study",
     "build_task",
     "check_shares",
+    "one_account_options",
     "parse_config",
     "read_config",
     "stored_hash",
@@ -201,12 +202,14 @@ class MainJob:
     """How long the main job trains.
 
     lookback_steps   environment steps of the agent that chooses the window
-    fleet_steps      of each trading agent
+    direct_steps     bars of accounts in which a direct policy, the default, learns its shape
+    fleet_steps      of each trading agent of another method, e.g. agent=ppo
     master_steps     of all portfolios in which the master learns
     draws            of the bootstrap behind every interval
     """
 
     lookback_steps: int = 20_000
+    direct_steps: int = 61_440
     fleet_steps: int = 10_000
     master_steps: int = 10_000
     draws: int = 2_000
@@ -344,7 +347,17 @@ def _with_history(task: Any, agent: dict[str, Any], support: TaskSupport) -> Any
         raise ConfigError(
             f"agent={agent['algorithm']} trades; take task=fleet or task=portfolio, or another agent for this task"
         )
-    options = {name: value for name, value in agent.items() if name != "algorithm"}
-    needed = configure(load(support.options), options, "agent").history_bars
-    # The window is all that the policy sees when served: volatility and lags must fit into it.
+    needed = _options(agent, support).history_bars
     return dataclasses.replace(task, window_bars=max(task.window_bars, needed))
+
+
+def one_account_options(config: Config) -> Any:
+    """The options of an agent that trades all symbols in one account, a direct policy; None for other agents."""
+    support = _one_account(config)
+    return None if support is None else _options(config.agent, support)
+
+
+def _options(agent: Mapping[str, Any], support: TaskSupport) -> Any:
+    return configure(
+        load(support.options), {name: value for name, value in agent.items() if name != "algorithm"}, "agent"
+    )

@@ -25,10 +25,11 @@ def register(app: typer.Typer) -> None:
 def run(overrides: Overrides = None) -> None:
     """Run the main job: bars → lead–lag → agents → evaluation → report; stage=leadlag runs one stage and its needs."""
     from pacesetter.training import compose, run_job
+    from pacesetter.training.pipeline.fleet_stage import job_overrides
 
     stages = [text.removeprefix("stage=") for text in overrides or () if text.startswith("stage=")]
     own = [text for text in overrides or () if not text.startswith("stage=")]
-    job = run_job(compose(own), stages=stages[-1] if stages else "report")
+    job = run_job(compose(job_overrides(own)), stages=stages[-1] if stages else "report")
     if "judge" in job.found:
         typer.echo(f"Bundle: {_bundled(job)}")
 

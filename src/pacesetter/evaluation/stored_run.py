@@ -32,6 +32,7 @@ from pacesetter.evaluation.backtest.markets import (
 )
 from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios
 from pacesetter.evaluation.explain.reward_audit import reward_frame
+from pacesetter.evaluation.fleet.direct_page import DIRECT, LearnedRelations
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section
 from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.evaluation.report.page import Section
@@ -131,7 +132,9 @@ class StoredRun:
         return task_of(self.config).policy(Stored(self.folder, self.config, self.panel, self.table))
 
     def sections(self) -> list[Section]:
-        """What its training left for a report: of a master that was validated, the table of allocations."""
+        """What its training left for a report: a direct policy's relations, a validated master's allocations."""
+        if self.config.agent.get("algorithm") == DIRECT:
+            return [LearnedRelations.of(self.folder, self.panel).section()]
         return [allocations_section(self.folder)] if (self.folder / ALLOCATIONS).is_file() else []
 
     def play(self) -> Backtest:

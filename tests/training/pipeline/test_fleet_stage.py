@@ -13,12 +13,12 @@ from pacesetter.build import build_panel, stored_config
 from pacesetter.cli import fleet
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
-from pacesetter.training.pipeline import fleet_stage
-from pacesetter.training.pipeline.fleet_stage import fleet_config, train_fleet
+from pacesetter.training.pipeline.fleet_stage import fleet_config, job_overrides, train_fleet
 from pacesetter.training.pipeline.stages import Job, only_run
 
 SMALL = [
     *("data=synthetic", "data.symbols=3", "data.bars=500", "features.names=[return_1]", "job.fleet_steps=1024"),
+    "job.direct_steps=2048",
     *("task.window_bars=4", "task.episode_bars=20", "task.market.costs.commission_bps=7", "train.envs=2"),
 ]
 
@@ -27,17 +27,27 @@ def test_the_fleet_trades_by_the_rules_of_the_job_with_leadlag_features(tmp_path
     config = compose(SMALL)
     made = fleet_config(config, tmp_path, "elsewhere")
     assert made.task["market"]["costs"]["commission_bps"] == 7
-    assert (made.task["problem"], made.train.steps, made.features.leadlag.lookback) == ("fleet", 1024, "elsewhere")
+    assert (made.task["problem"], made.train.steps, made.features.leadlag.lookback) == ("fleet", 2048, "elsewhere")
+    assert made.agent == {"algorithm": "direct"}
     asked = compose([*SMALL, "features.leadlag.lookback=40"])
     assert fleet_config(asked, tmp_path, "elsewhere").features.leadlag.lookback == 40
-    own = compose(["task=fleet", "agent.heads=[8]"])
+    own = compose(["task=fleet", "agent.heads=[8]", "job.fleet_steps=1024"])
     assert fleet_config(own, tmp_path, 60).agent["heads"] == [8]
+    assert fleet_config(own, tmp_path, 60).train.steps == 1024
+
+
+def test_a_named_method_trains_a_fleet_and_a_fleet_without_one_is_direct():
+    assert job_overrides(["data=sandbox"]) == ["data=sandbox"]
+    assert job_overrides(["agent=ppo"]) == ["task=fleet", "agent=ppo"]
+    assert job_overrides(["task=fleet"]) == ["agent=direct", "task=fleet"]
+    for words in (["task=fleet", "agent.heads=[8]"], ["task=portfolio", "agent=sac"], ["task=fleet", "+preset=x"]):
+        assert job_overrides(words) == words
 
 
 @pytest.fixture
-def job(tmp_path, monkeypatch):
-    config = compose([*SMALL, "features.leadlag.lookback=40", f"runs={tmp_path}"])
-    monkeypatch.setattr(fleet_stage, "AGENT", fleet_stage.AGENT | {"network_options": {"width": 8, "layers": 1}})
+def job(tmp_path):
+    ppo = ["task=fleet", "agent=ppo", "agent.network=mlp_tiny", "agent.heads=[8]"]
+    config = compose([*ppo, *SMALL, "features.leadlag.lookback=40", f"runs={tmp_path}"])
     job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
     job.panel = build_panel(config)
     Run.create(job.folder("lookback"), "lookback", {})

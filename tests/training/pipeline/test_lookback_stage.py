@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-from types import SimpleNamespace
-from typing import Any
-
 import numpy as np
 import pytest
 
@@ -25,8 +22,7 @@ def test_errors_are_spoken_of_where_there_are_blocks_enough(block_bars: int, wor
     rewards += [1.0, 0.9, 0.0] - rewards.mean(axis=0)
     bars, lookbacks = np.arange(40, 200), np.full((160, 3), 60)
     found = LookbackEvaluation(SHOWN, ("signal",), rewards, rewards[..., None], lookbacks, bars, 252.0, block_bars)
-    job: Any = SimpleNamespace(panel=load("synthetic", symbols=2, bars=200))
-    section = _section(job, found)
+    section = _section(load("synthetic", symbols=2, bars=200), found)
     assert words in section.text
     assert section.rows[0][1].startswith(cell)
     assert ("±" in section.rows[0][1]) == ("±" in section.text) == (block_bars == 40)

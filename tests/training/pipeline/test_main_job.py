@@ -31,7 +31,7 @@ def console():
 
 
 def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
-    short = ["job.lookback_steps=256", "job.fleet_steps=256", "job.master_steps=1024", "job.draws=50"]
+    short = ["job.lookback_steps=256", "job.direct_steps=3072", "job.draws=50"]
     job = run_job(compose(["data=sandbox", f"runs={tmp_path}", "name=try", *short]), console)
     manifest = job.run.manifest
     assert manifest["finished"] is True
@@ -40,9 +40,11 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     assert manifest["data_fingerprint"] == Panel.load(job.folder("load") / "panel.parquet").fingerprint
     printed = console.file.getvalue()
     assert all(f"/{len(STAGES)} {stage}" in printed for stage in STAGES)
-    chosen = stored_config(judged_run(job)).task["problem"]
-    assert f"the {chosen} is evaluated" in " ".join(printed.split())
-    assert f"evidence that the {chosen} beats cash" in " ".join(printed.split())
+    assert stored_config(judged_run(job)).agent["algorithm"] == "direct"
+    assert "skipped  a direct policy allocates one account itself" in printed
+    assert "evidence that direct beats cash" in " ".join(printed.split())
+    shown = [*_policies(job), *printed.split()]  # one with the returns of another is named in the sentence
+    assert {"ridge", "lasso", "expected", "hold"} <= {name.strip(",;.") for name in shown}
     titles = [section.title for name in PAGE for section in job.found[name].sections]
     assert titles[0] == "Verdict"
     page = (job.run.folder / "report.html").read_text()
@@ -50,6 +52,12 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     again = run_job(job.config, console, stages="report")
     assert list(again.keys.values()) == list(job.keys.values())
     assert console.file.getvalue().count("  kept") == len(job.keys)  # in the column of seconds
+
+
+def _policies(job):
+    """Names in the table of the verdict."""
+    verdict = next(section for section in job.found["judge"].sections if section.title == "Verdict")
+    return [row[0] for row in verdict.rows]
 
 
 def test_second_job_starts_where_the_first_ended(tmp_path, console):
@@ -110,7 +118,8 @@ def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
             "lookback",
             r"30 of 100 bars, and needs 253; give 844 bars, or raise the first of train\.shares",
         ),
-        ("data.bars=580 train.shares=[0.9,0.05]", "agents", "episode_bars=250 does not fit into 522 bars"),
+        ("task=fleet data.bars=580 train.shares=[0.9,0.05]", "agents", "episode_bars=250 does not fit into 522 bars"),
+        ("data.bars=844 agent.lags=400 task=fleet agent=direct", "agents", "agent=direct has 67 training bars behind"),
     ],
 )
 def test_too_few_bars_for_any_stage_are_refused_as_soon_as_they_are_loaded(tmp_path, console, words, failed, told):

@@ -11,9 +11,8 @@ from pacesetter.build import stored_config
 from pacesetter.evaluation.fleet.proposals_page import read_allocations
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
-from pacesetter.training.pipeline import fleet_stage
 from pacesetter.training.pipeline.fleet_stage import fleet_config
-from pacesetter.training.pipeline.master_stage import judged_run, train_master
+from pacesetter.training.pipeline.master_stage import judged_run, needs_no_master, train_master
 from pacesetter.training.pipeline.stages import Job, only_run
 from pacesetter.training.run.train import train
 
@@ -25,9 +24,9 @@ SMALL = [
 
 
 @pytest.fixture
-def job(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Job:
-    config = compose([*SMALL, f"runs={tmp_path}"])
-    monkeypatch.setattr(fleet_stage, "AGENT", fleet_stage.AGENT | {"network_options": {"width": 8, "layers": 1}})
+def job(tmp_path: Path) -> Job:
+    ppo = ["task=fleet", "agent=ppo", "agent.network=mlp_tiny", "agent.heads=[8]"]
+    config = compose([*ppo, *SMALL, f"runs={tmp_path}"])
     job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
     train(fleet_config(config, job.folder("agents"), 40), console=Console(quiet=True))
     return job
@@ -48,3 +47,12 @@ def test_the_master_goes_by_the_fleets_rules_and_the_better_of_both_is_judged(jo
     assert section.text.endswith(f"On these years the {better} is better, so it is evaluated.")
     assert set(found.shown["Allocations"]) <= set(section.header)
     assert judged_run(job) == {"master": run, "fleet": fleet}[better]
+    assert needs_no_master(job) == ""
+
+
+def test_behind_a_direct_policy_there_is_nothing_to_allocate(tmp_path: Path) -> None:
+    config = compose([*SMALL, f"runs={tmp_path}"])
+    job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
+    assert "allocates one account itself" in needs_no_master(job)
+    run = Run.create(job.folder("agents"), "fleet", config.to_dict())
+    assert judged_run(job) == run.folder

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from pacesetter.policies.modules import Exported
     from pacesetter.policies.policy import Policy
 
-__all__ = ["NO_WINDOWS", "TASKS", "Stored", "Task"]
+__all__ = ["NO_WINDOWS", "TASKS", "Stored", "Task", "best_checkpoint"]
 
 NO_WINDOWS = {"lookback": "{run} is a run of task={task}, which chooses no window; use one of task=lookback"}
 
@@ -46,9 +46,13 @@ class Stored:
 
     @property
     def checkpoint(self) -> Path:
-        best = self.folder / "checkpoints" / "best"
-        # Without validation there is no best, and the last weights stand for it.
-        return best if best.is_dir() else best.with_name("last")
+        return best_checkpoint(self.folder)
+
+
+def best_checkpoint(run: Path) -> Path:
+    """The folder of a run's best weights; that of its last ones where none were chosen."""
+    best = run / "checkpoints" / "best"
+    return best if best.is_dir() else best.with_name("last")
 
 
 class Task(ABC):

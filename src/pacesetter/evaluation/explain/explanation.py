@@ -76,8 +76,10 @@ def explain_agent(
     """Attributions, actions, actions by the two strongest features, values and attention, where the agent has them.
 
     Options are those of `backtest`; at most `most` decisions, evenly spread, are attributed and attended to. Of a fleet
-    the agent of one `symbol` is explained, by what it saw and decided in the account of all.
+    the agent of one `symbol` is explained, by what it saw and decided in the account of all. A direct policy has no
+    network to read: its weights say what it looks at (`LearnedRelations`), and its targets are shown.
     """
+    from pacesetter.learning.direct.policy import DirectPolicy
     from pacesetter.learning.sb3.readout import readout
 
     bank, witness = market_bank(panel) if bank is None else bank, Witness(policy.agent)
@@ -85,6 +87,8 @@ def explain_agent(
     played = backtest(watched, panel, first=first, last=last, market=market, bank=bank, window_bars=window_bars)
     # An account that ended early was not asked again: its last orders are NaN.
     orders, is_discrete = played.orders[: len(witness.shown)], policy.action == "discrete"
+    if isinstance(policy.agent, DirectPolicy):
+        return [action_distribution(orders)]
     seen, agent = witness.observations(policy.is_whole), policy.agent
     symbols: tuple[str, ...] = panel.symbols if policy.is_whole else panel.symbols * len(orders)
     if isinstance(agent, FleetLike):

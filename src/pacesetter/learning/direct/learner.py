@@ -22,7 +22,7 @@ import torch
 from torch import nn
 
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.direct.ledger import Rules, settle
 from pacesetter.learning.direct.options import Direct
 from pacesetter.learning.direct.policy import DirectPolicy, market_price
@@ -37,7 +37,6 @@ from pacesetter.registry import configure
 __all__ = ["DirectLearner", "load_direct", "make_direct", "objective"]
 
 KIND = "direct"
-LEAST_FOLD_BARS = 20
 LEAST_PRICE, MOST_CORRELATION = 0.01, 0.5  # beyond it one symbol would be left, on the strength of an estimate
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
 
@@ -62,21 +61,12 @@ class DirectLearner:
         ).double()
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
         self.series = MarketSeries.of(bank, self.policy, needs_depth)
-        self._check_bars()
-        # The weights are fitted by a lasso; only the four numbers of the shape follow gradients.
+        config.check_bars(len(self.series) + self.series.first)
         self.optimiser = torch.optim.Adam(self.policy.shape(), config.learning_rate)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.signals = torch.zeros_like(self.series.volatility)  # of every bar, by weights that did not see it
         self.found: dict[str, float] = {}
         self._losses: dict[str, float] = {}
-
-    def _check_bars(self) -> None:
-        needed = max(self.config.segment_bars + 1, LEAST_FOLD_BARS * self.config.folds)
-        if len(self.series) < needed:
-            raise DataError(
-                f"agent=direct has {len(self.series)} training bars behind its first {self.series.first}; it needs "
-                f"{needed}: give more bars, or smaller agent.segment_bars and agent.folds"
-            )
 
     # ---- learning -------------------------------------------------------------------------------------------------
 

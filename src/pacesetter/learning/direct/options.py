@@ -5,9 +5,11 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Literal
 
-from pacesetter.errors import ConfigError, check_range
+from pacesetter.errors import ConfigError, DataError, check_range
 
 __all__ = ["Direct"]
+
+LEAST_FOLD_BARS = 20
 
 
 @dataclass(frozen=True)
@@ -54,3 +56,13 @@ class Direct:
     def history_bars(self) -> int:
         """Bars that an observation must show."""
         return self.lags + self.volatility_bars
+
+    def check_bars(self, bars: int) -> None:
+        """Refuse training bars of which too few are left behind the first full observation."""
+        left = bars - self.history_bars + 1
+        needed = max(self.segment_bars + 1, LEAST_FOLD_BARS * self.folds)
+        if left < needed:
+            raise DataError(
+                f"agent=direct has {left} training bars behind its first {self.history_bars - 1}; it needs {needed}: "
+                "give more bars, or smaller agent.segment_bars and agent.folds"
+            )

@@ -26,6 +26,17 @@ SEEDS = {"tuning": (1, 2, 3, 4, 5), "reporting": (201, 202, 203, 204, 205)}
 BARS = 5_400
 SHARES = "train.shares=[0.33334,0.11112]"  # 1,800 bars to learn from, 600 to choose by, 3,000 to be judged on
 _PLANTED = ("+preset=planted", f"data.bars={BARS}", SHARES)
+TEST_BARS = 3_000
+
+
+def _short(bars: int) -> tuple[str, ...]:
+    """The planted market with fewer bars to learn from, a third as many to choose by, and as many to be judged on."""
+    chosen = bars // 3
+    whole = bars + chosen + TEST_BARS
+    shares = f"train.shares=[{bars / whole:.6f},{chosen / whole:.6f}]"
+    return "+preset=planted", f"data.bars={whole}", shares, "data.strength=0.4"
+
+
 _DECILES = (
     *("data=deciles", "features.names=[return_1]", "train.shares=[0.6,0.2]", "task.window_bars=2"),
     *("task.market.costs.spread_bps=0.0", "task.market.costs.slippage_bps=0.0"),
@@ -38,6 +49,7 @@ MARKETS: dict[str, tuple[str, ...]] = {
     "planted 0.2": (*_PLANTED, "data.strength=0.2"),
     "planted 0.4": (*_PLANTED, "data.strength=0.4"),
     "planted 0.8": (*_PLANTED, "data.strength=0.8"),
+    **{f"{bars} bars 0.4": _short(bars) for bars in (450, 900)},  # 1,800 of them are `planted 0.4`
     "switching 0.4": (*_PLANTED, "data.strength=0.4", "data.relation_change_bars=1000"),
     "deciles 1963-1995, 1 bp": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=1.0"),
     "deciles 1963-1995, 10 bps": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=10.0"),

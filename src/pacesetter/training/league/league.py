@@ -6,7 +6,7 @@ simple have found it too? Cells are kept by configuration and data, so that a ne
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Literal
@@ -17,6 +17,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pacesetter.evaluation.report.page import Section, write_report
+from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.training.hydra.overrides import take_options
 from pacesetter.training.launch.comparison import mean_and_half_width
 from pacesetter.training.launch.workers import Launcher
@@ -27,7 +28,9 @@ __all__ = ["League", "league", "league_table"]
 
 RELIABLE_T = 1.9  # above it a Sharpe ratio is called reliably positive
 ORACLE = "oracle"
+ABOVE_HOLD = ("above_hold", "above_hold_low", "above_hold_high")
 HEADER = ("entrant", "seeds", "Sharpe ratio", "of oracle", "t > 1.9", "trades / 1,000", "exposure", "seconds")
+LESS_HOLD = "less hold, 95 % interval"  # instead of the oracle's share, where nobody knows the truth
 ABOUT = (
     "Annualised Sharpe ratio on the test set after costs, mean over seeds ± half its 95 % Student interval; share of "
     "the oracle's mean; seeds with a t statistic above 1.9; fills per 1,000 bars and symbol."
@@ -107,6 +110,7 @@ def league_table(scores: pd.DataFrame) -> pd.DataFrame:
         share, share_half = _share(own[common], best[common]) if top > 0 else (np.nan, np.nan)
         figures = {name: float(part[name].mean()) for name in ("traded", "exposure", "entropy", "seconds", "steps")}
         reliable = int((part["t"] > RELIABLE_T).sum())
+        figures |= {name: float(part[name].mean()) for name in ABOVE_HOLD}
         rows.append(
             {"market": market, "entrant": entrant, "seeds": len(part), "sharpe": mean, "half_width": half}
             | {"share": share, "share_half_width": share_half, "reliable": reliable}
@@ -123,12 +127,13 @@ def _share(own: pd.Series, best: pd.Series) -> tuple[float, float]:
 
 
 def _section(market: Any, table: pd.DataFrame) -> Section:
+    is_real = str(market).startswith(REAL)
     rows = tuple(
         (
             str(row["entrant"]),
             str(row["seeds"]),
             _plus_minus(row["sharpe"], row["half_width"], "+.2f"),
-            _plus_minus(row["share"], row["share_half_width"], ".0%"),
+            _less_hold(row) if is_real else _plus_minus(row["share"], row["share_half_width"], ".0%"),
             f"{row['reliable']} of {row['seeds']}",
             f"{row['traded']:.0f}",
             f"{row['exposure']:.0%}",
@@ -136,7 +141,14 @@ def _section(market: Any, table: pd.DataFrame) -> Section:
         )
         for row in table.to_dict("records")
     )
-    return Section(str(market), ABOUT, header=HEADER, rows=rows)
+    header = tuple(LESS_HOLD if is_real and name == "of oracle" else name for name in HEADER)
+    return Section(str(market), ABOUT, header=header, rows=rows)
+
+
+def _less_hold(row: Mapping[Any, Any]) -> str:
+    """The paired difference to hold with its interval; nothing for hold itself."""
+    value, low, high = (float(row[name]) for name in ABOVE_HOLD)
+    return "" if np.isnan(value) else str(Interval(value, low, high))
 
 
 def _plus_minus(value: float, half: float, form: str) -> str:

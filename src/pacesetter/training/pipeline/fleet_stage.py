@@ -1,39 +1,52 @@
-"""The stage of the main job that trains the traders: a fleet on the job's bars, which sees lead–lag features."""
+"""The stage of the main job that trains the traders: by default a direct policy of all symbols in one account.
+
+`agent=ppo` or another method of `task=fleet` trains a fleet instead, which sees lead–lag features.
+"""
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
 from pacesetter.build import Config, build_fold, build_task, task_of
+from pacesetter.build.configuration import one_account_options
 from pacesetter.build.fleet import build_market
 from pacesetter.build.learner import check_agent
 from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
+from pacesetter.evaluation.fleet.direct_page import DIRECT, TITLE, LearnedRelations
+from pacesetter.panel import Panel
 from pacesetter.training.pipeline.lookback_stage import lookback_config
 from pacesetter.training.pipeline.stages import Found, Job, only_run, trained
 
-__all__ = ["check_episodes", "fleet_config", "train_fleet"]
+__all__ = ["check_episodes", "fleet_config", "job_overrides", "train_fleet"]
 
-AGENT = {
-    "algorithm": "ppo",
-    "network": "mlp",
-    "network_options": {"width": 64, "layers": 1},
-    "heads": [64],
-}
-ENVS, VALIDATIONS = 16, 5
+AGENT = {"algorithm": DIRECT}  # of a job that names no fleet's method itself
+ENVS, VALIDATIONS, DIRECT_VALIDATIONS = 16, 5, 2
 FEW_BARS = 1000
 KEPT = ("window_bars", "episode_bars", "symbols", "market", "reward")  # of a task that trades
 
 
+def job_overrides(overrides: Sequence[str]) -> list[str]:
+    """The overrides of `pacesetter run`: a method that is named trains a fleet, and a fleet without one is direct."""
+    names = {text.partition("=")[0] for text in overrides}
+    more = ["task=fleet"] if "agent" in names and "task" not in names else []
+    is_silent = not any(name == "+preset" or name.partition(".")[0] == "agent" for name in names)
+    if "task=fleet" in overrides and is_silent:
+        more = [f"agent={DIRECT}"]
+    return [*more, *overrides]
+
+
 def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
     """The run of the fleet inside the main job, on the same bars and under the same rules of the market."""
-    steps = config.job.fleet_steps
-    between = max(steps // VALIDATIONS, 1)
     task, agent = config.task, config.agent
     if task["problem"] != "fleet":
         task = {name: task[name] for name in KEPT if name in task} | {"problem": "fleet"}
         agent = AGENT
+    direct = agent["algorithm"] == DIRECT
+    steps = config.job.direct_steps if direct else config.job.fleet_steps
+    between = max(steps // (DIRECT_VALIDATIONS if direct else VALIDATIONS), 1)
     leadlag = config.features.leadlag
     return replace(
         config,
@@ -48,14 +61,24 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
 
 
 def check_episodes(job: Job) -> None:
-    """Refuse a task or agent that no fleet has, and bars without room for an episode behind the longest window."""
+    """Refuse a task or agent that no fleet has, and training bars that are too few for it."""
     task_of(job.config).check("job")
     config = fleet_config(job.config, Path(), build_task(lookback_config(job.config, Path())).windows.longest)
     check_agent(config)
-    task, learned = build_task(config), int(build_fold(config, job.panel).train[-1]) + 1
+    learned = int(build_fold(config, job.panel).train[-1]) + 1
+    options = one_account_options(config)
+    if options is None:
+        _check_room(config, job.panel, learned)
+    elif hasattr(options, "check_bars"):
+        options.check_bars(learned)
+
+
+def _check_room(config: Config, panel: Panel, learned: int) -> None:
+    """Refuse bars without room for an episode behind the longest window."""
+    task = build_task(config)
     for bars in (min(FEW_BARS, learned), learned):  # a few will do unless a symbol comes late
         try:
-            build_market(config, job.panel.rows(0, bars), 1, episode_bars=task.episode_bars)
+            build_market(config, panel.rows(0, bars), 1, episode_bars=task.episode_bars)
             return
         except DataError:
             if bars == learned:
@@ -66,4 +89,7 @@ def train_fleet(job: Job, folder: Path) -> Found:
     """Train on the training years, and choose and describe by the validation years; the run lies in `folder`."""
     config = fleet_config(job.config, folder, str(only_run(job.folder("lookback"))))
     run = trained(config)
+    if config.agent["algorithm"] == DIRECT:
+        learned = LearnedRelations.of(run, job.panel)
+        return Found(learned.sentence, (learned.section(),), {TITLE: ()})
     return Found(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})

@@ -21,7 +21,5 @@ def judge_agents(job: Job, folder: Path) -> Found:
     store_judgement(found, folder, {"config hash": job.run.manifest["config_hash"]})
     passed = sum(gate.passed for gate in found.gates)
     claim = "evidence" if found.verdict.is_evidence else "no evidence"
-    line = (
-        f"{claim} that the {run.policy.name} beats cash and every baseline; {passed} of {len(found.gates)} gates passed"
-    )
+    line = f"{claim} that {run.policy.name} beats cash and every baseline; {passed} of {len(found.gates)} gates passed"
     return Found(line, (*judgement_sections(found), *insight_sections(run, found)), {VERDICT: BRIEF})

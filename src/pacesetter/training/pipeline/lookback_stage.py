@@ -15,9 +15,10 @@ from pacesetter.errors import DataError
 from pacesetter.evaluation.report import pictures
 from pacesetter.evaluation.report.page import Section
 from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policies
+from pacesetter.panel import Panel
 from pacesetter.training.pipeline.stages import Found, Job, trained
 
-__all__ = ["AGENT", "check_bars", "learn_lookback", "lookback_config"]
+__all__ = ["AGENT", "check_bars", "check_windows", "learn_lookback", "lookback_config"]
 
 AGENT = "agent"
 HINDSIGHT = "hindsight"  # knows the future: shown as the limit, never as a competitor
@@ -58,15 +59,27 @@ def lookback_config(config: Config, folder: Path) -> Config:
 
 def learn_lookback(job: Job, folder: Path) -> Found:
     """Train an agent, and judge it on the test years beside other policies."""
-    config = lookback_config(job.config, folder)
-    run = trained(config)
-    agent = load_lookback(run, job.panel)
-    scores = WindowScores(build_task(config).windows.grid, options={"variant": "difference"})
-    policies: dict[str, Any] = {AGENT: agent} | baseline_policies(scores)
     start = int(build_fold(job.config, job.panel).test[0])
-    found = evaluate_lookback(policies, job.panel, build_task(config), start=start)
+    found = _judged(lookback_config(job.config, folder), job.panel, start, folder)
+    return Found(_line(found), (_section(job.panel, found),), {"Lookback": ("switches",)})
+
+
+def check_windows(config: Config, folder: Path, panel: Panel) -> tuple[str, Section]:
+    """The same with all training bars of the configuration: what is said of it, and its section."""
+    own = lookback_config(config, folder)
+    own = replace(own, train=replace(own.train, shares=config.train.shares))
+    found = _judged(own, panel, int(build_fold(config, panel).test[0]), folder)
+    return _line(found), _section(panel, found)
+
+
+def _judged(config: Config, panel: Panel, start: int, folder: Path) -> LookbackEvaluation:
+    """A trained agent beside fixed windows and heuristics, from bar `start` on."""
+    run = trained(config)
+    scores = WindowScores(build_task(config).windows.grid, options={"variant": "difference"})
+    policies: dict[str, Any] = {AGENT: load_lookback(run, panel)} | baseline_policies(scores)
+    found = evaluate_lookback(policies, panel, build_task(config), start=start)
     found.table().to_csv(folder / "table.csv")
-    return Found(_line(found), (_section(job, found),), {"Lookback": ("switches",)})
+    return found
 
 
 def check_bars(job: Job) -> None:
@@ -97,9 +110,9 @@ def _line(found: LookbackEvaluation) -> str:
     return f"the agent is {'better' if gap > 0 else 'worse'} than '{best}', the best of the others"
 
 
-def _section(job: Job, found: LookbackEvaluation) -> Section:
+def _section(panel: Panel, found: LookbackEvaluation) -> Section:
     best, (gap, error) = _best_fixed(found), found.gap(AGENT, _best_fixed(found))
-    days = job.panel.index[found.bars]
+    days = panel.index[found.bars]
     text = (
         f"Mean reward (how well the window's leaders predicted the next bar, less the cost of switching) over the "
         f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, {_errors(error)}. The agent minus "

@@ -21,7 +21,7 @@ from pacesetter.runs import Run
 from pacesetter.training.pipeline.fleet_stage import check_episodes, train_fleet
 from pacesetter.training.pipeline.judge_stage import judge_agents
 from pacesetter.training.pipeline.lookback_stage import check_bars, learn_lookback
-from pacesetter.training.pipeline.master_stage import train_master
+from pacesetter.training.pipeline.master_stage import needs_no_master, train_master
 from pacesetter.training.pipeline.show import section_table
 from pacesetter.training.pipeline.stages import Found, Job, Stage, check_stages, chosen_stages, run_stage
 from pacesetter.training.run.interrupts import leave, on_sigterm, told_when_stopped
@@ -128,7 +128,13 @@ STAGES: dict[str, Stage] = {
         Stage("leadlag", find_leaders, ("load",), ("lag",), check=check_window),
         Stage("lookback", learn_lookback, ("load",), ("data", "train", "job"), check=check_bars),
         Stage("agents", train_fleet, ("load", "lookback"), TRADED, check=check_episodes),
-        Stage("master", train_master, ("load", "lookback", "agents"), ("agent", "train", "job")),
+        Stage(
+            "master",
+            train_master,
+            ("load", "lookback", "agents"),
+            ("agent", "train", "job"),
+            skipped=needs_no_master,
+        ),
         Stage("judge", judge_agents, ("load", "lookback", "agents", "master"), ("job",)),
         Stage("report", write_page, REPORTED, is_kept=False),
     )

@@ -6,15 +6,17 @@ from dataclasses import replace
 from pathlib import Path
 
 from pacesetter.build import Config, stored_config, with_fleet
+from pacesetter.build.configuration import one_account_options
 from pacesetter.evaluation.fleet.proposals_page import (
     allocation_sentence,
     allocations_section,
     better_run,
     read_allocations,
 )
+from pacesetter.training.pipeline.fleet_stage import fleet_config
 from pacesetter.training.pipeline.stages import Found, Job, only_run, trained
 
-__all__ = ["judged_run", "master_config", "train_master"]
+__all__ = ["judged_run", "master_config", "needs_no_master", "train_master"]
 
 AGENT = {
     "algorithm": "ppo",
@@ -52,6 +54,15 @@ def train_master(job: Job, folder: Path) -> Found:
     return Found(line, (replace(section, text=told),), {section.title: HIDDEN})
 
 
+def needs_no_master(job: Job) -> str:
+    """Why there is nothing to allocate: a direct policy divides one account among all symbols itself; else empty."""
+    if one_account_options(fleet_config(job.config, Path(), "")) is None:
+        return ""
+    return "a direct policy allocates one account itself; agent=ppo trains a fleet with a master over it"
+
+
 def judged_run(job: Job) -> Path:
     """The run of the fleet or of the master, whichever did better on the validation years."""
+    if needs_no_master(job):
+        return only_run(job.folder("agents"))
     return better_run(only_run(job.folder("agents")), only_run(job.folder("master")))

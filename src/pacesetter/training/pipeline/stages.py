@@ -72,6 +72,7 @@ class Stage:
     reads    keys of the configuration that it depends on
     is_kept  whether it need not work again for the same bars, configuration, code and earlier stages
     check    refuses bars that it cannot work on, asked as soon as they are loaded
+    skipped  why the job has no need of it, as a sentence; empty where it has
     """
 
     name: str
@@ -80,6 +81,7 @@ class Stage:
     reads: tuple[str, ...] = ()
     is_kept: bool = True
     check: Callable[[Job], None] = lambda job: None
+    skipped: Callable[[Job], str] = lambda job: ""
 
 
 def only_run(folder: Path) -> Path:
@@ -109,17 +111,21 @@ def chosen_stages(stages: Mapping[str, Stage], wanted: str) -> list[Stage]:
 def check_stages(job: Job, stages: Iterable[Stage]) -> None:
     """Refuse bars that one of the stages cannot work on, before the first of them spends any time."""
     for stage in stages:
-        with _recorded(job.run, stage.name):
-            stage.check(job)
+        if not stage.skipped(job):
+            with _recorded(job.run, stage.name):
+                stage.check(job)
 
 
 def run_stage(job: Job, stage: Stage, label: str) -> None:
     """Take what is kept from an earlier job, or work; say in one line what was found, and how long it took."""
     start = time.perf_counter()
-    with job.console.status(label), _recorded(job.run, stage.name):
-        found, is_old = _found(job, stage)
+    if why := stage.skipped(job):
+        found, spent = Found(why), "skipped"
+    else:
+        with job.console.status(label), _recorded(job.run, stage.name):
+            found, is_old = _found(job, stage)
+        spent = "  kept" if is_old else f"{time.perf_counter() - start:6.1f} s"
     job.found[stage.name] = found
-    spent = "  kept" if is_old else f"{time.perf_counter() - start:6.1f} s"
     job.console.print(f"  {label:<14}{spent:>8}  {found.line}", soft_wrap=True, highlight=False)
 
 

@@ -1,0 +1,80 @@
+"""The demo: its periods, its fallback where the deciles are removed, and what it leaves behind.
+
+Runs `training.demo.market`, `training.demo.picture`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from pacesetter.build import build_fold
+from pacesetter.evaluation.backtest.backtest import Backtest
+from pacesetter.training.demo import market
+from pacesetter.training.demo.demo import COSTS_BPS, Demo, DemoSettings
+from pacesetter.training.demo.market import demo_market
+from pacesetter.training.demo.picture import VOLATILITY, leadership_of, scaled_equity
+
+QUICK = DemoSettings(direct_steps=3_072, lookback_steps=0, draws=50)
+
+
+def test_the_deciles_are_learned_to_1980_chosen_to_1985_and_judged_to_1995(tmp_path: Path) -> None:
+    demo = Demo(str(tmp_path), QUICK, Console(file=io.StringIO()))
+    known = demo.market.known
+    fold = build_fold(demo.config(1.0), known)
+    first_days = [known.index[part[0]].year for part in (fold.train, fold.validation, fold.test)]
+    last_days = [known.index[part[-1]].year for part in (fold.train, fold.validation, fold.test)]
+    assert (first_days, last_days) == ([1963, 1981, 1986], [1980, 1985, 1995])
+    assert demo.market.later.index[demo.market.first_later].year == 2009
+    assert demo.market.note == ""
+
+
+def test_the_largest_companies_lead_until_the_effect_is_gone() -> None:
+    deciles = demo_market()
+    scores = leadership_of(deciles.whole, 9, step=500)
+    assert scores[:"1995"].min() > 0.05
+    assert scores["2013":].max() < scores[:"1995"].min()
+
+
+@pytest.fixture
+def planted(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(market, "has_deciles", lambda: False)
+    monkeypatch.setattr(market, "PLANTED_MARKET", market.PLANTED_MARKET | {"bars": 900, "symbols": 4, "groups": 1})
+    monkeypatch.setattr(market, "PLANTED_LEARN", 400)
+    monkeypatch.setattr(market, "PLANTED_CHOOSE", 500)
+
+
+@pytest.mark.usefixtures("planted")
+def test_without_the_deciles_it_runs_on_a_planted_market_and_says_so(tmp_path: Path) -> None:
+    console = Console(file=io.StringIO(), width=160)
+    demo = Demo(str(tmp_path), QUICK, console)
+    run = demo.play()
+    printed = console.file.getvalue()  # type: ignore[attr-defined]
+    assert "the demo runs on a planted market" in printed
+    figures = json.loads((run.folder / "figures.json").read_text())
+    assert set(figures["costs"]) == {f"{bps:g}" for bps in COSTS_BPS}
+    assert set(figures["costs"]["1"]) == {"direct", "ridge", "lasso", "expected", "hold", "above_hold"}
+    assert figures["verdict"]["sharpe"][0] == pytest.approx(figures["costs"]["1"]["direct"])
+    assert not figures["later"]["is_evidence"]
+    assert "Sharpe ratio less that of hold" in printed
+    assert (run.folder / "demo.png").read_bytes()[:4] == b"\x89PNG"
+    assert "The picture" in (run.folder / "report.html").read_text()
+
+
+def test_equities_of_the_picture_have_one_volatility(deciles_hold: Backtest) -> None:
+    moves = np.diff(np.log(scaled_equity(deciles_hold)))
+    assert moves.std() * np.sqrt(deciles_hold.bars_per_year) == pytest.approx(VOLATILITY, rel=0.05)
+
+
+@pytest.fixture
+def deciles_hold() -> Backtest:
+    from pacesetter.data import load
+    from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
+
+    panel = load("deciles", start="1990-01-01", end="1992-12-31")
+    return evaluate_baselines(panel, 50, ("hold",))["hold"]
