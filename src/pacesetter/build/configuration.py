@@ -161,6 +161,7 @@ class Train:
     schedules          hyperparameter -> schedule over steps, e.g. learning_rate
     init_from          run folder whose best weights are taken where they fit, or a stored direction classifier
     freeze             parts of the policy that stay as they are: encoder, or a module of it
+    log_episodes       keep every training episode of a fleet under `episodes/`, as a dataset to learn from
     """
 
     steps: int = 100_000
@@ -181,6 +182,7 @@ class Train:
     fail_safe: FailSafe = field(default_factory=FailSafe)
     init_from: str | None = None
     freeze: tuple[str, ...] = ()
+    log_episodes: bool = False
 
     def __post_init__(self) -> None:
         counts = {name: getattr(self, name) for name in ("steps", "envs", "seeds", "log_every")}
