@@ -128,7 +128,7 @@ def test_another_schema_is_refused_and_parts_of_a_folder_must_agree(tmp_path):
     assert same(found, Episodes.join([first, second]))
     assert manifest["rows"] == read_manifest(folder)["rows"] == 12
     write(folder / "3.h5", second, data="other")
-    with pytest.raises(DataError, match="the parts of .* differ in data"):
+    with pytest.raises(DataError, match=r"the parts of .* differ in data"):
         read_dataset(folder)
 
 

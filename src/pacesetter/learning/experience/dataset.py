@@ -169,9 +169,8 @@ class DatasetWriter:
 
     def _finish(self) -> None:
         counts = {"episodes": self.episodes, "rows": self.row_count, "blocks": self.blocks}
-        text = json.dumps(
-            {"schema": DATASET_SCHEMA} | self.manifest | counts, default=str
-        )  # in its own order: a source reads it
+        content = {"schema": DATASET_SCHEMA} | self.manifest | counts
+        text = json.dumps(content, default=str)  # keys in their own order: a source may read it
         self.file["manifest"] = np.frombuffer(text.encode(), dtype=np.uint8)
         self.file.close()
         with self.temporary.open("r+b") as stream:
