@@ -32,6 +32,7 @@ __all__ = [
 
 Array = NDArray[Any]
 LEAST_EFFECTIVE = 1.5  # episodes; below it one episode decides, and nothing is estimated
+LEAST_SHARED = 0.01  # mean ratio of a step, whose expectation is 1 where the data shows what the policy does
 MOMENT_DRAWS = 32  # of a continuous policy, behind its first two moments
 CHUNK_ROWS = 8_192
 
@@ -128,11 +129,12 @@ def policy_estimates(
     found = [_of_symbol(fleet, rows, place, gamma) for place in range(len(rows.symbols))]
     steps = max(part.rewards.shape[1] for part in found)
     held = _Held(*(np.concatenate([_widened(part[i], steps) for part in found]) for i in range(len(_Held._fields))))
-    effective = effective_episodes(held.log_ratios)
-    if not np.isfinite(held.log_ratios).all() or effective < LEAST_EFFECTIVE:
+    effective, shared = effective_episodes(held.log_ratios), float(np.exp(held.log_ratios).mean())
+    if not np.isfinite(held.log_ratios).all() or effective < LEAST_EFFECTIVE or shared < LEAST_SHARED:
         raise DataError(
             f"off-policy evaluation needs actions in common: of {len(held.rewards)} held-out episodes "
-            f"{effective:.1f} are effective; export a regime with more random orders, or shorter episodes by --bars"
+            f"{effective:.1f} are effective, and ratios of probabilities are {shared:.2g} on average, not 1; export a "
+            "regime with more random orders, or shorter episodes by --bars"
         )
     robust = doubly_robust(*held, gamma)
     generator = np.random.default_rng(seed)
