@@ -39,6 +39,7 @@ Rows = dict[str, torch.Tensor]
 Teach = Callable[[Rows], Distribution]  # compact observations (env, …) of a market -> the teacher's distribution
 REGIMES = {"random": 1.0, "medium": 0.5, "expert": 0.05}  # regime -> share of random orders
 NARROW = math.log(0.2)  # deviation of a continuous order around the one that a rule names
+HOLD = 0  # the discrete order that is always allowed
 WIDEST = 0.95  # order of a rule, so that its pre-image under tanh stays small
 
 
@@ -105,13 +106,16 @@ def fleet_teacher(fleet: Fleet, market: FleetMarket) -> Teach:
 
 
 def order_teacher(wanted: Callable[[Rows], torch.Tensor], actions: int | None) -> Teach:
-    """A rule: discrete actions (env,) are certain; numbers (env,) in [-1, 1] have a narrow spread around them."""
+    """A rule: discrete actions (env,) are certain, and hold where the mask forbids them; numbers (env,) in [-1, 1] have a narrow spread around them."""
 
     def teach(observation: Rows) -> Distribution:
         orders = wanted(observation)
         if actions is None:
             mean = torch.atanh(orders.float().clamp(-WIDEST, WIDEST))[:, None]
             return TanhGaussian(mean, torch.full_like(mean, NARROW))
+        mask = observation.get(ACTION_MASK)
+        if mask is not None:  # the market would not take such an order: it holds
+            orders = torch.where(mask.gather(1, orders.long()[:, None]).squeeze(1), orders, HOLD)
         certain = torch.nn.functional.one_hot(orders.long(), actions) > 0
         return MaskedCategorical(torch.zeros(len(orders), actions), certain)
 

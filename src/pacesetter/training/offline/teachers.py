@@ -8,7 +8,6 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.rules import RULES
 from pacesetter.build import Config, best_fleet, build_task
 from pacesetter.envs.batch.observation import PositionEntry
@@ -73,8 +72,6 @@ def oracle_teacher(config: Config, panel: Panel, market: FleetMarket) -> Teach:
             return torch.where(enters | (held & ~leaves), 1.0, -1.0)
         if market.actions is None:
             return enters.float() - leaves.float()
-        order = torch.where(enters, int(Discrete.BUY_LARGE), torch.where(leaves, int(Discrete.SELL_ALL), 0))
-        allowed = observation[ACTION_MASK].gather(1, order[:, None]).squeeze(1)
-        return torch.where(allowed, order, int(Discrete.HOLD))
+        return torch.where(enters, int(Discrete.BUY_LARGE), torch.where(leaves, int(Discrete.SELL_ALL), 0))
 
     return order_teacher(wanted, market.actions)
