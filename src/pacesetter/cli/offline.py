@@ -14,7 +14,8 @@ __all__ = ["data_fresh", "register"]
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    app.command()(export)
+    for command in (export, distill):
+        app.command()(command)
 
 
 def export(
@@ -32,6 +33,29 @@ def export(
     names = [name for name in regimes.split(",") if name]
     options = {"out": out, "episodes": episodes, "regimes": names, "bars": bars, "seed": seed}
     typer.echo(str(export_episodes(source, overrides or (), **options)))  # type: ignore[arg-type]
+
+
+def distill(
+    run: Annotated[Path, typer.Argument(help="A finished run of task=fleet: the teacher.")],
+    network: Annotated[str, typer.Option(help="Network of the student, see `pacesetter agents`.")] = "mlp_tiny",
+    heads: Annotated[int, typer.Option(help="Width of the student's heads.", min=1)] = 32,
+    steps: Annotated[int, typer.Option(help="Rows drawn of each symbol.", min=1)] = 40_000,
+    episodes: Annotated[int, typer.Option(help="Episodes of each behaviour to learn from.", min=1)] = 200,
+    seed: Annotated[int, typer.Option(help="Of weights, starts and orders.", min=0)] = 0,
+    store: Annotated[Path | None, typer.Option("--bundle", help="Also bundle the student into this store.")] = None,
+) -> None:
+    """Train a small student of a run's fleet by KL over visited states; sizes, latency and agreement side by side."""
+    from pacesetter.training.offline.distill import Student
+    from pacesetter.training.offline.distill import distill as train_student
+
+    asked = Student(network=network, heads=heads, steps=steps, episodes=episodes)
+    found = train_student(run, asked, seed)
+    if store is not None:
+        from pacesetter.serving.bundle.packaging import bundle_run
+
+        folder, bundle = bundle_run(found.folder, store)
+        teacher = bundle.manifest["training"]["teacher"]["weights_hash"]
+        typer.echo(f"Bundle: {folder}, teacher {teacher[:12]}")
 
 
 def data_fresh(

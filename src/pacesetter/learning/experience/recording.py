@@ -106,7 +106,11 @@ def fleet_teacher(fleet: Fleet, market: FleetMarket) -> Teach:
 
 
 def order_teacher(wanted: Callable[[Rows], torch.Tensor], actions: int | None) -> Teach:
-    """A rule: discrete actions (env,) are certain, and hold where the mask forbids them; numbers (env,) in [-1, 1] have a narrow spread around them."""
+    """A rule as a policy.
+
+    Discrete actions (env,) are certain, and hold where the mask forbids them; numbers (env,) in [-1, 1] have a narrow
+    spread around them.
+    """
 
     def teach(observation: Rows) -> Distribution:
         orders = wanted(observation)
