@@ -28,6 +28,7 @@ from pacesetter.errors import RunError
 from pacesetter.learning.learner import Between, Learner, StepRecord
 from pacesetter.learning.methods import METHODS, default_options, find_support
 from pacesetter.training.hydra.compose import compose
+from pacesetter.training.offline.export import export_episodes
 from pacesetter.training.run.train import train
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false", "train.steps=2048")
@@ -60,13 +61,16 @@ OPTIONS = {  # of (method, task) where the defaults would take long; a method wi
     ("sac", "trading"): (*OFF_POLICY, "agent.ent_coef=0.02"),
     ("sac", "fleet"): (*OFF_POLICY, "agent.encoder_learning_rate=0.005"),
     ("td3", "trading"): OFF_POLICY,
+    **{(name, "fleet"): ("agent.gradient_steps=2", "agent.gamma=0.3") for name in ("bc", "cql", "iql")},
 }
+STORED = tuple(name for name in METHODS if METHODS[name].supports[0].from_dataset)  # step no environment either
 CASES = [(name, support.tasks[0]) for name in METHODS for support in METHODS[name].supports]
 FLEETS = [case for case in CASES if case[1] == "fleet" and case[0] != "direct"]  # which has one policy for all
 TOY_STEPS = {"trading": 4_096, "fleet": 1_536, "master": 4_096}
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
 LEDGERS = ("direct",)  # differentiate a ledger and step no environment: see their own tests
-stepping_case = pytest.mark.parametrize("case", [case for case in CASES if case[0] not in LEDGERS], ids="-".join)
+STEPPING = [case for case in CASES if case[0] not in (*LEDGERS, *STORED)]
+stepping_case = pytest.mark.parametrize("case", STEPPING, ids="-".join)
 Case = tuple[str, str]
 Make = Callable[..., Learner]
 
@@ -81,7 +85,15 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def configure(fleet: Path) -> Callable[[Case], Config]:
+def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Random episodes of the market, for those who learn from stored ones."""
+    path = tmp_path_factory.mktemp("stored") / "random.h5"
+    export_episodes("random", [*MARKET, *TRADES, "task.action=target", "train.envs=4"], out=path, episodes=12)
+    return path
+
+
+@pytest.fixture(scope="module")
+def configure(fleet: Path, stored: Path) -> Callable[[Case], Config]:
     """The configuration of a case, composed once."""
 
     @cache
@@ -93,6 +105,8 @@ def configure(fleet: Path) -> Callable[[Case], Config]:
         own = (f"task={task}", f"agent={name}", *sizes, *OPTIONS.get(case, ()))
         if task == "master":  # bars, features and market are its fleet's
             return compose([*own, *QUIET, f"task.fleet={fleet}", "task.episode_bars=20", *REWARD])
+        if name in STORED:
+            own = (*own, f"agent.dataset={stored}", "agent.regimes=[]")
         action = "target" if "target" in support.actions else support.actions[0]
         return compose([*own, *MARKET, *TRADES, f"task.action={action}"])
 

@@ -163,6 +163,7 @@ class Train:
     schedules          hyperparameter -> schedule over steps, e.g. learning_rate
     init_from          run folder whose best weights are taken where they fit, or a stored direction classifier
     freeze             parts of the policy that stay as they are: encoder, or a module of it
+    log_episodes       keep every training episode of a fleet under `episodes/`, as a dataset to learn from
     """
 
     steps: int = 100_000
@@ -183,6 +184,7 @@ class Train:
     fail_safe: FailSafe = field(default_factory=FailSafe)
     init_from: str | None = None
     freeze: tuple[str, ...] = ()
+    log_episodes: bool = False
 
     def __post_init__(self) -> None:
         counts = {name: getattr(self, name) for name in ("steps", "envs", "seeds", "log_every")}
@@ -314,19 +316,26 @@ def _problem(config: Config) -> str:
 def task_of(config: Config) -> Task:
     """The configured problem; refuses an unknown one."""
     problem = _problem(config)
-    if _one_account(config) is None:
-        return TASKS[problem]
-    from pacesetter.build.direct import DirectTask
+    if any(support.one_account for support in _supports(config)):
+        from pacesetter.build.direct import DirectTask
 
-    return DirectTask(TASKS[problem])
+        return DirectTask(TASKS[problem])
+    if any(support.from_dataset and problem in support.tasks for support in _supports(config)):
+        from pacesetter.build.offline import OfflineTask
+
+        return OfflineTask()
+    return TASKS[problem]
+
+
+def _supports(config: Config) -> tuple[TaskSupport, ...]:
+    """How the agent learns its tasks; nothing of an unknown one, which is refused where the learner is built."""
+    name = str(config.agent.get("algorithm", ""))
+    return METHODS[name].supports if name in METHODS else ()
 
 
 def _one_account(config: Config) -> TaskSupport | None:
     """How the agent learns where it trades all symbols in one account whatever the task; None for other agents."""
-    name = str(config.agent.get("algorithm", ""))
-    if name not in METHODS:
-        return None  # refused by name where the learner is built
-    return next((support for support in METHODS[name].supports if support.one_account), None)
+    return next((support for support in _supports(config) if support.one_account), None)
 
 
 def build_task(config: Config) -> Any:

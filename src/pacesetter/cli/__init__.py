@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from pacesetter.cli import cluster, dashboard, data, demo, fleet, jobs, paper, reproduce, results, serve
+from pacesetter.cli import cluster, dashboard, data, demo, fleet, jobs, offline, paper, reproduce, results, serve
 from pacesetter.errors import PacesetterError
 from pacesetter.words import printable
 
@@ -27,7 +27,7 @@ app = typer.Typer(
     add_completion=False,
     pretty_exceptions_enable=False,
 )
-for room in (demo, jobs, cluster, fleet, results, reproduce, data, serve, paper, dashboard):
+for room in (demo, jobs, cluster, fleet, offline, results, reproduce, data, serve, paper, dashboard):
     room.register(app)
 
 

@@ -8,6 +8,7 @@ from typing import Annotated, Any
 
 import typer
 
+from pacesetter.cli.offline import data_fresh
 from pacesetter.cli.overrides import Overrides
 from pacesetter.words import cell, printable
 
@@ -17,7 +18,7 @@ __all__ = ["register"]
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     group = typer.Typer(help="Sources, checks, processing and splits of bars.", no_args_is_help=True)
-    for command in (data_list, data_check, data_fetch, data_process, data_split):
+    for command in (data_list, data_check, data_fetch, data_process, data_split, data_fresh):
         group.command(command.__name__.removeprefix("data_"))(command)
     app.add_typer(group, name="data")
 

@@ -66,6 +66,7 @@ class TaskSupport:
     defaults   keys of `agent` beside or instead of those of the dataclass, e.g. the network
     one_account   whether it trades targets of all symbols in one account whatever the task; its options then have
                   `history_bars`, which windows must reach
+    from_dataset  whether it learns from `agent.dataset` and is never handed a market
     """
 
     tasks: tuple[str, ...]
@@ -74,6 +75,7 @@ class TaskSupport:
     make: Callable[[Setup], Learner] | str
     defaults: dict[str, Any] = field(default_factory=dict)
     one_account: bool = False
+    from_dataset: bool = False
 
 
 @dataclass(frozen=True)

@@ -167,8 +167,8 @@ class Acting(Protocol):
     def features(self, observation: Tensors) -> torch.Tensor:
         """(row, width) float32 features of compact observations."""
 
-    def step_environments(self, actions: torch.Tensor) -> FleetStep:
-        """Step all environments; what they then show becomes `observation`."""
+    def step_environments(self, actions: torch.Tensor, log_probs: torch.Tensor | None = None) -> FleetStep:
+        """Step all environments by actions of these (env,) log-probabilities; what they show is `observation` then."""
 
 
 class Method(Protocol):

@@ -90,7 +90,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             policy, values = self.fleet.decide(features, observation.get(ACTION_MASK), self.rows)
             actions = policy.sample()
             log_probs, entropies = policy.log_prob(actions), policy.entropy()
-            step = acting.step_environments(actions)
+            step = acting.step_environments(actions, log_probs)
             if not acting.extras:
                 features = features[:, :0]
             acted = (observation, actions, log_probs, values, entropies, features)

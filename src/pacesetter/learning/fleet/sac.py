@@ -116,7 +116,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         """One step of all environments; gives the actions and what they came to."""
         observation = acting.observation
         actions, log_probs = self.choose(observation, acting)
-        step = acting.step_environments(actions)
+        step = acting.step_environments(actions, log_probs)
         ended = step.terminated | step.truncated
         following = {
             name: torch.where(ended.view(-1, *[1] * (entry.ndim - 1)), step.finals[name], entry)

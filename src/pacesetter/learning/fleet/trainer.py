@@ -19,6 +19,8 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.layout import Tensors
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.market import FleetStep
+from pacesetter.learning.experience.recording import RecordedStep
+from pacesetter.learning.experience.replay_log import ReplayLog
 from pacesetter.learning.extras.extra import make_extras
 from pacesetter.learning.fleet.clock import Clock
 from pacesetter.learning.fleet.method import Losses, Method
@@ -62,6 +64,7 @@ class FleetTrainer:
         self._records: list[FleetStep] = []
         self._actions: list[torch.Tensor] = []
         self._statistics: dict[str, torch.Tensor] = {}
+        self.replay_log: ReplayLog | None = None  # of a run that keeps every episode, see `train.log_episodes`
         self.count(self.observation)
 
     def _make_optimisers(self) -> None:
@@ -134,10 +137,14 @@ class FleetTrainer:
 
     # ---- what a method asks for -----------------------------------------------------------------------------------
 
-    def step_environments(self, actions: torch.Tensor) -> FleetStep:
-        """Step all environments; what they then show becomes `observation`."""
+    def step_environments(self, actions: torch.Tensor, log_probs: torch.Tensor | None = None) -> FleetStep:
+        """Step all environments; what they then show becomes `observation`. A replay log hears of it."""
         with self.clock("environment"):
             step: FleetStep = self.market.step(actions)
+        if self.replay_log is not None:
+            if log_probs is None:
+                raise ConfigError("train.log_episodes needs log-probabilities, which this agent does not give")
+            self.replay_log.add(RecordedStep(self.observation, actions, log_probs, step))
         self._records.append(step)
         self._actions.append(actions)
         self.observation = step.observation
@@ -163,6 +170,8 @@ class FleetTrainer:
 
     def _report(self, watcher: Watcher) -> None:
         """Tell the watcher of a round's steps at once, before they are learned from: a GPU waits once a round."""
+        if not self._records:  # a method that learns from stored rows steps no environment
+            return
         rewards, done = (
             torch.stack(parts)
             for parts in zip(*((step.rewards, step.terminated | step.truncated) for step in self._records), strict=True)

@@ -39,7 +39,18 @@ from pacesetter.serving.trader.lookback import lookback_memory
 __all__ = ["bundle_files", "bundle_policy", "bundle_run"]
 
 Array = NDArray[Any]
-TRAINING_KEYS = ("config_hash", "weights_hash", "seed", "steps", "score", "best_step", "stopped", "identity", "commit")
+TRAINING_KEYS = (
+    "config_hash",
+    "weights_hash",
+    "seed",
+    "steps",
+    "score",
+    "best_step",
+    "stopped",
+    "identity",
+    "commit",
+    "teacher",
+)
 
 
 def bundle_run(

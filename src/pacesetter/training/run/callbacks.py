@@ -91,6 +91,9 @@ class Callback(Generic[LearnerT]):
     def between(self) -> None:
         """Act between rollouts."""
 
+    def end(self) -> None:
+        """Act when all steps are made."""
+
     def is_due(self, every: int) -> bool:
         """Whether a multiple of `every` steps was passed since this was last asked; never for 0."""
         step, before = self.session.learner.step, self.state.get("asked", 0)

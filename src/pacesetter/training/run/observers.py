@@ -35,6 +35,14 @@ def fleet(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     return FleetMeter(session), FleetValidator(session)
 
 
+@OBSERVERS.register("offline")
+def offline(session: Session[Any]) -> tuple[Any, Validator[Any]]:
+    """A fleet that learns from stored episodes."""
+    from pacesetter.training.offline.observers import OfflineMeter, OfflineValidator
+
+    return OfflineMeter(session), OfflineValidator(session)
+
+
 @OBSERVERS.register("direct")
 def direct(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """One account of all symbols."""

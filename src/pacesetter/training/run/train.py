@@ -184,6 +184,10 @@ def _learn(session: Session[Any]) -> TrainingResult:
     guard = FailSafeGuard(session)
     meter, validator = OBSERVERS[task_of(session.config).observers](session)
     others = [Schedules(session), guard, meter, validator]
+    if session.config.train.log_episodes:
+        from pacesetter.training.offline.episode_log import EpisodeLog
+
+        others.append(EpisodeLog(session))
     checkpoints = Checkpoints(session, others)
     _go_on(session, checkpoints)
     _tell_steps(session)
@@ -193,6 +197,8 @@ def _learn(session: Session[Any]) -> TrainingResult:
             session.learner.learn(session.config.train.steps, _Watcher([*others, checkpoints], show))
             guard.check()
             _finish_validation(session, validator)
+            for callback in others:
+                callback.end()
             checkpoints.save()
         except Stop as reason:
             stopped = str(reason)

@@ -1,0 +1,78 @@
+"""`agent=bc`, `cql` and `iql`: a fleet that learns from a stored dataset and is never handed a market.
+
+`task_of` gives an `OfflineTask` in place of the fleet's. Its training part are stored rows; markets are built when a
+run is judged, and only then.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from typing import TYPE_CHECKING, Any, ClassVar
+
+from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.dataset import build_recording_market, check_dataset
+from pacesetter.build.environments import Parts, feature_split
+from pacesetter.build.fleet import build_market
+from pacesetter.build.tasks.fleet import FleetTask
+from pacesetter.build.tasks.task import NO_WINDOWS
+from pacesetter.errors import ConfigError, needs
+from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    from pacesetter.learning.experience.market import FleetMarket
+
+__all__ = ["JudgedMarkets", "OfflineTask"]
+
+
+@dataclass(frozen=True, eq=False)
+class JudgedMarkets:
+    """The markets that an offline policy is judged in after it has learned."""
+
+    config: Config
+    panel: Panel
+
+    @cached_property
+    def validation(self) -> FleetMarket:
+        """The validation set, one environment of each symbol from its first bar on."""
+        split = feature_split(self.config, self.panel)
+        return build_market(
+            self.config, split.seen, 1, **split.features(split.seen), starts="fixed", first_bar=split.start
+        )
+
+    def recorded(self, envs: int, episode_bars: int) -> FleetMarket:
+        """The training set with random starts, as the episodes were recorded."""
+        return build_recording_market(self.config, self.panel, envs, episode_bars)
+
+
+class OfflineTask(FleetTask):
+    """The fleet's task with a dataset in place of the training market."""
+
+    observers = "offline"
+    refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS | {
+        "folds": "{run} learned from a stored dataset, which has no folds; leave --folds out"
+    }
+
+    def parts(self, config: Config, panel: Panel) -> Parts:
+        build_task(config)
+        path = config.agent.get("dataset")
+        if not path:
+            name = config.agent["algorithm"]
+            raise ConfigError(f"agent={name} learns from a dataset; give agent.dataset=FILE, see pacesetter export")
+        with needs("offline learning", "rl"):
+            from pacesetter.learning.experience.dataset import read_manifest
+            from pacesetter.learning.offline.rows import StoredRows
+        check_dataset(path, read_manifest(path), config, panel)
+        rows = StoredRows.read(
+            path,
+            tuple(config.agent.get("regimes", ())),
+            held_out=config.agent.get("held_out", 0.2),
+            gamma=config.agent.get("gamma", 0.9),
+            seed=config.seed,
+            device=config.train.device,
+        )
+        return Parts(rows, JudgedMarkets(config, panel))
+
+    def fold_parts(self, config: Config, panel: Panel, fold: Any) -> Parts:
+        raise ConfigError("an offline agent learns from a stored dataset, which has no folds; leave --folds out")

@@ -1,0 +1,74 @@
+"""Commands on stored episodes: export, freshness, distillation."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from pacesetter.cli.overrides import Overrides
+
+__all__ = ["data_fresh", "register"]
+
+
+def register(app: typer.Typer) -> None:
+    """Add these commands to the application."""
+    for command in (export, distill):
+        app.command()(command)
+
+
+def export(
+    source: Annotated[str, typer.Argument(help="The folder of a run of task=fleet; or random, expert, oracle.")],
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="HDF5 file to write.")] = Path("data/episodes.h5"),
+    episodes: Annotated[int, typer.Option(help="Episodes of each regime, at least.", min=1)] = 500,
+    regimes: Annotated[str, typer.Option(help="Of random,medium,expert; default: all.")] = "",
+    bars: Annotated[int | None, typer.Option(help="Bars of an episode; default: task.episode_bars.", min=1)] = None,
+    seed: Annotated[int, typer.Option(help="Of starts and orders.", min=0)] = 0,
+) -> None:
+    """Store episodes of the training set as an HDF5 dataset for agent=bc, cql and iql."""
+    from pacesetter.training.offline.export import export_episodes
+
+    names = [name for name in regimes.split(",") if name]
+    options = {"out": out, "episodes": episodes, "regimes": names, "bars": bars, "seed": seed}
+    typer.echo(str(export_episodes(source, overrides or (), **options)))  # type: ignore[arg-type]
+
+
+def distill(
+    run: Annotated[Path, typer.Argument(help="A finished run of task=fleet: the teacher.")],
+    network: Annotated[str, typer.Option(help="Network of the student, see `pacesetter agents`.")] = "mlp_tiny",
+    heads: Annotated[int, typer.Option(help="Width of the student's heads.", min=1)] = 32,
+    steps: Annotated[int, typer.Option(help="Rows drawn of each symbol.", min=1)] = 40_000,
+    episodes: Annotated[int, typer.Option(help="Episodes of each behaviour to learn from.", min=1)] = 200,
+    seed: Annotated[int, typer.Option(help="Of weights, starts and orders.", min=0)] = 0,
+    store: Annotated[Path | None, typer.Option("--bundle", help="Also bundle the student into this store.")] = None,
+) -> None:
+    """Train a small student of a run's fleet by KL over visited states; sizes, latency and agreement side by side."""
+    from pacesetter.training.offline.distill import Student
+    from pacesetter.training.offline.distill import distill as train_student
+
+    asked = Student(network=network, heads=heads, steps=steps, episodes=episodes)
+    found = train_student(run, asked, seed)
+    if store is not None:
+        from pacesetter.serving.bundle.packaging import bundle_run
+
+        folder, bundle = bundle_run(found.folder, store)
+        teacher = bundle.manifest["training"]["teacher"]["weights_hash"]
+        typer.echo(f"Bundle: {folder}, teacher {teacher[:12]}")
+
+
+def data_fresh(
+    dataset: Annotated[Path, typer.Argument(help="A dataset that `pacesetter export` wrote, or a folder of them.")],
+    overrides: Overrides = None,
+) -> None:
+    """Whether a dataset still fits its data, configuration and schema. Exit 0 fresh, 1 stale, 2 not readable."""
+    from pacesetter.training.offline.export import stale_reasons
+
+    reasons = stale_reasons(dataset, overrides or ())
+    for reason in reasons:
+        typer.echo(f"stale: {reason}")
+    if reasons:
+        typer.echo("export it again with: pacesetter export …")
+        raise typer.Exit(1)
+    typer.echo(f"{dataset} is fresh")

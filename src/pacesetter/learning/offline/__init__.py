@@ -1,0 +1,1 @@
+"""Learning from stored episodes alone: cloning, conservative and implicit Q-learning, and off-policy evaluation."""

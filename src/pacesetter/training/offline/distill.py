@@ -1,0 +1,212 @@
+"""`pacesetter distill RUN`: a small student of a run's fleet, stored as a run of its own with its teacher's hash."""
+
+from __future__ import annotations
+
+import time
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.agents.card import count_parameters
+from pacesetter.agents.encoders import network as make_network
+from pacesetter.agents.fleet import Fleet
+from pacesetter.build import Config, best_fleet, build_panel, fitted_until, stored_config
+from pacesetter.build.dataset import build_recording_market, dataset_manifest
+from pacesetter.build.offline import JudgedMarkets
+from pacesetter.errors import ConfigError, check_range
+from pacesetter.learning.experience.dataset import Episodes
+from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.experience.recording import fleet_teacher, market_tables, record, whole_episodes
+from pacesetter.learning.fleet.storage import save_fleet
+from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.fleet.validation import play
+from pacesetter.learning.offline.distillation import Distillation, FleetDistillation
+from pacesetter.learning.offline.rows import StoredRows
+from pacesetter.learning.state import tensors_hash
+from pacesetter.runs import Run
+
+__all__ = ["SideBySide", "Student", "compare_fleets", "distill"]
+
+RANDOM_SHARES = (0.05, 0.5)  # of the orders in the teacher's episodes: states beside its own path are visited too
+TIMED = 100  # decisions of all symbols
+REPORT = "distillation.json"
+
+
+@dataclass(frozen=True)
+class Student:
+    """What the student is: a registered network, its options, and the width of its heads.
+
+    steps      rows drawn of each symbol, the first half from the teacher's episodes, then also from the student's
+    episodes   of each behaviour
+    """
+
+    network: str = "mlp_tiny"
+    network_options: dict[str, Any] | None = None
+    heads: int = 32
+    steps: int = 40_000
+    episodes: int = 200
+
+    def __post_init__(self) -> None:
+        check_range(1, heads=self.heads, steps=self.steps, episodes=self.episodes)
+
+
+@dataclass(frozen=True)
+class SideBySide:
+    """A fleet by size, time and result.
+
+    p50_ms, p95_ms   of one decision for all symbols, on this machine
+    sharpe           of all agents in equal parts, validation set
+    agreement        share of the validation bars at which the order is the teacher's
+    """
+
+    name: str
+    parameters: int
+    megabytes: float
+    p50_ms: float
+    p95_ms: float
+    sharpe: float
+    agreement: float
+
+
+def distill(folder: str | Path, asked: Student, seed: int = 0, console: Console | None = None) -> Run:
+    """Train the student of a run and store it beside the run; everything is refused before a folder is made."""
+    config = stored_config(folder)
+    teacher = best_fleet(folder)
+    sizes = {"unseen": teacher.config.unseen} | dict(asked.network_options or {})
+    torch.manual_seed(seed)
+    student = Fleet(make_network(asked.network, **sizes), teacher.shapes, teacher.symbols, teacher.actions, asked.heads)
+    if count_parameters(student) >= count_parameters(teacher):
+        raise ConfigError(
+            f"the student has {count_parameters(student):,} parameters, its teacher {count_parameters(teacher):,}; "
+            "give a smaller --network or --heads"
+        )
+    panel = build_panel(config)
+    market = build_recording_market(config, panel, config.train.envs)
+    manifest = dataset_manifest(config, panel, market, Path(folder).name, "", ["visited"], seed)
+    student.encoder.normaliser.load_state_dict(teacher.encoder.normaliser.state_dict())
+    held_out = _learn(student, teacher, market, manifest, asked, seed)
+    rows = compare_fleets({"teacher": teacher, "student": student}, JudgedMarkets(config, panel).validation)
+    run = _stored(folder, config, asked, student, teacher, rows, str(fitted_until(config, panel)), held_out)
+    _tell(rows, held_out, run, console or Console())
+    return run
+
+
+def _learn(
+    student: Fleet, teacher: Fleet, market: FleetMarket, manifest: dict[str, Any], asked: Student, seed: int
+) -> float:
+    """Half of the steps on states that the teacher visits, half also on the student's; gives the held-out KL."""
+    visited = [_visited(teacher, market, asked.episodes, share, seed) for share in RANDOM_SHARES]
+    trainer = None
+    for half in range(2):
+        if half:
+            visited.append(_visited(student, market, asked.episodes, RANDOM_SHARES[0], seed + 1))
+        rows = StoredRows(manifest, market_tables(market), Episodes.join(visited), seed=seed)
+        config = FleetDistillation(seed=seed + half)
+        trainer = FleetTrainer(Distillation(student, rows, config, teacher))
+        trainer.learn(asked.steps // 2)
+    assert trainer is not None
+    return float(trainer.method.judged(trainer)["held_out_loss"].mean())  # type: ignore[attr-defined]
+
+
+def _visited(fleet: Fleet, market: FleetMarket, episodes: int, share: float, seed: int) -> Episodes:
+    steps = record(market, fleet_teacher(fleet, market), share, episodes, seed)
+    found, _ = whole_episodes(steps, market, 0, most=-(-episodes // market.env_count))
+    assert found is not None
+    return found
+
+
+# ---- side by side ---------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def compare_fleets(fleets: dict[str, Fleet], market: FleetMarket) -> list[SideBySide]:
+    """Each fleet on the validation set; orders are compared with the first one's at the states that it visits."""
+    first = next(iter(fleets.values()))
+    states = _states(first, market)
+    wanted = [_mode(first, market, state) for state in states]
+    return [_card(name, fleet, market, states, wanted) for name, fleet in fleets.items()]
+
+
+def _card(name: str, fleet: Fleet, market: FleetMarket, states: list[Any], wanted: list[torch.Tensor]) -> SideBySide:
+    rows = torch.tensor(fleet.places(market.symbols))
+    full = market.tables({key: entry for key, entry in states[0].items() if key != ACTION_MASK})
+    seconds = []
+    for _ in range(TIMED):
+        start = time.perf_counter()
+        fleet.evaluate(full | _mask(states[0]), rows)
+        seconds.append(time.perf_counter() - start)
+    same = [(_mode(fleet, market, state) - want).abs() < 0.1 for state, want in zip(states, wanted, strict=True)]
+    stored = [*fleet.parameters(), *fleet.buffers()]
+    return SideBySide(
+        name,
+        sum(parameter.numel() for parameter in fleet.parameters()),  # those of a frozen teacher too
+        sum(tensor.nbytes for tensor in stored) / 2**20,
+        1e3 * float(np.quantile(seconds, 0.5)),
+        1e3 * float(np.quantile(seconds, 0.95)),
+        play(fleet, market).sharpe_together,
+        float(torch.cat([each.flatten() for each in same]).float().mean()),
+    )
+
+
+def _mask(state: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    return {ACTION_MASK: state[ACTION_MASK]} if ACTION_MASK in state else {}
+
+
+def _mode(fleet: Fleet, market: FleetMarket, state: dict[str, torch.Tensor]) -> torch.Tensor:
+    return fleet_teacher(fleet, market)(state).mode().float()
+
+
+def _states(fleet: Fleet, market: FleetMarket) -> list[dict[str, torch.Tensor]]:
+    """What a fleet sees while it plays the market once."""
+    seen, states = market.reset(), []
+    is_over = torch.zeros(market.env_count, dtype=torch.bool)
+    while not bool(is_over.all()):
+        states.append(seen)
+        step = market.step(fleet_teacher(fleet, market)(seen).mode())
+        is_over |= step.terminated | step.truncated
+        seen = step.observation
+    return states
+
+
+def _stored(
+    folder: str | Path,
+    config: Config,
+    asked: Student,
+    student: Fleet,
+    teacher: Fleet,
+    rows: list[SideBySide],
+    until: str,
+    held_out: float,
+) -> Run:
+    agent = config.agent | {"network": asked.network, "heads": [asked.heads]}
+    agent["network_options"] = dict(asked.network_options) if asked.network_options else None
+    told = replace(config, name=f"{config.name}-student", agent=agent)
+    run = Run.create(Path(folder).resolve().parent, told.name, told.to_dict())
+    save_fleet(student, run.path("checkpoints/best"))
+    facts = {"fleets": [asdict(row) for row in rows], "held_out_divergence": held_out, "student": asdict(asked)}
+    run.write_json(REPORT, facts)
+    run.finish(
+        fitted_until=until,
+        weights_hash=tensors_hash(student.state_dict()),
+        steps=asked.steps,
+        score=rows[1].sharpe,
+        stopped="steps",
+        seed=config.seed,
+        teacher={"run": Path(folder).resolve().name, "weights_hash": tensors_hash(teacher.state_dict())},
+    )
+    return run
+
+
+def _tell(rows: list[SideBySide], held_out: float, run: Run, console: Console) -> None:
+    table = Table("", "parameters", "MB", "p50 ms", "p95 ms", "Sharpe, validation", "same orders")
+    for row in rows:
+        times = (f"{row.megabytes:.2f}", f"{row.p50_ms:.2f}", f"{row.p95_ms:.2f}")
+        table.add_row(row.name, f"{row.parameters:,}", *times, f"{row.sharpe:+.2f}", f"{row.agreement:.1%}")
+    console.print(table)
+    console.print(f"KL(teacher ‖ student) {held_out:.4f} nats on held-out episodes → {run.folder}", soft_wrap=True)

@@ -1,0 +1,116 @@
+"""What a run does while a fleet learns offline: held-out rows decide, and the market is asked when all is learned."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from rich.table import Table
+
+from pacesetter.build.offline import JudgedMarkets
+from pacesetter.errors import DataError
+from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS
+from pacesetter.evaluation.fleet.ensemble import returns_frame
+from pacesetter.learning.experience.recording import fleet_teacher, record, whole_episodes
+from pacesetter.learning.fleet.storage import load_fleet, save_fleet
+from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.fleet.validation import play
+from pacesetter.learning.offline.evaluation import Estimate, policy_estimates
+from pacesetter.learning.offline.rows import StoredRows, padded
+from pacesetter.training.run.callbacks import Session, Validator
+from pacesetter.training.run.fleet import DIGITS, FleetMeter
+from pacesetter.training.run.fleet_agents import agent_table
+from pacesetter.words import for_spreadsheets
+
+__all__ = ["OfflineMeter", "OfflineValidator", "market_answer"]
+
+MARKET_EPISODES = 200
+REPORT = "offline.json"
+
+
+class OfflineMeter(FleetMeter):
+    """Losses of the latest round and figures on the rows held out."""
+
+    def told(self) -> list[str]:
+        losses = {name: value for name, value in self.shown.items() if name.endswith("loss")}
+        return [f"{self.learner.symbols} agents", *(f"{name} {value:.3f}" for name, value in losses.items())]
+
+
+class OfflineValidator(Validator[FleetTrainer]):
+    """Scores a fleet by its loss on held-out episodes; the best one is then asked in the market, once."""
+
+    def __init__(self, session: Session[FleetTrainer]) -> None:
+        super().__init__(session)
+        self.learner = session.learner
+        self.rows: StoredRows = session.parts.train
+        self.markets: JudgedMarkets = session.parts.validation
+
+    def keep(self, folder: Path, facts: dict[str, Any]) -> None:
+        save_fleet(self.learner.fleet, folder)
+
+    def _play(self) -> dict[str, Any]:
+        found = {name: float(values.mean()) for name, values in self._judged().items()}
+        self.gates["deterministic"] = []
+        return {"score": -found["held_out_loss"], "deterministic": {"sharpe": None} | found}
+
+    def _judged(self) -> dict[str, torch.Tensor]:
+        method: Any = self.learner.method
+        judged: dict[str, torch.Tensor] = method.judged(self.learner)
+        return judged
+
+    def finish(self) -> None:
+        """Ask the market for the best fleet, beside what the data alone says of it."""
+        best = self.session.run.path("checkpoints/best")
+        if not self.state["scores"]:
+            save_fleet(self.learner.fleet, best)
+        fleet = self.learner.fleet
+        fleet.load_state_dict(load_fleet(best).state_dict())
+        found = play(fleet, self.markets.validation)
+        table = agent_table(found, 0.0, self.session.config.train.gates.max_share)
+        for_spreadsheets(table).to_csv(self.session.run.path(AGENTS), index=False)
+        returns_frame(found, self.markets.validation).to_parquet(self.session.run.path(RETURNS))
+        self.state["sharpe"] = found.sharpe_together
+        judged = {name: float(values.mean()) for name, values in self._judged().items()}
+        estimates, note = self._estimates()
+        self._tell(judged, estimates, found.sharpe_together, note)
+
+    def _estimates(self) -> tuple[list[Estimate], str]:
+        """What the data says of the policy, and what the market does; or why the data cannot say anything."""
+        gamma = self.learner.config.gamma
+        answer = market_answer(self.learner.fleet, self.markets, self.rows, gamma)
+        try:
+            estimates, effective = policy_estimates(self.learner.fleet, self.rows, gamma)
+        except DataError as problem:
+            return [answer], str(problem)
+        return [*estimates, answer], f"{effective:.0f} held-out episodes are effective"
+
+    def _tell(self, judged: dict[str, float], estimates: list[Estimate], sharpe: float, note: str) -> None:
+        table = Table("discounted return of an episode", "value", "95 % interval")
+        for each in estimates:
+            table.add_row(each.name, f"{each.value:+.4f}", f"{each.low:+.4f} … {each.high:+.4f}")
+        console = self.session.console
+        console.print(table)
+        console.print(f"{note}; held-out accuracy {judged['accuracy']:.1%}; validation Sharpe {sharpe:+.2f}")
+        facts = {
+            "held_out": {name: round(value, DIGITS) for name, value in judged.items()},
+            "estimates": [each._asdict() for each in estimates],
+            "validation_sharpe": sharpe,
+            "note": note,
+        }
+        self.session.run.write_json(REPORT, facts)
+
+
+@torch.no_grad()
+def market_answer(fleet: Any, markets: JudgedMarkets, rows: StoredRows, gamma: float) -> Estimate:
+    """The discounted return that the policy then earns in episodes like the recorded ones, with its interval."""
+    envs = -(-MARKET_EPISODES // len(rows.symbols))
+    market = markets.recorded(envs, rows.manifest["episode_bars"])
+    steps = record(market, fleet_teacher(fleet, market), 0.0, envs * len(market.symbols), seed=0)
+    episodes, _ = whole_episodes(steps, market, 0, most=1)
+    assert episodes is not None
+    rewards = padded(episodes.rows["rewards"], episodes.lengths)
+    earned = rewards @ gamma ** np.arange(rewards.shape[1])
+    spread = 1.96 * float(earned.std()) / len(earned) ** 0.5
+    return Estimate("market", float(earned.mean()), float(earned.mean()) - spread, float(earned.mean()) + spread)

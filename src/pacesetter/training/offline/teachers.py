@@ -1,0 +1,77 @@
+"""Whose episodes are stored: the policy of a run, a rule, an oracle that knows what was planted, or no one's."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import torch
+
+from pacesetter.agents.rules import RULES
+from pacesetter.build import Config, best_fleet, build_task
+from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.errors import DataError
+from pacesetter.evaluation.baselines.forecasting import choose_thresholds, fill_returns
+from pacesetter.learning.experience.recording import Teach, fleet_teacher, order_teacher
+from pacesetter.learning.state import tensors_hash
+from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
+from pacesetter.market.parameters import BPS
+from pacesetter.panel import Panel
+
+if TYPE_CHECKING:
+    from pacesetter.learning.experience.market import FleetMarket
+
+__all__ = ["expert_teacher", "oracle_teacher", "run_teacher"]
+
+Rows = dict[str, torch.Tensor]
+
+
+def run_teacher(folder: str | Path, market: FleetMarket) -> tuple[Teach, str]:
+    """The best fleet of a run, and the hash of its weights; refuses a run without one."""
+    fleet = best_fleet(folder)
+    return fleet_teacher(fleet, market), tensors_hash(fleet.state_dict())
+
+
+def expert_teacher(market: FleetMarket) -> Teach:
+    """The rule `expert` on the features of the window; refuses a window without the indicators that it reads."""
+    names = market.batch.bank.names["window"]
+    orders = None if market.actions is None else dict(enumerate(DISCRETE_AS_CONTINUOUS[: Discrete.ADD_TO_WINNER]))
+    rule = RULES["expert"](names=names, orders=orders)
+
+    def wanted(observation: Rows) -> torch.Tensor:
+        seen = {name: entry.numpy() for name, entry in market.tables(observation).items()}
+        return torch.as_tensor(rule.act(seen)).reshape(len(observation["index"]))
+
+    return order_teacher(wanted, market.actions)
+
+
+def oracle_teacher(config: Config, panel: Panel, market: FleetMarket) -> Teach:
+    """Trades the response that a synthetic market planted for the next bar; refuses a market without a known truth.
+
+    Its thresholds are the best ones, after costs, on the bars of the market, which are those of the training set.
+    """
+    if panel.truth is None:
+        raise DataError("an oracle needs a market with a known truth; give data=synthetic")
+    task, bars = build_task(config), market.tables.windows.shape[2]
+    costs = task.market.costs
+    side = (costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps) * BPS
+    response = panel.truth.response[1 : bars + 1]
+    earned = fill_returns(panel.rows(0, bars))
+    size = min(task.market.limits.position_cap_fraction, 1.0)
+    limits = choose_thresholds(response[: len(earned)], earned[: len(response)], side, size)
+    columns = [list(panel.symbols).index(name) for (name,) in market.batch.bank.symbols]
+    expected = torch.from_numpy(np.ascontiguousarray(response[:, columns]))  # (bar, block)
+
+    def wanted(observation: Rows) -> torch.Tensor:
+        block, bar = observation["index"].long().unbind(-1)
+        forecast = expected[bar.clamp(max=len(expected) - 1), block]
+        held = observation["position"][:, PositionEntry.WEIGHT] > 0
+        enters, leaves = ~held & (forecast > limits.entry), held & (forecast < limits.exit)
+        if task.action == "target":  # where nothing is to change, the full position or none
+            return torch.where(enters | (held & ~leaves), 1.0, -1.0)
+        if market.actions is None:
+            return enters.float() - leaves.float()
+        return torch.where(enters, int(Discrete.BUY_LARGE), torch.where(leaves, int(Discrete.SELL_ALL), 0))
+
+    return order_teacher(wanted, market.actions)

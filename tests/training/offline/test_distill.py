@@ -1,0 +1,42 @@
+"""A student of a run: smaller, stored with its teacher's hash, bundled with it, side by side with its teacher."""
+
+from __future__ import annotations
+
+import io
+import json
+
+import pytest
+from rich.console import Console
+
+from pacesetter.build import best_fleet
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.learning.state import tensors_hash
+from pacesetter.runs import Run
+from pacesetter.serving.bundle.packaging import bundle_run
+from pacesetter.training.offline.distill import Student, distill
+
+
+def test_a_student_is_smaller_and_carries_its_teachers_hash(run, tmp_path):
+    told = io.StringIO()
+    asked = Student("mlp", {"width": 8}, heads=8, steps=16_384, episodes=64)
+    student = distill(run, asked, console=Console(file=told, width=150))
+    manifest = Run.open(student.folder).manifest
+    teacher = tensors_hash(best_fleet(run).state_dict())
+    assert manifest["teacher"] == {"run": run.name, "weights_hash": teacher}
+    rows = json.loads((student.folder / "distillation.json").read_text())["fleets"]
+    assert [row["name"] for row in rows] == ["teacher", "student"]
+    assert rows[1]["parameters"] < rows[0]["parameters"]
+    assert rows[0]["agreement"] == 1.0
+    assert rows[1]["agreement"] > 0.6
+    assert "same orders" in told.getvalue()
+    _, bundle = bundle_run(student.folder, tmp_path / "store", observations=20)
+    assert bundle.manifest["training"]["teacher"]["weights_hash"] == teacher
+
+
+def test_what_cannot_be_distilled_is_refused(run, tmp_path):
+    with pytest.raises(ConfigError, match=r"the student has .* parameters, its teacher"):
+        distill(run, Student("mlp", {"width": 256}))
+    with pytest.raises(RunError, match="is not a run folder"):
+        distill(tmp_path, Student())
+    with pytest.raises(ConfigError, match="steps"):
+        Student(steps=0)
