@@ -8,7 +8,7 @@ Holding: RSI > 70, MACD < 0, Bollinger place > 0.8                              
          RSI < 50, MACD > 0, trend > 0.7, position wins                               → add to it, else hold
 
 The first line that holds decides. A clause whose indicator the features lack (volume, or highs and lows, of closes
-only) is left out, and a notice says so. It is a teacher, a baseline, and the target of an auxiliary head: NumPy or torch.
+only) is left out, and a notice says so. A teacher, a baseline, and the target of an auxiliary head: NumPy or torch.
 """
 
 from __future__ import annotations

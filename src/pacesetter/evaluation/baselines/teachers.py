@@ -2,7 +2,7 @@
 
 A teacher acts for observations of single-symbol environments: `act(observation) -> (env,)` discrete orders. The rule
 expert reads the windows; the oracle reads the truth at the place `index` (env, 2), block and bar, and only in bars
-before `stop`, the end of the training set. It is a teacher for training and never plays bars that anything is judged on.
+before `stop`, the end of the training set: nothing that it teaches is judged on bars that it told of.
 """
 
 from __future__ import annotations
@@ -77,10 +77,11 @@ class OracleTeacher:
     stop: int
 
     @classmethod
-    def knowing(cls, panel: Panel, bank: Bank, market: MarketParameters, stop: int) -> Self:
+    def knowing(cls, panel: Panel, bank: Bank, market: MarketParameters, stop: int, shown: int | None = None) -> Self:
         """The oracle of bars before `stop`; refuses a market without truth, or one in which trading never pays.
 
-        Thresholds are those with the best Sharpe ratio after costs on the same bars.
+        Thresholds are those with the best Sharpe ratio after costs on these bars. As a yardstick, which teaches nobody,
+        it is shown more bars: those before `shown`.
         """
         truth: Truth | None = panel.truth
         if truth is None:
@@ -88,18 +89,17 @@ class OracleTeacher:
         costs = market.costs
         side = (costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps) * BPS
         known = panel.rows(0, stop)
-        ahead = np.roll(truth.response[:stop], -1, axis=0)[: stop - 1]
-        chosen = choose_thresholds(
-            ahead, fill_returns(known)[: stop - 1], side, min(market.limits.position_cap_fraction, 1.0)
-        )
+        ahead, size = truth.response[1:], min(market.limits.position_cap_fraction, 1.0)
+        chosen = choose_thresholds(ahead[: stop - 1], fill_returns(known)[: stop - 1], side, size)
         if not np.isfinite(chosen.entry):
             raise DataError(
                 "in this market no trade earns its costs, not even the oracle's; lower costs or raise strength"
             )
         columns = [panel.position(name) for (name,) in bank.symbols]
+        last = (stop if shown is None else shown) - 1
         responses = np.full((len(columns), len(panel)), np.nan)
-        responses[:, : stop - 1] = ahead[:, columns].T
-        return cls(responses, chosen.entry, chosen.exit, stop)
+        responses[:, :last] = ahead[:last, columns].T
+        return cls(responses, chosen.entry, chosen.exit, last + 1)
 
     def act(self, observation: Mapping[str, Array], deterministic: bool = True) -> Array:
         """(env,) discrete orders; refuses a bar of which it was not told."""
