@@ -111,7 +111,7 @@ class Gates:
 
     Not measured where null; the preset `recovery` sets them all:
 
-    min_entropy      least entropy in nats of a continuous action's 20 bins; of discrete orders `min_histogram` of the most
+    min_entropy      least entropy in nats of a continuous action's 20 bins; of orders `min_histogram` of the most
     min_distinct     least share of different actions in a sliding 20
     min_round_trips  least number of positions closed in full, per 1,000 steps
     min_states       least share of the states (position × unrealised return × regime) that are visited

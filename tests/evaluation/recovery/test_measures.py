@@ -26,7 +26,7 @@ def trace(actions, kinds=7, **entries) -> Trace:
     actions = np.asarray(actions, dtype=np.float64)
     actions = actions[:, None] if actions.ndim == 1 else actions
     none = np.zeros(actions.shape)
-    parts = {name: none for name in ("weight", "unrealised", "returns")}
+    parts = dict.fromkeys(("weight", "unrealised", "returns"), none)
     parts |= {"is_played": none == 0, "filled": none > 0, "closed": none > 0, "regime": none.astype(np.int64)}
     options = {"kinds": kinds, "cap": 0.15, "hold_zone": 0.1, "bars_per_year": 252.0}
     return Trace(actions=actions, **(parts | options | entries))

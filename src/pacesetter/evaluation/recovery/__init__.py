@@ -1,1 +1,1 @@
-"""Gates of a policy that has not collapsed: what it played, measured, beside the oracle and the best constant action."""
+"""Gates of a policy that has not collapsed: measured on what it played, beside oracle and constants."""

@@ -1,4 +1,4 @@
-"""gates.html and gates.json of a run: every gate beside its limit and the oracle's value, and where a policy was seen."""
+"""gates.html and gates.json of a run: every gate beside its limit and the oracle's value, and states visited."""
 
 from __future__ import annotations
 
@@ -19,8 +19,8 @@ __all__ = ["gate_rows", "store_gates"]
 
 Ways = Mapping[str, Sequence[Gate]]
 ABOUT = (
-    "Every gate is measured on the validation set. One that the oracle fails on the same bars does not apply. No policy "
-    "is called recovered unless it also beats the best constant action after costs."
+    "Every gate is measured on the validation set. One that the oracle fails on the same bars does not apply. No "
+    "policy is called recovered unless it also beats the best constant action after costs."
 )
 
 

@@ -1,4 +1,4 @@
-"""What a policy played through fixed starts, bar by bar and symbol by symbol: the record that the gates are measured on.
+"""What a policy played through fixed starts, bar by bar and symbol by symbol: what the gates are measured on.
 
 `play_trace(batch, act)` steps a batch of environments on the CPU; agents, oracles and constants all go through it.
 """

@@ -1,4 +1,4 @@
-"""The gates of `train.gates` that need the validation set to be played again: beside constants, oracle and temperature."""
+"""Gates of `train.gates` that play the validation set again: beside constants and the oracle, at a temperature."""
 
 from __future__ import annotations
 
