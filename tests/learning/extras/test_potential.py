@@ -1,4 +1,4 @@
-"""Potential shaping: exact on tabular worlds, also by time; ends are right; a state's potential is added and taken once."""
+"""Potential shaping: exact on tabular worlds, also by time; ends are right; what a step adds the next takes away."""
 
 from __future__ import annotations
 

@@ -40,8 +40,8 @@ def test_it_changes_what_is_learned_and_resumes_bit_exactly(small, tmp_path, age
 def test_what_a_single_agent_cannot_have_is_refused(small):
     with pytest.raises(ConfigError, match="extras need one action"):
         learner_of(small("ppo", "task=portfolio", "task.action=discrete", CURIOUS))
+    config = small("ppo", "agent.extras.potential={kind:trend}", "features.names=[return_1]")
     with pytest.raises(ConfigError, match="needs the feature"):
-        config = small("ppo", "agent.extras.potential={kind:trend}", "features.names=[return_1]")
         learner_of(config)
 
 

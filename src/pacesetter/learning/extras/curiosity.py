@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, Literal
 
 import torch
@@ -37,11 +38,11 @@ class CuriosityConfig:
     """Options of curiosity.
 
     share          of the intrinsic reward in the sum; the rest is the market's
-    eta            size of an intrinsic reward of one deviation. The programme's 0.01 times a share of 0.1 is a thousandth
-                   of a deviation, which no learner notices: 1 makes the share mean what it says
+    eta            size of an intrinsic reward of one deviation. The programme's 0.01 times a share of 0.1 is a
+                   thousandth of a deviation, which no learner notices: 1 makes the share mean what it says
     beta           of the forward loss in (1 − β)·inverse + β·forward
     warmup_steps   environment steps of each symbol before it counts; the models learn from the first
-    model          icm, or features: the agents' features themselves instead of an encoder, as runs before schema 1 had it
+    model          icm, or features: the agents' own features in place of an encoder, as before schema 1
     hidden         width of the models' hidden layers; 256 (features: 128) where null
     learning_rate  1e-4 by AdamW (features: 1e-3 by Adam) where null
     """
@@ -274,6 +275,6 @@ def _layers(inputs: int, *widths: int) -> nn.Sequential:
     """Linear layers with rectifiers and dropout between them."""
     sizes = (inputs, *widths)
     parts: list[nn.Module] = [nn.Linear(sizes[0], sizes[1])]
-    for before, after in zip(sizes[1:], sizes[2:], strict=False):
+    for before, after in pairwise(sizes[1:]):
         parts += [nn.ReLU(), nn.Dropout(DROPOUT), nn.Linear(before, after)]
     return nn.Sequential(*parts)

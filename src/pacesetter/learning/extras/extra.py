@@ -94,6 +94,7 @@ EXTRAS: Registry[ExtraSpec] = Registry("extra")
 for _name, _options, _make in (
     ("curiosity", "CuriosityConfig", "make_curiosity"),
     ("potential", "PotentialConfig", "Potential"),
+    ("auxiliary", "AuxiliaryConfig", "Auxiliary"),
 ):
     _module = f"pacesetter.learning.extras.{_name}"
     EXTRAS.add(_name, ExtraSpec(f"{_module}:{_options}", f"{_module}:{_make}"))

@@ -1,7 +1,7 @@
 """Potential-based shaping (Ng, Harada, Russell 1999): F = γ·w'·Φ'(s') − w·Φ(s), which changes no optimal policy.
 
-Φ is learned, as a value of returns to go, or named: made of features that a trader would call promising. Φ and its weight
-change over time; then the invariance needs potentials by time (Devlin, Kudenko 2012): what a step adds for s' is what
+Φ is learned, as a value of returns to go, or named: made of features that a trader would call promising. Φ and its
+weight change over time; then the invariance needs potentials by time (Devlin, Kudenko 2012): what a step adds for s' is what
 the next step takes away for it. So w·Φ of the latest observation is kept from step to step, and stored with each row.
 Φ of a terminal state is 0, and a truncated episode keeps γ·w'·Φ'(s').
 """
@@ -39,8 +39,8 @@ class PotentialConfig:
 
     kind           learned, or a named one: support, resistance, trend, holding, unrealised
     weight         w at the start
-    adaptive       w rises by 0.01 a round, up to 1, while the action entropy is below 0.3, and falls by 0.01, down to 0,
-                   while the Sharpe ratio is above 1; of each symbol
+    adaptive       w rises by 0.01 a round, up to 1, while the action entropy is below 0.3, and falls by 0.01, down to
+                   0, while the Sharpe ratio is above 1; of each symbol
     warmup_steps   environment steps of each symbol before it adapts
     """
 
@@ -63,7 +63,7 @@ class PotentialConfig:
 
 
 def support(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
-    """Near the lowest of recent bars, where a fall often ends: 1 at the lower edge of the Bollinger band, 0 above it."""
+    """Near the lowest of recent bars, where a fall often ends: 1 at the lower Bollinger edge, 0 above the middle."""
     return (-bars["bollinger_position"]).clamp(0, 1)
 
 

@@ -27,6 +27,7 @@ from pacesetter.learning.experience.rollout import (
 )
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.fleet.making import make_learner
+from pacesetter.learning.extras.extra import Extra
 from pacesetter.learning.fleet.method import Acting, AgentsT, FleetConfig, FleetMethod, Losses, MarketT
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
@@ -140,11 +141,18 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             if getattr(extra, "belongs_to_collection", False):
                 batch, following = self._with_finals(batch, rollout, following, last, acting)
             changed = extra.reward(batch, features, following, acting.steps)
-            within = torch.nonzero(~ended.flatten()).squeeze(1)  # where an episode ended, another one follows
-            for rows in torch.split(within[torch.randperm(len(within), device=self.device)], EXTRA_ROWS):
-                extra.learn(batch.at(rows), features[rows], following[rows])
+            if extra.optimiser is not None:
+                self._teach(extra, batch, features, following, ended)
             rewards = rewards if changed is None else changed.view_as(rewards)
         return rewards
+
+    def _teach(
+        self, extra: Extra, batch: Transitions, features: torch.Tensor, following: torch.Tensor, ended: torch.Tensor
+    ) -> None:
+        """One pass of an extra that trains itself over the rows, in an order drawn again."""
+        within = torch.nonzero(~ended.flatten()).squeeze(1)  # where an episode ended, another one follows
+        for rows in torch.split(within[torch.randperm(len(within), device=self.device)], EXTRA_ROWS):
+            extra.learn(batch.at(rows), features[rows], following[rows])
 
     def _rows_of(self, rollout: Rollout, rewards: torch.Tensor, ended: torch.Tensor) -> Transitions:
         """All steps as rows in the order of time, with what extras ask for."""
