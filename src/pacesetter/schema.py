@@ -71,6 +71,7 @@ RENAMED_VALUES = {
 # key -> what was the rule before schema 1 had the key; it is filled in where the part of the key before it is stored
 FORMER_RULES = {
     "features.leadlag.shrinkage": "hard",
+    "agent.extras.curiosity.model": "features",
     "task.trades": "orders",
     "task.own_account": False,
     "task.account": (

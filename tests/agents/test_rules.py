@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pacesetter.agents import RULES, Agent, Expert, MeanReversion, Trend, demonstrate
+from pacesetter.agents import RULES, Agent, MeanReversion, Trend, Votes, demonstrate
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import FEATURES
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
@@ -28,10 +28,10 @@ OVERSOLD = {"rsi_14": 0.2, "macd": 0.01, "macd_signal": 0.0, "bollinger_position
 @pytest.mark.parametrize(
     ("agent", "features", "order"),
     [
-        (Expert(names=NAMES), OVERSOLD, 1.0),
-        (Expert(names=NAMES), {"rsi_14": 0.8, "macd": -0.01, "bollinger_position": 1.2}, -1.0),
-        (Expert(names=NAMES), {"macd": 0.01}, 1 / 3),
-        (Expert(names=NAMES), {"rsi_14": 0.8, "macd": 0.01}, 0.0),
+        (Votes(names=NAMES), OVERSOLD, 1.0),
+        (Votes(names=NAMES), {"rsi_14": 0.8, "macd": -0.01, "bollinger_position": 1.2}, -1.0),
+        (Votes(names=NAMES), {"macd": 0.01}, 1 / 3),
+        (Votes(names=NAMES), {"rsi_14": 0.8, "macd": 0.01}, 0.0),
         (MeanReversion(names=NAMES), {"bollinger_position": 0.8}, -0.8),
         (MeanReversion(names=NAMES), {"bollinger_position": -3.0}, 1.0),
         (MeanReversion(names=NAMES), {"bollinger_position": 0.3}, 0.0),
@@ -53,7 +53,7 @@ def test_every_rule_holds_when_calm_or_warming_up(name: str) -> None:
 
 
 def test_discrete_actions_are_the_nearest_allowed_order() -> None:
-    agent = Expert(names=NAMES, orders=ORDERS)
+    agent = Votes(names=NAMES, orders=ORDERS)
     assert agent.act(make_observation(**OVERSOLD)) == Discrete.BUY_LARGE
     assert agent.act(make_observation(macd=0.01)) == Discrete.BUY_SMALL
     assert agent.act(make_observation()) == Discrete.HOLD
@@ -65,18 +65,18 @@ def test_discrete_actions_are_the_nearest_allowed_order() -> None:
 def test_a_batch_gives_the_actions_of_its_rows() -> None:
     rows = [make_observation(**OVERSOLD), make_observation(), make_observation(macd=-0.01)]
     batch = {"window": np.stack([row["window"] for row in rows])}
-    for agent in (Expert(names=NAMES), Expert(names=NAMES, orders=ORDERS)):
+    for agent in (Votes(names=NAMES), Votes(names=NAMES, orders=ORDERS)):
         np.testing.assert_array_equal(agent.act(batch), np.stack([agent.act(row) for row in rows]))
 
 
 def test_a_missing_feature_is_named() -> None:
-    with pytest.raises(ConfigError, match=r"Expert reads 'rsi_14'.*did you mean 'rsi_12'"):
-        Expert(names=("rsi_12", "macd"))
+    with pytest.raises(ConfigError, match=r"Votes reads 'rsi_14'.*did you mean 'rsi_12'"):
+        Votes(names=("rsi_12", "macd"))
 
 
 def test_demonstrations_pair_what_was_seen_with_what_was_done() -> None:
     stream = [make_observation(**OVERSOLD), make_observation(), make_observation(macd=-0.01)]
-    shown = demonstrate(Expert(names=NAMES, orders=ORDERS), iter(stream))
+    shown = demonstrate(Votes(names=NAMES, orders=ORDERS), iter(stream))
     assert len(shown) == 3
     assert shown.actions.tolist() == [Discrete.BUY_LARGE, Discrete.HOLD, Discrete.SELL_PART]
     np.testing.assert_array_equal(shown.observations["window"][1], stream[1]["window"])

@@ -8,6 +8,6 @@ size and speed).
 from __future__ import annotations
 
 from pacesetter.agents.agent import Agent, Demonstrations, demonstrate
-from pacesetter.agents.rules import RULES, Expert, MeanReversion, RuleAgent, Trend
+from pacesetter.agents.rules import RULES, MeanReversion, RuleAgent, Trend, Votes
 
-__all__ = ["RULES", "Agent", "Demonstrations", "Expert", "MeanReversion", "RuleAgent", "Trend", "demonstrate"]
+__all__ = ["RULES", "Agent", "Demonstrations", "MeanReversion", "RuleAgent", "Trend", "Votes", "demonstrate"]

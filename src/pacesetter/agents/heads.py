@@ -22,6 +22,7 @@ __all__ = [
     "TanhGaussian",
     "head_layers",
     "make_actor",
+    "tempered",
 ]
 
 ACTOR_GAIN = 0.01  # the first policy is close to uniform whatever the encoder says (Andrychowicz et al. 2021)
@@ -100,6 +101,18 @@ class TanhGaussian:
         nodes, weights = (torch.as_tensor(part).to(self.mean) for part in _hermite())
         u = self.mean[..., None] + self.log_deviation.exp()[..., None] * nodes
         return (0.5 + HALF_LOG_2_PI + self.log_deviation + (_log_slope(u) * weights).sum(-1)).sum(-1)
+
+
+def tempered(policy: Distribution, temperature: float) -> Distribution:
+    """The policy with its density to the power 1 / temperature: above 1 it is spread wider, below 1 narrower.
+
+    Of a squashed Gaussian that is done before the squashing: its variance is multiplied.
+    """
+    if isinstance(policy, MaskedCategorical):
+        return MaskedCategorical(policy.log_probabilities.clamp(min=-1e30) / temperature)
+    if isinstance(policy, TanhGaussian):
+        return TanhGaussian(policy.mean, policy.log_deviation + 0.5 * math.log(temperature))
+    raise TypeError(f"a {type(policy).__name__} has no temperature")
 
 
 def _log_slope(u: torch.Tensor) -> torch.Tensor:

@@ -18,7 +18,7 @@ from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.registry import Registry
 
-__all__ = ["RULES", "Expert", "MeanReversion", "RuleAgent", "Trend"]
+__all__ = ["RULES", "MeanReversion", "RuleAgent", "Trend", "Votes"]
 
 Array = NDArray[Any]
 
@@ -95,9 +95,9 @@ class MeanReversion(RuleAgent):
         return np.where(np.abs(place) >= self.entry, -place, 0.0)
 
 
-@RULES.register("expert")
+@RULES.register("votes")
 @dataclass(frozen=True, kw_only=True)
-class Expert(RuleAgent):
+class Votes(RuleAgent):
     """The mean of three votes: RSI and Bollinger against extremes, MACD with its crossing.
 
     RSI votes to buy below `oversold` and to sell above `overbought`, both in [0, 1]; the band votes beyond its edges;

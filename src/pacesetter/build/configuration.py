@@ -110,6 +110,16 @@ class Gates:
     min_coverage   least share of a continuous action's 20 bins that are used
     min_histogram  least entropy of those 20 bins, as a share of the entropy of equal use
     min_spread     least share of the actions that the stochastic policy's entropy amounts to
+
+    Not measured where null; the preset `recovery` sets them all:
+
+    min_entropy      least entropy in nats of a continuous action's 20 bins; of orders `min_histogram` of the most
+    min_distinct     least share of different actions in a sliding 20
+    min_round_trips  least number of positions closed in full, per 1,000 steps
+    min_states       least share of the states (position × unrealised return × regime) that are visited
+    temperature      of one more stochastic play, beside the deterministic one; `episodes` of it at least
+    constant         whether the policy must beat the best constant action after costs
+    oracle           whether the oracle's values are measured beside, where the market's truth is known
     """
 
     max_share: float = 0.6
@@ -117,6 +127,40 @@ class Gates:
     min_coverage: float = 0.5
     min_histogram: float = 0.5
     min_spread: float = 0.02
+    min_entropy: float | None = None
+    min_distinct: float | None = None
+    min_round_trips: float | None = None
+    min_states: float | None = None
+    temperature: float | None = None
+    episodes: int = 10
+    constant: bool = False
+    oracle: bool = False
+
+    def __post_init__(self) -> None:
+        shares = (
+            "max_share",
+            "min_trades",
+            "min_coverage",
+            "min_histogram",
+            "min_spread",
+            "min_distinct",
+            "min_states",
+        )
+        for name in shares:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ConfigError(f"train.gates.{name}={value} must be a share, from 0 to 1")
+        for name in ("min_entropy", "min_round_trips", "temperature"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"train.gates.{name}={value} must be above 0, or null to leave it out")
+        check_range(1, owner="train.gates", episodes=self.episodes)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether anything is measured beyond what every validation measures."""
+        limits = (self.min_entropy, self.min_distinct, self.min_round_trips, self.min_states, self.temperature)
+        return self.constant or any(limit is not None for limit in limits)
 
 
 @dataclass(frozen=True)
@@ -160,6 +204,7 @@ class Train:
     validate_every     steps between validations; 0 is never
     checkpoint_every   steps between checkpoints; 0 is at the end only
     patience           validations without a better score after which the run stops; None never does
+    best_by            what the best agent is chosen by: the task's score, or the annualised Sharpe ratio
     schedules          hyperparameter -> schedule over steps, e.g. learning_rate
     init_from          run folder whose best weights are taken where they fit, or a stored direction classifier
     freeze             parts of the policy that stay as they are: encoder, or a module of it
@@ -179,6 +224,7 @@ class Train:
     validate_every: int = 10_000
     checkpoint_every: int = 10_000
     patience: int | None = None
+    best_by: Literal["score", "sharpe"] = "score"
     schedules: dict[str, Schedule] | None = None
     gates: Gates = field(default_factory=Gates)
     fail_safe: FailSafe = field(default_factory=FailSafe)

@@ -10,6 +10,8 @@ from pacesetter.learning.methods import Setup, check_method, find_support, load
 
 __all__ = ["build_learner", "check_agent", "check_device"]
 
+MASKED = ("maskable_ppo",)  # single agents that act by masks; all fleets of discrete orders do
+
 
 def check_device(device: str) -> None:
     """Refuse a device that torch does not know or find here, where it would silently fall back to the CPU."""
@@ -36,6 +38,8 @@ def check_agent(config: Config) -> None:
         check_method(name, task, options.action)
     else:
         find_support(name, task)
+    if getattr(options, "repetition_limit", None) is not None and not (task == "fleet" or name in MASKED):
+        raise ConfigError(f"task.repetition_limit is a mask, which agent={name} ignores; take {' or '.join(MASKED)}")
 
 
 def build_learner(config: Config, parts: Parts) -> Learner:

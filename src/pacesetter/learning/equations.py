@@ -11,7 +11,7 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-__all__ = ["VTrace", "gae", "n_step_returns", "shaping", "soft_update", "vtrace"]
+__all__ = ["VTrace", "gae", "n_step_returns", "returns_to_go", "shaping", "soft_update", "vtrace"]
 
 
 def gae(
@@ -51,6 +51,17 @@ def n_step_returns(
             is_over = is_over | ended[i]
             weight *= gamma
         returns[t] = total
+    return returns
+
+
+def returns_to_go(rewards: torch.Tensor, next_values: torch.Tensor, ended: torch.Tensor, gamma: float) -> torch.Tensor:
+    """(step, env) R_t = r_t + γ·R_tp1 within an episode; where it or the rollout ends, R_t = r_t + v'_t as in `gae`."""
+    returns = torch.empty_like(rewards)
+    is_last = torch.ones_like(ended[0])
+    for t in reversed(range(len(rewards))):
+        following = next_values[t] if t + 1 == len(rewards) else gamma * returns[t + 1]
+        returns[t] = rewards[t] + torch.where(ended[t] | is_last, next_values[t], following)
+        is_last = torch.zeros_like(is_last)
     return returns
 
 

@@ -24,6 +24,7 @@ table = feature_table(panel, ["return_1", "regime_downside_share"])
 rng = np.random.default_rng(0)
 for is_whole, options in (
     (False, {"action": "discrete"}),
+    (False, {"action": "discrete", "repetition_limit": 2}),
     (False, {"action": "hybrid", "reward": RewardConfig(TRADING)}),
     (True, {"action": "target", "has_windows": False}),
     (False, {"action": "target", "market": MarketParameters(band=0.3)}),
@@ -35,11 +36,13 @@ for is_whole, options in (
     gpu.reset()
     for _ in range(9):
         shape = cpu.inputs.shape
-        actions = rng.integers(0, 7, shape) if options["action"] == "discrete" else rng.random(shape)
+        actions = rng.integers(0, 2, shape) if options["action"] == "discrete" else rng.random(shape)
         one, other = cpu.step(actions), gpu.step(actions)
         for entry in one.observation:
             assert np.array_equal(one.observation[entry], other.observation[entry]), entry
         assert np.array_equal(one.ledger, other.ledger)
+        if options["action"] == "discrete":
+            assert np.array_equal(cpu.action_masks(), gpu.action_masks())
         assert np.allclose(one.rewards, other.rewards, rtol=1e-12, atol=0)
         ended = one.terminated | one.truncated
         assert np.array_equal(ended, other.terminated | other.truncated)

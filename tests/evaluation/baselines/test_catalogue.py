@@ -32,7 +32,7 @@ FREE = MarketParameters(
 )
 ALL = {
     *("cash", "hold", "equal_weight", "inverse_volatility", "minimum_variance", "risk_parity", "mean_variance"),
-    *("momentum", "random", "rule", "ridge", "lasso"),
+    *("momentum", "random", "rule", "expert", "ridge", "lasso"),
 }
 FORECASTS = {"ridge", "lasso"}  # stay in cash where nothing is found
 
@@ -80,7 +80,7 @@ def test_which_of_equal_baselines_is_counted_does_not_hang_on_imports() -> None:
 def test_one_symbol_is_market_enough() -> None:
     panel = load("synthetic", symbols=1, bars=420, seed=1)
     found = evaluate_baselines(panel, 300, sorted(ALL))
-    for name in ALL - {"cash", "hold", "rule", *FORECASTS}:  # why they are left out unless they are named
+    for name in ALL - {"cash", "hold", "rule", "expert", *FORECASTS}:  # why they are left out unless they are named
         np.testing.assert_array_equal(found[name].orders, found["equal_weight"].orders)
 
 
@@ -93,13 +93,21 @@ def test_the_cap_is_that_of_the_market() -> None:
 def test_a_baseline_is_possible_where_it_finds_what_it_reads() -> None:
     panel = load("synthetic", symbols=2, bars=300)
     assert set(possible_baselines(market_bank(panel))) == ALL
-    assert set(possible_baselines(market_bank(panel, feature_table(panel, ["return_1"])))) == ALL - {"rule"}
+    assert set(possible_baselines(market_bank(panel, feature_table(panel, ["return_1"])))) == ALL - {"rule", "expert"}
     assert set(possible_baselines(market_bank(panel, supervised=np.full((2, 300, 2), 0.5)))) == ALL | {"supervised"}
 
 
 def test_what_is_left_out_is_said_with_what_it_needs() -> None:
     panel = load("synthetic", symbols=1, bars=300)
-    assert possible_baselines(market_bank(panel)) == ["cash", "equal_weight", "hold", "lasso", "ridge", "rule"]
+    assert possible_baselines(market_bank(panel)) == [
+        "cash",
+        "equal_weight",
+        "expert",
+        "hold",
+        "lasso",
+        "ridge",
+        "rule",
+    ]
     said = left_out_sentence(market_bank(panel, feature_table(panel, ["return_1"])))
     assert said.startswith("Left out: inverse_volatility, momentum, random, ")
     assert " without a second symbol (with one they equal equal_weight); " in said

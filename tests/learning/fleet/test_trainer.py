@@ -12,7 +12,7 @@ from torch import nn
 
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import EXTRAS, ExtraSpec
+from pacesetter.learning.extras.extra import EXTRAS, ExtraSpec, Surroundings
 from pacesetter.learning.fleet.resume import modern_state
 from pacesetter.learning.learner import StepRecord
 from pacesetter.learning.state import read_state
@@ -70,8 +70,8 @@ class Recall:
     declared = ()
     optimiser = None
 
-    def __init__(self, width: int, actions: int | None, config: Any) -> None:
-        self.weight = nn.Parameter(torch.zeros(4, width))
+    def __init__(self, around: Surroundings, config: Any) -> None:
+        self.weight = nn.Parameter(torch.zeros(4, around.width))
         self.own = nn.ModuleDict({"head": nn.ParameterList([self.weight])})
 
     def reward(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int) -> None:

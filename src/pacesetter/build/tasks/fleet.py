@@ -127,7 +127,8 @@ def known_table(stored: Stored) -> FeatureTable:
 
 def _episodes(config: Config) -> dict[str, Any]:
     task = build_task(config)
-    return {"episode_bars": task.episode_bars, "starts": task.starts}
+    limit = {} if task.repetition_limit is None else {"repetition_limit": task.repetition_limit}
+    return {"episode_bars": task.episode_bars, "starts": task.starts} | limit
 
 
 def shown(

@@ -52,6 +52,8 @@ class Trading:
                  false, for runs from before schema 1, shows it the joint account
     continued    share of the training episodes that go on for another `episode_bars` when they would end, again and
                  again, so that positions grow as old in training as they do later; 0 is none
+    repetition_limit   equal discrete orders in a row, after which the mask of the training environments forbids
+                 another; null is no limit. Validation, backtests and serving play without it
     """
 
     action: Literal["discrete", "continuous", "hybrid", "target"] = "discrete"
@@ -63,6 +65,7 @@ class Trading:
     account: tuple[str, ...] = ("weight", "room", "is_trading")
     own_account: bool = True
     continued: float = 0.0
+    repetition_limit: int | None = None
     market: MarketParameters = field(default_factory=MarketParameters)
     reward: RewardConfig = field(default_factory=RewardConfig)
 
@@ -72,6 +75,9 @@ class Trading:
                 raise ConfigError(f"task.account has no entry '{name}'{did_you_mean(name, ACCOUNT_ENTRIES)}")
         if not 0 <= self.continued < 1:
             raise ConfigError(f"task.continued={self.continued} must be 0 or more and below 1, or no episode would end")
+        limit = self.repetition_limit
+        if limit is not None and (limit < 1 or self.action != "discrete"):
+            raise ConfigError(f"task.repetition_limit={limit} needs 1 or more, and task.action=discrete; or null")
 
     @property
     def unseen(self) -> tuple[str, ...]:
@@ -113,6 +119,8 @@ class SingleAgentTask(Task):
         # Bars per year of all seen bars for both sets, so that rates and Sharpe ratios do not differ between them.
         common = {"has_windows": False, "market": replace(task.market, bars_per_year=seen.bars_per_year)}
         episodes = {"episode_bars": task.episode_bars, "continued": task.continued, "starts": task.starts} | common
+        if task.repetition_limit is not None:
+            episodes["repetition_limit"] = task.repetition_limit
         train = self.environment(config, learned, config.train.envs, **split.features(learned), **episodes)
         if task.curriculum != "none":
             train = CurriculumVectorEnv(train, FIVE_STAGES if task.curriculum == "five_stages" else adaptive_stages())

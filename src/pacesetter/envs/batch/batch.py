@@ -16,7 +16,7 @@ from numba import get_num_threads, typeof
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.batch.bank import Bank, check_kind
-from pacesetter.envs.batch.loops import STEPS, has_known_widths, mask_rows, observe_rows, restart_rows
+from pacesetter.envs.batch.loops import STEPS, has_known_widths, limit_rows, mask_rows, observe_rows, restart_rows
 from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, fitting, load_reward, stored_reward
 from pacesetter.envs.batch.rows import HYBRID, Cursor, Outcome, Setting
@@ -78,6 +78,7 @@ class Batch:
     reward         "pnl", or a `RewardConfig`
     episode_bars   bars until an episode is truncated; None plays to the end of the data
     continued      share of the episodes that go on for another `episode_bars` where they would end, again and again
+    repetition_limit   equal discrete orders in a row, after which the mask forbids another; one symbol's only
     starts         random, stratified or fixed
     restarts       begin the next episode in the step that ends one
     has_windows    observe windows and context; otherwise `index` (env, 2), the block and bar where they end
@@ -96,6 +97,7 @@ class Batch:
         reward: RewardConfig | str = "pnl",
         episode_bars: int | None = None,
         continued: float = 0.0,
+        repetition_limit: int | None = None,
         starts: str = "random",
         restarts: bool = True,
         has_windows: bool = True,
@@ -109,6 +111,7 @@ class Batch:
         self.bank, self.env_count, self.window_bars, self.has_windows = bank, env_count, window_bars, has_windows
         self.action, self.market, self.episode_bars, self.continued = action, market, episode_bars, continued
         check_range(0, 1 - 1e-6, continued=continued)
+        self.repetition_limit = _checked_limit(repetition_limit, action, bank)
         self.reward = _reward_config(reward)
         self.components = tuple(self.reward.components)
         self.is_pnl_only = _is_pnl_only(self.reward)  # the compiled step writes the reward itself
@@ -224,6 +227,8 @@ class Batch:
         """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""
         masks = np.empty(self.mask_shape, dtype=bool)
         mask_rows(masks, *self._state[2:])
+        if self.repetition_limit is not None:
+            limit_rows(masks, self.settings, self.cursor)
         return masks
 
     @property
@@ -271,6 +276,7 @@ class Batch:
             Setting.CLIP: math.inf if clip is None else clip,
             Setting.RESTARTS: restarts,
             Setting.CONTINUED: self.continued,
+            Setting.REPETITION_LIMIT: self.repetition_limit or 0,
         }
         return np.array([values[setting] for setting in Setting], dtype=np.float64)
 
@@ -371,6 +377,17 @@ def _check_count(**values: Any) -> None:
     for name, value in values.items():
         if not isinstance(value, WHOLE) or value < 1:
             raise ConfigError(f"{name}={value!r} must be a whole number of at least 1")
+
+
+def _checked_limit(limit: int | None, action: str, bank: Bank) -> int | None:
+    """The limit of repetition; refuses one where no mask could keep it."""
+    if limit is not None:
+        _check_count(repetition_limit=limit)
+        if action != "discrete" or bank.positions_each > 1:
+            raise ConfigError(
+                f"repetition_limit={limit} masks discrete orders of one symbol; take action='discrete', or leave it out"
+            )
+    return limit
 
 
 def _action_width(action: str, positions_each: int) -> int:

@@ -9,7 +9,7 @@ import numpy as np
 
 from pacesetter.envs.batch.batch import GROWTH, LEDGER_SIZE, OUTCOME_SIZE, Batch, Step
 from pacesetter.envs.batch.loops import restart_where
-from pacesetter.envs.batch.masks import mask_row
+from pacesetter.envs.batch.masks import limit_row, mask_row
 from pacesetter.envs.batch.remembered import REMEMBERED, fitting, load_reward, stored_reward
 from pacesetter.envs.batch.rows import Cursor, Outcome, Setting, step_row
 from pacesetter.errors import ConfigError
@@ -31,7 +31,7 @@ def _compiled(row: Any) -> Any:
     return cuda.jit(rows)
 
 
-step_rows, restart_rows, mask_rows = map(_compiled, (step_row, restart_where, mask_row))
+step_rows, restart_rows, mask_rows, limit_rows = map(_compiled, (step_row, restart_where, mask_row, limit_row))
 
 
 class DeviceBatch:
@@ -91,6 +91,8 @@ class DeviceBatch:
         """(env, K · 7) True where a discrete order would be sent at this close; refuses other actions."""
         masks = _fresh(self.batch.mask_shape, axis=1, dtype="bool")
         self._launch(mask_rows, device_view(masks), *self._state[1:])
+        if self.batch.repetition_limit is not None:
+            self._launch(limit_rows, device_view(masks), self._state[0], self._state[-1])
         return masks
 
     def state_dict(self) -> dict[str, Any]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor
+from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor, Setting
 from pacesetter.market.bars import Bar, is_trading
 from pacesetter.market.jit import jitable
 from pacesetter.market.kernel import gross_value, is_beyond_limit, is_liquidating
@@ -12,7 +12,7 @@ from pacesetter.market.orders import Discrete, OrderKind, order_quantity, signal
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
 
-__all__ = ["mask_row"]
+__all__ = ["limit_row", "mask_row"]
 
 
 @jitable
@@ -37,3 +37,16 @@ def mask_row(e: int, masks: Any, bars: Any, parameters: Any, accounts: Any, posi
             # As in the kernel: on a price that is not fresh a position may be left, never entered.
             may_trade = is_trading(bar, k) or quantity * held < 0.0
             masks[e, k * DISCRETE_COUNT + order] = order == Discrete.HOLD or (quantity != 0.0 and may_trade)
+
+
+@jitable
+def limit_row(e: int, masks: Any, settings: Any, cursor: Any) -> None:
+    """Forbid in `masks[e]` (Discrete,) the order that was repeated too often; one that alone is allowed stays."""
+    if settings[Setting.REPETITION_LIMIT] <= 0.0 or cursor[e, Cursor.REPEATS] < settings[Setting.REPETITION_LIMIT]:
+        return
+    allowed = 0
+    for order in range(DISCRETE_COUNT):
+        if masks[e, order]:
+            allowed += 1
+    if allowed > 1:
+        masks[e, cursor[e, Cursor.ORDER] - 1] = False

@@ -28,6 +28,7 @@ def fitting(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
     given = {name: _on_host(stored.get(name)) for name in REMEMBERED}
     # A state stored before a market parameter was added can still be resumed.
     given["parameters"] = _with_later_slots(given["parameters"], batch.parameters)
+    given["cursor"] = _with_later_columns(given["cursor"], batch.cursor)
     for name, values in given.items():
         own = getattr(batch, name)
         is_alike = values.shape == own.shape and values.dtype == own.dtype
@@ -43,6 +44,13 @@ def _with_later_slots(stored: Array, own: Array) -> Array:
     if stored.ndim != 3 or stored.shape[:2] != own.shape[:2] or stored.shape[2] >= own.shape[2]:
         return stored
     return np.concatenate([stored, own[:, :, stored.shape[2] :]], axis=2)
+
+
+def _with_later_columns(stored: Array, own: Array) -> Array:
+    """A stored cursor with 0 in the columns that were added since, which are behind all others."""
+    if stored.ndim != 2 or len(stored) != len(own) or stored.shape[1] >= own.shape[1]:
+        return stored
+    return np.pad(stored, ((0, 0), (0, own.shape[1] - stored.shape[1])))
 
 
 def _on_host(values: Any) -> Array:

@@ -55,6 +55,8 @@ class Cursor(IntEnum):
     FINAL_TIME = 3
     END = 4  # bar at which time is up
     STREAM = 5  # state of the row's own random numbers
+    ORDER = 6  # 1 + the discrete order that was given last; 0 before the first of an episode
+    REPEATS = 7  # how often it was given in a row; both are kept where repetition is limited
 
 
 class Setting(IntEnum):
@@ -69,6 +71,7 @@ class Setting(IntEnum):
     CLIP = 6  # the reward stays within ±clip
     RESTARTS = 7  # 1 where an episode that ends restarts in the same step
     CONTINUED = 8  # share of episodes that continue for as many bars again, drawn when they start
+    REPETITION_LIMIT = 9  # equal discrete orders in a row, after which another is masked; 0 is no limit
 
 
 class Outcome(IntEnum):
@@ -107,6 +110,8 @@ def step_row(
     """
     block, t = locate(e, cursor)
     kind = read_order(inputs[e], settings)
+    if settings[Setting.REPETITION_LIMIT] > 0.0:
+        count_order(e, inputs[e, 0], cursor)
     now, bar, rules = bars[block, t], bars[block, t + 1], parameters[0, e]
     # Decided on `now`, the close of t, and filled in `bar`, t + 1: nothing of t + 1 is known to the action.
     flags = step_account(accounts[e], positions[e], ledger[e], fills[e], now, bar, inputs[e], kind, rules)
@@ -125,6 +130,14 @@ def step_row(
     if windows.shape[0] > 0:
         gather_row(e, cursor, windows_from, context_from, windows, context)
     return is_terminated, is_time_up and not is_terminated
+
+
+@jitable
+def count_order(e: int, order: float, cursor: Any) -> None:
+    """Count how often environment e has given this discrete order in a row."""
+    code = 1 + int(order)
+    cursor[e, Cursor.REPEATS] = cursor[e, Cursor.REPEATS] + 1 if cursor[e, Cursor.ORDER] == code else 1
+    cursor[e, Cursor.ORDER] = code
 
 
 @jitable
@@ -166,6 +179,8 @@ def restart_row(
     cursor[e, Cursor.TIME] = t
     cursor[e, Cursor.END] = end
     cursor[e, Cursor.STREAM] = stream
+    cursor[e, Cursor.ORDER] = 0
+    cursor[e, Cursor.REPEATS] = 0
 
 
 @jitable

@@ -9,7 +9,8 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines import allocators as allocators  # importing it registers its baselines,
 from pacesetter.evaluation.baselines import forecasting as forecasting  # and so does this,
-from pacesetter.evaluation.baselines import rules as rules  # and this
+from pacesetter.evaluation.baselines import rules as rules  # and this,
+from pacesetter.evaluation.baselines import teachers as teachers  # and this
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
 from pacesetter.evaluation.statistics.verdict import CASH
 from pacesetter.features.table import FeatureTable

@@ -18,16 +18,29 @@ __all__ = ["Acceptance", "Gate", "acceptance_gates"]
 
 @dataclass(frozen=True)
 class Gate:
-    """One number beside its limit: `value` must be at least (`>=`), at most (`<=`) or above (`>`) `limit`."""
+    """One number beside its limit: `value` must be at least (`>=`), at most (`<=`) or above (`>`) `limit`.
+
+    oracle   what one who knows the market's truth has on the same bars, where that was measured; a limit that it fails
+             too says nothing about a policy
+    """
 
     name: str
     value: float
     sense: Literal["<=", ">=", ">"]
     limit: float
+    oracle: float | None = None
 
     @property
     def passed(self) -> bool:
-        senses = {"<=": self.value <= self.limit, ">=": self.value >= self.limit, ">": self.value > self.limit}
+        return self._holds(self.value)
+
+    @property
+    def is_applicable(self) -> bool:
+        """False where the oracle fails the limit."""
+        return self.oracle is None or self._holds(self.oracle)
+
+    def _holds(self, value: float) -> bool:
+        senses = {"<=": value <= self.limit, ">=": value >= self.limit, ">": value > self.limit}
         return bool(senses[self.sense])  # NaN fails each
 
 

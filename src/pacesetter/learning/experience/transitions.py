@@ -26,6 +26,7 @@ class Transitions:
     follows       (row,) False where what follows belongs to another episode; None: it never does
     terminated    (row,) True where nothing follows: ruin, a limit, a delisting
     advantages, targets   (row,) of methods that compute them before they learn
+    shaping       (row,) what a potential added when the row was collected; None where it is yet to be computed
     """
 
     symbol: torch.Tensor
@@ -39,6 +40,7 @@ class Transitions:
     terminated: torch.Tensor | None = None
     advantages: torch.Tensor | None = None
     targets: torch.Tensor | None = None
+    shaping: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.symbol)

@@ -1,27 +1,36 @@
-"""Curiosity (Pathak et al. 2017): the intrinsic reward is the error of a model that predicts the next features.
+"""Curiosity (Pathak et al. 2017, ICM): the intrinsic reward is the error of a model that predicts what an action does.
 
-A forward model predicts the features of the next bar from features and action. An inverse model predicts the action
-from both features, which shows whether features hold what actions change.
+An encoder of its own turns what the agents see into 128 features. The inverse model predicts the action from the
+features before and after it, and is what shapes them: they keep what actions change. The forward model predicts the
+features after the action from those before; its error, standardised and cut, is the intrinsic reward.
+
+The state is the agents' own encoding, taken as given, so that no window is gathered twice.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from itertools import pairwise
+from typing import Any, Literal
 
 import torch
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.extras.extra import Surroundings
 
-__all__ = ["Curiosity", "CuriosityConfig", "CuriosityGates"]
+__all__ = ["Curiosity", "CuriosityConfig", "CuriosityGates", "make_curiosity"]
 
 LARGEST = 5.0  # deviations of an intrinsic reward
+FEATURES = 128
+DROPOUT = 0.1
+RATE, FIRST_UPDATES = 0.01, 10  # of the moving average of errors, and updates before it standardises anything
 ENDS = 10  # of the updates at the start and at the end are compared by the gates
 LEAST_VARIATION = 0.3
+LARGEST_GRADIENT = 10.0  # norm, before it is cut, that a gate allows
 
 
 @dataclass(frozen=True)
@@ -29,99 +38,139 @@ class CuriosityConfig:
     """Options of curiosity.
 
     share          of the intrinsic reward in the sum; the rest is the market's
+    eta            size of an intrinsic reward of one deviation. The programme's 0.01 times a share of 0.1 is a
+                   thousandth of a deviation, which no learner notices: 1 makes the share mean what it says
+    beta           of the forward loss in (1 − β)·inverse + β·forward
     warmup_steps   environment steps of each symbol before it counts; the models learn from the first
+    model          icm, or features: the agents' own features in place of an encoder, as before schema 1
+    hidden         width of the models' hidden layers; 256 (features: 128) where null
+    learning_rate  1e-4 by AdamW (features: 1e-3 by Adam) where null
     """
 
     share: float = 0.1
+    eta: float = 1.0
+    beta: float = 0.2
     warmup_steps: int = 1_000
-    hidden: int = 128
-    learning_rate: float = 1e-3
+    model: Literal["icm", "features"] = "icm"
+    hidden: int | None = None
+    learning_rate: float | None = None
+    weight_decay: float = 1e-5
+    max_grad_norm: float = 1.0
 
     def __post_init__(self) -> None:
         if not 0 <= self.share < 1:
-            raise ConfigError(f"curiosity.share={self.share} must be 0 or more and below 1")
+            raise ConfigError(f"agent.extras.curiosity.share={self.share} must be 0 or more and below 1")
+        check_range(0, 1, owner="agent.extras.curiosity", beta=self.beta)
+        check_range(0, owner="agent.extras.curiosity", eta=self.eta, warmup_steps=self.warmup_steps)
+        is_icm = self.model == "icm"
+        if self.hidden is None:
+            object.__setattr__(self, "hidden", 256 if is_icm else 128)
+        if self.learning_rate is None:
+            object.__setattr__(self, "learning_rate", 1e-4 if is_icm else 1e-3)
+        check_range(1, owner="agent.extras.curiosity", hidden=self.hidden)
 
 
 @dataclass(frozen=True)
 class CuriosityGates:
-    """Mean losses of the first and of the last updates, and deviation / mean of the latest errors."""
+    """Mean losses of the first and of the last updates, deviation / mean of the latest errors, and gradient norm."""
 
     forward: tuple[float, float]
     inverse: tuple[float, float]
     variation: float
+    gradient: float = 0.0
 
     @property
     def passed(self) -> bool:
-        """Whether both losses fell, and errors differ enough to say where to look."""
+        """Whether both losses fell, errors differ enough to say where to look, and gradients stay small."""
         has_fallen = all(last < first for first, last in (self.forward, self.inverse))
-        return has_fallen and self.variation > LEAST_VARIATION
+        return has_fallen and self.variation > LEAST_VARIATION and self.gradient < LARGEST_GRADIENT
 
     def __str__(self) -> str:
-        parts = [f"{name} loss {first:.3g} → {last:.3g}" for name, (first, last) in self._losses.items()]
+        losses = {"forward": self.forward, "inverse": self.inverse}
+        parts = [f"{name} loss {first:.3g} → {last:.3g}" for name, (first, last) in losses.items()]
         verdict = "passed" if self.passed else "failed"
-        return f"curiosity: {', '.join(parts)}, variation {self.variation:.2f} (above {LEAST_VARIATION}): {verdict}"
-
-    @property
-    def _losses(self) -> dict[str, tuple[float, float]]:
-        return {"forward": self.forward, "inverse": self.inverse}
+        limits = f"variation {self.variation:.2f} (above {LEAST_VARIATION}), gradient {self.gradient:.2g} (below 10)"
+        return f"curiosity: {', '.join(parts)}, {limits}: {verdict}"
 
 
-class Moments(nn.Module):
-    """Running mean and variance of every error so far (Chan, Golub, LeVeque 1979)."""
+class MovingErrors(nn.Module):
+    """Exponential moving mean and variance of errors; the first updates count equally."""
 
     count: torch.Tensor
     mean: torch.Tensor
-    variance: torch.Tensor
+    square: torch.Tensor
 
     def __init__(self) -> None:
         super().__init__()
-        for name in ("count", "mean", "variance"):
+        for name in ("count", "mean", "square"):
             self.register_buffer(name, torch.zeros((), dtype=torch.float64))
 
     def observe(self, errors: torch.Tensor) -> None:
-        """Merge (row,) errors in."""
-        self.count.add_(len(errors))
-        share, shift = len(errors) / self.count, errors.mean() - self.mean
-        spread = errors.var(unbiased=False) - self.variance
-        self.variance.add_(share * spread + share * (1 - share) * shift**2)
-        self.mean.add_(share * shift)
+        """Take (row,) errors in as one update."""
+        self.count.add_(1)
+        rate = torch.clamp(1 / self.count, min=RATE)
+        self.mean.lerp_(errors.mean(), rate)
+        self.square.lerp_(errors.square().mean(), rate)
+
+    def standardise(self, errors: torch.Tensor) -> torch.Tensor:
+        """(row,) errors in deviations, cut to ±5; 0 during the first updates, which know no deviation."""
+        deviation = (self.square - self.mean.square()).clamp(min=0).sqrt().clamp(min=1e-8)
+        scaled = ((errors - self.mean) / deviation).clamp(-LARGEST, LARGEST)
+        return torch.where(self.count >= FIRST_UPDATES, scaled, 0.0)
 
 
-class LossLog:
-    """(2,) losses of each update, stored as one tensor."""
+class UpdateLog:
+    """(2,) losses of the first and of the latest updates."""
 
     def __init__(self) -> None:
-        self.rows: list[torch.Tensor] = []
+        self.first: list[torch.Tensor] = []
+        self.last: list[torch.Tensor] = []
 
     def __len__(self) -> int:
-        return len(self.rows)
+        return len(self.first)
+
+    def add(self, losses: torch.Tensor) -> None:
+        """Keep the losses of one update."""
+        if len(self.first) < ENDS:
+            self.first.append(losses)
+        self.last = [*self.last[1 - ENDS :], losses]
 
     def state_dict(self) -> dict[str, Any]:
-        """All of them, (update, 2)."""
-        return {"rows": torch.stack(self.rows) if self.rows else None}
+        """Both ends, (update, 2)."""
+        return {name: torch.stack(rows) if rows else None for name, rows in vars(self).items()}
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
         """Continue from what `state_dict` gave."""
-        self.rows = [] if stored["rows"] is None else list(stored["rows"])
+        for name in ("first", "last"):
+            setattr(self, name, [] if stored[name] is None else list(stored[name]))
 
 
 class Curiosity:
-    """Both models over features (row, width); actions are discrete (row,), or (row, 1) when `actions` is None."""
+    """The three models over states (row, width); actions are discrete (row,), or (row, size) when `actions` is None."""
 
-    declared = ("optimiser", "log")
+    declared = ("optimiser", "log", "shown")
 
-    def __init__(self, width: int, actions: int | None, config: CuriosityConfig) -> None:
+    def __init__(self, width: int, actions: int | None, config: CuriosityConfig, size: int = 1) -> None:
         self.actions, self.config = actions, config
-        size = actions or 1
-        self.forward_model = _layers(width + size, config.hidden, width)
-        self.inverse_model = _layers(2 * width, config.hidden, size)
-        self.errors = Moments()
-        self.own = nn.ModuleDict(
-            {"forward_model": self.forward_model, "inverse_model": self.inverse_model, "errors": self.errors}
+        hidden, outputs = config.hidden or 256, actions or size
+        self.encoder = nn.Sequential(
+            nn.Linear(width, hidden),
+            nn.LayerNorm(hidden),
+            nn.ReLU(),
+            nn.Linear(hidden, FEATURES),
+            nn.LayerNorm(FEATURES),
         )
-        self.optimiser: torch.optim.Optimizer = torch.optim.Adam(self.own.parameters(), config.learning_rate)
-        self.log = LossLog()
+        self.forward_model = _layers(FEATURES + outputs, hidden, hidden, FEATURES)
+        self.inverse_model = _layers(2 * FEATURES, hidden, outputs)
+        self.errors = MovingErrors()
+        parts = {name: getattr(self, name) for name in ("encoder", "forward_model", "inverse_model", "errors")}
+        self.own = nn.ModuleDict(parts)
+        self.optimiser: torch.optim.Optimizer = torch.optim.AdamW(
+            self.own.parameters(), config.learning_rate or 1e-4, weight_decay=config.weight_decay
+        )
+        self.log = UpdateLog()
         self.variation = torch.tensor(torch.nan)
+        self.shown: dict[str, torch.Tensor] = {}
 
     # ---- as an extra ----------------------------------------------------------------------------------------------
 
@@ -131,15 +180,25 @@ class Curiosity:
         intrinsic = self.intrinsic(features, batch.actions, following)
         if batch.follows is not None:
             intrinsic = torch.where(batch.follows, intrinsic, 0.0)
-        return self.mix(batch.rewards, intrinsic, steps)
+        mixed = self.mix(batch.rewards, intrinsic, steps)
+        market, own = ((part * weight).abs().mean() for part, weight in self._parts(batch.rewards, intrinsic))
+        self.shown |= {
+            "icm/intrinsic_reward_mean": intrinsic.mean(),
+            "icm/share": own / (own + market).clamp(min=1e-12),
+        }
+        return mixed
 
     def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
-        """One step of both models on the rows of a batch."""
+        """One step of all models on the rows of a batch."""
         self.fit(features, batch.actions, following)
 
     def losses(self, batch: Transitions, features: torch.Tensor) -> dict[str, torch.Tensor]:
-        """None: it trains itself, and leaves the encoder alone."""
+        """None: it trains itself, and leaves the agents' encoder alone."""
         return {}
+
+    def logged(self) -> Mapping[str, torch.Tensor]:
+        """What the latest update and the latest rewards came to, under their fixed names."""
+        return self.shown
 
     # ---- its models -----------------------------------------------------------------------------------------------
 
@@ -147,45 +206,75 @@ class Curiosity:
         """(1 − share)·reward + share·intrinsic from `warmup_steps` on."""
         if steps < self.config.warmup_steps:
             return rewards
-        return (1 - self.config.share) * rewards + self.config.share * intrinsic
+        (market, weight), (own, share) = self._parts(rewards, intrinsic)
+        return weight * market + share * own
+
+    def _parts(self, rewards: torch.Tensor, intrinsic: torch.Tensor) -> tuple[tuple[torch.Tensor, float], ...]:
+        return (rewards, 1 - self.config.share), (intrinsic, self.config.share)
 
     @torch.no_grad()
-    def intrinsic(self, features: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
-        """(row,) forward errors in deviations of all errors so far, these included, cut to ±5."""
-        errors = self.prediction_errors(features, actions, following)
+    def intrinsic(self, states: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+        """(row,) forward errors in deviations of the latest ones, cut to ±5, then times η."""
+        self.own.eval()
+        errors = self.prediction_errors(self.encoder(states), actions, self.encoder(following))
         self.errors.observe(errors.double())
         self.variation = errors.std() / errors.mean()
-        scaled = (errors - self.errors.mean) / self.errors.variance.sqrt().clamp(min=1e-8)
-        return scaled.clamp(-LARGEST, LARGEST).to(features.dtype)
+        return (self.config.eta * self.errors.standardise(errors)).to(states.dtype)
 
     @torch.enable_grad()
-    def fit(self, features: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> None:
-        """One step of both models on (row, width) features, which are taken as given."""
-        features, following = features.detach(), following.detach()
-        predicted = self.inverse_model(torch.cat([features, following], dim=-1))
-        wanted = actions.long() if self.actions else actions
-        inverse = F.cross_entropy(predicted, wanted) if self.actions else F.mse_loss(predicted, wanted)
-        forward = self.prediction_errors(features, actions, following).mean()
+    def fit(self, states: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> None:
+        """One step of all models on (row, width) states, which are taken as given."""
+        self.own.train()
+        forward, inverse = self.model_losses(states.detach(), actions, following.detach())
         self.optimiser.zero_grad()
-        (forward + inverse).backward()  # type: ignore[no-untyped-call]
+        ((1 - self.config.beta) * inverse + self.config.beta * forward).backward()  # type: ignore[no-untyped-call]
+        norm = nn.utils.clip_grad_norm_(self.own.parameters(), self.config.max_grad_norm)
         self.optimiser.step()
-        self.log.rows.append(torch.stack([forward, inverse]).detach())
+        self.log.add(torch.stack([forward, inverse]).detach())
+        losses = {"icm/forward_loss": forward.detach(), "icm/inverse_loss": inverse.detach()}
+        self.shown |= losses | {"icm/gradient_norm": norm.detach()}
 
-    def prediction_errors(self, features: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
-        """(row,) half the mean squared error of the forward model."""
-        chosen = F.one_hot(actions.long(), self.actions).to(features.dtype) if self.actions else actions
-        predicted: torch.Tensor = self.forward_model(torch.cat([features, chosen], dim=-1))
-        return 0.5 * (predicted - following).square().mean(-1)
+    def model_losses(
+        self, states: torch.Tensor, actions: torch.Tensor, following: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """Forward and inverse loss; the forward one takes features as given, so that only the inverse shapes them."""
+        before, after = self.encoder(states), self.encoder(following)
+        predicted = self.inverse_model(torch.cat([before, after], dim=-1))
+        wanted = actions.long() if self.actions else actions.to(predicted.dtype).view_as(predicted)
+        inverse = F.cross_entropy(predicted, wanted) if self.actions else F.mse_loss(predicted, wanted)
+        return self.prediction_errors(before.detach(), actions, after.detach()).mean(), inverse
+
+    def prediction_errors(self, before: torch.Tensor, actions: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+        """(row,) half the mean squared error of the forward model on features (row, 128)."""
+        if self.actions:
+            chosen = F.one_hot(actions.long(), self.actions).to(before.dtype)
+        else:
+            chosen = actions.to(before.dtype).view(len(before), -1)
+        predicted: torch.Tensor = self.forward_model(torch.cat([before, chosen], dim=-1))
+        return 0.5 * (predicted - after).square().mean(-1)
 
     def gates(self) -> CuriosityGates:
         """The gates so far; refuses before any update."""
         if not len(self.log):
             raise ConfigError("curiosity is not trained yet; ask for its gates after a round")
-        losses = torch.stack(self.log.rows).cpu()
-        ends = min(ENDS, len(losses))
-        first, last = losses[:ends].mean(0).tolist(), losses[-ends:].mean(0).tolist()
-        return CuriosityGates((first[0], last[0]), (first[1], last[1]), float(self.variation))
+        first, last = (torch.stack(rows).mean(0).tolist() for rows in (self.log.first, self.log.last))
+        gradient = float(self.shown.get("icm/gradient_norm", torch.tensor(0.0)))
+        return CuriosityGates((first[0], last[0]), (first[1], last[1]), float(self.variation), gradient)
 
 
-def _layers(inputs: int, hidden: int, outputs: int) -> nn.Sequential:
-    return nn.Sequential(nn.Linear(inputs, hidden), nn.ReLU(), nn.Linear(hidden, outputs))
+def make_curiosity(around: Surroundings, config: CuriosityConfig) -> Any:
+    """Curiosity by the model that the options name."""
+    if config.model == "features":
+        from pacesetter.learning.extras.feature_curiosity import FeatureCuriosity
+
+        return FeatureCuriosity(around.width, around.actions, config)
+    return Curiosity(around.width, around.actions, config, around.size)
+
+
+def _layers(inputs: int, *widths: int) -> nn.Sequential:
+    """Linear layers with rectifiers and dropout between them."""
+    sizes = (inputs, *widths)
+    parts: list[nn.Module] = [nn.Linear(sizes[0], sizes[1])]
+    for before, after in pairwise(sizes[1:]):
+        parts += [nn.ReLU(), nn.Dropout(DROPOUT), nn.Linear(before, after)]
+    return nn.Sequential(*parts)

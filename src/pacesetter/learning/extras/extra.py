@@ -6,21 +6,51 @@ A package from outside adds one by an entry point in the group `pacesetter.extra
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, Protocol
 
 import torch
 from torch import nn
 
+from pacesetter.agents.layout import Tensors
+from pacesetter.envs.batch.batch import Batch
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.methods import load
 from pacesetter.registry import Registry, configure
 
-__all__ = ["EXTRAS", "Extra", "ExtraSpec", "check_extras", "make_extras"]
+__all__ = ["EXTRAS", "Extra", "ExtraSpec", "Surroundings", "check_extras", "make_extras"]
+
+
+@dataclass(frozen=True, eq=False)
+class Surroundings:
+    """What an extra is made for.
+
+    width     of the features              actions   discrete ones; None: `size` numbers each
+    symbols   that have an agent           env_count environments of all symbols of the market
+    places    of the market's symbols among those; None where they are all, in their order
+    gamma     discount of the method       device    that the method learns on
+    batch     environments of the training set; None where nothing is traded
+    complete  full observations of compact ones
+    """
+
+    width: int
+    actions: int | None
+    size: int = 1
+    symbols: int = 1
+    env_count: int = 1
+    gamma: float = 0.99
+    batch: Batch | None = None
+    complete: Callable[[Tensors], Tensors] = dict
+    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    places: torch.Tensor | None = None
 
 
 class Extra(Protocol):
     """Curiosity, potential, auxiliary heads …: `own` and the attributes in `declared` are what a checkpoint keeps.
+
+    An extra may also have `logged() -> {name: (), or (symbol,)}`, figures for those of each round, and
+    `round_ended(figures, steps)`, which hears those of the method. `belongs_to_collection` says that its rewards are
+    those of the moment when a row was collected: a replay then stores `collected(batch, features, following)` with it.
 
     optimiser   of `own`, where the extra trains it itself by `learn`; None where the trainer does, by `losses`. Then
                 parameters of `own` are stacked by symbol, as those of a method.
@@ -53,18 +83,21 @@ class ExtraSpec:
     """A registered extra; both may be named as "module:attribute".
 
     options   frozen dataclass of them
-    make      (width of the features, number of discrete actions or None, options) -> the extra
+    make      (surroundings, options) -> the extra
     """
 
     options: type[Any] | str
-    make: Callable[[int, int | None, Any], Extra] | str
+    make: Callable[[Surroundings, Any], Extra] | str
 
 
 EXTRAS: Registry[ExtraSpec] = Registry("extra")
-EXTRAS.add(
-    "curiosity",
-    ExtraSpec("pacesetter.learning.extras.curiosity:CuriosityConfig", "pacesetter.learning.extras.curiosity:Curiosity"),
-)
+for _name, _options, _make in (
+    ("curiosity", "CuriosityConfig", "make_curiosity"),
+    ("potential", "PotentialConfig", "Potential"),
+    ("auxiliary", "AuxiliaryConfig", "Auxiliary"),
+):
+    _module = f"pacesetter.learning.extras.{_name}"
+    EXTRAS.add(_name, ExtraSpec(f"{_module}:{_options}", f"{_module}:{_make}"))
 
 
 def check_extras(asked: Mapping[str, Any] | None) -> dict[str, Any]:
@@ -78,6 +111,6 @@ def _configured(name: str, options: Any) -> Any:
     return options if isinstance(options, kind) else configure(kind, options, f"agent.extras.{name}")
 
 
-def make_extras(asked: Mapping[str, Any] | None, width: int, actions: int | None) -> dict[str, Extra]:
+def make_extras(asked: Mapping[str, Any] | None, around: Surroundings) -> dict[str, Extra]:
     """The extras that are asked for, by name."""
-    return {name: load(EXTRAS[name].make)(width, actions, options) for name, options in check_extras(asked).items()}
+    return {name: load(EXTRAS[name].make)(around, options) for name, options in check_extras(asked).items()}

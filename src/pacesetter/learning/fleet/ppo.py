@@ -7,7 +7,7 @@ gathers them.
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -15,7 +15,7 @@ from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.errors import ConfigError
-from pacesetter.learning.equations import gae
+from pacesetter.learning.equations import gae, returns_to_go
 from pacesetter.learning.experience.rollout import (
     ReturnScale,
     Rollout,
@@ -27,6 +27,7 @@ from pacesetter.learning.experience.rollout import (
 )
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.fleet.making import make_learner
+from pacesetter.learning.extras.extra import Extra
 from pacesetter.learning.fleet.method import Acting, AgentsT, FleetConfig, FleetMethod, Losses, MarketT
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
@@ -137,12 +138,21 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             batch = self._rows_of(rollout, rewards, ended)
             features, following = rollout.features, torch.cat([rollout.features[1:], last[None]])
             features, following = features.flatten(0, 1), following.flatten(0, 1)
+            if getattr(extra, "belongs_to_collection", False):
+                batch, following = self._with_finals(batch, rollout, following, last, acting)
             changed = extra.reward(batch, features, following, acting.steps)
-            within = torch.nonzero(~ended.flatten()).squeeze(1)  # where an episode ended, another one follows
-            for rows in torch.split(within[torch.randperm(len(within), device=self.device)], EXTRA_ROWS):
-                extra.learn(batch.at(rows), features[rows], following[rows])
+            if extra.optimiser is not None:
+                self._teach(extra, batch, features, following, ended)
             rewards = rewards if changed is None else changed.view_as(rewards)
         return rewards
+
+    def _teach(
+        self, extra: Extra, batch: Transitions, features: torch.Tensor, following: torch.Tensor, ended: torch.Tensor
+    ) -> None:
+        """One pass of an extra that trains itself over the rows, in an order drawn again."""
+        within = torch.nonzero(~ended.flatten()).squeeze(1)  # where an episode ended, another one follows
+        for rows in torch.split(within[torch.randperm(len(within), device=self.device)], EXTRA_ROWS):
+            extra.learn(batch.at(rows), features[rows], following[rows])
 
     def _rows_of(self, rollout: Rollout, rewards: torch.Tensor, ended: torch.Tensor) -> Transitions:
         """All steps as rows in the order of time, with what extras ask for."""
@@ -157,6 +167,30 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             follows=~ended.flatten(),
             terminated=rollout.terminated.flatten(),
         )
+
+    def _with_finals(
+        self, batch: Transitions, rollout: Rollout, following: torch.Tensor, last: torch.Tensor, acting: Acting
+    ) -> tuple[Transitions, torch.Tensor]:
+        """The rows with what followed each, the last observation where an episode ended, and with returns to go."""
+        assert batch.rewards is not None
+        assert batch.follows is not None
+        finals = {name: entry.flatten(0, 1) for name, entry in rollout.finals.items()}
+        after = {
+            name: torch.cat([entry[1:], acting.observation[name][None]]).flatten(0, 1)
+            for name, entry in rollout.observation.items()
+            if name in finals
+        }
+        for rows in torch.split(torch.nonzero(~batch.follows).squeeze(1), self.market.env_count):
+            padded = torch.cat([rows, rows[:1].expand(self.market.env_count - len(rows))])  # compiled code has one size
+            following[rows] = acting.features({name: entry[padded] for name, entry in finals.items()})[: len(rows)]
+            for name, entry in after.items():
+                entry[rows] = finals[name][rows]
+        values = torch.cat([rollout.values[1:], self.fleet.value(last, self.rows)[None]])
+        values = torch.where(rollout.truncated, self.final_values(rollout, acting), values)
+        values = self.config.gamma * torch.where(rollout.terminated, 0.0, values)
+        ended = rollout.terminated | rollout.truncated
+        returns = returns_to_go(batch.rewards.view_as(values), values, ended, self.config.gamma)
+        return replace(batch, following=after, targets=returns.flatten()), following
 
     def final_values(self, rollout: Rollout, acting: Acting) -> torch.Tensor:
         """(step, env) values of the observations at which time was up; 0 elsewhere.

@@ -11,7 +11,7 @@ import copy
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -126,8 +126,28 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         seen = {OBSERVATION + name: entry for name, entry in observation.items()}
         rest = {"actions": actions, "rewards": step.rewards, "terminated": step.terminated}
         rest |= {"objectives": step.objectives, "log_probs": log_probs}
+        if added := [extra for extra in acting.extras.values() if getattr(extra, "belongs_to_collection", False)]:
+            rest["shaping"] = self.shaped(added, observation, actions, following, step, acting)
         self.replay.add(seen | {FOLLOWING + name: entry for name, entry in following.items()} | rest)
         return actions, step
+
+    def shaped(
+        self,
+        extras: list[Any],
+        observation: Mapping[str, torch.Tensor],
+        actions: torch.Tensor,
+        following: dict[str, torch.Tensor],
+        step: FleetStep,
+        acting: Acting,
+    ) -> torch.Tensor:
+        """(env,) what extras that belong to the moment of collection add to the scaled rewards of a step."""
+        rows = self.by_row(self.market.env_count)
+        ended = step.terminated | step.truncated
+        ends = {"follows": ~ended, "terminated": step.terminated}
+        batch = Transitions(rows, dict(observation), actions, rewards=step.rewards, following=following, **ends)
+        before, after = acting.features(observation), acting.features(following)
+        added: torch.Tensor = sum(extra.collected(batch, before, after) for extra in extras)  # type: ignore[assignment]
+        return added
 
     def choose(self, observation: Mapping[str, torch.Tensor], acting: Acting) -> tuple[torch.Tensor, torch.Tensor]:
         """(env, 1) actions with their log-probabilities (env,): random ones at first, then the policy's."""
@@ -148,7 +168,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
     def transitions(self, drawn: Mapping[str, torch.Tensor]) -> Transitions:
         """(symbol · n) rows of the replay, rewards scaled as they are now."""
         rewards = self.scale(self.per_symbol(drawn["rewards"])).flatten()
-        names = ("objectives", "log_probs", "terminated")
+        names = ("objectives", "log_probs", "terminated", "shaping")
         kept = {name: drawn[name] for name in names if name in drawn}
         before, after = _part(drawn, OBSERVATION), _part(drawn, FOLLOWING)
         rows = self.by_row(len(rewards))

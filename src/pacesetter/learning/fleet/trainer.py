@@ -21,7 +21,7 @@ from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.market import FleetStep
 from pacesetter.learning.experience.recording import RecordedStep
 from pacesetter.learning.experience.replay_log import ReplayLog
-from pacesetter.learning.extras.extra import make_extras
+from pacesetter.learning.extras.extra import Surroundings, make_extras
 from pacesetter.learning.fleet.clock import Clock
 from pacesetter.learning.fleet.method import Losses, Method
 from pacesetter.learning.fleet.optimiser import StackedAdam, clip_each
@@ -56,7 +56,7 @@ class FleetTrainer:
         self.symbols = len(self.market.symbols)
         self.present = torch.tensor(self.fleet.places(self.market.symbols), device=self.device)
         self.encode = torch.compile(self._encode, dynamic=False) if self.config.compile else self._encode
-        self.extras = make_extras(self.config.extras, self.fleet.config.width, self.fleet.actions)
+        self.extras = make_extras(self.config.extras, self._surroundings()) if self.config.extras else {}
         for extra in self.extras.values():
             extra.own.to(self.device)
         self._make_optimisers()
@@ -66,6 +66,13 @@ class FleetTrainer:
         self._statistics: dict[str, torch.Tensor] = {}
         self.replay_log: ReplayLog | None = None  # of a run that keeps every episode, see `train.log_episodes`
         self.count(self.observation)
+
+    def _surroundings(self) -> Surroundings:
+        """What extras are made for."""
+        market, config = self.market, self.config
+        sizes = {"symbols": len(self.fleet.symbols), "env_count": market.env_count, "gamma": config.gamma}
+        around = {"batch": market.batch, "complete": market.tables, "device": self.device, "places": self.present}
+        return Surroundings(self.fleet.config.width, self.fleet.actions, **sizes, **around)
 
     def _make_optimisers(self) -> None:
         rate = self.config.encoder_learning_rate
@@ -103,8 +110,17 @@ class FleetTrainer:
         if logged:
             metrics = {name: torch.stack([losses.metrics[name] for losses in logged]) for name in logged[0].metrics}
             self._statistics = self.method.describe(experience, metrics)
+            self._tell_extras()
         self.count(self.method.observed(experience, self))
         self.steps += self.round_steps
+
+    def _tell_extras(self) -> None:
+        """Let extras hear what the round came to, and add what they say of it, (symbol,) each."""
+        for extra in self.extras.values():
+            if hasattr(extra, "round_ended"):
+                extra.round_ended(self._statistics, self.steps + self.round_steps)
+            for name, value in (extra.logged() if hasattr(extra, "logged") else {}).items():
+                self._statistics[name] = value.expand(self.symbols)
 
     def update(self, batch: Any, features: torch.Tensor) -> Losses:
         """One step of the heads and the encoder on a batch."""

@@ -37,6 +37,8 @@ class VectorAdapter(VecEnv):
         self.infos: dict[str, Any] = {}
         self.seconds = 0.0
         self.returns, self.lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, dtype=np.int64)
+        self.extras: Any = None  # `SingleExtras` that change rewards as they are collected
+        self._last: Any = None
         super().__init__(env.num_envs, env.single_observation_space, env.single_action_space)
 
     def reset(self) -> Any:
@@ -44,6 +46,7 @@ class VectorAdapter(VecEnv):
         observation, _ = self.env.reset(seed=seeds)  # type: ignore[arg-type]
         self._reset_seeds()
         self.returns[:], self.lengths[:] = 0.0, 0
+        self._last = observation
         return observation
 
     def step_async(self, actions: Array) -> None:
@@ -64,6 +67,10 @@ class VectorAdapter(VecEnv):
             }
         self.returns[done], self.lengths[done] = 0.0, 0
         self.seconds += time.perf_counter() - start
+        if self.extras is not None:
+            after = _with_finals(observation, rows, done)
+            rewards = self.extras.collected(self._last, self.actions, rewards, after, terminated, done)
+            self._last = observation
         return observation, np.asarray(rewards, dtype=np.float32), done, rows
 
     def state_dict(self) -> dict[str, Any]:
@@ -89,6 +96,10 @@ class VectorAdapter(VecEnv):
         self.returns[:], self.lengths[:] = stored["returns"], stored["lengths"]
         self._reset_seeds()
 
+    def resume_at(self, observation: Any) -> None:
+        """Continue from this observation, which the environments showed last."""
+        self._last = observation
+
     def _batch(self) -> Any:
         batch = getattr(self.env.unwrapped, "batch", None)
         if not isinstance(batch, (Batch, LookbackBatch)):
@@ -112,6 +123,15 @@ class VectorAdapter(VecEnv):
 
     def env_is_wrapped(self, wrapper_class: Any, indices: Any = None) -> list[bool]:
         return [False for _ in self._get_indices(indices)]
+
+
+def _with_finals(observation: Mapping[str, Array], rows: list[dict[str, Any]], done: Array) -> dict[str, Array]:
+    """The observation with the last one of its episode where one ended."""
+    after = {name: np.array(entry) for name, entry in observation.items()}
+    for place in np.flatnonzero(done):
+        for name, value in rows[place]["terminal_observation"].items():
+            after[name][place] = value
+    return after
 
 
 def _row(final: Any, place: Any) -> dict[str, Array]:

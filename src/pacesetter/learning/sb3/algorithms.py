@@ -37,7 +37,9 @@ from pacesetter.agents.initialise import initialise_encoder
 from pacesetter.agents.layout import Shapes
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.gather import Tables
+from pacesetter.learning.extras.extra import check_extras
 from pacesetter.learning.sb3.adapter import VectorAdapter
+from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
 from pacesetter.learning.state import read_header, read_state, write_state
 from pacesetter.registry import Registry, configure
 
@@ -48,6 +50,7 @@ __all__ = [
     "NormaliserCallback",
     "Recipe",
     "VectorAdapter",
+    "first_extractor",
     "fit_normaliser",
     "learn",
     "load_algorithm",
@@ -94,6 +97,7 @@ class Recipe:
 
     heads            widths of the hidden layers of actor and critic
     hyperparameters  of the Stable-Baselines3 constructor, by its own names
+    extras           name -> options of what is added to rewards while it learns
     """
 
     algorithm: str
@@ -102,8 +106,11 @@ class Recipe:
     heads: tuple[int, ...] = (128,)
     seed: int = 0
     hyperparameters: dict[str, Any] = field(default_factory=dict)
+    extras: dict[str, Any] = field(default_factory=dict)
 
     def __post_init__(self) -> None:
+        checked = {name: asdict(options) for name, options in check_extras(self.extras).items()}
+        object.__setattr__(self, "extras", checked)
         if any(width < 1 for width in self.heads):
             raise ConfigError(f"agent.heads={list(self.heads)}: a hidden layer has a width of 1 or more")
         known = ALGORITHMS[self.algorithm].options
@@ -133,6 +140,7 @@ def make_algorithm(
     seed: int = 0,
     device: str = "cpu",
     tables: Tables | None = None,
+    extras: Mapping[str, Any] | None = None,
     **hyperparameters: Any,
 ) -> BaseAlgorithm:
     """An untrained algorithm around one of our networks; refuses a combination that cannot learn.
@@ -140,6 +148,7 @@ def make_algorithm(
     With `tables` the environment's observations may hold places instead of windows.
     """
     own = {"network": network, "network_options": network_options or {}, "heads": heads, "seed": seed}
+    own["extras"] = dict(extras or {})
     told = {"algorithm": name, "hyperparameters": hyperparameters} | own
     return _build(configure(Recipe, told, "agent"), env, device, tables)
 
@@ -151,6 +160,8 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
         env = VectorAdapter(env)
     _check_environment(recipe.algorithm, chosen, env)
     options = _constructor_options(recipe, env)
+    if recipe.extras and issubclass(chosen.kind, OffPolicyAlgorithm):
+        options["replay_buffer_class"] = ExtraReplay
     try:
         algorithm: BaseAlgorithm = chosen.kind(
             chosen.policy,
@@ -167,7 +178,30 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
             initialise_encoder(extractor.encoder)
     algorithm.recipe = recipe  # type: ignore[attr-defined]
     algorithm.set_logger(Logger(None, []))  # its own would leave a folder among the temporary files
+    _add_extras(algorithm, recipe.extras)
     return algorithm
+
+
+def _add_extras(algorithm: Any, asked: Mapping[str, Any]) -> None:
+    """Let extras change the rewards that it learns from; an environment that is not ours is refused."""
+    algorithm.extras = None
+    if not asked:
+        return
+    if not isinstance(algorithm.env, VectorAdapter):
+        raise ConfigError("agent.extras need one of this package's vector environments")
+    first = first_extractor(algorithm)
+    around = surroundings_of(algorithm, first.encoder.width, first.complete)
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(algorithm.seed or 0)
+        algorithm.extras = SingleExtras(asked, algorithm, around)
+    algorithm.env.extras = algorithm.extras
+    if isinstance(algorithm, OffPolicyAlgorithm):
+        setattr(algorithm.replay_buffer, "extras", algorithm.extras)  # noqa: B010 - an `ExtraReplay`
+
+
+def first_extractor(algorithm: BaseAlgorithm) -> EncoderExtractor:
+    """The encoder that acts."""
+    return _extractors(algorithm)[0]
 
 
 def _constructor_options(recipe: Recipe, env: Any) -> dict[str, Any]:
@@ -251,7 +285,9 @@ def learn(
     algorithm: BaseAlgorithm, steps: int, callbacks: Sequence[BaseCallback] = (), **options: Any
 ) -> BaseAlgorithm:
     """Train for `steps` environment steps with the normaliser kept up to date; `options` go to SB3's own `learn`."""
-    return algorithm.learn(steps, callback=CallbackList([NormaliserCallback(), *callbacks]), **options)
+    extras: Any = getattr(algorithm, "extras", None)
+    more = [] if extras is None else [ExtrasCallback(extras)]
+    return algorithm.learn(steps, callback=CallbackList([NormaliserCallback(), *more, *callbacks]), **options)
 
 
 class NormaliserCallback(BaseCallback):

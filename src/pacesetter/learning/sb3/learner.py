@@ -118,7 +118,8 @@ class SB3Learner:
 
     def statistics(self) -> dict[str, float]:
         """Mean reward of the latest episodes, and entropy of the policy."""
-        return {"reward": self.mean_return(), "entropy": self.entropy()}
+        extras: Any = getattr(self.algorithm, "extras", None)
+        return {"reward": self.mean_return(), "entropy": self.entropy()} | ({} if extras is None else extras.logged())
 
     def mean_return(self) -> float:
         """Mean reward of the latest episodes; NaN before the first has ended."""

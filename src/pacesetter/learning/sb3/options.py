@@ -6,7 +6,7 @@ Each class is a list of keys and defaults: any other argument of the algorithm's
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 __all__ = ["A2COptions", "PPOOptions", "SACOptions", "TD3Options"]
@@ -18,11 +18,13 @@ class NetworkOptions:
 
     network           name in NETWORKS       network_options   fields of it to change
     heads             widths of the hidden layers of actor and critic
+    extras            name -> options of what is added to rewards, e.g. curiosity; null leaves it out
     """
 
     network: str = "transformer_small"
     network_options: dict[str, Any] | None = None
     heads: tuple[int, ...] = (128,)
+    extras: dict[str, Any] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

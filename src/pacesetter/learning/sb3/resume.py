@@ -36,6 +36,7 @@ def capture(algorithm: BaseAlgorithm) -> dict[str, Any]:
     """All that decides how learning goes on, as nested plain values, arrays and tensors."""
     env: Any = algorithm.env
     memory: Any = getattr(algorithm, "_last_lstm_states", None)
+    extras: Any = getattr(algorithm, "extras", None)
     return {
         "random": _random_state(algorithm),
         "environment": env.state_dict(),
@@ -44,6 +45,7 @@ def capture(algorithm: BaseAlgorithm) -> dict[str, Any]:
         "episodes": list(algorithm.ep_info_buffer or ()),
         "memory": tuple(memory) if memory is not None else None,
         "replay": _replay_state(algorithm.replay_buffer) if isinstance(algorithm, OffPolicyAlgorithm) else None,
+        "extras": None if extras is None else extras.state_dict(),
     }
 
 
@@ -59,6 +61,10 @@ def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
         setattr(algorithm, "_last_lstm_states", RNNStates(*state["memory"]))  # noqa: B010 - declared as None there
     if isinstance(algorithm, OffPolicyAlgorithm):
         _fill_replay(algorithm.replay_buffer, state["replay"])
+    extras: Any = getattr(algorithm, "extras", None)
+    if extras is not None:
+        extras.load_state_dict(state["extras"])
+        env.resume_at(state["seen"])
     _set_random_state(state["random"], algorithm)
 
 

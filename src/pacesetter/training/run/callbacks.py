@@ -30,6 +30,7 @@ from pacesetter.learning.learner import Learner, StepRecord, Stop
 from pacesetter.learning.randomness import undisturbed
 from pacesetter.learning.state import write_state
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.panel import Panel
 from pacesetter.runs import Run
 from pacesetter.schema import SCHEMA, translate_callbacks
 from pacesetter.training.run.collapse import (
@@ -41,6 +42,7 @@ from pacesetter.training.run.collapse import (
     histogram,
     play_episodes,
 )
+from pacesetter.training.run.recovery import Recovery
 from pacesetter.training.run.tracking import Tracker, resources
 
 __all__ = ["Callback", "Checkpoints", "FailSafeGuard", "Meter", "Schedules", "Session", "Validator"]
@@ -66,6 +68,7 @@ class Session(Generic[LearnerT]):
     report: Report | None = None
     bars_per_year: float = 252.0
     stop: str | None = None
+    panel: Panel | None = None
 
     def listen(self) -> None:
         """End what follows learning where a signal has come meanwhile."""
@@ -249,6 +252,7 @@ class Validator(Callback[LearnerT]):
         trades = hasattr(batch, "bank")
         self.journal = EpisodeJournal(batch.bank, batch.components) if trades else None
         self.hold_zone = (batch.market if trades else MarketParameters()).orders.hold_zone
+        self.recovery = Recovery.wanted(session.config, session.parts.validation, session.panel)
 
     def between(self) -> None:
         if self.is_due(self.session.config.train.validate_every):
@@ -266,12 +270,16 @@ class Validator(Callback[LearnerT]):
         session = self.session
         metrics = self._play()
         score, step = metrics["score"], session.learner.step
+        if session.config.train.best_by == "sharpe":
+            score = metrics["deterministic"]["sharpe"]
         self.state["scores"] = [*self.state["scores"], [step, score]]
         is_best = score > self.state["best"]
         if is_best:
             sharpe = metrics["deterministic"]["sharpe"]
             self.state |= {"best": score, "best_step": step, "sharpe": sharpe, "since_best": 0}
             self.keep(session.run.path("checkpoints/best"), {"step": step, "score": score})
+            if self.recovery is not None:
+                self.recovery.store(session.run, self.gates)
         else:
             self.state["since_best"] += 1
         session.log(validation=metrics | {way: metrics.get(way, {}) | self._told(way) for way in self.gates})
@@ -288,7 +296,7 @@ class Validator(Callback[LearnerT]):
 
     def _told(self, way: str) -> dict[str, Any]:
         """The gates of one way of acting: value, sense and limit of each."""
-        return {"gates": {gate.name: asdict(gate) for gate in self.gates[way]}}
+        return {"gates": {gate.name: _plain(gate) for gate in self.gates[way]}}
 
     def finish(self) -> None:
         """Do what is left when learning has ended."""
@@ -308,11 +316,14 @@ class Validator(Callback[LearnerT]):
                 "sharpe": played.sharpe(session.bars_per_year),
                 "growth": float(np.prod(1 + played.growth) - 1),
             }
+        if self.recovery is not None:
+            self.gates = self.recovery.extend(self.gates, session.learner.agent)
         return {"score": metrics["deterministic"]["score"], **metrics}
 
     def _watch_collapse(self) -> None:
-        *_, watched = self.gates.values()  # of the stochastic policy, where it is played
-        failed = [gate.name for gate in watched if not gate.passed]
+        *_, last = self.gates.values()
+        watched = self.gates.get("stochastic", last)  # of the stochastic policy, where it is played
+        failed = [gate.name for gate in watched if gate.is_applicable and not gate.passed]
         self.state["collapsed"] = self.state["collapsed"] + 1 if failed else 0
         limits = self.session.config.train.fail_safe
         if failed:
@@ -321,6 +332,11 @@ class Validator(Callback[LearnerT]):
             self.session.console.print(gate_table(self.gates))
             times = f"{self.state['collapsed']} validations in a row"
             FailSafeGuard(self.session).fail(f"the policy has collapsed: {', '.join(failed)} failed in {times}")
+
+
+def _plain(gate: Gate) -> dict[str, Any]:
+    """A gate as it is logged; the oracle's value only where it was measured."""
+    return {name: value for name, value in asdict(gate).items() if name != "oracle" or value is not None}
 
 
 class Checkpoints(Callback[Any]):

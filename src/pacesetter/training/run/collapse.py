@@ -169,13 +169,21 @@ def _order_types(actions: Array, hold_zone: float) -> Array:
 
 def gate_table(columns: Mapping[str, Sequence[Gate]]) -> Table:
     """The gates as a table, with a column for each way of acting."""
-    table = Table("gate", "limit", *columns, title="Collapse gates", title_justify="left")
+    has_oracle = any(gate.oracle is not None for gates in columns.values() for gate in gates)
+    beside = ("oracle",) if has_oracle else ()
+    table = Table("gate", "limit", *columns, *beside, title="Collapse gates", title_justify="left")
     rows: dict[str, list[Gate | None]] = {}
     for place, gates in enumerate(columns.values()):
         for gate in gates:
             rows.setdefault(gate.name, [None] * len(columns))[place] = gate
     for name, row in rows.items():
         first = next(gate for gate in row if gate is not None)
-        cells = ["–" if gate is None else f"{gate.value:.3f} {'pass' if gate.passed else 'FAIL'}" for gate in row]
-        table.add_row(name, f"{first.sense} {first.limit:g}", *cells)
+        cells = ["–" if gate is None else f"{gate.value:.3f} {_verdict(gate)}" for gate in row]
+        known = ["–" if first.oracle is None else f"{first.oracle:.3f}"] if has_oracle else []
+        table.add_row(name, f"{first.sense} {first.limit:g}", *cells, *known)
     return table
+
+
+def _verdict(gate: Gate) -> str:
+    """pass, FAIL, or n/a where the oracle fails the limit on the same bars."""
+    return ("pass" if gate.passed else "FAIL") if gate.is_applicable else "n/a"

@@ -89,6 +89,8 @@ class FleetValidator(Validator[FleetTrainer]):
     def _play(self) -> dict[str, Any]:
         found = play(self.learner.fleet, self.market)
         self.gates["stochastic"] = self._gates()
+        if self.recovery is not None:
+            self.gates |= self.recovery.fleet(self.learner.fleet, self.market)
         sharpes = [round(value, DIGITS) for value in found.sharpe.tolist()]
         validated = dict(zip(found.symbols, sharpes, strict=True))
         self.session.run.log(step=self.learner.step, agents_validation=validated)

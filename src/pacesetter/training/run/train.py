@@ -124,7 +124,9 @@ def _trained(
 
     run.write_json("manifest.json", run.manifest | {"fitted_until": str(until)})
     header = identity(config, panel.fingerprint, run)
-    session = Session(config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year)
+    session = Session(
+        config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year, panel=panel
+    )
     _count(session)
     with _logged(run), _recorded(session):
         session.trackers = make_trackers(config, run)

@@ -1,0 +1,1 @@
+"""Gates of a policy that has not collapsed: measured on what it played, beside oracle and constants."""

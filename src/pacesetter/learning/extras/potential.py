@@ -1,0 +1,256 @@
+"""Potential-based shaping (Ng, Harada, Russell 1999): F = γ·w'·Φ'(s') − w·Φ(s), which changes no optimal policy.
+
+Φ is learned, as a value of returns to go, or named: made of features that a trader would call promising. Φ and its
+weight change over time; then the invariance needs potentials by time (Devlin, Kudenko 2012): what a step adds for s' is what
+the next step takes away for it. So w·Φ of the latest observation is kept from step to step, and stored with each row.
+Φ of a terminal state is 0, and a truncated episode keeps γ·w'·Φ'(s').
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  (torch's own custom)
+
+from pacesetter.agents.layout import Tensors
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.errors import ConfigError, check_range, did_you_mean
+from pacesetter.learning.equations import shaping
+from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.extras.extra import Surroundings
+
+__all__ = ["NAMED", "Potential", "PotentialConfig"]
+
+LEARNED = "learned"
+HEADS = ("profit", "risk", "timing")  # of the learned potential, for the log
+STEP = 0.01  # by which the weight moves in a round
+LOW_ENTROPY, HIGH_SHARPE = 0.3, 1.0
+DROPOUT = 0.1
+
+
+@dataclass(frozen=True)
+class PotentialConfig:
+    """Options of the potential.
+
+    kind           learned, or a named one: support, resistance, trend, holding, unrealised
+    weight         w at the start
+    adaptive       w rises by 0.01 a round, up to 1, while the action entropy is below 0.3, and falls by 0.01, down to
+                   0, while the Sharpe ratio is above 1; of each symbol
+    warmup_steps   environment steps of each symbol before it adapts
+    """
+
+    kind: str = LEARNED
+    weight: float = 0.1
+    adaptive: bool = True
+    warmup_steps: int = 5_000
+    learning_rate: float = 1e-4
+    max_grad_norm: float = 1.0
+
+    def __post_init__(self) -> None:
+        if self.kind not in (LEARNED, *NAMED):
+            known = did_you_mean(self.kind, [LEARNED, *NAMED])
+            raise ConfigError(f"agent.extras.potential.kind='{self.kind}' is unknown{known}")
+        check_range(0, 1, owner="agent.extras.potential", weight=self.weight)
+        check_range(0, owner="agent.extras.potential", warmup_steps=self.warmup_steps)
+
+
+# ---- named potentials -----------------------------------------------------------------------------------------------
+
+
+def support(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+    """Near the lowest of recent bars, where a fall often ends: 1 at the lower Bollinger edge, 0 above the middle."""
+    return (-bars["bollinger_position"]).clamp(0, 1)
+
+
+def resistance(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+    """The same at the upper edge, where a rise often ends: −1 there, 0 below it."""
+    return -bars["bollinger_position"].clamp(0, 1)
+
+
+def trend(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+    """Trend times side: positive where the position goes with the move."""
+    return bars["regime_trend_fit"] * position[:, PositionEntry.WEIGHT].sign()
+
+
+def holding(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+    """−log(1 + bars held)."""
+    return -torch.log1p(position[:, PositionEntry.BARS_HELD])
+
+
+def unrealised(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
+    """Return of the open position, in per cent."""
+    return 100 * position[:, PositionEntry.UNREALISED_RETURN]
+
+
+Named = Callable[[Mapping[str, torch.Tensor], torch.Tensor], torch.Tensor]
+NAMED: dict[str, tuple[Named, tuple[str, ...]]] = {  # name -> function of (row, …), and the features that it reads
+    "support": (support, ("bollinger_position",)),
+    "resistance": (resistance, ("bollinger_position",)),
+    "trend": (trend, ("regime_trend_fit",)),
+    "holding": (holding, ()),
+    "unrealised": (unrealised, ()),
+}
+
+
+class LearnedPotential(nn.Module):
+    """(row, width) features → (row, 3) profit, risk and timing, whose sum is Φ."""
+
+    def __init__(self, width: int) -> None:
+        super().__init__()
+        first = (nn.Linear(width, 256), nn.LayerNorm(256), nn.ReLU(), nn.Dropout(DROPOUT))
+        self.layers = nn.Sequential(
+            *first, nn.Linear(256, 128), nn.LayerNorm(128), nn.ReLU(), nn.Linear(128, len(HEADS))
+        )
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return self.layers(features)  # type: ignore[no-any-return]
+
+
+class Potential:
+    """The shaping of one method's rewards."""
+
+    belongs_to_collection = True
+    declared = ("optimiser", "weight", "kept", "shown")
+
+    def __init__(self, around: Surroundings, config: PotentialConfig) -> None:
+        self.around, self.config = around, config
+        self.own, self.optimiser = nn.ModuleDict(), NoOptimiser()
+        if config.kind == LEARNED:
+            with torch.random.fork_rng(devices=[]):
+                self.own["potential"] = LearnedPotential(around.width)
+            self.own.to(around.device)
+            self.optimiser = torch.optim.AdamW(self.own.parameters(), config.learning_rate)
+        else:
+            self._check_features(NAMED[config.kind][1])
+        self.weight = torch.full((around.symbols,), float(config.weight), device=around.device)
+        # (env,) w·Φ of the latest observations, as the last step added it; NaN where an episode begins
+        self.kept = torch.full((around.env_count,), torch.nan, device=around.device)
+        self.shown: dict[str, torch.Tensor] = {}
+
+    optimiser: Any
+
+    def _check_features(self, needed: tuple[str, ...]) -> None:
+        names = _names(self.around.batch.bank) if self.around.batch is not None else {}
+        lacking = [name for name in needed if name not in names]
+        if self.around.batch is None or lacking:
+            what = f"the feature {lacking[0]}, which the table lacks" if lacking else "a task that trades"
+            raise ConfigError(f"agent.extras.potential.kind={self.config.kind} needs {what}; add it to features.names")
+
+    # ---- Φ --------------------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def potentials(self, observation: Tensors, features: torch.Tensor) -> torch.Tensor:
+        """(row,) Φ of compact observations, whose features these are."""
+        if self.config.kind == LEARNED:
+            self.own.eval()
+            parts: torch.Tensor = self.own["potential"](features)
+            self.shown |= {f"potential/{head}": part.mean() for head, part in zip(HEADS, parts.T, strict=True)}
+            return parts.sum(1)
+        function, needed = NAMED[self.config.kind]
+        full = self.around.complete(observation)
+        bars = {name: _newest(full, *self._place(name)) for name in needed}
+        return function(bars, full["position"].float())
+
+    def _place(self, name: str) -> tuple[str, int]:
+        assert self.around.batch is not None
+        return _names(self.around.batch.bank)[name]
+
+    # ---- as an extra ----------------------------------------------------------------------------------------------
+
+    @torch.no_grad()
+    def collected(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
+        """(row,) F of one or more steps of all environments, rows in the order of time.
+
+        What the step before added for a state is what the next one takes away for it, though w and Φ have changed.
+        """
+        assert batch.following is not None
+        assert batch.terminated is not None
+        weight = self.weight[batch.symbol if self.around.places is None else self.around.places[batch.symbol]]
+        before = (weight * self.potentials(batch.observation, features)).view(-1, self.around.env_count)
+        after = (weight * self.potentials(batch.following, following)).view_as(before)
+        before = torch.cat([torch.where(torch.isnan(self.kept), before[0], self.kept)[None], before[1:]])
+        added = shaping(before, after, batch.terminated.view_as(before), self.around.gamma)
+        has_ended = torch.zeros_like(before, dtype=torch.bool) if batch.follows is None else ~batch.follows
+        self.kept = torch.where(has_ended.view_as(before)[-1], torch.nan, after[-1])
+        self.shown |= {"potential/shaping_mean": added.mean(), "potential/weight": self.weight.mean()}
+        return added.flatten()
+
+    def reward(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int) -> torch.Tensor:
+        """The batch's rewards with F, which rows of a replay hold since they were collected."""
+        assert batch.rewards is not None
+        added = self.collected(batch, features, following) if batch.shaping is None else batch.shaping
+        return batch.rewards + added
+
+    def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
+        """One step of the learned Φ: to returns to go where they are known, else to r + γ·Φ(s')."""
+        if self.config.kind != LEARNED or batch.rewards is None:
+            return
+        wanted = batch.targets
+        if wanted is None:
+            ends = torch.zeros_like(batch.rewards, dtype=torch.bool) if batch.terminated is None else batch.terminated
+            after = self.potentials({}, following)
+            wanted = batch.rewards + self.around.gamma * torch.where(ends, 0.0, after)
+        self.fit(features, wanted)
+
+    @torch.enable_grad()
+    def fit(self, features: torch.Tensor, returns: torch.Tensor) -> None:
+        """One step of Φ towards (row,) returns to go of (row, width) features, which are taken as given."""
+        self.own.train()
+        predicted = self.own["potential"](features.detach()).sum(1)
+        loss = F.mse_loss(predicted, returns.detach().to(predicted.dtype))
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        nn.utils.clip_grad_norm_(self.own.parameters(), self.config.max_grad_norm)
+        self.optimiser.step()
+        self.shown["potential/loss"] = loss.detach()
+
+    def losses(self, batch: Transitions, features: torch.Tensor) -> dict[str, torch.Tensor]:
+        """None: Φ trains itself."""
+        return {}
+
+    # ---- the weight -----------------------------------------------------------------------------------------------
+
+    def round_ended(self, figures: Mapping[str, torch.Tensor], steps: int) -> None:
+        """Let the weight follow what the round came to: `action_mix` (symbol, action) and `sharpe` (symbol,)."""
+        if not self.config.adaptive or steps < self.config.warmup_steps:
+            return
+        mix = figures["action_mix"].clamp(min=1e-12)
+        entropy = -(mix * mix.log()).sum(1)
+        places = slice(None) if self.around.places is None else self.around.places
+        self.weight[places] = adapt(self.weight[places], entropy, figures["sharpe"])
+
+    def logged(self) -> Mapping[str, torch.Tensor]:
+        """Loss, weight and heads."""
+        return self.shown
+
+
+def adapt(weight: torch.Tensor, entropy: torch.Tensor, sharpe: torch.Tensor) -> torch.Tensor:
+    """(symbol,) the weight of the next round: up where orders are too alike, down where it earns already."""
+    rise, fall = STEP * (entropy < LOW_ENTROPY), STEP * (sharpe > HIGH_SHARPE)
+    return (weight + rise - fall).clamp(0.0, 1.0)
+
+
+class NoOptimiser:
+    """In place of one where there is nothing to optimise; the trainer then leaves the extra to itself."""
+
+    def state_dict(self) -> dict[str, Any]:
+        """Nothing."""
+        return {}
+
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
+        """Nothing."""
+
+
+def _names(bank: Bank) -> dict[str, tuple[str, int]]:
+    """Feature -> the observation's entry that holds it, and its place there."""
+    return {name: (entry, place) for entry, names in bank.names.items() for place, name in enumerate(names)}
+
+
+def _newest(full: Tensors, entry: str, place: int) -> torch.Tensor:
+    values = full[entry]
+    return values[:, -1, place] if entry == "window" else values[:, place]

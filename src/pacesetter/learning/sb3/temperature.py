@@ -1,0 +1,54 @@
+"""Actions of a Stable-Baselines3 policy at a temperature: its distribution, spread wider or narrower, is sampled."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stable_baselines3.common.policies import ActorCriticPolicy
+
+from pacesetter.agents.agent import ACTION_MASK, Observation
+from pacesetter.learning.sb3.algorithms import AlgorithmAgent
+
+__all__ = ["sample_at"]
+
+
+@torch.no_grad()
+def sample_at(agent: AlgorithmAgent, observation: Observation, temperature: float) -> NDArray[Any]:
+    """(env, …) actions drawn with densities to the power 1 / temperature.
+
+    A policy whose distribution is not at hand, recurrent or deterministic, is sampled as it is.
+    """
+    policy: Any = agent.algorithm.policy
+    known: Any = agent.algorithm.observation_space
+    seen, _ = policy.obs_to_tensor({name: entry for name, entry in observation.items() if name in known.spaces})
+    if isinstance(policy, ActorCriticPolicy) and not hasattr(policy, "lstm_actor"):
+        return _clipped(policy, _drawn(_distributions(policy, seen, observation, agent.masked), temperature))
+    if hasattr(getattr(policy, "actor", None), "get_action_dist_params"):
+        mean, log_deviation, _ = policy.actor.get_action_dist_params(seen)
+        scale = log_deviation.exp() * math.sqrt(temperature)
+        return np.asarray(policy.unscale_action(torch.tanh(mean + scale * torch.randn_like(mean)).cpu().numpy()))
+    return agent.act(observation, deterministic=False)
+
+
+def _distributions(policy: Any, seen: Any, observation: Observation, is_masked: bool) -> list[Any]:
+    options = {"action_masks": observation[ACTION_MASK]} if is_masked and ACTION_MASK in observation else {}
+    found = policy.get_distribution(seen, **options)
+    parts = getattr(found, "distributions", None) or found.distribution
+    return list(parts) if isinstance(parts, (list, tuple)) else [parts]
+
+
+def _drawn(parts: list[Any], temperature: float) -> torch.Tensor:
+    first = parts[0]
+    if isinstance(first, torch.distributions.Categorical):
+        drawn = [torch.distributions.Categorical(logits=part.logits / temperature).sample() for part in parts]
+        return drawn[0] if len(drawn) == 1 else torch.stack(drawn, dim=1)
+    return torch.normal(first.mean, first.stddev * math.sqrt(temperature))
+
+
+def _clipped(policy: Any, actions: torch.Tensor) -> NDArray[Any]:
+    found, space = actions.cpu().numpy(), policy.action_space
+    return np.clip(found, space.low, space.high) if hasattr(space, "low") else found
