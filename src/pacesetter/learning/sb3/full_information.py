@@ -10,11 +10,12 @@ window moves the market: a segment is as good for one policy as for another, and
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 from numpy.typing import NDArray
+from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch.nn import functional
@@ -27,6 +28,8 @@ from pacesetter.errors import ConfigError, DataError
 __all__ = ["FullInformation", "expected_rewards"]
 
 Array = NDArray[Any]
+MOST_BYTES = 2**30  # of observations that are kept; more are looked at again in every round
+BLOCK_BARS = 512
 
 
 def expected_rewards(
@@ -55,6 +58,8 @@ class FullInformation(OnPolicyAlgorithm):
     n_epochs       updates per round
     teacher_coef   weight of the cross-entropy to the exact optimum's choices on the training set; 0 is none
     """
+
+    policy_aliases: ClassVar[dict[str, Any]] = PPO.policy_aliases
 
     def __init__(
         self,
@@ -92,6 +97,7 @@ class FullInformation(OnPolicyAlgorithm):
         )
         self.n_epochs, self.teacher_coef = n_epochs, teacher_coef
         self._table: RewardTable | None = None
+        self._shown: dict[str, torch.Tensor] | None = None
 
     # ---- a round --------------------------------------------------------------------------------------------------
 
@@ -99,8 +105,7 @@ class FullInformation(OnPolicyAlgorithm):
         """Draw segments and look at every window that may be in force there; nothing is played."""
         callback.on_rollout_start()
         table = self._prepare(env)
-        most = len(table.bars) - n_rollout_steps
-        starts = self.action_space.np_random.integers(0, most + 1, env.num_envs)
+        starts = self._starts[self.action_space.np_random.integers(0, len(self._starts), env.num_envs)]
         self._rows = starts[:, None] + np.arange(n_rollout_steps)
         self._seen = self._observe(self._rows)
         played = self._play()
@@ -122,30 +127,47 @@ class FullInformation(OnPolicyAlgorithm):
             check_full_information(batch)
             self._batch, market = batch, batch.markets[0]
             first = max(market.first, batch.config.windows.longest, batch.config.windows.seen[-1])
-            if market.last - first < self.n_steps:
+            usable = batch.dealer.learnable(market)[first : market.last + 1]
+            whole = np.convolve(usable, np.ones(self.n_steps), mode="valid") == self.n_steps
+            self._starts = np.flatnonzero(whole) if len(usable) >= self.n_steps else np.zeros(0, dtype=np.int64)
+            if len(self._starts) == 0:
                 raise DataError(
-                    f"agent=full_information has {max(market.last - first + 1, 0)} bars behind the longest window; "
-                    f"give more bars, or agent.n_steps below {self.n_steps}"
+                    f"agent=full_information has no {self.n_steps} bars in a row behind the longest window; give more "
+                    "bars, or a smaller agent.n_steps"
                 )
             self._table = reward_table(market, batch.config, first, market.last)
             self._best = optimal_values(self._table)[1]
-            self._viewer: LookbackBatch | None = None
         return self._table
 
     def _observe(self, rows: Array) -> dict[str, torch.Tensor]:
         """Entries (segment, bar, before, …) of the observations with each candidate in force."""
-        table, count = self._table, len(self._batch.config.windows.grid)
+        if self._shown is None and self._bytes() <= MOST_BYTES:
+            assert self._table is not None
+            self._shown = self._look(np.arange(len(self._table.bars)))
+        if self._shown is None:
+            flat = self._look(rows.ravel())
+            return {name: entry.reshape(*rows.shape, *entry.shape[1:]) for name, entry in flat.items()}
+        places = torch.as_tensor(rows, device=self.device)
+        return {name: entry[places] for name, entry in self._shown.items()}
+
+    def _bytes(self) -> int:
+        """What the observations of all bars with all windows take."""
+        assert self._table is not None
+        return 4 * sum(self._batch.entries().values()) * self._table.lookbacks.size
+
+    def _look(self, rows: Array) -> dict[str, torch.Tensor]:
+        """Entries (row, before, …) at the rows of the table, a block at a time."""
+        table, batch, parts = self._table, self._batch, []
         assert table is not None
-        if self._viewer is None or self._viewer.env_count != rows.size * count:
-            batch = self._batch
-            self._viewer = LookbackBatch(batch.dealer.panel, batch.config, rows.size * count, batch.dealer)
-        bars, held = np.repeat(table.bars[rows], count), table.lookbacks[rows].reshape(-1)
-        self._viewer.place(self._batch.markets[0], bars, held)
-        shape = (*rows.shape, count)
-        return {
-            name: torch.as_tensor(entry, device=self.device).reshape(*shape, *entry.shape[1:])
-            for name, entry in self._viewer.observe().items()
-        }
+        count, block = table.lookbacks.shape[1], min(BLOCK_BARS, len(rows))
+        viewer = LookbackBatch(batch.dealer.panel, batch.config, block * count, batch.dealer)
+        for start in range(0, len(rows), block):
+            now = np.resize(rows[start : start + block], block)  # the last block is filled up
+            viewer.place(batch.markets[0], np.repeat(table.bars[now], count), table.lookbacks[now].reshape(-1))
+            size = min(block, len(rows) - start)
+            parts.append({name: entry.reshape(block, count, -1)[:size] for name, entry in viewer.observe().items()})
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return {name: torch.as_tensor(entry, device=self.device) for name, entry in joined.items()}
 
     def _at(self, t: int) -> dict[str, torch.Tensor]:
         """The observations of one bar, a row per segment and window."""
