@@ -108,24 +108,17 @@ def _evaluate_folds(
 ) -> None:
     """Refit fold by fold; the table is printed and stored."""
     from pacesetter.evaluation.report.judgement_page import markdown
-    from pacesetter.training.launch.folds import (
-        BRIEF,
-        changed,
-        paths_section,
-        run_combinatorial,
-        run_walk_forward,
-        walk_forward_section,
-    )
+    from pacesetter.training.launch.folds import BRIEF, changed, fold_report
 
-    config = changed(stored.config, overrides)
-    if combinatorial:
-        paths = run_combinatorial(config, stored.panel, folds, tell=typer.echo)
-        name, section, table = "combinatorial", paths_section(paths), paths.table()
-    else:
-        walks = run_walk_forward(
-            config, stored.panel, folds, expanding=not rolling, refit_every=refit_every, tell=typer.echo
-        )
-        name, section, table = "walk_forward", walk_forward_section(*walks), walks[0].table()
+    name, section, table = fold_report(
+        changed(stored.config, overrides),
+        stored.panel,
+        folds,
+        expanding=not rolling,
+        refit_every=refit_every,
+        is_combinatorial=combinatorial,
+        tell=typer.echo,
+    )
     target = _results(stored) / f"{name}.csv"
     table.to_csv(target)
     target.with_suffix(".md").write_text(markdown([section]), encoding="utf-8")
@@ -248,13 +241,20 @@ def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list
 
 
 def inspect(
-    run: Annotated[Path, typer.Argument(help="A folder with ledger.parquet and fills.parquet.")],
-    trades: Annotated[int, typer.Option(help="Trades to print; trades.csv has all.", min=0)] = 20,
+    run: Annotated[Path, typer.Argument(help="A folder with ledger.parquet, or an evaluated lookback run.")],
+    trades: Annotated[int, typer.Option(help="Trades or windows to print; a CSV file has all.", min=0)] = 20,
 ) -> None:
-    """Replay a stored episode: its trades, its result, and a chart with entries and exits."""
+    """Replay a stored episode: its trades and a chart, or a lookback agent's windows and what they showed."""
     from pacesetter.evaluation.backtest.episode import BRIEF, HEADER, Episode, trade_rows
+    from pacesetter.evaluation.lookback import replay
     from pacesetter.evaluation.report.page import Section
 
+    if replay.has_replay(run):
+        windows = replay.LookbackReplay.load(run)
+        _show([Section("Windows", windows.verdict(), (), replay.HEADER, windows.rows())], replay.BRIEF, trades)
+        for path in windows.save(run):
+            typer.echo(f"→ {path}")
+        return
     episode = Episode.load(run)
     _show([Section("Trades", episode.verdict(), (), HEADER, tuple(trade_rows(episode.trades())))], BRIEF, trades)
     for path in episode.save(run):

@@ -77,7 +77,9 @@ def played_by(oracle: LookbackOracle, panel: Panel, config: LookbackConfig) -> f
 
 def test_the_optimum_pays_for_a_switch_only_where_it_is_worth_it(panel: Panel) -> None:
     cheap, dear = (settings({"signal": 1.0, "switching": weight}) for weight in (0.0, 100.0))
-    switches = [evaluate_lookback({"it": lookback_oracle(panel, each, 64)}, panel, each).table() for each in (cheap, dear)]
+    switches = [
+        evaluate_lookback({"it": lookback_oracle(panel, each, 64)}, panel, each).table() for each in (cheap, dear)
+    ]
     assert switches[0].loc["it", "switches"] > 0.2
     assert switches[1].loc["it", "switches"] == 0
     constants = {str(bars): ConstantLookback(bars) for bars in GRID}

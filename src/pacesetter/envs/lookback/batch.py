@@ -98,9 +98,7 @@ class LookbackBatch:
     force. What is handed out is never written to again.
     """
 
-    def __init__(
-        self, panel: Panel, config: LookbackConfig, env_count: int = 1, dealer: Dealer | None = None
-    ) -> None:
+    def __init__(self, panel: Panel, config: LookbackConfig, env_count: int = 1, dealer: Dealer | None = None) -> None:
         """`dealer` of another batch of the same panel and config shares its markets."""
         check_range(1, env_count=env_count)
         self.config, self.env_count = config, env_count

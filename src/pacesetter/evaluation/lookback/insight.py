@@ -66,7 +66,9 @@ def _attributions(run: LookbackRun, found: LookbackJudgement) -> list[Section]:
     encoded = run.task.view.coder().names(run.panel.symbols)
     names: dict[str, tuple[str, ...]] = {"lookback": ("in force", "shortest", "longest")}
     if not network.encoder.layout.assets:
-        names |= {entry: tuple(f"{entry} {name}" for name in encoded) for entry in ("short", "middle", "long", "chosen")}
+        names |= {
+            entry: tuple(f"{entry} {name}" for name in encoded) for entry in ("short", "middle", "long", "chosen")
+        }
     if run.task.view.features:
         names["context"] = run.task.view.features
     attributions = integrated_gradients(agent, seen, names, symbols)
@@ -110,7 +112,7 @@ def _best_window(run: LookbackRun, found: LookbackJudgement) -> Section:
             )
     header = ("best window", "bars", "agent's regret there", "in high volatility", "agent chose it")
     text = (
-        "The window that predicted best at each bar, as is known afterwards; 'in high volatility' is the share of these "
+        "The window that predicted best at each bar, known afterwards; 'in high volatility' is the share of these "
         "bars above the median volatility. Where it is 50 % for every window, volatility does not tell them apart."
     )
     return Section("Best window in hindsight", text, (), header, tuple(rows))
@@ -185,5 +187,7 @@ def _pairs(links: Array, symbols: tuple[str, ...]) -> Section:
     heat = go.Heatmap(z=links, x=list(symbols), y=list(symbols), colorscale="Cividis", zmin=0.0)
     figure = styled(go.Figure(heat), "Mean link in the chosen windows, row leads column", 420)
     flat = shares.ravel()
-    text = f"Mean of each link where it is above 0. Herfindahl {herfindahl(flat):.3f}, Gini {gini(flat):.2f} over pairs."
+    text = (
+        f"Mean of each link where it is above 0. Herfindahl {herfindahl(flat):.3f}, Gini {gini(flat):.2f} over pairs."
+    )
     return Section("Concentration by pair", text, (figure,), ("pair", "mean link", "share"), rows)

@@ -79,7 +79,12 @@ class LookbackJudgement:
         is_fixed = self.differences[self.learned].low > 0
         return (
             Gate("better than the rival, lower bound", self.differences[self.rival].low, ">", 0.0),
-            Gate("better than the constant chosen on the training set, lower bound", self.differences[self.learned].low, ">", 0.0),
+            Gate(
+                "better than the constant chosen on the training set, lower bound",
+                self.differences[self.learned].low,
+                ">",
+                0.0,
+            ),
             Gate("reward above 0, lower bound", self.intervals[AGENT].low, ">", 0.0),
             Gate("share of one window, where no better than a constant", 0.0 if is_fixed else used, "<=", MOST_SHARE),
         )
@@ -98,7 +103,9 @@ class LookbackJudgement:
             opened = (
                 f"No evidence: the agent's windows score {_text(own)} a bar; the difference to {among} is {beside}."
             )
-        counted = f"Counted: {self.trials} trial{'' if self.trials == 1 else 's'} on these bars, level {self.level:.2%}."
+        counted = (
+            f"Counted: {self.trials} trial{'' if self.trials == 1 else 's'} on these bars, level {self.level:.2%}."
+        )
         return " ".join([opened, counted, self._gap_sentence(), self._use_sentence(), *self.notes])
 
     @property
@@ -108,7 +115,7 @@ class LookbackJudgement:
     def _gap_sentence(self) -> str:
         row = self.figures.loc[AGENT]
         told = [f"{row['share of the optimum']:.0%} of the way to the optimum, which knows every later bar"]
-        if "share of the regime oracle" in self.figures:
+        if row.get("share of the regime oracle", float("nan")) == row.get("share of the regime oracle"):
             told.insert(0, f"{row['share of the regime oracle']:.0%} of the way to the regime oracle")
         return f"From the best constant in hindsight it went {' and '.join(told)}."
 
@@ -122,7 +129,7 @@ class LookbackJudgement:
         """Every figure by name, as a regression gate and a comparison read it."""
         tables = {"figures": self.figures, "regimes": self.regimes, "costs": self.costs, "safety": self.safety}
         tables |= {"windows": self.windows, "worth": self.worth}
-        return {
+        told = {
             "task": "lookback",
             "policy": AGENT,
             "sentence": self.sentence,
@@ -131,10 +138,18 @@ class LookbackJudgement:
             "intervals": {name: list(found) for name, found in self.intervals.items()},
             "differences": {name: list(found) for name, found in self.differences.items()},
             "gates": [
-                {"name": gate.name, "value": gate.value, "sense": gate.sense, "limit": gate.limit, "passed": gate.passed}
+                {
+                    "name": gate.name,
+                    "value": gate.value,
+                    "sense": gate.sense,
+                    "limit": gate.limit,
+                    "passed": gate.passed,
+                }
                 for gate in self.gates
             ],
         } | {name: {str(key): row for key, row in table.to_dict("index").items()} for name, table in tables.items()}
+        plain: dict[str, Any] = _plain(told)
+        return plain
 
 
 def lookback_policies(panel: Panel, config: LookbackConfig, first: int, last: int) -> dict[str, LookbackPolicy]:
@@ -263,7 +278,7 @@ def _switching_cost(found: LookbackEvaluation, config: LookbackConfig) -> Array:
     if "switching" not in found.components:
         return np.zeros(len(found.names))
     weight = config.reward.components["switching"].weight_at(0)
-    return np.asarray(-weight * found.parts[..., found.components.index("switching")].mean(axis=0))
+    return np.abs(weight * found.parts[..., found.components.index("switching")].mean(axis=0))
 
 
 def _costs(found: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:
@@ -293,7 +308,7 @@ def _regimes(found: LookbackEvaluation, panel: Panel, learned: str) -> pd.DataFr
 
 
 def _windows(found: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:
-    """(window, figure): share of the agent's bars, of the optimum's, and the mean reward of the window as a constant."""
+    """(window, figure): share of the agent's bars and of the optimum's, and its mean reward as a constant."""
     own, limit = found.lookbacks[:, found.place(AGENT)], found.lookbacks[:, -1]
     listed = sorted({*config.windows.grid, *_most_used(own)})
     rows = {}
@@ -302,7 +317,9 @@ def _windows(found: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:
         rows[bars] = {
             "share": float((own == bars).mean()),
             "share of the optimum": float((limit == bars).mean()),
-            "reward as a constant": float(found.rewards[:, found.place(name)].mean()) if name in found.names else np.nan,
+            "reward as a constant": float(found.rewards[:, found.place(name)].mean())
+            if name in found.names
+            else np.nan,
         }
     return pd.DataFrame(rows).T.rename_axis("window")
 
@@ -331,3 +348,14 @@ def _safety(found: LookbackEvaluation, market: LookbackMarket) -> pd.DataFrame:
 
 def _text(found: Interval) -> str:
     return f"{found.value:+.4f} ({found.low:+.4f} to {found.high:+.4f})"
+
+
+def _plain(content: Any) -> Any:
+    """Numbers as JSON has them; what is not known is null."""
+    if isinstance(content, Mapping):
+        return {str(key): _plain(value) for key, value in content.items()}
+    if isinstance(content, (list, tuple)):
+        return [_plain(value) for value in content]
+    if isinstance(content, (float, np.floating)):
+        return float(content) if np.isfinite(content) else None
+    return content.item() if isinstance(content, np.generic) else content

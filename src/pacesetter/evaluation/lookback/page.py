@@ -50,25 +50,14 @@ def lookback_sections(found: LookbackJudgement, panel: Panel) -> list[Section]:
 def store_lookback(found: LookbackJudgement, panel: Panel, folder: Path, facts: Mapping[str, str]) -> None:
     """Write evaluation.json, evaluation.md, the sequences of windows and the rewards into a folder."""
     sections = lookback_sections(found, panel)
-    told = found.to_json() | {"facts": dict(facts)}
-    write_atomic(folder / RESULT, json.dumps(_plain(told), indent=2, default=str) + "\n")
-    write_atomic(folder / "evaluation.md", markdown(sections))
+    write_atomic(folder / RESULT, json.dumps(found.to_json(), indent=2) + "\n")
+    told = "".join(f"\n{name}: {value}" for name, value in facts.items())
+    write_atomic(folder / "evaluation.md", markdown(sections) + f"{told}\n")
     names = list(found.evaluation.names)
     windows = pd.DataFrame(found.evaluation.lookbacks, found.times, names)
     windows.insert(0, "bar", found.evaluation.bars)
     windows.to_parquet(folder / WINDOWS)
     pd.DataFrame(found.evaluation.rewards, found.times, names).to_parquet(folder / RETURNS)
-
-
-def _plain(content: Any) -> Any:
-    """Numbers as JSON has them; what is not known is null."""
-    if isinstance(content, Mapping):
-        return {str(key): _plain(value) for key, value in content.items()}
-    if isinstance(content, (list, tuple)):
-        return [_plain(value) for value in content]
-    if isinstance(content, (float, np.floating)):
-        return float(content) if np.isfinite(content) else None
-    return content.item() if isinstance(content, np.generic) else content
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
@@ -141,8 +130,8 @@ def _safety(found: LookbackJudgement) -> Section:
     )
     header = ("policy", "bars observed", "traded value a bar", "range", "filter acted", "otherwise limited")
     text = (
-        "How much trading the windows in force hold, on average, and at what share of the bars the liquidity filter, or "
-        "history and limits of the change, kept the window that was asked for from coming into force."
+        "How much trading the windows in force hold, on average, and at what share of the bars the liquidity filter, "
+        "or history and limits of the change, kept the window that was asked for from coming into force."
     )
     return Section("Safety", text, (), header, rows)
 

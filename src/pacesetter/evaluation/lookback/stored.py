@@ -118,7 +118,9 @@ class LookbackRun:
         """The same agent, not retrained, on stressed bars, beside the constant that the training set chose."""
         table = self.over(stress_scenarios(self.panel, self.first)[1:], found.learned)
         wide = table["reward"].unstack("policy")[[AGENT, found.learned]]
-        rows = tuple((str(name).replace("_", " "), *(f"{value:+.4f}" for value in row)) for name, *row in wide.itertuples())
+        rows = tuple(
+            (str(name).replace("_", " "), *(f"{value:+.4f}" for value in row)) for name, *row in wide.itertuples()
+        )
         text = "Mean reward on test bars that are changed from a third of the way on; the guide describes each stress."
         return Section("Stress", text, (), ("scenario", AGENT, found.learned), rows)
 

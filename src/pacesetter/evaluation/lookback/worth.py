@@ -132,14 +132,14 @@ def _by_trader(
         features = leadlag_features(asked.method, StoredLookback(schedule), **asked.options)
         plain = tuple(each for each in names if not each.startswith("leadlag_"))
         bank = market_bank(panel, feature_table(panel, plain, features))
-        played[name] = backtest(
-            trader.policy, panel, first=first, market=rules, bank=bank, window_bars=window_bars
-        )
+        played[name] = backtest(trader.policy, panel, first=first, market=rules, bank=bank, window_bars=window_bars)
     return played
 
 
 def _row(own: Backtest, constant: Backtest, draws: int, seed: int) -> dict[str, float]:
     figures, ratio = metrics(own), partial(sharpe, bars_per_year=own.bars_per_year)
     gap = paired_difference(own.returns, constant.returns, ratio, draws=draws, seed=seed)
-    kept = {name: float(figures[name]) for name in ("annual_return", "sharpe", "max_drawdown", "turnover", "cost_share")}
+    kept = {
+        name: float(figures[name]) for name in ("annual_return", "sharpe", "max_drawdown", "turnover", "cost_share")
+    }
     return kept | {"difference": gap.value, "low": gap.low, "high": gap.high}

@@ -104,7 +104,7 @@ class FullInformation(OnPolicyAlgorithm):
     def collect_rollouts(self, env: Any, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int) -> bool:
         """Draw segments and look at every window that may be in force there; nothing is played."""
         callback.on_rollout_start()
-        table = self._prepare(env)
+        self._prepare(env)
         starts = self._starts[self.action_space.np_random.integers(0, len(self._starts), env.num_envs)]
         self._rows = starts[:, None] + np.arange(n_rollout_steps)
         self._seen = self._observe(self._rows)
@@ -120,7 +120,7 @@ class FullInformation(OnPolicyAlgorithm):
         callback.on_rollout_end()
         return True
 
-    def _prepare(self, env: Any) -> RewardTable:
+    def _prepare(self, env: Any) -> None:
         """The table of the training set, made once; refuses episodes that have none."""
         if self._table is None:
             batch: LookbackBatch = env.env.unwrapped.batch
@@ -137,7 +137,6 @@ class FullInformation(OnPolicyAlgorithm):
                 )
             self._table = reward_table(market, batch.config, first, market.last)
             self._best = optimal_values(self._table)[1]
-        return self._table
 
     def _observe(self, rows: Array) -> dict[str, torch.Tensor]:
         """Entries (segment, bar, before, …) of the observations with each candidate in force."""
