@@ -50,7 +50,9 @@ NETWORK = {
     "trading": ("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=32"),
     "fleet": ("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=16", "task.retrain_share=0"),
     "master": ("agent.network_options={width:16,heads:2,layers:1,hidden:16,follow:0.0}", "train.envs=32"),
+    "lookback": ("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=8", "task.windows.seen=[20,40,60]"),
 }
+WINDOWS = ("task.windows.longest=60", "task.windows.grid=[10,20,60]", *QUIET)
 OPTIONS = {  # of (method, task) where the defaults would take long; a method without any is tested with its own
     ("ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
     ("ppo", "fleet"): (*ON_POLICY, "agent.encoder_learning_rate=0.005", "agent.batch_size=64", "agent.target_kl=null"),
@@ -68,7 +70,7 @@ CASES = [(name, support.tasks[0]) for name in METHODS for support in METHODS[nam
 FLEETS = [case for case in CASES if case[1] == "fleet" and case[0] != "direct"]  # which has one policy for all
 TOY_STEPS = {"trading": 4_096, "fleet": 1_536, "master": 4_096}
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
-LEDGERS = ("direct",)  # differentiate a ledger and step no environment: see their own tests
+LEDGERS = ("direct", "full_information")  # differentiate tables and step no environment: see their own tests
 STEPPING = [case for case in CASES if case[0] not in (*LEDGERS, *STORED)]
 stepping_case = pytest.mark.parametrize("case", STEPPING, ids="-".join)
 Case = tuple[str, str]
@@ -107,6 +109,8 @@ def configure(fleet: Path, stored: Path) -> Callable[[Case], Config]:
             return compose([*own, *QUIET, f"task.fleet={fleet}", "task.episode_bars=20", *REWARD])
         if name in STORED:
             own = (*own, f"agent.dataset={stored}", "agent.regimes=[]")
+        if task == "lookback":
+            return compose([*own, "data=synthetic", "data.symbols=3", "data.bars=500", *WINDOWS])
         action = "target" if "target" in support.actions else support.actions[0]
         return compose([*own, *MARKET, *TRADES, f"task.action={action}"])
 

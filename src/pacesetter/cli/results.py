@@ -14,19 +14,11 @@ from pacesetter.cli.overrides import Overrides
 if TYPE_CHECKING:
     from pacesetter.data.splits import Fold
     from pacesetter.evaluation.report.page import Section
-    from pacesetter.evaluation.stored_run import StoredRun
     from pacesetter.panel import Panel
 
 __all__ = ["register"]
 
 WIDE_LETTERS = 130
-SHOWN = {  # figures of another market, by the names they are shown under
-    "annual_return": "annual return",
-    "sharpe": "Sharpe ratio",
-    "max_drawdown": "drawdown",
-    "turnover": "turnover",
-    "round_trips": "round trips",
-}
 RunFolder = Annotated[Path, typer.Argument(help="A run folder, e.g. runs/<time>-<name>-<hash>.")]
 
 
@@ -48,6 +40,7 @@ def evaluate(
     rolling: Annotated[bool, typer.Option(help="With --folds: train on a rolling window.")] = False,
     refit_every: Annotated[int, typer.Option(help="With --folds: refit every N folds.")] = 1,
     combinatorial: Annotated[bool, typer.Option(help="With --folds: purged blocks, two tested at a time.")] = False,
+    trader: Annotated[Path | None, typer.Option(help="A trading run to feed by a lookback agent's windows.")] = None,
 ) -> None:
     """Evaluate a run out-of-sample; data=montecarlo|adversarial|universes or data=<source> for other markets.
 
@@ -55,50 +48,53 @@ def evaluate(
     --gate is given and a figure differs from the stored one.
     """
     from pacesetter.errors import ConfigError
-    from pacesetter.evaluation.stored_run import StoredRun
+    from pacesetter.evaluation.opened import open_run
     from pacesetter.runs import Run
 
     if gate is not None and (overrides or folds is not None):
         raise ConfigError("--gate compares the run's own test set; leave out data=… and --folds")
     if folds is None and (rolling or combinatorial or refit_every != 1):
         raise ConfigError("--rolling, --refit-every and --combinatorial apply to refitting only; give --folds too")
-    stored = StoredRun(_agents_of(Run.open(run).folder))
+    stored = open_run(_agents_of(Run.open(run).folder))
     if folds is not None:
         _evaluate_folds(stored, overrides or [], folds, rolling, refit_every, combinatorial)
     elif overrides:
         _evaluate_elsewhere(stored, overrides)
-    elif not _judge(stored, draws, explain, pdf, gate, tolerance):
+    elif not _judge(stored, draws, explain, pdf, gate, tolerance, trader):
         raise typer.Exit(1)
 
 
 def _judge(
-    stored: StoredRun, draws: int, is_explained: bool, has_pdf: bool, gate: Path | None, tolerance: float
+    stored: Any,
+    draws: int,
+    is_explained: bool,
+    has_pdf: bool,
+    gate: Path | None,
+    tolerance: float,
+    trader: Path | None,
 ) -> bool:
     """Judge, store and show; whether the stored result is repeated, where one was given: else it is left as it is."""
-    from pacesetter.evaluation.report.judgement_page import BRIEF, judgement_sections, store_judgement
     from pacesetter.evaluation.report.page import write_pdf, write_report
     from pacesetter.evaluation.statistics.regression import RESULT, read_result
     from pacesetter.runs import Run
 
     expected = None if gate is None else read_result(gate)
-    found, manifest = stored.judge(draws), Run.open(stored.folder).manifest
-    sections, folder = [*judgement_sections(found), *stored.sections()], _results(stored)
+    found, manifest = stored.judge(draws, trader), Run.open(stored.folder).manifest
+    sections, folder = stored.report(found), _results(stored)
     facts = {"run": stored.folder.name, "config hash": manifest["config_hash"]}
     is_repeated = expected is None or _repeats(expected, found.to_json(), tolerance)
     if is_repeated or gate is None or gate.resolve() != (folder / RESULT).resolve():
-        store_judgement(found, folder, facts)
+        stored.store(found, folder, facts)
     if is_explained:
-        from pacesetter.evaluation.explain.findings import insight_sections
-
-        sections += insight_sections(stored, found)
+        sections += stored.insights(found)
     facts |= {"data fingerprint": stored.panel.fingerprint, "seed": str(stored.config.seed)}
     page = write_report(folder / "report.html", stored.folder.name, sections, stored.panel.notes, facts)
-    _show(sections[:2], BRIEF)
+    _show(sections[:2], stored.brief)
     typer.echo(f"Report: {write_pdf(page) if has_pdf else page}")
     return is_repeated
 
 
-def _results(stored: StoredRun) -> Path:
+def _results(stored: Any) -> Path:
     """The folder of a run that evaluations go to."""
     from pacesetter.runs import EVALUATION
 
@@ -108,28 +104,21 @@ def _results(stored: StoredRun) -> Path:
 
 
 def _evaluate_folds(
-    stored: StoredRun, overrides: list[str], folds: int, rolling: bool, refit_every: int, combinatorial: bool
+    stored: Any, overrides: list[str], folds: int, rolling: bool, refit_every: int, combinatorial: bool
 ) -> None:
     """Refit fold by fold; the table is printed and stored."""
     from pacesetter.evaluation.report.judgement_page import markdown
-    from pacesetter.training.launch.folds import (
-        BRIEF,
-        changed,
-        paths_section,
-        run_combinatorial,
-        run_walk_forward,
-        walk_forward_section,
-    )
+    from pacesetter.training.launch.folds import BRIEF, changed, fold_report
 
-    config = changed(stored.config, overrides)
-    if combinatorial:
-        paths = run_combinatorial(config, stored.panel, folds, tell=typer.echo)
-        name, section, table = "combinatorial", paths_section(paths), paths.table()
-    else:
-        walks = run_walk_forward(
-            config, stored.panel, folds, expanding=not rolling, refit_every=refit_every, tell=typer.echo
-        )
-        name, section, table = "walk_forward", walk_forward_section(*walks), walks[0].table()
+    name, section, table = fold_report(
+        changed(stored.config, overrides),
+        stored.panel,
+        folds,
+        expanding=not rolling,
+        refit_every=refit_every,
+        is_combinatorial=combinatorial,
+        tell=typer.echo,
+    )
     target = _results(stored) / f"{name}.csv"
     table.to_csv(target)
     target.with_suffix(".md").write_text(markdown([section]), encoding="utf-8")
@@ -158,11 +147,11 @@ def _repeats(expected: dict[str, Any], found: dict[str, Any], tolerance: float) 
     return not failed
 
 
-def _evaluate_elsewhere(stored: StoredRun, overrides: list[str]) -> None:
+def _evaluate_elsewhere(stored: Any, overrides: list[str]) -> None:
     """A table of the agent and simple baselines on other markets, printed and stored."""
     from pacesetter.build import build_panel
     from pacesetter.errors import ConfigError, did_you_mean
-    from pacesetter.evaluation.backtest.scenarios import Scenario, spread
+    from pacesetter.evaluation.backtest.scenarios import spread
     from pacesetter.evaluation.stored_run import MARKETS
     from pacesetter.training import compose
 
@@ -172,16 +161,15 @@ def _evaluate_elsewhere(stored: StoredRun, overrides: list[str]) -> None:
     if "did you mean" in did_you_mean(name, MARKETS):  # one of them, or nearly: it says which
         table = stored.on(name)
     else:
-        panel = build_panel(compose(overrides))
-        start = max(len(panel) // 5, stored.task.window_bars)
-        table = stored.over([Scenario(name, panel, start, market=stored.task.market, is_unseen=True)])
+        table = stored.elsewhere(name, build_panel(compose(overrides)))
     target = _results(stored) / f"{name}.csv"
     table.to_csv(target)
-    shown = table[list(SHOWN)].rename(columns=SHOWN)
+    shown = table[list(stored.shown)].rename(columns=stored.shown)
     typer.echo(shown.to_string(float_format=lambda value: f"{value:+.3f}"))
-    found, count = spread(table), table.index.unique("scenario").size
+    found, count = spread(table, stored.figure), table.index.unique("scenario").size
     if count > 1:
-        typer.echo(f"\nSharpe ratio over {count} scenarios:\n{found.to_string(float_format=lambda v: f'{v:+.3f}')}")
+        title = stored.shown[stored.figure]
+        typer.echo(f"\n{title} over {count} scenarios:\n{found.to_string(float_format=lambda v: f'{v:+.3f}')}")
     typer.echo(f"→ {target}")
 
 
@@ -253,13 +241,20 @@ def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list
 
 
 def inspect(
-    run: Annotated[Path, typer.Argument(help="A folder with ledger.parquet and fills.parquet.")],
-    trades: Annotated[int, typer.Option(help="Trades to print; trades.csv has all.", min=0)] = 20,
+    run: Annotated[Path, typer.Argument(help="A folder with ledger.parquet, or an evaluated lookback run.")],
+    trades: Annotated[int, typer.Option(help="Trades or windows to print; a CSV file has all.", min=0)] = 20,
 ) -> None:
-    """Replay a stored episode: its trades, its result, and a chart with entries and exits."""
+    """Replay a stored episode: its trades and a chart, or a lookback agent's windows and what they showed."""
     from pacesetter.evaluation.backtest.episode import BRIEF, HEADER, Episode, trade_rows
+    from pacesetter.evaluation.lookback import replay
     from pacesetter.evaluation.report.page import Section
 
+    if replay.has_replay(run):
+        windows = replay.LookbackReplay.load(run)
+        _show([Section("Windows", windows.verdict(), (), replay.HEADER, windows.rows())], replay.BRIEF, trades)
+        for path in windows.save(run):
+            typer.echo(f"→ {path}")
+        return
     episode = Episode.load(run)
     _show([Section("Trades", episode.verdict(), (), HEADER, tuple(trade_rows(episode.trades())))], BRIEF, trades)
     for path in episode.save(run):

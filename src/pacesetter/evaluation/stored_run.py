@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import pandas as pd
 
@@ -52,9 +52,21 @@ class StoredRun:
     """A trained run, its bars, and the policy that it came to.
 
     Refuses a run that trades nothing; one without a checkpoint is refused when its policy is asked for.
+
+    brief   columns of the verdict that a narrow console leaves out
+    shown   figures of another market, by the names they are shown under     figure   the one whose spread is printed
     """
 
     folder: Path
+    brief: ClassVar[tuple[str, ...]] = ("volatility", "turnover", "costs", "round trips")
+    shown: ClassVar[Mapping[str, str]] = {
+        "annual_return": "annual return",
+        "sharpe": "Sharpe ratio",
+        "max_drawdown": "drawdown",
+        "turnover": "turnover",
+        "round_trips": "round trips",
+    }
+    figure: ClassVar[str] = "sharpe"
 
     @cached_property
     def config(self) -> Config:
@@ -129,7 +141,26 @@ class StoredRun:
     @cached_property
     def policy(self) -> Policy:
         """The best policy of the run; a symbol agent is asked for every symbol of one account, a fleet for its own."""
-        return task_of(self.config).policy(Stored(self.folder, self.config, self.panel, self.table))
+        policy: Policy = task_of(self.config).policy(Stored(self.folder, self.config, self.panel, self.table))
+        return policy
+
+    def report(self, found: Judgement) -> list[Section]:
+        """Everything that a report says of a judgement."""
+        from pacesetter.evaluation.report.judgement_page import judgement_sections
+
+        return [*judgement_sections(found), *self.sections()]
+
+    def store(self, found: Judgement, folder: Path, facts: Mapping[str, str]) -> None:
+        """Write what other commands read of a judgement."""
+        from pacesetter.evaluation.report.judgement_page import store_judgement
+
+        store_judgement(found, folder, facts)
+
+    def insights(self, found: Judgement) -> list[Section]:
+        """Explanations: what the agent looks at, what it is paid for, when the structure broke."""
+        from pacesetter.evaluation.explain.findings import insight_sections
+
+        return insight_sections(self, found)
 
     def sections(self) -> list[Section]:
         """What its training left for a report: a direct policy's relations, a validated master's allocations."""
@@ -143,8 +174,13 @@ class StoredRun:
         bank = self.bank(self.panel)
         return backtest(self.policy, self.panel, first=self.first, market=market, bank=bank, window_bars=window_bars)
 
-    def judge(self, draws: int = 1000) -> Judgement:
-        """The judgement on the test bars; the run is counted among the trials on this data and task."""
+    def judge(self, draws: int = 1000, trader: Path | None = None) -> Judgement:
+        """The judgement on the test bars; the run is counted among the trials on this data and task.
+
+        Refuses a `trader`, which is for runs of task=lookback.
+        """
+        if trader is not None:
+            raise ConfigError(f"--trader is for lookback agents, but {self.folder} trades itself; leave it out")
         policy, trials = self.policy, Trials.beside(self.folder.parent)  # a run that cannot be judged is not a trial
         task, seed = str(self.config.task["problem"]), self.config.seed
         trial = Trial(self.whole.fingerprint, task, self.folder.name, seed)
@@ -169,6 +205,11 @@ class StoredRun:
         if market not in MARKETS:
             raise ConfigError(f"unknown market '{market}'{did_you_mean(market, MARKETS)}")
         return self.over(MARKETS[market](self))
+
+    def elsewhere(self, name: str, panel: Panel) -> pd.DataFrame:
+        """The same on the bars of another source, from a fifth of them on."""
+        start = max(len(panel) // 5, self.task.window_bars)
+        return self.over([Scenario(name, panel, start, market=self.task.market, is_unseen=True)])
 
     def over(self, scenarios: Iterable[Scenario]) -> pd.DataFrame:
         """The same over given scenarios; refuses a market of more or fewer symbols for an agent of all at once."""

@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 import torch
 
-__all__ = ["random_state", "set_random_state", "undisturbed"]
+__all__ = ["random_state", "seeded", "set_random_state", "undisturbed"]
 
 
 def random_state() -> dict[str, Any]:
@@ -40,3 +40,11 @@ def undisturbed() -> Iterator[None]:
         yield
     finally:
         set_random_state(state)
+
+
+@contextmanager
+def seeded(seed: int) -> Iterator[None]:
+    """Draw from a seed of one's own, and leave every random generator as it was."""
+    with undisturbed():
+        torch.manual_seed(seed)
+        yield

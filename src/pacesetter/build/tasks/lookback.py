@@ -2,39 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from typing import TYPE_CHECKING, Any, ClassVar, NoReturn
+from itertools import count
+from typing import TYPE_CHECKING, Any, ClassVar
 
 from pacesetter.build.configuration import Config, build_task
 from pacesetter.build.environments import Parts, split_panel
+from pacesetter.build.stored import load_agent, stored_config
 from pacesetter.build.tasks.task import TASKS, Stored, Task
+from pacesetter.data.splits import Fold
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.curriculum import Curriculum
+from pacesetter.errors import ConfigError
+from pacesetter.leadlag.lookback.policy import LookbackPolicy
 from pacesetter.panel import Panel
 
 if TYPE_CHECKING:
+    import pandas as pd
+
     from pacesetter.policies.modules import Exported
-    from pacesetter.policies.policy import Policy
 
 __all__ = ["LookbackTask"]
 
 
 class LookbackTask(Task):
-    """Windows instead of orders: what asks for a trading policy is refused."""
+    """Windows instead of orders."""
 
     name = "lookback"
     learned_as = "lookback"
     config = LookbackConfig
+    judged_as = "windows"
     refusals: ClassVar[Mapping[str, str]] = {
-        "evaluate": "{run} chooses windows and does not trade; `pacesetter run` prints its table of policies",
-        "baseline": "the baselines of task=lookback do not trade; `pacesetter run` prints their table",
-        "folds": "a run of task=lookback does not trade, so folds cannot test it; give a trading run",
-        "bundle": "{run} is a lookback agent; bundle the agent, fleet or master that trades on them",
+        "baseline": "the baselines of task=lookback do not trade; `pacesetter evaluate RUN` shows them beside an agent",
         "cluster": (
             "a cluster trains groups of symbols, and task=lookback uses all of them together; its seeds and folds "
             "are for `pacesetter sweep`"
         ),
+        "bundle": "{run} is a lookback agent; bundle the agent, fleet or master that trades on them",
         "job": "the main job trains traders; task=lookback is for `pacesetter train`",
     }
 
@@ -63,16 +68,54 @@ class LookbackTask(Task):
         validation = LookbackVectorEnv(split.seen, 1, replace(task, episodes=steady))
         return Parts(self.environment(config, split.learned, config.train.envs), validation)
 
-    def policy(self, stored: Stored) -> Policy:
-        self._refuse("evaluate", stored)
+    def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
+        env = self.environment(config, panel.rows(0, int(fold.train[-1]) + 1), config.train.envs)
+        env.batch.dealer.keep_within(fold.train)
+        return Parts(env, env)
+
+    def policy(self, stored: Stored) -> LookbackPolicy:
+        return self.windows_policy(stored)
+
+    def windows_policy(self, stored: Stored, is_stochastic: bool = False) -> LookbackPolicy:
+        """What the best agent of a run chooses; where it is stochastic, draws follow from the run's seed alone."""
+        agent = load_agent(stored.folder, self.environment(stored.config, stored.panel))
+        return _as_policy(agent, stored.config, is_stochastic)
+
+    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> LookbackPolicy:
+        return _as_policy(learner.agent, config)
 
     def export(self, stored: Stored, count: int) -> Exported:
-        self._refuse("bundle", stored)
+        raise NotImplementedError
 
-    def _refuse(self, ability: str, stored: Stored) -> NoReturn:
-        # Raises, because the task declares this refusal.
-        self.check(ability, stored.folder)
-        raise AssertionError(ability)
+    def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
+        most = build_task(stored_config(str(run))).view.max_assets
+        if len(there) > (most or len(own)) or (most is None and len(there) != len(own)):
+            raise ConfigError(
+                f"{run} chooses windows for {most or len(own)} symbols, but {label} has {len(there)}; train it with "
+                "task.view.max_assets for universes that differ"
+            )
+
+
+def _as_policy(agent: Any, config: Config, is_stochastic: bool = False) -> LookbackPolicy:
+    """An agent that has learned as a policy of a panel."""
+    from pacesetter.envs.lookback.evaluation import BLOCK_BARS, AgentLookback
+
+    has_memory = config.agent["algorithm"] == "recurrent_ppo"
+    act = _drawn(agent, config.seed) if is_stochastic else agent.act
+    return AgentLookback(act, build_task(config), block_bars=1 if has_memory else BLOCK_BARS)
+
+
+def _drawn(agent: Any, seed: int) -> Any:
+    """The agent's stochastic actions, whose random numbers are its own."""
+    from pacesetter.learning.randomness import seeded
+
+    calls = count()
+
+    def act(seen: Any) -> Any:
+        with seeded(seed * 1_000_003 + next(calls)):
+            return agent.act(seen, deterministic=False)
+
+    return act
 
 
 TASKS.add("lookback", LookbackTask())

@@ -23,7 +23,6 @@ if TYPE_CHECKING:
     from pacesetter.features import FeatureTable
     from pacesetter.panel import Panel
     from pacesetter.policies.modules import Exported
-    from pacesetter.policies.policy import Policy
 
 __all__ = ["NO_WINDOWS", "TASKS", "Stored", "Task", "best_checkpoint"]
 
@@ -62,6 +61,7 @@ class Task(ABC):
     config      dataclass of its options
     learned_as  task whose methods learn it, see METHODS; those of a built-in task are declared under its own name
     observers   key of `training.run.observers.OBSERVERS`: what meters and validates a run of it
+    judged_as   key of `evaluation.opened.RUNS`: an account that trades, or windows that are chosen
     refusals    what cannot be done with it (evaluate, baseline, folds, bundle, cluster, job, lookback) -> the
                 sentence that says so; `{run}` becomes the run's folder
     inherited   pattern of the overrides that it takes from another run, and that are refused beside it; "" is none
@@ -71,6 +71,7 @@ class Task(ABC):
     config: ClassVar[type[Any]]
     learned_as: ClassVar[str]
     observers: ClassVar[str] = "single"
+    judged_as: ClassVar[str] = "account"
     refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS
     inherited: ClassVar[str] = ""
 
@@ -92,10 +93,10 @@ class Task(ABC):
         raise NotImplementedError
 
     @abstractmethod
-    def policy(self, stored: Stored) -> Policy:
-        """The best policy of a run, which evaluate, explain and inspect ask."""
+    def policy(self, stored: Stored) -> Any:
+        """The best policy of a run, which evaluate, explain and inspect ask: a `Policy`, or one of windows."""
 
-    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> Policy:
+    def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> Any:
         """The policy of a learner as it is now, fitted on bars up to `until`; `folds` is refused without it."""
         raise NotImplementedError
 

@@ -98,10 +98,11 @@ class LookbackBatch:
     force. What is handed out is never written to again.
     """
 
-    def __init__(self, panel: Panel, config: LookbackConfig, env_count: int = 1) -> None:
+    def __init__(self, panel: Panel, config: LookbackConfig, env_count: int = 1, dealer: Dealer | None = None) -> None:
+        """`dealer` of another batch of the same panel and config shares its markets."""
         check_range(1, env_count=env_count)
         self.config, self.env_count = config, env_count
-        self.dealer = Dealer(panel, config.windows, config.view, config.episodes)
+        self.dealer = dealer or Dealer(panel, config.windows, config.view, config.episodes)
         self.assets = config.view.max_assets or len(panel.symbols)
         self.reward = Reward(config.reward, env_count, LOOKBACK_COLUMNS)
         read = {column for name in self.reward.names for column in REWARDS[name].columns}

@@ -110,6 +110,7 @@ class Dealer:
     def __init__(self, panel: Panel, windows: Windows, view: View, episodes: Episodes) -> None:
         self.panel, self.windows, self.episodes = panel, windows, episodes
         self.view = replace(view, max_assets=view.max_assets or len(panel.symbols))  # one shape for every market
+        self.kept: Array | None = None
         # Tables of a resolution are expensive and few; all environments share them.
         self.market = lru_cache(maxsize=None)(self._market_of)
         self._groups = lru_cache(maxsize=len(episodes.resolutions) + episodes.synthetic_pool)(self._starts_of)
@@ -123,6 +124,22 @@ class Dealer:
         self._seeds = np.random.default_rng([seed, 5])
         self._pool: list[tuple[LookbackMarket, int]] = []
 
+    def keep_within(self, bars: Array) -> None:
+        """Learn from these bars of the panel alone, a fold's training set; refuses other resolutions than its own."""
+        if self.episodes.resolutions != (OWN_RESOLUTION,):
+            raise ConfigError("folds learn from the panel's own bars; leave out task.episodes.resolutions")
+        self.kept = np.zeros(len(self.panel), dtype=bool)
+        self.kept[bars[bars < len(self.panel)]] = True
+        self._groups.cache_clear()
+
+    def learnable(self, market: LookbackMarket) -> Array:
+        """(time,) True where a decision may be learned from: its bar is kept, and the bars that pay for it are."""
+        if self.kept is None or market.panel is not self.panel:
+            return np.ones(len(market.panel), dtype=bool)
+        outcome = 2 + self.view.horizon_bars
+        padded = np.append(self.kept, np.zeros(outcome - 1, dtype=bool))
+        return np.lib.stride_tricks.sliding_window_view(padded, outcome).all(axis=1)
+
     def deal(self, generator: np.random.Generator) -> LookbackEpisode:
         """The next episode, drawn with an environment's own `generator`."""
         market = self._next_market(generator)
@@ -134,6 +151,9 @@ class Dealer:
             bars = groups[int(generator.integers(len(groups)))]
             start = int(bars[generator.integers(len(bars))])
         stop = market.last if self.episodes.bars is None else min(start + self.episodes.bars - 1, market.last)
+        if self.kept is not None:
+            gaps = np.flatnonzero(~self.learnable(market)[start : stop + 1])
+            stop = start + int(gaps[0]) - 1 if len(gaps) else stop
         return LookbackEpisode(market, start, stop, *self.bounds)
 
     @property
@@ -190,6 +210,7 @@ class Dealer:
         longest = max(self.windows.longest, self.windows.seen[-1])
         warmup = longest if self.episodes.warmup_bars is None else self.episodes.warmup_bars
         bars = np.arange(max(market.first, warmup), market.last + 1)
+        bars = bars[self.learnable(market)[bars]]
         if len(bars) == 0:
             raise DataError(
                 f"{len(market.panel)} bars leave no decision after {max(market.first, warmup)} bars of history; load "

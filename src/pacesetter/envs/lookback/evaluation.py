@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
@@ -30,6 +30,7 @@ class LookbackEvaluation:
     names        (policy,) in the order given          components   their names, as in the reward
     rewards      (time, policy)                        parts        (time, policy, component) before shaping
     lookbacks    (time, policy) bars in force          bars         (time,) positions in the panel
+    clamped      (time, policy) `Clamp` bits that say why a window in force is not the one asked for
     block_bars   bars of a block; standard errors are of block means, because neighbouring rewards are alike
     """
 
@@ -41,6 +42,7 @@ class LookbackEvaluation:
     bars: Array
     bars_per_year: float
     block_bars: int
+    clamped: Array = field(default_factory=lambda: np.zeros((0, 0), dtype=np.int64))
 
     def table(self) -> pd.DataFrame:
         """A row per policy: mean reward and each component, with standard errors, and the windows it used.
@@ -59,11 +61,11 @@ class LookbackEvaluation:
 
     def gap(self, better: str, worse: str) -> tuple[float, float]:
         """Mean reward of one policy less another's over the same bars, and the standard error of that difference."""
-        first, second = (self._place(name) for name in (better, worse))
+        first, second = (self.place(name) for name in (better, worse))
         difference = self.rewards[:, [first]] - self.rewards[:, [second]]
         return float(difference.mean()), float(self._error(difference)[0])
 
-    def _place(self, name: str) -> int:
+    def place(self, name: str) -> int:
         if name not in self.names:
             raise ConfigError(f"no policy '{name}' was evaluated; there are {', '.join(self.names)}")
         return self.names.index(name)
@@ -84,11 +86,13 @@ def evaluate_lookback(
     config: LookbackConfig | None = None,
     *,
     start: int | None = None,
+    stop: int | None = None,
     block_bars: int = 250,
 ) -> LookbackEvaluation:
     """All policies from bar `start` to the last measurable one, an environment each; the first pays no switch.
 
-    `start` None begins where the longest window fits. Refuses no policies, and a panel without a decision left.
+    `start` None begins where the longest window fits; `stop` is the last bar, where it is not the panel's. Refuses no
+    policies, and a panel without a decision left.
     """
     config = config or LookbackConfig()
     if not policies:
@@ -97,12 +101,13 @@ def evaluate_lookback(
     market = batch.markets[0]
     longest = max(config.windows.longest, config.windows.seen[-1])
     first = max(market.first, longest if start is None else start)
-    if first > market.last:
+    last = market.last if stop is None else min(stop, market.last)
+    if first > last:
         raise DataError(f"bar {first} leaves no decision in {len(panel)} bars; load more, or start earlier")
     previous = _choices(policies, panel, first, np.zeros(len(policies), dtype=np.int64))
     # Each starts with its own first choice in force, so that none pays for leaving a window it never chose.
     batch.place(market, first, np.clip(previous, config.windows.shortest, config.windows.longest))
-    bars = range(first, market.last + 1)
+    bars = range(first, last + 1)
     steps = [batch.move(_choices(policies, panel, t, batch.lookback)) for t in bars]
     return LookbackEvaluation(
         tuple(policies),
@@ -113,6 +118,7 @@ def evaluate_lookback(
         np.array(bars),
         panel.bars_per_year,
         block_bars,
+        np.stack([step.clamped for step in steps]),
     )
 
 

@@ -11,12 +11,13 @@ from typing import Any
 import numpy as np
 import pandas as pd
 import plotly.graph_objects as go
+from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import styled, thinned
 from pacesetter.evaluation.report.tables import read_table
-from pacesetter.evaluation.statistics.intervals import Interval, interval
+from pacesetter.evaluation.statistics.intervals import Interval, interval, paired_difference
 from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe
 from pacesetter.evaluation.statistics.overfitting import choice_sentence
 from pacesetter.evaluation.statistics.regression import RESULT, read_result
@@ -25,6 +26,7 @@ from pacesetter.runs import EVALUATION
 
 __all__ = ["BRIEF", "Judged", "compare_section", "find_judged"]
 
+Array = NDArray[Any]
 HEADER = ("run", "policy", "Sharpe ratio", "annual return", "drawdown", "gates passed", "verdict")
 OWN_BARS = " Gates and verdict are those of each run's own bars."
 BRIEF = ("annual return", "gates passed")  # columns left out on a console of 80 letters
@@ -92,11 +94,16 @@ def compare_section(runs: Sequence[Judged]) -> Section:
     """Table and equity curves of two runs or more over the bars that all of them were judged on."""
     if len(runs) < 2:
         raise ConfigError("a comparison needs at least two runs; give their folders")
+    kinds = {run.result.get("task", "account") for run in runs}
+    if len(kinds) > 1:
+        raise ConfigError("runs that trade and runs that choose windows have no figure in common; compare them apart")
     common = runs[0].returns.index
     for run in runs[1:]:
         common = common.intersection(run.returns.index)
     if len(common) < 2:
         raise DataError("these runs were evaluated on different bars and cannot be compared; evaluate them on the same")
+    if kinds == {"lookback"}:
+        return _windows_section(runs, common)
     rows = sorted((run.row(common) for run in runs), key=lambda row: row[0])
     is_cut = any(len(run.returns) > len(common) for run in runs)
     text = (
@@ -119,3 +126,41 @@ def _picture(runs: Sequence[Judged], common: Any) -> go.Figure:
         name = f"{run.name[:15]} {run.policy}"
         figure.add_scatter(x=common[rows], y=equity[rows], name=name, mode="lines", line={"width": 1.6})
     return styled(figure, "Equity, start = 100", 420).update_yaxes(type="log")
+
+
+# ---- runs that choose windows ---------------------------------------------------------------------------------------
+
+WINDOW_HEADER = ("run", "reward", "minus the first", "share of the optimum", "switches", "gates passed", "verdict")
+
+
+def _windows_section(runs: Sequence[Judged], common: pd.Index) -> Section:
+    """Mean rewards over the common bars with their intervals, and each run less the first over the same blocks."""
+    rewards = [run.returns.loc[common, run.policy].to_numpy() for run in runs]
+    rows = tuple(_window_row(run, own, rewards[0]) for run, own in zip(runs, rewards, strict=True))
+    text = (
+        f"{len(runs)} lookback agents over {len(common)} bars, {common[0]:%Y-%m-%d} to {common[-1]:%Y-%m-%d}, that all "
+        "share: mean reward a bar with its interval, and the paired difference to the first."
+    )
+    figure, shown = go.Figure(), thinned(len(common))
+    for run, own in zip(runs, rewards, strict=True):
+        figure.add_scatter(x=common[shown], y=np.cumsum(own)[shown], name=run.name[:24], mode="lines")
+    return Section("Comparison", text, (styled(figure, "Cumulated reward", 420),), WINDOW_HEADER, rows)
+
+
+def _window_row(run: Judged, own: Array, first: Array) -> tuple[str, ...]:
+    mean, gates = interval(own, _average), run.result["gates"]
+    gap = paired_difference(own, first, _average)
+    figures = run.result["figures"][run.policy]
+    return (
+        run.name,
+        f"{mean.value:+.4f} ({mean.low:+.4f} to {mean.high:+.4f})",
+        f"{gap.value:+.4f} ({gap.low:+.4f} to {gap.high:+.4f})",
+        number(float(figures["share of the optimum"] or float("nan")), ".0%"),
+        number(float(figures["switches"]), ".1%"),
+        f"{sum(gate['passed'] for gate in gates)} of {len(gates)}",
+        "evidence" if run.result["is_evidence"] else "no evidence",
+    )
+
+
+def _average(values: Array) -> Array:
+    return np.asarray(values.mean(axis=0))

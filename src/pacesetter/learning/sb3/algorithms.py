@@ -40,6 +40,7 @@ from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.extras.extra import check_extras
 from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
+from pacesetter.learning.sb3.full_information import FullInformation
 from pacesetter.learning.state import read_header, read_state, write_state
 from pacesetter.registry import Registry, configure
 
@@ -88,6 +89,7 @@ ALGORITHMS.add("a2c", Algorithm(A2C))
 ALGORITHMS.add("sac", Algorithm(SAC, "continuous"))
 ALGORITHMS.add("td3", Algorithm(TD3, "continuous"))
 ALGORITHMS.add("maskable_ppo", Algorithm(MaskablePPO, "discrete", masked=True))
+ALGORITHMS.add("full_information", Algorithm(FullInformation, "discrete"))
 ALGORITHMS.add("recurrent_ppo", Algorithm(RecurrentPPO, policy="MultiInputLstmPolicy"))
 
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any
 
-__all__ = ["A2COptions", "PPOOptions", "SACOptions", "TD3Options"]
+__all__ = ["A2COptions", "FullInformationOptions", "PPOOptions", "SACOptions", "TD3Options"]
 
 
 @dataclass(frozen=True)
@@ -86,3 +86,19 @@ class TD3Options(NetworkOptions):
     gradient_steps: int = 1
     policy_delay: int = 2
     action_noise: float = 0.1
+
+
+@dataclass(frozen=True)
+class FullInformationOptions(NetworkOptions):
+    """Expected policy gradient over all windows of the grid; `n_steps` are the bars of a segment."""
+
+    network: str = "mlp_small"
+    heads: tuple[int, ...] = (32,)
+    learning_rate: float = 3e-3
+    n_steps: int = 32
+    n_epochs: int = 2
+    gamma: float = 0.9
+    ent_coef: float = 0.002
+    vf_coef: float = 0.1
+    teacher_coef: float = 0.0
+    max_grad_norm: float = 0.5

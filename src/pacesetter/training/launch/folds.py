@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
+import pandas as pd
 import yaml
 from numpy.typing import NDArray
 
@@ -31,6 +32,7 @@ from pacesetter.registry import configure
 __all__ = [
     "BRIEF",
     "changed",
+    "fold_report",
     "paths_section",
     "refit",
     "run_combinatorial",
@@ -68,6 +70,64 @@ def changed(config: Config, overrides: Sequence[str]) -> Config:
             raise ConfigError(f"'{text}' does not set a key of the run; give e.g. train.steps=1000")
         node[name] = yaml.safe_load(value)
     return configure(Config, plain, "config")
+
+
+class FoldReport(NamedTuple):
+    """What refitting fold by fold came to: a name for its files, a section, and the whole table."""
+
+    name: str
+    section: Section
+    table: pd.DataFrame
+
+
+def fold_report(
+    config: Config,
+    panel: Panel,
+    folds: int,
+    *,
+    expanding: bool = True,
+    refit_every: int = 1,
+    is_combinatorial: bool = False,
+    tell: Tell | None = None,
+) -> FoldReport:
+    """Refit by the way that the task declares to be judged; refuses a task that folds cannot test."""
+    task_of(config).check("folds")
+    reports = {"account": _account_report, "windows": _windows_report}
+    report = reports[task_of(config).judged_as]
+    return report(config, panel, folds, expanding, refit_every, is_combinatorial, tell)
+
+
+def _account_report(
+    config: Config,
+    panel: Panel,
+    folds: int,
+    expanding: bool,
+    refit_every: int,
+    is_combinatorial: bool,
+    tell: Tell | None,
+) -> FoldReport:
+    if is_combinatorial:
+        paths = run_combinatorial(config, panel, folds, tell=tell)
+        return FoldReport("combinatorial", paths_section(paths), paths.table())
+    walks = run_walk_forward(config, panel, folds, expanding=expanding, refit_every=refit_every, tell=tell)
+    return FoldReport("walk_forward", walk_forward_section(*walks), walks[0].table())
+
+
+def _windows_report(
+    config: Config,
+    panel: Panel,
+    folds: int,
+    expanding: bool,
+    refit_every: int,
+    is_combinatorial: bool,
+    tell: Tell | None,
+) -> FoldReport:
+    from pacesetter.training.launch.lookback_folds import lookback_paths, lookback_walk_forward
+
+    if is_combinatorial:
+        return FoldReport("combinatorial", *lookback_paths(config, panel, folds, tell))
+    walked = lookback_walk_forward(config, panel, folds, expanding=expanding, refit_every=refit_every, tell=tell)
+    return FoldReport("walk_forward", *walked)
 
 
 def run_walk_forward(

@@ -1,0 +1,193 @@
+"""What a report says beside a judgement of windows: what the agent looks at, what it is paid for, and who leads.
+
+The best window of each bar is known afterwards: the table says which would have been best, by how much, and what the
+market was like then.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from pacesetter.build import load_agent, task_of
+from pacesetter.envs.lookback.batch import LookbackBatch
+from pacesetter.evaluation.explain.attribution import integrated_gradients
+from pacesetter.evaluation.explain.behaviour import anomaly_overlay, attention_map
+from pacesetter.evaluation.explain.reward_audit import audit
+from pacesetter.evaluation.lookback.judgement import AGENT, LookbackJudgement
+from pacesetter.evaluation.report.page import Section, number
+from pacesetter.evaluation.report.pictures import styled
+from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.observed import mean_observed
+from pacesetter.leadlag.strategy import follower_weights
+from pacesetter.leadlag.structure.anomaly import anomaly_score
+from pacesetter.leadlag.structure.concentration import gini, herfindahl
+
+if TYPE_CHECKING:
+    from pacesetter.evaluation.lookback.stored import LookbackRun
+
+__all__ = ["lookback_insights"]
+
+Array = NDArray[Any]
+EXPLAINED = 64  # decisions, evenly spread
+ANOMALY_BARS, STEP = 60, 5
+MOST_ROWS = 25
+
+
+def lookback_insights(run: LookbackRun, found: LookbackJudgement) -> list[Section]:
+    """Attributions, attention, the best window and why, the reward audit, anomalies, and concentration."""
+    return [
+        *_attributions(run, found),
+        _best_window(run, found),
+        _audit(run, found),
+        _anomalies(run, found),
+        *_concentration(run, found),
+    ]
+
+
+def _attributions(run: LookbackRun, found: LookbackJudgement) -> list[Section]:
+    """Integrated gradients by entry and asset of decisions that are evenly spread, and attention where there is any."""
+    from pacesetter.learning.sb3.readout import readout
+
+    task: Any = task_of(run.config)
+    agent = load_agent(run.folder, task.environment(run.config, run.panel))
+    rows = np.unique(np.linspace(0, len(found.times) - 1, EXPLAINED).astype(int))
+    batch = LookbackBatch(run.panel, run.task, len(rows))
+    own = found.evaluation.lookbacks[:, found.evaluation.place(AGENT)]
+    held = np.concatenate([[run.task.windows.start], own[:-1]])[rows]
+    batch.place(batch.markets[0], found.evaluation.bars[rows], held)
+    seen = batch.observe()
+    network = readout(agent)
+    symbols = run.panel.symbols if network.encoder.layout.assets else ()
+    encoded = run.task.view.coder().names(run.panel.symbols)
+    names: dict[str, tuple[str, ...]] = {"lookback": ("in force", "shortest", "longest")}
+    if not network.encoder.layout.assets:
+        names |= {
+            entry: tuple(f"{entry} {name}" for name in encoded) for entry in ("short", "middle", "long", "chosen")
+        }
+    if run.task.view.features:
+        names["context"] = run.task.view.features
+    attributions = integrated_gradients(agent, seen, names, symbols)
+    sections = [finding.section() for finding in attributions.findings()]
+    sections.append(_by_entry(attributions.by_feature()))
+    if network.encoder.assets is not None:
+        sections.append(attention_map(agent, seen, symbols).section())
+    return sections
+
+
+def _by_entry(features: pd.DataFrame) -> Section:
+    """Which of the windows shown had the most influence."""
+    shares = features.groupby("entry")["share"].sum().sort_values(ascending=False)
+    rows = tuple((str(name), f"{share:.1%}") for name, share in shares.items())
+    text = "Share of the influence by entry of the observation: the windows shown, the one in force, and the context."
+    return Section("Attribution by entry", text, (), ("entry", "share"), rows)
+
+
+def _best_window(run: LookbackRun, found: LookbackJudgement) -> Section:
+    """Which window would have been best at each bar, when, and what the agent had instead."""
+    evaluation = found.evaluation
+    constants = [name for name in evaluation.names if name.startswith("constant ")]
+    rewards = evaluation.rewards[:, [evaluation.place(name) for name in constants]]
+    best, own = rewards.argmax(axis=1), evaluation.rewards[:, evaluation.place(AGENT)]
+    moves = np.abs(np.diff(np.log(run.panel.close), axis=0, prepend=np.nan))
+    volatility = pd.Series(mean_observed(moves, axis=1)).rolling(20, min_periods=5).mean().to_numpy()[evaluation.bars]
+    rows = []
+    for place, name in enumerate(constants):
+        bars = best == place
+        if bars.any():
+            rank = float((volatility[bars, None] > np.nanmedian(volatility)).mean())
+            chosen = evaluation.lookbacks[bars, evaluation.place(AGENT)]
+            rows.append(
+                (
+                    name.removeprefix("constant "),
+                    f"{bars.mean():.1%}",
+                    f"{rewards[bars, place].mean() - own[bars].mean():+.4f}",
+                    f"{rank:.0%}",
+                    f"{float(np.mean(chosen == int(name.removeprefix('constant ')))):.0%}",
+                )
+            )
+    header = ("best window", "bars", "agent's regret there", "in high volatility", "agent chose it")
+    text = (
+        "The window that predicted best at each bar, known afterwards; 'in high volatility' is the share of these "
+        "bars above the median volatility. Where it is 50 % for every window, volatility does not tell them apart."
+    )
+    return Section("Best window in hindsight", text, (), header, tuple(rows))
+
+
+def _audit(run: LookbackRun, found: LookbackJudgement) -> Section:
+    """Whether the reward's components are balanced, and follow what the leaders → followers strategy earns."""
+    evaluation, place = found.evaluation, found.evaluation.place(AGENT)
+    weights = [run.task.reward.components[name].weight_at(run.config.train.steps) for name in evaluation.components]
+    components = pd.DataFrame(evaluation.parts[:, place] * weights, columns=list(evaluation.components))
+    earned = _strategy(run, found).sum(axis=1)
+    found_audit = audit(components, evaluation.rewards[:, place], earned, np.ones(len(earned), dtype=bool))
+    signs = " ".join(found_audit.signs) or "No sign of trouble."
+    text = (
+        f"Correlation of the reward with what following the leaders of the chosen windows earns before costs: "
+        f"{number(found_audit.with_equity, '+.2f')}. {signs}"
+    )
+    rows = tuple(
+        (str(name), *map(number, values, (".0%", ".3f", "+.2f"))) for name, *values in found_audit.table.itertuples()
+    )
+    header = ("component", "share of the reward", "signal to noise", "correlation with the strategy")
+    return Section("Reward components", text, (), header, rows)
+
+
+def _strategy(run: LookbackRun, found: LookbackJudgement) -> Array:
+    """(time, symbol) what following the leaders of the agent's windows earns by each symbol, before costs."""
+    from pacesetter.leadlag.strategy import fill_to_fill_returns, last_moves
+
+    bars, own = found.evaluation.bars, found.evaluation.lookbacks[:, found.evaluation.place(AGENT)]
+    engine = LeadLag(run.task.view.method, **run.task.view.options).fit(run.panel)
+    weights = follower_weights(engine.many(bars, own), last_moves(run.panel)[bars], run.task.quantile)
+    return np.nan_to_num(weights * fill_to_fill_returns(run.panel)[bars])
+
+
+def _anomalies(run: LookbackRun, found: LookbackJudgement) -> Section:
+    """The agent's cumulated reward with the moments at which the lead–lag matrix changed more than it used to."""
+    engine = LeadLag("ccf_lag1").fit(run.panel)
+    ends, lookbacks = engine.windows(ANOMALY_BARS, STEP)
+    scores = pd.Series(anomaly_score(engine.many(ends, lookbacks)), run.panel.index[ends])
+    own = found.evaluation.rewards[:, found.evaluation.place(AGENT)]
+    curve = pd.Series(1 + np.cumsum(own) / max(np.abs(own).sum(), 1e-12), found.times)
+    section = anomaly_overlay(curve, scores[scores.index >= curve.index[0]]).section()
+    text = section.text.replace("equity", "reward")
+    return Section("Anomalies over reward", text, section.figures, section.header, section.rows)
+
+
+def _concentration(run: LookbackRun, found: LookbackJudgement) -> list[Section]:
+    """By asset and by pair: who leads in the chosen windows, and who earns; and how concentrated both are."""
+    bars, own = found.evaluation.bars, found.evaluation.lookbacks[:, found.evaluation.place(AGENT)]
+    engine = LeadLag(run.task.view.method, **run.task.view.options).fit(run.panel)
+    matrices = engine.many(bars, own)
+    symbols = run.panel.symbols
+    positive = np.nan_to_num(np.clip(matrices, 0, None))
+    leads, earned = positive.sum(axis=2).mean(axis=0), _strategy(run, found).sum(axis=0)
+    order = np.argsort(-leads)[:MOST_ROWS]
+    rows = tuple((symbols[i], f"{leads[i] / leads.sum():.1%}", f"{earned[i]:+.4f}") for i in order)
+    shares, gains = leads / leads.sum(), np.abs(earned) / max(np.abs(earned).sum(), 1e-12)
+    text = (
+        f"Share of the lead in the chosen windows, and what following them earned by symbol. Herfindahl "
+        f"{herfindahl(shares):.3f} and Gini {gini(shares):.2f} of the lead; {herfindahl(gains):.3f} and "
+        f"{gini(gains):.2f} of the absolute earnings."
+    )
+    assets = Section("Concentration by asset", text, (), ("symbol", "share of the lead", "earned"), rows)
+    return [assets, _pairs(positive.mean(axis=0), symbols)]
+
+
+def _pairs(links: Array, symbols: tuple[str, ...]) -> Section:
+    """The pairs with the strongest mean link over the chosen windows."""
+    order = np.dstack(np.unravel_index(np.argsort(-links, axis=None), links.shape))[0][:MOST_ROWS]
+    shares = links / max(links.sum(), 1e-12)
+    rows = tuple((f"{symbols[i]} → {symbols[j]}", f"{links[i, j]:.3f}", f"{shares[i, j]:.1%}") for i, j in order)
+    heat = go.Heatmap(z=links, x=list(symbols), y=list(symbols), colorscale="Cividis", zmin=0.0)
+    figure = styled(go.Figure(heat), "Mean link in the chosen windows, row leads column", 420)
+    flat = shares.ravel()
+    text = (
+        f"Mean of each link where it is above 0. Herfindahl {herfindahl(flat):.3f}, Gini {gini(flat):.2f} over pairs."
+    )
+    return Section("Concentration by pair", text, (figure,), ("pair", "mean link", "share"), rows)

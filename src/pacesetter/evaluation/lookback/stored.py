@@ -1,0 +1,178 @@
+"""From the folder of a lookback run to a judgement: its windows on the bars it never saw, and on other markets."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Any, ClassVar
+
+import pandas as pd
+
+from pacesetter.build import Config, build_fold, build_panel, build_task, stored_config, task_of
+from pacesetter.build.tasks.task import Stored
+from pacesetter.envs.lookback.batch import LookbackConfig
+from pacesetter.envs.lookback.evaluation import evaluate_lookback
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.evaluation.backtest.markets import (
+    adversarial_scenarios,
+    monte_carlo_scenarios,
+    universe_scenarios,
+    unstable_windows,
+)
+from pacesetter.evaluation.backtest.scenarios import Scenario
+from pacesetter.evaluation.backtest.stress import stress_scenarios
+from pacesetter.evaluation.lookback.judgement import AGENT, STOCHASTIC, LookbackJudgement, judge_lookback
+from pacesetter.evaluation.lookback.page import BRIEF, lookback_sections, store_lookback
+from pacesetter.evaluation.lookback.worth import worth_sentences, worth_table
+from pacesetter.evaluation.report.page import Section
+from pacesetter.evaluation.statistics.trials import Trial, Trials
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policies
+from pacesetter.leadlag.lookback.policy import LookbackPolicy
+from pacesetter.panel import Panel
+
+__all__ = ["LookbackRun"]
+
+FIGURES = ("reward", "reward_se", "switches", "mean_lookback")
+
+
+@dataclass(frozen=True, eq=False)
+class LookbackRun:
+    """A trained run of task=lookback, its bars, and the policy that it came to.
+
+    brief   columns of the verdict that a narrow console leaves out
+    shown   figures of another market, by the names they are shown under     figure   the one whose spread is printed
+    """
+
+    folder: Path
+    brief: ClassVar[tuple[str, ...]] = BRIEF
+    shown: ClassVar[Mapping[str, str]] = {
+        "reward": "reward",
+        "reward_se": "standard error",
+        "switches": "switches",
+        "mean_lookback": "mean window",
+    }
+    figure: ClassVar[str] = "reward"
+
+    @cached_property
+    def config(self) -> Config:
+        return stored_config(self.folder)
+
+    @cached_property
+    def task(self) -> LookbackConfig:
+        task_of(self.config).check("evaluate", self.folder)
+        task: LookbackConfig = build_task(self.config)
+        return task
+
+    @cached_property
+    def panel(self) -> Panel:
+        return build_panel(self.config)
+
+    @property
+    def first(self) -> int:
+        """The first bar that the agent neither learned from nor was chosen by, and that has the longest window."""
+        longest = max(self.task.windows.longest, self.task.windows.seen[-1])
+        return max(int(build_fold(self.config, self.panel).test[0]), longest)
+
+    def agent(self, panel: Panel, is_stochastic: bool = False) -> LookbackPolicy:
+        """The best policy of the run for a panel, drawn by the run's seed where it is stochastic."""
+        task: Any = task_of(self.config)
+        policy: LookbackPolicy = task.windows_policy(Stored(self.folder, self.config, panel), is_stochastic)
+        return policy
+
+    # ---- its own test bars ----------------------------------------------------------------------------------------
+
+    def judge(self, draws: int = 1000, trader: Path | None = None) -> LookbackJudgement:
+        """The judgement on the test bars; the run is counted among the trials on this data and task.
+
+        With a `trader`, the folder of a stored trading run, what it earns with these windows is added.
+        """
+        panel, seed = self.panel, self.config.seed
+        agents = {AGENT: self.agent(panel), STOCHASTIC: self.agent(panel, is_stochastic=True)}
+        trials = Trials.beside(self.folder.parent)
+        trial = Trial(panel.fingerprint, "lookback", self.folder.name, seed)
+        trials.add(trial)
+        count = len({each.run for each in trials.of(panel.fingerprint, "lookback")})
+        found = judge_lookback(agents, panel, self.task, self.first, trials=count, draws=draws, seed=seed)
+        other = None if trader is None else StoredRun(trader)
+        worth = worth_table(found, panel, self.task, trader=other, draws=draws, seed=seed)
+        return replace(found, worth=worth, notes=worth_sentences(worth, found.learned))
+
+    def report(self, found: LookbackJudgement) -> list[Section]:
+        """Everything that a report says of a judgement."""
+        return [*lookback_sections(found, self.panel), self._stress(found)]
+
+    def store(self, found: LookbackJudgement, folder: Path, facts: Mapping[str, str]) -> None:
+        """Write what other commands read of a judgement."""
+        store_lookback(found, self.panel, folder, facts)
+
+    def insights(self, found: LookbackJudgement) -> list[Section]:
+        """Explanations: what the agent looks at, what it is paid for, when the structure broke."""
+        from pacesetter.evaluation.lookback.insight import lookback_insights
+
+        return lookback_insights(self, found)
+
+    def _stress(self, found: LookbackJudgement) -> Section:
+        """The same agent, not retrained, on stressed bars, beside the constant that the training set chose."""
+        table = self.over(stress_scenarios(self.panel, self.first)[1:], found.learned)
+        wide = table["reward"].unstack("policy")[[AGENT, found.learned]]
+        rows = tuple(
+            (str(name).replace("_", " "), *(f"{value:+.4f}" for value in row)) for name, *row in wide.itertuples()
+        )
+        text = "Mean reward on test bars that are changed from a third of the way on; the guide describes each stress."
+        return Section("Stress", text, (), ("scenario", AGENT, found.learned), rows)
+
+    # ---- other markets --------------------------------------------------------------------------------------------
+
+    def on(self, market: str) -> pd.DataFrame:
+        """Figures of the agent and simple policies by (scenario, policy) on other markets: see `MARKETS`."""
+        if market not in MARKETS:
+            raise ConfigError(f"unknown market '{market}'{did_you_mean(market, MARKETS)}")
+        return self.over(MARKETS[market](self))
+
+    def elsewhere(self, name: str, panel: Panel) -> pd.DataFrame:
+        """The same on the bars of another source, from a fifth of them on."""
+        return self.over([Scenario(name, panel, len(panel) // 5, is_unseen=True)])
+
+    def over(self, scenarios: Iterable[Scenario], *beside: str) -> pd.DataFrame:
+        """The same over given scenarios; a market of other symbols needs a universe mask, task.view.max_assets."""
+        rows: dict[tuple[str, str], Any] = {}
+        for scenario in scenarios:
+            panel, task = scenario.panel, self._fitting(scenario)
+            simple = baseline_policies(WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars))
+            names = beside or ("volatility", "cross-validated", *(f"constant {bars}" for bars in task.windows.grid))
+            policies = {AGENT: self.agent(panel)} | {name: simple[name] for name in names}
+            found = evaluate_lookback(policies, panel, task, start=self._start(scenario), stop=scenario.last)
+            table = found.table()
+            rows |= {(scenario.label, name): table.loc[name, list(FIGURES)] for name in found.names}
+        index = pd.MultiIndex.from_tuples(rows, names=["scenario", "policy"])
+        return pd.DataFrame([row.to_dict() for row in rows.values()], index=index)
+
+    def _start(self, scenario: Scenario) -> int:
+        return max(scenario.first, self.task.windows.longest, self.task.windows.seen[-1])
+
+    def _fitting(self, scenario: Scenario) -> LookbackConfig:
+        """The options for a market; refuses one of more or fewer symbols where the agent has no universe mask."""
+        task_of(self.config).check_symbols(self.folder, self.panel.symbols, scenario.label, scenario.panel.symbols)
+        return replace(self.task, trouble_limit=len(scenario.panel))  # a stressed market may halt for long
+
+
+def _monte_carlo(run: LookbackRun) -> Any:
+    return monte_carlo_scenarios(run.panel, seed=run.config.seed)
+
+
+def _adversarial(run: LookbackRun) -> list[Scenario]:
+    return adversarial_scenarios(run.panel, unstable_windows(run.panel, run.first))
+
+
+def _universes(run: LookbackRun) -> list[Scenario]:
+    return universe_scenarios(run.panel, run.first)
+
+
+MARKETS: dict[str, Callable[[LookbackRun], Any]] = {
+    "montecarlo": _monte_carlo,
+    "adversarial": _adversarial,
+    "universes": _universes,
+}

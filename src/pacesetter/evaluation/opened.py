@@ -1,0 +1,24 @@
+"""A run folder opened for evaluation, by what its task declares that it is judged as."""
+
+from __future__ import annotations
+
+import importlib
+from pathlib import Path
+from typing import Any
+
+from pacesetter.build import stored_config, task_of
+
+__all__ = ["RUNS", "open_run"]
+
+RUNS = {  # what a task is judged as -> the class that does it
+    "account": "pacesetter.evaluation.stored_run:StoredRun",
+    "windows": "pacesetter.evaluation.lookback.stored:LookbackRun",
+}
+
+
+def open_run(folder: Path) -> Any:
+    """The run in `folder` with what evaluate, compare and inspect ask of it."""
+    task = task_of(stored_config(folder))
+    task.check("evaluate", folder)
+    module, _, name = RUNS[task.judged_as].partition(":")
+    return getattr(importlib.import_module(module), name)(folder)

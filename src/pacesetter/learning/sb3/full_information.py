@@ -1,0 +1,259 @@
+"""Expected policy gradient for windows: the reward of every candidate is known, so nothing is estimated from draws.
+
+With d_t(b) how likely window b is in force at bar t of a segment, and r(t, b, c) the table of rewards:
+
+    J = mean_t Σ_b d_t(b) Σ_c π(c | x_t(b))·r(t, b, c),        d_{t+1}(b') = Σ_b d_t(b) Σ_{c → b'} π(c | x_t(b))
+
+J is differentiated as it stands, through d too, so that the cost of a switch counts at the bars that it pays for. No
+window moves the market: a segment is as good for one policy as for another, and may be used for several updates.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+from stable_baselines3 import PPO
+from stable_baselines3.common.callbacks import BaseCallback
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from torch.nn import functional
+
+from pacesetter.envs.lookback.batch import LookbackBatch
+from pacesetter.envs.lookback.oracle import optimal_values
+from pacesetter.envs.lookback.table import RewardTable, check_tabular, reward_table
+from pacesetter.errors import ConfigError, DataError
+
+__all__ = ["FullInformation", "expected_rewards"]
+
+Array = NDArray[Any]
+MOST_BYTES = 2**30  # of observations that are kept; more are looked at again in every round
+BLOCK_BARS = 512
+
+
+def expected_rewards(
+    policy: torch.Tensor, rewards: torch.Tensor, in_force: torch.Tensor, start: torch.Tensor
+) -> tuple[torch.Tensor, torch.Tensor]:
+    """Σ_b d_t(b) Σ_c π·r (segment, bar), and d (segment, bar, window).
+
+    policy      (segment, bar, before, choice) probabilities      rewards   the same shape
+    in_force    the same shape: place of the window that a choice brings into force
+    start       (segment, window) how likely each window is in force at the first bar
+    """
+    likely, expected, held = start, [], []
+    moves = functional.one_hot(in_force, policy.shape[-1]).to(policy.dtype)
+    for t in range(policy.shape[1]):
+        held.append(likely)
+        both = likely.unsqueeze(-1) * policy[:, t]
+        expected.append((both * rewards[:, t]).sum((-1, -2)))
+        likely = torch.einsum("sbc,sbcw->sw", both, moves[:, t])
+    return torch.stack(expected, 1), torch.stack(held, 1)
+
+
+class FullInformation(OnPolicyAlgorithm):
+    """Actor and critic of Stable-Baselines3, trained on tables instead of rollouts.
+
+    n_steps        bars of a segment; a round has one per environment
+    n_epochs       updates per round
+    teacher_coef   weight of the cross-entropy to the exact optimum's choices on the training set; 0 is none
+    """
+
+    policy_aliases: ClassVar[dict[str, Any]] = PPO.policy_aliases
+
+    def __init__(
+        self,
+        policy: Any,
+        env: Any,
+        learning_rate: float = 3e-3,
+        n_steps: int = 32,
+        n_epochs: int = 2,
+        gamma: float = 0.9,
+        ent_coef: float = 0.002,
+        vf_coef: float = 0.1,
+        teacher_coef: float = 0.0,
+        max_grad_norm: float = 0.5,
+        seed: int | None = None,
+        device: str = "cpu",
+        policy_kwargs: dict[str, Any] | None = None,
+        _init_setup_model: bool = True,
+    ) -> None:
+        super().__init__(
+            policy,
+            env,
+            learning_rate=learning_rate,
+            n_steps=n_steps,
+            gamma=gamma,
+            gae_lambda=1.0,
+            ent_coef=ent_coef,
+            vf_coef=vf_coef,
+            max_grad_norm=max_grad_norm,
+            use_sde=False,
+            sde_sample_freq=-1,
+            seed=seed,
+            device=device,
+            policy_kwargs=policy_kwargs,
+            _init_setup_model=_init_setup_model,
+        )
+        self.n_epochs, self.teacher_coef = n_epochs, teacher_coef
+        self._table: RewardTable | None = None
+        self._shown: dict[str, torch.Tensor] | None = None
+
+    # ---- a round --------------------------------------------------------------------------------------------------
+
+    def collect_rollouts(self, env: Any, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int) -> bool:
+        """Draw segments and look at every window that may be in force there; nothing is played."""
+        callback.on_rollout_start()
+        self._prepare(env)
+        starts = self._starts[self.action_space.np_random.integers(0, len(self._starts), env.num_envs)]
+        self._rows = starts[:, None] + np.arange(n_rollout_steps)
+        self._seen = self._observe(self._rows)
+        played = self._play()
+        for t in range(n_rollout_steps):
+            self.num_timesteps += env.num_envs
+            callback.update_locals({"new_obs": self._at(t), "infos": [], **{k: v[:, t] for k, v in played.items()}})
+            if not callback.on_step():
+                return False
+        totals = played["rewards"].sum(axis=1).tolist()
+        assert self.ep_info_buffer is not None
+        self.ep_info_buffer.extend({"r": total, "l": n_rollout_steps, "t": 0.0} for total in totals)
+        callback.on_rollout_end()
+        return True
+
+    def _prepare(self, env: Any) -> None:
+        """The table of the training set, made once; refuses episodes that have none."""
+        if self._table is None:
+            batch: LookbackBatch = env.env.unwrapped.batch
+            check_full_information(batch)
+            self._batch, market = batch, batch.markets[0]
+            first = max(market.first, batch.config.windows.longest, batch.config.windows.seen[-1])
+            usable = batch.dealer.learnable(market)[first : market.last + 1]
+            whole = np.convolve(usable, np.ones(self.n_steps), mode="valid") == self.n_steps
+            self._starts = np.flatnonzero(whole) if len(usable) >= self.n_steps else np.zeros(0, dtype=np.int64)
+            if len(self._starts) == 0:
+                raise DataError(
+                    f"agent=full_information has no {self.n_steps} bars in a row behind the longest window; give more "
+                    "bars, or a smaller agent.n_steps"
+                )
+            self._table = reward_table(market, batch.config, first, market.last)
+            self._best = optimal_values(self._table)[1]
+
+    def _observe(self, rows: Array) -> dict[str, torch.Tensor]:
+        """Entries (segment, bar, before, …) of the observations with each candidate in force."""
+        if self._shown is None and self._bytes() <= MOST_BYTES:
+            assert self._table is not None
+            self._shown = self._look(np.arange(len(self._table.bars)))
+        if self._shown is None:
+            flat = self._look(rows.ravel())
+            return {name: entry.reshape(*rows.shape, *entry.shape[1:]) for name, entry in flat.items()}
+        places = torch.as_tensor(rows, device=self.device)
+        return {name: entry[places] for name, entry in self._shown.items()}
+
+    def _bytes(self) -> int:
+        """What the observations of all bars with all windows take."""
+        assert self._table is not None
+        return 4 * sum(self._batch.entries().values()) * self._table.lookbacks.size
+
+    def _look(self, rows: Array) -> dict[str, torch.Tensor]:
+        """Entries (row, before, …) at the rows of the table, a block at a time."""
+        table, batch, parts = self._table, self._batch, []
+        assert table is not None
+        count, block = table.lookbacks.shape[1], min(BLOCK_BARS, len(rows))
+        viewer = LookbackBatch(batch.dealer.panel, batch.config, block * count, batch.dealer)
+        for start in range(0, len(rows), block):
+            now = np.resize(rows[start : start + block], block)  # the last block is filled up
+            viewer.place(batch.markets[0], np.repeat(table.bars[now], count), table.lookbacks[now].reshape(-1))
+            size = min(block, len(rows) - start)
+            parts.append({name: entry.reshape(block, count, -1)[:size] for name, entry in viewer.observe().items()})
+        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
+        return {name: torch.as_tensor(entry, device=self.device) for name, entry in joined.items()}
+
+    def _at(self, t: int) -> dict[str, torch.Tensor]:
+        """The observations of one bar, a row per segment and window."""
+        return {name: entry[:, t].flatten(0, 1) for name, entry in self._seen.items()}
+
+    def _tables(self) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        """Rewards and windows in force of the segments, (segment, bar, before, choice), and the optimum's choices."""
+        table = self._table
+        assert table is not None
+        rewards = torch.as_tensor(table.total[self._rows], dtype=torch.float32, device=self.device)
+        in_force = torch.as_tensor(table.in_force[self._rows], device=self.device)
+        return rewards, in_force, torch.as_tensor(self._best[self._rows], device=self.device)
+
+    def _start(self) -> torch.Tensor:
+        count = len(self._batch.config.windows.grid)
+        return torch.full((len(self._rows), count), 1.0 / count, device=self.device)
+
+    @torch.no_grad()
+    def _play(self) -> dict[str, Array]:
+        """Expected rewards and likeliest choices of each step, (segment, bar), for whoever watches."""
+        policy, _ = self._evaluate()
+        rewards, in_force, _ = self._tables()
+        expected, held = expected_rewards(policy.exp(), rewards, in_force, self._start())
+        chosen = (held.unsqueeze(-1) * policy.exp()).sum(2).argmax(-1)
+        done = np.zeros(self._rows.shape, dtype=bool)
+        done[:, -1] = True
+        return {"actions": chosen.cpu().numpy(), "rewards": expected.cpu().numpy(), "dones": done}
+
+    def _evaluate(self) -> tuple[torch.Tensor, torch.Tensor]:
+        """Log-probabilities (segment, bar, before, choice) and values (segment, bar, before)."""
+        flat = {name: entry.flatten(0, 2) for name, entry in self._seen.items()}
+        shape = next(iter(self._seen.values())).shape[:3]
+        policy: Any = self.policy
+        features = policy.extract_features(flat)
+        latent, latent_value = policy.mlp_extractor(features)
+        logits = policy.action_net(latent).log_softmax(-1)
+        return logits.reshape(*shape, -1), policy.value_net(latent_value).reshape(shape)
+
+    # ---- learning -------------------------------------------------------------------------------------------------
+
+    def train(self) -> None:
+        """Updates on the segments of this round."""
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        rewards, in_force, best = self._tables()
+        for _ in range(self.n_epochs):
+            logs, values = self._evaluate()
+            expected, held = expected_rewards(logs.exp(), rewards, in_force, self._start())
+            weights = held.detach()
+            entropy = -(weights * (logs.exp() * logs).sum(-1)).sum(-1).mean()
+            taught = -(weights * logs.gather(-1, best.unsqueeze(-1)).squeeze(-1)).sum(-1).mean()
+            value_loss = functional.mse_loss(values, self._returns(logs.exp().detach(), rewards, in_force, values))
+            loss = -expected.mean() - self.ent_coef * entropy + self.vf_coef * value_loss + self.teacher_coef * taught
+            self.policy.optimizer.zero_grad()
+            loss.backward()  # type: ignore[no-untyped-call]
+            torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+            self.policy.optimizer.step()
+        self._n_updates += self.n_epochs
+        self.logger.record("train/policy_gradient_loss", float(-expected.mean().detach()))
+        self.logger.record("train/entropy_loss", float(-entropy.detach()))
+        self.logger.record("train/value_loss", float(value_loss.detach()))
+        self.logger.record("train/teacher_loss", float(taught.detach()))
+
+    def _returns(
+        self, policy: torch.Tensor, rewards: torch.Tensor, in_force: torch.Tensor, values: torch.Tensor
+    ) -> torch.Tensor:
+        """Exact discounted returns of the policy within the segments, (segment, bar, before); the last one's own
+        value stands for what comes behind."""
+        later, found = values[:, -1].detach(), []
+        for t in range(policy.shape[1] - 1, -1, -1):
+            following = later.unsqueeze(1).expand(-1, policy.shape[2], -1).gather(-1, in_force[:, t])
+            later = (policy[:, t] * (rewards[:, t] + self.gamma * following)).sum(-1)
+            found.append(later)
+        return torch.stack(found[::-1], 1)
+
+
+def check_full_information(batch: LookbackBatch) -> None:
+    """Refuse windows and episodes whose rewards are not one table."""
+    windows, episodes = batch.config.windows, batch.config.episodes
+    if windows.action != "absolute" or windows.max_delta is not None:
+        raise ConfigError(
+            "agent=full_information chooses any window of the grid at any bar; set task.windows.action=absolute and "
+            "task.windows.max_delta=null"
+        )
+    if episodes.synthetic_share > 0 or len(episodes.resolutions) > 1:
+        raise ConfigError(
+            "agent=full_information learns from the panel's own bars; set task.episodes.synthetic_share=0 and one "
+            "of task.episodes.resolutions"
+        )
+    check_tabular(batch.config.reward)

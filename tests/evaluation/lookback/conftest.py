@@ -1,0 +1,25 @@
+"""A lookback run that is trained once for all tests here."""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+import pytest
+from rich.console import Console
+
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
+
+TINY = (
+    *("task=lookback", "agent=full_information", "data=synthetic", "data.symbols=4", "data.bars=500", "seed=1"),
+    *("task.windows.longest=24", "task.windows.seen=[6,12,24]", "task.windows.grid=[10,16,24]", "train.envs=4"),
+    *("agent.network=mlp_tiny", "agent.heads=[8]", "agent.n_steps=16", "train.steps=256", "train.shares=[0.5,0.2]"),
+    *("track.mlflow=off", "track.tensorboard=off", "track.progress=false", "name=lookback"),
+)
+
+
+@pytest.fixture(scope="session")
+def lookback_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    config = compose([*TINY, f"runs={tmp_path_factory.mktemp('lookback')}"])
+    return train(config, console=Console(file=io.StringIO())).run.folder

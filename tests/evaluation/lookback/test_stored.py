@@ -1,0 +1,142 @@
+"""A lookback run judged, explained, replayed, refitted and compared by the commands that traders have.
+
+Runs `evaluation.lookback.insight`, `evaluation.lookback.judgement`, `evaluation.lookback.page`,
+`evaluation.lookback.replay`, `evaluation.lookback.worth`, `evaluation.opened`, `training.launch.lookback_folds`.
+"""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pandas as pd
+import pytest
+from typer.testing import CliRunner
+
+from pacesetter.cli import app
+from pacesetter.envs.lookback.evaluation import evaluate_lookback
+from pacesetter.errors import ConfigError
+from pacesetter.evaluation.lookback.insight import lookback_insights
+from pacesetter.evaluation.lookback.judgement import AGENT, OPTIMUM, STOCHASTIC, LookbackJudgement
+from pacesetter.evaluation.lookback.page import lookback_sections
+from pacesetter.evaluation.lookback.replay import LookbackReplay
+from pacesetter.evaluation.lookback.stored import LookbackRun
+from pacesetter.evaluation.lookback.worth import EXPECTED, worth_sentences
+from pacesetter.evaluation.opened import open_run
+from pacesetter.evaluation.report.compare import compare_section, find_judged
+from pacesetter.leadlag.lookback.policy import StoredLookback
+from pacesetter.training.launch.folds import changed, fold_report
+
+
+@pytest.fixture(scope="module")
+def run(lookback_run: Path) -> LookbackRun:
+    opened = open_run(lookback_run)
+    assert isinstance(opened, LookbackRun)
+    return opened
+
+
+@pytest.fixture(scope="module")
+def judged(run: LookbackRun) -> LookbackJudgement:
+    return run.judge(draws=50)
+
+
+def test_windows_are_judged_on_bars_that_were_not_learned(run: LookbackRun, judged: LookbackJudgement) -> None:
+    assert judged.evaluation.bars[0] == 350  # behind train.shares
+    assert judged.times[0] > pd.Timestamp(json.loads((run.folder / "manifest.json").read_text())["fitted_until"])
+    names = set(judged.evaluation.names)
+    assert {AGENT, STOCHASTIC, OPTIMUM, "constant 10", "volatility", "cross-validated", "thompson"} <= names
+    assert "regime oracle" in names  # a synthetic market tells its regimes
+    assert judged.figures["reward"].idxmax() == OPTIMUM
+    assert (judged.figures["regret"] >= 0).all()
+    assert judged.figures.loc[OPTIMUM, "share of the optimum"] == pytest.approx(1.0)
+    best = max(judged.figures["reward"][name] for name in names if name.startswith("constant "))
+    assert judged.figures["share of the optimum"].max() <= 1
+    gap = judged.differences[judged.rival]
+    own, rival = (judged.figures.loc[name, "reward"] for name in (AGENT, judged.rival))
+    assert gap.value == pytest.approx(own - rival)
+    assert judged.figures.loc[judged.rival, "reward"] >= best
+    assert judged.sentence.startswith(("Evidence", "No evidence"))
+    assert judged.is_evidence == all(gate.passed for gate in judged.gates[::2][:2])
+
+
+def test_one_seed_is_one_sequence_and_earns_the_same_again(
+    run: LookbackRun, judged: LookbackJudgement
+) -> None:
+    again = run.judge(draws=50)
+    np.testing.assert_array_equal(again.evaluation.lookbacks, judged.evaluation.lookbacks)
+    np.testing.assert_array_equal(again.evaluation.rewards, judged.evaluation.rewards)
+    schedule = np.full(len(run.panel), 10)
+    schedule[judged.evaluation.bars] = judged.evaluation.lookbacks[:, 0]
+    played = evaluate_lookback({"it": StoredLookback(schedule)}, run.panel, run.task, start=run.first)
+    assert played.rewards[1:, 0] == pytest.approx(judged.evaluation.rewards[1:, 0], abs=0)
+
+
+def test_what_windows_are_worth_downstream_is_said(judged: LookbackJudgement) -> None:
+    rule = judged.worth[judged.worth["rule"] == EXPECTED].set_index("windows")
+    assert {AGENT, judged.learned, OPTIMUM} <= set(rule.index)
+    assert rule.loc[judged.learned, "difference"] == 0
+    assert judged.sentence.endswith(worth_sentences(judged.worth, judged.learned)[-1])
+
+
+def test_more_costs_of_switching_cost_whoever_switches(judged: LookbackJudgement) -> None:
+    assert judged.costs.loc[1.0, AGENT] == pytest.approx(judged.figures.loc[AGENT, "reward"])
+    assert judged.costs.loc[5.0, "thompson"] < judged.costs.loc[0.0, "thompson"]
+    assert judged.costs.loc[5.0, "constant 10"] == judged.costs.loc[0.0, "constant 10"]
+
+
+def test_sections_and_insights_read(run: LookbackRun, judged: LookbackJudgement) -> None:
+    titles = {section.title for section in lookback_sections(judged, run.panel)}
+    assert {"Verdict", "Windows over time", "Choices", "Regret", "Safety", "Worth downstream"} <= titles
+    shares = judged.windows["share"]
+    assert shares.sum() == pytest.approx(1.0)
+    insights = {section.title: section for section in lookback_insights(run, judged)}
+    entries = dict(insights["Attribution by entry"].rows)
+    assert "chosen" in entries
+    assert sum(float(value.rstrip("%")) for value in entries.values()) == pytest.approx(100, abs=0.5)
+    assert len(insights["Best window in hindsight"].rows) >= 2
+    assert {"Reward components", "Concentration by asset", "Concentration by pair"} <= set(insights)
+
+
+def test_the_commands_that_traders_have(run: LookbackRun, tmp_path: Path, lookback_run: Path) -> None:
+    call = CliRunner().invoke
+    said = call(app, ["evaluate", str(lookback_run), "--draws", "20"])
+    assert said.exit_code == 0, said.output
+    stored = lookback_run / "evaluation" / "evaluation.json"
+    said = call(app, ["evaluate", str(lookback_run), "--draws", "20", "--gate", str(stored)])
+    assert "figures are reproduced" in said.output
+    assert said.exit_code == 0, said.output
+    said = call(app, ["inspect", str(lookback_run)])
+    assert (lookback_run / "evaluation" / "replay.html").is_file(), said.output
+    replayed = LookbackReplay.load(lookback_run)
+    assert replayed.periods()["bars"].sum() == len(replayed.windows)
+    page = tmp_path / "comparison.html"
+    said = call(app, ["compare", str(lookback_run), str(lookback_run), "--out", str(page)])
+    assert said.exit_code == 0, said.output
+    assert "+0.0000 (+0.0000 to +0.0000)" in page.with_suffix(".md").read_text()
+    judged = find_judged(lookback_run)
+    other = find_judged(lookback_run)
+    other.result["task"] = "account"
+    with pytest.raises(ConfigError, match="compare them apart"):
+        compare_section([judged, other])
+
+
+def test_other_markets(run: LookbackRun) -> None:
+    table = run.on("adversarial")
+    assert np.isfinite(table["reward"]).all()
+    assert {AGENT, "constant 10"} <= set(table.index.unique("policy"))
+    with pytest.raises(ConfigError, match="max_assets"):
+        run.on("universes")
+    with pytest.raises(ConfigError, match="did you mean"):
+        run.on("adversaria")
+
+
+@pytest.mark.parametrize("is_combinatorial", [False, True])
+def test_folds_learn_from_their_training_bars_alone(run: LookbackRun, is_combinatorial: bool) -> None:
+    config = changed(run.config, ["train.steps=64"])
+    lines: list[str] = []
+    report = fold_report(config, run.panel, 3, is_combinatorial=is_combinatorial, tell=lines.append)
+    assert len(report.table) == (2 if is_combinatorial else 3)
+    assert len(lines) == 3
+    assert np.isfinite(report.table[AGENT]).all()
+    assert (report.table["best constant in hindsight"] >= report.table["constant by training"] - 1e-12).all()

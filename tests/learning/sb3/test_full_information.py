@@ -1,0 +1,120 @@
+"""Expected policy gradient: its objective against every path of a small table, and an agent that learns from it."""
+
+from __future__ import annotations
+
+from itertools import product
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pacesetter.data.synthetic import Synthetic
+from pacesetter.envs.lookback.batch import LookbackConfig, lookback_config
+from pacesetter.envs.lookback.evaluation import AgentLookback, evaluate_lookback
+from pacesetter.envs.lookback.vector import LookbackVectorEnv
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.leadlag.lookback.policy import ConstantLookback
+from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, make_algorithm
+from pacesetter.learning.sb3.full_information import expected_rewards
+from pacesetter.panel import Panel
+
+GRID = (8, 16, 64)
+
+
+def settings(**more: Any) -> LookbackConfig:
+    own: dict[str, Any] = {
+        "windows": {"shortest": 8, "longest": 64, "seen": GRID, "grid": GRID},
+        "view": {"method": "ccf_lag1", "encoder": "signature_summary", "context": ("volatility_10",)},
+        "reward": {"components": {"signal": 1.0, "switching": 0.05}, "clip": None},
+    }
+    return lookback_config(**own | more)
+
+
+def algorithm(panel: Panel, config: LookbackConfig, **options: Any) -> Any:
+    torch.set_num_threads(1)
+    small: dict[str, Any] = {"network": "mlp_tiny", "heads": (16,), "n_steps": 16}
+    return make_algorithm("full_information", LookbackVectorEnv(panel, 16, config), **small | options)
+
+
+def test_the_objective_is_the_mean_over_every_path_and_so_is_its_gradient() -> None:
+    rng = torch.Generator().manual_seed(0)
+    logits = torch.randn(1, 3, 2, 2, generator=rng, dtype=torch.float64, requires_grad=True)
+    rewards = torch.randn(1, 3, 2, 2, generator=rng, dtype=torch.float64)
+    in_force = torch.tensor([[[[0, 1], [0, 1]], [[0, 0], [1, 1]], [[0, 1], [0, 1]]]])  # the second window is rejected
+    start = torch.tensor([[0.3, 0.7]], dtype=torch.float64)
+    policy = logits.softmax(-1)
+    expected, held = expected_rewards(policy, rewards, in_force, start)
+    total = torch.zeros((), dtype=torch.float64)
+    for first, *choices in product((0, 1), repeat=4):
+        chance, paid, before = start[0, first], torch.zeros((), dtype=torch.float64), first
+        for t, choice in enumerate(choices):
+            chance = chance * policy[0, t, before, choice]
+            paid = paid + rewards[0, t, before, choice]
+            before = int(in_force[0, t, before, choice])
+        total = total + chance * paid
+    torch.testing.assert_close(expected.sum(), total)
+    torch.testing.assert_close(held.sum(-1), torch.ones(1, 3, dtype=torch.float64))
+    (own,) = torch.autograd.grad(expected.sum(), logits, retain_graph=True)
+    (every,) = torch.autograd.grad(total, logits)
+    torch.testing.assert_close(own, every)
+
+
+@pytest.fixture(scope="module")
+def markets() -> tuple[Panel, Panel]:
+    """Leaders stay in calm regimes and change in wild ones, where a short window is best."""
+    options: dict[str, Any] = {
+        "groups": 1,
+        "unrelated_share": 0.0,
+        "strength": 1.5,
+        "negative_share": 0.0,
+        "max_delay": 1,
+        "market_correlation": 0.0,
+        "volatility_clustering": 0.0,
+        "tail_degrees": 1e9,
+        "gap_share": 0.0,
+        "path_steps": 1,
+        "spread": 0.0,
+        "regimes": {"calm": (0.0, 0.5), "wild": (0.0, 2.0)},
+        "regime_bars": 300.0,
+        "relation_change_bars": (20_000, 20),
+    }
+    return tuple(Synthetic(symbols=6, bars=3000, seed=seed, **options).read() for seed in (1, 2))  # type: ignore[return-value]
+
+
+def test_it_learns_windows_that_beat_every_constant(markets: tuple[Panel, Panel]) -> None:
+    training, test = markets
+    config = settings()
+    model = learn(algorithm(training, config, learning_rate=5e-3, n_epochs=4), 24_576)
+    policies: dict[str, Any] = {f"constant {bars}": ConstantLookback(bars) for bars in GRID}
+    found = evaluate_lookback(policies | {"agent": AgentLookback(AlgorithmAgent(model).act, config)}, test, config)
+    table = found.table()
+    assert table["reward"].idxmax() == "agent"
+    best = str(table["reward"].drop("agent").idxmax())
+    gap, error = found.gap("agent", best)
+    assert gap > 2 * error
+    assert len(np.unique(found.lookbacks[:, -1])) > 1
+
+
+def test_the_optimum_teaches(markets: tuple[Panel, Panel]) -> None:
+    training = markets[0].rows(0, 600)
+    taught = algorithm(training, settings(), teacher_coef=1.0, ent_coef=0.0, n_epochs=8, learning_rate=5e-3)
+    learn(taught, 256)
+    early = taught.logger.name_to_value["train/teacher_loss"]
+    learn(taught, 6_144, reset_num_timesteps=False)
+    assert taught.logger.name_to_value["train/teacher_loss"] < early
+
+
+def test_what_is_not_a_table_is_refused(markets: tuple[Panel, Panel]) -> None:
+    panel = markets[0].rows(0, 300)
+    windows = {"shortest": 8, "longest": 64, "seen": GRID, "grid": GRID}
+    for config, why in (
+        (settings(windows=windows | {"max_delta": 10}), "max_delta=null"),
+        (settings(windows=windows | {"action": "delta"}), "action=absolute"),
+        (settings(episodes={"synthetic_share": 0.5}), "synthetic_share=0"),
+        (settings(reward={"components": {"signal": {"smoothing_steps": 4}}}), "smoothed"),
+    ):
+        with pytest.raises(ConfigError, match=why):
+            learn(algorithm(panel, config), 256)
+    with pytest.raises(DataError, match="in a row behind the longest window"):
+        learn(algorithm(panel.rows(0, 80), settings()), 256)
