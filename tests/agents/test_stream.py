@@ -77,8 +77,8 @@ def test_an_encoded_window_gives_the_features_and_gradients_of_the_window_itself
     plain = encoder({"window": bars, "position": position})
     ahead = encoder({STREAM: encoder.encode(bars, 1)[:, 0], "position": position})
     assert torch.equal(plain, ahead)
-    one = torch.autograd.grad(plain.square().sum(), list(encoder.blocks.parameters()))
-    other = torch.autograd.grad(ahead.square().sum(), list(encoder.blocks.parameters()))
+    one = torch.autograd.grad(plain[:, ::2].sum(), list(encoder.blocks.parameters()))
+    other = torch.autograd.grad(ahead[:, ::2].sum(), list(encoder.blocks.parameters()))
     assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
     assert not torch.equal(encoder({"window": bars, "position": position + 1}), plain)
 

@@ -37,7 +37,7 @@ __all__ = [
     "task_of",
 ]
 
-DIRECT = "direct"
+DIRECT, STREAM = "direct", "stream"
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
 
 
@@ -326,7 +326,23 @@ def build_task(config: Config) -> Any:
         old, new = options["action"], RENAMED_VALUES["task.action"][options["action"]]
         raise ConfigError(f"task.action={old} was renamed to {new}; give task.action={new}")
     task = configure(TASKS[_problem(config)].config, options, "task")
-    return _with_history(task, config.agent) if is_direct(config) else task
+    if is_direct(config):
+        return _with_history(task, config.agent)
+    return _with_memory(task, config.agent) if _is_stream(config.agent) else task
+
+
+def _is_stream(agent: dict[str, Any]) -> bool:
+    return str(agent.get("network")).partition("_")[0] == STREAM
+
+
+def _with_memory(task: Any, agent: dict[str, Any]) -> Any:
+    """The task with windows as long as the answer of a stream encoder depends on."""
+    from pacesetter.agents.encoders import network
+
+    if not hasattr(task, "window_bars"):
+        return task
+    sizes: Any = network(agent["network"], **(agent.get("network_options") or {}))
+    return dataclasses.replace(task, window_bars=sizes.memory_bars)
 
 
 def _with_history(task: Any, agent: dict[str, Any]) -> Any:
