@@ -70,13 +70,15 @@ class BandedAttention(nn.Module):
 
     def _bias(self, chunks: int, size: int, known: int) -> torch.Tensor:
         """(head, chunk, query, key): the number of each age; `NEVER` outside the span and before the first bar."""
-        place = torch.arange(size, device=self.bias.device)
-        age = size + place[:, None] - torch.arange(2 * size, device=self.bias.device)
-        inside = (age >= 0) & (age < self.span)
-        bias = torch.where(inside, self.bias[:, age.clamp(0, self.span - 1)], NEVER)[:, None]
+        device = self.bias.device
+        ages = torch.arange(self.span, device=device)
+        age = size + torch.arange(size, device=device)[:, None] - torch.arange(2 * size, device=device)
+        is_of = age == ages[:, None, None]  # (age, query, key); a sum, whose gradient adds up in one order on a GPU too
+        bias = torch.where(is_of, self.bias[:, :, None, None], 0.0).sum(1)
+        bias = torch.where(is_of.any(0), bias, NEVER)[:, None]
         missing = (chunks + 1) * size - known
-        first = missing - size * torch.arange(chunks, device=self.bias.device)[:, None]
-        is_there = torch.arange(2 * size, device=self.bias.device) >= first
+        first = missing - size * torch.arange(chunks, device=device)[:, None]
+        is_there = torch.arange(2 * size, device=device) >= first
         return torch.where(is_there[:, None], bias, NEVER)
 
     def append(self, x: torch.Tensor, keys_values: torch.Tensor, ages: torch.Tensor) -> tuple[torch.Tensor, ...]:

@@ -15,6 +15,7 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.encoding import BarsOnce, Windows
+from pacesetter.learning.fleet.graphs import RecordedRound
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import play
@@ -99,3 +100,26 @@ def test_a_fleet_is_played_alike_with_bars_encoded_ahead(
 def test_a_window_shorter_than_its_memory_is_refused(make_stream: Make) -> None:
     with pytest.raises(ConfigError, match="window_bars=10 is less than the 11 bars that network=stream reads"):
         make_stream(window_bars=10)
+
+
+def test_recorded_rounds_of_a_stream_learn_what_ordinary_ones_do(make_stream: Make) -> None:
+    plain = make_stream()
+    plain.learn(144)
+    recorded = make_stream()
+    recorded.recorded = RecordedRound(recorded)
+    recorded.learn(144)
+    assert recorded.weights_hash() == plain.weights_hash()
+
+
+def test_room_for_broken_segments_is_what_a_minibatch_needs(make_stream: Make) -> None:
+    learner = make_stream()
+    encoding, rows = learner.encoding, places(learner)
+    index, order = rows["index"].view(4, 24, 2), torch.arange(24).view(1, -1)
+    assert isinstance(encoding, BarsOnce)
+    assert encoding.needs(index, order) == encoding.most_broken == 8
+    plain = encoding(rows)
+    encoding.room = 8
+    torch.testing.assert_close(encoding(rows), plain)
+    whole = torch.stack([torch.zeros(24), 50 + torch.arange(24)], dim=-1).expand(4, 24, 2)
+    assert encoding.needs(whole, order) == 0
+    assert encoding.needs(torch.randint(0, 250, (4, 24, 2)), order) is None

@@ -7,7 +7,9 @@ one pass with the bars that its first one remembers.
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any, Protocol
 
 import torch
@@ -21,12 +23,15 @@ __all__ = ["BarsOnce", "Encoding", "Windows", "encode_table", "looking", "make_e
 
 BARS_AT_ONCE = 512  # of a block, behind those that the first of them remembers
 ROWS_AT_ONCE = 131_072  # bars of all blocks that are encoded in one pass
-LEAST_BROKEN = 8  # segments of such a pass
-SHARE_OF_BROKEN = 8  # one pass encodes this part of a batch's segments more, for episodes that end inside them
 
 
 class Encoding(Protocol):
-    """Compact observations to (row, width) float32 features."""
+    """Compact observations to (row, width) float32 features; `room` and `needs` as those of `BarsOnce`."""
+
+    room: int | None
+
+    def needs(self, index: torch.Tensor, orders: torch.Tensor) -> int | None:
+        """Room that minibatches need."""
 
     def begin_round(self) -> None:
         """The encoder's weights are those of the round now."""
@@ -53,8 +58,14 @@ class Windows:
         self.fleet, self.market, self.config, self.device = fleet, market, config, market.device
         self._run = compiled(self._encode, config)
 
+    room: int | None = None
+
     def begin_round(self) -> None:
         """Nothing is kept."""
+
+    def needs(self, index: torch.Tensor, orders: torch.Tensor) -> int | None:
+        """No room: rows do not hang together."""
+        return 0
 
     def __call__(self, observation: Tensors) -> torch.Tensor:
         return self._run(observation)  # type: ignore[no-any-return]
@@ -84,6 +95,7 @@ class BarsOnce:
         dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
         blocks, _, bars, _ = self.tables.windows.shape
         self.table = torch.zeros(blocks, bars, self.encoder.width, dtype=dtype, device=self.device)
+        self.room: int | None = None  # for broken segments of a batch; None looks how many there are, and waits for it
         self._encode, self._fuse = compiled(self._encode_bars, config), compiled(self._fuse_rows, config)
 
     @torch.no_grad()
@@ -102,27 +114,35 @@ class BarsOnce:
     def _segments(self, index: torch.Tensor) -> torch.Tensor:
         """(row, width) of places (row, 2) that come in segments; rows behind the end of an episode are elsewhere."""
         places = index.view(-1, self.segment_bars, 2)
-        steps = torch.arange(self.segment_bars, device=self.device)
-        first = places[:, :1]
-        follows = (places[..., 0] == first[..., 0]) & (places[..., 1] - first[..., 1] == steps)
-        encoded = self._from(first[:, 0]).flatten(0, 1)
-        if bool(follows.all()):
-            return encoded
-        return self._mended(encoded, index, ~follows)
+        encoded, broken = self._from(places[:, 0]).flatten(0, 1), _broken(places)
+        room = self.room
+        if room is None:
+            room = -(-int(_begins(places, broken).sum()) // self.most_broken) * self.most_broken
+        return self._mended(encoded, places, broken, room) if room else encoded
 
-    def _mended(self, encoded: torch.Tensor, index: torch.Tensor, broken: torch.Tensor) -> torch.Tensor:
-        """The same with the `broken` (segment, bar) rows encoded from the bars where they are."""
-        places = index.view(*broken.shape, 2)
-        jumps = (places[:, 1:] - places[:, :-1] != torch.tensor([0, 1], device=self.device)).any(-1)
-        begins = broken.clone()
-        begins[:, 1:] &= jumps | ~broken[:, :-1]
-        pieces, rows = places[begins], torch.nonzero(broken.flatten()).squeeze(1)
-        piece = begins.flatten().cumsum(0)[rows] - 1
-        size = max(len(broken) // SHARE_OF_BROKEN, LEAST_BROKEN)
-        missing = -len(pieces) % size  # every pass has one shape, for which it is compiled once
-        padded = torch.cat([pieces, pieces[:1].expand(missing, 2)])
-        found = torch.cat([self._from(part) for part in padded.split(size)])
-        return encoded.index_copy(0, rows, found[piece, index[rows, 1] - pieces[piece, 1]])
+    def _mended(self, encoded: torch.Tensor, places: torch.Tensor, broken: torch.Tensor, room: int) -> torch.Tensor:
+        """The same with the `broken` (segment, bar) rows encoded where they are, by at most `room` segments more."""
+        begins, index = _begins(places, broken).flatten(), places.flatten(0, 1)
+        pieces = index[begins.byte().argsort(descending=True, stable=True)[:room]]
+        found = torch.cat([self._from(part) for part in pieces.split(self.most_broken)])
+        piece = (begins.cumsum(0) - 1).clamp(0, len(pieces) - 1)
+        offset = (index[:, 1] - pieces[piece, 1]).clamp(0, self.segment_bars - 1)
+        return torch.where(broken.flatten()[:, None], found[piece, offset], encoded)
+
+    @property
+    def most_broken(self) -> int:
+        """Segments of a pass for those that are broken off: every pass has one shape, compiled once."""
+        return max(self.config.batch_size * len(self.market.symbols) // self.segment_bars // 8, 8)
+
+    def needs(self, index: torch.Tensor, orders: torch.Tensor) -> int | None:
+        """Room for broken segments in any of the minibatches `orders` (minibatch, row) of `index` (symbol, row, 2).
+
+        0, or `most_broken`, or None where they are more than that.
+        """
+        places = index[:, orders].long().unflatten(2, (-1, self.segment_bars))
+        begins = _begins(places, _broken(places))
+        most = int(begins.sum((0, 2, 3)).max())
+        return 0 if most == 0 else self.most_broken if most <= self.most_broken else None
 
     def _from(self, first: torch.Tensor) -> torch.Tensor:
         """(piece, segment bar, width) of the segments that begin at `first` (piece, 2)."""
@@ -140,6 +160,22 @@ class BarsOnce:
         with narrow(self.device, self.config):
             features: torch.Tensor = self.encoder({**rest, STREAM: encoded}).float()
         return features
+
+
+def _broken(places: torch.Tensor) -> torch.Tensor:
+    """(…, segment, bar) True where a row is not so many bars behind the first of its segment (…, segment, bar, 2)."""
+    steps = torch.arange(places.shape[-2], device=places.device)
+    apart = places - places[..., :1, :]
+    return (apart[..., 0] != 0) | (apart[..., 1] != steps)
+
+
+def _begins(places: torch.Tensor, broken: torch.Tensor) -> torch.Tensor:
+    """Where in a broken part of a segment the bars follow one another from: at its first row, and behind each jump."""
+    apart = places[..., 1:, :] - places[..., :-1, :]
+    jumps = (apart[..., 0] != 0) | (apart[..., 1] != 1)
+    begins = broken.clone()
+    begins[..., 1:] &= jumps | ~broken[..., :-1]
+    return begins
 
 
 def looking(fleet: Any, market: Any) -> Callable[[Tensors], dict[str, torch.Tensor]]:
@@ -185,7 +221,8 @@ def encode_table(
 
 
 def compiled(function: Callable[..., Any], config: Any) -> Callable[..., Any]:
-    """The function, fused by torch where the options ask for it."""
+    """The function, fused by torch where the options ask for it; what was compiled is kept for later runs."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "pacesetter" / "compiled"))
     return torch.compile(function, dynamic=False) if config.compile else function
 
 

@@ -13,6 +13,7 @@ from typing import Any
 import torch
 
 from pacesetter.errors import ConfigError
+from pacesetter.learning.experience.gather import INDEX
 from pacesetter.learning.fleet.method import Losses
 
 __all__ = ["RecordedRound", "check_recordable", "record"]
@@ -43,7 +44,7 @@ class RecordedRound:
     def __init__(self, trainer: Any) -> None:
         self.trainer, self.method, self.device = trainer, trainer.method, trainer.device
         self._collect: Callable[[], None] | None = None
-        self._update: Callable[[], None] | None = None
+        self._updates: dict[int, Callable[[], None] | None] = {}  # by the room for broken segments; None: not recorded
         self._rates: tuple[float, ...] = ()
 
     # ---- rollout --------------------------------------------------------------------------------------------------
@@ -74,21 +75,33 @@ class RecordedRound:
 
     def learn(self, experience: Any) -> list[Losses]:
         """Epochs of minibatches, as `PPO.batches` has them."""
-        method, logged = self.method, []
-        data = method.begin_epochs(experience, self.trainer)
-        if self._update is None or self._rates != self.trainer.rates:
-            self.data, self._rates = _cloned(data), self.trainer.rates
+        method, trainer, logged = self.method, self.trainer, []
+        data = method.begin_epochs(experience, trainer)
+        if self._rates != trainer.rates:
+            self._updates, self._rates, self.data = {}, trainer.rates, _cloned(data)
             self.rows = torch.zeros(method.config.batch_size, dtype=torch.long, device=self.device)
-            self._update = record(self._step, self.device)
         _copy(data, self.data)
         for _ in range(method.config.n_epochs):
-            for rows in method.order(len(data["targets"][0])).view(-1, len(self.rows)):
+            orders = method.order(len(data["targets"][0])).view(-1, len(self.rows))
+            trainer.encoding.room = trainer.encoding.needs(data["observation"][INDEX], orders)
+            for rows in orders:
                 self.rows.copy_(rows)
-                self._update()
+                self._step_with(trainer.encoding.room)
                 logged.append(Losses({}, {name: part.clone() for name, part in self.metrics.items()}))
+            trainer.encoding.room = None
             if not bool(method.going.any()):
                 break
         return logged
+
+    def _step_with(self, room: int | None) -> None:
+        """An update; recorded when it was made once with as much room, replayed from then on."""
+        if room in self._updates:
+            update = self._updates[room] = self._updates[room] or record(self._step, self.device)
+            update()
+            return
+        self._step()
+        if room is not None:  # without a limit it looks at numbers, which a recording cannot
+            self._updates[room] = None
 
     def _step(self) -> None:
         batch = self.method.rows_of(self.data, self.rows)
