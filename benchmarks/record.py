@@ -63,7 +63,7 @@ def publish(name: str, body: str, title: str) -> None:
     print(f"\n{title}\n\n{body}\n")
     if options.record:
         RESULTS.mkdir(exist_ok=True)
-        command = f"python benchmarks/{name}.py --record"
+        command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
         day = time.strftime("%Y-%m-%d")
         text = f"# {title}\n\n`{command}` on {day}: {machine()}\n\n{body}\n"
         (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")

@@ -21,7 +21,7 @@ SMALL = {"width": 4, "layers": 2, "assets": ("assets", "weights"), "asset_heads"
 
 
 def make_tiny(name: str) -> Encoder:
-    return network(name, **SMALL, **({"heads": 2} if "transformer" in name else {})).build(TINY)
+    return network(name, **SMALL, **({"heads": 2} if hasattr(NETWORKS[name], "heads") else {})).build(TINY)
 
 
 @pytest.mark.parametrize("name", list(NETWORKS))
@@ -63,6 +63,20 @@ def test_gradients_are_right(name: str, make_observation: Make) -> None:
     assert torch.autograd.gradcheck(encode, inputs)
     encoder(observation | {"universe_mask": mask}).square().sum().backward()
     assert all(parameter.grad is not None for parameter in encoder.parameters())
+
+
+def test_the_newest_bar_alone_has_the_answer_of_all(make_observation: Make) -> None:
+    encoder = network("transformer", width=32, heads=4).build(TRADING)
+    assert isinstance(encoder, TransformerEncoder)
+    for parameter in encoder.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    encoder.double()
+    tokens = torch.randn(5, 24, 32, dtype=torch.float64)
+    whole, newest = encoder.stack(tokens)[:, -1], encoder.stack.newest(tokens)
+    torch.testing.assert_close(newest, whole)
+    parameters = list(encoder.stack.parameters())
+    for one, other in zip(*(torch.autograd.grad(y.square().sum(), parameters) for y in (whole, newest)), strict=True):
+        torch.testing.assert_close(one, other)
 
 
 def test_the_full_transformer_has_about_3_2_million_parameters() -> None:

@@ -29,6 +29,22 @@ class SelfAttention(nn.Module):
         mixed = F.scaled_dot_product_attention(query, key, value, attn_mask=allowed)
         return self.output(mixed.transpose(1, 2).flatten(2))  # type: ignore[no-any-return]
 
+    def newest(self, x: torch.Tensor) -> torch.Tensor:
+        """What `forward` gives the last item, (batch, width), of items that all look at each other.
+
+        With one query a head no item needs a key or a value of its own: q·(Kx + k) is (Kᵀq)·x and a number that all
+        items share, which softmax leaves out, and the mean of Vx + v is V times the mean of x, and v.
+        """
+        rows, _, width = x.shape
+        query_weight, key_weight, value_weight = self.inputs.weight.chunk(3)
+        query_bias, _, value_bias = self.inputs.bias.chunk(3)
+        key, value = (part.view(self.heads, -1, width) for part in (key_weight, value_weight))
+        query = F.linear(x[:, -1], query_weight, query_bias).view(rows, self.heads, -1)
+        asked = torch.einsum("nhd,hdw->nhw", query, key)
+        shares = (asked @ x.transpose(1, 2) / math.sqrt(query.shape[-1])).softmax(-1)  # (batch, head, item)
+        mixed = torch.einsum("nhw,hdw->nhd", shares.to(x.dtype) @ x, value)
+        return self.output(mixed.flatten(1) + value_bias)  # type: ignore[no-any-return]
+
     def weights(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
         """(batch, head, item, item) shares that `forward` gives each item; a row sums to 1."""
         query, key, _ = self._split(x)
@@ -57,6 +73,11 @@ class Block(nn.Module):
         x = x + self.attention(self.attention_norm(x), allowed)
         return x + self.feed_forward(x)  # type: ignore[no-any-return]
 
+    def newest(self, x: torch.Tensor) -> torch.Tensor:
+        """What `forward` gives the last item, (batch, width), for a fraction of the work."""
+        last = x[:, -1] + self.attention.newest(self.attention_norm(x))
+        return last + self.feed_forward(last)  # type: ignore[no-any-return]
+
     def weights(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
         return self.attention.weights(self.attention_norm(x), allowed)
 
@@ -72,6 +93,14 @@ class AttentionStack(nn.Module):
         for block in self.blocks:
             x = block(x, allowed)
         return x
+
+    def newest(self, x: torch.Tensor) -> torch.Tensor:
+        """What `forward` gives the last item, (batch, width): nothing reads the last block's other answers."""
+        *earlier, last = self.blocks
+        for block in earlier:
+            x = block(x)
+        assert isinstance(last, Block)
+        return last.newest(x)
 
     def weights(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
         """(batch, layer, head, item, item) attention weights of the same pass."""

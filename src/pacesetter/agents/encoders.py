@@ -143,10 +143,12 @@ class TransformerEncoder(Encoder):
 
     def _summarise(self, window: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         # No causal mask: the window ends at the bar of the decision, so every bar in it is past.
-        return self.stack(self._tokens(window, context))[:, -1]  # type: ignore[no-any-return]
+        return self.stack.newest(self._tokens(window, context))
 
     def _tokens(self, window: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        return self.embed(window) + self.positions + context.unsqueeze(-2)  # type: ignore[no-any-return]
+        """(batch, bar, width), in bfloat16 where layers compute in it: what blocks add to stays as narrow."""
+        embedded: torch.Tensor = self.embed(window)
+        return embedded + self.positions.to(embedded.dtype) + context.unsqueeze(-2).to(embedded.dtype)
 
     @torch.no_grad()
     def attention_weights(self, observation: Tensors) -> torch.Tensor:
@@ -223,3 +225,6 @@ def network(name: str, **options: Any) -> Network:
     """The registered configuration with some fields changed; refuses unknown names and fields, and wrong types."""
     default = NETWORKS[name]
     return configure(type(default), dataclasses.asdict(default) | options, "network")
+
+
+from pacesetter.agents import stream as _stream  # noqa: E402, F401  (registers its networks, by the classes above)

@@ -58,7 +58,10 @@ class MaskedCategorical:
         return self.log_probabilities.exp()
 
     def sample(self) -> torch.Tensor:
-        return torch.multinomial(self.probabilities, 1).squeeze(-1)
+        if not self.log_probabilities.is_cuda:
+            return torch.multinomial(self.probabilities, 1).squeeze(-1)
+        waiting = torch.empty_like(self.log_probabilities).exponential_()  # as multinomial, which waits for the GPU
+        return (self.probabilities / waiting).argmax(-1)
 
     def mode(self) -> torch.Tensor:
         return self.log_probabilities.argmax(-1)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 
 import torch
@@ -62,20 +62,21 @@ class Layout:
         """Features per entry, masks left out."""
         return self.window | self.vectors | self.assets
 
-    def entries(self, observation: Tensors) -> dict[str, torch.Tensor]:
-        """The entries to encode, (batch, …, feature); an (asset,) entry gets one feature."""
+    def entries(self, observation: Tensors, without: Collection[str] = ()) -> dict[str, torch.Tensor]:
+        """The entries to encode, (batch, …, feature), but those named; an (asset,) entry gets one feature."""
         return {
             name: observation[name].unsqueeze(-1)
             if name in self.assets and observation[name].ndim == 2
             else observation[name]
             for name in self.sizes
+            if name not in without
         }
 
     def present(self, observation: Tensors) -> torch.Tensor:
         """(batch, asset) true where an asset is present: all of them without a mask."""
         if self.mask is not None:
             return observation[self.mask] > 0.5
-        first = self.entries(observation)[next(iter(self.assets))]
+        first = self.entries(observation, self.window)[next(iter(self.assets))]
         return torch.ones_like(first[..., 0], dtype=torch.bool)
 
 

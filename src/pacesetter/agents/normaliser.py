@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 
 import torch
 from torch import nn
@@ -45,16 +45,18 @@ class ObservationNormaliser(nn.Module):
         for name in ("count", "mean", "variance"):
             self.register_buffer(name, torch.zeros(size, dtype=torch.float64))
 
-    def forward(self, observation: Tensors) -> dict[str, torch.Tensor]:
-        """Normalised entries (batch, …, feature)."""
-        entries = self.layout.entries(observation)
-        sizes = list(self.layout.sizes.values())
-        parameters = zip(entries.items(), torch.split(self.centre, sizes), torch.split(self.scale, sizes), strict=True)
-        scaled = {name: self._scaled(entry, centre, scale) for (name, entry), centre, scale in parameters}
-        if not self.hides:
-            return scaled
-        shown = zip(scaled.items(), torch.split(self.shown, sizes), strict=True)
-        return {name: entry * visible for (name, entry), visible in shown}
+    def forward(self, observation: Tensors, without: Collection[str] = ()) -> dict[str, torch.Tensor]:
+        """Normalised entries (batch, …, feature), all but those named."""
+        entries = self.layout.entries(observation, without)
+        return {name: self.scaled(name, entry) for name, entry in entries.items()}
+
+    def scaled(self, name: str, entry: torch.Tensor) -> torch.Tensor:
+        """Values (…, feature) of one entry, normalised."""
+        sizes = self.layout.sizes
+        place, columns = list(sizes).index(name), list(sizes.values())
+        centre, scale, shown = (torch.split(part, columns)[place] for part in (self.centre, self.scale, self.shown))
+        normalised = self._scaled(entry, centre, scale)
+        return normalised * shown if self.hides else normalised
 
     @staticmethod
     def _scaled(entry: torch.Tensor, centre: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:

@@ -38,6 +38,7 @@ __all__ = [
     "task_of",
 ]
 
+STREAM = "stream"
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
 
 
@@ -393,7 +394,23 @@ def build_task(config: Config) -> Any:
         raise ConfigError(f"task.action={old} was renamed to {new}; give task.action={new}")
     task = configure(TASKS[_problem(config)].config, options, "task")
     support = _one_account(config)
-    return task if support is None else _with_history(task, config.agent, support)
+    if support is not None:
+        return _with_history(task, config.agent, support)
+    return _with_memory(task, config.agent) if _is_stream(config.agent) else task
+
+
+def _is_stream(agent: dict[str, Any]) -> bool:
+    return str(agent.get("network")).partition("_")[0] == STREAM
+
+
+def _with_memory(task: Any, agent: dict[str, Any]) -> Any:
+    """The task with windows as long as the answer of a stream encoder depends on."""
+    from pacesetter.agents.encoders import network
+
+    if not hasattr(task, "window_bars"):
+        return task
+    sizes: Any = network(agent["network"], **(agent.get("network_options") or {}))
+    return dataclasses.replace(task, window_bars=sizes.memory_bars)
 
 
 def _with_history(task: Any, agent: dict[str, Any], support: TaskSupport) -> Any:

@@ -59,7 +59,12 @@ class Tables(nn.Module):
         block, bar = index.long().unbind(-1)
         # Two index arrays around a slice put their axes first: (row, bar, symbol, feature), hence the transposition.
         window = self.windows[block[:, None], :, bar[:, None] + self.bars].transpose(1, 2)
+        return self.context_at(index) | {"window": window if self.is_whole else window[:, 0]}
+
+    def context_at(self, index: torch.Tensor) -> dict[str, torch.Tensor]:
+        """(batch, …) entries of the places but their windows."""
+        block, bar = index.long().unbind(-1)
         context = self.context[block, bar]
         if not self.is_whole:
-            window, context = window[:, 0], context[:, 0]
-        return {entry: context[..., place] for entry, place in self.places.items()} | {"window": window}
+            context = context[:, 0]
+        return {entry: context[..., place] for entry, place in self.places.items()}

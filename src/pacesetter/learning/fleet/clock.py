@@ -13,15 +13,21 @@ __all__ = ["Clock"]
 
 
 class Clock:
-    """`with clock("update"): …` adds to `clock.seconds()["update"]`; idle time of the device inside counts too."""
+    """`with clock("update"): …` adds to `clock.seconds()["update"]`; idle time of the device inside counts too.
+
+    While it is paused, as when calls are recorded to be replayed, nothing is added.
+    """
 
     def __init__(self, device: torch.device) -> None:
-        self.is_cuda = device.type == "cuda"
+        self.is_cuda, self.is_paused = device.type == "cuda", False
         self._seconds: dict[str, float] = defaultdict(float)
         self._pending: list[tuple[str, torch.cuda.Event, torch.cuda.Event]] = []
 
     @contextmanager
     def __call__(self, section: str) -> Iterator[None]:
+        if self.is_paused:
+            yield
+            return
         if not self.is_cuda:
             start = time.perf_counter()
             yield

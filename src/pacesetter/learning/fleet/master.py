@@ -61,6 +61,7 @@ class MasterMethod(PPO[Master, MasterMarket]):
     """PPO whose one symbol is the portfolio; `action_mix` are the mean shares (1, symbol + cash) of a round."""
 
     config: MasterPPO
+    is_recordable = False  # its market steps on the CPU
 
     def describe(self, experience: Rollout, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         held = experience.actions.softmax(-1).mean((0, 1))

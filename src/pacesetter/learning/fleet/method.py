@@ -36,6 +36,7 @@ class FleetConfig:
     max_grad_norm   of the encoder, and of each symbol's heads
     precision       of the encoder; heads, losses and weights are float32
     compile         fuse the encoder by torch.compile, which pays on a GPU
+    graphs          replay whole rounds as CUDA graphs, which pays for small networks on a GPU
     extras          name -> options of what is added to the method, e.g. curiosity; null leaves it out
     """
 
@@ -45,6 +46,7 @@ class FleetConfig:
     max_grad_norm: float = 0.5
     precision: Literal["float32", "bfloat16"] = "float32"
     compile: bool = False
+    graphs: bool = False
     extras: dict[str, Any] = field(default_factory=dict)
     seed: int = 0
 
@@ -176,10 +178,14 @@ class Method(Protocol):
 
     own               modules; parameters that require a gradient are (symbol, …), and the trainer optimises them
     has_state_value   whether the fleet's critic learns; where not, it is neither optimised nor exported
+    segment_bars      rows of a batch that follow one another in time; None where batches are drawn row by row
+    is_recordable     whether all rounds make the same calls, so that they can be recorded; see `graphs`
     """
 
     own: nn.ModuleDict
     has_state_value: ClassVar[bool]
+    segment_bars: int | None
+    is_recordable: ClassVar[bool]
     declared: ClassVar[tuple[str, ...]]
 
     @property
@@ -220,6 +226,8 @@ class FleetMethod(ABC, Generic[AgentsT, MarketT]):
 
     has_state_value: ClassVar[bool] = True
     declared: ClassVar[tuple[str, ...]] = ()
+    segment_bars: int | None = None
+    is_recordable: ClassVar[bool] = False
 
     def __init__(self, fleet: AgentsT, market: MarketT, config: Any) -> None:
         if fleet.actions != market.actions:

@@ -6,6 +6,7 @@ gathers them.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
@@ -26,8 +27,9 @@ from pacesetter.learning.experience.rollout import (
     sharpe,
 )
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.extras.extra import Extra
+from pacesetter.learning.fleet.encoding import streams
+from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, AgentsT, FleetConfig, FleetMethod, Losses, MarketT
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
@@ -60,6 +62,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
     """PPO for all symbols of a market at once."""
 
     config: FleetPPO
+    is_recordable = True
 
     def __init__(self, fleet: AgentsT, market: MarketT, config: FleetPPO) -> None:
         rows = config.n_steps * market.envs_each
@@ -72,6 +75,8 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         super().__init__(fleet, market, config)
         self.scale = ReturnScale(self.symbols, market.env_count, config.gamma)
         self.own["scale"] = self.scale
+        if streams(fleet.encoder):
+            self.segment_bars = math.gcd(config.n_steps, config.batch_size)
         self.data: dict[str, Any] = {}  # what the latest round is learned from
         self.going = torch.ones(self.symbols, dtype=torch.bool, device=self.device)
 
@@ -101,12 +106,17 @@ class PPO(FleetMethod[AgentsT, MarketT]):
 
     def batches(self, experience: Rollout, acting: Acting) -> Iterator[Transitions]:
         """Epochs of minibatches; when all symbols have moved too far, the epochs end."""
-        self.data = self.prepare(experience, acting)
-        self.going = ~self.fleet.frozen[self.present]
+        self.begin_epochs(experience, acting)
         for _ in range(self.config.n_epochs):
             yield from self.minibatches(self.data)
             if not bool(self.going.any()):
                 break
+
+    def begin_epochs(self, experience: Rollout, acting: Acting) -> dict[str, Any]:
+        """What the epochs learn from; all symbols that are not frozen learn again."""
+        self.data = self.prepare(experience, acting)
+        self.going.copy_(~self.fleet.frozen[self.present])
+        return self.data
 
     @torch.no_grad()
     def prepare(self, rollout: Rollout, acting: Acting) -> dict[str, Any]:
@@ -209,13 +219,27 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         return torch.where(is_up, values, 0.0).view(steps).transpose(0, 1).flatten(1)
 
     def minibatches(self, data: Mapping[str, Any]) -> Iterator[Transitions]:
-        """All rows once, in an order drawn again, each minibatch with as many rows of every symbol."""
-        order = torch.randperm(data["targets"].shape[1], device=self.device)
-        symbol = self.by_row(self.symbols * self.config.batch_size)
-        for rows in order.view(-1, self.config.batch_size):
-            flat = {name: entry[:, rows].flatten(0, 1) for name, entry in data["observation"].items()}
-            names = ("actions", "objectives", "log_probs", "advantages", "targets")
-            yield Transitions(symbol, flat, **{name: data[name][:, rows].flatten(0, 1) for name in names})
+        """All rows once, in an order drawn again, each minibatch with as many rows of every symbol.
+
+        For a stream encoder segments of an environment's rows stay together.
+        """
+        for rows in self.order(data["targets"].shape[1]).view(-1, self.config.batch_size):
+            yield self.rows_of(data, rows)
+
+    def rows_of(self, data: Mapping[str, Any], rows: torch.Tensor) -> Transitions:
+        """A minibatch of the same rows (row,) of every symbol."""
+        flat = {name: entry[:, rows].flatten(0, 1) for name, entry in data["observation"].items()}
+        names = ("actions", "objectives", "log_probs", "advantages", "targets")
+        symbol = self.by_row(self.symbols * len(rows))
+        return Transitions(symbol, flat, **{name: data[name][:, rows].flatten(0, 1) for name in names})
+
+    def order(self, rows: int) -> torch.Tensor:
+        """(row,) the rows of a symbol, which are (step, env), in a random order; segments of them where asked for."""
+        if self.segment_bars is None:
+            return torch.randperm(rows, device=self.device)
+        steps = torch.arange(rows, device=self.device).view(-1, self.segment_bars, self.market.envs_each)
+        segments = steps.transpose(1, 2).reshape(-1, self.segment_bars)
+        return segments[torch.randperm(len(segments), device=self.device)].flatten()
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
@@ -234,7 +258,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         entropy = shaped(policy.entropy()).mean(1)
         divergence = (ratio - 1 - log_ratio).mean(1)  # unbiased and never negative (Schulman 2020)
         if self.config.target_kl is not None:
-            self.going = self.going & (divergence <= 1.5 * self.config.target_kl)
+            self.going &= divergence.detach() <= 1.5 * self.config.target_kl
         terms = {
             "policy": policy_loss,
             "value": self.config.vf_coef * value_loss,

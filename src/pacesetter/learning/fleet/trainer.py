@@ -23,6 +23,8 @@ from pacesetter.learning.experience.recording import RecordedStep
 from pacesetter.learning.experience.replay_log import ReplayLog
 from pacesetter.learning.extras.extra import Surroundings, make_extras
 from pacesetter.learning.fleet.clock import Clock
+from pacesetter.learning.fleet.encoding import make_encoding
+from pacesetter.learning.fleet.graphs import RecordedRound, check_recordable
 from pacesetter.learning.fleet.method import Losses, Method
 from pacesetter.learning.fleet.optimiser import StackedAdam, clip_each
 from pacesetter.learning.fleet.resume import capture, modern_state, restore
@@ -55,14 +57,15 @@ class FleetTrainer:
         method.own.to(self.device)
         self.symbols = len(self.market.symbols)
         self.present = torch.tensor(self.fleet.places(self.market.symbols), device=self.device)
-        self.encode = torch.compile(self._encode, dynamic=False) if self.config.compile else self._encode
+        self.encoding = make_encoding(self.fleet, self.market, self.config, method.segment_bars)
         self.extras = make_extras(self.config.extras, self._surroundings()) if self.config.extras else {}
         for extra in self.extras.values():
             extra.own.to(self.device)
         self._make_optimisers()
+        self.recorded, self.first_step = self._recorded(), 0
         self.observation: dict[str, torch.Tensor] = self.market.reset()
-        self._records: list[FleetStep] = []
-        self._actions: list[torch.Tensor] = []
+        self.records: list[FleetStep] = []
+        self.actions: list[torch.Tensor] = []
         self._statistics: dict[str, torch.Tensor] = {}
         self.replay_log: ReplayLog | None = None  # of a run that keeps every episode, see `train.log_episodes`
         self.count(self.observation)
@@ -76,11 +79,18 @@ class FleetTrainer:
 
     def _make_optimisers(self) -> None:
         rate = self.config.encoder_learning_rate
-        self.encoder_optimiser = torch.optim.Adam(self.fleet.encoder.parameters(), rate, eps=EPSILON)
+        options = {"capturable": True, "fused": True} if self.config.graphs else {}
+        self.encoder_optimiser = torch.optim.Adam(self.fleet.encoder.parameters(), rate, eps=EPSILON, **options)
         trained_here = [extra.own for extra in self.extras.values() if extra.optimiser is None]
         owned = [parameter for own in (self.method.own, *trained_here) for parameter in own.parameters()]
         self.head_parameters = [*self._fleet_heads(), *(one for one in owned if one.requires_grad)]
         self.head_optimiser = StackedAdam(self.head_parameters, self.config.learning_rate, eps=EPSILON)
+
+    def _recorded(self) -> RecordedRound | None:
+        if not self.config.graphs:
+            return None
+        check_recordable(self.method, self.device)
+        return RecordedRound(self)
 
     def _fleet_heads(self) -> list[nn.Parameter]:
         """The stacked parameters of the fleet that learn: a critic only where the method has a state value."""
@@ -100,19 +110,23 @@ class FleetTrainer:
 
     def round(self, watcher: Watcher) -> None:
         """Collect experience, learn from it, and count the steps."""
+        recorded = self.recorded if self.steps > self.first_step else None  # the first round sets everything up
         with self.clock("rollout"):
-            experience = self.method.collect(self)
+            self.encoding.begin_round()
+            experience = self.method.collect(self) if recorded is None else recorded.collect()
         self._report(watcher)
         with self.clock("update"):
-            logged = [
-                self.update(batch, self.features(batch.observation)) for batch in self.method.batches(experience, self)
-            ]
+            logged = self._learn_from(experience) if recorded is None else recorded.learn(experience)
         if logged:
             metrics = {name: torch.stack([losses.metrics[name] for losses in logged]) for name in logged[0].metrics}
             self._statistics = self.method.describe(experience, metrics)
             self._tell_extras()
         self.count(self.method.observed(experience, self))
         self.steps += self.round_steps
+
+    def _learn_from(self, experience: Any) -> list[Losses]:
+        batches = self.method.batches(experience, self)
+        return [self.update(batch, self.features(batch.observation)) for batch in batches]
 
     def _tell_extras(self) -> None:
         """Let extras hear what the round came to, and add what they say of it, (symbol,) each."""
@@ -161,19 +175,14 @@ class FleetTrainer:
             if log_probs is None:
                 raise ConfigError("train.log_episodes needs log-probabilities, which this agent does not give")
             self.replay_log.add(RecordedStep(self.observation, actions, log_probs, step))
-        self._records.append(step)
-        self._actions.append(actions)
+        self.records.append(step)
+        self.actions.append(actions)
         self.observation = step.observation
         return step
 
     def features(self, observation: Tensors) -> torch.Tensor:
         """(env, width) float32 features of compact observations."""
-        return self.encode({name: entry for name, entry in observation.items() if name != ACTION_MASK})
-
-    def _encode(self, observation: Tensors) -> torch.Tensor:
-        with torch.autocast(self.device.type, torch.bfloat16, enabled=self.config.precision == "bfloat16"):
-            features: torch.Tensor = self.fleet.encoder(self.market.tables(observation)).float()
-        return features
+        return self.encoding({name: entry for name, entry in observation.items() if name != ACTION_MASK})
 
     @torch.no_grad()
     def count(self, observation: Tensors) -> None:
@@ -186,14 +195,14 @@ class FleetTrainer:
 
     def _report(self, watcher: Watcher) -> None:
         """Tell the watcher of a round's steps at once, before they are learned from: a GPU waits once a round."""
-        if not self._records:  # a method that learns from stored rows steps no environment
+        if not self.records:  # a method that learns from stored rows steps no environment
             return
         rewards, done = (
             torch.stack(parts)
-            for parts in zip(*((step.rewards, step.terminated | step.truncated) for step in self._records), strict=True)
+            for parts in zip(*((step.rewards, step.terminated | step.truncated) for step in self.records), strict=True)
         )
-        watcher.step(StepRecord(torch.stack(self._actions), rewards, done, {}))
-        self._records, self._actions = [], []
+        watcher.step(StepRecord(torch.stack(self.actions), rewards, done, {}))
+        self.records, self.actions = [], []
 
     # ---- looking and changing -------------------------------------------------------------------------------------
 
@@ -248,6 +257,11 @@ class FleetTrainer:
         """SHA-256 over names and bytes of the weights that act."""
         acting = list(self.modules.values())
         return tensors_hash((acting[0] if len(acting) == 1 else nn.ModuleList(acting)).state_dict())
+
+    @property
+    def rates(self) -> tuple[float, ...]:
+        """The learning rates of now."""
+        return tuple(group["lr"] for one in (self.head_optimiser, self.encoder_optimiser) for group in one.param_groups)
 
     def set(self, name: str, value: float) -> None:
         """Change a learning rate while learning; refuses another name."""
@@ -325,6 +339,7 @@ class FleetTrainer:
         for name, owner in owners.items():
             owner.own.load_state_dict(parts[name]["own"])
             restore(owner, owner.declared, parts[name], self.device)
+        self.recorded, self.first_step = self._recorded(), self.steps  # optimisers have other memory now
         torch.set_rng_state(stored["random"])
         if stored["device_random"] is not None:
             torch.cuda.set_rng_state(stored["device_random"], self.device)

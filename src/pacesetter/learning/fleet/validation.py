@@ -10,6 +10,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.rollout import action_mix
+from pacesetter.learning.fleet.encoding import looking
 from pacesetter.rewards.sharpe import sharpe_of_known
 
 __all__ = ["FleetPlay", "play"]
@@ -82,10 +83,10 @@ def play(fleet: Fleet, market: FleetMarket, deterministic: bool = True) -> Fleet
         raise ConfigError("a fleet is validated in one environment per symbol with fixed starts; build the market so")
     rows = torch.tensor(fleet.places(market.symbols), device=market.device)
     seen, starts = market.reset(), market.waiting[:, 1].cpu()
-    told, actions = [], []
+    told, actions, look = [], [], looking(fleet, market)
     is_over = torch.zeros(market.env_count, dtype=torch.bool, device=market.device)
     while not bool(is_over.all()):
-        policy, _ = fleet.evaluate(market.tables(seen), rows)
+        policy, _ = fleet.evaluate(look(seen), rows)
         actions.append(policy.mode() if deterministic else policy.sample())
         step = market.step(actions[-1])
         entries = (step.returns, step.costs, step.rewards, policy.entropy(), step.trades.float())

@@ -1,0 +1,231 @@
+"""How a trainer makes features of compact observations: each window for itself, or each bar once.
+
+A stream encoder's answers hang on bars alone. `BarsOnce` encodes all bars of the market before a round; environments
+then gather rows. Where gradients are asked for, rows come in segments of following bars, and a segment is encoded in
+one pass with the bars that its first one remembers.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any, Protocol
+
+import torch
+
+from pacesetter.agents.layout import Tensors
+from pacesetter.agents.stream import STREAM, StreamEncoder
+from pacesetter.errors import ConfigError
+from pacesetter.learning.experience.gather import INDEX, Tables
+
+__all__ = ["BarsOnce", "Encoding", "Windows", "encode_table", "looking", "make_encoding", "streams"]
+
+BARS_AT_ONCE = 512  # of a block, behind those that the first of them remembers
+ROWS_AT_ONCE = 131_072  # bars of all blocks that are encoded in one pass
+
+
+class Encoding(Protocol):
+    """Compact observations to (row, width) float32 features; `room` and `needs` as those of `BarsOnce`."""
+
+    room: int | None
+
+    def needs(self, index: torch.Tensor, orders: torch.Tensor) -> int | None:
+        """Room that minibatches need."""
+
+    def begin_round(self) -> None:
+        """The encoder's weights are those of the round now."""
+
+    def __call__(self, observation: Tensors) -> torch.Tensor: ...
+
+
+def streams(encoder: Any) -> bool:
+    """Whether an encoder's answers hang on bars alone, so that each needs to be encoded once."""
+    return isinstance(encoder, StreamEncoder) and bool(encoder.layout.window)
+
+
+def make_encoding(fleet: Any, market: Any, config: Any, segment_bars: int | None) -> Encoding:
+    """Bars once, where the encoder can and the method learns from segments of so many bars; else windows."""
+    if segment_bars is None or not streams(fleet.encoder):
+        return Windows(fleet, market, config)
+    return BarsOnce(fleet, market, config, segment_bars)
+
+
+class Windows:
+    """Every window for itself, gathered when it is needed; `compile` fuses gathering and encoder."""
+
+    def __init__(self, fleet: Any, market: Any, config: Any) -> None:
+        self.fleet, self.market, self.config, self.device = fleet, market, config, market.device
+        self._run = compiled(self._encode, config)
+
+    room: int | None = None
+
+    def begin_round(self) -> None:
+        """Nothing is kept."""
+
+    def needs(self, index: torch.Tensor, orders: torch.Tensor) -> int | None:
+        """No room: rows do not hang together."""
+        return 0
+
+    def __call__(self, observation: Tensors) -> torch.Tensor:
+        return self._run(observation)  # type: ignore[no-any-return]
+
+    def _encode(self, observation: Tensors) -> torch.Tensor:
+        with narrow(self.device, self.config):
+            features: torch.Tensor = self.fleet.encoder(self.market.tables(observation)).float()
+        return features
+
+
+class BarsOnce:
+    """Each bar of the market once a round; with gradients, segments of `segment_bars` rows in the order of time.
+
+    `table` (block, bar, width) holds what the encoder made of each bar, in the encoder's precision.
+    """
+
+    def __init__(self, fleet: Any, market: Any, config: Any, segment_bars: int) -> None:
+        self.encoder: StreamEncoder = fleet.encoder
+        self.market, self.config, self.device, self.segment_bars = market, config, market.device, segment_bars
+        self.tables: Tables = market.tables
+        self.memory_bars = self.encoder.config.memory_bars
+        if market.batch.window_bars < self.memory_bars:
+            raise ConfigError(
+                f"task.window_bars={market.batch.window_bars} is less than the {self.memory_bars} bars that "
+                f"network=stream reads; give task.window_bars={self.memory_bars}"
+            )
+        dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
+        blocks, _, bars, _ = self.tables.windows.shape
+        self.table = torch.zeros(blocks, bars, self.encoder.width, dtype=dtype, device=self.device)
+        self.room: int | None = None  # for broken segments of a batch; None looks how many there are, and waits for it
+        self._encode, self._fuse = compiled(self._encode_bars, config), compiled(self._fuse_rows, config)
+
+    @torch.no_grad()
+    def begin_round(self) -> None:
+        """Encode every bar by the weights of now."""
+        encode_table(self._encode, self.tables, self.memory_bars, self.table)
+
+    def __call__(self, observation: Tensors) -> torch.Tensor:
+        rest = {name: entry for name, entry in observation.items() if name != INDEX}
+        index = observation[INDEX].long()
+        encoded = self._segments(index) if torch.is_grad_enabled() else self.table[index[:, 0], index[:, 1]]
+        return self._fuse(encoded, self.tables.context_at(index) | rest)  # type: ignore[no-any-return]
+
+    # ---- with gradients -------------------------------------------------------------------------------------------
+
+    def _segments(self, index: torch.Tensor) -> torch.Tensor:
+        """(row, width) of places (row, 2) that come in segments; rows behind the end of an episode are elsewhere."""
+        places = index.view(-1, self.segment_bars, 2)
+        encoded, broken = self._from(places[:, 0]).flatten(0, 1), _broken(places)
+        room = self.room
+        if room is None:
+            room = -(-int(_begins(places, broken).sum()) // self.most_broken) * self.most_broken
+        return self._mended(encoded, places, broken, room) if room else encoded
+
+    def _mended(self, encoded: torch.Tensor, places: torch.Tensor, broken: torch.Tensor, room: int) -> torch.Tensor:
+        """The same with the `broken` (segment, bar) rows encoded where they are, by at most `room` segments more."""
+        begins, index = _begins(places, broken).flatten(), places.flatten(0, 1)
+        pieces = index[begins.byte().argsort(descending=True, stable=True)[:room]]
+        found = torch.cat([self._from(part) for part in pieces.split(self.most_broken)])
+        piece = (begins.cumsum(0) - 1).clamp(0, len(pieces) - 1)
+        offset = (index[:, 1] - pieces[piece, 1]).clamp(0, self.segment_bars - 1)
+        return torch.where(broken.flatten()[:, None], found[piece, offset], encoded)
+
+    @property
+    def most_broken(self) -> int:
+        """Segments of a pass for those that are broken off: every pass has one shape, compiled once."""
+        return max(self.config.batch_size * len(self.market.symbols) // self.segment_bars // 8, 8)
+
+    def needs(self, index: torch.Tensor, orders: torch.Tensor) -> int | None:
+        """Room for broken segments in any of the minibatches `orders` (minibatch, row) of `index` (symbol, row, 2).
+
+        0, or `most_broken`, or None where they are more than that.
+        """
+        places = index[:, orders].long().unflatten(2, (-1, self.segment_bars))
+        begins = _begins(places, _broken(places))
+        most = int(begins.sum((0, 2, 3)).max())
+        return 0 if most == 0 else self.most_broken if most <= self.most_broken else None
+
+    def _from(self, first: torch.Tensor) -> torch.Tensor:
+        """(piece, segment bar, width) of the segments that begin at `first` (piece, 2)."""
+        back = torch.arange(1 - self.memory_bars, self.segment_bars, device=self.device)
+        bars = (first[:, 1:] + back).clamp(max=self.tables.windows.shape[2] - 1)  # behind the last nothing is read
+        return self._encode(self.tables.windows[first[:, :1], 0, bars], self.segment_bars)  # type: ignore[no-any-return]
+
+    # ---- what is compiled -----------------------------------------------------------------------------------------
+
+    def _encode_bars(self, bars: torch.Tensor, count: int) -> torch.Tensor:
+        with narrow(self.device, self.config):
+            return self.encoder.encode(bars, count).to(self.table.dtype)
+
+    def _fuse_rows(self, encoded: torch.Tensor, rest: Tensors) -> torch.Tensor:
+        with narrow(self.device, self.config):
+            features: torch.Tensor = self.encoder({**rest, STREAM: encoded}).float()
+        return features
+
+
+def _broken(places: torch.Tensor) -> torch.Tensor:
+    """(…, segment, bar) True where a row is not so many bars behind the first of its segment (…, segment, bar, 2)."""
+    steps = torch.arange(places.shape[-2], device=places.device)
+    apart = places - places[..., :1, :]
+    return (apart[..., 0] != 0) | (apart[..., 1] != steps)
+
+
+def _begins(places: torch.Tensor, broken: torch.Tensor) -> torch.Tensor:
+    """Where in a broken part of a segment the bars follow one another from: at its first row, and behind each jump."""
+    apart = places[..., 1:, :] - places[..., :-1, :]
+    jumps = (apart[..., 0] != 0) | (apart[..., 1] != 1)
+    begins = broken.clone()
+    begins[..., 1:] &= jumps | ~broken[..., :-1]
+    return begins
+
+
+def looking(fleet: Any, market: Any) -> Callable[[Tensors], dict[str, torch.Tensor]]:
+    """Compact observations to what the fleet takes, to play a market once: its bars are encoded ahead where they can.
+
+    Weights must stay as they are while it is used.
+    """
+    encoder, tables = fleet.encoder, market.tables
+    if not streams(encoder) or market.batch.window_bars < encoder.config.memory_bars:
+        return tables  # type: ignore[no-any-return]
+    first = int(market.pool[:, 1].min())
+    blocks, _, bars, _ = tables.windows.shape
+    table = torch.zeros(blocks, bars - first, encoder.width, device=market.device)
+    encode_table(encoder.encode, tables, encoder.config.memory_bars, table)
+
+    def look(observation: Tensors) -> dict[str, torch.Tensor]:
+        rest = {name: entry for name, entry in observation.items() if name != INDEX}
+        index = observation[INDEX].long()
+        return rest | tables.context_at(index) | {STREAM: table[index[:, 0], index[:, 1] - first]}
+
+    return look
+
+
+def encode_table(
+    encode: Callable[[torch.Tensor, int], torch.Tensor], tables: Tables, memory_bars: int, out: torch.Tensor
+) -> None:
+    """Write what `encode` makes of the last bars of the tables into `out` (block, bar, width).
+
+    A block's first bars, which remember less than others, are encoded with its first bar again and again before them.
+    Nothing reads them: no window of `memory_bars` ends there.
+    """
+    windows, (blocks, bars) = tables.windows[:, 0], out.shape[:2]
+    last, at_once = windows.shape[1] - 1, min(BARS_AT_ONCE, bars)
+    back = torch.arange(1 - memory_bars, at_once, device=out.device) + windows.shape[1] - bars
+    firsts = torch.arange(0, bars, at_once, device=out.device)
+    pieces = torch.cartesian_prod(torch.arange(blocks, device=out.device), firsts)
+    size = min(max(ROWS_AT_ONCE // at_once, 1), len(pieces))
+    for part in pieces.split(size):
+        padded = torch.cat([part, part[:1].expand(size - len(part), 2)])  # one shape, compiled once
+        encoded = encode(windows[padded[:, :1], (padded[:, 1:] + back).clamp(0, last)], at_once)[: len(part)]
+        for place, (block, first) in enumerate(part.tolist()):
+            out[block, first : first + at_once] = encoded[place, : bars - first]
+
+
+def compiled(function: Callable[..., Any], config: Any) -> Callable[..., Any]:
+    """The function, fused by torch where the options ask for it; what was compiled is kept for later runs."""
+    os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "pacesetter" / "compiled"))
+    return torch.compile(function, dynamic=False) if config.compile else function
+
+
+def narrow(device: torch.device, config: Any) -> torch.autocast:
+    """Matrix products in bfloat16 where the options ask for it; weights stay float32."""
+    return torch.autocast(device.type, torch.bfloat16, enabled=config.precision == "bfloat16")

@@ -1,0 +1,88 @@
+"""The stream encoder: one answer however bars come, from exactly the bars it may see, and no account before the end."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+
+import pytest
+import torch
+
+from pacesetter.agents.encoders import network
+from pacesetter.agents.stream import STREAM, Stream, StreamEncoder
+
+Make = Callable[..., dict[str, torch.Tensor]]
+
+
+def make_encoder(layers: int = 4, span: int = 24, seed: int = 0) -> StreamEncoder:
+    torch.manual_seed(seed)
+    config = network("stream", width=16, heads=4, layers=layers, span=span)
+    encoder = config.build({"window": (config.memory_bars, 3), "position": (5,)})  # type: ignore[attr-defined]
+    assert isinstance(encoder, StreamEncoder)
+    for parameter in encoder.parameters():
+        parameter.data += 0.1 * torch.randn_like(parameter)
+    return encoder.double()
+
+
+def make_bars(count: int, rows: int = 2) -> torch.Tensor:
+    return torch.randn(rows, count, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(1))
+
+
+def test_the_full_size_is_that_of_the_window_transformer_and_remembers_93_bars() -> None:
+    config = network("stream")
+    assert isinstance(config, Stream)
+    assert config.memory_bars == 4 * 23 + 1
+    count = sum(parameter.numel() for parameter in config.build({"window": (93, 23), "position": (5,)}).parameters())
+    assert 3.2e6 < count < 3.4e6
+
+
+@torch.no_grad()
+def test_an_answer_depends_on_exactly_the_bars_of_its_memory() -> None:
+    encoder, bars = make_encoder(), make_bars(130)
+    whole = encoder.encode(bars, 1)
+    for place, matters in ((130 - 93, True), (130 - 94, False), (0, False), (129, True)):
+        changed = bars.clone()
+        changed[:, place] += 1.0
+        assert torch.equal(encoder.encode(changed, 1), whole) is not matters, place
+
+
+@torch.no_grad()
+def test_later_bars_change_nothing() -> None:
+    encoder, bars = make_encoder(), make_bars(120)
+    before = encoder.encode(bars, 120)
+    changed = bars.clone()
+    changed[:, 100:] += 1.0
+    torch.testing.assert_close(encoder.encode(changed, 120)[:, :100], before[:, :100], rtol=0, atol=0)
+
+
+@pytest.mark.parametrize(("layers", "span"), [(4, 24), (2, 5), (3, 2), (1, 40)])
+@torch.no_grad()
+def test_windows_segments_the_whole_and_bar_by_bar_are_one_answer(layers: int, span: int) -> None:
+    encoder, bars = make_encoder(layers, span), make_bars(170)
+    whole, memory_bars = encoder.encode(bars, 170), encoder.config.memory_bars
+    memory = encoder.empty_memory(2)
+    for t in range(170):
+        found, own = encoder.append(bars[:, t], memory)
+        torch.testing.assert_close(found, whole[:, t], msg=f"bar {t}")
+        memory = encoder.remember(memory, own)
+    for t in (memory_bars - 1, 150, 169):
+        window = bars[:, t + 1 - memory_bars : t + 1]
+        torch.testing.assert_close(encoder.encode(window, 1)[:, 0], whole[:, t])
+    segment = bars[:, 169 - 31 - (memory_bars - 1) :]
+    torch.testing.assert_close(encoder.encode(segment, 32), whole[:, -32:])
+
+
+def test_an_encoded_window_gives_the_features_and_gradients_of_the_window_itself() -> None:
+    encoder, bars = make_encoder(), make_bars(93)
+    position = torch.randn(2, 5, dtype=torch.float64)
+    plain = encoder({"window": bars, "position": position})
+    ahead = encoder({STREAM: encoder.encode(bars, 1)[:, 0], "position": position})
+    assert torch.equal(plain, ahead)
+    one = torch.autograd.grad(plain[:, ::2].sum(), list(encoder.blocks.parameters()))
+    other = torch.autograd.grad(ahead[:, ::2].sum(), list(encoder.blocks.parameters()))
+    assert all(torch.equal(*pair) for pair in zip(one, other, strict=True))
+    assert not torch.equal(encoder({"window": bars, "position": position + 1}), plain)
+
+
+def test_gradients_of_a_long_sequence_are_right() -> None:
+    encoder, bars = make_encoder(2, 3), make_bars(70, rows=1).requires_grad_()
+    assert torch.autograd.gradcheck(lambda values: encoder.encode(values, 66), (bars,), fast_mode=True)
