@@ -20,9 +20,10 @@ from pacesetter.errors import RunError
 from pacesetter.locks import LOCK
 from pacesetter.schema import SCHEMA
 
-__all__ = ["EVALUATION", "Run", "config_hash", "provenance", "sha256", "write_atomic"]
+__all__ = ["DECISION", "EVALUATION", "Run", "config_hash", "provenance", "sha256", "write_atomic"]
 
 EVALUATION = "evaluation"  # folder of a run in which its judgement lies
+DECISION = "decision.json"  # in it, what the latest set of gates said
 KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")
 
 

@@ -24,7 +24,7 @@ RunFolder = Annotated[Path, typer.Argument(help="A run folder, e.g. runs/<time>-
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (evaluate, compare, baseline, inspect):
+    for command in (evaluate, validate, compare, baseline, inspect):
         app.command()(command)
 
 
@@ -62,6 +62,46 @@ def evaluate(
         _evaluate_elsewhere(stored, overrides)
     elif not _judge(stored, draws, explain, pdf, gate, tolerance, trader):
         raise typer.Exit(1)
+
+
+def validate(
+    run: RunFolder,
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="gates=NAME", help="A set of gates, or its file.")
+    ] = None,
+    draws: Annotated[int, typer.Option(help="Bootstrap draws where the run is yet to be evaluated.", min=1)] = 1000,
+) -> None:
+    """Hold a run against a set of gates: GO, CONDITIONAL or NO-GO, with each value beside its limit. Exit 1 for NO-GO.
+
+    gates=recovery|phase_a|phase_b|phase_c|prototype|targets|fleet|master|validation|final, or a YAML file.
+    """
+    from pacesetter.evaluation.opened import open_run
+    from pacesetter.evaluation.programme.decision import decide, store_decision
+    from pacesetter.evaluation.programme.gate_sets import read_gate_set
+    from pacesetter.evaluation.report.page import Section
+    from pacesetter.evaluation.statistics.regression import RESULT
+    from pacesetter.runs import Run
+
+    gates = read_gate_set(_gates_named(options or []))
+    stored = open_run(_agents_of(Run.open(run).folder))
+    if not (_results(stored) / RESULT).is_file():
+        _judge(stored, draws, False, False, None, 0.0, None)
+    decision = decide(stored.folder, gates)
+    rows = tuple(each.row for each in (*decision.held, *decision.conditional))
+    _show([Section(gates.name, decision.sentence, (), ("gate", "value", "limit", "interval", ""), rows)])
+    typer.echo(f"→ {store_decision(decision, stored.folder)}")
+    if decision.name == "NO-GO":
+        raise typer.Exit(1)
+
+
+def _gates_named(options: list[str]) -> str:
+    from pacesetter.errors import ConfigError
+    from pacesetter.evaluation.programme.gate_sets import gate_set_names
+
+    named = [text.removeprefix("gates=") for text in options if text.startswith("gates=")]
+    if len(named) != 1 or len(options) != 1:
+        raise ConfigError(f"name one set of gates: gates={'|'.join(gate_set_names())}, or gates=FILE.yaml")
+    return named[0]
 
 
 def _judge(

@@ -63,6 +63,7 @@ def bundle_make(
     zip: Annotated[bool, typer.Option(help="Also write a zip next to the folder.")] = False,
     torchscript: Annotated[bool, typer.Option(help="Add the policy as TorchScript.")] = False,
     observations: Annotated[int, typer.Option(help="Observations for comparing graph and policy.", min=2)] = 10_000,
+    despite_no_go: Annotated[bool, typer.Option(help="Bundle a run that `pacesetter validate` found a NO-GO.")] = False,
 ) -> None:
     """Bundle a run's best policy: ONNX, features, limits, card, hashes. It becomes the current bundle."""
     from pacesetter.serving.bundle.bundle import pack
@@ -70,7 +71,15 @@ def bundle_make(
     from pacesetter.serving.bundle.signature import SigningKey as Signer
 
     signer = Signer.find(key)
-    folder, bundle = bundle_run(run, store, key=signer, has_torchscript=torchscript, observations=observations)
+    folder, bundle = bundle_run(
+        run,
+        store,
+        key=signer,
+        has_torchscript=torchscript,
+        observations=observations,
+        despite_no_go=despite_no_go,
+    )
+    _warn(bundle)
     parity = bundle.manifest["parity"]
     typer.echo(
         f"graph equals policy within {parity['max_difference']:.1e} on {parity['count']:,} observations; "
@@ -95,6 +104,7 @@ def bundle_check(
     signed = (
         "signed by this key" if signer else "SIGNATURE NOT CHECKED: give --key" if found.is_signed else "not signed"
     )
+    _warn(found)
     typer.echo(f"{found.name} is intact: {len(found.files)} files, model {found.model.sha256[:12]}, {signed}")
 
 
@@ -108,11 +118,12 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
 
     shelf = Store(store)
     current = shelf.current.name
-    table = Table("", Column("bundle", no_wrap=True), "run", "model", "made", "signed", "versions")
+    table = Table("", Column("bundle", no_wrap=True), "run", "model", "made", "signed", "gates", "versions")
     for row in shelf.versions:
         mark = "→" if row["bundle"] == current else ""
         versions = ", ".join(f"{name} {row['versions'][name]}" for name in SHOWN if name in row["versions"])
-        told = (row["bundle"], row["run"], row["model"][:12], row["made"], "yes" if row["signed"] else "no", versions)
+        signed, decision = "yes" if row["signed"] else "no", row.get("decision", "")
+        told = (row["bundle"], row["run"], row["model"][:12], row["made"], signed, decision, versions)
         table.add_row(mark, *map(cell, told))
     Console().print(table)
 
@@ -126,6 +137,12 @@ def bundle_rollback(
 
     left, taken = Store(store).rollback(Signer.find(key), unverified)
     typer.echo(f"{taken.name} serves now, in place of {left.name}; restart: pacesetter serve {store}")
+
+
+def _warn(bundle: Any) -> None:
+    """Say what must be said of a bundle, on stderr so that it is read beside any output."""
+    if bundle.warning:
+        typer.echo(bundle.warning, err=True)
 
 
 # ---- serving --------------------------------------------------------------------------------------------------------
@@ -156,9 +173,11 @@ def serve(
     from pacesetter.serving.bundle.store import find_bundle
     from pacesetter.serving.risk.halt import KillSwitch
 
+    served = find_bundle(bundle, Signer.find(key), unverified)
+    _warn(served)
     settings = ApiSettings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate, proxy=proxy)
     serve_bundle(
-        replace(find_bundle(bundle, Signer.find(key), unverified), threads=threads),
+        replace(served, threads=threads),
         Keys(keys),
         KillSwitch(halt_file),
         replace(settings, burst=max(1, round(2 * rate))),

@@ -162,6 +162,12 @@ class Bundle:
     def manifest(self) -> dict[str, Any]:
         return dict(self._json("manifest.json"))
 
+    @property
+    def warning(self) -> str:
+        """What must be said wherever the bundle is shown or served: that gates found its run to be a NO-GO."""
+        decision = self.manifest.get("training", {}).get("decision") or {}
+        return f"WARNING: {decision['sentence']}" if decision.get("decision") == "NO-GO" else ""
+
     def _json(self, name: str) -> Any:
         try:
             return json.loads(self.files[name])

@@ -22,7 +22,7 @@ from pacesetter.errors import ConfigError, RunError, check_range
 from pacesetter.features import FeatureTable
 from pacesetter.panel import Panel
 from pacesetter.policies.spec import PolicySpec
-from pacesetter.runs import EVALUATION, Run, provenance
+from pacesetter.runs import DECISION, EVALUATION, Run, provenance
 from pacesetter.schema import SCHEMA
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.card import model_card, readme
@@ -36,7 +36,7 @@ from pacesetter.serving.monitor.watch import feature_moments
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.lookback import lookback_memory
 
-__all__ = ["bundle_files", "bundle_policy", "bundle_run"]
+__all__ = ["bundle_files", "bundle_policy", "bundle_run", "read_decision"]
 
 Array = NDArray[Any]
 TRAINING_KEYS = (
@@ -62,15 +62,20 @@ def bundle_run(
     key: SigningKey | None = None,
     has_torchscript: bool = False,
     observations: int = 10_000,
+    despite_no_go: bool = False,
 ) -> tuple[Path, Bundle]:
     """Bundle a run's best policy into a store, where it then serves; gives its folder and the opened bundle.
 
     judged   folder of its judgement, for the model card; None is where `pacesetter evaluate` leaves it
     Refuses an unfinished run, one whose policy does not trade, and one that reads what no bundle holds; a store that
-    cannot take the bundle before any work.
+    cannot take the bundle before any work; and a run that `pacesetter validate` found to be a NO-GO, unless
+    `despite_no_go`, which the bundle then says for good.
     """
     run, config = Run.open(folder), stored_config(folder)
     _check_finished(run, config)
+    decision = read_decision(judged or run.folder / EVALUATION)
+    if decision.get("decision") == "NO-GO" and not despite_no_go:
+        raise RunError(f"{decision['sentence']} Bundle it all the same with --despite-no-go")
     # Before any work: exporting and comparing take long.
     Store(store).next_folder(config.name)
     panel = build_panel(config)
@@ -84,7 +89,7 @@ def bundle_run(
         panel.select(list(trained.symbols)),
         store,
         table=table,
-        training={key: run.manifest[key] for key in TRAINING_KEYS if key in run.manifest} | {"run": run.folder.name},
+        training=_training(run) | {"decision": decision},
         results=_results(judged or run.folder / EVALUATION),
         real=trained.real,
         limits=limits,
@@ -213,6 +218,23 @@ def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) 
         "versions": provenance()["versions"] | {name: version(name) for name in ("onnx", "onnxruntime")},
         "training": dict(training),
     }
+
+
+def _training(run: Run) -> dict[str, Any]:
+    """Facts of a run that its bundle keeps."""
+    return {key: run.manifest[key] for key in TRAINING_KEYS if key in run.manifest} | {"run": run.folder.name}
+
+
+def read_decision(judged: Path) -> dict[str, str]:
+    """What the latest set of gates said of a run: `decision`, `gates` and `sentence`; empty where none was asked."""
+    path = judged / DECISION
+    if not path.is_file():
+        return {}
+    try:
+        stored = json.loads(path.read_text(encoding="utf-8"))
+        return {name: str(stored[name]) for name in ("decision", "gates", "sentence")}
+    except (ValueError, KeyError, TypeError) as problem:
+        raise RunError(f"{path} is damaged ({problem}); run `pacesetter validate` again") from problem
 
 
 def _results(judged: Path) -> dict[str, Any] | None:

@@ -71,6 +71,7 @@ class Store:
             "made": made["made"],
             "signed": bundle.is_signed,
             "versions": made["versions"],
+            "decision": (made["training"].get("decision") or {}).get("decision", ""),
         }
         # The index last: a crash before it leaves a folder that is not served.
         self._write({"current": folder.name, "versions": [*self.versions, row]})

@@ -1,0 +1,128 @@
+"""Sets of gates held against what a run left: each value beside its limit, and what was not measured fails."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.evaluation.programme.decision import decide, store_decision
+from pacesetter.evaluation.programme.gate_sets import gate_set_names, parse_gate_set, read_gate_set
+from pacesetter.evaluation.programme.measured import METRICS
+from pacesetter.runs import DECISION, EVALUATION, Run
+from pacesetter.serving.bundle.packaging import read_decision
+from pacesetter.training import compose
+
+FIGURES = {
+    "sharpe": 1.2,
+    "total_return": 0.4,
+    "annual_return": 0.2,
+    "max_drawdown": 0.1,
+    "trade_win_rate": 0.55,
+    "trade_profit_factor": 1.4,
+    "round_trips": 600.0,
+}
+
+
+@pytest.fixture
+def run(tmp_path: Path) -> Path:
+    """A run folder with the judgement and the agents that a fleet leaves."""
+    folder = Run.create(tmp_path, "run", compose(["data=synthetic", "task=fleet"]).to_dict()).folder
+    (folder / EVALUATION).mkdir()
+    write(folder)
+    rows = "\n".join(f"S{n},{0.5 - 0.05 * n},0.1" for n in range(10))
+    (folder / "fleet.csv").write_text(f"symbol,sharpe,drawdown\n{rows}\n", encoding="utf-8")
+    return folder
+
+
+def write(folder: Path, **changed: float) -> None:
+    judged: dict[str, Any] = {
+        "policy": "fleet",
+        "is_evidence": False,
+        "figures": {
+            "fleet": FIGURES | changed,
+            "hold": {"annual_return": 0.12, "sharpe": 0.5},
+            "lasso": {"annual_return": 0.15, "sharpe": 0.9},
+        },
+        "intervals": {"fleet": [changed.get("sharpe", 1.2), 0.3, 2.1]},
+        "stress": {"crash": {"max_drawdown": 0.35, "total_return": 0.01}},
+    }
+    (folder / EVALUATION / "evaluation.json").write_text(json.dumps(judged), encoding="utf-8")
+
+
+def test_every_set_of_the_package_can_be_read_and_each_metric_is_in_words() -> None:
+    sets = [read_gate_set(name) for name in gate_set_names()]
+    assert {each.name for each in sets} >= {"recovery", "phase_a", "phase_b", "phase_c", "prototype", "targets"}
+    assert {each.name for each in sets} >= {"fleet", "master", "validation", "final"}
+    assert all(limit.name for each in sets for limit in each.gates)
+
+
+def test_gates_pass_with_no_evidence_and_both_are_said(run: Path) -> None:
+    found = decide(run, read_gate_set("final"))
+    assert found.name == "GO"
+    assert "6 of 6 passed" in found.sentence
+    assert "no evidence" in found.sentence
+    assert found.held[0].row == ("Sharpe ratio on the test set", "1.2", "> 1", "[+0.30, +2.10]", "pass")
+    excess = next(each for each in found.held if each.limit.metric == "excess_annual_return")
+    assert excess.measured is not None
+    assert excess.measured.value == pytest.approx(0.08)
+
+
+@pytest.mark.parametrize(("changed", "decision"), [({"max_drawdown": 0.31}, "NO-GO"), ({"sharpe": 0.8}, "NO-GO")])
+def test_one_failed_gate_is_no_go(run: Path, changed: dict[str, float], decision: str) -> None:
+    write(run, **changed)
+    assert decide(run, read_gate_set("final")).name == decision
+
+
+def test_what_was_not_measured_fails(run: Path) -> None:
+    found = decide(run, read_gate_set("validation"))
+    folds = next(each for each in found.held if each.limit.metric == "walk_forward_sharpe")
+    assert folds.row[1] == "not measured"
+    assert found.name == "NO-GO"
+    (run / EVALUATION / "walk_forward.csv").write_text("fold,sharpe\n0,1.0\n1,0.8\n", encoding="utf-8")
+    assert decide(run, read_gate_set("validation")).name == "GO"
+
+
+def test_bars_that_were_made_up_never_earn_a_go(run: Path) -> None:
+    rows = "\n".join(f"S{n},0.6,0.1" for n in range(10))
+    (run / "fleet.csv").write_text(f"symbol,sharpe,drawdown\n{rows}\n", encoding="utf-8")
+    found = decide(run, read_gate_set("prototype"))
+    assert all(each.gate.passed for each in found.held)
+    assert found.name == "CONDITIONAL"
+    assert "synthetic" in found.sentence
+
+
+def test_a_decision_is_stored_and_read_for_a_bundle(run: Path) -> None:
+    write(run, sharpe=0.1)
+    path = store_decision(decide(run, read_gate_set("master")), run)
+    assert path.name == DECISION
+    assert read_decision(run / EVALUATION)["decision"] == "NO-GO"
+    path.write_text("{", encoding="utf-8")
+    with pytest.raises(RunError, match="damaged"):
+        read_decision(run / EVALUATION)
+
+
+@pytest.mark.parametrize(
+    ("content", "sentence"),
+    [
+        ({"about": "x", "gates": [{"metric": "sharp", "sense": ">", "limit": 1}]}, "did you mean 'sharpe'"),
+        ({"about": "x", "gates": [{"metric": "max_drawdown", "sense": ">", "limit": 2}]}, "can never say anything"),
+        ({"about": "x", "gates": [{"metric": "sharpe", "sense": "<", "limit": 2}]}, "sense"),
+        ({"about": "x", "gates": []}, "are empty"),
+        (["sharpe"], "not a mapping"),
+    ],
+)
+def test_bad_definitions_are_refused(content: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        parse_gate_set("mine", content)
+
+
+def test_an_unknown_set_and_a_run_without_a_judgement_are_refused(tmp_path: Path) -> None:
+    with pytest.raises(ConfigError, match="did you mean 'final'"):
+        read_gate_set("finl")
+    with pytest.raises(RunError, match="was not evaluated"):
+        decide(tmp_path, read_gate_set("final"))
+    assert all(metric.about for metric in METRICS.values())
