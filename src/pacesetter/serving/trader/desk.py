@@ -124,7 +124,7 @@ class Desk:
     def decide(self, seen: Seen, bars: Array, now: float, late_bars: float | Array = 0.0) -> Ticket:
         """Ask the policy at the close of the last of `bars`, and the guard about each order that follows.
 
-        `late_bars` is how far the clock is behind the bar's close, or behind what is known of each symbol.
+        `late_bars` is how many bars the clock is past the bar's close, or past what is known of each symbol.
         """
         decided = np.asarray(self.policy.decide(self._own_view(seen)), dtype=np.float64)
         actions, quantities, self._signals = self._sized(decided)

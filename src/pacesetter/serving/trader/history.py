@@ -124,7 +124,7 @@ class History:
         rows = np.full((len(self.symbols), count, len(self.spec.names)), np.nan, np.float32)
         with np.errstate(all="ignore"):  # what float32 cannot hold is not finite, and so unknown
             for column, feature in self._features:
-                # The first of `count` rows needs its whole memory behind it.
+                # The first of `count` rows needs its whole memory before it.
                 bars = self.spec.memory[feature.name] + count - 1
                 is_whole = all(whole.get(field, 0) >= bars for field in feature.needs)
                 rows[:, :, column] = feature.since(panel, first_row(bars), is_whole)[-count:].T
