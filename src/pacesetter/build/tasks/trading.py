@@ -53,7 +53,7 @@ class Trading:
     continued    probability that a training episode continues for another `episode_bars` when it would end, repeatedly,
                  so that positions are held as long in training as later; 0 is never
     repetition_limit   equal discrete orders in a row, after which the mask of the training environments forbids
-                 another; null is no limit. Validation, backtests and serving play without it
+                 another; null means no limit. Validation, backtests and serving play without it
     """
 
     action: Literal["discrete", "continuous", "hybrid", "target"] = "discrete"
