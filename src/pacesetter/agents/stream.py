@@ -50,7 +50,8 @@ class BandedAttention(nn.Module):
         self.query = nn.Linear(width, width)
         self.pair = nn.Linear(width, 2 * width)  # keys and values
         self.output = nn.Linear(width, width)
-        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)  # first heads look at the newest (Press et al. 2022)
+        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)  # the first heads look at the newest bars
+        # ALiBi's slopes (Press et al. 2022) as a start: a penalty that grows with age, steeper in the first heads.
         self.bias = nn.Parameter(-slopes[:, None] * torch.arange(span))
 
     def forward(self, x: torch.Tensor, count: int) -> torch.Tensor:
@@ -111,7 +112,7 @@ def _with_previous(bars: torch.Tensor, size: int) -> torch.Tensor:
 
 
 class BandedBlock(nn.Module):
-    """Banded attention, then a feed-forward of `expansion` · width, each after a norm and with a residual connection."""
+    """Banded attention, then a feed-forward of `expansion` · width, each after a norm and with a residual."""
 
     def __init__(self, width: int, heads: int, expansion: int, span: int) -> None:
         super().__init__()
