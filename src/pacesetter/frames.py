@@ -109,7 +109,7 @@ class Bars:
 
     @classmethod
     def beside(cls, parts: Sequence[Bars]) -> Bars:
-        """Several readings (one file a symbol) side by side on the union of their moments."""
+        """Several readings (one file per symbol) side by side on the union of their moments."""
         index = parts[0].index
         for part in parts[1:]:
             index = index.union(part.index)
@@ -206,7 +206,7 @@ class _Table:
     def report(
         self, rule: str, what: str, rows: Array, remedy: str = "", symbol: str | None = None, when: str | None = None
     ) -> None:
-        """File a finding for the row positions `rows`, if there are any."""
+        """Record a finding for the row positions `rows`, if there are any."""
         if len(rows):
             where = f"{self.origin} row {int(self.numbers[rows[0]])}".strip()
             self.problems.append(Finding(rule, what, where, symbol, when, len(rows), remedy=remedy))

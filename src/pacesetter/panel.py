@@ -201,7 +201,7 @@ class Panel:
 
     @property
     def has_bars(self) -> bool:
-        """True when open, high and low are there too; False for closes only."""
+        """True when the panel also has open, high and low; False for closes only."""
         return set(PRICE_FIELDS) <= set(self.fields)
 
     @property
@@ -315,7 +315,7 @@ class Panel:
     # ---- putting together -------------------------------------------------------------------------------------
 
     def append(self, bars: Panel) -> Panel:
-        """The panel with newer bars behind it; refuses other symbols or fields, and bars that are not newer."""
+        """The panel with newer bars appended; refuses other symbols or fields, and bars that are not newer."""
         for kind, ours, theirs in (
             ("symbols", self.symbols, bars.symbols),
             ("fields", self.fields, bars.fields),

@@ -58,7 +58,7 @@ class SelfAttention(nn.Module):
 
 
 class Block(nn.Module):
-    """Attention, then a feed-forward of `expansion` · width, each behind a norm and added to what came in."""
+    """Attention, then a feed-forward of `expansion` · width, each after a norm and with a residual connection."""
 
     def __init__(self, width: int, heads: int, expansion: int) -> None:
         super().__init__()

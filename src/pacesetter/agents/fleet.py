@@ -102,11 +102,11 @@ class Fleet(nn.Module):
         return agent
 
     def add(self, symbols: Sequence[str]) -> None:
-        """Fresh heads for new symbols, behind the others; trainers are to be created again."""
+        """Fresh heads for new symbols, after the others; trainers must be created again."""
         self.symbols = _checked(self.symbols, symbols)
         self.actor.extend([self._new_actor().layers for _ in symbols])
         self.critic.extend([self._new_critic().layers for _ in symbols])
-        # Behind the others: the places of the symbols that are there already stay valid.
+        # After the others: the places of the existing symbols stay valid.
         self.frozen = torch.cat([self.frozen, self.frozen.new_zeros(len(symbols))])
 
     def reinitialise(self, symbols: Iterable[str]) -> None:

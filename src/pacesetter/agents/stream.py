@@ -50,11 +50,13 @@ class BandedAttention(nn.Module):
         self.query = nn.Linear(width, width)
         self.pair = nn.Linear(width, 2 * width)  # keys and values
         self.output = nn.Linear(width, width)
-        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)  # first heads look at the newest (Press et al. 2022)
+        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)  # the first heads look at the newest bars
+        # ALiBi's slopes (Press et al. 2022) as a start: a penalty that grows with age, steeper in the first heads.
         self.bias = nn.Parameter(-slopes[:, None] * torch.arange(span))
 
     def forward(self, x: torch.Tensor, count: int) -> torch.Tensor:
         """(batch, count, width) what the last `count` of the bars (batch, bar, width) take from those before them."""
+        # No query reaches further back, so older bars are not even projected.
         known = min(x.shape[1], count + self.span - 1)
         query = self.query(x[:, -count:]).unflatten(-1, (self.heads, -1)).transpose(1, 2)
         parts = self.pair(x[:, -known:]).unflatten(-1, (2, self.heads, -1)).permute(2, 0, 3, 1, 4)
@@ -104,13 +106,13 @@ def _in_front(bars: torch.Tensor, length: int) -> torch.Tensor:
 
 
 def _with_previous(bars: torch.Tensor, size: int) -> torch.Tensor:
-    """(…, chunk, 2 · size, width) each chunk of bars behind the one before it; the first only goes before."""
+    """(…, chunk, 2 · size, width) each chunk of bars after the one before it; the first is only a predecessor."""
     chunks = bars.unflatten(2, (-1, size))
     return torch.cat([chunks[:, :, :-1], chunks[:, :, 1:]], dim=3)
 
 
 class BandedBlock(nn.Module):
-    """Banded attention, then a feed-forward of `expansion` · width, each behind a norm and added to what came in."""
+    """Banded attention, then a feed-forward of `expansion` · width, each after a norm and with a residual."""
 
     def __init__(self, width: int, heads: int, expansion: int, span: int) -> None:
         super().__init__()
@@ -133,7 +135,7 @@ class BandedBlock(nn.Module):
 
 
 class StreamEncoder(Encoder):
-    """Bars by banded causal attention; the account, and all else that is no bar, is fused with their encoding."""
+    """Bars by banded causal attention; the account, and all else that is not a bar, is fused with their encoding."""
 
     def _build_window(self, bars: int, features: int) -> None:
         config = self.config
@@ -169,6 +171,7 @@ class StreamEncoder(Encoder):
         With `config.memory_bars` − 1 more bars than `count` they are what they are in any longer sequence.
         """
         reach = self.config.span - 1
+        # Each layer reaches span − 1 bars further back, so the first one needs the most and each later one fewer.
         needed = min(bars.shape[1], count + len(self.blocks) * reach)
         x = self.embed(self.normaliser.scaled(self.config.window, bars[:, -needed:]))
         for place, block in enumerate(self.blocks, start=1):
@@ -178,14 +181,14 @@ class StreamEncoder(Encoder):
     # ---- one bar at a time ----------------------------------------------------------------------------------------
 
     def empty_memory(self, rows: int) -> Memory:
-        """That of `rows` rows which have seen no bar."""
+        """The memory of `rows` rows that have not seen a bar yet."""
         config, device = self.config, self.start.device
         shape = (rows, config.layers, 2, config.span - 1, self.width)
         ages = torch.full((rows, config.span - 1), config.span, device=device)
         return Memory(torch.zeros(shape, dtype=self.start.dtype, device=device), ages)
 
     def append(self, bar: torch.Tensor, memory: Memory) -> tuple[torch.Tensor, torch.Tensor]:
-        """What `encode` gives a raw bar (row, feature) behind those of the memory, (row, width); and its keys and
+        """What `encode` gives a raw bar (row, feature) after those of the memory, (row, width); and its keys and
         values (row, layer, 2, width), which `remember` keeps."""
         x, kept = self.embed(self.normaliser.scaled(self.config.window, bar)), []
         for place, block in enumerate(self.blocks):
@@ -195,6 +198,7 @@ class StreamEncoder(Encoder):
 
     def remember(self, memory: Memory, own: torch.Tensor) -> Memory:
         """The memory with one bar more, in place of the oldest."""
+        # A ring by age: keys need no order, since their age decides which number is added to their score.
         oldest = memory.ages.argmax(1)
         rows = torch.arange(len(oldest), device=oldest.device)
         keys_values = memory.keys_values.clone()

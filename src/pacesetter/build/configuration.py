@@ -63,7 +63,7 @@ class LeadLagFeatures:
 
     @property
     def options(self) -> dict[str, Any]:
-        """Those of `leadlag_features` beside the method and the policy."""
+        """Options of `leadlag_features` beside the method and the policy."""
         named = ("gap_bars", "expected_lags", "expected_lookback", "shrinkage")
         return {name: getattr(self, name) for name in named}
 

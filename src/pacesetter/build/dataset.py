@@ -43,6 +43,7 @@ def build_recording_market(config: Config, panel: Panel, envs: int, episode_bars
             f"task={problem} cannot be recorded: trajectories are those of task=fleet, also of one symbol by "
             "task.symbols=[NAME]"
         )
+    # Episodes of one length: an evaluation weights them equally.
     bars = build_task(config).episode_bars if episode_bars is None else episode_bars
     if bars is None:
         raise ConfigError("task.episode_bars=null has no end; give --bars")
@@ -78,6 +79,7 @@ def describe_market(config: Config, panel: Panel, market: FleetMarket) -> dict[s
     """The facts by which a dataset is compared with a configuration."""
     task = build_task(config)
     return {
+        # Of the training bars alone: new bars in the test set do not make a dataset stale.
         "data": split_panel(config, panel).learned.fingerprint,
         "symbols": list(market.symbols),
         "names": {entry: list(names) for entry, names in market.batch.bank.names.items()},
@@ -91,6 +93,7 @@ def describe_market(config: Config, panel: Panel, market: FleetMarket) -> dict[s
 def differences(manifest: Mapping[str, Any], config: Config, panel: Panel) -> list[str]:
     """What of a dataset is no longer that of the configuration and its data, in words; none where it is fresh."""
     market = build_recording_market(config, panel, 1, manifest["episode_bars"])
+    # Through JSON like the stored manifest, or tuples would differ from lists.
     today = json.loads(json.dumps(describe_market(config, panel, market)))
     return [sentence for key, sentence in COMPARED.items() if manifest.get(key) != today[key]]
 

@@ -56,7 +56,7 @@ class DirectTask(Task):
         known = self._market(config, split.seen, **split.features(split.seen))
         # Features are of all symbols, since the others may lead; only the named ones are traded.
         traded = split.seen.select(task.symbols) if task.symbols else split.seen
-        # The first decision needs a whole window behind it, also where validation starts early.
+        # The first decision needs a whole window before it, also where validation starts early.
         first = max(split.start, task.window_bars - 1)
         validation = Stretch(traded, known.bank, first, known.market, task.window_bars)
         return Parts(self._market(config, split.learned, **split.features(split.learned)), validation)

@@ -32,7 +32,7 @@ TASK, SPLIT = ("window_bars", "symbols", "market"), ("shares", "purge_bars", "fo
 def with_fleet(config: Config) -> Config:
     """A master's configuration with the bars, features, symbols, windows, market and split of its fleet's run.
 
-    Of a main job it takes the fleet inside. Refuses a run that is not a fleet, or has none yet.
+    A main job's fleet is found inside its folder. Refuses a run that is not a fleet, or has none yet.
     """
     named, shares = build_task(config).fleet, build_task(config).shares
     if not named:
@@ -96,7 +96,7 @@ def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank) -> Ma
 
 
 def _unseen_starts(task: MasterTrading, panel: Panel, bank: Bank) -> Starts:
-    """The starts behind the last bar that the fleet has seen; refuses shares that leave no room for an episode."""
+    """The starts after the last bar that the fleet has seen; refuses shares that leave no room for an episode."""
     until = stored_end(task.fleet)
     usable = bank.usable(task.window_bars, task.episode_bars or 1)
     # On its training bars a fleet's advice is in-sample, and the master would learn to trust it too much.

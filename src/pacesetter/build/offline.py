@@ -1,6 +1,6 @@
 """`agent=bc`, `cql` and `iql`: a fleet that learns from a stored dataset and is never handed a market.
 
-`task_of` gives an `OfflineTask` in place of the fleet's. Its training part are stored rows; markets are built when a
+`task_of` gives an `OfflineTask` in place of the fleet's. It trains on stored rows; markets are built when a
 run is judged, and only then.
 """
 
@@ -63,6 +63,7 @@ class OfflineTask(FleetTask):
         with needs("offline learning", "rl"):
             from pacesetter.learning.experience.dataset import read_manifest
             from pacesetter.learning.offline.rows import StoredRows
+        # The manifest first: a dataset of another market is refused before its rows are loaded.
         check_dataset(path, read_manifest(path), config, panel)
         rows = StoredRows.read(
             path,

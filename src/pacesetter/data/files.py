@@ -1,4 +1,4 @@
-"""Files as sources: csv and parquet; wide, long, or a folder of one file a symbol. Unreadable bytes are refused."""
+"""Files as sources: csv and parquet; wide, long, or a folder with one file per symbol. Unreadable bytes are refused."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ Array = NDArray[Any]
 class _Files(ABC):
     """Options of both file sources.
 
-    path       a file, or a folder with one file a symbol (named after it)
+    path       a file, or a folder with one file per symbol (named after it)
     symbols    keep only these, in this order
     calendar   exchange calendar; a bar stamped with a date (all are midnights) is known at its session's close.
                `auto` takes 24/7 where weekends have their share of bars and XNYS otherwise

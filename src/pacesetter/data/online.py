@@ -214,7 +214,7 @@ class Ccxt(Online):
         return candles.set_index(pd.to_datetime(candles.pop("open_time"), unit="ms", utc=True))
 
     def _candles(self, client: Any, symbol: str) -> Iterator[list[float]]:
-        """Rows [open in milliseconds, open, high, low, close, volume], each page starting behind the one before."""
+        """Rows [open in milliseconds, open, high, low, close, volume], each page starting after the one before."""
         bar = int(pd.Timedelta(self.freq).total_seconds() * 1000)
         since, end = int(self.first.timestamp() * 1000), self.last.timestamp() * 1000
         while since < end:

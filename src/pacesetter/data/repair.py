@@ -19,7 +19,7 @@ Fill = Literal["none", "forward", "interpolate", "drop"]
 
 
 def repair(panel: Panel, fill: Fill) -> Panel:
-    """The panel with missing bars filled behind each symbol's first; the mask still says what was observed.
+    """The panel with missing bars filled after each symbol's first; the mask still says what was observed.
 
     forward      open, high, low and close repeat the last close, volume is 0, other fields repeat; to the panel's end
     interpolate  linear between observed neighbours in time; looks at the next bar, so the panel is no longer causal

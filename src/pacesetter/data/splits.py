@@ -1,7 +1,7 @@
 """Folds: which bars train, validate and test, in time order, with purged and embargoed gaps between them.
 
 Purging drops training bars whose label (it reaches `purge_bars` ahead) shares bars with a test label; the embargo drops
-`embargo_bars` more behind a test block, where features still remember it.
+`embargo_bars` more after a test block, where features still remember it.
 """
 
 from __future__ import annotations
@@ -155,7 +155,7 @@ def walk_forward(panel: Panel, train_bars: int, test_bars: int, expanding: bool 
     """Folds that move forward by `test_bars`; the last test may be shorter, so that every later bar is tested once.
 
     The training window rolls with a fixed length, or keeps its start when `expanding`. No embargo: nothing trains
-    behind its own test.
+    after its own test.
     """
     check_range(1, train_bars=train_bars, test_bars=test_bars)
     check_range(0, purge_bars=purge_bars)
@@ -182,7 +182,7 @@ def purged_kfold(panel: Panel, folds: int = 5, purge_bars: int = 0, embargo_bars
     for block in blocks:
         # Labels of the last `purge_bars` before the block reach into it.
         before = bars[: max(block[0] - purge_bars, 0)]
-        # Test labels reach `purge_bars` behind the block, and features there remember it for the embargo.
+        # Test labels reach `purge_bars` past the block, and features there remember it for the embargo.
         behind = bars[block[-1] + 1 + purge_bars + embargo_bars :]
         made.append(Fold(np.concatenate([before, behind]), block))
     return _splits("purged_kfold", panel, made)
@@ -210,7 +210,7 @@ def combinatorial_purged(
 
 
 def _cut(panel: Panel, validated: int, tested: int, purge_bars: int, embargo_bars: int) -> Splits:
-    """One fold cut at two positions; a gap takes `purge_bars` before each cut and `embargo_bars` behind it."""
+    """One fold cut at two positions; a gap takes `purge_bars` before each cut and `embargo_bars` after it."""
     check_range(0, purge_bars=purge_bars, embargo_bars=embargo_bars)
     asked = PARTS if validated < tested else ("train", "test")
     fold = Fold(

@@ -77,7 +77,7 @@ class Synthetic:
     leaders                 leaders of each group, and
     leader_correlation      the correlation of their own returns in units of volatility
     unrelated_share         share of the symbols outside any group
-    strength                response per unit of the leaders' own return, give or take `spread`; 0: pure noise
+    strength                response per unit of the leaders' own return, ± `spread`; 0: pure noise
     negative_share          chance that a follower moves against its leaders
     min_delay, max_delay    bars between the leaders' move and the response
     noise                   a follower's own noise, as a multiple of what its volatility says
@@ -282,7 +282,7 @@ class Synthetic:
         return np.array(states)
 
     def _draw_listed(self) -> Array:
-        """(symbol, 2) first and last bar of each symbol; all are there in the middle of the panel."""
+        """(symbol, 2) first and last bar of each symbol; all are listed in the middle of the panel."""
         generator = self._generator("listed")
         listed = np.tile([0, self.bars - 1], (self.symbols, 1))
         middle = self.bars // 2

@@ -1,6 +1,6 @@
 """Curricula: wrappers that make the episodes to come harder or easier by how the latest ones went.
 
-A stage says what its episodes are like (where they start, what trading costs) and what it takes to leave it. Only the
+A stage says what its episodes are like (where they start, what trading costs) and when it is passed. Only the
 episodes after a change are touched, never a running one. `FIVE_STAGES` is a curriculum, `adaptive_stages()` a ladder
 that is also climbed down.
 """
@@ -40,7 +40,7 @@ BARS, RETURN, SQUARE, GAIN = range(4)  # columns of what is summed over an episo
 
 @dataclass(frozen=True)
 class CurriculumStage:
-    """What episodes are like, and what it takes to leave them; the defaults are the environment as it was made.
+    """What the episodes of a stage are like, and when it is passed; the defaults are the environment as it was made.
 
     calmest_share       share of the starts to keep: those of the lowest volatility rank,
     clearest_share      … of the strongest trend, up or down,

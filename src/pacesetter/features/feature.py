@@ -56,7 +56,7 @@ def symbolwise(name: str, indicator: Callable[..., Array], memory_bars: int, kin
     """A feature of each symbol's own bars: `indicator` maps (symbol, bar) fields to (symbol, bar) values.
 
     The arguments of `indicator` that have no default name the fields. A row holds one symbol's observed bars packed to
-    the left, with NaN behind the last one, so that a gap neither counts as a bar nor breaks a recursion.
+    the left, with NaN after the last one, so that a gap neither counts as a bar nor breaks a recursion.
     """
     parameters = inspect.signature(indicator).parameters.values()
     needs = tuple(parameter.name for parameter in parameters if parameter.default is parameter.empty)
@@ -85,7 +85,7 @@ def on_observed(
 
 
 def _packed(indicator: Callable[..., Array], blocks: Sequence[Array], seen: Array) -> Array:
-    """(symbol, bar) values over the bars that are `seen`, packed to the left meanwhile; NaN elsewhere."""
+    """(symbol, bar) values over the bars that are `seen`, computed on packed rows; NaN elsewhere."""
     counts = seen.sum(axis=1)
     # Packed, a recursion (EMA, RSI) steps from observed bar to observed bar, as if the gap were not there.
     packed = np.arange(counts.max(initial=0)) < counts[:, None]

@@ -38,7 +38,7 @@ def smoothing_memory(bars: int, weight: float, stages: int = 1) -> int:
     """Bars until an exponential smoother, seeded by the mean of its first `bars` bars, has forgotten what came before.
 
     After m bars a smoother that gives the newest bar `weight` w keeps (1−w)^m of its seed, and a smoother of a smoother
-    (1−w)^m·(1 + w·m); the answer is the first m that brings this under SEED_WEIGHT, behind the seeds.
+    (1−w)^m·(1 + w·m); the result is the first m that brings this under SEED_WEIGHT, counted after the seeds.
     """
     # (1−w)^m·(1 + w·m): a seed error of the first stage enters the second at any of m bars, weighted w each.
     m = np.arange(100_000)  # far beyond any smoother here, which take at most 363 bars

@@ -143,7 +143,7 @@ class LeadLag:
     def fit(self, bars: Panel | pd.DataFrame) -> LeadLag:
         """Read a panel, or a frame of closes or bars, and build the tables.
 
-        Gives itself, with `symbols_`, `index_`, `backend_` and `table_bytes_`.
+        Returns itself, with `symbols_`, `index_`, `backend_` and `table_bytes_`.
         """
         panel = as_panel(bars)
         minimum = self.min_observations or 0

@@ -148,7 +148,7 @@ def _measure(matrix: Array, moves: Array, outcomes: Array, scores: Array, found:
 
 @njit(cache=True)
 def _push_cosine(push: Array, outcomes: Array) -> float:
-    """Cosine of pushes with the outcomes that are there; NaN without any."""
+    """Cosine of pushes with the known outcomes; NaN without any."""
     product, push_square, square = 0.0, 0.0, 0.0
     for j in range(push.size):
         if not np.isnan(outcomes[j]):

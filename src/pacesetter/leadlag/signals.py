@@ -123,6 +123,7 @@ class _Expected:
             bars = np.arange(longest, len(panel))
             return bars, schedule[bars]
         first = 0 if self.newest_bars is None else len(panel) - self.newest_bars
+        # Windows grow from FIRST_BARS to their full length, so that early bars are not lost.
         bars = np.arange(max(min(FIRST_BARS, self.own.bars), first), len(panel))
         return bars, np.minimum(bars, self.own.bars)
 
@@ -150,6 +151,7 @@ class _Signals:
 
     def __call__(self, panel: Panel) -> dict[str, Array]:
         known = self._latest
+        # By identity: a table asks for the four features of one and the same panel in a row.
         if known is None or known.panel is not panel:
             known = self._latest = self._measure(panel, known)
         return known.signals
@@ -159,6 +161,7 @@ class _Signals:
         before = _Measured(panel, np.zeros(0, np.int64), {}) if known is None else known
         if bars == len(panel):
             return _Measured(panel, before.schedule[:bars], {name: each[:bars] for name, each in before.signals.items()})
+        # A policy may read the window before, so known choices are continued, not chosen again.
         schedule = roll(self.policy, panel, before.schedule[:bars] if bars else None)
         signals = self._from(bars, panel, schedule)
         for name in signals if bars else ():
@@ -183,13 +186,14 @@ class _Signals:
 
 
 def equal_bars(known: Panel, panel: Panel) -> int:
-    """How many first bars of two panels are the same, to the bit; 0 for other symbols or fields."""
+    """How many first bars of two panels are bit-exactly the same; 0 for other symbols or fields."""
     if (known.symbols, known.fields, known.causal) != (panel.symbols, panel.fields, panel.causal):
         return 0
     bars = min(len(known), len(panel))
     ours, theirs = known.blocks[:, :bars], panel.blocks[:, :bars]
     differs = (known.mask[:bars] != panel.mask[:bars]).any(axis=1)
     differs |= (known.index.asi8[:bars] != panel.index.asi8[:bars])
+    # NaN equals NaN here: both are not observed.
     differs |= ((ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))).any(axis=(0, 2))
     return int(differs.argmax()) if differs.any() else bars
 

@@ -197,7 +197,7 @@ class Study:
 
 
 def _groups(panel: Panel, bars: int) -> dict[str, Array | None]:
-    """What is taken away at once: a bar, and where days hold several bars, a day; (time,) numbers of the days."""
+    """Groups that are removed together: a bar, and where days hold several bars, a day; (time,) numbers of the days."""
     days = panel.index[-bars:].normalize()
     codes = pd.factorize(days)[0]
     return {"bar": None} | ({"day": codes} if codes.max() + 1 < bars else {})
@@ -408,7 +408,7 @@ def study_defaults() -> dict[str, Any]:
 
 
 def configure_study(settings: Mapping[str, Any], seed: int = 0) -> Study:
-    """A study from flat settings: its own keys by name, what is left goes to the engine and its estimator."""
+    """A study from flat settings: its own keys by name, the rest goes to the engine and its estimator."""
     own = {field.name for field in dataclasses.fields(Study)} - {"engine"}
     given = {key: value for key, value in settings.items() if value is not None}
     mine = {key: value for key, value in given.items() if key in own}

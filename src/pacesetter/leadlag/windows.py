@@ -30,6 +30,7 @@ def bar_of(index: pd.DatetimeIndex, end: Any) -> int:
         return len(index) - 1
     if not isinstance(end, str) and hasattr(end, "__index__"):
         return operator.index(end)
+    # The last bar *known* by then: a later one would be look-ahead.
     place = int(index.searchsorted(moment_of(end, last=True), side="right")) - 1
     if place < 0:
         raise ConfigError(f"end={end} is before the first bar, {index[0]:%Y-%m-%d %H:%M}; give a later one")

@@ -52,7 +52,7 @@ class Component:
     code: int = INTERPRETED
 
     def evaluate(self, columns: Sequence[Any], state: Any, options: Sequence[float]) -> Any:
-        """(env,) values from (env,) columns; the (env, k) state is brought up to date in place."""
+        """(env,) values from (env,) columns; the (env, k) state is updated in place."""
         if not self.initial:
             return self.formula(*columns, *options)
         before = tuple(state.T + 0.0)  # a copy: the formula may hand back what it was given

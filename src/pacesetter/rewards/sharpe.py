@@ -19,7 +19,7 @@ SAME = 1e-9  # of the mean: a deviation below it is rounding, e.g. of interest o
 
 
 def sharpe(returns: Array, bars_per_year: float = 1.0) -> Array:
-    """() of returns (time,), (many,) of returns (time, many)."""
+    """The ratio of returns (time,), or (many,) ratios of returns (time, many)."""
     if len(returns) < 2:
         return np.zeros(np.shape(returns)[1:])
     mean, deviation = np.mean(returns, axis=0), np.std(returns, axis=0, ddof=1)
@@ -30,12 +30,12 @@ def sharpe(returns: Array, bars_per_year: float = 1.0) -> Array:
 
 
 def sharpe_of_known(returns: Array, bars_per_year: float = 1.0) -> Array:
-    """(many,) of returns (time, many) of which some are NaN, which are left out."""
+    """(many,) Sharpe ratios of returns (time, many), leaving out NaN."""
     return np.array([sharpe(column[~np.isnan(column)], bars_per_year) for column in returns.T])
 
 
 def sharpe_of_sums(count: float, total: float, squares: float, bars_per_year: float = 1.0) -> float:
-    """That of `count` returns of which Σr and Σr² were kept."""
+    """The Sharpe ratio of `count` returns from Σr and Σr²."""
     if count < 2:
         return 0.0
     mean = total / count

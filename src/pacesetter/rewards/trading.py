@@ -234,7 +234,7 @@ def repetition(fill_quantity: Any, state: Any, limit_bars: float = 5.0, penalty:
 
 @compile_for_cpu
 def evaluate(ledger: Any, watched: Any, codes: Any, offsets: Any, options: Any, state: Any, values: Any) -> int:
-    """Fill the rows of `values` (component, env) that have a code, and bring `state` (env, k) up to date.
+    """Fill the rows of `values` (component, env) that have a code, and update `state` (env, k).
 
     Gives −1; or, before anything is written, an environment with a hole in one of the `watched` columns of `ledger`.
     `offsets` says where each component's state begins, `options` (component, option) is its packed options.
@@ -255,7 +255,7 @@ def evaluate(ledger: Any, watched: Any, codes: Any, offsets: Any, options: Any, 
 def evaluate_row(code: int, row: Any, state: Any, options: Any) -> float:
     """The value of one component for one account, from its ledger row (column,).
 
-    Its state (k,) is brought up to date in place.
+    Its state (k,) is updated in place.
     """
     before, change = row[Column.EQUITY_BEFORE], row[Column.EQUITY_CHANGE]
     value = 0.0

@@ -33,7 +33,7 @@ class MasterTrading(Trading):
 
     fleet          its run folder; bars, features, symbols, window_bars, market and the split of the bars are its own
     shares         of the bars for learning and validation instead of the fleet's; of those for learning the master
-                   then takes the ones behind the last that the fleet has seen, where its advice is honest
+                   then takes the ones after the last that the fleet has seen, where its advice is out-of-sample
     joint_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
     largest_fall   of an agent's own annualised Sharpe ratio on the validation set before tuning is undone
     """

@@ -50,10 +50,10 @@ class Trading:
                  default those without a memory: what a position has earned and how long it is held locks it in
     own_account  a symbol agent in a joint account is shown an account that holds its position alone, as in training;
                  false, for runs from before schema 1, shows it the joint account
-    continued    share of the training episodes that go on for another `episode_bars` when they would end, again and
-                 again, so that positions grow as old in training as they do later; 0 is none
+    continued    probability that a training episode continues for another `episode_bars` when it would end, repeatedly,
+                 so that positions are held as long in training as later; 0 is never
     repetition_limit   equal discrete orders in a row, after which the mask of the training environments forbids
-                 another; null is no limit. Validation, backtests and serving play without it
+                 another; null means no limit. Validation, backtests and serving play without it
     """
 
     action: Literal["discrete", "continuous", "hybrid", "target"] = "discrete"

@@ -31,7 +31,7 @@ class Bank:
     bars      (block, time, K, Bar) float64
     windows   (block, K, time, feature) float32    known    (block, K, time) True where all features were known
     context   (block, time, K, number) float32     labels   (block, K, time) int8 regimes
-    lasts     (block,) int64 last bar; blocks of shorter markets are padded behind it
+    lasts     (block,) int64 last bar; blocks of shorter markets are padded after it
     symbols   names per block                      times    (time,) datetime64 UTC per block
     names     entry of the observation -> names of its last axis
     places    entry -> its slice of the context's last axis
@@ -165,7 +165,7 @@ class Bank:
         """(block, time) True where some symbol trades with its whole window known and `room_bars` more bars follow."""
         is_trading = np.swapaxes(self.bars[..., Bar.STATUS], 1, 2) == Status.TRADING
         usable: Array = (is_trading & _whole_windows(self.known, window_bars)).any(axis=1)
-        # Padding behind a shorter market is excluded here as well.
+        # Padding after a shorter market is excluded here as well.
         has_room: Array = np.arange(usable.shape[1]) <= self.lasts[:, None] - room_bars
         return np.logical_and(usable, has_room)
 
@@ -184,7 +184,7 @@ class Bank:
         return ", ".join(self.symbols[int(is_dry.argmax())]) if is_dry.any() else None
 
     def holds(self, places: Array, window_bars: int) -> bool:
-        """Whether each of (place, Start) lies in the bank: its window behind it, its last bar ahead of it."""
+        """Whether each of (place, Start) lies in the bank: a whole window before it, its last bar after it."""
         block, t, last = places.T
         if not ((block >= 0) & (block < len(self.lasts))).all():
             return False
@@ -248,7 +248,7 @@ def _whole_windows(known: Array, bars: int) -> Array:
 
 
 def _padded(blocks: Sequence[Array], time_axis: int) -> Array:
-    """Blocks joined along their first axis, with zeros behind the end of shorter ones."""
+    """Blocks joined along their first axis, with zeros after the end of shorter ones."""
     longest = max(block.shape[time_axis] for block in blocks)
     padded = []
     for block in blocks:

@@ -77,7 +77,7 @@ class Batch:
                    below 0 reads the value as one of seven equal parts, the discrete orders, else as a continuous order
     reward         "pnl", or a `RewardConfig`
     episode_bars   bars until an episode is truncated; None plays to the end of the data
-    continued      share of the episodes that go on for another `episode_bars` where they would end, again and again
+    continued      probability that an episode continues for another `episode_bars` where it would end, repeatedly
     repetition_limit   equal discrete orders in a row, after which the mask forbids another; one symbol's only
     starts         random, stratified or fixed
     restarts       begin the next episode in the step that ends one

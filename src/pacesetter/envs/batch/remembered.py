@@ -1,4 +1,4 @@
-"""What a batch of environments remembers from step to step, as it is stored and taken up again on a CPU or a GPU."""
+"""What a batch of environments remembers from step to step, as it is stored and resumed on a CPU or a GPU."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def fitting(batch: Batch, stored: Mapping[str, Any]) -> dict[str, Array]:
 
 
 def _with_later_slots(stored: Array, own: Array) -> Array:
-    """Stored parameters with the batch's own in the slots that were added since, which are behind all others."""
+    """Stored parameters with the batch's own in the slots that were added since, which come last."""
     if stored.ndim != 3 or stored.shape[:2] != own.shape[:2] or stored.shape[2] >= own.shape[2]:
         return stored
     return np.concatenate([stored, own[:, :, stored.shape[2] :]], axis=2)

@@ -71,7 +71,7 @@ class Setting(IntEnum):
     CLIP = 6  # the reward stays within ±clip
     RESTARTS = 7  # 1 where an episode that ends restarts in the same step
     CONTINUED = 8  # share of episodes that continue for as many bars again, drawn when they start
-    REPETITION_LIMIT = 9  # equal discrete orders in a row, after which another is masked; 0 is no limit
+    REPETITION_LIMIT = 9  # equal discrete orders in a row, after which another is masked; 0 for no limit
 
 
 class Outcome(IntEnum):

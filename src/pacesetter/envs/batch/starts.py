@@ -48,7 +48,7 @@ class Starts:
 
     @classmethod
     def of(cls, kind: str, bank: Bank, window_bars: int, episode_bars: int | None = None) -> Starts:
-        """The starts of one kind; a start has a known window behind it and room for the episode before it.
+        """The starts of one kind; a start has a whole known window before it and room for the episode after it.
 
         random       every usable bar of every block equally often
         stratified   a regime first, then one of its bars

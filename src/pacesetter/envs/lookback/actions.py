@@ -25,7 +25,7 @@ class Clamp(IntFlag):
 
     NONE = 0
     BOUNDS = 1  # outside the bounds of the curriculum
-    HISTORY = 2  # longer than the history behind the bar
+    HISTORY = 2  # longer than the history before the bar
     DELTA = 4  # further from the window before than max_delta
     THIN = 8  # too little trading in it: the window before stays
 

@@ -134,6 +134,7 @@ class LookbackMarket:
     def encoded(self, ends: Array, lookbacks: Array) -> Array:
         """(window, entry) float32 encodings of windows that are known to fit; those of the grid are computed once."""
         out = np.empty((len(ends), self._entries), dtype=np.float32)
+        # −1 for a window outside the grid, which is encoded each time.
         places = self._place_of[lookbacks]
         alone = np.flatnonzero(places < 0)
         if len(alone):
@@ -144,7 +145,7 @@ class LookbackMarket:
         return out
 
     def short_to_long(self, bars: Array) -> Array:
-        """(bar, 3, entry) float32 encodings of the windows always seen, each cut to the history behind its bar.
+        """(bar, 3, entry) float32 encodings of the windows always seen, each cut to the history before its bar.
 
         Nothing is seen before `first`.
         """
@@ -161,6 +162,7 @@ class LookbackMarket:
         singular value decomposition.
         """
         lengths = sorted({*self.windows.seen, *self.windows.grid})
+        # 4 bytes a number.
         if len(lengths) * len(self.panel) * self._entries * 4 > REMEMBERED_BYTES:
             lengths = list(self.windows.seen)
         self._lengths = lengths
@@ -170,7 +172,7 @@ class LookbackMarket:
         self._is_encoded = np.zeros((len(lengths), len(self.panel)), dtype=bool)
 
     def _remembered(self, place: int, bars: Array) -> Array:
-        """(bar, entry) encodings of the window number `place`, each cut to the history behind its bar."""
+        """(bar, entry) encodings of the window number `place`, each cut to the history before its bar."""
         fresh = np.unique(bars[~self._is_encoded[place, bars]])
         for ends in self._blocks(fresh):
             lookbacks = np.minimum(self._lengths[place], ends)
@@ -204,6 +206,7 @@ _markets: WeakValueDictionary[tuple[str, ...], LookbackMarket] = WeakValueDictio
 
 def lookback_market(panel: Panel, windows: Windows, view: View, resolution: str = "") -> LookbackMarket:
     """The tables of a panel, made once for all environments that are alive at a time and look in the same way."""
+    # By content: training and validation environments load their panels separately.
     key = (panel.fingerprint, repr(windows), repr(view), resolution)
     market = _markets.get(key)
     if market is None:

@@ -32,6 +32,7 @@ def optimal_values(table: RewardTable) -> tuple[Array, Array]:
     bars, count = table.total.shape[:2]
     values, choices = np.zeros((bars + 1, count)), np.zeros((bars, count), dtype=np.int64)
     for t in range(bars - 1, -1, -1):
+        # By what comes into force, not by what was chosen: a rejected window leaves the one before.
         worth = table.total[t] + values[t + 1][table.in_force[t]]
         choices[t] = worth.argmax(axis=1)
         values[t] = worth.max(axis=1)
@@ -59,6 +60,7 @@ class LookbackOracle:
         row = t - int(self.table.bars[0])
         if not 0 <= row < len(self.table.bars):
             raise DataError(f"the optimum is known for bars {self.table.bars[0]} … {self.table.bars[-1]}, not for {t}")
+        # Without a window before, the best starting one is taken: none pays for its first choice.
         before = int(self.values[row].argmax()) if previous <= 0 else self.table.place(t, previous)
         if previous <= 0:  # the window that the first decision starts from is free
             return int(self.table.lookbacks[row, before])

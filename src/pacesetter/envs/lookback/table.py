@@ -33,7 +33,7 @@ class RewardTable:
     """Rewards of all candidate windows over consecutive bars.
 
     bars        (time,) positions in the panel        components   names, as in the reward
-    lookbacks   (time, window) bars of each candidate, cut to the history behind the bar
+    lookbacks   (time, window) bars of each candidate, cut to the history before the bar
     total       (time, before, choice)                raw          (time, before, choice, component) before weights
     in_force    (time, before, choice) the place of the window that comes into force; a thin one is rejected
     measured    (time, window) False where nothing could be compared
@@ -57,6 +57,7 @@ def check_tabular(reward: RewardConfig) -> None:
     """Refuse a reward that depends on more than the windows of two decisions in a row."""
     for name, term in reward.components.items():
         path = "reward.components"
+        # A table needs r(t, before, choice); anything that remembers more of the path is not a function of these three.
         if term.normalise != "none" or term.smoothing_steps > 1:
             raise ConfigError(
                 f"{path}.{name} is normalised or smoothed along the path, so the reward of a window is not a table; "
@@ -104,6 +105,7 @@ class _Windows:
 
 def _block(market: LookbackMarket, config: LookbackConfig, bars: Array, has_before: bool) -> dict[str, Array]:
     """The table of a block of bars; with a bar before it, that is measured once more, for what pairs compare."""
+    # Pairs compare a bar with the one before, so a block needs the last bar of the block before it.
     known = _measure(market, config, np.append(bars[0] - 1, bars) if has_before else bars)
     own = known.rows(slice(1, None)) if has_before else known
     held = known.rows(slice(0, -1)) if has_before else _begun(own)
@@ -112,8 +114,11 @@ def _block(market: LookbackMarket, config: LookbackConfig, bars: Array, has_befo
     thin = own.thin if rejects else np.zeros_like(own.thin)
     places = np.arange(count)
     is_rejected = np.broadcast_to(thin[:, None, :], (len(bars), count, count))
+    # A thin window is rejected, and the one before stays in force.
     in_force = np.where(is_rejected, places[:, None], places)
     ledger = _pairs(config, held, own, in_force, is_rejected)
+    # Every (bar, before, choice) as an environment of its own: one call computes the table by the environment's own
+    # reward.
     values = Reward(config.reward, in_force.size, LOOKBACK_COLUMNS)(ledger.reshape(-1, len(LookbackColumn)))
     return {
         "bars": bars,
@@ -129,6 +134,7 @@ def _measure(market: LookbackMarket, config: LookbackConfig, bars: Array) -> _Wi
     """Ledger entries that depend on a window alone, its leader scores, and the weights of its strategy."""
     grid, symbols = config.windows.grid, len(market.panel.symbols)
     read = {column for name in config.reward.components for column in REWARDS[name].columns}
+    # Cut as `LookbackBatch` cuts them, or the table would not equal its rewards.
     lookbacks = np.minimum(np.array(grid), bars[:, None])
     ledger = np.zeros((len(bars), len(grid), len(LookbackColumn)))
     scores = np.full((len(bars), len(grid), symbols), np.nan)
@@ -166,6 +172,7 @@ def _places(config: LookbackConfig, lookbacks: Array) -> Array:
 def _begun(own: _Windows) -> _Windows:
     """What was in force before each bar; before the first decision a window, but neither scores nor weights."""
     shifted = own.rows(np.maximum(np.arange(len(own.thin)) - 1, 0))
+    # As at an episode's start: nothing to agree with, and all in cash.
     shifted.scores[0], shifted.weights[0] = np.nan, 0.0
     return shifted
 

@@ -161,7 +161,7 @@ def backtest(
     Annual rates of `market` are taken per bar of this panel. `bank` is the panel's `market_bank`, with which nothing is
     computed twice; `table` is then ignored. Refuses an empty period, one without room for a window, and a policy
     that was fitted on bars after `first`, unless the caller knows that it has seen none of these: `is_unseen`, as on
-    another market, or in a fold with training bars behind its test.
+    another market, or in a fold with training bars after its test.
     """
     last = len(panel) - 1 if last is None else last
     _check_period(panel, first, last, window_bars)
@@ -237,7 +237,7 @@ def _held_weights(batch: Batch, t: int) -> Array:
 
 
 def _stay_flat(rows: Array) -> None:
-    """Fill the ledger rows (bar, Column) behind the first, in which the account ended, with its equity as cash."""
+    """Fill the ledger rows (bar, Column) after the first, in which the account ended, with its equity as cash."""
     for column in (Column.EQUITY_BEFORE, Column.EQUITY, Column.CASH):
         rows[1:, column] = rows[0, Column.EQUITY]
     rows[1:, Column.DRAWDOWN] = rows[0, Column.DRAWDOWN]

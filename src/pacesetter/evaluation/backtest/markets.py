@@ -50,11 +50,11 @@ def monte_carlo_scenarios(
 def unstable_windows(
     panel: Panel, first: int, count: int = 5, *, lookback: int = 60, step: int = 5, method: str = "ccf_lag1"
 ) -> pd.DataFrame:
-    """The windows behind bar `first` whose lead–lag matrix changed most: `start`, `end` (bars), `score`."""
+    """The windows after bar `first` whose lead–lag matrix changed most: `start`, `end` (bars), `score`."""
     engine = LeadLag(method).fit(panel)
     ends, lookbacks = engine.windows(lookback, step)
     scores = instability(engine.many(ends, lookbacks))
-    # Whole windows behind the first decision, so that none reaches into training.
+    # Whole windows after the first decision, so that none reaches into training.
     later = ends - lookbacks >= first
     if not np.isfinite(scores[later]).any():
         raise DataError(

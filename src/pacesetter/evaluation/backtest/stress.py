@@ -62,7 +62,7 @@ class Move(Stress):
             raise ConfigError(f"size={self.size} takes a price to 0 or below; give more than -1")
 
     def apply(self, panel: Panel, start: int) -> Panel:
-        # 0 before, a ramp inside, 1 behind: the level stays where the stress left it.
+        # 0 before, a ramp inside, 1 after: the level stays where the stress left it.
         steps = np.clip(np.arange(len(panel)) - start + 1, 0, self.bars) / self.bars
         return _scaled(panel, np.log1p(self.size) * steps[:, None])
 
@@ -110,7 +110,7 @@ class VolatilityShock(Stress):
 class LiquidityDrought(Stress):
     """For a quarter little is traded; trading is expensive throughout.
 
-    volume_share   what is left of the volume
+    volume_share   share of the volume that remains
     halted_share   share of a symbol's bars without trading, drawn by `seed`
     cost_factor    of spread, slippage and impact
     volume_cap     most of a bar's volume that fills take, where the panel has volumes and no cap is set
@@ -166,7 +166,7 @@ def stress_scenarios(
 def _log_returns(panel: Panel) -> Array:
     """(time, symbol) log returns from the last observed close; 0 where there is none."""
     close = np.where(panel.mask, panel.close, np.nan)
-    # Filled forward, so that the return behind a gap is from the last close known then.
+    # Filled forward, so that the return after a gap is from the last close known then.
     return np.nan_to_num(np.diff(pd.DataFrame(np.log(close)).ffill().to_numpy(), axis=0, prepend=np.nan))
 
 

@@ -90,7 +90,7 @@ def walk_forward(
     window_bars: int = 24,
     tell: Tell | None = None,
 ) -> WalkForward:
-    """Fit on a rolling or expanding window, test on the `test_bars` behind it; refit every `refit_every` folds."""
+    """Fit on a rolling or expanding window, test on the `test_bars` after it; refit every `refit_every` folds."""
     check_range(1, refit_every=refit_every)
     folds = walk_forward_splits(panel, train_bars, test_bars, expanding, purge_bars).folds
     bank = market_bank(panel) if bank is None else bank
@@ -146,7 +146,7 @@ def combinatorial(
     """
     splits = combinatorial_purged(panel, folds, test_folds, purge_bars, embargo_bars)
     bank = market_bank(panel) if bank is None else bank
-    # A combinatorial fold trains behind its test as well: purging, not time, keeps the test unseen.
+    # A combinatorial fold trains on bars after its test as well: purging, not time, keeps the test unseen.
     options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars, "is_unseen": True}
     tested: dict[int, list[Backtest]] = {}
     for number, fold in enumerate(splits.folds, start=1):

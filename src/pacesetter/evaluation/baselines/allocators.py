@@ -46,7 +46,7 @@ class Cash(Baseline):
 @BASELINES.register("equal_weight")
 @dataclass(frozen=True)
 class EqualWeight(Allocation):
-    """As much of each symbol that trades."""
+    """Equal shares of all symbols that trade."""
 
     name: ClassVar[str] = "equal_weight"
 
@@ -178,7 +178,7 @@ class MinimumVariance(Optimised):
 @BASELINES.register("risk_parity")
 @dataclass(frozen=True)
 class RiskParity(Optimised):
-    """The shares with which each symbol adds as much to the variance."""
+    """The shares with which every symbol contributes equally to the variance."""
 
     name: ClassVar[str] = "risk_parity"
 
@@ -191,7 +191,7 @@ class RiskParity(Optimised):
 @BASELINES.register("mean_variance")
 @dataclass(frozen=True)
 class MeanVariance(Optimised):
-    """The shares with the most of mean return − `risk_aversion` · variance, both per bar, as the history has them."""
+    """The shares that maximise mean return − `risk_aversion` · variance, both per bar and measured on the history."""
 
     name: ClassVar[str] = "mean_variance"
     risk_aversion: float = 2.5

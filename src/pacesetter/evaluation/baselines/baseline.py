@@ -1,4 +1,4 @@
-"""What a baseline is: a policy with plain options, filed in `BASELINES`; and what those that allocate have alike.
+"""What a baseline is: a policy with plain options, registered in `BASELINES`; and the base of those that allocate.
 
 An outside package adds one by an entry point of the group `pacesetter.baseline`.
 """
@@ -55,7 +55,7 @@ BASELINES: Registry[type[Baseline]] = Registry("baseline")
 class Allocation(Baseline):
     """Shares of equity for the symbols that trade, renewed every `every_bars` bars; in between all is left as it is.
 
-    cap            most of one symbol, the kernel's position cap: what is above it goes to the other symbols in
+    cap            largest share of one symbol, the kernel's position cap: the excess goes to the other symbols in
                    proportion. Fewer than 1/cap symbols cannot take all, and the rest stays in cash: with the default
                    limit of 15 % that is any market of fewer than seven
     history_bars   latest returns that `allocate` sees. A symbol with fewer than half of them is left out; while that

@@ -2,7 +2,7 @@
 
 A teacher acts for observations of single-symbol environments: `act(observation) -> (env,)` discrete orders. The rule
 expert reads the windows; the oracle reads the truth at the place `index` (env, 2), block and bar, and only in bars
-before `stop`, the end of the training set: nothing that it teaches is judged on bars that it told of.
+before `stop`, the end of the training set: nothing that it teaches is judged on bars that it knows.
 """
 
 from __future__ import annotations
@@ -80,16 +80,18 @@ class OracleTeacher:
     def knowing(cls, panel: Panel, bank: Bank, market: MarketParameters, stop: int, shown: int | None = None) -> Self:
         """The oracle of bars before `stop`; refuses a market without truth, or one in which trading never pays.
 
-        Thresholds are those with the best Sharpe ratio after costs on these bars. As a yardstick, which teaches nobody,
+        Thresholds are those with the best Sharpe ratio after costs on these bars. As a yardstick, not a teacher,
         it is shown more bars: those before `shown`.
         """
         truth: Truth | None = panel.truth
         if truth is None:
             raise DataError("an oracle needs a market with a known truth; give data=synthetic")
         costs = market.costs
+        # A side pays half of the spread.
         side = (costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps) * BPS
         known = panel.rows(0, stop)
         ahead, size = truth.response[1:], min(market.limits.position_cap_fraction, 1.0)
+        # On training bars alone: thresholds chosen on test bars would leak into what is taught.
         chosen = choose_thresholds(ahead[: stop - 1], fill_returns(known)[: stop - 1], side, size)
         if not np.isfinite(chosen.entry):
             raise DataError(
@@ -97,6 +99,7 @@ class OracleTeacher:
             )
         columns = [panel.position(name) for (name,) in bank.symbols]
         last = (stop if shown is None else shown) - 1
+        # NaN from `stop` on, so that a question about a later bar is refused instead of answered.
         responses = np.full((len(columns), len(panel)), np.nan)
         responses[:, :last] = ahead[:last, columns].T
         return cls(responses, chosen.entry, chosen.exit, last + 1)

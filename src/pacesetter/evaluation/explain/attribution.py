@@ -62,7 +62,7 @@ class Attributions:
 
     @property
     def gaps(self) -> Array:
-        """(observation,) Σ attributions − (output − baseline output): 0 but for the steps of the integral."""
+        """(observation,) Σ attributions − (output − baseline output): 0 up to the discretisation of the integral."""
         total = sum(entry.sum(axis=(1, 2, 3)) for entry in self.entries.values())
         gaps: Array = total - (self.outputs - self.baselines)
         return gaps
@@ -97,7 +97,7 @@ class Attributions:
         return _shared(pd.concat(parts).groupby("lag", as_index=False).sum())
 
     def findings(self) -> list[BehaviourFinding]:
-        """What was found by feature and, where there are such, by asset and by lag."""
+        """Findings by feature and, where there are any, by asset and by lag."""
         found = [self._finding("feature", self.by_feature())]
         if self.assets:
             found.append(self._finding("asset", self.by_asset()))

@@ -110,7 +110,7 @@ class LearnedRelations:
 
 
 def _used(weights: Array, symbols: tuple[str, ...], lags: int) -> Iterator[Relation]:
-    """Inputs are ordered by lag and symbol, then the market by lag, then 1, which is no move."""
+    """Inputs are ordered by lag and symbol, then the market by lag, then the constant 1."""
     moved = [(name, lag) for lag in range(1, lags + 1) for name in symbols]
     if len(symbols) > 1:
         moved += [(MARKET, lag) for lag in range(1, lags + 1)]

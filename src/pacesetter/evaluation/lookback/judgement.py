@@ -32,7 +32,7 @@ REGIME_ORACLE, OPTIMUM, HINDSIGHT = "regime oracle", "optimum", "hindsight"
 KNOWING = (REGIME_ORACLE, OPTIMUM, HINDSIGHT)  # what no trader knows: limits, not rivals
 LEVEL = 0.95
 COST_FACTORS = (0.0, 1.0, 2.0, 5.0)
-MOST_SHARE = 0.9  # of the bars with one window, above which an agent that is no better than a constant has collapsed
+MOST_SHARE = 0.9  # of the bars with one window, above which an agent not better than a constant has collapsed
 
 
 @dataclass(frozen=True, eq=False)

@@ -50,7 +50,7 @@ def trace_values(trace: Trace) -> dict[str, float]:
     action entropy      nats of the histogram of actions played: 20 bins of the range, or the discrete orders
     histogram entropy   the same as a share of its maximum
     range coverage      share of the 20 bins that were used; of continuous actions only
-    most used action    share of one discrete order, or of sell, hold and buy; not of targets, which are no orders
+    most used action    share of one discrete order, or of sell, hold and buy; not of targets, which are not orders
     distinct actions    mean number of different ones in 20 steps / the most that there can be
     trade rate          share of steps with a fill (voluntary trades: the same here)
     round trips         positions closed in full, per 1,000 steps

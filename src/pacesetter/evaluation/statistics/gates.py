@@ -1,4 +1,4 @@
-"""Gates: single numbers beside their limits, which decide whether a policy may go on towards trading."""
+"""Gates: single numbers beside their limits, which decide whether a policy may proceed to trading."""
 
 from __future__ import annotations
 

@@ -72,7 +72,7 @@ class Gauge:
         """(window, delay, i, j) dependence of x_j(t) on x_i(t − delay), delays from 1; needs a method with delays."""
         if self.is_linear:
             return lagged_correlations(np.nan_to_num(windows), self.max_lag)
-        # Laid end to end behind one first bar, window k ends at bar k·bars.
+        # Laid end to end after one first bar, window k ends at bar k·bars.
         scorer, bars = self._scorer(windows), windows.shape[1]
         return np.stack([scorer.correlations(end * bars, bars) for end in range(1, len(windows) + 1)])
 
@@ -114,7 +114,7 @@ class Gauge:
 
 
 def end_to_end(windows: Array, minimum: int) -> Series:
-    """The (window, time, symbol) increments as one series behind a first bar that has none: windows do not mix."""
+    """The (window, time, symbol) increments as one series after a first bar that has none: windows do not mix."""
     flat = windows.reshape(-1, windows.shape[-1])
     # A window of n increments spans n + 1 bars: its first bar is the last of the window before, whose increment is not
     # read.

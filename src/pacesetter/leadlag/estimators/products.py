@@ -33,6 +33,7 @@ class LaggedProducts:
         bars, symbols = x.shape
         shape = (max_lag, symbols, symbols)
         self.x, self.max_lag = x, max_lag
+        # At least max_lag + 2 rows, or not even the shortest window would fit.
         self.capacity = min(bars, max(held_bytes // (max_lag * symbols * symbols * 8), max_lag + 2))
         self.is_whole = self.capacity == bars
         self.held, self.first, self.count = np.empty((self.capacity, *shape)), 0, 0
@@ -52,8 +53,10 @@ class LaggedProducts:
         if last - first >= self.capacity:
             return self.capacity + 1
         end = self.first + self.count
+        # Rows follow on from the held ones, so only those after `end` are new.
         if self.first <= first <= end:
             return max(last + 1 - end, 0)
+        # Elsewhere a new span starts from the last kept row before it.
         return last + 1 - first + first % KEPT_EVERY
 
     def hold(self, first: int, last: int) -> None:
@@ -63,6 +66,7 @@ class LaggedProducts:
             self.first, self.count = first, 0
         elif last - self.first >= self.capacity:
             kept = end - first
+            # The rows still needed move to the front; copied, because source and target overlap.
             self.held[:kept] = self.held[first - self.first : self.count].copy()
             self.first, self.count = first, kept
         self._extend(last)
@@ -72,6 +76,7 @@ class LaggedProducts:
         out = np.empty((len(bars), *self.held.shape[1:]))
         for place, bar in enumerate(bars.tolist()):
             if place and bar >= bars[place - 1]:
+                # Bars in ascending order continue from one another instead of from a kept row.
                 out[place] = out[place - 1]
                 _advance(out[place], self.x, int(bars[place - 1]), bar)
             else:
@@ -79,7 +84,7 @@ class LaggedProducts:
         return out
 
     def _extend(self, last: int) -> None:
-        """Fill the rows behind the last one held up to bar `last`."""
+        """Fill the rows after the last one held, up to bar `last`."""
         if not self.count:
             self._compute(self.first, self.held[0])
             self.count = 1
@@ -98,9 +103,10 @@ _latest: ref[LaggedProducts] | None = None
 
 
 def lagged_products(x: Array, max_lag: int) -> LaggedProducts:
-    """The table of increments (time, symbol); the latest one again, while anybody holds it, for equal increments."""
+    """The table of increments (time, symbol); the latest one is reused for equal increments while it is alive."""
     global _latest
     known = _latest() if _latest is not None else None
+    # A weak reference: the table is shared while someone uses it, and freed with its last user.
     if known is not None and known.max_lag == max_lag and np.array_equal(known.x, x):
         return known
     made = LaggedProducts(x, max_lag, HELD_BYTES)

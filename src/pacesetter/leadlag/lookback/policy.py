@@ -107,7 +107,7 @@ class StoredLookback:
 def roll(policy: LookbackPolicy, panel: Panel, known: Array | None = None) -> Array:
     """(time,) int lookbacks, one decision per bar in order, each cut to what history allows.
 
-    Bar t has t increments behind it: the choice is clipped into 2 … t, and 0 says that no window exists yet. `known`
+    Bar t has t increments before it: the choice is clipped into 2 … t, and 0 says that no window exists yet. `known`
     are the lookbacks of the first bars, where the policy chose on them before.
     """
     schedule = np.zeros(len(panel), dtype=np.int64)

@@ -59,7 +59,7 @@ def worst_windows(scores: Array, ends: Array, lookbacks: Array, count: int = 10)
 def robust_z(values: Array, history: int = 60) -> Array:
     """(time,) or (time, k) distance from the median of the `history` values before, in robust standard deviations.
 
-    The spread is their interquartile range / 1.349. NaN until `history` values are there; a value that leaves a
+    The spread is their interquartile range / 1.349. NaN until there are `history` values; a value that leaves a
     constant past is infinitely far.
     """
     check_range(4, history=history)  # quartiles need it

@@ -58,7 +58,7 @@ def engine_score(method: str = "ccf_auc", **options: Any) -> Score:
 
 
 def _end_to_end(increments: Array, minimum: int) -> Series:
-    """The (draws, time, N) increments as one series behind a first bar that has none."""
+    """The (draws, time, N) increments as one series after a first bar that has none."""
     flat = increments.reshape(-1, increments.shape[-1])
     x = np.vstack([np.zeros((1, flat.shape[1])), np.nan_to_num(flat)])
     seen = np.vstack([np.isfinite(flat[:1]), np.isfinite(flat)])

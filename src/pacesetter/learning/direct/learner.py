@@ -213,7 +213,7 @@ class DirectLearner:
     # ---- storing --------------------------------------------------------------------------------------------------
 
     def state_dict(self) -> dict[str, Any]:
-        """All that decides how learning goes on, between rounds."""
+        """All state between rounds that learning continues from."""
         return {
             "policy": self.policy.state_dict(),
             "optimiser": self.optimiser.state_dict(),

@@ -28,7 +28,7 @@ Candidate = tuple[float, float, float, list[Array]]  # utility, penalty, share, 
 SWEEPS, TOLERANCE = 1_000, 1e-6
 RIDGE = 1e-3  # of the refit, for inputs that are nearly alike
 LEAST_SURE = 2.0  # the best of some fifty candidates is often a little above 0 in noise
-PATIENCE = 4  # penalties in a row that are worse than an earlier one, behind which the path is not followed
+PATIENCE = 4  # penalties in a row that are worse than an earlier one, after which the path is not followed
 
 
 class CrossProducts(NamedTuple):

@@ -4,7 +4,7 @@
 512 bytes          kind of file, and SHA-256 of all that follows: a flipped bit or a cut file is refused
 manifest           JSON: policy, reward, data and configuration by their hashes, schema, symbols, shapes
 tables/            windows and context of the market, once; an observation is a place in them
-blocks/00000 …     rows of whole episodes; `finals` are the observations behind the last step of each
+blocks/00000 …     rows of whole episodes; `finals` are the observations after the last step of each
 ```
 A folder of such files, as a replay log leaves it, is read as one.
 """
@@ -51,7 +51,7 @@ class DatasetTables:
 class Episodes:
     """Whole episodes, one after another.
 
-    observation   entry -> (row, …) that was acted on           finals   entry -> (episode, …) behind the last step
+    observation   entry -> (row, …) that was acted on           finals   entry -> (episode, …) after the last step
     rows          actions, log_probs, rewards, objectives, terminated, truncated: (row, …)
     lengths       (episode,) rows of each                        symbols  (episode,) place among the symbols
     regimes       (episode,) place among the manifest's regimes
@@ -87,6 +87,7 @@ class Episodes:
         last = np.cumsum(self.lengths) - 1
         following = {}
         for name, acted in self.observation.items():
+            # The next row is the next step, except at the end of an episode, which is overwritten.
             entry = np.roll(acted, -1, axis=0)
             entry[last] = self.finals.get(name, True)
             following[name] = entry
@@ -127,6 +128,7 @@ class DatasetWriter:
 
     def __init__(self, path: str | Path, manifest: Mapping[str, Any], tables: DatasetTables) -> None:
         self.path, self.manifest = Path(path), dict(manifest)
+        # A reader finds a whole file or none: the name is given last, by an atomic rename.
         self.temporary = self.path.with_name(f".{self.path.name}.{os.getpid()}")
         self.tables, self.blocks, self.episodes, self.row_count = tables, 0, 0, 0
 
@@ -134,6 +136,7 @@ class DatasetWriter:
         with needs("a dataset of trajectories", "offline"):
             import h5py
         self.path.parent.mkdir(parents=True, exist_ok=True)
+        # The user block precedes HDF5's own bytes, so the hash of the rest can be written after them.
         self.file = h5py.File(self.temporary, "w", userblock_size=HEADER_BYTES)
         for name in ("windows", "context"):
             self.file[f"tables/{name}"] = getattr(self.tables, name)
@@ -174,6 +177,7 @@ class DatasetWriter:
         self.file["manifest"] = np.frombuffer(text.encode(), dtype=np.uint8)
         self.file.close()
         with self.temporary.open("r+b") as stream:
+            # Over the closed file: HDF5 writes its own metadata when it closes.
             digest = _digest(stream)
             stream.seek(0)
             stream.write((KIND + b"\n" + digest.encode() + b"\n").ljust(HEADER_BYTES, b"\0"))
@@ -184,6 +188,7 @@ class DatasetWriter:
 
 def _blocks(lengths: Array) -> Iterator[Array]:
     """Places of the episodes of each block, of about `BLOCK_ROWS` rows."""
+    # By the row at which an episode begins, so that none is split between blocks.
     block = (np.cumsum(lengths) - lengths) // BLOCK_ROWS
     for number in np.unique(block):
         yield np.flatnonzero(block == number)
@@ -233,6 +238,7 @@ def _parts(path: str | Path) -> list[Path]:
 
 
 def _read(path: Path, is_whole: bool) -> tuple[dict[str, Any], DatasetTables | None, list[Episodes]]:
+    # Before HDF5 parses a byte: its library is not made for damaged or hostile files.
     _verify(path)
     with needs("a dataset of trajectories", "offline"):
         import h5py

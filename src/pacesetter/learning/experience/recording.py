@@ -82,6 +82,7 @@ class Mixture:
 
     def sample(self) -> torch.Tensor:
         drawn, other = self.policy.sample(), self.other.sample()
+        # Both are drawn for every row: the random stream does not depend on the outcome.
         is_other = torch.rand(len(drawn)) < self.share
         return torch.where(is_other.view(-1, *[1] * (drawn.ndim - 1)), other, drawn)
 
@@ -92,6 +93,7 @@ class Mixture:
         of_other = self.other.log_prob(action) + math.log(self.share)
         if self.share == 1.0:
             return of_other
+        # log((1 − ε)·π + ε·u) without leaving logarithms: π may be 0.
         return torch.logaddexp(self.policy.log_prob(action) + math.log1p(-self.share), of_other)
 
 
@@ -115,11 +117,13 @@ def order_teacher(wanted: Callable[[Rows], torch.Tensor], actions: int | None) -
     def teach(observation: Rows) -> Distribution:
         orders = wanted(observation)
         if actions is None:
+            # The mean before tanh, so that the mode of the distribution is the rule's order.
             mean = torch.atanh(orders.float().clamp(-WIDEST, WIDEST))[:, None]
             return TanhGaussian(mean, torch.full_like(mean, NARROW))
         mask = observation.get(ACTION_MASK)
         if mask is not None:  # the market would not take such an order: it holds
             orders = torch.where(mask.gather(1, orders.long()[:, None]).squeeze(1), orders, HOLD)
+        # Certainty as a mask: equal logits, of which one action is allowed.
         certain = torch.nn.functional.one_hot(orders.long(), actions) > 0
         return MaskedCategorical(torch.zeros(len(orders), actions), certain)
 
@@ -147,6 +151,7 @@ def record(market: FleetMarket, teach: Teach | None, share: float, episodes: int
     check_range(1, episodes=episodes)
     share = 1.0 if teach is None else share
     torch.manual_seed(seed)
+    # Rounded up, so at least `episodes` are recorded.
     wanted = -(-episodes // market.env_count)
     seen, ended = market.reset(), torch.zeros(market.env_count, dtype=torch.long)
     steps: list[RecordedStep] = []
@@ -178,6 +183,7 @@ def whole_episodes(
         return None, nexts
     envs, firsts, lasts = (np.array(part, dtype=np.int64) for part in zip(*spans, strict=True))
     lengths = lasts + 1 - firsts
+    # Rows in order of environment, then time: each episode is one unbroken run.
     env_of = np.repeat(envs, lengths)
     step_of = np.concatenate([np.arange(first, last + 1) for _, first, last in spans])
     acted, finals, rows = _columns(steps)

@@ -44,6 +44,7 @@ class ReplayLog:
         self.steps.append(step)
         if self.inside.any():
             done = (step.outcome.terminated | step.outcome.truncated).cpu().numpy()
+            # Before `inside` is updated: the step that ends such an episode still belongs to it.
             self.begins[self.inside] = len(self.steps)
             self.inside &= ~done
 
@@ -56,6 +57,7 @@ class ReplayLog:
         if episodes is not None:
             with DatasetWriter(path, self.manifest | facts, market_tables(self.market)) as writer:
                 writer.add(episodes)
+        # Steps from the oldest unfinished episode on are still needed; the others are written.
         kept = int(self.begins.min())
         self.steps, self.begins = self.steps[kept:], self.begins - kept
         return None if episodes is None else path

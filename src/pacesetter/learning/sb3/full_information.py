@@ -186,7 +186,7 @@ class FullInformation(OnPolicyAlgorithm):
 
     @torch.no_grad()
     def _play(self) -> dict[str, Array]:
-        """Expected rewards and likeliest choices of each step, (segment, bar), for whoever watches."""
+        """Expected rewards and likeliest choices of each step, (segment, bar), for observers."""
         policy, _ = self._evaluate()
         rewards, in_force, _ = self._tables()
         expected, held = expected_rewards(policy.exp(), rewards, in_force, self._start())

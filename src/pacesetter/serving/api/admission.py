@@ -56,7 +56,7 @@ class ApiSettings:
     queue_seconds    a request may wait for its turn; one that would wait longer is refused at once
     pending          requests of one key, and of one address, that arrive, wait or are processed
     connections      open ones of one address
-    rate, burst      requests a second and at once, for each key
+    rate, burst      requests per second, and in a burst, for each key
     proxy            address of a reverse proxy, whose X-Forwarded-For is trusted; none if empty
     """
 

@@ -1,4 +1,4 @@
-"""API keys: random tokens of which only hashes are kept, each with scopes and an end."""
+"""API keys: random tokens of which only hashes are kept, each with scopes and an expiry."""
 
 from __future__ import annotations
 

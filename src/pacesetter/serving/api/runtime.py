@@ -79,7 +79,7 @@ class BundlePolicy:
         return np.asarray(chosen, dtype=np.float64).reshape((symbols, 2) if self.action == "hybrid" else symbols)
 
     def _masks(self, seen: Seen, is_whole: bool) -> Array:
-        """Those of the account; of each agent's own one where the answers become targets."""
+        """Masks of the account, or of each agent's own account where the answers become targets."""
         if self.trades_targets:
             position = seen.observation["position"]
             return np.asarray(write_own_masks(np.zeros((len(position), len(Discrete)), dtype=bool), position))
@@ -198,7 +198,7 @@ class RuntimeAnswer:
 
 
 class Runtime:
-    """A bundle with its history, desk and guard; not for several threads at once.
+    """A bundle with its history, desk and guard; not thread-safe.
 
     symbols   what is served; those of the training where None. A fleet or market serves exactly its own
     clock     UTC seconds since 1970, which data is fresh or stale by

@@ -88,7 +88,7 @@ class Bundle:
         """The bundle in a folder or zip; refuses a file that is missing, extra or changed, by name.
 
         With a key its signature must be right. Without one a signed bundle is refused, because anyone who changed a
-        file wrote new hashes too; `is_unverified` opens it all the same, and says so.
+        file wrote new hashes too; `is_unverified` opens it with a warning.
         """
         path = Path(path)
         files = _read_folder(path) if path.is_dir() else _read_zip(path)

@@ -80,7 +80,7 @@ class Model:
             raise RunError("the model's output is NaN; roll back to the previous bundle: pacesetter bundle rollback")
 
     def _rows_at_once(self, count: int) -> int:
-        """Of `count` rows, as even shares as can be."""
+        """Rows of one call, so that `count` rows are split as evenly as possible."""
         if self.spec.rows != "symbol":
             return count
         # As many rounds as the cache asks for, then equal shares: a short last round would leave threads idle.

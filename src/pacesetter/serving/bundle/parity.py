@@ -28,7 +28,7 @@ class Parity:
     """How far a graph is from its module, over `count` observations.
 
     max_difference   of any output, as a share of its largest where that is above 1: values have no bound
-    ties             rows whose likeliest order, or largest share, is another, because two are equal but for rounding
+    ties             rows whose likeliest order, or largest share, differs, because two are equal up to rounding
     """
 
     count: int

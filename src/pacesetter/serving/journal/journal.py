@@ -69,7 +69,7 @@ class Page:
 
 
 class Journal:
-    """One run's rows in a database, whose tables are brought up to date when it is opened."""
+    """One run's rows in a database, whose tables are migrated when it is opened."""
 
     def __init__(self, url: str, run: str, heads: Heads | None = None) -> None:
         _begin(url)
@@ -83,7 +83,7 @@ class Journal:
     # ---- writing --------------------------------------------------------------------------------------------------
 
     def record(self, page: Page) -> bool:
-        """Write a bar and its state at once; False, with nothing written, where the bar is there already."""
+        """Write a bar and its state in one transaction; False, with nothing written, if the bar is recorded already."""
         with self._transaction() as connection:
             latest = connection.scalar(select(tables.checkpoints.c.time).where(tables.checkpoints.c.run == self.run))
             # Inside the transaction: of two traders of one run, one finds the bar written and stops.

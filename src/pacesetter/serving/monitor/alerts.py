@@ -33,7 +33,7 @@ class Alert:
 
 
 class Sink(Protocol):
-    """Where alerts go; it may fail, and trading goes on."""
+    """Where alerts go; it may fail without stopping trading."""
 
     def send(self, alert: Alert) -> None: ...
 

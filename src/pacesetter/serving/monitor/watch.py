@@ -149,7 +149,7 @@ class Watch:
         return Vitals(drawdown, data_age_bars, rate, latency_seconds, action_entropy(self._actions, space), drift)
 
     def to_dict(self) -> dict[str, Any]:
-        """What is looked back on, but for the features, as JSON can hold it."""
+        """The history behind the vitals, without the features, as JSON can hold it."""
         # JSON has no NaN, which is a weight that leaves its symbol as it is.
         actions = [None if math.isnan(action) else action for action in self._actions]
         return {"actions": actions, "denied": list(self._denied), "sent": dict(self.alerts.latest)}

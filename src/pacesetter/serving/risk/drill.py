@@ -74,7 +74,7 @@ def _jump() -> Drilled:
 
 
 def _provoked(name: str) -> tuple[Guard, Order, AccountView]:
-    """A guard, an order and an account of which only the control `name` disapproves."""
+    """A guard, an order and an account that only the control `name` refuses."""
     guard = Guard()
     guard.begin_bar(FLAT.equity, NOON)
     limits, order, account = guard.limits, PLAIN, FLAT

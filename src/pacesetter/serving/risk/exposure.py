@@ -63,11 +63,11 @@ class Exposure:
         return most * self.account.quotes.get(symbol, NO_QUOTE).price if most else 0.0
 
     def cluster(self, symbol: str, more: float) -> float:
-        """That of all symbols in the cluster of `symbol`."""
+        """The largest value that all symbols in the cluster of `symbol` can reach."""
         return self._clusters[self.account.clusters[symbol]] - self._values[symbol] + self.value(symbol, more)
 
     def gross(self, symbol: str, more: float) -> float:
-        """That of all symbols together."""
+        """The largest value that all symbols together can reach."""
         # The symbol's old part is replaced, so that a check costs the same however many symbols are held.
         return self._gross - self._values[symbol] + self.value(symbol, more)
 

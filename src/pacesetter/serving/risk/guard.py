@@ -29,7 +29,7 @@ class Guard:
     """Limits, and all that is remembered to hold them; `to_dict` and `from_dict` carry it across restarts.
 
     HALTED is latched: only `resume`, by a named person, ends it. REDUCING ends with the day whose loss caused it.
-    Client ids are remembered for the day and the day before; a journal's key holds them for ever.
+    Client ids are remembered for the day and the day before; a journal's key keeps them for good.
     """
 
     def __init__(self, limits: RiskLimits | None = None) -> None:

@@ -15,7 +15,7 @@ class RiskLimits:
     """Pre-trade limits; fractions are of equity, only gross_fraction may pass 1; `…_count` is the most that passes.
 
     order_fraction                 value of one order that opens or adds
-    collar_fraction                an order's price may lie so far from the last one
+    collar_fraction                largest distance of an order's price from the last one
     bar_count, day_count           orders of a symbol in a bar and in a UTC day
     second_count                   orders of all symbols in any second
     repeat_count, repeat_seconds   orders of a symbol on one side; then a person re-enables the symbol

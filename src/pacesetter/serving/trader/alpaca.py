@@ -148,7 +148,7 @@ class AlpacaBroker:
 
 @contextmanager
 def _answered(what: str) -> Iterator[None]:
-    """Refuse to go on where the service does not do what only it can."""
+    """Raise `RunError` where a request to the service fails."""
     try:
         yield
     except ConfigError:

@@ -75,7 +75,7 @@ class Broker(Protocol):
     positions: Array
 
     def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
-        """Let the bar (K, Bar) after `now` act on what is left of `orders`, one a symbol."""
+        """Let the bar (K, Bar) after `now` act on the open part of `orders`, one per symbol."""
         ...
 
     def submit(self, order: Order) -> OrderStatus:

@@ -55,7 +55,7 @@ class Ticket(NamedTuple):
 
     @property
     def orders(self) -> tuple[Order, ...]:
-        """Those that may be sent."""
+        """The orders that may be sent."""
         return tuple(decision.order for decision in self.decisions if decision.allowed)
 
 
@@ -64,7 +64,7 @@ class Desk:
 
     market   what the policy was trained under: sizes, caps, costs. Orders are sized here, by the kernel's own rule, and
              the broker fills these quantities
-    run      begins the client id of every order
+    run      prefix of every order's client id
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class Desk:
     def decide(self, seen: Seen, bars: Array, now: float, late_bars: float | Array = 0.0) -> Ticket:
         """Ask the policy at the close of the last of `bars`, and the guard about each order that follows.
 
-        `late_bars` is how far the clock is behind the bar's close, or behind what is known of each symbol.
+        `late_bars` is how many bars the clock is past the bar's close, or past what is known of each symbol.
         """
         decided = np.asarray(self.policy.decide(self._own_view(seen)), dtype=np.float64)
         actions, quantities, self._signals = self._sized(decided)
@@ -206,7 +206,7 @@ class Desk:
         return actions, np.where(left, 0.0, ordered), np.where(left, self._signals, signals)
 
     def _orders(self, quantities: Array, begin: str) -> list[Order]:
-        """Of each symbol with a quantity, at the last close; `begin` begins the client ids."""
+        """Orders for each symbol with a quantity, at the last close; client ids start with `begin`."""
         assert self._bar is not None
         rows = zip(self.symbols, quantities.tolist(), self._bar[:, Bar.CLOSE].tolist(), strict=True)
         return [Order(f"{begin}-{symbol}", symbol, quantity, price) for symbol, quantity, price in rows if quantity]

@@ -108,7 +108,7 @@ class ReplayFeed:
 
     @cached_property
     def _digests(self) -> list[str]:
-        """Of the bars up to each one."""
+        """Hashes of the bars up to each one."""
         panel, digest, digests = self.panel, hashlib.sha256(), []
         values = np.where(np.isnan(panel.blocks), np.nan, panel.blocks) + 0.0  # one NaN pattern, one zero
         for moment, bar in zip(panel.index.asi8, values.swapaxes(0, 1), strict=True):

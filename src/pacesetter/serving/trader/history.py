@@ -85,16 +85,16 @@ class History:
         return self.spec.memory_bars + self.spec.window_bars - (0 if self.panel is None else len(self.panel))
 
     def waiting(self) -> tuple[str, ...]:
-        """Symbols with fewer bars so far than fix their features; decided on, they differ from training's."""
+        """Symbols with too few bars so far to determine their features, which would differ from those of training."""
         return tuple(s for s, is_short in zip(self.symbols, self.is_short, strict=True) if is_short)
 
     @property
     def is_short(self) -> Array:
-        """(symbol,) True for these."""
+        """(symbol,) True where a symbol has too few bars, see `waiting`."""
         return self._taken < self.spec.memory_bars
 
     def _behind(self, panel: Panel, bars: Panel) -> Panel:
-        """What features read of the panel, with newer bars behind it; of the arrays handed out before, none changes."""
+        """What features read of the panel, with newer bars after it; arrays handed out before do not change."""
         if bars.index.asi8[0] <= panel.index.asi8[-1]:
             raise DataError(
                 f"the new bar {bars.index[0]} is not after the last one {panel.index[-1]}; history is never rewritten"
@@ -124,7 +124,7 @@ class History:
         rows = np.full((len(self.symbols), count, len(self.spec.names)), np.nan, np.float32)
         with np.errstate(all="ignore"):  # what float32 cannot hold is not finite, and so unknown
             for column, feature in self._features:
-                # The first of `count` rows needs its whole memory behind it.
+                # The first of `count` rows needs its whole memory before it.
                 bars = self.spec.memory[feature.name] + count - 1
                 is_whole = all(whole.get(field, 0) >= bars for field in feature.needs)
                 rows[:, :, column] = feature.since(panel, first_row(bars), is_whole)[-count:].T
@@ -135,7 +135,7 @@ class History:
         return rows
 
     def _leadlag_columns(self, panel: Panel, count: int) -> dict[str, Array]:
-        """Name -> (count, symbol) of the lead–lag features; NaN at bars with less than their memory behind them."""
+        """Name -> (count, symbol) of the lead–lag features; NaN at bars with less history than their memory."""
         assert self._leadlag is not None
         behind = np.arange(len(panel) - count, len(panel))[:, None] + 1
         columns = self._leadlag.newest(panel, count)

@@ -139,7 +139,7 @@ class PaperTrader:
     # ---- waiting and halting ----------------------------------------------------------------------------------------
 
     def _new_bars(self) -> Iterator[Panel]:
-        """The panel with each new bar behind it, one bar at a time, as they come."""
+        """The panel with each new bar appended, one at a time, as they come."""
         if not self._is_over() and self._panel is None:
             yield self.feed.history(None)
         while not self._is_over() and (bars := self._next()) is not None:
@@ -166,7 +166,7 @@ class PaperTrader:
             return self._panel.rows(0, 0)  # none, as after a poll; the age of the data raises the alert
 
     def _joined(self, bar: Panel) -> Panel | None:
-        """The history with a bar behind it; one out of order or of other symbols is noted and left out."""
+        """The history with a bar appended; one out of order or of other symbols is noted and left out."""
         assert self._panel is not None
         try:
             return self._panel.append(bar)
@@ -175,7 +175,7 @@ class PaperTrader:
             return None
 
     def _wait(self, seconds: float) -> None:
-        """Wait for new bars, looking at the kill switch and the age of the data meanwhile."""
+        """Wait for new bars while checking the kill switch and the age of the data."""
         clock = self.feed.clock
         for _ in range(math.ceil(seconds / SWITCH_SECONDS)):
             self._heed_switch()
@@ -280,7 +280,7 @@ class PaperTrader:
             self.journal.note("policy", told)
 
     def _reconcile(self) -> None:
-        """Compare the broker's positions with the fills, and ask it about orders whose fate is not known."""
+        """Compare the broker's positions with the fills, and ask it about orders whose status is not known."""
         orders, known = list(self.desk.guard.in_flight.values()), {}
         found = [self.desk.broker.find(order.client_id) for order in orders]
         self._compare(order for order, at in zip(orders, found, strict=True) if at is not OrderStatus.PENDING)

@@ -45,7 +45,7 @@ class PaperConfig:
     journal     sqlite:///FILE or postgresql://…; a file in `folder` where empty
     halt_file   the kill switch
     first       bar of a replay's first decision; None is the first after the policy's training, or the middle
-    bars        stop after so many; None goes on until the feed ends
+    bars        stop after this many; None runs until the feed ends
     data        of a replay: `source` and its options, or some that change the bundle's own data; a baseline's is the
                 sample. Of a network feed: symbols, start, freq …
     risk        limits that replace the bundle's
