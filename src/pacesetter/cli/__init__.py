@@ -6,7 +6,7 @@ import errno
 import logging
 import os
 import sys
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -24,11 +24,35 @@ DISK_ERRORS = (*FULL, errno.EIO, errno.EROFS)
 app = typer.Typer(
     help="Find which assets lead others, and train agents that trade on it.",
     no_args_is_help=True,
-    add_completion=False,
     pretty_exceptions_enable=False,
 )
 for room in (demo, jobs, cluster, fleet, offline, results, reproduce, data, serve, paper, dashboard):
     room.register(app)
+PANELS = {  # of `pacesetter --help`, in this order; commands that are in none stand first
+    "Look": ("demo", "run", "leadlag", "reproduce", "data", "dashboard"),
+    "Train": ("train", "tune", "sweep", "cluster", "agents", "profile", "config", "verify", "export", "distill"),
+    "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "league", "fleet"),
+    "Trade": ("bundle", "serve", "keys", "paper", "halt", "resume", "drill", "journal"),
+}
+
+
+def _into_panels() -> None:
+    """Sort commands into the panels of `--help`, as a user meets them."""
+    places = {name: (title, place) for title, names in PANELS.items() for place, name in enumerate(names)}
+    order = list(PANELS)
+    for listed in (app.registered_commands, app.registered_groups):
+        for command in listed:
+            name = command.name or getattr(command.callback, "__name__", "")
+            command.rich_help_panel = places.get(name, ("Train", 0))[0]
+        listed.sort(key=lambda c: _rank(c, places, order))
+
+
+def _rank(command: Any, places: dict[str, tuple[str, int]], order: list[str]) -> tuple[int, int]:
+    title, place = places.get(command.name or getattr(command.callback, "__name__", ""), ("Train", len(places)))
+    return order.index(title), place
+
+
+_into_panels()
 
 
 class _Printable(logging.Formatter):

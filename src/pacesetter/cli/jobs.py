@@ -130,13 +130,25 @@ def profile(overrides: Overrides = None) -> None:
     profile_training(overrides or ())
 
 
-def config(overrides: Overrides = None) -> None:
-    """Print the resolved configuration and its hash, without running anything."""
+def config(
+    overrides: Overrides = None,
+    explain: Annotated[
+        str | None, typer.Option(metavar="KEY", help="Explain a key or group, e.g. task.market.")
+    ] = None,
+) -> None:
+    """Print the resolved configuration and its hash, without running anything; --explain says what keys mean."""
     import yaml
 
     from pacesetter.runs import config_hash
     from pacesetter.training import compose
 
-    resolved = compose(overrides or ()).to_dict()
+    composed = compose(overrides or ())
+    if explain is not None:
+        from pacesetter.training.hydra.explain import explain_keys
+
+        for row in explain_keys(composed, explain):
+            typer.echo(f"{row.key}={json.dumps(row.value)}" + (f"  # {row.about}" if row.about else ""))
+        return
+    resolved = composed.to_dict()
     plain = json.loads(json.dumps(resolved))
     typer.echo(f"{yaml.safe_dump(plain, sort_keys=False)}# hash {config_hash(resolved)}")

@@ -55,6 +55,14 @@ class Costs:
 
     A fill pays half the spread, the slippage, impact_bps · √(share of the bar's volume), and the commission. Cash
     earns interest; cash that leverage borrowed pays the loan rate; a short pays the borrow rate.
+
+    commission_bps          of the money traded, a side      minimum_commission   money, of each fill
+    spread_bps              between bid and ask; a fill pays half of it
+    slippage_bps            of the price, against the trader
+    impact_bps              of the price for a fill of the bar's whole volume; needs limits.volume_cap_fraction
+    borrow_bps_per_year     of a short position's value
+    interest_bps_per_year   that cash earns
+    loan_bps_per_year       of cash that leverage borrowed
     """
 
     commission_bps: float = 5.0
@@ -84,11 +92,14 @@ class Costs:
 class Limits:
     """How much an account may hold and lose, in fractions of equity unless said; None is off.
 
+    position_cap_fraction           most that one position may have
+    reserve_cash_fraction           kept in cash
     gross_leverage                  most of Σ |position value| / equity after an opening
     volume_cap_fraction             most of a bar's volume that the fills of one position take together
     position_loss_limit_fraction    of the entry price; seen at a close, the position is closed in the next bar
     portfolio_loss_limit_fraction   fall from the highest equity; closes everything, then the episode terminates
     ruin_fraction                   of the initial cash; equity at or below it terminates the episode
+    shorting                        whether positions below zero are allowed
     """
 
     position_cap_fraction: float = 0.15
@@ -152,7 +163,8 @@ class Orders:
 class MarketParameters:
     """All that the kernel reads besides bars and actions; `bars_per_year` turns annual rates into rates per bar.
 
-    band   share of equity; a position that is less than this away from its target is left as it is. 0 is off
+    initial_cash   money that an episode begins with
+    band           share of equity; a position that is less than this away from its target is left as it is. 0 is off
     """
 
     costs: Costs = field(default_factory=Costs)

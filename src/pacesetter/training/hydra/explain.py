@@ -1,0 +1,121 @@
+"""`pacesetter config --explain KEY`: a line for each key, its value and meaning, as the dataclasses' docstrings say."""
+
+from __future__ import annotations
+
+import dataclasses
+import inspect
+import re
+import typing
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, NamedTuple
+
+from pacesetter.build import Config
+from pacesetter.build.configuration import MainJob, Track, Train
+from pacesetter.build.tasks.task import TASKS
+from pacesetter.data import SOURCES, Loading
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS
+from pacesetter.leadlag.study import Study
+from pacesetter.learning.methods import find_support, load
+
+__all__ = ["Explained", "explain_keys", "field_texts"]
+
+ENTRY = re.compile(r"^(?P<names>\w+(?:, \w+)*)\s{2,}(?P<text>\S.*)$")
+NEXT = re.compile(r"\s{3,}(?P<names>\w+)\s{2,}(?P<text>\S.*)$")
+
+
+class Explained(NamedTuple):
+    """One key with its value and what it means; the meaning is empty where a name says all."""
+
+    key: str
+    value: Any
+    about: str
+
+
+def explain_keys(config: Config, key: str) -> list[Explained]:
+    """Every key below `key`, e.g. `task.market`, or the key itself; refuses an unknown one."""
+    values: Any = config.to_dict()
+    kinds = _kinds(config)
+    path: list[str] = []
+    for part in key.split("."):
+        if not isinstance(values, Mapping) or part not in values:
+            known = list(values) if isinstance(values, Mapping) else []
+            raise ConfigError(f"there is no key '{key}'{did_you_mean('.'.join([*path, part]), _under(path, known))}")
+        parents, values, path = kinds, values[part], [*path, part]
+        kinds = _below(parents, part) if len(path) > 1 else _kinds(config, part)
+    if not isinstance(values, Mapping):
+        return [Explained(key, values, _texts(parents).get(path[-1], ""))]
+    return list(_rows(key, values, kinds))
+
+
+def _under(path: Sequence[str], names: Sequence[str]) -> list[str]:
+    return [".".join([*path, name]) for name in names]
+
+
+def _rows(prefix: str, values: Mapping[str, Any], kinds: Sequence[type[Any]]) -> Iterator[Explained]:
+    texts = _texts(kinds)
+    for name, value in values.items():
+        below = _below(kinds, name)
+        if isinstance(value, Mapping) and below:
+            yield from _rows(f"{prefix}.{name}", value, below)
+        else:
+            yield Explained(f"{prefix}.{name}", value, texts.get(name, ""))
+
+
+def _kinds(config: Config, group: str | None = None) -> list[type[Any]]:
+    """The dataclasses whose fields are the keys of a group, or of the whole configuration."""
+    problem, method = str(config.task["problem"]), str(config.agent.get("algorithm", "ppo"))
+    groups: dict[str | None, list[type[Any]]] = {
+        None: [Config],
+        "data": [Loading, SOURCES[str(config.data["source"])]],
+        "lag": [Study, ESTIMATORS[str(config.lag.get("method", Study.method))]],
+        "task": [TASKS[problem].config],
+        "agent": [load(find_support(method, TASKS[problem].learned_as).options)],
+        "train": [Train],
+        "track": [Track],
+        "job": [MainJob],
+    }
+    return groups[group] if group in groups else _below([Config], str(group))
+
+
+def _below(kinds: Sequence[type[Any]], name: str) -> list[type[Any]]:
+    """The dataclass that a field holds, among the dataclasses that may have it."""
+    for kind in kinds:
+        hint = typing.get_type_hints(kind).get(name)
+        for option in (hint, *typing.get_args(hint)):
+            if isinstance(option, type) and dataclasses.is_dataclass(option):
+                return [option]
+    return []
+
+
+def _texts(kinds: Sequence[type[Any]]) -> dict[str, str]:
+    found: dict[str, str] = {}
+    for kind in kinds:
+        for base in reversed(kind.__mro__):
+            found |= field_texts(base)
+    return found
+
+
+def field_texts(kind: type[Any]) -> dict[str, str]:
+    """Field → what its line in the docstring says; a line may name several, and two may stand side by side."""
+    texts: dict[str, str] = {}
+    latest: tuple[str, ...] = ()
+    for line in (inspect.cleandoc(kind.__doc__ or "")).splitlines():
+        entry = ENTRY.match(line)
+        if entry:
+            text, latest = _side_by_side(entry["text"], texts), tuple(entry["names"].split(", "))
+            texts |= dict.fromkeys(latest, text)
+        elif line.startswith(" ") and latest:
+            texts |= {name: f"{texts[name]} {line.strip()}" for name in latest}
+        else:
+            latest = ()
+    return texts
+
+
+def _side_by_side(text: str, texts: dict[str, str]) -> str:
+    """The text of the first of two entries in one line; the second is filed."""
+    second = NEXT.search(text)
+    if second is None:
+        return text
+    texts[second["names"]] = second["text"]
+    return text[: second.start()].rstrip()
