@@ -17,7 +17,7 @@ from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.regression import RESULT
 from pacesetter.runs import DECISION, EVALUATION, write_atomic
 
-__all__ = ["Decision", "Held", "decide", "store_decision"]
+__all__ = ["GateDecision", "Held", "decide", "store_decision"]
 
 GO, CONDITIONAL, NO_GO = "GO", "CONDITIONAL", "NO-GO"
 MADE_UP = ("synthetic",)  # sources whose bars no market ever had
@@ -61,7 +61,7 @@ class Held:
 
 
 @dataclass(frozen=True)
-class Decision:
+class GateDecision:
     """What a set of gates says of a run.
 
     held          each limit of the set          conditional   those of a conditional decision
@@ -107,14 +107,14 @@ class Decision:
         }
 
 
-def decide(folder: Path, gates: GateSet) -> Decision:
+def decide(folder: Path, gates: GateSet) -> GateDecision:
     """Hold a set of gates against an evaluated run; refuses one that was not evaluated."""
     if not (folder / EVALUATION / RESULT).is_file():
         raise RunError(f"{folder} was not evaluated; use `pacesetter evaluate {folder}` first")
     names = [limit.metric for limit in (*gates.gates, *gates.conditional)] + ["evidence"]
     found = measure_run(folder, names, gates.index)
     evidence = found["evidence"]
-    return Decision(
+    return GateDecision(
         gates,
         folder.name,
         _held(gates.gates, found),
@@ -124,7 +124,7 @@ def decide(folder: Path, gates: GateSet) -> Decision:
     )
 
 
-def store_decision(decision: Decision, folder: Path) -> Path:
+def store_decision(decision: GateDecision, folder: Path) -> Path:
     """Write `decision.json`, which a bundle of the run carries on; the latest decision stands."""
     path = folder / EVALUATION / DECISION
     return write_atomic(path, json.dumps(decision.to_json(), indent=2) + "\n")
