@@ -30,7 +30,8 @@ NO_SPEED = Speed(0, float("nan"), float("nan"))
 
 def speed(folder: Path, steps: int) -> Speed:
     """The speed of the run in `folder`; as fine as its validations are frequent."""
-    lines = [json.loads(line) for line in (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines()]
+    path = folder / "metrics.jsonl"  # a run shorter than what it logs by has none
+    lines = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()] if path.is_file() else []
     scores = {line["step"]: line["validation"]["score"] for line in lines if "score" in line.get("validation", {})}
     last = list(scores.values())[-1] if scores else None
     if last is None or last <= 0:
