@@ -30,6 +30,7 @@ LOWEST = -1e4  # of a log-probability: a masked order's is the lowest number the
 class ExpectedPPO(PPO[AgentsT, Any]):
     """PPO of a fleet whose advantages are those of every order; refuses a market whose orders cannot all be tried."""
 
+    is_recordable = False  # trying orders makes new memory in each step
     learned = (*PPO.learned, "remainders")
 
     def __init__(self, fleet: AgentsT, market: Any, config: FleetPPO) -> None:
