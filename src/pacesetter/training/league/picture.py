@@ -12,7 +12,7 @@ __all__ = ["PLANTED", "league_picture"]
 
 PLANTED = "planted"  # what the names of the ladder's markets begin with, their strength behind it
 LIMITS = (-0.5, 1.5)  # shares beyond them, at strengths where the oracle earns little, would flatten the rest
-APART = 0.06  # share of a strength by which the entrants' points lie beside each other: intervals stay readable
+APART = 0.04  # share of a strength by which the entrants' points lie beside each other: intervals stay readable
 
 
 def league_picture(table: pd.DataFrame) -> Any:
