@@ -83,7 +83,7 @@ class Synthetic:
     min_delay, max_delay    bars between the leaders' move and the response
     noise                   a follower's own noise, as a multiple of what its volatility says
     relation_change_bars    bars until all relations are drawn again: one number, or one per regime; 0 is never
-    signal_bars             bars after which nobody follows anybody any more; 0: the signal never ends
+    signal_bars             bars after which no symbol follows another any more; 0: the signal never ends
     market_correlation      correlation of all symbols' returns in units of volatility, before responses
     volatility              annual volatility before responses
     spread                  largest relative difference between symbols in volatility and strength

@@ -31,7 +31,7 @@ __all__ = ["League", "league", "league_table", "smallest_strengths"]
 RELIABLE_T = 1.9  # above it a Sharpe ratio is called reliably positive
 ORACLE = "oracle"
 ABOVE_HOLD = ("above_hold", "above_hold_low", "above_hold_high")
-LESS_HOLD = "less hold, 95 % interval"  # instead of the oracle's share, where nobody knows the truth
+LESS_HOLD = "less hold, 95 % interval"  # instead of the oracle's share, where the truth is unknown
 MOST_SEEDS = 0.8  # with such a t statistic make a strength reliable
 HEADER = (
     *("entrant", "seeds", "Sharpe ratio", "of oracle", "t > 1.9", "trades / 1,000", "buy / hold / sell", "entropy"),
