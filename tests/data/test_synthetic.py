@@ -388,3 +388,14 @@ def test_prices_that_run_away_are_refused():
     wild = Synthetic(symbols=2, bars=5000, volatility=3.0, strength=10.0, noise=100.0, regimes={"wild": (0.0, 100.0)})
     with pytest.raises(ConfigError, match=r"lower data\.volatility"):
         wild.read()
+
+
+def test_a_signal_that_ends_leaves_the_bars_before_it_as_they_were() -> None:
+    options = {"symbols": 10, "bars": 400, "groups": 2, "strength": 0.8, "seed": 3}
+    whole, ended = Synthetic(**options).read(), Synthetic(**options, signal_bars=300).read()
+    assert np.array_equal(whole.close[:300], ended.close[:300])
+    assert np.array_equal(whole.truth.response[:300], ended.truth.response[:300])
+    assert (ended.truth.response[300:] == 0).all()
+    assert (ended.truth.relations_at(299).strengths > 0).any()
+    assert np.isnan(ended.truth.delays_at(300)).all()
+    assert np.array_equal(Synthetic(**options, signal_bars=400).read().close, whole.close)

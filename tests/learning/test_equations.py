@@ -3,12 +3,22 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import pytest
 import torch
 from torch import nn
 
-from pacesetter.learning.equations import gae, n_step_returns, shaping, soft_update, vtrace
+from pacesetter.learning.equations import (
+    clipped_surrogate,
+    expected_advantages,
+    expected_surrogate,
+    gae,
+    n_step_returns,
+    shaping,
+    soft_update,
+    vtrace,
+)
 
 STEPS, ENVS, GAMMA = 7, 3, 0.9
 
@@ -127,3 +137,81 @@ def test_a_soft_update_moves_by_its_share() -> None:
     before = target.weight.detach().clone()
     soft_update(target, source, 0.25)
     torch.testing.assert_close(target.weight.detach(), 0.75 * before + 0.25 * source.weight.detach())
+
+
+# ---- all-action advantages ------------------------------------------------------------------------------------------
+
+
+def _toy_policies() -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+    """(state, action) logits that require a gradient, old log-probabilities, and advantages of zero mean."""
+    generator = torch.Generator().manual_seed(8)
+    logits = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+    old = (logits + 0.3 * torch.randn(3, 5, generator=generator, dtype=torch.float64)).log_softmax(-1)
+    values = torch.randn(3, 5, generator=generator, dtype=torch.float64)
+    return logits.requires_grad_(), old, values - (old.exp() * values).sum(-1, keepdim=True)
+
+
+def _sampled_gradient(logits: torch.Tensor, old: torch.Tensor, advantages: torch.Tensor, actions: list[int]) -> Any:
+    """PPO's own gradient where action a was drawn in each state."""
+    rows = torch.arange(3)
+    log_ratio = logits.log_softmax(-1)[rows, actions] - old[rows, actions]
+    return torch.autograd.grad(clipped_surrogate(log_ratio, advantages[rows, actions], 0.2).sum(), logits)[0]
+
+
+def test_the_expected_gradient_is_the_mean_of_the_sampled_ones_and_does_not_vary() -> None:
+    logits, old, advantages = _toy_policies()
+    expected = torch.autograd.grad(expected_surrogate(logits.log_softmax(-1), old, advantages, 0.2).sum(), logits)[0]
+    mean = torch.zeros_like(expected)
+    variance = 0.0
+    for action in range(5):  # states are independent, so one action at a time covers all of them
+        one = _sampled_gradient(logits, old, advantages, [action] * 3)
+        weight = old[:, action].exp()[:, None]
+        mean += weight * one
+        variance += float((weight * (one - expected) ** 2).sum())
+    torch.testing.assert_close(mean, expected)
+    assert variance > 0.1  # of the sampled one; that of the expected one is 0
+
+
+def test_without_clipping_it_is_the_policys_own_mean_advantage() -> None:
+    logits, old, advantages = _toy_policies()
+    new = logits.log_softmax(-1)
+    torch.testing.assert_close(expected_surrogate(new, old, advantages, 1e9), (new.exp() * advantages).sum(-1))
+
+
+def test_an_action_that_is_never_taken_counts_nothing() -> None:
+    old = torch.tensor([[0.5, 0.5, 0.0]]).log().clamp(min=-1e4)
+    new = torch.tensor([[0.6, 0.4, 0.0]]).log().clamp(min=-1e4).requires_grad_()
+    value = expected_surrogate(new, old, torch.tensor([[1.0, -1.0, 1e6]]), 0.5)
+    torch.testing.assert_close(value, torch.tensor([0.2]))
+    assert torch.isfinite(torch.autograd.grad(value.sum(), new)[0]).all()
+
+
+def test_expected_advantages_by_hand() -> None:
+    action_values = torch.tensor([[[2.0, 4.0]], [[1.0, 0.0]], [[3.0, 3.0]]])
+    chances = torch.tensor([[[0.5, 0.5]], [[0.25, 0.75]], [[1.0, 0.0]]])
+    values, bonus = torch.tensor([[1.0], [1.0], [2.0]]), torch.tensor([[0.0], [0.5], [0.0]])
+    ended = torch.tensor([[False], [True], [False]])
+    found = expected_advantages(action_values, chances, values, bonus, ended, decay=0.5)
+    # means 3, 0.25, 3; A = 3 + 0 − 1 + 0.5·(−0.25), 0.25 + 0.5 − 1, 3 − 2
+    torch.testing.assert_close(found.advantages[:, 0], torch.tensor([[-1.0, 1.0], [0.75, -0.25], [0.0, 0.0]]))
+    torch.testing.assert_close(found.remainders, torch.tensor([[-0.125], [0.5], [0.0]]))
+    torch.testing.assert_close(found.targets, torch.tensor([[2.875], [0.75], [3.0]]))
+
+
+def test_the_mean_of_sampled_gae_is_the_expected_one(path: dict[str, torch.Tensor]) -> None:
+    generator = torch.Generator().manual_seed(5)
+    spread = torch.randn(STEPS, ENVS, 4, generator=generator, dtype=torch.float64)
+    chances = torch.rand(STEPS, ENVS, 4, generator=generator, dtype=torch.float64)
+    chances = chances / chances.sum(-1, keepdim=True)
+    action_values = (path["rewards"] + path["next_values"]).unsqueeze(-1) + spread
+    nothing = torch.zeros_like(path["values"])
+    found = expected_advantages(action_values, chances, path["values"], nothing, path["ended"], 0.6)
+    draws = torch.multinomial(chances.flatten(0, 1), 20_000, True, generator=generator).T.view(-1, STEPS, ENVS)
+    sampled = torch.stack(
+        [
+            gae(action_values.gather(-1, draw[..., None])[..., 0], path["values"], nothing, path["ended"], 0.6)
+            for draw in draws[:2_000]
+        ]
+    )
+    error = sampled.std(0) / len(sampled) ** 0.5
+    assert ((sampled.mean(0) - (found.targets - path["values"])).abs() < 5 * error).all()

@@ -18,7 +18,7 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (run, leadlag, train, verify, agents, tune, sweep, league, profile, config):
+    for command in (run, leadlag, train, verify, agents, tune, sweep, league, ablate, profile, config):
         app.command()(command)
 
 
@@ -121,6 +121,14 @@ def league(overrides: Overrides = None) -> None:
     from pacesetter.training.league.league import league as play
 
     play([f"league={text}" if text in ("quick", "full") else text for text in overrides or ()])
+
+
+def ablate(overrides: Overrides = None) -> None:
+    """Switch one part of a method off at a time on the league's markets, e.g. `ablate features`; paired differences."""
+    from pacesetter.training.league.ablation import ablate as play
+
+    given = list(overrides or ())
+    play([f"ablate={text}" if place == 0 and "=" not in text else text for place, text in enumerate(given)])
 
 
 def profile(overrides: Overrides = None) -> None:

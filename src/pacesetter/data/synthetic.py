@@ -45,6 +45,7 @@ RANGES: dict[str, tuple[float, float]] = {
     "negative_share": (0, 1),
     "min_delay": (1, 1e6),
     "max_delay": (1, 1e6),
+    "signal_bars": (0, 1e7),
     "noise": (0, 100),
     "leader_correlation": (0, 1),
     "market_correlation": (0, 1),
@@ -82,6 +83,7 @@ class Synthetic:
     min_delay, max_delay    bars between the leaders' move and the response
     noise                   a follower's own noise, as a multiple of what its volatility says
     relation_change_bars    bars until all relations are drawn again: one number, or one per regime; 0 is never
+    signal_bars             bars after which no symbol follows another any more; 0: the signal never ends
     market_correlation      correlation of all symbols' returns in units of volatility, before responses
     volatility              annual volatility before responses
     spread                  largest relative difference between symbols in volatility and strength
@@ -115,6 +117,7 @@ class Synthetic:
     max_delay: int = 3
     noise: float = 1.0
     relation_change_bars: int | tuple[int, ...] = 0
+    signal_bars: int = 0
     market_correlation: float = 0.2
     volatility: float = 0.25
     spread: float = 0.25
@@ -163,6 +166,8 @@ class Synthetic:
         regimes = self._draw_regimes()
         epochs = self._epochs(regimes)
         schedule = self._draw_schedule(int(epochs[-1]) + 1)
+        if 0 < self.signal_bars < self.bars:
+            schedule, epochs = self._end_signal(schedule, epochs)
         listed = self._draw_listed()
         bar = np.arange(self.bars)[:, None]
         seen = (bar >= listed[:, 0]) & (bar <= listed[:, 1])
@@ -229,6 +234,13 @@ class Synthetic:
         generator = self._generator("relations")
         drawn = [self._draw_relations(generator) for _ in range(epochs)]
         return Relations(*(np.stack([getattr(row, part.name) for row in drawn]) for part in fields(Relations)))
+
+    def _end_signal(self, schedule: Relations, epochs: Array) -> tuple[Relations, Array]:
+        """The schedule with a last epoch without relations, which holds from `signal_bars` on."""
+        none = {"groups": -1, "leaders": -1, "lags": 0, "strengths": 0.0, "signs": 0.0}
+        rows = {part.name: getattr(schedule, part.name) for part in fields(Relations)}
+        ended = {name: np.concatenate([row, np.full_like(row[:1], none[name])]) for name, row in rows.items()}
+        return Relations(**ended), np.where(np.arange(self.bars) < self.signal_bars, epochs, len(schedule.groups))
 
     def _draw_relations(self, generator: np.random.Generator) -> Relations:
         groups, leaders = np.full(self.symbols, -1), np.full((self.symbols, self.leaders), -1)

@@ -11,7 +11,19 @@ from typing import NamedTuple
 import torch
 from torch import nn
 
-__all__ = ["VTrace", "gae", "n_step_returns", "returns_to_go", "shaping", "soft_update", "vtrace"]
+__all__ = [
+    "ExpectedAdvantages",
+    "VTrace",
+    "clipped_surrogate",
+    "expected_advantages",
+    "expected_surrogate",
+    "gae",
+    "n_step_returns",
+    "returns_to_go",
+    "shaping",
+    "soft_update",
+    "vtrace",
+]
 
 
 def gae(
@@ -30,6 +42,59 @@ def gae(
         a_tp1 = deltas[t] + decay * torch.where(ended[t], 0.0, a_tp1)
         advantages[t] = a_tp1
     return advantages
+
+
+class ExpectedAdvantages(NamedTuple):
+    """What PPO learns from when the result of every action is known.
+
+    advantages   (step, env, action) Q(x, a) − Σ_b π(b)·Q(x, b), which need no sampled action
+    remainders   (step, env) what only the sampled path tells of the action taken
+    targets      (step, env) of the values
+    """
+
+    advantages: torch.Tensor
+    remainders: torch.Tensor
+    targets: torch.Tensor
+
+
+def expected_advantages(
+    action_values: torch.Tensor,
+    probabilities: torch.Tensor,
+    values: torch.Tensor,
+    bonus: torch.Tensor,
+    ended: torch.Tensor,
+    decay: float,
+) -> ExpectedAdvantages:
+    """All-action advantages (Sutton et al. 2001; Ciosek, Whiteson 2020) with the rest of GAE by the sampled path.
+
+    `action_values` are Q(x_t, a) = r_a + γ·V(x'_a) of every action (step, env, action), `probabilities` those of the
+    policy that acted, `bonus` (step, env) rewards that are known of the action taken alone, and `decay` is γλ.
+    GAE's δ_t is replaced by its mean over actions: A_t = Σ_a π(a)·Q(x_t, a) + b_t − V(x_t) + γλ·A_tp1, the target is
+    V(x_t) + A_t, and b_t + γλ·A_tp1 is left to the action that was taken.
+    """
+    means = (probabilities * action_values).sum(-1)
+    totals = gae(means + bonus, values, torch.zeros_like(values), ended, decay)
+    following = torch.cat([totals[1:], torch.zeros_like(totals[:1])])
+    remainders = bonus + decay * torch.where(ended, 0.0, following)
+    return ExpectedAdvantages(action_values - means.unsqueeze(-1), remainders, totals + values)
+
+
+def clipped_surrogate(log_ratios: torch.Tensor, advantages: torch.Tensor, clip: float) -> torch.Tensor:
+    """min(ρ·A, clip(ρ, 1 ± ε)·A) of ratios ρ = π/π_old (Schulman et al. 2017, eq. 7), in any shape."""
+    ratios = log_ratios.exp()
+    return torch.minimum(ratios * advantages, ratios.clamp(1 - clip, 1 + clip) * advantages)
+
+
+def expected_surrogate(
+    log_probs: torch.Tensor, old_log_probs: torch.Tensor, advantages: torch.Tensor, clip: float
+) -> torch.Tensor:
+    """(…,) the mean of `clipped_surrogate` over actions (…, action) of the old policy: no action is sampled.
+
+    Without clipping it is Σ_a π(a)·A(a); with it, its gradient is the mean of PPO's own at every policy, not only at
+    the old one. An action that the old policy never takes counts nothing.
+    """
+    surrogate = clipped_surrogate(log_probs - old_log_probs, advantages, clip)
+    return (old_log_probs.exp() * surrogate).sum(-1)
 
 
 def n_step_returns(

@@ -36,6 +36,9 @@ for is_whole, options in (
     gpu.reset()
     for _ in range(9):
         shape = cpu.inputs.shape
+        if options["action"] == "discrete":
+            for part, twin in zip(cpu.counterfactual(), gpu.counterfactual(), strict=True):
+                assert np.allclose(part, twin, rtol=1e-12, atol=0)
         actions = rng.integers(0, 2, shape) if options["action"] == "discrete" else rng.random(shape)
         one, other = cpu.step(actions), gpu.step(actions)
         for entry in one.observation:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from dataclasses import fields
+
 import numpy as np
 import pandas as pd
 import pytest
@@ -10,9 +12,11 @@ from rich.console import Console
 from pacesetter.errors import ConfigError
 from pacesetter.training.league import cell as cells
 from pacesetter.training.league import ladder
-from pacesetter.training.league.league import League, league, league_table
+from pacesetter.training.league.behaviour import Behaviour
+from pacesetter.training.league.league import ABOVE_HOLD, MEANS, League, league, league_table, smallest_strengths
 
 SMALL = ("+preset=planted", "data.bars=900", "data.strength=0.8", "features.leadlag.lookback=60", ladder.SHARES)
+FIGURES = (*MEANS, *ABOVE_HOLD, *(field.name for field in fields(Behaviour)))
 
 
 @pytest.fixture
@@ -36,24 +40,53 @@ def test_a_method_is_trained_and_judged_on_the_bars_behind(one_market, tmp_path,
         "agent=ppo_small",
         "train.steps=2048",
         "train.envs=128",
-        "train.validate_every=0",
+        "task.action=discrete",
+        "train.validate_every=1024",
+        "train.log_every=1024",
         "train.checkpoint_every=0",
     )
     monkeypatch.setitem(ladder.ENTRANTS, "ppo", tiny)
     table = league([f"league.folder={tmp_path}", "league.seeds=1", "league.entrants=[ppo]"], Console(quiet=True))
     assert table["steps"].tolist() == [2048.0]
+    (row,) = table.to_dict("records")
+    assert np.isnan(row["steps_to"]) or 0 < row["steps_to"] <= 2048
+    assert row["buys"] + row["holds"] + row["sells"] == pytest.approx(1)
     assert np.isfinite(table["sharpe"]).all()
     assert np.isnan(table["share"]).all()  # no oracle was played
 
 
 def test_shares_are_ratios_of_means_over_the_seeds_that_both_played():
-    score = {"t": 2.0, "traded": 0.0, "exposure": 0.0, "entropy": 0.0, "seconds": 0.0, "steps": 0}
+    score = dict.fromkeys(FIGURES, 0.0) | {"t": 2.0}
     rows = [("oracle", 1, 4.0), ("oracle", 2, 6.0), ("mine", 1, 2.0), ("mine", 2, 4.0), ("mine", 3, 90.0)]
-    scores = pd.DataFrame([{"market": "m", "entrant": e, "seed": s, "sharpe": v} | score for e, s, v in rows])
+    scores = pd.DataFrame([score | {"market": "m", "entrant": e, "seed": s, "sharpe": v} for e, s, v in rows])
     table = league_table(scores).set_index("entrant")
     assert table.loc["mine", "share"] == pytest.approx(0.6)
     assert table.loc["oracle", "share_half_width"] == pytest.approx(0.0)
     assert table["reliable"].tolist() == [2, 3]
+
+
+def test_gates_that_the_oracle_fails_do_not_count():
+    alive = {"entropy": 1.5, "least_entropy": 0.6, "coverage": 1.0, "variety": 0.5, "is_finite": 1.0}
+    alive |= {"buys": 0.3, "holds": 0.4, "sells": 0.3, "traded": 200.0, "round_trips": 30.0}
+    base = dict.fromkeys(FIGURES, 0.0) | {"market": "m", "seed": 1, "sharpe": 1.0} | alive
+    oracle, idle = {"entrant": "oracle", "coverage": 0.1}, {"entrant": "idle", "holds": 0.99, "traded": 1.0}
+    table = league_table(pd.DataFrame([base | oracle, base | idle])).set_index("entrant")
+    assert table.loc["oracle", ["gates_passed", "gates"]].tolist() == [6, 6]
+    assert table.loc["idle", ["gates_passed", "gates"]].tolist() == [4, 6]  # it holds too much and hardly trades
+
+
+def test_the_smallest_reliable_strength_counts_only_where_every_larger_one_is_reliable():
+    kept = {"rising": (0, 4, 5, 5), "gap": (5, 0, 5, 5), "none": (0, 0, 5, 3)}
+    markets = [f"planted {strength}" for strength in (0.1, 0.2, 0.4, 0.8)]
+    rows = [
+        {"market": market, "entrant": name, "seeds": 5, "reliable": count}
+        for name, counts in kept.items()
+        for market, count in zip(markets, counts, strict=True)
+    ]
+    found = smallest_strengths(pd.DataFrame(rows))
+    assert found["rising"] == 0.2
+    assert found["gap"] == 0.4
+    assert np.isnan(found["none"])
 
 
 def test_tuning_and_reporting_seeds_never_mix():

@@ -16,6 +16,7 @@ from numba import get_num_threads, typeof
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.batch.bank import Bank, check_kind
+from pacesetter.envs.batch.counterfactual import Counterfactual, try_orders
 from pacesetter.envs.batch.loops import STEPS, has_known_widths, limit_rows, mask_rows, observe_rows, restart_rows
 from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, fitting, load_reward, stored_reward
@@ -230,6 +231,10 @@ class Batch:
         if self.repetition_limit is not None:
             limit_rows(masks, self.settings, self.cursor)
         return masks
+
+    def counterfactual(self) -> Counterfactual:
+        """What each of the seven orders would come to in every environment, which stays as it is; see `try_orders`."""
+        return try_orders(self, self._reward)
 
     @property
     def mask_shape(self) -> tuple[int, int]:

@@ -8,10 +8,11 @@ from typing import Any
 import numpy as np
 
 from pacesetter.envs.batch.batch import GROWTH, LEDGER_SIZE, OUTCOME_SIZE, Batch, Step
+from pacesetter.envs.batch.counterfactual import Counterfactual, repeated_reward
 from pacesetter.envs.batch.loops import restart_where
 from pacesetter.envs.batch.masks import limit_row, mask_row
 from pacesetter.envs.batch.remembered import REMEMBERED, fitting, load_reward, stored_reward
-from pacesetter.envs.batch.rows import Cursor, Outcome, Setting, step_row
+from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor, Outcome, Setting, step_row, try_row
 from pacesetter.errors import ConfigError
 from pacesetter.market.cuda import SIMULATED, THREADS, by_column, cuda, current_stream, device_view, to_device
 from pacesetter.rewards import Reward
@@ -31,7 +32,8 @@ def _compiled(row: Any) -> Any:
     return cuda.jit(rows)
 
 
-step_rows, restart_rows, mask_rows, limit_rows = map(_compiled, (step_row, restart_where, mask_row, limit_row))
+KERNELS = (step_row, restart_where, mask_row, limit_row, try_row)
+step_rows, restart_rows, mask_rows, limit_rows, try_rows = map(_compiled, KERNELS)
 
 
 class DeviceBatch:
@@ -95,6 +97,20 @@ class DeviceBatch:
             self._launch(limit_rows, device_view(masks), self._state[0], self._state[-1])
         return masks
 
+    def counterfactual(self) -> Counterfactual:
+        """What each of the seven orders would come to in every environment, which stays as it is."""
+        rows, (_, width, entries) = self.batch.env_count * DISCRETE_COUNT, self.positions.shape
+        ledger, outcome = _fresh((rows, LEDGER_SIZE)), _fresh((OUTCOME_SIZE, rows), 1)
+        vectors = _fresh((rows, self.batch.builder.vector_size), dtype="float32")
+        copies = (_fresh((rows, self.accounts.shape[1])), _fresh((rows, width, entries)))
+        written = (*copies, ledger, _fresh((rows, width, self.fills.shape[2])), outcome, vectors)
+        arrays = (device_view(_fresh((rows, width))), *self._state, *map(device_view, written))
+        self._launch(try_rows, *arrays)
+        rewards = outcome[Outcome.REWARD] if self._reward is None else repeated_reward(self._reward)(ledger).total
+        shape, ended = (self.batch.env_count, DISCRETE_COUNT), outcome[Outcome.TERMINATED] != 0
+        places = self.cursor[:, : Cursor.FINAL_BLOCK] + to_device(np.array([0, 1]))
+        return Counterfactual(rewards.reshape(shape), ended.reshape(shape), vectors.reshape(*shape, -1), places)
+
     def state_dict(self) -> dict[str, Any]:
         """Copies of all that changes, as `Batch.state_dict`."""
         return {name: getattr(self, name) + 0 for name in REMEMBERED} | stored_reward(self._reward)
@@ -136,7 +152,7 @@ class DeviceBatch:
         if rows not in self._kernels:  # compiled for these types once: looking at them takes longer than many a step
             self._kernels[rows] = rows.specialize(arrays)
         # On torch's own stream, so that both see each other's results without waiting.
-        self._kernels[rows][-(-self.batch.env_count // THREADS), THREADS, current_stream()](arrays)
+        self._kernels[rows][-(-arrays[0].shape[0] // THREADS), THREADS, current_stream()](arrays)
 
 
 def _fresh(shape: tuple[int, ...], axis: int = 0, dtype: str = "float64") -> Any:

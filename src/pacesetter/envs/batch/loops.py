@@ -9,14 +9,32 @@ from numba import prange
 
 from pacesetter.envs.batch.masks import limit_row, mask_row
 from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry, write_account
-from pacesetter.envs.batch.rows import Cursor, first_refused, gather_row, locate, restart_row, see_row, step_row
+from pacesetter.envs.batch.rows import (
+    Cursor,
+    first_refused,
+    gather_row,
+    locate,
+    restart_row,
+    see_row,
+    step_row,
+    try_row,
+)
 from pacesetter.market.bars import Bar
 from pacesetter.market.jit import SOURCE_DIGEST, compile_for_cpu, jitable, prefetch, source_digest
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.parameters import Slot
 from pacesetter.market.state import Account, Position
 
-__all__ = ["STEPS", "account_rows", "has_known_widths", "limit_rows", "mask_rows", "observe_rows", "restart_rows"]
+__all__ = [
+    "STEPS",
+    "account_rows",
+    "has_known_widths",
+    "limit_rows",
+    "mask_rows",
+    "observe_rows",
+    "restart_rows",
+    "try_rows",
+]
 
 REWARDS = ("../../rewards/trading.py", "../../rewards/elementwise.py")
 INLINED = ("rows.py", "observation.py", "starts.py", "masks.py", *REWARDS)
@@ -146,6 +164,7 @@ DIGEST = SOURCE_DIGEST ^ source_digest(*(Path(__file__).parent / name for name i
 restart_rows, observe_rows = _compiled(restart_where, DIGEST), _compiled(observe_row, DIGEST + 1)
 mask_rows, account_rows = _compiled(mask_row, DIGEST + 2), _compiled(account_row, DIGEST + 7)
 limit_rows = _compiled(limit_row, DIGEST + 8)
+try_rows = _compiled(try_row, DIGEST + 9)
 # (is parallel, has known widths) -> the compiled step
 STEPS = {
     (parallel, has_one): _compiled_step(DIGEST + 3 + 2 * parallel + has_one, parallel, has_one)

@@ -39,6 +39,7 @@ __all__ = [
     "restart_row",
     "see_row",
     "step_row",
+    "try_row",
 ]
 
 HYBRID = len(OrderKind)  # the kind of an action that names its own kind
@@ -138,6 +139,44 @@ def count_order(e: int, order: float, cursor: Any) -> None:
     code = 1 + int(order)
     cursor[e, Cursor.REPEATS] = cursor[e, Cursor.REPEATS] + 1 if cursor[e, Cursor.ORDER] == code else 1
     cursor[e, Cursor.ORDER] = code
+
+
+@jitable
+def try_row(
+    r: int,
+    inputs: Any,
+    settings: Any,
+    bars: Any,
+    parameters: Any,
+    accounts: Any,
+    positions: Any,
+    cursor: Any,
+    tried_accounts: Any,
+    tried_positions: Any,
+    ledger: Any,
+    fills: Any,
+    outcome: Any,
+    vectors: Any,
+) -> None:
+    """Step a copy of an account by one of the discrete orders: row r is order r % 7 of environment r // 7.
+
+    inputs, tried_accounts, tried_positions, ledger, fills and vectors have a row for each such pair; nothing of the
+    environment itself changes, and no episode restarts.
+    """
+    e = r // DISCRETE_COUNT
+    block, t = locate(e, cursor)
+    for place in range(accounts.shape[1]):
+        tried_accounts[r, place] = accounts[e, place]
+    for k in range(positions.shape[1]):
+        for place in range(positions.shape[2]):
+            tried_positions[r, k, place] = positions[e, k, place]
+        inputs[r, k] = r % DISCRETE_COUNT
+    now, bar, rules = bars[block, t], bars[block, t + 1], parameters[0, e]
+    account, held = tried_accounts[r], tried_positions[r]
+    flags = step_account(account, held, ledger[r], fills[r], now, bar, inputs[r], OrderKind.DISCRETE, rules)
+    is_time_up = t + 1 >= cursor[e, Cursor.END]
+    write_outcome(r, outcome, ledger[r], (flags & Flag.TERMINATED) != 0, is_time_up, settings)
+    write_account(vectors[r], account, held, bar, rules)
 
 
 @jitable

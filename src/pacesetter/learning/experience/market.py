@@ -164,6 +164,17 @@ class FleetMarket:
             torch.as_tensor(step.components).T.float(),
         )
 
+    def counterfactual(self) -> tuple[torch.Tensor, torch.Tensor, dict[str, torch.Tensor]]:
+        """Rewards and terminations (env, order) of every discrete order, and what would be seen then.
+
+        The last has rows (env · order, …), compact, and is of the same episode; nothing is stepped.
+        """
+        tried = self.engine.counterfactual()
+        rewards, vectors, places = (torch.as_tensor(part) for part in (tried.rewards, tried.vectors, tried.places))
+        places = places.repeat_interleave(vectors.shape[1], dim=0)
+        following = self.batch.builder.arrange(vectors.flatten(0, 1), places, None, None)  # type: ignore[arg-type]
+        return rewards.float(), torch.as_tensor(tried.terminated), self._tensors(following)
+
     def _draw(self) -> None:
         """Put a random start of its symbol before each environment."""
         if self.is_fixed:

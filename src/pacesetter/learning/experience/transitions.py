@@ -27,6 +27,7 @@ class Transitions:
     terminated    (row,) True where nothing follows: ruin, a limit, a delisting
     advantages, targets   (row,) of methods that compute them before they learn
     shaping       (row,) what a potential added when the row was collected; None where it is yet to be computed
+    remainders    (row,) the part of an advantage that is known of the action taken alone; see `expected_advantages`
     """
 
     symbol: torch.Tensor
@@ -41,6 +42,7 @@ class Transitions:
     advantages: torch.Tensor | None = None
     targets: torch.Tensor | None = None
     shaping: torch.Tensor | None = None
+    remainders: torch.Tensor | None = None
 
     def __len__(self) -> int:
         return len(self.symbol)

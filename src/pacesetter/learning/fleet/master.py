@@ -55,6 +55,8 @@ class MasterPPO(FleetPPO):
         super().__post_init__()
         if self.extras:
             raise ConfigError(f"task=master takes no extras, not even {', '.join(self.extras)}; leave agent.extras out")
+        if self.advantages != "sampled":
+            raise ConfigError("task=master has no discrete orders to try; give agent.advantages=sampled")
 
 
 class MasterMethod(PPO[Master, MasterMarket]):

@@ -9,14 +9,15 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, ClassVar, Literal
 
 import torch
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.agents.heads import Distribution
 from pacesetter.errors import ConfigError
-from pacesetter.learning.equations import gae, returns_to_go
+from pacesetter.learning.equations import clipped_surrogate, gae, returns_to_go
 from pacesetter.learning.experience.rollout import (
     ReturnScale,
     Rollout,
@@ -29,12 +30,9 @@ from pacesetter.learning.experience.rollout import (
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import Extra
 from pacesetter.learning.fleet.encoding import streams
-from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, AgentsT, FleetConfig, FleetMethod, Losses, MarketT
-from pacesetter.learning.fleet.trainer import FleetTrainer
-from pacesetter.learning.methods import Setup
 
-__all__ = ["PPO", "FleetPPO", "make_ppo"]
+__all__ = ["PPO", "FleetPPO"]
 
 EXTRA_ROWS = 4_096  # of a step of an extra that trains itself
 
@@ -46,6 +44,7 @@ class FleetPPO(FleetConfig):
     n_steps      of each environment in a round
     batch_size   rows of each symbol in a minibatch; it divides the rows of a round
     target_kl    a symbol whose policy has moved further than 1.5 of it stops learning for the round; None never does
+    advantages   sampled: of the orders sent; expected: of every discrete order, see `learning.fleet.expected`
     """
 
     n_steps: int = 64
@@ -56,6 +55,7 @@ class FleetPPO(FleetConfig):
     ent_coef: float = 0.003
     vf_coef: float = 0.5
     target_kl: float | None = 0.03
+    advantages: Literal["sampled", "expected"] = "sampled"
 
 
 class PPO(FleetMethod[AgentsT, MarketT]):
@@ -63,6 +63,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
 
     config: FleetPPO
     is_recordable = True
+    learned: ClassVar[tuple[str, ...]] = ("actions", "objectives", "log_probs", "advantages", "targets")  # of a row
 
     def __init__(self, fleet: AgentsT, market: MarketT, config: FleetPPO) -> None:
         rows = config.n_steps * market.envs_each
@@ -96,6 +97,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             policy, values = self.fleet.decide(features, observation.get(ACTION_MASK), self.rows)
             actions = policy.sample()
             log_probs, entropies = policy.log_prob(actions), policy.entropy()
+            self.consider(policy, acting)
             step = acting.step_environments(actions, log_probs)
             if not acting.extras:
                 features = features[:, :0]
@@ -103,6 +105,9 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             outcome = (step.rewards, step.returns, step.terminated, step.truncated, step.finals, step.objectives)
             steps.append(Rollout(*acted, *outcome))
         return Rollout.stack(steps)
+
+    def consider(self, policy: Distribution, acting: Acting) -> None:
+        """Called before each step of a round with the policy that has just chosen; nothing is done here."""
 
     def batches(self, experience: Rollout, acting: Acting) -> Iterator[Transitions]:
         """Epochs of minibatches; when all symbols have moved too far, the epochs end."""
@@ -127,15 +132,21 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         following = torch.cat([rollout.values[1:], self.fleet.value(last, self.rows)[None]])
         following = torch.where(rollout.truncated, self.final_values(rollout, acting), following)
         following = torch.where(rollout.terminated, 0.0, self.config.gamma * following)
-        decay = self.config.gamma * self.config.gae_lambda
-        advantages = gae(rewards, rollout.values, following, ended, decay)
-        gains = by_symbol(advantages, self.symbols)
         return {
             "observation": {name: by_symbol(entry, self.symbols) for name, entry in rollout.observation.items()},
             "actions": by_symbol(rollout.actions, self.symbols),
             "objectives": by_symbol(rollout.objectives, self.symbols),
-            "log_probs": by_symbol(rollout.log_probs, self.symbols),
             "values": by_symbol(rollout.values, self.symbols),
+        } | self.advantages(rollout, rewards, following, ended)
+
+    def advantages(
+        self, rollout: Rollout, rewards: torch.Tensor, following: torch.Tensor, ended: torch.Tensor
+    ) -> dict[str, torch.Tensor]:
+        """`log_probs`, `advantages` and `targets` (symbol, row); `following` are the discounted values of what came."""
+        advantages = gae(rewards, rollout.values, following, ended, self.config.gamma * self.config.gae_lambda)
+        gains = by_symbol(advantages, self.symbols)
+        return {
+            "log_probs": by_symbol(rollout.log_probs, self.symbols),
             "targets": by_symbol(advantages + rollout.values, self.symbols),
             "advantages": (gains - gains.mean(1, keepdim=True)) / (gains.std(1, keepdim=True) + 1e-8),
         }
@@ -229,9 +240,8 @@ class PPO(FleetMethod[AgentsT, MarketT]):
     def rows_of(self, data: Mapping[str, Any], rows: torch.Tensor) -> Transitions:
         """A minibatch of the same rows (row,) of every symbol."""
         flat = {name: entry[:, rows].flatten(0, 1) for name, entry in data["observation"].items()}
-        names = ("actions", "objectives", "log_probs", "advantages", "targets")
         symbol = self.by_row(self.symbols * len(rows))
-        return Transitions(symbol, flat, **{name: data[name][:, rows].flatten(0, 1) for name in names})
+        return Transitions(symbol, flat, **{name: data[name][:, rows].flatten(0, 1) for name in self.learned})
 
     def order(self, rows: int) -> torch.Tensor:
         """(row,) the rows of a symbol, which are (step, env), in a random order; segments of them where asked for."""
@@ -245,18 +255,13 @@ class PPO(FleetMethod[AgentsT, MarketT]):
 
     def losses(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> Losses:
         """The clipped surrogate, the error of the values, and the entropy; a symbol that has moved too far stops."""
-        assert batch.log_probs is not None
-        assert batch.advantages is not None
         assert batch.targets is not None
         policy, values = self.fleet.decide(features, batch.observation.get(ACTION_MASK), self.rows)
         shaped = self.per_symbol
-        log_ratio = shaped(policy.log_prob(batch.actions)) - shaped(batch.log_probs)
-        ratio, clip, advantages = log_ratio.exp(), self.config.clip_range, shaped(batch.advantages)
-        clipped = ratio.clamp(1 - clip, 1 + clip)
-        policy_loss = -torch.minimum(ratio * advantages, clipped * advantages).mean(1)
+        surrogate, divergence = (shaped(part).mean(1) for part in self.surrogate(batch, policy))
+        policy_loss = -surrogate
         value_loss = F.mse_loss(shaped(values), shaped(batch.targets), reduction="none").mean(1)
         entropy = shaped(policy.entropy()).mean(1)
-        divergence = (ratio - 1 - log_ratio).mean(1)  # unbiased and never negative (Schulman 2020)
         if self.config.target_kl is not None:
             self.going &= divergence.detach() <= 1.5 * self.config.target_kl
         terms = {
@@ -266,6 +271,14 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         }
         metrics = {"policy_loss": policy_loss, "value_loss": value_loss, "divergence": divergence}
         return Losses(terms, {name: part.detach() for name, part in metrics.items()}, self.going)
+
+    def surrogate(self, batch: Transitions, policy: Distribution) -> tuple[torch.Tensor, torch.Tensor]:
+        """(row,) what the policy is to ascend, and its divergence from the one that acted."""
+        assert batch.log_probs is not None
+        assert batch.advantages is not None
+        log_ratio = policy.log_prob(batch.actions) - batch.log_probs
+        divergence = log_ratio.exp() - 1 - log_ratio  # unbiased and never negative (Schulman 2020)
+        return clipped_surrogate(log_ratio, batch.advantages, self.config.clip_range), divergence
 
     def observed(self, experience: Rollout, acting: Acting) -> dict[str, torch.Tensor]:
         return {name: entry.flatten(0, 1) for name, entry in self.data["observation"].items()}
@@ -289,8 +302,3 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             "value_loss": metrics["value_loss"].mean(0),
             "policy_loss": metrics["policy_loss"].mean(0),
         }
-
-
-def make_ppo(setup: Setup) -> FleetTrainer:
-    """PPO of a fleet."""
-    return make_learner(PPO, FleetPPO, setup)

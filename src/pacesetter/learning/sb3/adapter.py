@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from stable_baselines3.common.vec_env import VecEnv
 
 from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.counterfactual import Counterfactual
 from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.state import load_lookback_state, lookback_state
 from pacesetter.errors import ConfigError
@@ -25,7 +26,8 @@ class VectorAdapter(VecEnv):
     """A Gymnasium vector environment that resets in the same step.
 
     The last observation of an episode is read from `infos["final_obs"]`: a row per environment, or a dict of arrays.
-    `infos` are those of the latest step, `seconds` the time spent in steps so far.
+    `infos` are those of the latest step, `seconds` the time spent in steps so far. Where `tried` is a list, what every
+    discrete order would come to is added to it before each step.
     """
 
     def __init__(self, env: gymnasium.vector.VectorEnv[Any, Any, Any]) -> None:
@@ -35,6 +37,7 @@ class VectorAdapter(VecEnv):
             )
         self.env = env
         self.infos: dict[str, Any] = {}
+        self.tried: list[Counterfactual] | None = None
         self.seconds = 0.0
         self.returns, self.lengths = np.zeros(env.num_envs), np.zeros(env.num_envs, dtype=np.int64)
         self.extras: Any = None  # `SingleExtras` that change rewards as they are collected
@@ -54,6 +57,8 @@ class VectorAdapter(VecEnv):
 
     def step_wait(self) -> Any:
         start = time.perf_counter()
+        if self.tried is not None:
+            self.tried.append(self.batch.counterfactual())
         observation, rewards, terminated, truncated, self.infos = self.env.step(self.actions)
         done = np.logical_or(terminated, truncated)
         self.returns += rewards
@@ -75,7 +80,7 @@ class VectorAdapter(VecEnv):
 
     def state_dict(self) -> dict[str, Any]:
         """What batch and curriculum remember, and the episodes so far; refuses an environment without a batch."""
-        batch, course = self._batch(), getattr(self.env, "course", None)
+        batch, course = self.batch, getattr(self.env, "course", None)
         return {
             "batch": lookback_state(batch) if isinstance(batch, LookbackBatch) else batch.state_dict(),
             "course": None if course is None else course.state_dict(),
@@ -86,7 +91,7 @@ class VectorAdapter(VecEnv):
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
         """Restore what `state_dict` gave, without a reset."""
         self.env.reset(seed=0)  # opens the episodes that are then overwritten
-        batch = self._batch()
+        batch = self.batch
         if stored["course"] is not None:
             self.get_attr("course")[0].load_state_dict(stored["course"])
         if isinstance(batch, LookbackBatch):
@@ -100,7 +105,9 @@ class VectorAdapter(VecEnv):
         """Continue from this observation, which the environments showed last."""
         self._last = observation
 
-    def _batch(self) -> Any:
+    @property
+    def batch(self) -> Any:
+        """The arrays behind the environments; refuses environments that have none."""
         batch = getattr(self.env.unwrapped, "batch", None)
         if not isinstance(batch, (Batch, LookbackBatch)):
             raise ConfigError(f"{type(self.env.unwrapped).__name__} has no batch whose state could be stored")

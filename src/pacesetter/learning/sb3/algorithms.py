@@ -39,6 +39,7 @@ from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.extras.extra import check_extras
 from pacesetter.learning.sb3.adapter import VectorAdapter
+from pacesetter.learning.sb3.expected import AllOrdersPPO
 from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
 from pacesetter.learning.sb3.full_information import FullInformation
 from pacesetter.learning.state import read_header, read_state, write_state
@@ -100,6 +101,7 @@ class Recipe:
     heads            widths of the hidden layers of actor and critic
     hyperparameters  of the Stable-Baselines3 constructor, by its own names
     extras           name -> options of what is added to rewards while it learns
+    advantages       sampled, or for ppo with discrete orders expected: see `expected.py`
     """
 
     algorithm: str
@@ -109,10 +111,20 @@ class Recipe:
     seed: int = 0
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     extras: dict[str, Any] = field(default_factory=dict)
+    advantages: Literal["sampled", "expected"] = "sampled"
 
     def __post_init__(self) -> None:
+        if self.advantages == "expected" and self.algorithm != "ppo":
+            raise ConfigError(
+                f"agent.advantages=expected is for agent=ppo, not {self.algorithm}; give agent.advantages=sampled"
+            )
         checked = {name: asdict(options) for name, options in check_extras(self.extras).items()}
         object.__setattr__(self, "extras", checked)
+        if self.advantages == "expected" and checked:
+            raise ConfigError(
+                f"agent.extras ({', '.join(checked)}) change the rewards of orders that were sent, and "
+                "agent.advantages=expected needs those of all; give agent.advantages=sampled, or no extras"
+            )
         if any(width < 1 for width in self.heads):
             raise ConfigError(f"agent.heads={list(self.heads)}: a hidden layer has a width of 1 or more")
         known = ALGORITHMS[self.algorithm].options
@@ -143,6 +155,7 @@ def make_algorithm(
     device: str = "cpu",
     tables: Tables | None = None,
     extras: Mapping[str, Any] | None = None,
+    advantages: str = "sampled",
     **hyperparameters: Any,
 ) -> BaseAlgorithm:
     """An untrained algorithm around one of our networks; refuses a combination that cannot learn.
@@ -151,7 +164,7 @@ def make_algorithm(
     """
     own = {"network": network, "network_options": network_options or {}, "heads": heads, "seed": seed}
     own["extras"] = dict(extras or {})
-    told = {"algorithm": name, "hyperparameters": hyperparameters} | own
+    told = {"algorithm": name, "hyperparameters": hyperparameters, "advantages": advantages} | own
     return _build(configure(Recipe, told, "agent"), env, device, tables)
 
 
@@ -164,8 +177,9 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
     options = _constructor_options(recipe, env)
     if recipe.extras and issubclass(chosen.kind, OffPolicyAlgorithm):
         options["replay_buffer_class"] = ExtraReplay
+    kind = AllOrdersPPO if recipe.advantages == "expected" else chosen.kind
     try:
-        algorithm: BaseAlgorithm = chosen.kind(
+        algorithm: BaseAlgorithm = kind(
             chosen.policy,
             env,
             seed=recipe.seed,

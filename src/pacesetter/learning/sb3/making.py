@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from typing import Any
 
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.counterfactual import check_counterfactual
+from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.methods import Setup
 from pacesetter.learning.sb3.algorithms import make_algorithm
@@ -18,6 +21,8 @@ PORTFOLIO_ENTRIES = ("window", "regime", "leadlag", "supervised", "position", "p
 def make_learner(setup: Setup) -> SB3Learner:
     """The algorithm on the training environments; refuses options that it does not have."""
     options: dict[str, Any] = dict(setup.options)
+    if options.get("advantages") == "expected":
+        _check_orders(setup)
     batch = setup.validation.batch
     bank = getattr(batch, "bank", None)  # a lookback environment has none: its observations hold no windows
     task_decides = _entries(setup)
@@ -26,6 +31,14 @@ def make_learner(setup: Setup) -> SB3Learner:
         options["tables"] = Tables(bank.windows, bank.context, bank.places, batch.window_bars, bank.is_whole)
     options["network_options"] = task_decides | dict(options.pop("network_options", None) or {})
     return SB3Learner(make_algorithm(setup.name, setup.train, seed=setup.seed, device=setup.device, **options))
+
+
+def _check_orders(setup: Setup) -> None:
+    """Refuse environments whose orders cannot all be tried."""
+    batch = getattr(setup.train.unwrapped, "batch", None)
+    if not isinstance(batch, Batch):
+        raise ConfigError(f"task={setup.task} has no orders to try; give agent.advantages=sampled")
+    check_counterfactual(batch)
 
 
 def _entries(setup: Setup) -> dict[str, Any]:

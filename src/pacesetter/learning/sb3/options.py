@@ -7,7 +7,7 @@ Each class is a list of keys and defaults: any other argument of the algorithm's
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Literal
 
 __all__ = ["A2COptions", "FullInformationOptions", "PPOOptions", "SACOptions", "TD3Options"]
 
@@ -29,7 +29,10 @@ class NetworkOptions:
 
 @dataclass(frozen=True)
 class PPOOptions(NetworkOptions):
-    """Proximal policy optimisation, masked and recurrent too; `n_steps` is per environment."""
+    """Proximal policy optimisation, masked and recurrent too; `n_steps` is per environment.
+
+    advantages   sampled: of the orders sent; expected, for `agent=ppo` alone: of every discrete order
+    """
 
     learning_rate: float = 3e-4
     n_steps: int = 128
@@ -42,6 +45,7 @@ class PPOOptions(NetworkOptions):
     vf_coef: float = 0.5
     max_grad_norm: float = 0.5
     target_kl: float | None = None
+    advantages: Literal["sampled", "expected"] = "sampled"
 
 
 @dataclass(frozen=True)

@@ -20,19 +20,21 @@ from pacesetter.evaluation.baselines.forecasting import Expected, Oracle, Return
 from pacesetter.evaluation.statistics.intervals import Difference, paired_difference
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
-from pacesetter.market.ledger import Fill
 from pacesetter.panel import Panel
 from pacesetter.policies.observation import market_bank
 from pacesetter.runs import write_atomic
 from pacesetter.training.hydra.compose import compose
+from pacesetter.training.league.behaviour import Behaviour, behaviour
 from pacesetter.training.league.ladder import REAL
+from pacesetter.training.league.speed import NO_SPEED, Speed, speed
 from pacesetter.training.run.train import train
 
 __all__ = ["Cell", "Score", "play_cell"]
 
+VERSION = 2  # of what a score holds: cells of another one are played again
+
 ORACLES: dict[str, type[Oracle]] = {"oracle": Oracle, "oracle_returns": ReturnsOracle}
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
-BINS = 20
 HOLD, DRAWS = "hold", 2_000
 
 
@@ -54,12 +56,11 @@ class Cell:
 
 
 @dataclass(frozen=True)
-class Score:
-    """What a cell came to, after costs.
+class Score(Behaviour):
+    """What a cell came to, after costs: how it behaved on the test set, and how it learned.
 
-    sharpe     annualised, on the test set           t         its t statistic
-    entropy    of the weights held, 20 bins, in nats  traded    fills per 1,000 bars and symbol
-    exposure   mean share of equity that was invested  seconds  of training and playing
+    steps    of training          steps_to, seconds_to   those after which it had 80 % of its last validation score
+    seconds  of training and playing
     above_hold, above_hold_low, above_hold_high   Sharpe ratio less that of hold over the same bars, with its 95 %
                interval by paired blocks of bars; on real markets, of which no second seed can be drawn
     """
@@ -67,15 +68,10 @@ class Score:
     market: str
     entrant: str
     seed: int
-    sharpe: float
-    t: float
-    total_return: float
-    drawdown: float
-    entropy: float
-    traded: float
-    exposure: float
     steps: int
     seconds: float
+    steps_to: float
+    seconds_to: float
     above_hold: float = np.nan
     above_hold_low: float = np.nan
     above_hold_high: float = np.nan
@@ -89,8 +85,12 @@ def play_cell(cell: Cell) -> Score:
     if known.is_file():
         return Score(**json.loads(known.read_text(encoding="utf-8")))
     start = time.perf_counter()
-    result, steps = _yardstick(cell, config, panel) if cell.overrides is None else _trained(cell, config)
-    score = _score(cell, result, steps, time.perf_counter() - start)
+    if cell.overrides is None:
+        result, learned = _yardstick(cell, config, panel), NO_SPEED
+    else:
+        result, learned = _trained(cell, config)
+    own = {"market": cell.market, "entrant": cell.entrant, "seed": cell.seed, "seconds": time.perf_counter() - start}
+    score = Score(**asdict(behaviour(result)), **asdict(learned), **own)
     if cell.market.startswith(REAL) and cell.entrant != HOLD:
         gap = _above_hold(cell, config, panel, result)
         score = replace(score, above_hold=gap.value, above_hold_low=gap.low, above_hold_high=gap.high)
@@ -108,11 +108,11 @@ def _panel(market_overrides: tuple[str, ...], seed: int) -> Panel:
 def _key(cell: Cell, config: Config, panel: Panel) -> str:
     """A hash of everything the score depends on but the code: entrant, configuration and bars."""
     content = config.to_dict() | {"runs": "", "name": ""}
-    text = json.dumps([cell.entrant, content, panel.fingerprint], sort_keys=True, default=str)
+    text = json.dumps([VERSION, cell.entrant, content, panel.fingerprint], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:24]
 
 
-def _yardstick(cell: Cell, config: Config, panel: Panel) -> tuple[Backtest, int]:
+def _yardstick(cell: Cell, config: Config, panel: Panel) -> Backtest:
     task = build_task(config)
     if cell.entrant != Expected.name:  # the others read no lead–lag feature, and those take most of the time
         none = replace(config.features.leadlag, lookback=None)
@@ -123,45 +123,17 @@ def _yardstick(cell: Cell, config: Config, panel: Panel) -> tuple[Backtest, int]
     else:
         policy = make_baseline(cell.entrant, bank, task.market)
     first = int(build_fold(config, panel).test[0])
-    return backtest(policy, panel, first=first, market=task.market, bank=bank, window_bars=task.window_bars), 0
+    return backtest(policy, panel, first=first, market=task.market, bank=bank, window_bars=task.window_bars)
 
 
 def _above_hold(cell: Cell, config: Config, panel: Panel, result: Backtest) -> Difference:
     """The Sharpe ratio less that of hold, both redrawn by the same blocks of bars."""
-    hold, _ = _yardstick(replace(cell, entrant=HOLD), config, panel)
+    hold = _yardstick(replace(cell, entrant=HOLD), config, panel)
     ratio = partial(sharpe, bars_per_year=result.bars_per_year)
     return paired_difference(result.returns, hold.returns, ratio, draws=DRAWS)
 
 
-def _trained(cell: Cell, config: Config) -> tuple[Backtest, int]:
+def _trained(cell: Cell, config: Config) -> tuple[Backtest, Speed]:
     runs = Path(cell.folder) / "runs"
     result = train(replace(config, runs=str(runs)), console=Console(quiet=True))
-    return StoredRun(result.run.folder).play(), result.steps
-
-
-def _score(cell: Cell, result: Backtest, steps: int, seconds: float) -> Score:
-    returns, bars = result.returns, len(result)
-    weights = _weights(result)
-    counts, _ = np.histogram(weights, bins=BINS, range=(0.0, max(float(weights.max()), 1e-9)))
-    shares = counts[counts > 0] / counts.sum()
-    ratio = float(sharpe(returns, result.bars_per_year))
-    return Score(
-        market=cell.market,
-        entrant=cell.entrant,
-        seed=cell.seed,
-        sharpe=ratio,
-        t=ratio * float(np.sqrt(bars / result.bars_per_year)),
-        total_return=float(np.prod(1 + returns) - 1),
-        drawdown=float(result.drawdown.max()),
-        entropy=float(-(shares * np.log(shares)).sum()),
-        traded=1e3 * float((result.fills[..., Fill.QUANTITY] != 0).mean()),
-        exposure=float(weights.sum(axis=1).mean()),
-        steps=steps,
-        seconds=seconds,
-    )
-
-
-def _weights(result: Backtest) -> Any:
-    """(bar, symbol) shares of equity held at each close."""
-    quantities = np.cumsum(result.fills[..., [Fill.QUANTITY, Fill.EXIT_QUANTITY]].sum(axis=-1), axis=0)
-    return np.abs(quantities * result.closes) / np.maximum(result.equity[1:], 1e-9)[:, None]
+    return StoredRun(result.run.folder).play(), speed(result.run.folder, result.steps)

@@ -22,8 +22,9 @@ __all__ = [
     "seeds_of",
 ]
 
-SEEDS = {"tuning": (1, 2, 3, 4, 5), "reporting": (201, 202, 203, 204, 205)}
+SEEDS = {"tuning": (1, 2, 3, 4, 5, 6), "reporting": (201, 202, 203, 204, 205)}
 BARS = 5_400
+SIGNAL_ENDS = 3_900  # half-way through the test set
 SHARES = "train.shares=[0.33334,0.11112]"  # 1,800 bars to learn from, 600 to choose by, 3,000 to be judged on
 _PLANTED = ("+preset=planted", f"data.bars={BARS}", SHARES)
 TEST_BARS = 3_000
@@ -51,12 +52,14 @@ MARKETS: dict[str, tuple[str, ...]] = {
     "planted 0.8": (*_PLANTED, "data.strength=0.8"),
     **{f"{bars} bars 0.4": _short(bars) for bars in (450, 900)},  # 1,800 of them are `planted 0.4`
     "switching 0.4": (*_PLANTED, "data.strength=0.4", "data.relation_change_bars=1000"),
+    "ending 0.4": (*_PLANTED, "data.strength=0.4", f"data.signal_bars={SIGNAL_ENDS}"),
     "deciles 1963-1995, 1 bp": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=1.0"),
     "deciles 1963-1995, 10 bps": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=10.0"),
     "deciles 2009-2025, 1 bp": (*_DECILES, *_GONE, "task.market.costs.commission_bps=1.0"),
 }
 REAL = "deciles"  # markets of which there is one, so that one seed is played, and whose truth is unknown
 NEED_TRUTH = ("oracle", "oracle_returns", "expected")  # the last needs lead–lag features
+_VALIDATED = ("train.validate_every=20480", "train.log_every=20480")  # how soon it learns is seen by these
 YARDSTICKS = ("oracle", "oracle_returns", "lasso", "ridge", "expected", "hold", "cash")
 ENTRANTS: dict[str, tuple[str, ...]] = {
     "direct": (
@@ -67,8 +70,9 @@ ENTRANTS: dict[str, tuple[str, ...]] = {
         "train.validate_every=30720",
         "train.log_every=30720",
     ),
-    "ppo": ("agent=ppo_small",),
-    "sac": ("agent=sac_small", "task.action=continuous"),
+    "ppo": ("agent=ppo_small", "task.action=discrete", *_VALIDATED),
+    "ppo_expected": ("agent=ppo_small", "task.action=discrete", "agent.advantages=expected", *_VALIDATED),
+    "sac": ("agent=sac_small", "task.action=continuous", *_VALIDATED),
 }
 QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run that a laptop does in half an hour
 

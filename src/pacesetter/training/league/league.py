@@ -21,19 +21,31 @@ from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.training.hydra.overrides import take_options
 from pacesetter.training.launch.comparison import mean_and_half_width
 from pacesetter.training.launch.workers import Launcher
+from pacesetter.training.league.behaviour import gates_of
 from pacesetter.training.league.cell import Cell, Score, play_cell
 from pacesetter.training.league.ladder import ENTRANTS, NEED_TRUTH, QUICK, REAL, entrants_of, markets_of, seeds_of
+from pacesetter.training.league.picture import PLANTED, league_picture
 
-__all__ = ["League", "league", "league_table"]
+__all__ = ["League", "league", "league_table", "smallest_strengths"]
 
 RELIABLE_T = 1.9  # above it a Sharpe ratio is called reliably positive
 ORACLE = "oracle"
 ABOVE_HOLD = ("above_hold", "above_hold_low", "above_hold_high")
-HEADER = ("entrant", "seeds", "Sharpe ratio", "of oracle", "t > 1.9", "trades / 1,000", "exposure", "seconds")
-LESS_HOLD = "less hold, 95 % interval"  # instead of the oracle's share, where nobody knows the truth
+LESS_HOLD = "less hold, 95 % interval"  # instead of the oracle's share, where the truth is unknown
+MOST_SEEDS = 0.8  # with such a t statistic make a strength reliable
+HEADER = (
+    *("entrant", "seeds", "Sharpe ratio", "of oracle", "t > 1.9", "trades / 1,000", "buy / hold / sell", "entropy"),
+    *("gates", "exposure", "steps to 80 %", "s to 80 %", "seconds"),
+)
 ABOUT = (
     "Annualised Sharpe ratio on the test set after costs, mean over seeds ± half its 95 % Student interval; share of "
-    "the oracle's mean; seeds with a t statistic above 1.9; fills per 1,000 bars and symbol."
+    "the oracle's mean; seeds with a t statistic above 1.9; fills per 1,000 bars and symbol; shares of the orders "
+    "sent; entropy of the orders decided, in nats; collapse gates passed of those that the oracle passes on the same "
+    "bars; training steps and seconds until 80 % of the last validation score."
+)
+MEANS = (
+    *("traded", "exposure", "entropy", "buys", "holds", "sells", "round_trips", "coverage", "variety"),
+    *("seconds", "steps", "steps_to", "seconds_to"),
 )
 
 
@@ -77,20 +89,21 @@ def league(overrides: Sequence[str], console: Console | None = None) -> pd.DataF
     for cell in {cell.entrant: cell for cell in cells}.values():
         cell.config  # noqa: B018  (a wrong override is refused before anything is played)
     console.print(f"{len(cells)} cells → {options.folder}", soft_wrap=True)
-    scores = pd.DataFrame([asdict(score) for score in launcher.run(_told, cells)])
+    scores = pd.DataFrame([asdict(score) for score in launcher.run(_played, cells)])
     table = league_table(scores)
     folder = Path(options.folder)
     scores.to_csv(folder / "scores.csv", index=False)
     table.to_csv(folder / "table.csv", index=False)
     sections = [_picture_section(table), *(_section(name, part) for name, part in table.groupby("market", sort=False))]
     write_report(folder / "report.html", "league", sections)
-    for section in sections[1:]:
-        console.print(_console_table(section))
+    for section in (*sections[1:], sections[0]):
+        if section.rows:
+            console.print(_console_table(section))
     console.print(f"Report: {folder / 'report.html'}", soft_wrap=True)
     return table
 
 
-def _told(cell: Cell) -> Score:
+def _played(cell: Cell) -> Score:
     """A cell with a line that says what it came to, since a ladder takes hours."""
     score = play_cell(cell)
     where = f"{score.market} · seed {score.seed} · {score.entrant}"
@@ -108,7 +121,8 @@ def league_table(scores: pd.DataFrame) -> pd.DataFrame:
         common = own.index.intersection(best.index)
         top = float(best[common].mean()) if len(common) else np.nan
         share, share_half = _share(own[common], best[common]) if top > 0 else (np.nan, np.nan)
-        figures = {name: float(part[name].mean()) for name in ("traded", "exposure", "entropy", "seconds", "steps")}
+        figures = {name: float(part[name].mean()) for name in MEANS}
+        figures |= _gates(part, scores[(scores["market"] == market) & (scores["entrant"] == ORACLE)])
         reliable = int((part["t"] > RELIABLE_T).sum())
         figures |= {name: float(part[name].mean()) for name in ABOVE_HOLD}
         rows.append(
@@ -117,6 +131,33 @@ def league_table(scores: pd.DataFrame) -> pd.DataFrame:
             | figures
         )
     return pd.DataFrame(rows)
+
+
+def _gates(part: pd.DataFrame, oracle: pd.DataFrame) -> dict[str, float]:
+    """Mean number of gates passed, and of those that apply: all but the ones that the oracle fails with that seed."""
+    passed, applied = [], []
+    for row in part.itertuples():
+        beside = [gates_of(other) for other in oracle[oracle["seed"] == row.seed].itertuples()]
+        own = gates_of(row)
+        names = [name for name in own if all(gates[name].passed for gates in beside)]
+        passed.append(sum(own[name].passed for name in names))
+        applied.append(len(names))
+    return {"gates_passed": float(np.mean(passed)), "gates": float(np.mean(applied))}
+
+
+def smallest_strengths(table: pd.DataFrame) -> dict[str, float]:
+    """Entrant -> the smallest planted strength from which on 4 of 5 seeds have t > 1.9; NaN where none is."""
+    planted = table[table["market"].str.startswith(PLANTED)]
+    found = {}
+    for entrant, part in planted.groupby("entrant", sort=False):
+        by_strength = (part["reliable"] >= MOST_SEEDS * part["seeds"]).to_numpy()[np.argsort(_strengths(part))]
+        is_kept = np.logical_and.accumulate(by_strength[::-1])[::-1]
+        found[str(entrant)] = float(np.sort(_strengths(part))[is_kept].min()) if is_kept.any() else float("nan")
+    return found
+
+
+def _strengths(planted: pd.DataFrame) -> Any:
+    return planted["market"].str.split().str[-1].astype(float).to_numpy()
 
 
 def _share(own: pd.Series, best: pd.Series) -> tuple[float, float]:
@@ -136,7 +177,12 @@ def _section(market: Any, table: pd.DataFrame) -> Section:
             _less_hold(row) if is_real else _plus_minus(row["share"], row["share_half_width"], ".0%"),
             f"{row['reliable']} of {row['seeds']}",
             f"{row['traded']:.0f}",
+            " / ".join(f"{row[name]:.0%}" for name in ("buys", "holds", "sells")),
+            f"{row['entropy']:.2f}",
+            f"{row['gates_passed']:g} of {row['gates']:g}",
             f"{row['exposure']:.0%}",
+            "" if np.isnan(row["steps_to"]) else f"{row['steps_to']:,.0f}",
+            "" if np.isnan(row["seconds_to"]) else f"{row['seconds_to']:.0f}",
             f"{row['seconds']:.0f}",
         )
         for row in table.to_dict("records")
@@ -159,20 +205,13 @@ def _plus_minus(value: float, half: float, form: str) -> str:
 
 
 def _picture_section(table: pd.DataFrame) -> Section:
-    """Share of the oracle's Sharpe ratio against the strength of the planted signal."""
-    import plotly.graph_objects as go
-
-    from pacesetter.evaluation.report.pictures import styled
-
-    planted = table[table["market"].str.startswith("planted")]
-    strengths = planted["market"].str.split().str[-1].astype(float)
-    figure = go.Figure()
-    for name, part in planted.assign(strength=strengths).groupby("entrant", sort=False):
-        bars = {"type": "data", "array": part["share_half_width"]}
-        figure.add_scatter(x=part["strength"], y=part["share"], error_y=bars, name=str(name), mode="lines+markers")
-    styled(figure, "Share of the oracle's Sharpe ratio by strength of the planted signal", 420)
-    figure.update_yaxes(tickformat=".0%").update_xaxes(title="strength of the signal")
-    return Section("What is learned of what is there", ABOUT, figures=(figure,))
+    """The picture, and the smallest strength at which each entrant is reliable."""
+    header = ("entrant", "smallest strength with t > 1.9 in 4 of 5 seeds, and in every larger one")
+    smallest = smallest_strengths(table).items()
+    rows = tuple((name, "none" if np.isnan(value) else f"{value:g}") for name, value in smallest)
+    return Section(
+        "What is learned of what is there", ABOUT, figures=(league_picture(table),), header=header, rows=rows
+    )
 
 
 def _console_table(section: Section) -> Table:

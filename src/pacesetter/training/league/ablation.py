@@ -1,0 +1,226 @@
+"""`pacesetter ablate NAME`: a method with one part off at a time, on the league's markets, paired by seed.
+
+A preset is a small file, `conf/ablate/NAME.yaml`:
+
+    about:     what it asks, in a few words
+    markets:   names of the league's ladder
+    base:      overrides of the whole method, which every variant shares
+    variants:  name -> overrides that switch a part off, or another in
+    sweeps:    key -> values, each of them a variant
+
+Cells are those of the league: kept by configuration and bars, so that a stopped ablation continues where it was, and
+another variant adds only its own cells.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass, field
+from importlib.resources import files
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+from rich.console import Console
+from rich.table import Table
+
+from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.evaluation.report.page import Section, write_report
+from pacesetter.evaluation.report.pictures import styled
+from pacesetter.registry import configure
+from pacesetter.training.hydra.overrides import take_options
+from pacesetter.training.launch.comparison import LEVEL, compare
+from pacesetter.training.launch.workers import Launcher
+from pacesetter.training.league.cell import Cell, Score, play_cell
+from pacesetter.training.league.ladder import YARDSTICKS, markets_of, seeds_of
+
+__all__ = ["Ablation", "AblationPreset", "ablate", "ablation_names", "load_ablation"]
+
+FULL = "full"
+BESIDE = tuple(name for name in YARDSTICKS if name in ("oracle", "lasso", "ridge", "hold"))
+HEADER = ("variant", "seeds", "Sharpe ratio", "difference", "p", "p adjusted", "entropy", "trades / 1,000", "exposure")
+ABOUT = (
+    f"Annualised Sharpe ratio on the test set after costs; ± is half the {LEVEL:.0%} Student interval over seeds. "
+    "Differences are from the full method, paired by seed; p of the paired t test, then with Holm's correction. "
+    "Entropy is that of the orders decided, in nats. Yardsticks on the same bars stand below the variants."
+)
+
+
+@dataclass(frozen=True)
+class AblationPreset:
+    """What is compared; see the head of this file."""
+
+    about: str
+    base: tuple[str, ...]
+    variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
+    sweeps: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    markets: tuple[str, ...] = ("planted 0.4",)
+
+    def __post_init__(self) -> None:
+        if not self.variants and not self.sweeps:
+            raise ConfigError("an ablation needs variants or sweeps to compare the base with; give one or more")
+        if FULL in self.variants:
+            raise ConfigError(f"the variant '{FULL}' is the base itself; give it another name")
+
+    def overrides(self) -> dict[str, tuple[str, ...]]:
+        """Every variant by name with all its overrides, the full method first."""
+        swept = {f"{key}={value}": (f"{key}={value}",) for key, values in self.sweeps.items() for value in values}
+        changed = {name: tuple(texts) for name, texts in self.variants.items()} | swept
+        return {FULL: tuple(self.base)} | {name: (*self.base, *texts) for name, texts in changed.items()}
+
+
+@dataclass(frozen=True)
+class Ablation:
+    """What is played.
+
+    name      of a preset, or the path of its YAML file
+    seeds     of the league: tuning, reporting, or a list such as 1+2+3
+    markets   names of the ladder instead of the preset's
+    variants  names of some variants instead of all
+    folder    where cells, runs and the report are kept; none is runs/ablate/NAME
+    """
+
+    name: str = "features"
+    seeds: str | int = "1+2+3"
+    markets: tuple[str, ...] = ()
+    variants: tuple[str, ...] = ()
+    folder: str = ""
+
+    @property
+    def place(self) -> Path:
+        return Path(self.folder or f"runs/ablate/{Path(self.name).stem}").resolve()
+
+    def cells(self, preset: AblationPreset, more: Sequence[str] = ()) -> list[Cell]:
+        """Every cell, yardsticks included; `more` overrides go to all variants."""
+        chosen = preset.overrides()
+        for name in self.variants:
+            if name not in chosen:
+                raise ConfigError(f"the ablation '{self.name}' has no variant '{name}'{did_you_mean(name, chosen)}")
+        if self.variants:
+            chosen = {name: texts for name, texts in chosen.items() if name == FULL or name in self.variants}
+        played = {name: (*texts, *more) for name, texts in chosen.items()}
+        return [
+            Cell(str(self.place), market, entrant, seed, overrides, played.get(entrant))
+            for market, overrides in markets_of(tuple(self.markets or preset.markets)).items()
+            for seed in seeds_of(str(self.seeds))
+            for entrant in (*played, *BESIDE)
+        ]
+
+
+def ablation_names() -> list[str]:
+    """The presets that come with the package."""
+    folder = files("pacesetter.conf") / "ablate"
+    return sorted(Path(entry.name).stem for entry in folder.iterdir() if entry.name.endswith(".yaml"))
+
+
+def load_ablation(name: str) -> AblationPreset:
+    """A preset by its name, or from its file; refuses an unknown name and unknown keys."""
+    if name.endswith(".yaml"):
+        path: Any = Path(name)
+    elif name in ablation_names():
+        path = files("pacesetter.conf") / "ablate" / f"{name}.yaml"
+    else:
+        known = did_you_mean(name, ablation_names())
+        raise ConfigError(f"there is no ablation '{name}'{known}; give one of these or the path of a YAML file")
+    try:
+        stored = yaml.safe_load(path.read_text(encoding="utf-8"))
+    except (OSError, yaml.YAMLError) as problem:
+        raise ConfigError(f"{path} cannot be read as an ablation: {' '.join(str(problem).split())}") from problem
+    return configure(AblationPreset, stored, f"ablate.{Path(name).stem}")
+
+
+def ablate(overrides: Sequence[str], console: Console | None = None) -> pd.DataFrame:
+    """Play what the overrides say, show the table, and write `report.html`, `table.csv` and `scores.csv`."""
+    console = console or Console()
+    launcher, rest = take_options(overrides, "launcher", Launcher)
+    options, rest = take_options(rest, "ablate", Ablation)
+    preset = load_ablation(options.name)
+    cells = options.cells(preset, rest)
+    for cell in {cell.entrant: cell for cell in cells}.values():
+        cell.config  # noqa: B018  (a wrong override is refused before anything is played)
+    console.print(f"{len(cells)} cells → {options.place}", soft_wrap=True)
+    scores = pd.DataFrame([asdict(score) for score in launcher.run(_played, cells)])
+    table = ablation_table(scores)
+    options.place.mkdir(parents=True, exist_ok=True)
+    scores.to_csv(options.place / "scores.csv", index=False)
+    table.to_csv(options.place / "table.csv", index=False)
+    sections = [_section(preset, str(market), part) for market, part in table.groupby("market", sort=False)]
+    write_report(options.place / "report.html", f"ablation: {preset.about}", sections)
+    for section in sections:
+        console.print(_console_table(section))
+    console.print(f"Report: {options.place / 'report.html'}", soft_wrap=True)
+    return table
+
+
+def _played(cell: Cell) -> Score:
+    """A cell with a line that says what it came to."""
+    score = play_cell(cell)
+    where = f"{score.market} · seed {score.seed} · {score.entrant}"
+    print(f"{where}: Sharpe ratio {score.sharpe:+.2f} in {score.seconds:.0f} s", flush=True)
+    return score
+
+
+def ablation_table(scores: pd.DataFrame) -> pd.DataFrame:
+    """A row for each market and variant: mean ± half width, the gap to the full method paired by seed, and p.
+
+    Yardsticks are compared too, but their p-values are not adjusted with those of the variants.
+    """
+    tables = []
+    for market, part in scores.groupby("market", sort=False):
+        is_yardstick = part["entrant"].isin(BESIDE)
+        runs = part.rename(columns={"entrant": "variant", "sharpe": "score"})[["variant", "seed", "score"]]
+        table = compare(runs[~is_yardstick])
+        beside = compare(runs[is_yardstick | (runs["variant"] == FULL)])
+        beside = beside[beside["variant"] != FULL].assign(p_adjusted=float("nan"))
+        means = part.groupby("entrant")[["entropy", "traded", "exposure"]].mean()
+        joined = pd.concat([table.assign(is_yardstick=False), beside.assign(is_yardstick=True)], ignore_index=True)
+        tables.append(joined.join(means, on="variant").assign(market=market))
+    return pd.concat(tables, ignore_index=True)
+
+
+def _section(preset: AblationPreset, market: str, table: pd.DataFrame) -> Section:
+    rows = tuple(
+        (
+            str(row["variant"]),
+            str(row["runs"]),
+            _pair(row["mean"], row["half_width"]),
+            _pair(row["gap"], row["gap_half_width"]),
+            *("" if pd.isna(row[name]) else f"{row[name]:.3f}" for name in ("p", "p_adjusted")),
+            f"{row['entropy']:.2f}",
+            f"{row['traded']:.0f}",
+            f"{row['exposure']:.0%}",
+        )
+        for row in table.to_dict("records")
+    )
+    return Section(f"{preset.about}: {market}", ABOUT, figures=(_picture(market, table),), header=HEADER, rows=rows)
+
+
+def _pair(value: float, half: float) -> str:
+    if pd.isna(value):
+        return ""
+    return f"{value:+.2f}" if pd.isna(half) else f"{value:+.2f} ± {half:.2f}"
+
+
+def _picture(market: str, table: pd.DataFrame) -> Any:
+    """What each variant changes, with its interval; 0 is the full method."""
+    import plotly.graph_objects as go
+
+    variants = table[~table["is_yardstick"] & (table["variant"] != FULL)].iloc[::-1]
+    bars = {"type": "data", "array": variants["gap_half_width"]}
+    figure = go.Figure()
+    figure.add_scatter(x=variants["gap"], y=variants["variant"], error_x=bars, mode="markers", marker={"size": 10})
+    styled(
+        figure, f"Sharpe ratio less that of the full method, {market}, with 95 % intervals", 140 + 40 * len(variants)
+    )
+    figure.add_vline(x=0, line={"color": "#808080", "dash": "dot"})
+    return figure.update_yaxes(automargin=True)
+
+
+def _console_table(section: Section) -> Table:
+    table = Table(title=section.title, title_justify="left")
+    for name in section.header:
+        table.add_column(name, justify="left" if name == "variant" else "right", overflow="fold")
+    for row in section.rows:
+        table.add_row(*map(str, row))
+    return table
