@@ -8,6 +8,7 @@ and peak memory of each stage into its manifest.
 from __future__ import annotations
 
 import multiprocessing
+import os
 import time
 from collections.abc import Callable
 from typing import Any
@@ -17,7 +18,7 @@ import numpy as np
 import torch
 from record import publish, table
 
-from pacesetter.agents.encoders import Network
+from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
@@ -52,7 +53,7 @@ def rules_row() -> list[Any]:
     bank, market = market_bank(panel), MarketParameters()
     shapes = ObservationBuilder(Bank.from_panels(panel), 24).shapes
     torch.manual_seed(0)
-    fleet = Fleet(Network("mlp", {"width": 64, "layers": 1}), shapes, panel.symbols, None)
+    fleet = Fleet(network("mlp", width=64, layers=1), shapes, panel.symbols, None)
     policy = FleetTargets(Advice(fleet), market)
     rules = [each.market for each in sensitivity_scenarios(panel, FIRST, market=market)]
     options: dict[str, Any] = {"first": FIRST, "window_bars": 24}
@@ -134,12 +135,14 @@ def thread_rows() -> list[list[Any]]:
 
 
 def main() -> None:
+    load = os.getloadavg()[0]
     works = [rules_row(), stress_row(), encoding_row(), *span_rows()]
     most = numba.config.NUMBA_NUM_THREADS
     body = (
         table(("what", "before", "now", "ratio"), works)
         + "\n\nProcessor seconds, in one thread of torch; the results of each row are the same (of the first up to "
         "rounding of float32).\n\n"
+        + f"Load of the machine by others before this run: {load:.1f}.\n\n"
         + table(("million steps/s", "1 thread", f"up to {most}, by measurement", "ratio"), thread_rows())
     )
     publish("judge", body, "The judge: what is shared, and what that saves")
