@@ -132,7 +132,7 @@ def judge_policy(
     results = {each.name: each for each in (own, *shown)} | simple
     regimes, windows = regime_table(own, panel), _windows(own)
     stressed = [] if is_fast else [_stressed(policy, panel, first, rules, bank_of, window_bars, tell)]
-    labels = {each.label: each.market for each in sensitivity_scenarios(panel, first, market=rules)}
+    labels = {each.label: each.market or rules for each in sensitivity_scenarios(panel, first, market=rules)}
     return Judgement(
         results=results,
         verdict=verdict,

@@ -57,7 +57,7 @@ def _shrink(correlation: float, level: float, shrinkage: int) -> float:
     if shrinkage == HARD:
         return correlation
     if shrinkage == SOFT:
-        return np.sign(correlation) * (abs(correlation) - level)
+        return math.copysign(abs(correlation) - level, correlation)
     return correlation - level**2 / correlation
 
 
