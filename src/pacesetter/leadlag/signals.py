@@ -153,21 +153,22 @@ class _Signals:
     def __call__(self, panel: Panel) -> dict[str, Array]:
         known = self._latest
         # By identity: a table asks for the four features of one and the same panel in a row.
-        if known is None or known.panel is not panel:
-            known = self._latest = self._measure(panel, known)
-        return known.signals
-
-    def _measure(self, panel: Panel, known: _Measured | None) -> _Measured:
+        if known is not None and known.panel is panel:
+            return known.signals
         bars = self._known_bars(panel, known)
-        before = _Measured(panel, np.zeros(0, np.int64), {}) if known is None else known
-        if bars == len(panel):
-            signals = {name: values[:bars] for name, values in before.signals.items()}
-            return _Measured(panel, before.schedule[:bars], signals)
+        if known is not None and bars == len(panel):
+            # Not kept: the first bars of a known panel say less than it does, and the next may ask for all of it.
+            return {name: values[:bars] for name, values in known.signals.items()}
+        self._latest = self._measure(panel, known if bars else None, bars)
+        return self._latest.signals
+
+    def _measure(self, panel: Panel, known: _Measured | None, bars: int) -> _Measured:
+        """The signals of a panel of which so many first bars are `known`."""
         # A policy may read the window before, so known choices are continued, not chosen again.
-        schedule = roll(self.policy, panel, before.schedule[:bars] if bars else None)
+        schedule = roll(self.policy, panel, None if known is None else known.schedule[:bars])
         signals = self._from(bars, panel, schedule)
-        for name in signals if bars else ():
-            signals[name][:bars] = before.signals[name][:bars]
+        for name in () if known is None else signals:
+            signals[name][:bars] = known.signals[name][:bars]
         return _Measured(panel, schedule, signals)
 
     def _known_bars(self, panel: Panel, known: _Measured | None) -> int:
