@@ -74,8 +74,9 @@ class StoredRun:
 
     @cached_property
     def task(self) -> Any:
-        """Its options; refuses a task that declares that it cannot be evaluated."""
-        task_of(self.config).check("evaluate", self.folder)
+        """Its options; refuses a task that declares that it cannot be evaluated, or does not trade."""
+        for ability in ("evaluate", "trade"):
+            task_of(self.config).check(ability, self.folder)
         return build_task(self.config)
 
     @cached_property
