@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import shutil
@@ -100,6 +101,8 @@ def trained(config: Config) -> Path:
     result = train(config, console=Console(quiet=True))
     if result.stopped == "signal":
         leave()
+    # A learner and its environments refer to each other: their tables would stay until somebody collects them.
+    gc.collect()
     return result.run.folder
 
 
