@@ -50,4 +50,4 @@ def test_a_smaller_budget_holds_fewer_rows_and_gives_the_same_matrices(panel):
         tight = LeadLag("ccf_auc").fit(panel)
         assert tight.table_bytes_ < 0.6 * whole.table_bytes_
         np.testing.assert_array_equal(tight.many(ends, lookbacks), expected)
-    assert products.HELD_BYTES == before
+    assert before == products.HELD_BYTES
