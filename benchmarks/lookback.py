@@ -1,8 +1,8 @@
 """Lookback environment: steps a second, single and vectorised, beside loops that recompute each window with NumPy.
 
-No answer is remembered: every step scores the chosen window twice, at the bar of the decision for the reward and at the
-next bar for the observation. The short, middle and long windows depend on the bar alone and are encoded when the
-environment is made; the time of that is in the table. The loops recompute what a step needs, chosen and seen windows.
+Every step scores the chosen window at the bar of the decision, for the reward. Encodings, of windows always seen and of
+those of the grid, are computed when a bar is first looked at and remembered. The loops recompute what a step needs,
+chosen and seen windows.
 """
 
 from __future__ import annotations

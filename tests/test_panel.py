@@ -306,7 +306,7 @@ def test_edges_of_the_users_own() -> None:
     st.integers(0, 399),
     st.sampled_from(["1h", "3h", "7h"]),
 )
-@settings(max_examples=40, deadline=None, derandomize=True)
+@settings(max_examples=16, deadline=None, derandomize=True)
 def test_a_part_of_a_panel_gives_the_same_coarse_bars(freq: str, stop: int, start: int, fine: str) -> None:
     panel = market(400, 2, fine)
     if pd.Timedelta(fine) > pd.Timedelta("2h") and freq in ("2h", "5h"):

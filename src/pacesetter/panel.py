@@ -29,6 +29,8 @@ STORED_AS, SEAL = b"pacesetter.panel", b"pacesetter.panel.seal"
 
 Array = NDArray[Any]
 
+UNCUT = ("symbols", "fields", "causal", "calendar", "notes")  # what any rows of a panel have as it does
+
 
 @dataclass(frozen=True, eq=False, repr=False)
 class Panel:
@@ -243,7 +245,11 @@ class Panel:
         """Bars start … stop−1 by position, as views; a truth is cut with them, or left out where it cannot be."""
         part = slice(start, stop)
         truth = self.truth.rows(start, stop) if hasattr(self.truth, "rows") else None
-        return replace(self, index=self.index[part], blocks=self.blocks[:, part], mask=self.mask[part], truth=truth)
+        cut = {"index": self.index[part], "blocks": self.blocks[:, part], "mask": self.mask[part], "truth": truth}
+        # rows of what was checked need no check: a backtest takes them at every bar
+        panel = object.__new__(type(self))
+        vars(panel).update(cut | {name: getattr(self, name) for name in UNCUT})
+        return panel
 
     def between(self, start: Any = None, end: Any = None) -> Panel:
         """Bars known from `start` to `end`, both included; a day, month or year as `end` includes all of it. Views."""

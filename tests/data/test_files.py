@@ -16,6 +16,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pacesetter.data import check, load
+from pacesetter.data.files import ParquetFiles
 from pacesetter.data.repair import REPAIRS
 from pacesetter.errors import ConfigError, DataError, PacesetterError
 from pacesetter.panel import Panel
@@ -531,3 +532,97 @@ def test_a_path_says_which_source_reads_it(write: Write, tmp_path: Path) -> None
     assert load(stored.parent) == read(file)
     with pytest.raises(DataError, match="by its ending"):
         load(tmp_path / "bars.xlsx")
+
+
+# ---- only what is asked for -----------------------------------------------------------------------------------------
+
+
+def test_of_a_folder_only_the_files_of_the_symbols_are_read(tmp_path: Path) -> None:
+    rows = "date,close\n2020-01-02,1\n2020-01-03,2\n"
+    for name in ("AAA", "BBB"):
+        (tmp_path / f"{name}.csv").write_text(rows)
+    (tmp_path / "CCC.csv").write_text("broken")  # would be refused
+    panel = load("csv", path=str(tmp_path), symbols=["BBB", "AAA"])
+    assert panel.symbols == ("BBB", "AAA")
+    with pytest.raises(DataError, match="CCC"):
+        load("csv", path=str(tmp_path))
+
+
+def test_a_file_of_a_folder_that_names_its_symbol_otherwise_is_still_read(tmp_path: Path) -> None:
+    for name, symbol in (("one", "AAA"), ("two", "BBB"), ("AAA", "CCC")):
+        (tmp_path / f"{name}.csv").write_text(f"date,symbol,close\n2020-01-02,{symbol},1\n2020-01-03,{symbol},2\n")
+    assert load("csv", path=str(tmp_path), symbols=["AAA", "BBB"]).symbols == ("AAA", "BBB")
+    with pytest.raises(DataError, match="no symbol 'ZZZ'"):
+        load("csv", path=str(tmp_path), symbols=["ZZZ"])
+
+
+@pytest.fixture
+def long_parquet(tmp_path: Path) -> str:
+    """Three symbols in three row groups."""
+    days = pd.date_range("2020-01-02", periods=40, freq="B")
+    frames = [
+        pd.DataFrame({"timestamp": days, "symbol": name, "high": high, "low": 2.0, "close": 2.5}).assign(extra=k)
+        for k, (name, high) in enumerate({"AAA": 5.0, "BBB": 3.0, "CCC": 4.0}.items())
+    ]
+    pd.concat(frames).to_parquet(tmp_path / "bars.parquet", index=False, row_group_size=40)
+    return str(tmp_path / "bars.parquet")
+
+
+def test_of_parquet_only_row_groups_of_the_symbols_are_read(long_parquet: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    import pyarrow.parquet
+
+    whole, groups = load("parquet", path=long_parquet), []
+    original = pyarrow.parquet.ParquetFile.read_row_group
+    monkeypatch.setattr(
+        pyarrow.parquet.ParquetFile,
+        "read_row_group",
+        lambda self, group, **more: groups.append(group) or original(self, group, **more),
+    )
+    part = load("parquet", path=long_parquet, symbols=["CCC", "BBB"])
+    assert part == whole.select(["CCC", "BBB"])
+    assert groups == [1, 2]
+    _, numbers = ParquetFiles(long_parquet, ("CCC",))._table(Path(long_parquet))
+    np.testing.assert_array_equal(numbers, np.arange(80, 120))  # as in the whole file
+    with pytest.raises(DataError, match="no symbol 'DDD'"):
+        load("parquet", path=long_parquet, symbols=["DDD"])
+
+
+def test_of_wide_parquet_only_columns_of_the_symbols_are_read(tmp_path: Path) -> None:
+    days = pd.date_range("2020-01-02", periods=5, freq="B", name="timestamp")
+    frame = pd.DataFrame({"AAA": [1.0, 2, 3, 4, 5], "BBB": [2.0, 2, 3, 4, 6], "CCC": ["x"] * 5}, days)
+    for name, table in (("index", frame), ("column", frame.reset_index())):
+        table.to_parquet(tmp_path / f"{name}.parquet")
+        panel = load("parquet", path=str(tmp_path / f"{name}.parquet"), symbols=["BBB"])  # CCC would be refused
+        assert panel.symbols == ("BBB",)
+        np.testing.assert_array_equal(panel.close[:, 0], frame["BBB"])
+
+
+# ---- checked once ---------------------------------------------------------------------------------------------------
+
+
+def test_a_checked_panel_is_kept_until_the_file_or_an_option_changes(
+    write: Write, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    from pacesetter.data import loading
+
+    checks: list[int] = []
+    examine = loading.examine
+    monkeypatch.setattr(loading, "examine", lambda *given: checks.append(1) or examine(*given))
+    path, cache = write(LONG), str(tmp_path / "kept")
+    first = read(path, cache=cache)
+    assert read(path, cache=cache) == first
+    assert len(checks) == 1
+    assert read(path, cache=cache, symbols=["BBB"]).symbols == ("BBB",)
+    write(LONG.replace("21.5", "21.75"))
+    assert read(path, cache=cache).close[1, 1] == 21.75
+    assert len(checks) == 3
+
+
+def test_a_damaged_panel_of_the_cache_is_read_again(write: Write, tmp_path: Path) -> None:
+    path, cache = write(LONG), tmp_path / "kept"
+    first = read(path, cache=str(cache))
+    (kept,) = cache.iterdir()
+    kept.write_bytes(kept.read_bytes()[:-100])
+    assert read(path, cache=str(cache)) == first
+    with pytest.raises(ConfigError, match="leave it out"):
+        load("synthetic", cache=str(cache))

@@ -10,7 +10,7 @@ import pytest
 from pacesetter.data import load
 from pacesetter.errors import DataError
 from pacesetter.evaluation import judgement
-from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.backtest.backtest import backtest, backtest_many
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.features import feature_table
@@ -66,7 +66,13 @@ def test_each_set_of_rules_is_played_once(panel, monkeypatch):
         played.append(market)
         return backtest(*given, market=market, **more)
 
+    def counted_many(policy, markets, **more):
+        if markets[0].panel is panel:  # not the stressed ones
+            played.extend(each.rules for each in markets)
+        return backtest_many(policy, markets, **more)
+
     monkeypatch.setattr(judgement, "backtest", counted)
+    monkeypatch.setattr(judgement, "backtest_many", counted_many)
     judge_policy(make_baseline("hold", bank_of(panel)), panel, FIRST, bank_of=bank_of, baselines=("cash",), draws=50)
     assert len(played) == len(set(played)) == 11
 
@@ -83,3 +89,27 @@ def test_it_is_plain_json_with_every_figure(found):
 def test_a_period_without_bars_is_refused(panel):
     with pytest.raises(DataError, match="is empty or outside"):
         judge_policy(make_baseline("cash", bank_of(panel)), panel, len(panel) - 1, bank_of=bank_of)
+
+
+def test_a_fast_judgement_has_the_same_verdict_and_gates(found, panel):
+    lines: list[str] = []
+    policy, other = (make_baseline(name, bank_of(panel)) for name in ("momentum", "random"))
+    names = [*BESIDE, "risk_parity"]
+    options = {"bank_of": bank_of, "others": [other], "baselines": names, "draws": 100}
+    fast = judge_policy(policy, panel, FIRST, **options, is_fast=True, tell=lines.append)
+    assert fast.verdict == found.verdict
+    assert fast.gates == found.gates
+    assert (fast.is_fast, list(fast.stress.index)) == (True, ["as it was"])
+    assert list(fast.rules.index[:3]) == ["costs ×1", "costs ×2", "costs ×3"]
+    assert "slippage 20 bps" in found.rules.index.difference(fast.rules.index)
+    assert not any("stress" in line for line in lines)
+    assert lines[0] == f"momentum on {len(panel) - 1 - FIRST} test bars"
+
+
+def test_each_stressed_market_is_told_as_it_begins(panel):
+    lines: list[str] = []
+    policy = make_baseline("hold", bank_of(panel))
+    judge_policy(policy, panel, FIRST, bank_of=bank_of, baselines=["cash"], draws=10, tell=lines.append)
+    told = [line for line in lines if line.startswith("stress ")]
+    assert told[0] == "stress 1 of 6: crash"
+    assert len(told) == 6

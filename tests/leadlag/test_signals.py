@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pandas as pd
 import pytest
 
+from pacesetter.data import load
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag import LeadLag, signals
 from pacesetter.leadlag.lookback.policy import ConstantLookback, roll
@@ -223,3 +226,47 @@ def test_an_asset_without_bars_does_not_hide_the_others_when_links_are_shrunk() 
     late = Panel.from_fields(panel.index, panel.symbols, {"close": close})
     *_, expected = leadlag_features("ccf_lag1", POLICY, shrinkage="soft")
     assert np.isfinite(expected.compute(late)[100:400, [0, 1, 3]]).all()
+
+
+# ---- measured once --------------------------------------------------------------------------------------------------
+
+
+class Noted:
+    """A policy that notes the bars it was asked at."""
+
+    longest = 40
+
+    def __init__(self, has_memory: bool = False) -> None:
+        self.has_memory, self.bars = has_memory, []
+
+    def choose(self, panel, t: int, previous: int) -> int:
+        self.bars.append(t)
+        return 20 + 20 * int(abs(panel.close[t, 0] * 1000) % 2)
+
+
+def stressed(panel, start: int):
+    return replace(panel, blocks=np.where(np.arange(len(panel))[:, None] >= start, 1.3, 1.0) * panel.blocks, truth=None)
+
+
+def test_a_panel_that_begins_alike_is_measured_from_the_first_bar_that_differs():
+    panel = load("synthetic", symbols=5, bars=260, seed=8)
+    policy, start = Noted(), 180
+    features = leadlag_features(policy=policy, gap_bars=7)
+    fresh = {panel: leadlag_features(policy=Noted(), gap_bars=7) for panel in (panel, stressed(panel, start))}
+    part = panel.rows(0, 120)
+    for asked, known in ((part, 2), (panel, 120), (stressed(panel, start), start), (part, 260)):
+        policy.bars.clear()
+        for own, other in zip(features, fresh.get(asked, fresh[panel]), strict=True):
+            expected = other.compute(panel if asked is part else asked)[: len(asked)]
+            np.testing.assert_array_equal(own.compute(asked), expected)
+        assert policy.bars == list(range(known, len(asked)))
+
+
+def test_a_policy_that_remembers_is_asked_from_the_first_bar_again():
+    panel = load("synthetic", symbols=3, bars=120, seed=8)
+    policy = Noted(has_memory=True)
+    feature, *_ = leadlag_features(policy=policy)
+    feature.compute(panel.rows(0, 90))
+    policy.bars.clear()
+    feature.compute(panel)
+    assert policy.bars == list(range(2, 120))

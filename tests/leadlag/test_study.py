@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 
 import pacesetter as ps
-from pacesetter.errors import ConfigError
-from pacesetter.leadlag.study import Study, configure_study, study_defaults
+from pacesetter.data import load
+from pacesetter.errors import ConfigError, DataError
+from pacesetter.leadlag.study import Study, configure_study, refuse_mixed_days, study_defaults
 
 
 @pytest.fixture(scope="module")
@@ -89,3 +92,10 @@ def test_settings_are_split_between_study_and_engine():
 def test_a_wrong_setting_is_one_sentence(settings, sentence):
     with pytest.raises(ConfigError, match=sentence):
         configure_study(settings)
+
+
+def test_a_class_of_shares_is_not_an_exchange() -> None:
+    panel = load("synthetic", symbols=3, bars=60, seed=1)
+    refuse_mixed_days(replace(panel, symbols=("AAPL", "BRK.B", "BF.A")))
+    with pytest.raises(DataError, match=r"different time zones"):
+        refuse_mixed_days(replace(panel, symbols=("AAPL", "BRK.B", "7203.T")))

@@ -255,6 +255,8 @@ class MainJob:
     fleet_steps      of each trading agent of another method, e.g. agent=ppo
     master_steps     of all portfolios in which the master learns
     draws            of the bootstrap behind every interval
+    memory_mb        budget of the whole job, by which tables are sized; None: none. Less than the bars take is refused
+    fast             leave out stressed markets, other limits and explanations; the verdict and its gates stay whole
     """
 
     lookback_steps: int = 20_000
@@ -262,9 +264,12 @@ class MainJob:
     fleet_steps: int = 10_000
     master_steps: int = 10_000
     draws: int = 2_000
+    memory_mb: int | None = None
+    fast: bool = False
 
     def __post_init__(self) -> None:
-        check_range(1, owner="job", **vars(self))
+        counts = ("lookback_steps", "fleet_steps", "master_steps", "draws")
+        check_range(1, owner="job", memory_mb=self.memory_mb or 1, **{name: getattr(self, name) for name in counts})
 
 
 @dataclass(frozen=True)

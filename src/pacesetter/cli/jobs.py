@@ -22,13 +22,17 @@ def register(app: typer.Typer) -> None:
         app.command()(command)
 
 
-def run(overrides: Overrides = None) -> None:
+def run(
+    overrides: Overrides = None,
+    fast: Annotated[bool, typer.Option(help="Leave out stressed markets, other limits and explanations.")] = False,
+) -> None:
     """Run the main job: bars → lead–lag → agents → evaluation → report; stage=leadlag runs one stage and its needs."""
     from pacesetter.training import compose, run_job
     from pacesetter.training.pipeline.fleet_stage import job_overrides
 
     stages = [text.removeprefix("stage=") for text in overrides or () if text.startswith("stage=")]
     own = [text for text in overrides or () if not text.startswith("stage=")]
+    own += ["job.fast=true"] if fast else []
     job = run_job(compose(job_overrides(own)), stages=stages[-1] if stages else "report")
     if "judge" in job.found:
         typer.echo(f"Bundle: {_bundled(job)}")

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from collections.abc import Iterable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -33,6 +34,7 @@ def evaluate(
     overrides: Overrides = None,
     draws: Annotated[int, typer.Option(help="Bootstrap draws behind each interval.", min=1)] = 1000,
     explain: Annotated[bool, typer.Option(help="Add attributions, the reward audit and anomalies.")] = False,
+    fast: Annotated[bool, typer.Option(help="Leave out stressed markets and limits other than costs.")] = False,
     gate: Annotated[Path | None, typer.Option(help="A stored evaluation.json that must be reproduced.")] = None,
     tolerance: Annotated[float, typer.Option(help="Largest relative difference to --gate.", min=0)] = 1e-6,
     pdf: Annotated[bool, typer.Option(help="Also write report.pdf (needs chromium).")] = False,
@@ -60,7 +62,7 @@ def evaluate(
         _evaluate_folds(stored, overrides or [], folds, rolling, refit_every, combinatorial)
     elif overrides:
         _evaluate_elsewhere(stored, overrides)
-    elif not _judge(stored, draws, explain, pdf, gate, tolerance, trader):
+    elif not _judge(stored, draws, explain, pdf, gate, tolerance, trader, fast):
         raise typer.Exit(1)
 
 
@@ -112,6 +114,7 @@ def _judge(
     gate: Path | None,
     tolerance: float,
     trader: Path | None,
+    is_fast: bool,
 ) -> bool:
     """Judge, store and show; whether the stored result is repeated, where one was given: else it is left as it is."""
     from pacesetter.evaluation.report.page import write_pdf, write_report
@@ -119,7 +122,9 @@ def _judge(
     from pacesetter.runs import Run
 
     expected = None if gate is None else read_result(gate)
-    found, manifest = stored.judge(draws, trader), Run.open(stored.folder).manifest
+    tell = partial(typer.echo, err=True)
+    found = stored.judge(draws, trader, is_fast=is_fast, tell=tell)
+    manifest = Run.open(stored.folder).manifest
     sections, folder = stored.report(found), _results(stored)
     facts = {"run": stored.folder.name, "config hash": manifest["config_hash"]}
     is_repeated = expected is None or _repeats(expected, found.to_json(), tolerance)

@@ -9,7 +9,7 @@ import os
 import re
 import zlib
 from abc import ABC, abstractmethod
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from io import BufferedReader
 from pathlib import Path
@@ -18,6 +18,7 @@ from typing import Any, ClassVar, Literal
 import numpy as np
 import pandas as pd
 import pyarrow as pa
+import pyarrow.compute
 import pyarrow.csv
 import pyarrow.parquet
 from numpy.typing import NDArray
@@ -38,7 +39,7 @@ class _Files(ABC):
     """Options of both file sources.
 
     path       a file, or a folder with one file per symbol (named after it)
-    symbols    keep only these, in this order
+    symbols    keep only these, in this order; of a folder only their files are read, of Parquet only their rows
     calendar   exchange calendar; a bar stamped with a date (all are midnights) is known at its session's close.
                `auto` takes 24/7 where weekends have their share of bars and XNYS otherwise
     stamp      whether the file's timestamps are the opens or the closes of bars; auto: opens in a column named so
@@ -65,7 +66,7 @@ class _Files(ABC):
 
     def read(self) -> Panel | Bars:
         """Bars with the row of each cell, or the Panel that was stored."""
-        files = self._files()
+        files = self._asked(self._files())
         for file in files:
             self._check_bytes(file)
         stored = [file for file in files if self._is_stored_panel(file)]
@@ -75,7 +76,26 @@ class _Files(ABC):
             panel = Panel.load(stored[0])
             return panel.select(self.symbols) if self.symbols else panel
         parts = [self._read_one(file) for file in files]
+        named = {name for part in parts for name in part.symbols}
+        if self.symbols and not named.issuperset(self.symbols) and len(files) < len(every := self._files()):
+            parts = [self._read_one(file) for file in every]  # a file may name its symbol otherwise than its own name
         return self._chosen(Bars.beside(parts) if len(parts) > 1 else parts[0])
+
+    def origin_files(self) -> list[Path]:
+        """The files that `read` reads, by which a cache of panels tells whether anything changed."""
+        return self._asked(self._files())
+
+    def _asked(self, files: list[Path]) -> list[Path]:
+        """Of a folder only the files named after the symbols, where each has one; otherwise all."""
+        by_name = {self._symbol_of(file): file for file in files}
+        if self.symbols and len(files) > 1 and set(self.symbols) <= set(by_name):
+            return [by_name[name] for name in self.symbols]
+        return files
+
+    def _symbol_of(self, file: Path) -> str:
+        """The symbol that a file of a folder is named after."""
+        ending = next((ending for ending in self.endings if file.name.lower().endswith(ending)), file.suffix)
+        return file.name[: len(file.name) - len(ending)]
 
     def _files(self) -> list[Path]:
         if os.path.isdir(self.path):
@@ -111,7 +131,6 @@ class _Files(ABC):
 
     def _read_one(self, file: Path) -> Bars:
         frame, numbers = self._table(file)
-        ending = next((ending for ending in self.endings if file.name.lower().endswith(ending)), file.suffix)
         calendar: list[str] = []
 
         def close_of(dates: pd.DatetimeIndex) -> pd.DatetimeIndex:
@@ -121,7 +140,7 @@ class _Files(ABC):
 
         bars = read_frame(
             frame,
-            symbol=file.name[: len(file.name) - len(ending)],
+            symbol=self._symbol_of(file),
             origin=file.name,
             numbers=numbers,
             stamp=self.stamp,
@@ -273,7 +292,21 @@ class ParquetFiles(_Files):
         return STORED_AS in (_parquet(file, lambda stored: stored.schema_arrow).metadata or {})
 
     def _table(self, path: Path) -> tuple[pd.DataFrame, Array]:
-        frame: pd.DataFrame = _parquet(path, lambda stored: stored.read().to_pandas())
+        return _parquet(path, self._asked_rows)  # type: ignore[no-any-return]
+
+    def _asked_rows(self, stored: pa.parquet.ParquetFile) -> tuple[pd.DataFrame, Array]:
+        """The table of the symbols alone, with the numbers of its rows; of the whole file where one is absent."""
+        names = stored.schema_arrow.names
+        column = next((name for name in names if recognise(name) == "symbol"), None)
+        if self.symbols and column is not None:
+            table, numbers = _rows_of(stored, column, self.symbols)
+            if set(pa.compute.unique(table[column]).to_pylist()) >= set(self.symbols):
+                return table.to_pandas(), numbers
+        elif self.symbols and len(self.symbols) < len(names) and set(self.symbols) <= set(names):
+            others = {name for name in names if recognise(name) == "timestamp" or name.startswith("__index")}
+            wide: pd.DataFrame = stored.read([name for name in names if name in others | set(self.symbols)]).to_pandas()
+            return wide, np.arange(len(wide))
+        frame: pd.DataFrame = stored.read().to_pandas()
         return frame, np.arange(len(frame))
 
 
@@ -286,6 +319,30 @@ def file_source(path: str) -> str:
         known = ", ".join(ending for endings in kinds.values() for ending in endings)
         raise DataError(f"{path} is not a file or folder of bars by its ending ({known})")
     return max(counts, key=counts.__getitem__)
+
+
+def _rows_of(stored: pa.parquet.ParquetFile, column: str, symbols: Sequence[str]) -> tuple[pa.Table, Array]:
+    """The rows of a long file whose symbol is one of these; row groups that can hold none of them are not read."""
+    place = next(k for k in range(stored.metadata.num_columns) if stored.schema.column(k).path == column)
+    wanted, tables, numbers, first = pa.array(symbols, pa.string()), [], [], 0
+    for group in range(stored.metadata.num_row_groups):
+        facts = stored.metadata.row_group(group)
+        if _may_hold(facts.column(place).statistics, symbols):
+            table = stored.read_row_group(group)
+            is_wanted = pa.compute.is_in(table[column].cast(pa.string()), value_set=wanted)
+            tables.append(table.filter(is_wanted))
+            numbers.append(first + np.flatnonzero(is_wanted.to_numpy(zero_copy_only=False)))
+        first += facts.num_rows
+    empty = stored.schema_arrow.empty_table()
+    rows = np.concatenate([*numbers, np.zeros(0, np.int64)]).astype(np.int64)
+    return pa.concat_tables(tables) if tables else empty, rows
+
+
+def _may_hold(statistics: Any, symbols: Sequence[str]) -> bool:
+    """Whether a row group may have one of the symbols, by the least and the greatest in it where they are stored."""
+    if statistics is None or not statistics.has_min_max or not isinstance(statistics.min, str):
+        return True
+    return any(statistics.min <= symbol <= statistics.max for symbol in symbols)
 
 
 def _parquet(path: Path, take: Callable[[Any], Any]) -> Any:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import dataclasses
+import hashlib
+import json
 import logging
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -25,6 +27,7 @@ from pacesetter.registry import configure
 __all__ = ["Loading", "check", "load", "source_and_loading", "source_of"]
 
 log = logging.getLogger("pacesetter.data")
+CHECKS = 1  # raised when the rules of loading change, so that panels checked by older ones are checked again
 STRUCTURAL = ("order", "duplicate", "time_zone")
 
 
@@ -37,6 +40,7 @@ class Loading:
     start, end  first and last moment kept; a day, month or year as the end is kept whole
     resolution  coarser bars, e.g. 1W, made of all the bars before they are repaired and cut
     quality     where the rules draw their lines
+    cache       folder in which checked panels of files are kept, e.g. runs/panels; None keeps none
     """
 
     fill: Fill = "none"
@@ -45,6 +49,7 @@ class Loading:
     end: str | None = None
     resolution: str | None = None
     quality: Quality = dataclasses.field(default_factory=Quality)
+    cache: str | None = None
 
     def __post_init__(self) -> None:
         known = (*REPAIRABLE, *STRUCTURAL)
@@ -66,7 +71,9 @@ def load(source: str | Path | pd.DataFrame, **options: Any) -> Panel:
         return _believe(read_frame(source), configure(Loading, options, "data"), "the frame")
     name, found = source_of(source)
     origin, loading = source_and_loading(name, found | options)
-    return _believe(origin.read(), loading, name)
+    if loading.cache is None:
+        return _believe(origin.read(), loading, name)
+    return _kept(loading.cache, origin, loading, lambda: _believe(origin.read(), loading, name))
 
 
 def source_of(named: str | Path) -> tuple[str, dict[str, Any]]:
@@ -165,3 +172,31 @@ def _between(panel: Panel, loading: Loading) -> Panel:
             f"the bars run from {panel.index[0]} to {panel.index[-1]}"
         )
     return part
+
+
+# ---- checked once ---------------------------------------------------------------------------------------------------
+
+
+def _kept(folder: str, origin: Any, loading: Loading, load: Callable[[], Panel]) -> Panel:
+    """The panel of a file source from the cache in `folder`, or else by `load`, and kept there.
+
+    The key has all options, and path, size and time of change of each file. A stored panel is verified by its own hash.
+    """
+    if not hasattr(origin, "origin_files"):
+        raise ConfigError("data.cache keeps panels of files; leave it out for a source that has none")
+    path = Path(folder) / f"{_key(origin, loading)}.parquet"
+    if path.is_file():
+        try:
+            return Panel.load(path)
+        except DataError as problem:
+            log.warning("%s; it is read again", problem)
+    panel = load()
+    panel.save(path)
+    return panel
+
+
+def _key(origin: Any, loading: Loading) -> str:
+    files = [(str(file.resolve()), file.stat().st_size, file.stat().st_mtime_ns) for file in origin.origin_files()]
+    options = [dataclasses.asdict(each) for each in (origin, loading)]
+    content = [CHECKS, type(origin).__name__, options, files]
+    return hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()[:24]

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
-from functools import cache, partial
+from functools import partial
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest
-from pacesetter.evaluation.backtest.scenarios import evaluate_scenarios
+from pacesetter.evaluation.backtest.backtest import Backtest, Market, backtest, backtest_many
 from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
 from pacesetter.evaluation.backtest.stress import stress_scenarios
 from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
@@ -31,6 +30,7 @@ from pacesetter.policies.policy import Policy
 __all__ = ["Judgement", "judge_policy"]
 
 Array = NDArray[Any]
+Tell = Callable[[str], object]
 WINDOWS = 10  # equal parts of the judged bars, in how many of which a gain is asked for
 AS_IT_WAS = "as it was"
 HISTORY_BARS = 500  # kept before the judged bars in stressed markets, for features and allocations
@@ -48,6 +48,7 @@ class Judgement:
     rules       (scenario, figure) under other costs and limits
     windows     (window,) total return of equal parts of the bars
     rewards     (time, `reward` and `reward_…`) that the training's reward pays for it; empty where none is known
+    is_fast     left out: stressed markets and other limits; verdict, baselines, costs and gates are whole
     same        which baselines earned what another did, in words; they are in no table, and count once
     trials      what else is to be said of the other trials, in words; see `Trials.about`
     """
@@ -66,6 +67,7 @@ class Judgement:
     rewards: pd.DataFrame = field(default_factory=pd.DataFrame)
     same: str = ""
     trials: str = ""
+    is_fast: bool = False
 
     @property
     def result(self) -> Backtest:
@@ -104,23 +106,33 @@ def judge_policy(
     other_sharpes: ArrayLike = (),
     draws: int = 1000,
     seed: int = 0,
+    is_fast: bool = False,
+    tell: Tell | None = None,
 ) -> Judgement:
     """Judge a policy from the close of bar `first` to the end of the panel.
 
     bank_of         gives the features that the policies read, also of stressed markets
     others          policies to be shown beside it, which it need not beat; `baselines` None is all that are possible
     other_sharpes   see `verdict.judge`
+    is_fast         leave out stressed markets, and limits other than the costs that the verdict reads
+    tell            hears a line as each part begins
     """
+    tell = tell or (lambda line: None)
     rules, bank = market or MarketParameters(), bank_of(panel)
     options: dict[str, Any] = {"first": first, "bank": bank, "window_bars": window_bars}
-    played = cache(lambda rules: backtest(policy, panel, market=rules, **options))  # many tables ask for the same rules
-    own, shown = played(rules), [backtest(each, panel, market=rules, **options) for each in others]
+    tell(f"{policy.name} on {len(panel) - 1 - first:,} test bars")
+    own = backtest(policy, panel, market=rules, **options)
+    shown = [backtest(each, panel, market=rules, **options) for each in others]
+    tell("baselines")
     simple, same = distinct(evaluate_baselines(panel, names=baselines, market=rules, **options))
-    dear = {each: played(scaled_costs(rules, each)) for each in FACTORS}
+    varied = _varied(policy, panel, rules, own, options, tell, is_fast)
+    dear = {each: varied[scaled_costs(rules, each)] for each in FACTORS}
+    tell(f"{draws:,} bootstrap draws of {len(simple) + 1} policies")
     verdict = judge(own, list(simple.values()), other_sharpes=other_sharpes, costs=dear, draws=draws, seed=seed)
     results = {each.name: each for each in (own, *shown)} | simple
     regimes, windows = regime_table(own, panel), _windows(own)
-    varied = {each.label: played(each.market) for each in sensitivity_scenarios(panel, first, market=rules)}
+    stressed = [] if is_fast else [_stressed(policy, panel, first, rules, bank_of, window_bars, tell)]
+    labels = {each.label: each.market or rules for each in sensitivity_scenarios(panel, first, market=rules)}
     return Judgement(
         results=results,
         verdict=verdict,
@@ -128,11 +140,12 @@ def judge_policy(
         figures=_figures(results, panel),
         benchmark=benchmark_table(results, panel),
         regimes=regimes,
-        stress=pd.concat([_table({AS_IT_WAS: own}), _stressed(policy, panel, first, rules, bank_of, window_bars)]),
-        rules=_table(varied),
+        stress=pd.concat([_table({AS_IT_WAS: own}), *stressed]),
+        rules=_table({label: varied[market] for label, market in labels.items() if market in varied}),
         windows=windows,
         contribution=contribution(own),
         same=same,
+        is_fast=is_fast,
         gates=tuple(acceptance_gates(verdict, own.returns, windows=windows, regimes=_gains(regimes))),
     )
 
@@ -150,6 +163,27 @@ def _table(results: Mapping[str, Backtest]) -> pd.DataFrame:
     return pd.DataFrame({name: metrics(each) for name, each in results.items()}).T.rename_axis("scenario")
 
 
+def _varied(
+    policy: Policy,
+    panel: Panel,
+    rules: MarketParameters,
+    own: Backtest,
+    options: Mapping[str, Any],
+    tell: Tell,
+    is_fast: bool,
+) -> dict[MarketParameters, Backtest]:
+    """The policy under each distinct set of rules, all of them played side by side; `own` is the one under `rules`."""
+    first, bank, window_bars = options["first"], options["bank"], options["window_bars"]
+    asked = {scaled_costs(rules, factor): None for factor in FACTORS}
+    if not is_fast:
+        asked |= {each.market: None for each in sensitivity_scenarios(panel, first, market=rules) if each.market}
+    others = [each for each in asked if each != rules]
+    tell(f"{len(others)} other costs and limits")
+    markets = [Market(panel, bank, each) for each in others]
+    played = backtest_many(policy, markets, first=first, window_bars=window_bars)
+    return {rules: own} | dict(zip(others, played, strict=True))
+
+
 def _stressed(
     policy: Policy,
     panel: Panel,
@@ -157,11 +191,18 @@ def _stressed(
     market: MarketParameters,
     bank_of: Callable[[Panel], Bank],
     window_bars: int,
+    tell: Tell,
 ) -> pd.DataFrame:
     """(scenario, figure) under each stress; features are recomputed of as many bars as they need."""
     recent, start = panel.rows(max(first - HISTORY_BARS, 0), len(panel)), min(first, HISTORY_BARS)
     scenarios = stress_scenarios(recent, start, market=market)[1:]  # behind the market as it was
-    return evaluate_scenarios([policy], scenarios, bank_of=bank_of, window_bars=window_bars).droplevel("policy")
+    markets = []
+    for number, scenario in enumerate(scenarios, start=1):
+        tell(f"stress {number} of {len(scenarios)}: {scenario.label}")
+        markets.append(Market(scenario.panel, bank_of(scenario.panel), scenario.market))
+    tell(f"{policy.name} on {len(markets)} stressed markets")
+    played = backtest_many(policy, markets, first=start, window_bars=window_bars)
+    return _table({scenario.label: each for scenario, each in zip(scenarios, played, strict=True)})
 
 
 def _intervals(results: Mapping[str, Backtest], draws: int, seed: int) -> dict[str, Interval]:

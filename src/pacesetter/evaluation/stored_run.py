@@ -74,8 +74,9 @@ class StoredRun:
 
     @cached_property
     def task(self) -> Any:
-        """Its options; refuses a task that declares that it cannot be evaluated."""
-        task_of(self.config).check("evaluate", self.folder)
+        """Its options; refuses a task that declares that it cannot be evaluated, or does not trade."""
+        for ability in ("evaluate", "trade"):
+            task_of(self.config).check(ability, self.folder)
         return build_task(self.config)
 
     @cached_property
@@ -174,10 +175,17 @@ class StoredRun:
         bank = self.bank(self.panel)
         return backtest(self.policy, self.panel, first=self.first, market=market, bank=bank, window_bars=window_bars)
 
-    def judge(self, draws: int = 1000, trader: Path | None = None) -> Judgement:
+    def judge(
+        self,
+        draws: int = 1000,
+        trader: Path | None = None,
+        *,
+        is_fast: bool = False,
+        tell: Callable[[str], object] | None = None,
+    ) -> Judgement:
         """The judgement on the test bars; the run is counted among the trials on this data and task.
 
-        Refuses a `trader`, which is for runs of task=lookback.
+        Refuses a `trader`, which is for runs of task=lookback. See `judge_policy` for `is_fast` and `tell`.
         """
         if trader is not None:
             raise ConfigError(f"--trader is for lookback agents, but {self.folder} trades itself; leave it out")
@@ -194,6 +202,8 @@ class StoredRun:
             other_sharpes=trials.sharpes_beside(trial),
             draws=draws,
             seed=seed,
+            is_fast=is_fast,
+            tell=tell,
         )
         trials.add(replace(trial, sharpe=_per_bar(found)))
         returns = pd.Series(found.result.returns, found.result.times)

@@ -30,7 +30,7 @@ __all__ = ["Measure", "Prediction", "leader_information", "measure_windows", "wi
 
 Array = NDArray[Any]
 FEW_WINDOWS = 8  # up to here starting threads takes longer than measuring
-BLOCK_WINDOWS = 4096
+BLOCK_BYTES = 64 * 2**20  # of matrices held at once
 BINS = 4
 
 
@@ -82,9 +82,13 @@ def window_predictions(
     # One scale for all lookbacks, so that they are compared on the same outcomes.
     tables = Prediction.of(panel, engine, horizon_bars, max(lookbacks))
     found = np.full((len(panel), len(lookbacks)), np.nan)
-    for column, lookback in enumerate(lookbacks):
-        for first in range(lookback, len(panel), BLOCK_WINDOWS):
-            bars = np.arange(first, min(first + BLOCK_WINDOWS, len(panel)))
+    size = max(BLOCK_BYTES // (len(panel.symbols) ** 2 * 8), 1)
+    # All lookbacks of a block in turn: they read the same span of a table that is not held whole.
+    for first in range(0, len(panel), size):
+        for column, lookback in enumerate(lookbacks):
+            bars = np.arange(max(first, lookback), min(first + size, len(panel)))
+            if not len(bars):
+                continue
             matrices = engine.many(bars, lookback)
             scores = np.full(matrices.shape[:2], np.nan)
             measures = measure_windows(matrices, bars, tables, scores)

@@ -57,7 +57,7 @@ def _shrink(correlation: float, level: float, shrinkage: int) -> float:
     if shrinkage == HARD:
         return correlation
     if shrinkage == SOFT:
-        return np.sign(correlation) * (abs(correlation) - level)
+        return math.copysign(abs(correlation) - level, correlation)
     return correlation - level**2 / correlation
 
 
@@ -87,7 +87,8 @@ def leadlag_features(
     own = None if expected_lookback is None else ConstantLookback(expected_lookback)
     if shrinkage not in SHRINKAGE:
         raise ConfigError(f"shrinkage='{shrinkage}' is unknown{did_you_mean(shrinkage, SHRINKAGE)}")
-    measured = _Signals(partial(LeadLag, method, **options), policy, gap_bars, _Expected(own, expected_lags, shrinkage, newest_bars))
+    expected = _Expected(own, expected_lags, shrinkage, newest_bars)
+    measured = _Signals(partial(LeadLag, method, **options), policy, gap_bars, expected)
 
     def feature(name: str, memory_bars: int) -> Feature:
         return Feature(
@@ -152,20 +153,22 @@ class _Signals:
     def __call__(self, panel: Panel) -> dict[str, Array]:
         known = self._latest
         # By identity: a table asks for the four features of one and the same panel in a row.
-        if known is None or known.panel is not panel:
-            known = self._latest = self._measure(panel, known)
-        return known.signals
-
-    def _measure(self, panel: Panel, known: _Measured | None) -> _Measured:
+        if known is not None and known.panel is panel:
+            return known.signals
         bars = self._known_bars(panel, known)
-        before = _Measured(panel, np.zeros(0, np.int64), {}) if known is None else known
-        if bars == len(panel):
-            return _Measured(panel, before.schedule[:bars], {name: each[:bars] for name, each in before.signals.items()})
+        if known is not None and bars == len(panel):
+            # Not kept: the first bars of a known panel say less than it does, and the next may ask for all of it.
+            return {name: values[:bars] for name, values in known.signals.items()}
+        self._latest = self._measure(panel, known if bars else None, bars)
+        return self._latest.signals
+
+    def _measure(self, panel: Panel, known: _Measured | None, bars: int) -> _Measured:
+        """The signals of a panel of which so many first bars are `known`."""
         # A policy may read the window before, so known choices are continued, not chosen again.
-        schedule = roll(self.policy, panel, before.schedule[:bars] if bars else None)
+        schedule = roll(self.policy, panel, None if known is None else known.schedule[:bars])
         signals = self._from(bars, panel, schedule)
-        for name in signals if bars else ():
-            signals[name][:bars] = before.signals[name][:bars]
+        for name in () if known is None else signals:
+            signals[name][:bars] = known.signals[name][:bars]
         return _Measured(panel, schedule, signals)
 
     def _known_bars(self, panel: Panel, known: _Measured | None) -> int:
@@ -192,7 +195,7 @@ def equal_bars(known: Panel, panel: Panel) -> int:
     bars = min(len(known), len(panel))
     ours, theirs = known.blocks[:, :bars], panel.blocks[:, :bars]
     differs = (known.mask[:bars] != panel.mask[:bars]).any(axis=1)
-    differs |= (known.index.asi8[:bars] != panel.index.asi8[:bars])
+    differs |= known.index.asi8[:bars] != panel.index.asi8[:bars]
     # NaN equals NaN here: both are not observed.
     differs |= ((ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))).any(axis=(0, 2))
     return int(differs.argmax()) if differs.any() else bars

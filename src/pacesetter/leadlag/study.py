@@ -46,6 +46,7 @@ Array = NDArray[Any]
 MOST_STRATEGY_BARS = 2500  # the last ten years of daily bars
 READ_AS: dict[str, Increments] = {"simple": "simple", "difference": "difference"}  # the others are made of logarithms
 SINGLE_PRECISION_ABOVE = 256 * 2**20  # bytes of time line matrices
+SHARE_CLASSES = ("A", "B", "C")
 DAY = pd.Timedelta(days=1)
 
 
@@ -203,18 +204,24 @@ def _groups(panel: Panel, bars: int) -> dict[str, Array | None]:
     return {"bar": None} | ({"day": codes} if codes.max() + 1 < bars else {})
 
 
+def _exchange(symbol: str) -> str:
+    """What stands behind the last point of a symbol, e.g. T for Tokyo; nothing for a class of shares, as in BRK.B."""
+    suffix = symbol.rpartition(".")[2] if "." in symbol else ""
+    return "" if suffix in SHARE_CLASSES else suffix
+
+
 def refuse_mixed_days(panel: Panel) -> None:
     """Refuse daily bars of several exchanges (recognised by the symbol's suffix) that share one timestamp a day.
 
     Tokyo's close is known fourteen hours before New York's: one stamp for both would hide who could know what.
     """
-    suffixes = {symbol.rpartition(".")[2] if "." in symbol else "" for symbol in panel.symbols}
+    suffixes = {_exchange(symbol) for symbol in panel.symbols}
     exchanges = {suffix for suffix in suffixes if not suffix or (suffix.isupper() and len(suffix) <= 2)}
     if len(exchanges) < 2 or len(panel) < 2 or len(exchanges) < len(suffixes):
         return
     # Bars stamped at each exchange's own close would leave about half of the mask empty.
     if np.median(np.diff(panel.index.asi8)) >= DAY.value and panel.mask.mean() > 0.75:
-        named = [next(s for s in panel.symbols if (s.rpartition(".")[2] if "." in s else "") == e) for e in exchanges]
+        named = [next(symbol for symbol in panel.symbols if _exchange(symbol) == each) for each in exchanges]
         raise DataError(
             f"{' and '.join(sorted(named)[:2])} trade in different time zones but share one timestamp a day; give "
             "bars whose timestamps say when each exchange closed"

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -50,6 +51,18 @@ class AgentPolicy:
         actions = np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64)
         # An agent of the whole market gives one flat vector; a batch of symbol agents gives rows.
         return actions.reshape(-1, 2) if self.action == "hybrid" else actions.reshape(-1)
+
+    @property
+    def decide_many(self) -> Callable[[Sequence[Seen]], Array] | None:
+        """Asks an agent of the whole market for several accounts at once; None where it takes one at a time."""
+        return self._decide_many if self.is_whole and getattr(self.agent, "takes_rows", False) else None
+
+    def _decide_many(self, accounts: Sequence[Seen]) -> Array:
+        observation = {
+            entry: np.stack([np.asarray(each.observation[entry]) for each in accounts])
+            for entry in accounts[0].observation
+        }
+        return np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64)
 
 
 def per_symbol(observation: Observation, own_account: bool = True) -> dict[str, Array]:

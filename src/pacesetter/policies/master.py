@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
 
@@ -27,15 +28,22 @@ class Advice:
     fleet: Fleet
     _advisers: dict[tuple[str, ...], Advisers] = field(default_factory=dict, init=False, repr=False)
 
-    @torch.no_grad()
     def __call__(self, seen: Seen) -> dict[str, Array]:
         """What a master sees of the market, entries (symbol, …)."""
-        symbols, device = seen.panel.symbols, self.fleet.frozen.device
+        return {name: entry[0] for name, entry in self.many([seen]).items()}
+
+    @torch.no_grad()
+    def many(self, accounts: Sequence[Seen]) -> dict[str, Array]:
+        """The same of several accounts in markets of the same symbols, entries (account, symbol, …)."""
+        symbols, device = accounts[0].panel.symbols, self.fleet.frozen.device
         if symbols not in self._advisers:
             self._advisers[symbols] = Advisers(self.fleet, symbols).to(device)
         # Copied (`tensor`, not `as_tensor`): observations are read-only views of a bank.
-        rows = {name: torch.tensor(entry, device=device)[None] for name, entry in seen.observation.items()}
-        return {name: entry[0].cpu().numpy() for name, entry in self._advisers[symbols](rows).items()}
+        rows = {
+            name: torch.tensor(np.stack([each.observation[name] for each in accounts]), device=device)
+            for name in accounts[0].observation
+        }
+        return {name: entry.cpu().numpy() for name, entry in self._advisers[symbols](rows).items()}
 
 
 @dataclass(frozen=True, eq=False)
@@ -55,3 +63,7 @@ class MasterPolicy:
 
     def decide(self, seen: Seen) -> Array:
         return np.asarray(self.master.act(self.advice(seen)), dtype=np.float64)
+
+    def decide_many(self, accounts: Sequence[Seen]) -> Array:
+        """(account, symbol) orders, by one pass through the networks."""
+        return np.asarray(self.master.act(self.advice.many(accounts)), dtype=np.float64)

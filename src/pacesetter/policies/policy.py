@@ -40,7 +40,8 @@ class Policy(Protocol):
              as it is up to the position cap. Quantities are orders that were sized already
 
     One that learned from data has `fitted_until`, the last moment it saw, and so have the parts it is made of; it is
-    refused on bars up to there.
+    refused on bars up to there. One that answers for several accounts at once has `decide_many(accounts)`, a sequence
+    of `Seen` to a row of orders each; see `backtest_many`.
     """
 
     @property

@@ -15,7 +15,7 @@ import pytest
 from pacesetter.data import load
 from pacesetter.envs import PortfolioEnv
 from pacesetter.errors import ConfigError, DataError, RunError
-from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.backtest.backtest import Backtest, Market, backtest, backtest_many
 from pacesetter.evaluation.backtest.episode import Episode
 from pacesetter.features import ZScore, feature_table
 from pacesetter.market import Column, Costs, Fill, Limits, MarketParameters, Orders
@@ -201,3 +201,39 @@ def test_what_was_fitted_on_the_tested_bars_is_refused() -> None:
     policy.scaler = ZScore().fit(table, until=panel.index[200])  # type: ignore[attr-defined]
     policy.fitted_until = panel.index[200]  # type: ignore[attr-defined]
     backtest(policy, panel, first=200, last=202)
+
+
+# ---- many at once ---------------------------------------------------------------------------------------------------
+
+
+@dataclass
+class DecidesForAll(Decides):
+    """One that is asked for all accounts at once."""
+
+    asked: list[int] = field(default_factory=list)
+
+    def decide_many(self, accounts: list[Seen]) -> Any:
+        self.asked.append(len(accounts))
+        return [self.decision(seen) for seen in accounts]
+
+
+def test_many_markets_side_by_side_are_each_played_as_alone() -> None:
+    panel, policy = falling(), DecidesForAll(equal)
+    calm = replace(panel, blocks=np.broadcast_to(panel.blocks[:, :1], panel.blocks.shape).copy())
+    limited = replace(FREE, limits=replace(FREE.limits, portfolio_loss_limit_fraction=0.1))
+    markets = [Market(panel, market_bank(panel), FREE), Market(calm, None, FREE), Market(panel, None, limited)]
+    together = backtest_many(policy, markets, first=100)
+    for market, result in zip(markets, together, strict=True):
+        alone = backtest(Decides(equal), market.panel, first=100, market=market.rules)
+        for part in ("ledger", "fills", "orders", "closes"):
+            np.testing.assert_array_equal(getattr(result, part), getattr(alone, part))
+        assert result.times.equals(alone.times)
+    assert policy.asked[0] == 3
+    assert policy.seen == []  # never alone
+
+
+def test_a_policy_that_answers_for_one_account_plays_one_after_another() -> None:
+    policy = Decides(equal)
+    results = backtest_many(policy, [Market(market()), Market(market(), None, FREE)], first=280)
+    assert [seen.t for seen in policy.seen] == [*range(280, 299)] * 2
+    assert results[1].equity[-1] != results[0].equity[-1]

@@ -35,6 +35,8 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     job = run_job(compose(["data=sandbox", f"runs={tmp_path}", "name=try", *short]), console)
     manifest = job.run.manifest
     assert manifest["finished"] is True
+    assert set(manifest["costs"]) == set(job.found)
+    assert all(cost["peak_mb"] > 50 and cost["seconds"] >= 0 for cost in manifest["costs"].values())
     left = {"load/panel.parquet", "check/readiness.json", "judge/evaluation.json", "judge/memo.md", "report.html"}
     assert left <= set(manifest["artefacts"])
     assert manifest["data_fingerprint"] == Panel.load(job.folder("load") / "panel.parquet").fingerprint

@@ -39,6 +39,7 @@ class LookbackTask(Task):
             "a cluster trains groups of symbols, and task=lookback uses all of them together; its seeds and folds "
             "are for `pacesetter sweep`"
         ),
+        "trade": "{run} chooses windows and does not trade; `pacesetter evaluate` judges it by its windows",
         "bundle": "{run} is a lookback agent; bundle the agent, fleet or master that trades on them",
         "job": "the main job trains traders; task=lookback is for `pacesetter train`",
     }

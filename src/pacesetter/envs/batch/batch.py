@@ -22,6 +22,7 @@ from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, fitting, load_reward, stored_reward
 from pacesetter.envs.batch.rows import HYBRID, Cursor, Outcome, Setting
 from pacesetter.envs.batch.starts import WHOLE, Starts, chosen_rows, whole_seeds
+from pacesetter.envs.batch.threads import FasterOf
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.orders import Discrete, OrderKind
@@ -342,9 +343,9 @@ class Batch:
     def _step_rows(self) -> Callable[..., int]:
         """The compiled step for the types of these arrays; called directly, numba does not look at them each time."""
         arguments = self._arguments(*self._outputs())
-        step_rows = STEPS[self._is_parallel, has_known_widths(arguments[-1])]
-        entry: Callable[..., int] = step_rows.compile(tuple(map(typeof, arguments)))
-        return entry
+        types, has_one = tuple(map(typeof, arguments)), has_known_widths(arguments[-1])
+        alone: Callable[..., int] = STEPS[False, has_one].compile(types)
+        return FasterOf(alone, STEPS[True, has_one].compile(types)) if self._is_parallel else alone
 
     @cached_property
     def _alone(self) -> tuple[Callable[[], int], Array, Array, Array]:

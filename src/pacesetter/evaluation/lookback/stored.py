@@ -84,8 +84,17 @@ class LookbackRun:
 
     # ---- its own test bars ----------------------------------------------------------------------------------------
 
-    def judge(self, draws: int = 1000, trader: Path | None = None) -> LookbackJudgement:
+    def judge(
+        self,
+        draws: int = 1000,
+        trader: Path | None = None,
+        *,
+        is_fast: bool = False,
+        tell: Callable[[str], object] | None = None,
+    ) -> LookbackJudgement:
         """The judgement on the test bars; the run is counted among the trials on this data and task.
+
+        It is the same with `is_fast`, since it plays no stressed market; `tell` is told nothing.
 
         With a `trader`, the folder of a stored trading run, what it earns with these windows is added.
         """

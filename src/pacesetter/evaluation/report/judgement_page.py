@@ -39,8 +39,8 @@ def judgement_sections(found: Judgement) -> list[Section]:
         _gates_section(found),
         _benchmark_section(found),
         _regimes_section(found),
-        _scenario_section("Stress", STRESS_TEXT, found.stress),
-        _scenario_section("Costs and limits", RULES_TEXT, found.rules),
+        _scenario_section("Stress", FAST_TEXT if found.is_fast else STRESS_TEXT, found.stress),
+        _scenario_section("Costs and limits", FAST_TEXT if found.is_fast else RULES_TEXT, found.rules),
         _assets_section(found),
     ]
 
@@ -81,6 +81,7 @@ STRESS_TEXT = (
     "The same policy, not retrained, with the test bars changed from a third of the way on; "
     "the guide describes each stress."
 )
+FAST_TEXT = "A fast evaluation: stressed markets, and limits other than costs, were left out."
 RULES_TEXT = "The same policy under other costs and limits, one at a time."
 
 

@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 __all__ = ["HELD_BYTES", "KEPT_EVERY", "LaggedProducts", "lagged_products"]
 
 Array = NDArray[Any]
-HELD_BYTES = 2**30
+HELD_BYTES = 768 * 2**20
 KEPT_EVERY = 32  # bars: a row far from the span costs half as many additions per pair and lag
 
 

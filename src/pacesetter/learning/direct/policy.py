@@ -42,6 +42,7 @@ class DirectPolicy(nn.Module):
     The weights (input, symbol) and the four numbers of the shape are what is learned; `beta` and `scale` are counted.
     """
 
+    takes_rows = True  # `act` answers for several markets or accounts at once
     beta: torch.Tensor
     scale: torch.Tensor
     decay: torch.Tensor

@@ -17,6 +17,7 @@ from concurrent.futures.process import BrokenProcessPool
 from dataclasses import dataclass
 from typing import Any, Generic, Literal, Protocol, TypeVar
 
+from pacesetter.envs.batch.threads import use_threads
 from pacesetter.errors import RunError
 from pacesetter.training.launch.assignment import InterruptedRunError
 
@@ -206,11 +207,12 @@ class ThisProcess:
 
 
 class ProcessWorker:
-    """A process of this machine, which ends when this one does."""
+    """A process of this machine, which ends when this one does, with its share of the cores for compiled loops."""
 
-    def __init__(self) -> None:
+    def __init__(self, threads: int = 1) -> None:
         before = set(multiprocessing.active_children())
-        self.pool = ProcessPoolExecutor(1, multiprocessing.get_context("spawn"), initializer=_follow_parent)
+        context = multiprocessing.get_context("spawn")
+        self.pool = ProcessPoolExecutor(1, context, initializer=_follow_parent, initargs=(threads,))
         self.pool.submit(os.getpid)  # starts the process
         self.processes = set(multiprocessing.active_children()) - before
 
@@ -228,8 +230,9 @@ class ProcessWorker:
         self.pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _follow_parent() -> None:
+def _follow_parent(threads: int) -> None:
     """End with the coordinator: a run must not be written by an orphan and by its successor."""
+    use_threads(threads)
     parent = multiprocessing.parent_process()
     assert parent is not None
 
@@ -245,7 +248,7 @@ class ActorWorker:
 
     def __init__(self, ray: Any, cores: int, gpus: float) -> None:
         self.ray = ray
-        self.actor = ray.remote(num_cpus=cores, num_gpus=gpus)(Hands).remote()
+        self.actor = ray.remote(num_cpus=cores, num_gpus=gpus)(Hands).remote(cores)
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         future: Future[Any] = self.actor.work.remote(function, *arguments).future()
@@ -256,7 +259,10 @@ class ActorWorker:
 
 
 class Hands:
-    """What runs in the actor's process."""
+    """What runs in the actor's process, which has so many cores."""
+
+    def __init__(self, cores: int = 1) -> None:
+        use_threads(cores)
 
     def work(self, function: Callable[..., Any], *arguments: Any) -> Any:
         """Do it."""

@@ -72,7 +72,8 @@ class Launcher:
             return Crew(partial(ActorWorker, ray, self.cores, self.gpus), self.workers or slots, self.retries)
         if self.workers is None:
             return Crew(ThisProcess, 1, retries=0)
-        return Crew(ProcessWorker, self.workers, self.retries)
+        share = max((os.cpu_count() or 1) // self.workers, 1)
+        return Crew(partial(ProcessWorker, share), self.workers, self.retries)
 
     def slots(self, machines: Sequence[Mapping[str, float]]) -> int:
         """Workers for which machines have `CPU` cores and `GPU`s; refuses none, as one would wait for them for ever."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Sequence
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
@@ -22,6 +23,7 @@ from pacesetter.training.pipeline.fleet_stage import check_episodes, train_fleet
 from pacesetter.training.pipeline.judge_stage import judge_agents
 from pacesetter.training.pipeline.lookback_stage import check_bars, learn_lookback
 from pacesetter.training.pipeline.master_stage import needs_no_master, train_master
+from pacesetter.training.pipeline.memory import check_budget, within_budget
 from pacesetter.training.pipeline.show import section_table
 from pacesetter.training.pipeline.stages import Found, Job, Stage, check_stages, chosen_stages, run_stage
 from pacesetter.training.run.interrupts import leave, on_sigterm, told_when_stopped
@@ -31,6 +33,7 @@ __all__ = ["PAGE", "STAGES", "run_job", "summary"]
 
 def load_panel(job: Job, folder: Path) -> Found:
     job.panel = build_panel(job.config)
+    check_budget(job.panel, job.config.job.memory_mb)
     job.panel.save(folder / "panel.parquet")
     return Found(repr(job.panel))
 
@@ -151,14 +154,25 @@ def run_job(config: Config, console: Console | None = None, stages: Sequence[str
     stopped = told_when_stopped(
         job.run, job.console, lambda: f"run the same command to resume after {len(job.found)} finished stages"
     )
-    with stopped, on_sigterm(leave):
+    with stopped, on_sigterm(leave), ExitStack() as budget:
         for number, stage in enumerate(chosen, start=1):
             run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
             if stage is STAGES["load"]:
+                budget.enter_context(within_budget(job.panel, config.job.memory_mb))
                 check_stages(job, chosen)
-    job.run.finish(data_fingerprint=job.panel.fingerprint, seed=config.seed, stages=job.keys)
+    facts = {"data_fingerprint": job.panel.fingerprint, "seed": config.seed, "stages": job.keys}
+    job.run.finish(**facts, costs=job.costs)
     _show(job)
+    _warn_of_memory(job)
     return job
+
+
+def _warn_of_memory(job: Job) -> None:
+    """Name the stage that took more memory than the budget, where one did."""
+    most, budget = max(job.costs, key=lambda name: job.costs[name]["peak_mb"]), job.config.job.memory_mb
+    peak = job.costs[most]["peak_mb"]
+    if budget is not None and peak > budget:
+        job.console.print(f"Note: stage {most} took {peak:,.0f} MB, above job.memory_mb={budget}", soft_wrap=True)
 
 
 def _show(job: Job) -> None:

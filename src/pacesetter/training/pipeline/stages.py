@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import hashlib
 import json
 import shutil
@@ -22,6 +23,7 @@ from pacesetter.evaluation.report.page import Section
 from pacesetter.market.jit import source_digest
 from pacesetter.panel import Panel
 from pacesetter.runs import Run, sha256, write_atomic
+from pacesetter.training.pipeline.memory import peak_mb, reset_peak
 from pacesetter.training.run.interrupts import leave
 from pacesetter.training.run.train import train
 
@@ -55,6 +57,11 @@ class Job:
     panel: Panel = field(init=False)
     found: dict[str, Found] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
+    costs: dict[str, dict[str, float]] = field(default_factory=dict)
+
+    def tell(self, line: str) -> None:
+        """Print how far a stage is, one line at a time."""
+        self.console.print(f"      {line}", style="dim", soft_wrap=True, highlight=False, markup=False)
 
     def folder(self, stage: str) -> Path:
         """Where the artefacts of a stage are kept; what the run folder has of them is a copy."""
@@ -94,6 +101,8 @@ def trained(config: Config) -> Path:
     result = train(config, console=Console(quiet=True))
     if result.stopped == "signal":
         leave()
+    # A learner and its environments refer to each other: their tables would stay until somebody collects them.
+    gc.collect()
     return result.run.folder
 
 
@@ -117,8 +126,12 @@ def check_stages(job: Job, stages: Iterable[Stage]) -> None:
 
 
 def run_stage(job: Job, stage: Stage, label: str) -> None:
-    """Take what is kept from an earlier job, or work; say in one line what was found, and how long it took."""
+    """Take what is kept from an earlier job, or work; say in one line what was found, and how long it took.
+
+    `job.costs` has the seconds and the peak of memory of each stage.
+    """
     start = time.perf_counter()
+    reset_peak()
     if why := stage.skipped(job):
         found, spent = Found(why), "skipped"
     else:
@@ -126,6 +139,7 @@ def run_stage(job: Job, stage: Stage, label: str) -> None:
             found, is_old = _found(job, stage)
         spent = "  kept" if is_old else f"{time.perf_counter() - start:6.1f} s"
     job.found[stage.name] = found
+    job.costs[stage.name] = {"seconds": round(time.perf_counter() - start, 1), "peak_mb": round(peak_mb())}
     job.console.print(f"  {label:<14}{spent:>8}  {found.line}", soft_wrap=True, highlight=False)
 
 

@@ -1,0 +1,153 @@
+"""The judge: rules played side by side, encodings remembered, lead–lag tables by spans, threads beside a busy process.
+
+Every figure is a ratio of two ways to the same result in the same run, in processor seconds unless it is said, so that
+it says little about what else the machine was doing. Sizes are those of a small job; `pacesetter run` writes seconds
+and peak memory of each stage into its manifest.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import time
+from collections.abc import Callable
+from typing import Any
+
+import numba
+import numpy as np
+import torch
+from record import publish, table
+
+from pacesetter.agents.encoders import network
+from pacesetter.agents.fleet import Fleet
+from pacesetter.data import load
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.observation import ObservationBuilder
+from pacesetter.envs.lookback.actions import Windows
+from pacesetter.envs.lookback.market import LookbackMarket, View
+from pacesetter.evaluation.backtest.backtest import Market, backtest, backtest_many
+from pacesetter.evaluation.backtest.sensitivity import sensitivity_scenarios
+from pacesetter.evaluation.backtest.stress import stress_scenarios
+from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.estimators import products
+from pacesetter.leadlag.signals import leadlag_features
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.policies.fleet import FleetTargets
+from pacesetter.policies.master import Advice
+from pacesetter.policies.observation import market_bank
+
+SYMBOLS, BARS, FIRST = 20, 900, 700
+ENVIRONMENTS, STEPS = 4096, 300
+
+
+def spent(work: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> float:
+    """Seconds of one call; compiled code is called once before."""
+    start = clock()
+    work()
+    return clock() - start
+
+
+def rules_row() -> list[Any]:
+    panel = load("synthetic", symbols=SYMBOLS, bars=BARS, seed=1)
+    bank, market = market_bank(panel), MarketParameters()
+    shapes = ObservationBuilder(Bank.from_panels(panel), 24).shapes
+    torch.manual_seed(0)
+    fleet = Fleet(network("mlp", width=64, layers=1), shapes, panel.symbols, None)
+    policy = FleetTargets(Advice(fleet), market)
+    rules = [each.market for each in sensitivity_scenarios(panel, FIRST, market=market)]
+    options: dict[str, Any] = {"first": FIRST, "window_bars": 24}
+    alone = spent(lambda: [backtest(policy, panel, bank=bank, market=each, **options) for each in rules])
+    together = spent(lambda: backtest_many(policy, [Market(panel, bank, each) for each in rules], **options))
+    return [
+        f"{len(rules)} sets of rules, fleet of {SYMBOLS}, {BARS - 1 - FIRST} bars",
+        alone,
+        together,
+        alone / together,
+    ]
+
+
+def stress_row() -> list[Any]:
+    panel = load("synthetic", symbols=SYMBOLS, bars=BARS, seed=1)
+    markets = [each.panel for each in stress_scenarios(panel, FIRST)]
+    leadlag_features()[0].compute(panel.rows(0, 200))
+    fresh = spent(lambda: [leadlag_features()[0].compute(each) for each in markets])
+    feature, *_ = leadlag_features()
+    shared = spent(lambda: [feature.compute(each) for each in markets])
+    return [f"lead–lag features of {len(markets)} stressed markets", fresh, shared, fresh / shared]
+
+
+def encoding_row() -> list[Any]:
+    panel = load("synthetic", symbols=60, bars=500, seed=1)
+    market = LookbackMarket(panel, Windows(), View(encoder="signature_summary"))
+    bars = np.repeat(np.arange(300, 340), 10)
+    lookbacks = np.tile([10, 20, 60, 120, 250], 80)
+    again = spent(lambda: market.encode(market.matrices(bars, lookbacks), lookbacks))
+    once = spent(lambda: market.encoded(bars, lookbacks))
+    return ["400 windows of 60 symbols, each asked twice", again, once, again / once]
+
+
+def span_rows() -> list[list[Any]]:
+    panel = load("synthetic", symbols=60, bars=2000, seed=1)
+    ends, lookbacks = np.arange(250, 2000), np.full(1750, 250)
+    whole = spent(lambda: LeadLag("ccf_auc").fit(panel).many(ends, lookbacks))
+    whole_bytes = LeadLag("ccf_auc").fit(panel).table_bytes_
+    before, products.HELD_BYTES = products.HELD_BYTES, whole_bytes // 4
+    span = spent(lambda: LeadLag("ccf_auc").fit(panel).many(ends, lookbacks))
+    span_bytes = LeadLag("ccf_auc").fit(panel).table_bytes_
+    products.HELD_BYTES = before
+    return [
+        ["1,750 windows of 60 symbols: whole table, spans of a quarter", whole, span, whole / span],
+        ["memory of the two in MB", whole_bytes / 2**20, span_bytes / 2**20, whole_bytes / span_bytes],
+    ]
+
+
+def busy(until: float) -> None:
+    """Keep a core busy."""
+    while time.time() < until:
+        np.linalg.svd(np.ones((80, 80)))
+
+
+def steps_a_second(threads: int) -> float:
+    """Million steps of one symbol's environments in a second of the clock on the wall."""
+    numba.set_num_threads(threads)
+    batch = Batch(Bank.from_panels(load("synthetic", symbols=4, bars=500, seed=1)), ENVIRONMENTS, has_windows=False)
+    batch.seed(range(ENVIRONMENTS))
+    batch.restart(np.ones(ENVIRONMENTS, dtype=bool))
+    actions = np.random.default_rng(0).integers(0, 7, (ENVIRONMENTS, 1)).astype(float)
+    for _ in range(10):
+        batch.step(actions)
+    return ENVIRONMENTS * STEPS / spent(lambda: [batch.step(actions) for _ in range(STEPS)], time.perf_counter) / 1e6
+
+
+def thread_rows() -> list[list[Any]]:
+    most = numba.config.NUMBA_NUM_THREADS
+    rows = [["alone", *(steps_a_second(count) for count in (1, most))]]
+    context = multiprocessing.get_context("spawn")
+    workers = [context.Process(target=busy, args=(time.time() + 25,)) for _ in range(most)]
+    for worker in workers:
+        worker.start()
+    time.sleep(4)  # until they have imported
+    rows.append([f"beside {most} busy processes", *(steps_a_second(count) for count in (1, most))])
+    for worker in workers:
+        worker.kill()
+    return [[*row, row[2] / row[1]] for row in rows]
+
+
+def main() -> None:
+    load = os.getloadavg()[0]
+    works = [rules_row(), stress_row(), encoding_row(), *span_rows()]
+    most = numba.config.NUMBA_NUM_THREADS
+    body = (
+        table(("what", "before", "now", "ratio"), works)
+        + "\n\nProcessor seconds, in one thread of torch; the results of each row are the same (of the first up to "
+        "rounding of float32).\n\n"
+        + f"Load of the machine by others before this run: {load:.1f}.\n\n"
+        + table(("million steps/s", "1 thread", f"up to {most}, by measurement", "ratio"), thread_rows())
+    )
+    publish("judge", body, "The judge: what is shared, and what that saves")
+
+
+if __name__ == "__main__":
+    torch.set_num_threads(1)
+    main()

@@ -1,0 +1,63 @@
+"""The tables of a panel: an encoding is the encoder's own, computed once, and environments share them."""
+
+from __future__ import annotations
+
+import numpy as np
+import pytest
+
+from pacesetter.data import load
+from pacesetter.envs.lookback.actions import Windows
+from pacesetter.envs.lookback.market import LookbackMarket, View, lookback_market
+
+WINDOWS = Windows(seen=(20, 60, 120), grid=(10, 20, 60, 120), longest=120)
+VIEW = View(encoder="signature_summary", context=("volatility_20",))
+
+
+@pytest.fixture(scope="module")
+def panel():
+    return load("synthetic", symbols=4, bars=300, seed=1)
+
+
+@pytest.fixture
+def market(panel) -> LookbackMarket:
+    return LookbackMarket(panel, WINDOWS, VIEW)
+
+
+def test_an_encoding_is_that_of_its_window(market):
+    ends, lookbacks = np.array([200, 150, 200, 50, 260]), np.array([60, 120, 60, 33, 10])
+    expected = market.encode(market.matrices(ends, lookbacks), lookbacks)
+    np.testing.assert_array_equal(market.encoded(ends, lookbacks), expected)
+    np.testing.assert_array_equal(market.encoded(ends, lookbacks), expected)  # as it was kept
+
+
+def test_what_is_seen_is_cut_to_the_history_and_empty_before_the_first_bar(market):
+    bars = np.array([3, 15, 250])
+    seen = market.short_to_long(bars)
+    assert not seen[0].any()
+    for column, lookback in enumerate(WINDOWS.seen):
+        ends = bars[1:]
+        cut = np.minimum(lookback, ends)
+        np.testing.assert_array_equal(seen[1:, column], market.encode(market.matrices(ends, cut), cut))
+
+
+def test_a_window_is_encoded_once(market, monkeypatch):
+    counts = []
+    encode = LookbackMarket.encode
+
+    def counted(self, matrices, lookbacks):
+        counts.append(len(matrices))
+        return encode(self, matrices, lookbacks)
+
+    monkeypatch.setattr(LookbackMarket, "encode", counted)
+    ends = np.repeat(np.arange(150, 160), 3)
+    for _ in range(5):
+        market.encoded(ends, np.full(30, 60))
+        market.short_to_long(ends)
+    assert sum(counts) == 10 * 3  # ten bars, three windows, of which the middle one is the one chosen
+
+
+def test_markets_are_shared_while_one_is_alive(panel):
+    first = lookback_market(panel, WINDOWS, VIEW)
+    assert lookback_market(load("synthetic", symbols=4, bars=300, seed=1), WINDOWS, VIEW) is first
+    assert lookback_market(panel, WINDOWS, View()) is not first
+    assert lookback_market(panel.rows(0, 250), WINDOWS, VIEW) is not first
