@@ -178,14 +178,18 @@ class StreamEncoder(Encoder):
             x = block(x, min(x.shape[1], count + (len(self.blocks) - place) * reach))
         return x  # type: ignore[no-any-return]
 
+    @property
+    def memory_shape(self) -> tuple[int, ...]:
+        """(layer, 2, bar, width) keys and values that a row keeps of earlier bars."""
+        return (self.config.layers, 2, self.config.span - 1, self.width)
+
     # ---- one bar at a time ----------------------------------------------------------------------------------------
 
     def empty_memory(self, rows: int) -> Memory:
         """The memory of `rows` rows that have not seen a bar yet."""
-        config, device = self.config, self.start.device
-        shape = (rows, config.layers, 2, config.span - 1, self.width)
-        ages = torch.full((rows, config.span - 1), config.span, device=device)
-        return Memory(torch.zeros(shape, dtype=self.start.dtype, device=device), ages)
+        span, device = self.config.span, self.start.device
+        keys_values = torch.zeros(rows, *self.memory_shape, dtype=self.start.dtype, device=device)
+        return Memory(keys_values, torch.full((rows, span - 1), span, device=device))
 
     def append(self, bar: torch.Tensor, memory: Memory) -> tuple[torch.Tensor, torch.Tensor]:
         """What `encode` gives a raw bar (row, feature) after those of the memory, (row, width); and its keys and
