@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.encoders import NETWORKS, Encoder, Network
+from pacesetter.agents.following import Following
 from pacesetter.agents.layout import Tensors
 from pacesetter.errors import ConfigError, check_range
 
-__all__ = ["STREAM", "Memory", "Stream", "StreamEncoder"]
+__all__ = ["STREAM", "Follower", "Memory", "Stream", "StreamEncoder", "follower_of"]
 
 STREAM = "stream"  # entry (width,) of an observation whose window was encoded already
 CHUNK = 32  # queries that share their keys: those of their chunk and of the one before it
@@ -210,6 +213,39 @@ class StreamEncoder(Encoder):
         ages = (memory.ages + 1).clamp(max=self.config.span)
         ages[rows, oldest] = 1
         return Memory(keys_values, ages)
+
+
+class Follower:
+    """Encodings of windows that mostly follow one another, as those of a backtest or a paper trader do.
+
+    It notices weights that were changed in place, as by an optimiser.
+    """
+
+    def __init__(self, encoder: StreamEncoder) -> None:
+        self.encoder, self.following, self._version = encoder, Following(encoder.memory_shape), -1
+
+    @torch.no_grad()
+    def __call__(self, window: NDArray[Any]) -> torch.Tensor:
+        """(row, width) of windows (row, bar, feature) that hold all that the encoder remembers."""
+        tensors = (*self.encoder.parameters(), *self.encoder.buffers())
+        version, device = sum(tensor._version for tensor in tensors), self.encoder.start.device
+        if version != self._version:
+            self.following.reset()
+            self._version = version
+
+        def step(bar: int, memory: NDArray[Any], ages: NDArray[Any]) -> tuple[torch.Tensor, NDArray[Any]]:
+            kept = Memory(torch.as_tensor(memory, device=device), torch.as_tensor(ages, device=device).long())
+            encoded, own = self.encoder.append(torch.tensor(window[:, bar], device=device), kept)
+            return encoded, own.cpu().numpy()
+
+        return self.following(np.asarray(window), step)
+
+
+def follower_of(encoder: Encoder, window_bars: int) -> Follower | None:
+    """What follows windows of so many bars; None where the encoder is another, or remembers more than they hold."""
+    if not isinstance(encoder, StreamEncoder) or window_bars < encoder.config.memory_bars:
+        return None
+    return Follower(encoder)
 
 
 @dataclass(frozen=True)

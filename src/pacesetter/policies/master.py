@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import Master
+from pacesetter.agents.stream import STREAM, Follower, follower_of
 from pacesetter.learning.experience.master_market import Advisers
 from pacesetter.policies.policy import Seen
 
@@ -26,6 +27,7 @@ class Advice:
 
     fleet: Fleet
     _advisers: dict[tuple[str, ...], Advisers] = field(default_factory=dict, init=False, repr=False)
+    _followers: dict[tuple[str, ...], Follower | None] = field(default_factory=dict, init=False, repr=False)
 
     @torch.no_grad()
     def __call__(self, seen: Seen) -> dict[str, Array]:
@@ -33,8 +35,13 @@ class Advice:
         symbols, device = seen.panel.symbols, self.fleet.frozen.device
         if symbols not in self._advisers:
             self._advisers[symbols] = Advisers(self.fleet, symbols).to(device)
+            bars = self.fleet.shapes.get("window", (0,))[0]
+            self._followers[symbols] = follower_of(self.fleet.encoder, bars)
         # Copied (`tensor`, not `as_tensor`): observations are read-only views of a bank.
         rows = {name: torch.tensor(entry, device=device)[None] for name, entry in seen.observation.items()}
+        follow = self._followers[symbols]
+        if follow is not None:
+            rows[STREAM] = follow(seen.observation["window"])[None]
         return {name: entry[0].cpu().numpy() for name, entry in self._advisers[symbols](rows).items()}
 
 
