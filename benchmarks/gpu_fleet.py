@@ -32,7 +32,7 @@ import torch
 os.environ["NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS"] = "0"  # 9,152 accounts are few for a GPU; their step is short anyway
 
 if not hasattr(np, "row_stack"):
-    np.row_stack = np.vstack  # numba 0.68 asks for it, NumPy 2.5 has it no more
+    np.vstack = np.vstack  # numba 0.68 asks for it, NumPy 2.5 has it no more
 
 if find_spec("pacesetter") is None:  # not installed on a bare GPU machine: its rooms are found in src
     package = types.ModuleType("pacesetter")
@@ -162,7 +162,11 @@ def encoder_rows(learner: FleetTrainer, size: int) -> Iterator[list[Any]]:
     if size > 32 and hasattr(learner.encoding, "table"):
         bars = learner.encoding.table[..., 0].numel()
         learner.encoding.begin_round()
-        yield [bars, "every bar of every symbol once", *latencies(learner.encoding.begin_round, bars, learner.device, 20)]
+        yield [
+            bars,
+            "every bar of every symbol once",
+            *latencies(learner.encoding.begin_round, bars, learner.device, 5),
+        ]
     yield [size, "called", *latencies(encode, size, learner.device)]
     if learner.device.type == "cuda":
         yield [size, "CUDA graph", *latencies(recorded(encode), size, learner.device)]

@@ -254,11 +254,6 @@ def floor(name: str) -> list[Any]:
 
 def main() -> None:
     rows = []
-    if "--quick" in sys.argv:  # the full encoder of a fleet alone
-        print(table(["network", "symbols", "features ms", "model ms", "sizing ms"], [inside(n, s) for n, s, _ in SERVED[4::2]]))
-        for (name, symbols, _), threads in product(SERVED[4::2], THREADS):
-            print(name, symbols, threads, np.percentile(over_http(name, symbols, threads)[0], [50, 95]), flush=True)
-        return
     for (name, symbols, target), threads in product(SERVED, THREADS):
         fresh, known = over_http(name, symbols, threads)
         middle, high = np.percentile(fresh, [50, 95])

@@ -97,7 +97,7 @@ class BandedAttention(nn.Module):
         before = (query * key).sum(-1)
         scores = torch.cat([before, (query[:, :, 0] * own_key).sum(-1, keepdim=True)], dim=-1)
         numbers = torch.cat([self.bias, torch.full_like(self.bias[:, :1], NEVER)], dim=1).T[ages].transpose(1, 2)
-        bias = torch.cat([numbers, self.bias[:, :1].expand(len(x), -1, -1)], dim=-1)
+        bias = torch.cat([numbers, self.bias[:, :1].expand(x.shape[0], -1, -1)], dim=-1)
         shares = (scores / math.sqrt(query.shape[-1]) + bias).softmax(-1)
         mixed = (shares[..., :-1, None] * value).sum(-2) + shares[..., -1:] * own_value
         return self.output(mixed.flatten(1)), own

@@ -10,6 +10,7 @@ import torch
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
+from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.policies.modules import serve_agent
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.bundle.export import export_onnx, export_torchscript
@@ -69,6 +70,17 @@ def test_a_window_that_was_corrected_is_run_again(served: Any) -> None:
     observation = at(bars, 31)
     expected = module({name: torch.as_tensor(entry) for name, entry in observation.items()})[0].detach()
     np.testing.assert_allclose(model(observation)["orders"], expected.numpy(), atol=1e-5)
+
+
+def test_a_policy_for_any_symbol_takes_any_number_of_rows() -> None:
+    torch.manual_seed(1)
+    agent = SymbolAgent(network("stream", **SIZES), {"window": (BARS, 2), "position": (3,)}, actions=None)
+    module, spec = serve_agent(agent, NAMES)
+    model = Model(export_onnx(module, spec), threads=2)
+    for rows in (1, 5):
+        (batch,) = random_observations(spec, rows)
+        expected = module({name: torch.as_tensor(entry) for name, entry in batch.items()})[0].detach()
+        np.testing.assert_allclose(model(batch)["orders"], expected.numpy(), atol=1e-5)
 
 
 def test_torchscript_takes_whole_windows_and_short_ones_are_served_whole(served: Any) -> None:
