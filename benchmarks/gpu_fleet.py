@@ -165,7 +165,7 @@ def encoder_rows(learner: FleetTrainer, size: int) -> Iterator[list[Any]]:
         yield [
             bars,
             "every bar of every symbol once",
-            *latencies(learner.encoding.begin_round, bars, learner.device, 20),
+            *latencies(learner.encoding.begin_round, bars, learner.device, 5),
         ]
     yield [size, "called", *latencies(encode, size, learner.device)]
     if learner.device.type == "cuda":

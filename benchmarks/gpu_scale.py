@@ -20,14 +20,19 @@ from record import publish, table
 ROUNDS = 3  # that are timed, after two that set everything up
 
 
-def measure(options: argparse.Namespace, name: str, symbols: int) -> list[float]:
-    """Seconds to make bars and features, seconds of a round, agent steps/s, and GiB on the device at most."""
+def make(options: argparse.Namespace, symbols: int) -> tuple[Any, float]:
+    """Bars and features of so many symbols, and the seconds to make them."""
     start = time.perf_counter()
     panel = gpu_fleet.make_panel(symbols, options.bars)
     bank = gpu_fleet.make_bank(panel, gpu_fleet.make_features(panel), options.bars)
-    prepared = time.perf_counter() - start
+    return bank, time.perf_counter() - start
+
+
+def measure(options: argparse.Namespace, name: str, bank: Any) -> list[float]:
+    """Seconds of a round, agent steps/s, and GiB on the device at most."""
     own = argparse.Namespace(**(vars(options) | {"network": name, "graphs": False, "eager": options.device == "cpu"}))
     if options.device == "cuda":
+        torch.cuda.empty_cache()
         torch.cuda.reset_peak_memory_stats()
     learner = gpu_fleet.make_learner(own, bank)
     learner.learn(2 * learner.round_steps)
@@ -36,7 +41,8 @@ def measure(options: argparse.Namespace, name: str, symbols: int) -> list[float]
     learner.learn((2 + ROUNDS) * learner.round_steps)
     gpu_fleet.synchronise(learner.device)
     spent = (time.perf_counter() - start) / ROUNDS
-    return [prepared, spent, symbols * learner.round_steps / spent, gpu_fleet.largest_memory(learner.device)]
+    steps = len(learner.market.symbols) * learner.round_steps
+    return [spent, steps / spent, gpu_fleet.largest_memory(learner.device)]
 
 
 def exponents(first: list[float], last: list[float], growth: float) -> list[Any]:
@@ -56,14 +62,16 @@ def main() -> None:
     options = parser.parse_known_args()[0]
     sizes, rows = [int(size) for size in options.sizes.split(",")], []
     gpu_fleet.LINK_EVERY = options.bars  # links of thousands of symbols are measured a few times only
-    for name in options.networks.split(","):
-        found = []
-        for symbols in sizes:
-            found.append(measure(options, name, symbols))
-            print(name, symbols, found[-1], flush=True)
-            rows.append([name, symbols, *found[-1]])
-            torch.cuda.empty_cache()
-        rows.append([name, f"exponent {sizes[0]} → {sizes[-1]}", *exponents(found[0], found[-1], sizes[-1] / sizes[0])])
+    found: dict[str, list[list[float]]] = {name: [] for name in options.networks.split(",")}
+    for symbols in sizes:
+        bank, prepared = make(options, symbols)
+        for name, rounds in found.items():
+            rounds.append([prepared, *measure(options, name, bank)])
+            print(name, symbols, rounds[-1], flush=True)
+    for name, rounds in found.items():
+        rows += [[name, symbols, *values] for symbols, values in zip(sizes, rounds, strict=True)]
+        growth = exponents(rounds[0], rounds[-1], sizes[-1] / sizes[0])
+        rows.append([name, f"exponent {sizes[0]} → {sizes[-1]}", *growth])
     header = ["network", "symbols", "bars and features, s", "a round, s", "agent steps/s", "GPU memory, GiB"]
     each = f"{options.envs} environments × {options.rollout} steps a symbol, minibatches of {options.batch} rows each"
     device = torch.cuda.get_device_name() if options.device == "cuda" else "CPU"

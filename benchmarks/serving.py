@@ -57,12 +57,15 @@ SERVED = (  # and the target, ms
     ("fleet_transformer_small", 143, 25.0),
     ("transformer", 143, None),
     ("fleet_transformer", 143, None),
+    ("stream", 143, 25.0),
+    ("fleet_stream", 143, 25.0),
 )
 THREADS = (1, 2)  # of the model
 ABOUT = (
     f"`POST /v1/decide` with one new bar of every symbol, {REQUESTS} requests one after another on one connection, the "
     "server a process of its own on the same machine, the model on so many threads with at most "
-    f"{model_module.ROWS_AT_ONCE} rows at once on each. Random weights; windows of {WINDOW_BARS} bars. A request goes "
+    f"{model_module.ROWS_AT_ONCE} rows at once on each. Random weights; windows of {WINDOW_BARS} bars, of a stream "
+    "encoder as many as it remembers, of which it runs the newest alone. A request goes "
     "through key, body and schema checks, features, policy, sizing and guard, and asks for an order of every symbol. "
     "A fleet is an agent for each symbol on one shared encoder, all rows at once; the others are one policy for all."
 )
@@ -79,12 +82,17 @@ def policy(
     torch.manual_seed(0)
     torch.set_num_threads(1)
     shapes: dict[str, tuple[int, ...]] = {entry: (len(found),) for entry, found in names.items()}
-    shapes["window"] = (WINDOW_BARS, len(names["window"]))
     chosen = network(name.removeprefix(FLEET))
+    shapes["window"] = (window_bars(name), len(names["window"]))
     agent = Fleet(chosen, shapes, symbols) if name.startswith(FLEET) else SymbolAgent(chosen, shapes)
     for parameter in agent.parameters():
         parameter.data += 0.01 * torch.randn_like(parameter)
     return serve_agent(agent, names)
+
+
+def window_bars(name: str) -> int:
+    """Bars of a window: as many as a stream encoder remembers."""
+    return int(getattr(network(name.removeprefix(FLEET)), "memory_bars", WINDOW_BARS))
 
 
 def policy_bundle(name: str, panel: Panel) -> Bundle:
@@ -98,7 +106,7 @@ def policy_bundle(name: str, panel: Panel) -> Bundle:
         panel.fields,
         panel.symbols,
         dict(names),
-        WINDOW_BARS,
+        window_bars(name),
         panel.bars_per_year,
     )
     parity = {"max_difference": 0.0, "count": 0}  # not compared here: the weights are of no use

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from pacesetter.agents.encoders import network
+from pacesetter.agents.fleet import Fleet, FleetAgent
 from pacesetter.agents.stream import STREAM, Stream, StreamEncoder
 
 Make = Callable[..., dict[str, torch.Tensor]]
@@ -86,3 +87,27 @@ def test_an_encoded_window_gives_the_features_and_gradients_of_the_window_itself
 def test_gradients_of_a_long_sequence_are_right() -> None:
     encoder, bars = make_encoder(2, 3), make_bars(70, rows=1).requires_grad_()
     assert torch.autograd.gradcheck(lambda values: encoder.encode(values, 66), (bars,), fast_mode=True)
+
+
+@torch.no_grad()
+def test_a_fleet_in_a_market_follows_it_bar_by_bar(monkeypatch: pytest.MonkeyPatch) -> None:
+    torch.manual_seed(0)
+    shapes = {"window": (9, 3), "position": (2,)}
+    fleet = Fleet(network("stream", width=16, heads=2, layers=2, span=5), shapes, ("A", "B"), actions=None)
+    agent, bars, bars_run = FleetAgent(fleet), make_bars(40).float(), []
+    append = StreamEncoder.append
+    monkeypatch.setattr(StreamEncoder, "append", lambda *given: bars_run.append(1) or append(*given))
+
+    def check(end: int, cost: int) -> None:
+        seen = {"window": bars[:, end - 9 : end].numpy(), "position": torch.randn(2, 2).numpy()}
+        before = len(bars_run)
+        mode = fleet.evaluate({name: torch.as_tensor(entry) for name, entry in seen.items()})[0].mode()
+        torch.testing.assert_close(torch.as_tensor(agent.act(seen)), mode[:, 0], rtol=1e-4, atol=1e-6)
+        assert len(bars_run) - before == cost
+
+    check(20, 9)
+    check(21, 1)
+    check(21, 1)
+    fleet.encoder.embed.weight.add_(0.1)  # type: ignore[union-attr, operator]
+    check(22, 9)
+    check(24, 2)

@@ -21,9 +21,11 @@ from pacesetter.agents.encoders import Encoder, Network
 from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution, make_actor
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.stacked import StackedHead
+from pacesetter.agents.stream import STREAM, follower_of
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError, did_you_mean
 
+WINDOW = "window"
 __all__ = ["Fleet", "FleetAgent", "FleetCard", "fleet_card"]
 
 
@@ -154,6 +156,7 @@ class FleetAgent:
         self.fleet = fleet
         places = fleet.places(fleet.symbols if symbols is None else symbols)
         self.rows = torch.tensor(places, device=fleet.frozen.device)
+        self.follow = follower_of(fleet.encoder, fleet.shapes.get(WINDOW, (0,))[0])
 
     def take(self, symbol: str) -> SymbolAgent:
         """The agent of one symbol."""
@@ -164,6 +167,8 @@ class FleetAgent:
         """Orders (symbol,), int64 or float32; an entry without an axis of symbols, as `portfolio`, is shown to all."""
         wanted = {name: shape for name, shape in self.fleet.shapes.items() if name in observation}
         seen = {name: self._for_each(observation[name], shape) for name, shape in wanted.items()}
+        if self.follow is not None:
+            seen[STREAM] = self.follow(observation[WINDOW])
         if ACTION_MASK in observation:
             seen[ACTION_MASK] = self._for_each(observation[ACTION_MASK], (self.fleet.actions or 0,))
         policy, _ = self.fleet.evaluate(seen, self.rows)

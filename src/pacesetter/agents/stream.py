@@ -11,17 +11,20 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.encoders import NETWORKS, Encoder, Network
+from pacesetter.agents.following import Following
 from pacesetter.agents.layout import Tensors
 from pacesetter.errors import ConfigError, check_range
 
-__all__ = ["STREAM", "Memory", "Stream", "StreamEncoder"]
+__all__ = ["STREAM", "Follower", "Memory", "Stream", "StreamEncoder", "follower_of"]
 
 STREAM = "stream"  # entry (width,) of an observation whose window was encoded already
 CHUNK = 32  # queries that share their keys: those of their chunk and of the one before it
@@ -94,7 +97,7 @@ class BandedAttention(nn.Module):
         before = (query * key).sum(-1)
         scores = torch.cat([before, (query[:, :, 0] * own_key).sum(-1, keepdim=True)], dim=-1)
         numbers = torch.cat([self.bias, torch.full_like(self.bias[:, :1], NEVER)], dim=1).T[ages].transpose(1, 2)
-        bias = torch.cat([numbers, self.bias[:, :1].expand(len(x), -1, -1)], dim=-1)
+        bias = torch.cat([numbers, self.bias[:, :1].expand(x.shape[0], -1, -1)], dim=-1)
         shares = (scores / math.sqrt(query.shape[-1]) + bias).softmax(-1)
         mixed = (shares[..., :-1, None] * value).sum(-2) + shares[..., -1:] * own_value
         return self.output(mixed.flatten(1)), own
@@ -178,14 +181,18 @@ class StreamEncoder(Encoder):
             x = block(x, min(x.shape[1], count + (len(self.blocks) - place) * reach))
         return x  # type: ignore[no-any-return]
 
+    @property
+    def memory_shape(self) -> tuple[int, ...]:
+        """(layer, 2, bar, width) keys and values that a row keeps of earlier bars."""
+        return (self.config.layers, 2, self.config.span - 1, self.width)
+
     # ---- one bar at a time ----------------------------------------------------------------------------------------
 
     def empty_memory(self, rows: int) -> Memory:
         """The memory of `rows` rows that have not seen a bar yet."""
-        config, device = self.config, self.start.device
-        shape = (rows, config.layers, 2, config.span - 1, self.width)
-        ages = torch.full((rows, config.span - 1), config.span, device=device)
-        return Memory(torch.zeros(shape, dtype=self.start.dtype, device=device), ages)
+        span, device = self.config.span, self.start.device
+        keys_values = torch.zeros(rows, *self.memory_shape, dtype=self.start.dtype, device=device)
+        return Memory(keys_values, torch.full((rows, span - 1), span, device=device))
 
     def append(self, bar: torch.Tensor, memory: Memory) -> tuple[torch.Tensor, torch.Tensor]:
         """What `encode` gives a raw bar (row, feature) after those of the memory, (row, width); and its keys and
@@ -206,6 +213,39 @@ class StreamEncoder(Encoder):
         ages = (memory.ages + 1).clamp(max=self.config.span)
         ages[rows, oldest] = 1
         return Memory(keys_values, ages)
+
+
+class Follower:
+    """Encodings of windows that mostly follow one another, as those of a backtest or a paper trader do.
+
+    It notices weights that were changed in place, as by an optimiser.
+    """
+
+    def __init__(self, encoder: StreamEncoder) -> None:
+        self.encoder, self.following, self._version = encoder, Following(encoder.memory_shape), -1
+
+    @torch.no_grad()
+    def __call__(self, window: NDArray[Any]) -> torch.Tensor:
+        """(row, width) of windows (row, bar, feature) that hold all that the encoder remembers."""
+        tensors = (*self.encoder.parameters(), *self.encoder.buffers())
+        version, device = sum(tensor._version for tensor in tensors), self.encoder.start.device
+        if version != self._version:
+            self.following.reset()
+            self._version = version
+
+        def step(bar: int, memory: NDArray[Any], ages: NDArray[Any]) -> tuple[torch.Tensor, NDArray[Any]]:
+            kept = Memory(torch.as_tensor(memory, device=device), torch.as_tensor(ages, device=device).long())
+            encoded, own = self.encoder.append(torch.tensor(window[:, bar], device=device), kept)
+            return encoded, own.cpu().numpy()
+
+        return self.following(np.asarray(window), step)
+
+
+def follower_of(encoder: Encoder, window_bars: int) -> Follower | None:
+    """What follows windows of so many bars; None where the encoder is another, or remembers more than they hold."""
+    if not isinstance(encoder, StreamEncoder) or window_bars < encoder.config.memory_bars:
+        return None
+    return Follower(encoder)
 
 
 @dataclass(frozen=True)

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import Master
+from pacesetter.agents.stream import STREAM, Follower, follower_of
 from pacesetter.learning.experience.master_market import Advisers
 from pacesetter.policies.policy import Seen
 
@@ -27,6 +28,7 @@ class Advice:
 
     fleet: Fleet
     _advisers: dict[tuple[str, ...], Advisers] = field(default_factory=dict, init=False, repr=False)
+    _followers: dict[tuple[str, ...], Follower | None] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, seen: Seen) -> dict[str, Array]:
         """What a master sees of the market, entries (symbol, …)."""
@@ -38,11 +40,17 @@ class Advice:
         symbols, device = accounts[0].panel.symbols, self.fleet.frozen.device
         if symbols not in self._advisers:
             self._advisers[symbols] = Advisers(self.fleet, symbols).to(device)
+            bars = self.fleet.shapes.get("window", (0,))[0]
+            self._followers[symbols] = follower_of(self.fleet.encoder, bars)
         # Copied (`tensor`, not `as_tensor`): observations are read-only views of a bank.
         rows = {
             name: torch.tensor(np.stack([each.observation[name] for each in accounts]), device=device)
             for name in accounts[0].observation
         }
+        # A follower keeps the keys and values of one market; several accounts may be in several.
+        follow = self._followers[symbols] if len(accounts) == 1 else None
+        if follow is not None:
+            rows[STREAM] = follow(accounts[0].observation["window"])[None]
         return {name: entry.cpu().numpy() for name, entry in self._advisers[symbols](rows).items()}
 
 

@@ -21,6 +21,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import DiscreteActor, MaskedCategorical, TanhGaussian
 from pacesetter.agents.layout import Tensors
 from pacesetter.agents.master import CONFIDENCE, PORTFOLIO, Master, shares
+from pacesetter.agents.stream import StreamEncoder
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError
 from pacesetter.learning.direct.policy import DirectPolicy
@@ -198,8 +199,16 @@ def serve_agent(
         symbols=symbols,
         outputs=("probabilities" if is_discrete else "orders", "confidence", *_values(agent)),
         trades=trades,
+        memory=_memory(agent.encoder, inputs),
     )
     return ServedAgent(agent, market).eval(), spec
+
+
+def _memory(encoder: Encoder, inputs: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:
+    """What a stream encoder keeps of earlier bars; () for others, and where windows hold less than it remembers."""
+    if not isinstance(encoder, StreamEncoder) or inputs[encoder.config.window][0] < encoder.config.memory_bars:
+        return ()
+    return encoder.memory_shape
 
 
 def _values(agent: SymbolAgent | Fleet) -> tuple[str, ...]:

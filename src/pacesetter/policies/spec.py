@@ -8,7 +8,10 @@ from typing import Literal
 
 from pacesetter.registry import configure
 
-__all__ = ["PolicySpec"]
+__all__ = ["AGES", "KEPT", "MEMORY", "WINDOW", "PolicySpec"]
+
+WINDOW = "window"
+MEMORY, AGES, KEPT = "memory", "ages", "kept"  # of a graph that takes one bar at a time; see `agents.stream.Memory`
 
 
 @dataclass(frozen=True)
@@ -22,6 +25,7 @@ class PolicySpec:
     symbols   those of a fleet or a market, in order; () where a row is any symbol
     trades    how a fleet trades one account: by the orders of its agents, or by targets made of them
     outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
+    memory    (layer, 2, bar, width) keys and values of earlier bars, where the graph takes the newest bar alone
     """
 
     inputs: dict[str, tuple[int, ...]]
@@ -31,6 +35,20 @@ class PolicySpec:
     symbols: tuple[str, ...] = ()
     outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
     trades: Literal["orders", "targets"] = "orders"
+    memory: tuple[int, ...] = ()
+
+    @property
+    def graph_inputs(self) -> dict[str, tuple[int, ...]]:
+        """What the graph itself takes: of a window its newest bar, where it has a memory of the others."""
+        if not self.memory:
+            return self.inputs
+        newest = {WINDOW: self.inputs[WINDOW][1:]}
+        return self.inputs | newest | {MEMORY: self.memory, AGES: self.memory[2:3]}
+
+    @property
+    def graph_outputs(self) -> tuple[str, ...]:
+        """What the graph itself gives: with a memory, also what is to be kept of the newest bar."""
+        return (*self.outputs, KEPT) if self.memory else self.outputs
 
     def to_json(self) -> str:
         return json.dumps(asdict(self))

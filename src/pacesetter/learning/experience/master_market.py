@@ -14,6 +14,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.master import CONFIDENCE, PROPOSALS, UNIVERSE, Master, shares
+from pacesetter.agents.stream import STREAM
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry, write_own_accounts, write_own_masks
@@ -54,7 +55,7 @@ class Advisers(nn.Module):
         rows = {name: entry.transpose(0, 1).flatten(0, 1) for name, entry in asked.items()}
         policy, _ = self.fleet.evaluate(rows, self.rows)
         proposals, confidence = (part.view(len(self.rows), -1).T for part in self._opinion(policy))
-        kept = {name: entry for name, entry in observation.items() if name != "window"}
+        kept = {name: entry for name, entry in observation.items() if name not in ("window", STREAM)}
         present = position[..., PositionEntry.IS_TRADING]
         return kept | {PROPOSALS: proposals, CONFIDENCE: confidence, UNIVERSE: present}
 

@@ -7,6 +7,7 @@ made again instead of replayed, with the same result.
 
 from __future__ import annotations
 
+import gc
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -33,8 +34,13 @@ def record(call: Callable[[], None], device: torch.device) -> Callable[[], None]
         return call
     graph = torch.cuda.CUDAGraph()
     torch.cuda.synchronize()
-    with torch.cuda.graph(graph):
-        call()
+    gc.collect()  # what is freed while a call is recorded, or still waits for another stream, spoils the recording
+    gc.disable()
+    try:
+        with torch.cuda.graph(graph):
+            call()
+    finally:
+        gc.enable()
     return graph.replay
 
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import io
 import logging
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 
 import torch
@@ -14,6 +14,7 @@ from torch import nn
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.bundle.model import SPEC
 from pacesetter.serving.bundle.shortcuts import shortened
+from pacesetter.serving.bundle.streaming import streamed
 
 __all__ = ["export_onnx", "export_torchscript", "quantise"]
 
@@ -22,17 +23,17 @@ MOST_ROWS = 65_536
 
 def export_onnx(module: nn.Module, spec: PolicySpec) -> bytes:
     """The module as one ONNX graph with any number of rows (a fleet: its symbols), its spec among the metadata."""
-    example = _example(spec)
+    example = _example(spec, spec.graph_inputs)
     # A fleet's stacked heads fix the number of rows: one for each symbol.
     rows = {} if spec.rows == "fleet" else {0: torch.export.Dim("rows", min=1, max=MOST_ROWS)}
     with _quiet():
         program = torch.onnx.export(
-            shortened(module),
+            shortened(streamed(module) if spec.memory else module),
             (),
             kwargs={"observation": example},
             dynamo=True,
-            input_names=list(spec.inputs),
-            output_names=list(spec.outputs),
+            input_names=list(spec.graph_inputs),
+            output_names=list(spec.graph_outputs),
             dynamic_shapes={"observation": dict.fromkeys(example, rows)},
             verbose=False,
         )
@@ -49,7 +50,7 @@ def export_torchscript(module: nn.Module, spec: PolicySpec) -> bytes:
     """The module traced as TorchScript, for programs that load it with libtorch; a bundle never loads it itself."""
     buffer = io.BytesIO()
     with _quiet(), torch.no_grad():
-        traced = torch.jit.trace(shortened(module), example_kwarg_inputs={"observation": _example(spec)})  # type: ignore[no-untyped-call]
+        traced = torch.jit.trace(shortened(module), example_kwarg_inputs={"observation": _example(spec, spec.inputs)})  # type: ignore[no-untyped-call]
         torch.jit.save(traced, buffer)
     return buffer.getvalue()
 
@@ -72,9 +73,9 @@ def quantise(data: bytes) -> bytes:
     return bytes(graph.SerializeToString())
 
 
-def _example(spec: PolicySpec) -> dict[str, torch.Tensor]:
+def _example(spec: PolicySpec, inputs: Mapping[str, tuple[int, ...]]) -> dict[str, torch.Tensor]:
     rows = len(spec.symbols) if spec.rows == "fleet" else 2  # torch takes a size of 1 for a constant
-    return {name: torch.ones(rows, *shape) for name, shape in spec.inputs.items()}
+    return {name: torch.ones(rows, *shape) for name, shape in inputs.items()}
 
 
 @contextmanager

@@ -16,6 +16,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.policies.spec import PolicySpec
+from pacesetter.serving.bundle.streaming import BarByBar
 
 __all__ = ["OPERATORS", "Model", "check_graph", "read_graph"]
 
@@ -43,6 +44,8 @@ os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime would keep a
 class Model:
     """The graph on `threads` threads; a call maps `spec.inputs` (row, …) to `spec.outputs` (row, …).
 
+    A graph with a memory takes bars one by one: see `BarByBar`.
+
     It refuses an observation of no rows, and one whose entries differ in their number.
     Rows that do not know of each other are shared out among the threads; otherwise the threads share each operator,
     and wait for one another after it.
@@ -61,16 +64,24 @@ class Model:
         with TemporaryDirectory() as nothing:  # should a file be asked for all the same, it is not there
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
             self.session = onnxruntime.InferenceSession(checked, options, providers=["CPUExecutionProvider"])
+        self._stream = BarByBar(self._run, self.spec) if self.spec.memory else None
 
     def __call__(self, observation: Mapping[str, Array]) -> dict[str, Array]:
         feed = {name: self._entry(name, observation[name]) for name in self.spec.inputs}
+        _row_count(feed)
+        answer = self._run(feed) if self._stream is None else self._stream(feed)
+        return {name: answer[name] for name in self.spec.outputs}
+
+    def _run(self, feed: Mapping[str, Array]) -> dict[str, Array]:
+        """What the graph gives for `spec.graph_inputs` (row, …)."""
         count = _row_count(feed)
         step = self._rows_at_once(count)
         parts = [{name: entry[first : first + step] for name, entry in feed.items()} for first in range(0, count, step)]
         # For one part the hand-over to a thread costs more than it saves.
         spread = self._workers.map if min(self.threads, len(parts)) > 1 else map
         answers = zip(*spread(partial(self.session.run, None), parts), strict=True)
-        return {name: np.concatenate(part) for name, part in zip(self.spec.outputs, answers, strict=True)}
+        named = zip(self.spec.graph_outputs, answers, strict=True)
+        return {name: part[0] if len(part) == 1 else np.concatenate(part) for name, part in named}
 
     def probe(self) -> None:
         """Run once on zeros; refuses a graph whose answer is not finite."""
@@ -137,7 +148,7 @@ def read_graph(data: bytes) -> tuple[PolicySpec, bytes]:
     if sum(isinstance(part, onnx.GraphProto) for part in parts) != 1:
         raise RunError("model.onnx has nested graphs; a policy has one graph")
     found = tuple(item.name for item in graph.graph.input), tuple(item.name for item in graph.graph.output)
-    if found != (tuple(spec.inputs), spec.outputs):
+    if found != (tuple(spec.graph_inputs), spec.graph_outputs):
         raise RunError(f"model.onnx has inputs and outputs {found}, unlike its spec; make the bundle again")
     return spec, bytes(graph.SerializeToString())
 
