@@ -287,7 +287,7 @@ class OnlineUpdater:
         return {"number": 0, "bar": self.bars - 1, "kind": "begin", "origin": self.origin.resolve().name}
 
     def _store(self, event: Mapping[str, Any]) -> None:
-        """Weights first, then the state that names them, then the line: a kill leaves the update before, or this one."""
+        """Weights first, then the state that names them: a kill leaves the update before, or this one."""
         assert self.run is not None
         name = f"fleets/{self.updates:05d}"
         save_fleet(self.fleet, self.run.path(name))
@@ -351,7 +351,7 @@ def use_starts(market: FleetMarket, recent: range, earlier: list[int], share: fl
         new, old = own[np.isin(own[:, 1], np.array(recent))], own[np.isin(own[:, 1], np.array(earlier))]
         if len(new) == 0:
             raise DataError(f"'{symbol}' has no recent bar to start an episode at; give more online.recent_bars")
-        wanted = int(round(share / (1 - share) * len(new))) if share < 1 and len(old) else 0
+        wanted = round(share / (1 - share) * len(new)) if share < 1 and len(old) else 0
         drawn = old[generator.integers(0, len(old), wanted)] if wanted else old[:0]
         groups.append(np.concatenate([new, drawn]))
     market.pool = torch.as_tensor(np.concatenate(groups), device=market.device)
