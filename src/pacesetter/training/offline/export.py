@@ -98,7 +98,7 @@ def _teacher(source: str, config: Config, panel: Panel, market: Any) -> tuple[Te
     if source == "random":
         return None, ""
     if source == "expert":
-        return expert_teacher(market), ""
+        return expert_teacher(config, market), ""
     if source == "oracle":
         return oracle_teacher(config, panel, market), ""
     return run_teacher(source, market)
