@@ -34,7 +34,7 @@ def changed(panel):
 def frozen(updater: OnlineUpdater, panel) -> np.ndarray:
     """Returns of the fleet as it was, from the first new bar on."""
     table = build_table(updater.run_config, panel)
-    return updater._returns(best_fleet(updater.origin), panel, table, FIRST - 1)
+    return updater.returns(best_fleet(updater.origin), panel, table, FIRST - 1)
 
 
 def test_most_of_the_loss_of_a_regime_change_is_recovered(run, changed):

@@ -144,7 +144,7 @@ class OnlineUpdater:
         table = build_table(self.run_config, panel)
         self.history[SHOWN] = self._shown(table, panel, 0, first).tolist()
         start = max(first - self.config.frozen_bars, self._window())
-        self.history[PAST] = self._returns(self.fleet, panel.rows(0, first), table, start).tolist()
+        self.history[PAST] = self.returns(self.fleet, panel.rows(0, first), table, start).tolist()
         self._watch()
         agent = {"online": asdict(self.config)}
         self.run = Run.create(self.origin.resolve().parent, f"{self.run_config.name}-online", self._told())
@@ -196,7 +196,7 @@ class OnlineUpdater:
 
     def _look(self, panel: Panel, table: FeatureTable, before: int) -> list[str]:
         """Series in whose new values a change was detected."""
-        earned = self._returns(self.fleet, panel, table, before - 1)[-(len(panel) - before) :]
+        earned = self.returns(self.fleet, panel, table, before - 1)[-(len(panel) - before) :]
         fresh = {EARNED: earned, SHOWN: self._shown(table, panel, before, len(panel))}
         units = {EARNED: self._unit(), SHOWN: 1.0}
         alarms = [
@@ -239,9 +239,7 @@ class OnlineUpdater:
 
     def _gain(self, shadow: Fleet, panel: Panel, table: FeatureTable) -> float:
         first = len(panel) - self.config.judged_bars - 1
-        return float(
-            (self._returns(shadow, panel, table, first) - self._returns(self.fleet, panel, table, first)).mean()
-        )
+        return float((self.returns(shadow, panel, table, first) - self.returns(self.fleet, panel, table, first)).mean())
 
     def _forgotten(self, shadow: Fleet, panel: Panel, table: FeatureTable) -> float:
         """By how much the mean Sharpe ratio falls on the bars before the first update."""
@@ -249,7 +247,7 @@ class OnlineUpdater:
         ratios = [play(fleet, self._market(known, table, 1, first=first)).sharpe for fleet in (self.fleet, shadow)]
         return float((ratios[0] - ratios[1]).mean())
 
-    def _returns(self, fleet: Fleet, panel: Panel, table: FeatureTable, first: int) -> np.ndarray[Any, Any]:
+    def returns(self, fleet: Fleet, panel: Panel, table: FeatureTable, first: int) -> np.ndarray[Any, Any]:
         """(bar,) mean return of the agents from the order at bar `first` on."""
         found = play(fleet, self._market(panel, table, 1, first=first)).aligned(len(panel))
         return np.nan_to_num(found.nanmean(1).numpy()[first + 1 :])
@@ -331,10 +329,11 @@ class OnlineUpdater:
 
     def roll_back(self) -> dict[str, Any]:
         """Return to the fleet before the latest swap; the event says so. Refuses where there was none."""
+        if self.run is None:
+            raise RunError(f"{self.origin} was never updated; give the run that `pacesetter online` made")
         swaps = [event for event in self.events() if event["kind"] in ("swap", "rollback")]
         if not swaps or swaps[-1]["kind"] == "rollback":
             raise RunError(f"{self.origin} has no swap to go back from")
-        assert self.run is not None
         self.fleet = load_fleet(self.run.folder / f"fleets/{swaps[-1]['number'] - 1:05d}")
         event = {"number": self.updates, "bar": self.bars - 1, "kind": "rollback", "from": swaps[-1]["number"]}
         self._store(event)
