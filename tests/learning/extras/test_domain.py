@@ -39,22 +39,21 @@ def test_the_gradient_flips_its_sign_exactly(weight):
     assert torch.equal(found, -weight * plain)
 
 
-def make_inputs(seed: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Two domains of 400 rows: the second is shifted in one input; the task is in another."""
-    generator = torch.Generator().manual_seed(seed)
-    inputs = torch.randn(800, 4, generator=generator)
-    inputs[400:, 0] += 3.0
-    return inputs, (inputs[:, 1] > 0).float()
+def make_inputs(seed: int, count: int = 200) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two domains, the second shifted in one input, and labels that depend on it and on another one."""
+    inputs = torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+    inputs[count // 2 :, 0] += 2.5
+    return inputs, (inputs[:, 1] + 0.5 * inputs[:, 0] > 0.625).float()
 
 
 def train(strength: float) -> tuple[float, float]:
-    """Accuracy of a fresh probe of the domain, and of the task, after an encoder has learned both."""
+    """Accuracy of a fresh probe of the domain, and of the task, after an encoder to one feature has learned both."""
     torch.manual_seed(0)
-    encoder, head = torch.nn.Linear(4, 4), torch.nn.Linear(4, 1)
-    config = DomainConfig(target=("B",), strength=strength, ramp_steps=200, learning_rate=0.01)
-    domain = Domain(surroundings(), config)
-    optimiser = torch.optim.Adam([*encoder.parameters(), *head.parameters()], 0.01)
-    for step in range(500):
+    encoder, head, steps = torch.nn.Linear(4, 1), torch.nn.Linear(1, 1), 400
+    config = DomainConfig(("B",), strength=strength, ramp_steps=steps // 2, hidden=16, learning_rate=0.02)
+    domain = Domain(surroundings(1), config)
+    optimiser = torch.optim.Adam([*encoder.parameters(), *head.parameters()], 0.005)
+    for step in range(steps):
         inputs, labels = make_inputs(step)
         batch, features = rows(inputs), encoder(inputs)
         domain.reward(batch, features, features, step)
@@ -64,19 +63,18 @@ def train(strength: float) -> tuple[float, float]:
         (task + domain.losses(batch, features)["domain"].sum()).backward()
         optimiser.step()
     with torch.no_grad():
-        first, _ = make_inputs(1_001)
-        fresh, labels = make_inputs(1_002)
-        is_second = np.arange(800) >= 400
+        first, (fresh, labels) = make_inputs(5_001, 2_000)[0], make_inputs(5_002, 2_000)
+        is_second = np.arange(2_000) >= 1_000
         probe = LogisticRegression().fit(encoder(first).numpy(), is_second)
-        task_accuracy = float(((head(encoder(fresh)).squeeze(-1) > 0) == labels.bool()).float().mean())
-    return float(probe.score(encoder(fresh).detach().numpy(), is_second)), task_accuracy
+        right = (head(encoder(fresh)).squeeze(-1) > 0) == labels.bool()
+        return float(probe.score(encoder(fresh).numpy(), is_second)), float(right.float().mean())
 
 
 def test_a_fresh_probe_ends_near_chance_and_the_task_is_kept():
-    without, with_ = train(0.0), train(1.0)
-    assert without[0] > 0.85
-    assert with_[0] < 0.65
-    assert with_[1] > 0.9
+    without, confused = train(0.0), train(4.0)
+    assert without[0] > 0.65
+    assert confused[0] < 0.6
+    assert confused[1] > 0.7  # what can be known of the task without the shifted input
 
 
 def test_the_ramp_rises_from_nothing():
