@@ -1,17 +1,23 @@
-"""A planted change of regime is recovered from, a stationary market is not harmed, and a kill loses nothing."""
+"""A planted change of regime is recovered from, a stationary market is not harmed, and a kill loses nothing.
+
+Runs `training.online.session`.
+"""
 
 from __future__ import annotations
 
+import io
 import json
 from dataclasses import replace
 
 import numpy as np
 import pytest
+from rich.console import Console
 
 from pacesetter.build import best_fleet, build_panel, build_table, stored_config
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.learning.state import tensors_hash
 from pacesetter.training.online import updater as module
+from pacesetter.training.online.session import update_online
 from pacesetter.training.online.updater import OnlineConfig, OnlineUpdater
 
 FIRST, CHANGE = 420, 480
@@ -113,3 +119,15 @@ def test_what_cannot_be_updated_is_refused(run, panel, tmp_path):
         OnlineUpdater(tmp_path)
     with pytest.raises(ConfigError, match="every_bars"):
         OnlineConfig(every_bars=0)
+
+
+def test_a_session_updates_on_what_the_source_has_and_says_what_it_was_worth(run):
+    told = io.StringIO()
+    options = {"every_bars": 60, "recent_bars": 180, "judged_bars": 30, "steps": 64, "frozen_bars": 60}
+    updater = update_online(run, options, first=930, console=Console(file=told, width=150))
+    assert updater.updates == 1
+    assert "without updates" in told.getvalue()
+    again = update_online(updater.run.folder, console=Console(file=told, width=150))
+    assert again.updates == 1  # nothing new
+    with pytest.raises(ConfigError, match="which keeps its options"):
+        update_online(updater.run.folder, {"steps": 5})
