@@ -8,13 +8,14 @@ from typing import Annotated
 import typer
 
 from pacesetter.cli.overrides import Overrides
+from pacesetter.runs import Run
 
 __all__ = ["data_fresh", "register"]
 
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (export, distill):
+    for command in (export, distill, finetune, online):
         app.command()(command)
 
 
@@ -56,6 +57,47 @@ def distill(
         folder, bundle = bundle_run(found.folder, store)
         teacher = bundle.manifest["training"]["teacher"]["weights_hash"]
         typer.echo(f"Bundle: {folder}, teacher {teacher[:12]}")
+
+
+def finetune(
+    run: Annotated[Path, typer.Argument(help="A finished run of task=fleet to begin with.")],
+    overrides: Overrides = None,
+) -> None:
+    """Let a fleet learn on in another market; reports gain there and forgetting on its own validation set."""
+    from pacesetter.training.offline.fine_tuning import fine_tune
+
+    typer.echo(f"→ {fine_tune(run, overrides or ()).folder}")
+
+
+def online(
+    run: Annotated[
+        Path, typer.Argument(help="A run of task=fleet agent=ppo or sac; or an updater's own run to resume.")
+    ],
+    options: Annotated[
+        list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="e.g. every_bars=50 steps=2048 data.path=…")
+    ] = None,
+    first: Annotated[int | None, typer.Option(help="Bar of the first update; default: after the training.")] = None,
+    store: Annotated[Path | None, typer.Option(help="Bundle each swap into this store, which paper follows.")] = None,
+    watch: Annotated[float | None, typer.Option(help="Look for new bars every so many seconds, until stopped.")] = None,
+    rollback: Annotated[bool, typer.Option("--rollback", help="Return to the fleet before the latest swap.")] = False,
+) -> None:
+    """Update a fleet on new bars beside `pacesetter paper STORE follow=true`: shadow, drift alarms, swap or keep."""
+    from pacesetter.cli.paper import nested
+    from pacesetter.training.online.session import update_online
+    from pacesetter.training.online.updater import OnlineUpdater
+
+    def bundle(updated: Run) -> None:
+        if store is not None:
+            from pacesetter.serving.bundle.packaging import bundle_run
+
+            typer.echo(f"Bundle: {bundle_run(updated.folder, store, observations=1_000)[0]}")
+
+    if rollback:
+        updater = OnlineUpdater(run)
+        typer.echo(f"back before update {updater.roll_back()['from']}")
+        bundle(Run.open(run))
+        return
+    update_online(run, nested(options or []), first=first, watch_seconds=watch, taken=bundle)
 
 
 def data_fresh(

@@ -38,6 +38,7 @@ from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
+from pacesetter.features.feature import default_names
 from pacesetter.panel import Panel
 from pacesetter.policies.observation import market_bank
 from pacesetter.policies.policy import Policy
@@ -120,7 +121,7 @@ class StoredRun:
 
     def _table(self, panel: Panel) -> FeatureTable:
         asked = self.config.features
-        names = [name for name in asked.names or FEATURES if set(FEATURES[name].needs) <= set(self.panel.fields)]
+        names = [name for name in asked.names or default_names() if set(FEATURES[name].needs) <= set(self.panel.fields)]
         table = build_table(replace(self.config, features=replace(asked, names=tuple(names))), panel)
         for name, why in table.left_out.items():
             raise DataError(

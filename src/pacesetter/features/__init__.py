@@ -6,7 +6,8 @@ adds a feature by an entry point of the group `pacesetter.feature`; `symbolwise`
 
 from __future__ import annotations
 
-from pacesetter.features import technical as technical  # registers its features
+from pacesetter.features import breadth as breadth  # registers its feature,
+from pacesetter.features import technical as technical  # and so does this
 from pacesetter.features.feature import FEATURES, Feature, symbolwise
 from pacesetter.features.normaliser import NORMALISERS, MinMax, Normaliser, Robust, RunningWelford, ZScore
 from pacesetter.features.regime import REGIMES, regime_labels

@@ -15,7 +15,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.panel import Panel
 from pacesetter.registry import Registry
 
-__all__ = ["FEATURES", "Feature", "on_observed", "symbolwise"]
+__all__ = ["FEATURES", "Feature", "default_names", "on_observed", "symbolwise"]
 
 Array = NDArray[Any]
 Kind = Literal["technical", "regime", "sentiment", "leadlag", "custom"]
@@ -29,6 +29,7 @@ class Feature:
     memory_bars  latest observed bars of a symbol that fix its value: a server that keeps these gives the same number
     compute      panel -> (time, symbol), NaN while warming up; row t reads bars ≤ t only
     indicator    of a feature of each symbol's own bars, what `compute` maps their fields by
+    is_default   whether a table has it where no features are named
     """
 
     name: str
@@ -37,6 +38,7 @@ class Feature:
     compute: Callable[[Panel], Array]
     kind: Kind = "custom"
     indicator: Callable[..., Array] | None = None
+    is_default: bool = True
 
     def __post_init__(self) -> None:
         if self.memory_bars < 1:
@@ -50,6 +52,11 @@ class Feature:
 
 
 FEATURES: Registry[Feature] = Registry("feature")
+
+
+def default_names() -> list[str]:
+    """The features of a table where none are named."""
+    return [name for name in FEATURES if getattr(FEATURES[name], "is_default", True)]
 
 
 def symbolwise(name: str, indicator: Callable[..., Array], memory_bars: int, kind: Kind = "custom") -> Feature:

@@ -18,7 +18,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.features.feature import FEATURES, Feature
+from pacesetter.features.feature import FEATURES, Feature, default_names
 from pacesetter.panel import Panel
 
 __all__ = ["FeatureTable", "feature_table"]
@@ -174,7 +174,7 @@ def feature_table(panel: Panel, features: Sequence[str] | None = None, extra: Se
 
 def _wanted(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Feature]:
     """The features by name, then the extra ones; refuses a name that appears twice and what is not a Feature."""
-    chosen = FEATURES if names is None else [names] if isinstance(names, str) else names
+    chosen = default_names() if names is None else [names] if isinstance(names, str) else names
     wanted = [FEATURES[name] for name in chosen] + list(extra)
     seen: set[str] = set()
     for feature in wanted:

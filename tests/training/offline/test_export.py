@@ -49,7 +49,7 @@ def test_an_oracle_earns_more_the_fewer_of_its_orders_are_random(action, tmp_pat
 
 
 def test_the_rule_needs_its_indicators(toy, tmp_path):
-    with pytest.raises(ConfigError, match="not a feature here"):
+    with pytest.raises(ConfigError, match="the expert reads rsi_14"):
         export_episodes("expert", [*toy], out=tmp_path / "e.h5")
     names = "features.names=[rsi_14,macd,macd_signal,bollinger_position]"
     export_episodes("expert", [*toy, names], out=tmp_path / "e.h5", episodes=8, regimes=["expert"])

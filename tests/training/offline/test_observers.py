@@ -37,7 +37,7 @@ def rule(toy, tmp_path_factory) -> Path:
     """Episodes of a rule that reads sentiment, which the observation shows: what can be cloned exactly."""
     path = tmp_path_factory.mktemp("rule") / "rule.h5"
 
-    def follow(market):
+    def follow(config, market):
         column = market.batch.bank.names["window"].index("sentiment")
 
         def wanted(observation):

@@ -80,7 +80,7 @@ class Episodes:
     def step_of(self) -> Array:
         """(row,) steps since the episode began."""
         firsts = np.cumsum(self.lengths) - self.lengths
-        return np.arange(self.row_count) - np.repeat(firsts, self.lengths)
+        return np.asarray(np.arange(self.row_count) - np.repeat(firsts, self.lengths))
 
     def following(self) -> dict[str, Array]:
         """entry -> (row, …) the next observation; the final one at the end of an episode, with a mask of all True."""
@@ -110,7 +110,7 @@ class Episodes:
         """Several of them as one; refuses none."""
         if not parts:
             raise DataError("there is no episode to join; record some first")
-        joined = [
+        joined: list[Any] = [
             {name: np.concatenate([getattr(part, group)[name] for part in parts]) for name in getattr(parts[0], group)}
             for group in ("observation", "finals", "rows")
         ]
@@ -268,5 +268,6 @@ def _verify(path: Path) -> None:
 
 
 def _block(group: Any) -> Episodes:
-    parts = [{name: group[part][name][()] for name in group[part]} for part in ("observation", "finals", "rows")]
+    names = ("observation", "finals", "rows")
+    parts: list[Any] = [{name: group[part][name][()] for name in group[part]} for part in names]
     return Episodes(*parts, *(group["episodes"][name][()] for name in EACH))

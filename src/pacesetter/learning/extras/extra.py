@@ -95,6 +95,7 @@ for _name, _options, _make in (
     ("curiosity", "CuriosityConfig", "make_curiosity"),
     ("potential", "PotentialConfig", "Potential"),
     ("auxiliary", "AuxiliaryConfig", "Auxiliary"),
+    ("domain", "DomainConfig", "Domain"),
 ):
     _module = f"pacesetter.learning.extras.{_name}"
     EXTRAS.add(_name, ExtraSpec(f"{_module}:{_options}", f"{_module}:{_make}"))

@@ -50,6 +50,7 @@ TRAINING_KEYS = (
     "identity",
     "commit",
     "teacher",
+    "fitted_until",
 )
 
 
@@ -136,6 +137,8 @@ def bundle_policy(
         bars_per_year=panel.bars_per_year,
     )
     until = fitted_until(config, panel)
+    if stated := training.get("fitted_until"):  # of a policy that was updated later, while it traded
+        until = max(until, pd.Timestamp(stated))
     manifest = _manifest(training, until, parity) | {"feature_moments": feature_moments(table, until)}
     files = bundle_files(graph, features, config, manifest, results, limits) | lookback
     if has_torchscript:

@@ -33,6 +33,7 @@ from pacesetter.serving.risk.order import Order, State
 from pacesetter.serving.trader.brokers import OrderStatus
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.feeds import Feed
+from pacesetter.serving.trader.succession import Succession
 
 __all__ = ["PaperResult", "PaperTrader"]
 
@@ -60,10 +61,17 @@ class PaperTrader:
     """One desk on one feed, with its journal, kill switch and watch."""
 
     def __init__(
-        self, desk: Desk, feed: Feed, journal: Journal, switch: KillSwitch, watch: Watch, observe: Observe
+        self,
+        desk: Desk,
+        feed: Feed,
+        journal: Journal,
+        switch: KillSwitch,
+        watch: Watch,
+        observe: Observe,
+        succession: Succession | None = None,
     ) -> None:
         self.desk, self.feed, self.journal, self.switch, self.watch = desk, feed, journal, switch, watch
-        self.observe = observe
+        self.observe, self.succession = observe, succession
         self.bars = 0  # decided on so far
         where = journal.engine.url.render_as_string(hide_password=True)
         self._name = f"run '{journal.run}' in {where}"  # that the switch is engaged by where a limit of its own acted
@@ -102,6 +110,7 @@ class PaperTrader:
         if settlement.is_over:
             desk.guard.halt("the account was ruined or liquidated")
         self._heed_within_bar()
+        self._follow()
         observation = self.observe(panel)
         seen = Seen(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
         # An account that could not be read is treated as infinitely old: exits pass, entries do not.
@@ -115,6 +124,16 @@ class PaperTrader:
         if not self.journal.record(make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state())):
             raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
         self._send(ticket)
+
+    def _follow(self) -> None:
+        """Let the store's current bundle decide from this bar on, where the trader follows it; the journal knows."""
+        if self.succession is not None:
+            policy, told = self.succession.look()
+            if told:
+                log.info("%s", told)
+                self.journal.note("policy", told)
+            if policy is not None:
+                self.desk.policy = policy
 
     def _send(self, ticket: Ticket) -> None:
         """Send what was allowed, checking the switch before each order; log what was refused."""

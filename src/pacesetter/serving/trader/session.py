@@ -30,6 +30,7 @@ from pacesetter.serving.trader.desk import Desk
 from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.paper import PaperTrader
+from pacesetter.serving.trader.succession import Succession, following
 
 __all__ = ["PaperConfig", "open_session"]
 
@@ -51,6 +52,7 @@ class PaperConfig:
     risk        limits that replace the bundle's
     key         file of the signing key; PACESETTER_SIGNING_KEY where empty
     unverified  take a signed bundle without a key to check it by
+    follow      of a store: a bundle that becomes current, by an update or a roll-back, decides from the next bar on
     """
 
     feed: Literal["replay", "yahoo", "alpaca", "ccxt"] = "replay"
@@ -65,6 +67,7 @@ class PaperConfig:
     risk: dict[str, Any] = field(default_factory=dict)
     key: str = ""
     unverified: bool = False
+    follow: bool = False
     watch: Thresholds = field(default_factory=Thresholds)
     alerts: AlertOptions = field(default_factory=AlertOptions)
 
@@ -105,7 +108,18 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
         switch,
         Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle)),
         _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS),
+        _succession(policy, config, bundle, key),
     )
+
+
+def _succession(policy: str, config: PaperConfig, bundle: Bundle | None, key: SigningKey | None) -> Succession | None:
+    """What the trader follows, where it is to; refuses to follow what is not a store."""
+    if not config.follow:
+        return None
+    found = following(policy, bundle, key, config.unverified) if bundle else None
+    if found is None:
+        raise ConfigError(f"paper.follow=true follows a store of bundles, and '{policy}' is not one; give the store")
+    return found
 
 
 def _journal(config: PaperConfig, key: SigningKey | None) -> Journal:

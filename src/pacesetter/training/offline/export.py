@@ -16,13 +16,13 @@ from pacesetter.panel import Panel
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.offline.teachers import expert_teacher, oracle_teacher, run_teacher
 
-__all__ = ["SOURCES_OF_EPISODES", "Exported", "export_episodes", "stale_reasons"]
+__all__ = ["SOURCES_OF_EPISODES", "ExportedEpisodes", "export_episodes", "stale_reasons"]
 
 SOURCES_OF_EPISODES = ("random", "expert", "oracle")  # beside the folder of a run
 
 
 @dataclass(frozen=True)
-class Exported:
+class ExportedEpisodes:
     """What was written: the file, and how many episodes and rows of each regime."""
 
     path: Path
@@ -43,7 +43,7 @@ def export_episodes(
     regimes: Sequence[str] = (),
     bars: int | None = None,
     seed: int = 0,
-) -> Exported:
+) -> ExportedEpisodes:
     """Record `episodes` of each regime in the training set and write them; everything is refused before that.
 
     source    random, expert, oracle, or the folder of a run of task=fleet, whose own configuration is used
@@ -64,7 +64,7 @@ def export_episodes(
             assert part is not None
             writer.add(part)
             found[name] = part
-    return Exported(
+    return ExportedEpisodes(
         Path(out),
         {name: len(part) for name, part in found.items()},
         {name: part.row_count for name, part in found.items()},
@@ -98,7 +98,7 @@ def _teacher(source: str, config: Config, panel: Panel, market: Any) -> tuple[Te
     if source == "random":
         return None, ""
     if source == "expert":
-        return expert_teacher(market), ""
+        return expert_teacher(config, market), ""
     if source == "oracle":
         return oracle_teacher(config, panel, market), ""
     return run_teacher(source, market)

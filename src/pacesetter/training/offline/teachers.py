@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 import torch
 
-from pacesetter.agents.rules import RULES
 from pacesetter.build import Config, best_fleet, build_task
 from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import DataError
 from pacesetter.evaluation.baselines.forecasting import choose_thresholds, fill_returns
 from pacesetter.learning.experience.recording import Teach, fleet_teacher, order_teacher
+from pacesetter.learning.expert import RuleExpert
 from pacesetter.learning.state import tensors_hash
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
 from pacesetter.market.parameters import BPS
@@ -33,15 +33,19 @@ def run_teacher(folder: str | Path, market: FleetMarket) -> tuple[Teach, str]:
     return fleet_teacher(fleet, market), tensors_hash(fleet.state_dict())
 
 
-def expert_teacher(market: FleetMarket) -> Teach:
-    """The rule `expert` on the features of the window; refuses a window without the indicators that it reads."""
-    names = market.batch.bank.names["window"]
-    orders = None if market.actions is None else dict(enumerate(DISCRETE_AS_CONTINUOUS[: Discrete.ADD_TO_WINNER]))
-    rule = RULES["expert"](names=names, orders=orders)
+def expert_teacher(config: Config, market: FleetMarket) -> Teach:
+    """The rule expert on the features of the window; refuses a window without the indicators that it needs."""
+    rule, action = RuleExpert(market.batch.bank.names), build_task(config).action
 
     def wanted(observation: Rows) -> torch.Tensor:
-        seen = {name: entry.numpy() for name, entry in market.tables(observation).items()}
-        return torch.as_tensor(rule.act(seen)).reshape(len(observation["index"]))
+        chosen = torch.as_tensor(rule.act(market.tables(observation) | observation)).long()
+        if market.actions is not None:
+            return chosen
+        orders = torch.tensor(DISCRETE_AS_CONTINUOUS)[chosen]
+        if action != "target":
+            return orders
+        held = observation["position"][:, PositionEntry.WEIGHT] > 0  # the full position or none
+        return torch.where((orders > 0) | (held & (orders == 0)), 1.0, -1.0)
 
     return order_teacher(wanted, market.actions)
 

@@ -1,0 +1,129 @@
+"""Domain adaptation by gradient reversal (Ganin, Lempitsky 2015): features from which the domain cannot be told.
+
+A discriminator learns to tell symbols of the target domain from the others by the encoder's features; the encoder gets
+its gradient with the sign turned round, times λ, which rises from 0 to `strength` over `ramp_steps`.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from torch import nn
+from torch.nn import functional as F  # noqa: N812  (torch's own custom)
+
+from pacesetter.errors import ConfigError, check_range, did_you_mean
+from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.extras.extra import Surroundings
+
+__all__ = ["Domain", "DomainConfig", "reverse_gradient"]
+
+STEEPNESS = 10.0  # of the ramp, as published
+
+
+class _Reversal(torch.autograd.Function):
+    """The identity, whose gradient is multiplied by −weight."""
+
+    @staticmethod
+    def forward(ctx: Any, features: torch.Tensor, weight: float) -> torch.Tensor:
+        ctx.weight = weight
+        return features.view_as(features)
+
+    @staticmethod
+    def backward(ctx: Any, *gradients: torch.Tensor) -> tuple[torch.Tensor, None]:
+        return -ctx.weight * gradients[0], None
+
+
+def reverse_gradient(features: torch.Tensor, weight: float) -> torch.Tensor:
+    """The features as they are; what flows back through them is turned round and scaled."""
+    reversed_: torch.Tensor = _Reversal.apply(features, weight)  # type: ignore[no-untyped-call]
+    return reversed_
+
+
+@dataclass(frozen=True)
+class DomainConfig:
+    """Options of the domain extra.
+
+    target       symbols of the target domain, e.g. those of another exchange; all others are the source
+    strength     largest λ                        ramp_steps   steps of each symbol until it is nearly reached
+    """
+
+    target: tuple[str, ...] = ()
+    strength: float = 1.0
+    ramp_steps: int = 10_000
+    hidden: int = 64
+    learning_rate: float = 1e-3
+
+    def __post_init__(self) -> None:
+        owner = "agent.extras.domain"
+        check_range(0, owner=owner, strength=self.strength)
+        check_range(1, owner=owner, ramp_steps=self.ramp_steps, hidden=self.hidden)
+        if not self.learning_rate > 0:
+            raise ConfigError(f"{owner}.learning_rate={self.learning_rate} must be above 0")
+        if not self.target:
+            raise ConfigError(f"{owner}.target names the symbols of the target domain; give at least one")
+
+
+class Domain:
+    """A discriminator that trains itself, and a loss by which the encoder confuses it."""
+
+    declared: ClassVar[tuple[str, ...]] = ("optimiser", "steps")
+
+    def __init__(self, around: Surroundings, config: DomainConfig) -> None:
+        self.config, self.steps, self.symbols = config, 0, around.symbols
+        self.is_target = self._labels(around).to(around.device)
+        layers = nn.Sequential(nn.Linear(around.width, config.hidden), nn.ReLU(), nn.Linear(config.hidden, 1))
+        self.own = nn.ModuleDict({"discriminator": layers})
+        self.own.to(around.device)
+        self.optimiser = torch.optim.Adam(self.own.parameters(), config.learning_rate)
+        self._loss = 0.0
+
+    def _labels(self, around: Surroundings) -> torch.Tensor:
+        """(symbol of the market,) 1 where it is of the target domain; refuses unknown symbols, and one domain alone."""
+        assert around.batch is not None
+        names = list(dict.fromkeys(name for (name,) in around.batch.bank.symbols))
+        for name in self.config.target:
+            if name not in names:
+                raise ConfigError(f"agent.extras.domain.target: unknown symbol '{name}'{did_you_mean(name, names)}")
+        labels = torch.tensor([name in self.config.target for name in names]).float()
+        if labels.all():
+            raise ConfigError("agent.extras.domain.target names every symbol, which leaves no source domain")
+        return labels
+
+    @property
+    def weight(self) -> float:
+        """λ = strength · (2 / (1 + exp(−10·p)) − 1), p the share of `ramp_steps` that were made."""
+        share = min(self.steps / self.config.ramp_steps, 1.0)
+        return self.config.strength * (2 / (1 + math.exp(-STEEPNESS * share)) - 1)
+
+    def reward(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int) -> None:
+        """Rewards stay as they are; the ramp hears of the steps."""
+        self.steps = steps
+
+    def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
+        """One step of the discriminator on the features as they are."""
+        loss = self._entropies(batch, features.detach()).mean()
+        self.optimiser.zero_grad()
+        loss.backward()  # type: ignore[no-untyped-call]
+        self.optimiser.step()
+        self._loss = float(loss.detach())
+
+    def losses(self, batch: Transitions, features: torch.Tensor) -> Mapping[str, torch.Tensor]:
+        """(symbol,) cross-entropy of the discriminator, ascended by the encoder."""
+        entropies = self._entropies(batch, reverse_gradient(features, self.weight))
+        return {"domain": entropies.view(len(self.is_target), -1).mean(1)}
+
+    def logged(self) -> dict[str, torch.Tensor]:
+        """The discriminator's cross-entropy, log 2 where it can tell nothing, and λ."""
+        return {"domain/cross_entropy": torch.tensor(self._loss), "domain/weight": torch.tensor(self.weight)}
+
+    def _entropies(self, batch: Transitions, features: torch.Tensor) -> torch.Tensor:
+        """(row,) weighed so that both domains count alike."""
+        labels = self.is_target[batch.symbol]
+        logits = self.own["discriminator"](features).squeeze(-1)
+        share = self.is_target.mean()
+        weights = torch.where(labels > 0, 0.5 / share, 0.5 / (1 - share))
+        return F.binary_cross_entropy_with_logits(logits, labels, weights, reduction="none")

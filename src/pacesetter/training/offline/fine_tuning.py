@@ -1,0 +1,85 @@
+"""`pacesetter finetune RUN`: a fleet goes on learning elsewhere; what it gains there and what it forgets here."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from pathlib import Path
+
+import torch
+from rich.console import Console
+from rich.table import Table
+
+from pacesetter.agents.fleet import Fleet
+from pacesetter.build import Config, best_fleet, build_panel, stored_config
+from pacesetter.build.offline import JudgedMarkets
+from pacesetter.errors import ConfigError
+from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.fleet.validation import play
+from pacesetter.runs import Run
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
+
+__all__ = ["TransferRow", "fine_tune", "transfer_table"]
+
+REPORT = "fine_tuning.json"
+
+
+@dataclass(frozen=True)
+class TransferRow:
+    """The fleet on a validation set before and after, as annualised Sharpe ratios.
+
+    together        all agents in equal parts           mean   of the agents
+    worse           share of the agents that fell
+    """
+
+    market: str
+    together_before: float
+    together_after: float
+    mean_before: float
+    mean_after: float
+    worse: float
+
+    @property
+    def change(self) -> float:
+        return self.mean_after - self.mean_before
+
+
+def fine_tune(folder: str | Path, overrides: Sequence[str], console: Console | None = None) -> Run:
+    """Train a fleet that begins with the run's weights, as the overrides say, and report on both validation sets.
+
+    Refuses a run without a fleet, and a market without any of its symbols, before anything is trained.
+    """
+    old, before = stored_config(folder), best_fleet(folder)
+    own = [f"agent.{name}={old.agent[name]}" for name in ("network", "heads") if old.agent.get(name) is not None]
+    config = compose(["task=fleet", *own, *overrides, f"train.init_from={folder}"])
+    panel = build_panel(config)
+    shared = [symbol for symbol in before.symbols if symbol in panel.symbols]
+    if not shared:
+        raise ConfigError(f"the fleet of {folder} has none of the {len(panel.symbols)} symbols there; nothing is kept")
+    result = train(config, console=console or Console())
+    after = best_fleet(result.run.folder)
+    markets = {"new": (config, panel), "old": (old, build_panel(old))}
+    rows = [_row(name, before, after, *told) for name, told in markets.items()]
+    result.run.write_json(REPORT, {"from": Path(folder).resolve().name, "rows": [asdict(row) for row in rows]})
+    (console or Console()).print(transfer_table(rows))
+    return result.run
+
+
+def _row(name: str, before: Fleet, after: Fleet, config: Config, panel: object) -> TransferRow:
+    market: FleetMarket = JudgedMarkets(config, panel).validation  # type: ignore[arg-type]
+    common = [symbol for symbol in market.symbols if symbol in before.symbols and symbol in after.symbols]
+    market = market if len(common) == len(market.symbols) else market.select(common)
+    first, second = (play(fleet, market) for fleet in (before, after))
+    fell = (second.sharpe < first.sharpe).float()
+    figures = (first.sharpe_together, second.sharpe_together, float(first.sharpe.mean()), float(second.sharpe.mean()))
+    return TransferRow(name, *figures, float(torch.mean(fell)))
+
+
+def transfer_table(rows: Sequence[TransferRow]) -> Table:
+    """Before and after on the new validation set, and on the old one, where a fall is what was forgotten."""
+    table = Table("validation set", "all, before", "all, after", "mean, before", "mean, after", "agents that fell")
+    for row in rows:
+        pairs = (row.together_before, row.together_after, row.mean_before, row.mean_after)
+        table.add_row(row.market, *(f"{value:+.2f}" for value in pairs), f"{row.worse:.0%}")
+    return table

@@ -1,0 +1,79 @@
+"""`pacesetter online RUN`: a process of its own that updates a fleet while `pacesetter paper` trades it."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from rich.console import Console
+from rich.table import Table
+
+from pacesetter.build import best_fleet, build_panel, build_table, stored_end
+from pacesetter.errors import ConfigError
+from pacesetter.panel import Panel
+from pacesetter.registry import configure
+from pacesetter.runs import Run
+from pacesetter.training.online.updater import OnlineConfig, OnlineUpdater, Update
+
+__all__ = ["update_online"]
+
+
+def update_online(
+    folder: str | Path,
+    options: Mapping[str, Any] | None = None,
+    *,
+    first: int | None = None,
+    watch_seconds: float | None = None,
+    taken: Callable[[Run], None] | None = None,
+    console: Console | None = None,
+) -> OnlineUpdater:
+    """Update on all bars that the run's source has behind its training, and with `watch_seconds` on those that come.
+
+    options   of `OnlineConfig`, and `data`: options that change the run's own source, e.g. a longer file
+    first     bar of the first update; None is the first that the run has not seen
+    """
+    asked = dict(options or {})
+    data = asked.pop("data", {})
+    updater = OnlineUpdater(folder, configure(OnlineConfig, asked, "online"), taken)
+    if updater.run is not None and (asked or first is not None):
+        raise ConfigError(f"{folder} is an updater's own run, which keeps its options; leave them out to resume it")
+    config = replace(updater.run_config, data=updater.run_config.data | dict(data))
+    out = console or Console()
+    while True:
+        panel = build_panel(config)
+        updater.begin(panel, _first(folder, panel) if first is None else first)
+        updates = updater.advance(panel)
+        assert updater.run is not None
+        if updates:
+            _tell(updater, updates, panel, out)
+        if watch_seconds is None:
+            out.print(f"{updater.updates} updates in all → {updater.run.folder}", soft_wrap=True)
+            return updater
+        time.sleep(watch_seconds)
+
+
+def _first(folder: str | Path, panel: Panel) -> int:
+    return int(panel.index.searchsorted(stored_end(folder), side="right"))
+
+
+def _tell(updater: OnlineUpdater, updates: list[Update], panel: Panel, out: Console) -> None:
+    """The updates, and what the fleet earned with them beside what it would have earned without."""
+    table = Table("update", "bar", "shadow", "gain a bar", "forgotten", "drift")
+    for each in updates:
+        told = each.kind if not each.why else f"{each.kind}: {each.why}"
+        numbers = (f"{each.gain:+.2e}", f"{each.forgotten:+.2f}")
+        table.add_row(str(each.number), each.time[:16], told, *numbers, ", ".join(each.drift))
+    out.print(table)
+    known = panel.rows(0, updater.bars)
+    frozen = updater.returns(
+        best_fleet(updater.origin), known, build_table(updater.run_config, known), updater.first - 1
+    )
+    online = np.array(updater.history["earned"])
+    out.print(
+        f"mean return a bar over {len(online)} new bars: online {online.mean():+.3e}, "
+        f"without updates {frozen[: len(online)].mean():+.3e}"
+    )

@@ -1,0 +1,97 @@
+"""Gradients are turned round exactly, and a fresh probe cannot tell domains whose features were confused."""
+
+from __future__ import annotations
+
+import math
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+import torch
+from sklearn.linear_model import LogisticRegression
+
+from pacesetter.errors import ConfigError
+from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.extras.domain import Domain, DomainConfig, reverse_gradient
+from pacesetter.learning.extras.extra import EXTRAS, Surroundings, make_extras
+
+BATCH = SimpleNamespace(bank=SimpleNamespace(symbols=(("A",), ("B",))))
+
+
+def surroundings(width: int = 4) -> Surroundings:
+    return Surroundings(width, 7, symbols=2, batch=BATCH)  # type: ignore[arg-type]
+
+
+def rows(inputs: torch.Tensor) -> Transitions:
+    """Rows of two symbols, side by side."""
+    symbol = torch.arange(2).repeat_interleave(len(inputs) // 2)
+    return Transitions(symbol, {}, torch.zeros(len(inputs)))
+
+
+@pytest.mark.parametrize("weight", [0.0, 0.3, 2.0])
+def test_the_gradient_flips_its_sign_exactly(weight):
+    torch.manual_seed(0)
+    features, other = torch.randn(5, 3, requires_grad=True), torch.randn(5, 3)
+    (plain,) = torch.autograd.grad((features * other).sum(), features)
+    turned = reverse_gradient(features, weight)
+    assert torch.equal(turned, features)
+    (found,) = torch.autograd.grad((turned * other).sum(), features)
+    assert torch.equal(found, -weight * plain)
+
+
+def make_inputs(seed: int, count: int = 200) -> tuple[torch.Tensor, torch.Tensor]:
+    """Two domains, the second shifted in one input, and labels that depend on it and on another one."""
+    inputs = torch.randn(count, 4, generator=torch.Generator().manual_seed(seed))
+    inputs[count // 2 :, 0] += 2.5
+    return inputs, (inputs[:, 1] + 0.5 * inputs[:, 0] > 0.625).float()
+
+
+def train(strength: float) -> tuple[float, float]:
+    """Accuracy of a fresh probe of the domain, and of the task, after an encoder to one feature has learned both."""
+    torch.manual_seed(0)
+    encoder, head, steps = torch.nn.Linear(4, 1), torch.nn.Linear(1, 1), 400
+    config = DomainConfig(("B",), strength=strength, ramp_steps=steps // 2, hidden=16, learning_rate=0.02)
+    domain = Domain(surroundings(1), config)
+    optimiser = torch.optim.Adam([*encoder.parameters(), *head.parameters()], 0.005)
+    for step in range(steps):
+        inputs, labels = make_inputs(step)
+        batch, features = rows(inputs), encoder(inputs)
+        domain.reward(batch, features, features, step)
+        domain.learn(batch, features, features)
+        task = torch.nn.functional.binary_cross_entropy_with_logits(head(features).squeeze(-1), labels)
+        optimiser.zero_grad()
+        (task + domain.losses(batch, features)["domain"].sum()).backward()
+        optimiser.step()
+    with torch.no_grad():
+        first, (fresh, labels) = make_inputs(5_001, 2_000)[0], make_inputs(5_002, 2_000)
+        is_second = np.arange(2_000) >= 1_000
+        probe = LogisticRegression().fit(encoder(first).numpy(), is_second)
+        right = (head(encoder(fresh)).squeeze(-1) > 0) == labels.bool()
+        return float(probe.score(encoder(fresh).numpy(), is_second)), float(right.float().mean())
+
+
+def test_a_fresh_probe_ends_near_chance_and_the_task_is_kept():
+    without, confused = train(0.0), train(4.0)
+    assert without[0] > 0.65
+    assert confused[0] < 0.6
+    assert confused[1] > 0.7  # what can be known of the task without the shifted input
+
+
+def test_the_ramp_rises_from_nothing():
+    domain = Domain(surroundings(), DomainConfig(target=("A",), strength=2.0, ramp_steps=100))
+    assert domain.weight == 0.0
+    domain.steps = 50
+    assert domain.weight == pytest.approx(2 * (2 / (1 + math.exp(-5)) - 1))
+    domain.steps = 1_000
+    assert domain.weight == pytest.approx(2.0, abs=1e-3)
+    assert set(domain.logged()) == {"domain/cross_entropy", "domain/weight"}
+
+
+def test_bad_options_are_refused():
+    assert "domain" in EXTRAS
+    with pytest.raises(ConfigError, match="names the symbols of the target domain"):
+        DomainConfig()
+    with pytest.raises(ConfigError, match="unknown symbol 'C'"):
+        make_extras({"domain": {"target": ["C"]}}, surroundings())
+    with pytest.raises(ConfigError, match="leaves no source domain"):
+        make_extras({"domain": {"target": ["A", "B"]}}, surroundings())

@@ -1,0 +1,133 @@
+"""A planted change of regime is recovered from, a stationary market is not harmed, and a kill loses nothing.
+
+Runs `training.online.session`.
+"""
+
+from __future__ import annotations
+
+import io
+import json
+from dataclasses import replace
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from pacesetter.build import best_fleet, build_panel, build_table, stored_config
+from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.learning.state import tensors_hash
+from pacesetter.training.online import updater as module
+from pacesetter.training.online.session import update_online
+from pacesetter.training.online.updater import OnlineConfig, OnlineUpdater
+
+FIRST, CHANGE = 420, 480
+SMALL = OnlineConfig(every_bars=60, recent_bars=180, judged_bars=30, steps=1_024, frozen_bars=100, alarm_bars=400)
+
+
+@pytest.fixture(scope="module")
+def panel(run):
+    return build_panel(stored_config(run)).rows(0, 780)
+
+
+@pytest.fixture(scope="module")
+def changed(panel):
+    """The same bars, with sentiment that means the opposite from bar `CHANGE` on."""
+    mood = np.array(panel["sentiment"])
+    mood[CHANGE:] = 1 - mood[CHANGE:]
+    return panel.with_field("sentiment", mood)
+
+
+def frozen(updater: OnlineUpdater, panel) -> np.ndarray:
+    """Returns of the fleet as it was, from the first new bar on."""
+    table = build_table(updater.run_config, panel)
+    return updater.returns(best_fleet(updater.origin), panel, table, FIRST - 1)
+
+
+def test_most_of_the_loss_of_a_regime_change_is_recovered(run, changed):
+    updater = OnlineUpdater(run, SMALL)
+    updater.begin(changed, FIRST)
+    updates = updater.advance(changed)
+    kept, online = frozen(updater, changed), np.array(updater.history["earned"])
+    before = kept[: CHANGE - FIRST].mean()
+    last = slice(-120, None)
+    loss, regained = before - kept[last].mean(), online[last].mean() - kept[last].mean()
+    assert loss > 0
+    print(f"{regained / loss:.0%} of the loss is recovered in the last 120 bars")
+    assert regained > 0.5 * loss
+    alarmed = [update.bar for update in updates if "earned" in update.drift]
+    assert alarmed
+    assert alarmed[0] > CHANGE
+    assert "swap" in [update.kind for update in updates]
+    assert max(update.forgotten for update in updates if update.kind == "swap") > 0  # of the old regime, as reported
+
+
+@pytest.mark.proof
+def test_a_stationary_market_is_not_harmed(run, panel):
+    updater = OnlineUpdater(run, SMALL)
+    updater.begin(panel, FIRST)
+    updates = updater.advance(panel)
+    kept, online = frozen(updater, panel), np.array(updater.history["earned"])
+    difference = online - kept
+    noise = difference.std() / len(difference) ** 0.5
+    assert difference.mean() > -2 * noise - 1e-12
+    assert not any("earned" in update.drift for update in updates)
+    assert all(update.forgotten <= SMALL.largest_forgetting for update in updates if update.kind == "swap")
+
+
+def test_it_resumes_where_it_was_killed_and_rolls_back(run, changed, monkeypatch):
+    short, small = changed.rows(0, 600), replace(SMALL, steps=256)
+    whole = OnlineUpdater(run, small)
+    whole.begin(short, FIRST)
+    whole.advance(short)
+    assert whole.run is not None
+    part = OnlineUpdater(run, small)
+    part.begin(short, FIRST)
+    part.advance(short.rows(0, 540))
+    genuine = module.save_fleet
+
+    def killed(fleet, folder, *rest):
+        if folder.name == "best":
+            raise KeyboardInterrupt
+        return genuine(fleet, folder, *rest)
+
+    monkeypatch.setattr(module, "save_fleet", killed)
+    with pytest.raises(KeyboardInterrupt):
+        part.advance(short)
+    monkeypatch.setattr(module, "save_fleet", genuine)
+    resumed = OnlineUpdater(part.run.folder)
+    assert resumed.bars == 540
+    resumed.advance(short)
+    assert tensors_hash(resumed.fleet.state_dict()) == tensors_hash(whole.fleet.state_dict())
+    assert [event["kind"] for event in resumed.events()] == [event["kind"] for event in whole.events()]
+    swaps = [event for event in resumed.events() if event["kind"] == "swap"]
+    event = resumed.roll_back()
+    assert event["from"] == swaps[-1]["number"]
+    assert tensors_hash(resumed.fleet.state_dict()) != swaps[-1]["weights_hash"]
+    assert resumed.events()[-1]["kind"] == "rollback"
+    manifest = json.loads((resumed.run.folder / "manifest.json").read_text())
+    assert manifest["weights_hash"] == tensors_hash(resumed.fleet.state_dict())
+    with pytest.raises(RunError, match="no swap to go back from"):
+        resumed.roll_back()
+
+
+def test_what_cannot_be_updated_is_refused(run, panel, tmp_path):
+    with pytest.raises(DataError, match="online updates need 210 bars before the first one"):
+        OnlineUpdater(run, SMALL).begin(panel, 100)
+    with pytest.raises(RunError, match="has not begun"):
+        OnlineUpdater(run, SMALL).advance(panel)
+    with pytest.raises(RunError, match="is not a run folder"):
+        OnlineUpdater(tmp_path)
+    with pytest.raises(ConfigError, match="every_bars"):
+        OnlineConfig(every_bars=0)
+
+
+def test_a_session_updates_on_what_the_source_has_and_says_what_it_was_worth(run):
+    told = io.StringIO()
+    options = {"every_bars": 60, "recent_bars": 180, "judged_bars": 30, "steps": 64, "frozen_bars": 60}
+    updater = update_online(run, options, first=930, console=Console(file=told, width=150))
+    assert updater.updates == 1
+    assert "without updates" in told.getvalue()
+    again = update_online(updater.run.folder, console=Console(file=told, width=150))
+    assert again.updates == 1  # nothing new
+    with pytest.raises(ConfigError, match="which keeps its options"):
+        update_online(updater.run.folder, {"steps": 5})
