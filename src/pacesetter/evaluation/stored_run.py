@@ -75,7 +75,10 @@ class StoredRun:
     @cached_property
     def task(self) -> Any:
         """Its options; refuses a task that declares that it cannot be evaluated."""
-        task_of(self.config).check("evaluate", self.folder)
+        task = task_of(self.config)
+        task.check("evaluate", self.folder)
+        if task.judged_as != "account":
+            raise ConfigError(f"{self.folder} chooses windows and does not trade; give a run that trades")
         return build_task(self.config)
 
     @cached_property
