@@ -92,6 +92,7 @@ class LookbackMarket:
         if not panel.causal:
             raise DataError("the panel was repaired by looking ahead; an environment takes only causal bars")
         self.panel, self.windows, self.view, self.resolution = panel, windows, view, resolution
+        self.seed: int | None = None  # of a synthetic market, by which it is made again
         self.assets = view.max_assets or len(panel.symbols)
         if self.assets < len(panel.symbols):
             raise ConfigError(
