@@ -1,4 +1,4 @@
-"""Writes the small policy that `tests/evaluation/test_stored_run.py` plays again, and its result.
+"""Writes the small policies that tests play again, and their results: one that trades, and one that chooses windows.
 
     python scripts/archive_policy.py
 
@@ -9,12 +9,14 @@ from __future__ import annotations
 
 import json
 import shutil
+import sys
 import tempfile
 from dataclasses import replace
 from pathlib import Path
 
 from rich.console import Console
 
+from pacesetter.evaluation.lookback.stored import LookbackRun
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.runs import Run
@@ -31,17 +33,35 @@ OVERRIDES = [
 ]
 
 
+WINDOWS = ARCHIVE.with_name("archive_lookback")
+CHOOSES = [
+    *("name=archived", "task=lookback", "agent=full_information", "data=synthetic", "data.symbols=4", "data.bars=600"),
+    *("task.windows.longest=60", "task.windows.seen=[10,20,60]", "task.windows.grid=[10,20,60]"),
+    *("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=8", "train.steps=4096", "train.validate_every=2048"),
+    *("track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
+]
+
+
 def main() -> None:
-    """Replace the archive by a fresh one, without what is of this machine."""
-    shutil.rmtree(ARCHIVE, ignore_errors=True)
+    """Replace the archives by fresh ones; `windows` on the command line replaces that of windows alone."""
+    if "windows" not in sys.argv:
+        archived(ARCHIVE, OVERRIDES)
+        (ARCHIVE / "result.json").write_text(json.dumps(metrics(StoredRun(ARCHIVE).play()), indent=2) + "\n")
+    archived(WINDOWS, CHOOSES)
+    (WINDOWS / "result.json").write_text(json.dumps(LookbackRun(WINDOWS).play(), indent=2) + "\n")
+
+
+def archived(target: Path, overrides: list[str]) -> None:
+    """Train a run and keep its best weights, without what is of this machine."""
+    shutil.rmtree(target, ignore_errors=True)
     with tempfile.TemporaryDirectory() as folder:
-        config = compose([*OVERRIDES, f"runs={folder}"])
+        config = compose([*overrides, f"runs={folder}"])
         made = train(config, console=Console(quiet=True)).run
-        shutil.copytree(made.folder / "checkpoints" / "best", ARCHIVE / "checkpoints" / "best")
-        archive = Run(ARCHIVE)
+        shutil.copytree(made.folder / "checkpoints" / "best", target / "checkpoints" / "best")
+        archive = Run(target)
         archive.write_yaml("config.yaml", replace(config, runs="runs").to_dict())
-        archive.write_json("manifest.json", {"name": config.name, "config_hash": made.manifest["config_hash"]})
-    (ARCHIVE / "result.json").write_text(json.dumps(metrics(StoredRun(ARCHIVE).play()), indent=2) + "\n")
+        kept = {name: made.manifest[name] for name in ("name", "config_hash", "finished")}
+        archive.write_json("manifest.json", kept)
 
 
 if __name__ == "__main__":

@@ -30,8 +30,10 @@ from pacesetter.build.tasks.trading import Trading, TradingTask
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.opened import RUNS, open_run
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
+from pacesetter.leadlag.lookback.policy import roll
 from pacesetter.policies.observation import market_bank
 from pacesetter.training.hydra.compose import compose, task_defaults
 from pacesetter.training.run.observers import OBSERVERS
@@ -129,13 +131,15 @@ def test_features_of_a_run_are_computed_once(name: str, trained: Any, monkeypatc
 @pytest.mark.parametrize("name", list(TASKS))
 def test_a_trained_run_is_a_policy_or_says_why_not(name: str, trained: Any) -> None:
     folder, task = trained(name), TASKS[name]
-    run = StoredRun(folder)
-    if "evaluate" in task.refusals:
+    assert task.judged_as in RUNS
+    if task.judged_as == "windows":
         with pytest.raises(ConfigError, match="does not trade"):
-            run.task  # noqa: B018
-        with pytest.raises(ConfigError, match="does not trade"):
-            task.policy(stored(folder))
+            StoredRun(folder).task  # noqa: B018
+        panel = stored(folder).panel
+        windows = [roll(task.policy(stored(folder)), panel) for _ in range(2)]
+        np.testing.assert_array_equal(*windows)
         return
+    run = open_run(folder)
     last = run.first + 5
     bank = market_bank(run.panel, build_table(run.config, run.panel))
     options = {"first": run.first, "last": last, "bank": bank, "window_bars": run.task.window_bars}
@@ -149,10 +153,6 @@ def test_a_trained_run_is_a_policy_or_says_why_not(name: str, trained: Any) -> N
 def test_a_trained_run_is_exported_or_says_why_not(name: str, trained: Any) -> None:
     folder, task = trained(name), TASKS[name]
     run = stored(folder)
-    if "bundle" in task.refusals:
-        with pytest.raises(ConfigError, match=f"{folder.name} is a lookback agent; bundle"):
-            task.export(run, 4)
-        return
     exported = task.export(run, 4)
     assert exported.symbols == run.panel.symbols
     batches: Iterator[Any] = exported.real

@@ -14,6 +14,7 @@ from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.study import Study, configure_study
 from pacesetter.learning.methods import METHODS, TaskSupport, load
+from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.rewards.schedule import Schedule
 from pacesetter.runs import Run, config_hash
@@ -250,6 +251,7 @@ class Train:
 class MainJob:
     """How long the main job trains.
 
+    lookback         run folder of a lookback agent that is trained already; None trains one
     lookback_steps   environment steps of the agent that chooses the window
     direct_steps     bars of accounts in which a direct policy, the default, learns its shape
     fleet_steps      of each trading agent of another method, e.g. agent=ppo
@@ -259,6 +261,7 @@ class MainJob:
     fast             leave out stressed markets, other limits and explanations; the verdict and its gates stay whole
     """
 
+    lookback: str | None = None
     lookback_steps: int = 20_000
     direct_steps: int = 61_440
     fleet_steps: int = 10_000
@@ -268,7 +271,7 @@ class MainJob:
     fast: bool = False
 
     def __post_init__(self) -> None:
-        counts = ("lookback_steps", "fleet_steps", "master_steps", "draws")
+        counts = ("lookback_steps", "direct_steps", "fleet_steps", "master_steps", "draws")
         check_range(1, owner="job", memory_mb=self.memory_mb or 1, **{name: getattr(self, name) for name in counts})
 
 
@@ -353,9 +356,20 @@ def parse_config(stored: Mapping[str, Any], what: str = "the stored configuratio
     return configure(Config, translate_config(stored, what), "config")
 
 
-def build_study(config: Config) -> Study:
-    """The lead–lag study the configuration asks for."""
-    return configure_study(config.lag, config.seed)
+def build_study(config: Config, panel: Panel | None = None) -> Study:
+    """The lead–lag study the configuration asks for.
+
+    Where `lag.lookback` is the folder of a lookback agent, its window is the one that the agent has in force at the
+    study's last bar of the panel; without a panel it stays the default.
+    """
+    lag = dict(config.lag)
+    if isinstance(lag.get("lookback"), str):
+        folder = lag.pop("lookback")
+        if panel is not None:
+            from pacesetter.build.stored import window_at_end
+
+            lag["lookback"] = window_at_end(folder, panel.between(end=lag.get("end")))
+    return configure_study(lag, config.seed)
 
 
 def _problem(config: Config) -> str:

@@ -9,14 +9,14 @@ import pandas as pd
 
 from pacesetter.build.configuration import Config, build_task, read_config, task_of
 from pacesetter.errors import DataError, RunError, needs
-from pacesetter.leadlag.lookback.policy import ConstantLookback, FittedLookback
+from pacesetter.leadlag.lookback.policy import ConstantLookback, FittedLookback, roll
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
 
 if TYPE_CHECKING:
     from pacesetter.learning.sb3.algorithms import AlgorithmAgent
 
-__all__ = ["check_unseen", "load_agent", "load_lookback", "stage_run", "stored_config", "stored_end"]
+__all__ = ["check_unseen", "load_agent", "load_lookback", "stage_run", "stored_config", "stored_end", "window_at_end"]
 
 
 def stored_config(folder: str | Path) -> Config:
@@ -61,12 +61,17 @@ def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:
     task = build_task(config)
     env = LookbackVectorEnv(panel, 1, task)
     agent = load_agent(folder, env)
-    # Such an agent must be asked bar by bar; others decide a block of bars at once.
-    has_memory = config.agent["algorithm"] == "recurrent_ppo"
-    policy = AgentLookback(agent.act, task, 1 if has_memory else BLOCK_BARS, has_memory)
+    # An agent with a memory must be asked bar by bar; others decide a block of bars at once.
+    memory = agent if agent.has_memory else None
+    policy = AgentLookback(agent.act, task, 1 if agent.has_memory else BLOCK_BARS, memory)
     policy.look_at(panel)  # with the tables of `env`, which go with it
     # Its choices on bars that it learned from are in-sample; there a constant stands in.
     return FittedLookback(policy, stored_end(folder), ConstantLookback(task.windows.start))
+
+
+def window_at_end(folder: str | Path, panel: Panel) -> int:
+    """The window, in bars, that the lookback agent of a run has in force at the last bar of a panel."""
+    return int(roll(load_lookback(folder, panel), panel)[-1])
 
 
 def stored_end(folder: str | Path) -> pd.Timestamp:

@@ -219,18 +219,25 @@ def _evaluate_elsewhere(stored: Any, overrides: list[str]) -> None:
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Judged run folders.")],
+    runs: Annotated[list[Path], typer.Argument(help="Evaluated run folders, or folders of runs.")],
     out: Annotated[Path, typer.Option(help="Page to write; comparison.md is next to it.")] = Path("comparison.html"),
+    task: Annotated[str, typer.Option(help="Only runs of this problem, e.g. lookback.")] = "",
+    name: Annotated[str, typer.Option(help="Only runs whose name has this in it.")] = "",
+    since: Annotated[str, typer.Option(help="Only runs started on this day or later, e.g. 2026-11-16.")] = "",
+    until: Annotated[str, typer.Option(help="Only runs started on this day or before.")] = "",
+    pdf: Annotated[bool, typer.Option(help="Also write the page as PDF (needs chromium).")] = False,
 ) -> None:
-    """Compare evaluated runs: table, equity curves, Markdown."""
-    from pacesetter.evaluation.report.compare import BRIEF, compare_section, find_judged
+    """Compare evaluated runs: table, equity curves or cumulated rewards, Markdown."""
+    from pacesetter.evaluation.report.compare import BRIEF, compare_section, find_matching
     from pacesetter.evaluation.report.judgement_page import markdown
-    from pacesetter.evaluation.report.page import write_report
+    from pacesetter.evaluation.report.page import write_pdf, write_report
 
-    section = compare_section([find_judged(run) for run in runs])
+    section = compare_section(find_matching(runs, task, name, since, until))
     _show([section], BRIEF)
     out.parent.mkdir(parents=True, exist_ok=True)
-    write_report(out, "Comparison", [section])
+    page = write_report(out, "Comparison", [section])
+    if pdf:
+        typer.echo(f"→ {write_pdf(page)}")
     out.with_suffix(".md").write_text(markdown([section]), encoding="utf-8")
     typer.echo(f"→ {out}, {out.with_suffix('.md')}")
 

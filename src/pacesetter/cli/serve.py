@@ -165,7 +165,10 @@ def serve(
     key: SigningKey = None,
     unverified: Unverified = False,
 ) -> None:
-    """Serve a bundle over HTTP: POST /v1/decide, /v1/state, /v1/halt, /v1/resume, /livez, /readyz, /metrics."""
+    """Serve a bundle over HTTP: POST /v1/decide, /v1/state, /v1/halt, /v1/resume, /livez, /readyz, /metrics.
+
+    A lookback agent's bundle answers POST /v1/lookback instead: the window in force, its confidence and its matrix.
+    """
     from pacesetter.serving.api.admission import ApiSettings
     from pacesetter.serving.api.keys import Keys
     from pacesetter.serving.api.server import serve as serve_bundle

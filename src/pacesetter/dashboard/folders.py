@@ -53,6 +53,11 @@ class RunFacts:
         """Regime -> figures of a judged run."""
         return dict((self.result or {}).get("regimes", {}))
 
+    @property
+    def chooses_windows(self) -> bool:
+        """Whether its judgement is one of windows: rewards instead of returns."""
+        return (self.result or {}).get("task") == "lookback"
+
     def row(self, regime: str | None = None) -> dict[str, Any]:
         """The run's line of the table; Sharpe ratio and return are those in `regime` where one is named."""
         own = {name: getattr(self, name) for name in ("name", "started", "task", "data", "preset", "status")}
@@ -62,18 +67,22 @@ class RunFacts:
         result: dict[str, Any] = self.result or {}
         policy = result["policy"]
         figures, gates = result["figures"][policy], result["gates"]
+        common = {
+            "policy": policy,
+            "gates": f"{sum(gate['passed'] for gate in gates)} / {len(gates)}",
+            "verdict": say("verdict.evidence" if result["is_evidence"] else "verdict.none"),
+        }
+        if self.chooses_windows:  # it has a reward and no Sharpe ratio
+            reward = Interval(*result["intervals"][policy])
+            own = say("runs.reward", value=reward.value, low=reward.low, high=reward.high)
+            return common | {"interval": own if regime is None else "–"}
         sharpe = Interval(*result["intervals"][policy])
         shown = {"sharpe": sharpe.value, "interval": f"{sharpe.low:+.2f} … {sharpe.high:+.2f}"}
         shown["yearly_return"] = figures["annual_return"]
         if regime is not None:
             shown = {"sharpe": self.regimes[regime]["sharpe"], "interval": "–"}
             shown["yearly_return"] = self.regimes[regime]["total_return"]
-        return shown | {
-            "policy": policy,
-            "drawdown": figures["max_drawdown"],
-            "gates": f"{sum(gate['passed'] for gate in gates)} / {len(gates)}",
-            "verdict": say("verdict.evidence" if result["is_evidence"] else "verdict.none"),
-        }
+        return shown | common | {"drawdown": figures["max_drawdown"]}
 
 
 def find_runs(root: Path) -> list[Path]:
@@ -200,7 +209,7 @@ def curves(runs: Iterable[RunFacts]) -> Curves:
     found = Curves()
     for run in runs:
         try:
-            if run.result is not None:
+            if run.result is not None and not run.chooses_windows:
                 found.judged.append(Judged(run.name, run.result, _returns(run.folder)))
             metrics = read_metrics(run.folder)
             if len(metrics):

@@ -111,7 +111,7 @@ def read_live(folder: Path, status: str) -> LiveRun:
         step=max((int(line.get("step", 0)) for line in lines), default=0),
         steps=int(config["train"]["steps"]),
         metrics=metrics,
-        mix=_named_mix(mixes, problem),
+        mix=_named_mix(mixes, config["task"]),
         validations=pd.DataFrame([_validation(line) for line in validations]),
         gates={way: _gates(found) for way, found in _ways(validations[-1])} if validations else {},
         stage=_stage(folder),
@@ -129,10 +129,14 @@ def _validation(line: Mapping[str, Any]) -> dict[str, float]:
     return {"step": line["step"], "score": found["score"], **sharpes}
 
 
-def _named_mix(mixes: dict[int, list[float]], problem: str) -> pd.DataFrame:
-    """(line, action) shares, with the orders' names where there are seven."""
+def _named_mix(mixes: dict[int, list[float]], task: Mapping[str, Any]) -> pd.DataFrame:
+    """(line, action) shares, with the orders' names where there are seven, and a lookback agent's windows by theirs."""
     table: pd.DataFrame = pd.DataFrame.from_dict(mixes, orient="index").rename_axis("step")
-    if len(table.columns) == len(Discrete) and problem != "lookback":
+    windows = task.get("windows", {})
+    grid = windows.get("grid" if windows.get("action", "absolute") == "absolute" else "deltas", ())
+    if len(table.columns) == len(grid) and windows.get("space", "discrete") == "discrete":
+        table.columns = [say("live.window", bars=bars) for bars in grid]
+    elif len(table.columns) == len(Discrete) and task.get("problem") != "lookback":
         table.columns = [order.name.lower().replace("_", " ") for order in Discrete]
     return table
 

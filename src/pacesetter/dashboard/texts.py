@@ -31,6 +31,7 @@ ENGLISH: dict[str, str] = {
     "runs.compare": "Compare",
     "runs.baselines": "show the baselines of the first run",
     "runs.equity": "Equity on the test set, start = 100",
+    "runs.reward": "reward {value:+.4f}: {low:+.4f} … {high:+.4f}",
     "runs.not_judged": "None of these runs has been evaluated yet: `pacesetter evaluate RUN`.",
     "runs.report": "Report",
     "runs.no_report": "None of these runs has a report: `pacesetter run` and `pacesetter evaluate RUN` write one.",
@@ -76,6 +77,7 @@ ENGLISH: dict[str, str] = {
     "leadlag.histogram": "How often the agent chose each window",
     "leadlag.bars": "bars",
     # ---- training live
+    "live.window": "{bars} bars",
     "live.title": "Training live",
     "live.empty": "No run under `{folder}` has metrics yet. Start one: `pacesetter train data=sandbox`.",
     "live.no_training": "{folder} trains nothing; choose a run of pacesetter train",

@@ -75,9 +75,11 @@ class StoredRun:
 
     @cached_property
     def task(self) -> Any:
-        """Its options; refuses a task that declares that it cannot be evaluated, or does not trade."""
-        for ability in ("evaluate", "trade"):
-            task_of(self.config).check(ability, self.folder)
+        """Its options; refuses a task that declares that it cannot be evaluated."""
+        task = task_of(self.config)
+        task.check("evaluate", self.folder)
+        if task.judged_as != "account":
+            raise ConfigError(f"{self.folder} chooses windows and does not trade; give a run that trades")
         return build_task(self.config)
 
     @cached_property

@@ -42,7 +42,10 @@ __all__ = [
     "serve_algorithm",
     "serve_direct",
     "serve_master",
+    "serve_recurrent",
 ]
+
+HIDDEN, CELL = "memory_hidden", "memory_cell"  # what a recurrent policy hands from one bar to the next
 
 
 class Exported(NamedTuple):
@@ -121,6 +124,83 @@ class ServedPolicy(nn.Module):
         return answer if self.critic is None else (*answer, self.critic(features).squeeze(-1))
 
 
+class RecurrentCell(nn.Module):
+    """One step of an LSTM or GRU, written as arithmetic: (row, width), hidden and cell (row, layer, unit) → the same.
+
+    A GRU has no cell; its own is handed on as it came.
+    """
+
+    def __init__(self, memory: nn.Module) -> None:
+        super().__init__()
+        inner: Any = getattr(memory, "gru", memory)
+        self.is_gru, self.layers = isinstance(inner, nn.GRU), int(inner.num_layers)
+        self.inputs = nn.ModuleList(_linear(inner, "ih", layer) for layer in range(self.layers))
+        self.hiddens = nn.ModuleList(_linear(inner, "hh", layer) for layer in range(self.layers))
+
+    def forward(
+        self, x: torch.Tensor, hidden: torch.Tensor, cell: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        hiddens, cells = [], []
+        for layer, (to_input, to_hidden) in enumerate(zip(self.inputs, self.hiddens, strict=True)):
+            step = self._gru if self.is_gru else self._lstm
+            x, memory = step(to_input(x), to_hidden(hidden[:, layer]), hidden[:, layer], cell[:, layer])
+            hiddens.append(x)
+            cells.append(memory)
+        return x, torch.stack(hiddens, 1), torch.stack(cells, 1)
+
+    @staticmethod
+    def _lstm(a: torch.Tensor, b: torch.Tensor, h: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        take, forget, new, show = (a + b).chunk(4, -1)
+        memory = torch.sigmoid(forget) * c + torch.sigmoid(take) * torch.tanh(new)
+        return torch.sigmoid(show) * torch.tanh(memory), memory
+
+    @staticmethod
+    def _gru(a: torch.Tensor, b: torch.Tensor, h: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        (reset_a, keep_a, new_a), (reset_b, keep_b, new_b) = a.chunk(3, -1), b.chunk(3, -1)
+        keep = torch.sigmoid(keep_a + keep_b)
+        fresh = torch.tanh(new_a + torch.sigmoid(reset_a + reset_b) * new_b)
+        return (1 - keep) * fresh + keep * h, c
+
+
+def _linear(memory: Any, kind: str, layer: int) -> nn.Linear:
+    """The weights of one layer of a recurrent module as a linear map."""
+    weight, bias = getattr(memory, f"weight_{kind}_l{layer}"), getattr(memory, f"bias_{kind}_l{layer}")
+    linear = nn.Linear(weight.shape[1], weight.shape[0])
+    linear.weight, linear.bias = weight, bias
+    return linear
+
+
+class ServedRecurrent(nn.Module):
+    """Encoder, memory and actor: an observation (row, …) with the memory before to an answer and the memory after."""
+
+    def __init__(self, encoder: Encoder, memory: nn.Module, actor: ChoiceHead | BoxHead) -> None:
+        super().__init__()
+        self.encoder, self.memory, self.actor = encoder, RecurrentCell(memory), actor
+
+    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
+        own = {name: entry for name, entry in observation.items() if name not in (HIDDEN, CELL)}
+        flat = {name: entry.flatten(2) if entry.ndim == 4 else entry for name, entry in own.items()}
+        latent, hidden, cell = self.memory(self.encoder(flat), observation[HIDDEN], observation[CELL])
+        return (*self.actor(latent, observation.get(ACTION_MASK)), hidden, cell)
+
+
+def serve_recurrent(algorithm: BaseAlgorithm, action: str) -> tuple[ServedRecurrent, PolicySpec]:
+    """A recurrent algorithm's actor as a module of one step; its memory goes in and comes out beside the answer."""
+    from pacesetter.learning.sb3.algorithms import EncoderExtractor
+
+    policy: Any = algorithm.policy
+    extractor = next(module for module in policy.modules() if isinstance(module, EncoderExtractor))
+    actor, _ = _heads(policy, is_whole=False)
+    shape = (int(policy.lstm_actor.num_layers), int(policy.lstm_actor.hidden_size))
+    spec = PolicySpec(
+        inputs=dict(extractor.shapes) | {HIDDEN: shape, CELL: shape},
+        names=dict.fromkeys(extractor.shapes, ()),
+        action="discrete" if isinstance(actor, ChoiceHead) else action,  # type: ignore[arg-type]
+        outputs=(*_outputs(actor, None), f"{HIDDEN}_after", f"{CELL}_after"),
+    )
+    return ServedRecurrent(extractor.encoder, policy.lstm_actor, actor).eval(), spec
+
+
 def serve_algorithm(
     algorithm: BaseAlgorithm, names: Mapping[str, Iterable[str]], action: str, symbols: tuple[str, ...] = ()
 ) -> tuple[ServedPolicy, PolicySpec]:
@@ -134,8 +214,8 @@ def serve_algorithm(
     policy: Any = algorithm.policy
     if hasattr(policy, "lstm_actor"):
         raise ConfigError(
-            "this policy keeps a memory from bar to bar, which a bundle cannot serve; train ppo, a2c, sac, td3 or "
-            "maskable_ppo"
+            "this policy trades with a memory from bar to bar, which a bundle cannot serve; train ppo, a2c, sac, td3 "
+            "or maskable_ppo"
         )
     # The first is the one that the actor reads.
     extractor = next(module for module in policy.modules() if isinstance(module, EncoderExtractor))

@@ -24,7 +24,8 @@ from pacesetter.evaluation.lookback.replay import LookbackReplay
 from pacesetter.evaluation.lookback.stored import LookbackRun
 from pacesetter.evaluation.lookback.worth import EXPECTED, worth_sentences
 from pacesetter.evaluation.opened import open_run
-from pacesetter.evaluation.report.compare import compare_section, find_judged
+from pacesetter.evaluation.report.compare import compare_section, find_judged, find_matching
+from pacesetter.evaluation.statistics.regression import read_result, regression_gates
 from pacesetter.leadlag.lookback.policy import StoredLookback
 from pacesetter.training.launch.folds import changed, fold_report
 
@@ -112,6 +113,11 @@ def test_the_commands_that_traders_have(run: LookbackRun, tmp_path: Path, lookba
     said = call(app, ["compare", str(lookback_run), str(lookback_run), "--out", str(page)])
     assert said.exit_code == 0, said.output
     assert "+0.0000 (+0.0000 to +0.0000)" in page.with_suffix(".md").read_text()
+    assert [run.name for run in find_matching([lookback_run.parent], "lookback", "look", "2020-01-01")] == [
+        lookback_run.name
+    ]
+    with pytest.raises(ConfigError, match="leave a filter out"):
+        find_matching([lookback_run.parent], until="2020-01-01")
     judged = find_judged(lookback_run)
     other = find_judged(lookback_run)
     other.result["task"] = "account"
@@ -138,3 +144,12 @@ def test_folds_learn_from_their_training_bars_alone(run: LookbackRun, is_combina
     assert len(lines) == 3
     assert np.isfinite(report.table[AGENT]).all()
     assert (report.table["best constant in hindsight"] >= report.table["constant by training"] - 1e-12).all()
+
+
+def test_an_archived_agent_keeps_its_windows() -> None:
+    """A change of the estimators, the encodings or the reward cannot change results unnoticed."""
+    archive = Path(__file__).parents[1] / "archive_lookback"
+    found = LookbackRun(archive).play()
+    gates = regression_gates(read_result(archive / "result.json"), found, 1e-6)
+    assert [gate for gate in gates if not gate.passed] == []
+    assert {gate.name for gate in gates} >= {"reward", "signal", "switches", "mean_lookback"}

@@ -115,7 +115,7 @@ def test_a_run_without_a_policy_is_refused(made, tmp_path):
     with pytest.raises(RunError, match="not a finished training run"):
         bundle_run(cut.folder, tmp_path / "bundles")
     lookback = Run.create(tmp_path, "lookback", Config(task={"problem": "lookback"}).to_dict())
-    with pytest.raises(ConfigError, match="is a lookback agent"):
+    with pytest.raises(RunError, match="not a finished training run"):
         bundle_run(lookback.folder, tmp_path / "bundles")
 
 

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
+
+import numpy as np
 
 from pacesetter.build.configuration import Config, build_task
 from pacesetter.build.environments import Parts, split_panel
@@ -22,8 +24,11 @@ if TYPE_CHECKING:
     import pandas as pd
 
     from pacesetter.policies.modules import Exported
+    from pacesetter.policies.spec import PolicySpec
 
 __all__ = ["LookbackTask"]
+
+ROWS = 500  # observations of a batch
 
 
 class LookbackTask(Task):
@@ -39,8 +44,6 @@ class LookbackTask(Task):
             "a cluster trains groups of symbols, and task=lookback uses all of them together; its seeds and folds "
             "are for `pacesetter sweep`"
         ),
-        "trade": "{run} chooses windows and does not trade; `pacesetter evaluate` judges it by its windows",
-        "bundle": "{run} is a lookback agent; bundle the agent, fleet or master that trades on them",
         "job": "the main job trains traders; task=lookback is for `pacesetter train`",
     }
 
@@ -86,7 +89,15 @@ class LookbackTask(Task):
         return _as_policy(learner.agent, config)
 
     def export(self, stored: Stored, count: int) -> Exported:
-        raise NotImplementedError
+        from pacesetter.policies.modules import Exported, serve_algorithm, serve_recurrent
+
+        agent = load_agent(stored.folder, self.environment(stored.config, stored.panel))
+        module, spec = (
+            serve_recurrent(agent.algorithm, "continuous")
+            if agent.has_memory
+            else serve_algorithm(agent.algorithm, {}, "continuous")
+        )
+        return Exported(module, spec, stored.panel.symbols, _shown(stored, spec, count))
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
         most = build_task(stored_config(str(run))).view.max_assets
@@ -97,13 +108,27 @@ class LookbackTask(Task):
             )
 
 
+def _shown(stored: Stored, spec: PolicySpec, wanted: int) -> Iterator[dict[str, Any]]:
+    """What the environment shows at random bars with random windows in force, every action allowed."""
+    from pacesetter.envs.lookback.batch import LookbackBatch
+    from pacesetter.policies.windows import unmasked
+
+    task: LookbackConfig = build_task(stored.config)
+    generator, batch = np.random.default_rng(0), LookbackBatch(stored.panel, task, ROWS)
+    market = batch.markets[0]
+    for _ in range(0, wanted, ROWS):
+        bars = generator.integers(market.first, len(stored.panel), ROWS)
+        batch.place(market, bars, generator.integers(task.windows.shortest, task.windows.longest + 1, ROWS))
+        yield unmasked(batch.observe(), spec)
+
+
 def _as_policy(agent: Any, config: Config, is_stochastic: bool = False) -> LookbackPolicy:
     """An agent that has learned as a policy of a panel."""
     from pacesetter.envs.lookback.evaluation import BLOCK_BARS, AgentLookback
 
-    has_memory = config.agent["algorithm"] == "recurrent_ppo"
     act = _drawn(agent, config.seed) if is_stochastic else agent.act
-    return AgentLookback(act, build_task(config), block_bars=1 if has_memory else BLOCK_BARS)
+    memory = agent if agent.has_memory else None
+    return AgentLookback(act, build_task(config), block_bars=1 if agent.has_memory else BLOCK_BARS, memory=memory)
 
 
 def _drawn(agent: Any, seed: int) -> Any:

@@ -308,7 +308,8 @@ class LookbackBatch:
         chosen                 of the window in force, all ending at the same bar
         universe_mask          1 for each asset that could be scored
         lookback               places of the window in force and of its feasible bounds, as in the ledger
-        context, resolution    where asked for: features that tell the regime; which resolution, one-hot
+        context, record        where asked for: features that tell the regime; how well each window predicted lately
+        resolution             which resolution, one-hot, where there are several
         """
         view = self.config.view
         encoded = len(view.coder().names([""] * self.assets))
@@ -316,6 +317,8 @@ class LookbackBatch:
         sizes |= {"universe_mask": self.assets, "lookback": 3}
         if view.features:
             sizes["context"] = len(view.features)
+        if view.record_bars:
+            sizes["record"] = len(self.config.windows.grid)
         if len(self.config.episodes.resolutions) > 1:
             sizes["resolution"] = len(self.config.episodes.resolutions)
         return sizes
@@ -333,6 +336,8 @@ class LookbackBatch:
         }
         if self.config.view.features:
             shown["context"] = self._gather(lambda market, rows: market.context[self.t[rows]])
+        if self.config.view.record_bars:
+            shown["record"] = self._gather(lambda market, rows: market.record[self.t[rows]])
         if len(self.config.episodes.resolutions) > 1:
             names = self.config.episodes.resolutions
             own = np.array([names.index(market.resolution) for market in self.markets])

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import logging
 from collections import deque
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import lru_cache
 from typing import Any, Literal, NamedTuple
@@ -198,10 +199,42 @@ class Dealer:
         return market
 
     def _draw_synthetic(self) -> LookbackMarket:
+        return self.synthetic(int(self._seeds.integers(2**31)))
+
+    def synthetic(self, seed: int) -> LookbackMarket:
+        """The synthetic market of a seed."""
         options = {"symbols": len(self.panel.symbols), "bars": len(self.panel)} | self.episodes.synthetic
-        seed = int(self._seeds.integers(2**31))
         panel = configure(Synthetic, options | {"seed": seed}, "episodes.synthetic").read()
-        return LookbackMarket(panel, self.windows, self.view, OWN_RESOLUTION)
+        market = LookbackMarket(panel, self.windows, self.view, OWN_RESOLUTION)
+        market.seed = seed
+        return market
+
+    # ---- resuming ---------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """All that decides the next episodes, in plain values: synthetic markets by their seeds."""
+        return {
+            "dealt": self.dealt,
+            "stage": self.stage,
+            "scores": list(self._scores),
+            "seeds": self._seeds.bit_generator.state,
+            "pool": [[market.seed, played] for market, played in self._pool],
+        }
+
+    def load_state_dict(self, stored: Mapping[str, Any], seeds: Sequence[int | None]) -> list[LookbackMarket | None]:
+        """Restore what `state_dict` gave; gives the synthetic markets of `seeds`, None for None.
+
+        A market that is in the pool is made once.
+        """
+        self.dealt, self.stage = stored["dealt"], stored["stage"]
+        self._scores.clear()
+        self._scores.extend(stored["scores"])
+        made = {seed: self.synthetic(seed) for seed, _ in stored.get("pool", ())}
+        self._pool = [(made[seed], played) for seed, played in stored.get("pool", ())]
+        if "seeds" in stored:
+            self._seeds.bit_generator.state = stored["seeds"]
+        made |= {seed: self.synthetic(seed) for seed in seeds if seed is not None and seed not in made}
+        return [None if seed is None else made[seed] for seed in seeds]
 
     # ---- starts -----------------------------------------------------------------------------------------------------
 

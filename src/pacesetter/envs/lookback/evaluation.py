@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, Protocol
 
 import numpy as np
 import pandas as pd
@@ -127,12 +127,23 @@ def _choices(policies: Mapping[str, LookbackPolicy], panel: Panel, t: int, previ
     return np.array(chosen, dtype=np.int64)
 
 
+class Memory(Protocol):
+    """What an agent remembers from bar to bar."""
+
+    def reset(self) -> None: ...
+
+    def remember(self) -> Any: ...
+
+    def recall(self, remembered: Any) -> None: ...
+
+
 class AgentLookback:
     """A trained agent as a `LookbackPolicy`: shown what the environment would show, it chooses a window.
 
     `act` maps a batch of observations to a batch of actions, e.g. `lambda seen: model.predict(seen)[0]`. An agent that
     chooses from a grid decides `block_bars` bars ahead at once, for every window that may then be in force; each of
-    these decisions still sees bars up to its own alone. An agent with a memory takes `block_bars=1` and `has_memory`.
+    these decisions still sees bars up to its own alone. An agent with a memory takes `block_bars=1` and is given as
+    `memory`: it moves on by one bar at a time, whoever asks how often, and forgets where bars do not follow.
     """
 
     def __init__(
@@ -140,22 +151,28 @@ class AgentLookback:
         act: Callable[[dict[str, Array]], Any],
         config: LookbackConfig,
         block_bars: int = BLOCK_BARS,
-        has_memory: bool = False,
+        memory: Memory | None = None,
     ) -> None:
         windows = config.windows
         # Only then is the window at the next bar one of the grid, whatever happens: all cases can be decided ahead.
         is_free = windows.space == "discrete" and windows.action == "absolute" and windows.max_delta is None
-        self.act, self.config = act, config
+        self.act, self.config, self.memory = act, config, memory
+        self._bar, self._before = -1, None
         self.block_bars = block_bars if is_free else 1
-        self.has_memory = has_memory
         self._panel: Panel | None = None
 
     @property
     def longest(self) -> int:
         return self.config.windows.longest
 
+    @property
+    def has_memory(self) -> bool:
+        """Whether it must be asked bar by bar."""
+        return self.memory is not None
+
     def look_at(self, panel: Panel) -> None:
-        """Make the tables of a panel ready."""
+        """Make the tables of a panel ready; a memory starts over."""
+        self._bar = -1
         others = len(self.config.windows.grid) if self.block_bars > 1 else 0
         self._batch = LookbackBatch(panel, self.config, self.block_bars * (others + 1))
         self._panel, self._decided = panel, dict[tuple[int, int], int]()
@@ -170,8 +187,20 @@ class AgentLookback:
             self.release()
             self.look_at(panel)
         if (t, previous) not in self._decided:
+            self._remember(t)
             self._decided = self._decide(t, previous)
         return self._decided[t, previous]
+
+    def _remember(self, t: int) -> None:
+        """Bring the agent's memory to what it was before bar `t` was seen."""
+        if self.memory is None:
+            return
+        if t == self._bar:
+            self.memory.recall(self._before)
+            return
+        if t != self._bar + 1:
+            self.memory.reset()
+        self._bar, self._before = t, self.memory.remember()
 
     def _decide(self, t: int, previous: int) -> dict[tuple[int, int], int]:
         """(bar, window in force) -> window, for the block of bars from `t` on."""

@@ -12,6 +12,7 @@ from typing import Any
 from weakref import WeakValueDictionary
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from pacesetter.envs.lookback.actions import Windows
@@ -21,7 +22,7 @@ from pacesetter.features.feature import FEATURES
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.lookback.policy import SHORTEST
 from pacesetter.leadlag.observed import mean_observed, observed_assets
-from pacesetter.leadlag.prediction import FEW_WINDOWS, Prediction
+from pacesetter.leadlag.prediction import FEW_WINDOWS, Prediction, window_predictions
 from pacesetter.leadlag.strategy import fill_to_fill_returns, last_moves
 from pacesetter.leadlag.structure.encoding import ENCODERS, MatrixEncoder
 from pacesetter.panel import Panel
@@ -45,6 +46,8 @@ class View:
     context           features, averaged over the symbols, that tell the regime; `("regime",)` is all regime indicators
     max_assets        symbols of the largest universe; smaller ones are padded; None: those of the panel
     horizon_bars      bars over which followers are given to respond, for the reward
+    record_bars       bars over which the mean prediction of each window of the grid is shown, as far as its outcomes
+                      are known; None shows none. It is what cross-validation chooses by
     """
 
     method: str = "ccf_auc"
@@ -54,8 +57,11 @@ class View:
     context: tuple[str, ...] = ()
     max_assets: int | None = None
     horizon_bars: int = 1
+    record_bars: int | None = None
 
     def __post_init__(self) -> None:
+        if self.record_bars is not None and self.record_bars < 1:
+            raise ConfigError(f"view.record_bars={self.record_bars} must be 1 bar or more, or None for no record")
         for name in self.features:
             FEATURES[name]  # refuses an unknown name
         self.coder()
@@ -78,6 +84,7 @@ class LookbackMarket:
     universe       (time, assets) float32, 1 for an asset that the shortest seen window could score
     is_changed     (time,) True where the universe differs from that of the bar before
     context        (time, feature) float32 means over the symbols, 0 where unknown
+    record         (time, window) float32 mean predictions of the grid's windows known at the bar, 0 where none is
     fills, moves   (time, symbol) fill-to-fill returns and last moves, NaN where there is none
     """
 
@@ -85,6 +92,7 @@ class LookbackMarket:
         if not panel.causal:
             raise DataError("the panel was repaired by looking ahead; an environment takes only causal bars")
         self.panel, self.windows, self.view, self.resolution = panel, windows, view, resolution
+        self.seed: int | None = None  # of a synthetic market, by which it is made again
         self.assets = view.max_assets or len(panel.symbols)
         if self.assets < len(panel.symbols):
             raise ConfigError(
@@ -97,6 +105,7 @@ class LookbackMarket:
         self.fills, self.moves = fill_to_fill_returns(panel), last_moves(panel)
         self.liquidity = Liquidity.of(panel)
         self.context = self._context()
+        self.record = self._record()
         self._entries = len(self.encoder.names([""] * self.assets))
         self._remember()
         self._find_universe()
@@ -195,10 +204,39 @@ class LookbackMarket:
             self.universe[ends, : len(self.panel.symbols)] = observed_assets(matrices)
         self.is_changed = np.append(False, (self.universe[1:] != self.universe[:-1]).any(axis=1))
 
+    def _record(self) -> Array:
+        """(time, window) means over the latest `record_bars` bars whose outcomes are known; no column without them."""
+        grid, bars = self.windows.grid if self.view.record_bars else (), len(self.panel)
+        record = np.zeros((bars, len(grid)), dtype=np.float32)
+        if not self.view.record_bars:
+            return record
+        found = window_predictions(self.panel, grid, self.view.method, self.view.horizon_bars, **self.view.options)
+        known = 1 + self.view.horizon_bars  # bars behind a decision until its outcome is there
+        if bars > known:
+            _mean_known(np.nan_to_num(found), np.isfinite(found), known, self.view.record_bars, record)
+        return record
+
     def _context(self) -> Array:
         """(time, feature) means over the symbols."""
         columns = [mean_observed(FEATURES[name].compute(self.panel), axis=1) for name in self.view.features]
         return np.asarray(np.nan_to_num(np.array(columns).T.reshape(len(self.panel), -1)), dtype=np.float32)
+
+
+@njit(cache=True)
+def _mean_known(values: Array, is_known: Array, behind: int, bars: int, record: Array) -> None:
+    """Fill `record` (time, window) with means of the known values among rows t − behind − bars + 1 … t − behind.
+
+    Each mean is summed by itself, so that a server with the latest bars alone gets the same numbers.
+    """
+    for t in range(behind, record.shape[0]):
+        for k in range(record.shape[1]):
+            total, count = 0.0, 0
+            for u in range(max(t - behind - bars + 1, 0), t - behind + 1):
+                if is_known[u, k]:
+                    total += values[u, k]
+                    count += 1
+            if count:
+                record[t, k] = total / count
 
 
 _markets: WeakValueDictionary[tuple[str, ...], LookbackMarket] = WeakValueDictionary()

@@ -28,17 +28,13 @@ _ROWS = (
 
 
 def lookback_state(batch: LookbackBatch) -> dict[str, Any]:
-    """Copies of all that changes; refuses synthetic markets, which are drawn on the way and not stored."""
-    if batch.config.episodes.synthetic_share > 0:
-        raise ConfigError(
-            "episodes on synthetic markets cannot be stored for an exact resume; set episodes.synthetic_share=0"
-        )
-    dealer = batch.dealer
+    """Copies of all that changes; synthetic markets are told by their seeds."""
     return {
         "rows": {name: getattr(batch, name).copy() for name in _ROWS},
         "resolutions": [market.resolution for market in batch.markets],
+        "markets": [market.seed for market in batch.markets],
         "random": [generator.bit_generator.state for generator in batch.generators],
-        "dealer": {"dealt": dealer.dealt, "stage": dealer.stage, "scores": list(dealer._scores)},
+        "dealer": batch.dealer.state_dict(),
         "reward": batch.reward.state_dict(),
     }
 
@@ -49,13 +45,12 @@ def load_lookback_state(batch: LookbackBatch, stored: Mapping[str, Any]) -> None
         if stored["rows"][name].shape != getattr(batch, name).shape:
             raise ConfigError(f"stored '{name}' does not match this batch of {batch.env_count}; use its own options")
         setattr(batch, name, stored["rows"][name].copy())
-    batch.markets = [batch.dealer.market(name) for name in stored["resolutions"]]
+    seeds = stored.get("markets", [None] * batch.env_count)
+    drawn = batch.dealer.load_state_dict(stored["dealer"], seeds)
+    resolutions = stored["resolutions"]
+    batch.markets = [own or batch.dealer.market(name) for own, name in zip(drawn, resolutions, strict=True)]
     for generator, state in zip(batch.generators, stored["random"], strict=True):
         generator.bit_generator.state = state
-    dealer = batch.dealer
-    dealer.dealt, dealer.stage = stored["dealer"]["dealt"], stored["dealer"]["stage"]
-    dealer._scores.clear()
-    dealer._scores.extend(stored["dealer"]["scores"])
     batch.reward.load_state_dict(stored["reward"])
     # No row is fresh: their encodings were stored and need not be computed again.
     batch._group(np.empty(0, dtype=np.int64))

@@ -8,6 +8,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any, ClassVar
 
+import numpy as np
 import pandas as pd
 
 from pacesetter.build import Config, build_fold, build_panel, build_task, stored_config, task_of
@@ -35,6 +36,7 @@ from pacesetter.panel import Panel
 
 __all__ = ["LookbackRun"]
 
+HISTORY_BARS = 500  # before the judged bars in stressed markets
 FIGURES = ("reward", "reward_se", "switches", "mean_lookback")
 
 
@@ -109,6 +111,12 @@ class LookbackRun:
         worth = worth_table(found, panel, self.task, trader=other, draws=draws, seed=seed)
         return replace(found, worth=worth, notes=worth_sentences(worth, found.learned))
 
+    def play(self) -> dict[str, float]:
+        """The agent alone on the test bars: reward, components, windows and switches."""
+        found = evaluate_lookback({AGENT: self.agent(self.panel)}, self.panel, self.task, start=self.first)
+        row = found.table().loc[AGENT]
+        return {str(name): float(value) for name, value in row.items() if np.isfinite(value)}
+
     def report(self, found: LookbackJudgement) -> list[Section]:
         """Everything that a report says of a judgement."""
         return [*lookback_sections(found, self.panel), self._stress(found)]
@@ -125,7 +133,11 @@ class LookbackRun:
 
     def _stress(self, found: LookbackJudgement) -> Section:
         """The same agent, not retrained, on stressed bars, beside the constant that the training set chose."""
-        table = self.over(stress_scenarios(self.panel, self.first)[1:], found.learned)
+        start = max(
+            self.first - HISTORY_BARS - self.task.windows.longest, 0
+        )  # what the agent and features look back to
+        recent = self.panel.rows(start, None)
+        table = self.over(stress_scenarios(recent, self.first - start)[1:], found.learned)
         wide = table["reward"].unstack("policy")[[AGENT, found.learned]]
         rows = tuple(
             (str(name).replace("_", " "), *(f"{value:+.4f}" for value in row)) for name, *row in wide.itertuples()

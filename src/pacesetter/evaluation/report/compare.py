@@ -13,6 +13,7 @@ import pandas as pd
 import plotly.graph_objects as go
 from numpy.typing import NDArray
 
+from pacesetter.build import stored_config
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import styled, thinned
@@ -22,9 +23,9 @@ from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown
 from pacesetter.evaluation.statistics.overfitting import choice_sentence
 from pacesetter.evaluation.statistics.regression import RESULT, read_result
 from pacesetter.evaluation.statistics.trials import RETURNS
-from pacesetter.runs import EVALUATION
+from pacesetter.runs import EVALUATION, Run
 
-__all__ = ["BRIEF", "Judged", "compare_section", "find_judged"]
+__all__ = ["BRIEF", "Judged", "compare_section", "find_judged", "find_matching"]
 
 Array = NDArray[Any]
 HEADER = ("run", "policy", "Sharpe ratio", "annual return", "drawdown", "gates passed", "verdict")
@@ -88,6 +89,37 @@ def find_judged(folder: str | Path) -> Judged:
     if not places:
         raise RunError(f"{run} was not evaluated yet; run pacesetter evaluate {run}")
     return Judged(run.name, read_result(places[0] / RESULT), read_table(places[0] / RETURNS), places[0])
+
+
+def find_matching(
+    folders: Sequence[Path], task: str = "", name: str = "", since: str = "", until: str = ""
+) -> list[Judged]:
+    """The judgements of given runs, and of the evaluated runs inside folders that are none themselves.
+
+    task    problem of the run       name    part of its name       since, until   days of its start, e.g. 2026-11-16
+    Refuses filters that leave no run.
+    """
+    runs = [run for folder in folders for run in _runs_of(folder)]
+    kept = [run for run in runs if _matches(run, task, name, since, until)]
+    if not kept:
+        raise ConfigError(f"none of {len(runs)} runs is of that task, name and time; leave a filter out")
+    return [find_judged(run) for run in kept]
+
+
+def _runs_of(folder: Path) -> list[Path]:
+    if (folder / "manifest.json").is_file() or not folder.is_dir():
+        return [folder]
+    inside = sorted(path.parent for path in folder.glob("*/manifest.json"))
+    return [run for run in inside if any((run / place / RESULT).is_file() for place in (EVALUATION, "judge"))]
+
+
+def _matches(run: Path, task: str, name: str, since: str, until: str) -> bool:
+    if not (task or name or since or until):
+        return True
+    config, started = stored_config(run), Run.open(run).manifest.get("started", "")
+    day = str(started)[:10]
+    is_then = (not since or day >= since) and (not until or day <= until)
+    return (not task or config.task["problem"] == task) and name in config.name and is_then
 
 
 def compare_section(runs: Sequence[Judged]) -> Section:

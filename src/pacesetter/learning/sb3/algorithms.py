@@ -42,6 +42,7 @@ from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.expected import AllOrdersPPO
 from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
 from pacesetter.learning.sb3.full_information import FullInformation
+from pacesetter.learning.sb3.gru import GruPPO
 from pacesetter.learning.state import read_header, read_state, write_state
 from pacesetter.registry import Registry, configure
 
@@ -92,6 +93,7 @@ ALGORITHMS.add("td3", Algorithm(TD3, "continuous"))
 ALGORITHMS.add("maskable_ppo", Algorithm(MaskablePPO, "discrete", masked=True))
 ALGORITHMS.add("full_information", Algorithm(FullInformation, "discrete"))
 ALGORITHMS.add("recurrent_ppo", Algorithm(RecurrentPPO, policy="MultiInputLstmPolicy"))
+ALGORITHMS.add("gru_ppo", Algorithm(GruPPO, policy="MultiInputGruPolicy"))
 
 
 @dataclass(frozen=True)
@@ -239,7 +241,7 @@ def _policy(recipe: Recipe, config: Network, tables: Tables | None) -> dict[str,
         "net_arch": {"pi": list(recipe.heads), critic: list(recipe.heads)},
         "activation_fn": nn.ReLU,
     }
-    return options | ({"lstm_hidden_size": config.width} if kind is RecurrentPPO else {})
+    return options | ({"lstm_hidden_size": config.width} if issubclass(kind, RecurrentPPO) else {})
 
 
 def _check_environment(name: str, chosen: Algorithm, env: gymnasium.Env[Any, Any] | VecEnv) -> None:
@@ -362,6 +364,19 @@ class AlgorithmAgent:
         """Forget the episode so far."""
         self._memory: Any = None
         self._starts: Array | None = None
+
+    @property
+    def has_memory(self) -> bool:
+        """Whether it is recurrent: what it did before changes what it does."""
+        return hasattr(self.algorithm.policy, "lstm_actor")
+
+    def remember(self) -> Any:
+        """What it remembers of the episode so far, for `recall`."""
+        return self._memory, self._starts
+
+    def recall(self, remembered: Any) -> None:
+        """Go back to what `remember` gave."""
+        self._memory, self._starts = remembered
 
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """Actions of one observation or a batch, under its `action_mask` entry where the algorithm masks."""

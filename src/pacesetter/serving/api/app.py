@@ -47,7 +47,7 @@ from pacesetter.serving.api.schemas import (
 )
 from pacesetter.serving.risk.halt import KillSwitch
 
-__all__ = ["API_VERSION", "ROUTES", "Service", "make_app"]
+__all__ = ["API_VERSION", "ROUTES", "Service", "make_app", "refuse_http", "refuse_invalid"]
 
 API_VERSION = "1.0.0"
 ROUTES = {
@@ -85,8 +85,8 @@ def make_app(
     )
     _add_operation(app, service, metrics)
     _add_trading(app, service, metrics)
-    app.add_exception_handler(RequestValidationError, _invalid)
-    app.add_exception_handler(HTTPException, _refused)
+    app.add_exception_handler(RequestValidationError, refuse_invalid)
+    app.add_exception_handler(HTTPException, refuse_http)
     return Admission(app, keys, settings or ApiSettings(), ROUTES, metrics)
 
 
@@ -358,12 +358,12 @@ WORDS = {
 }
 
 
-async def _refused(request: Request, problem: Exception) -> JSONResponse:
+async def refuse_http(request: Request, problem: Exception) -> JSONResponse:
     assert isinstance(problem, HTTPException)
     return JSONResponse({"error": WORDS.get(problem.status_code, "refused")}, problem.status_code, problem.headers)
 
 
-async def _invalid(request: Request, problem: Exception) -> JSONResponse:
+async def refuse_invalid(request: Request, problem: Exception) -> JSONResponse:
     """Places and kinds of mistakes; names that the caller made up, and values, are left out."""
     assert isinstance(problem, RequestValidationError)
     found = []

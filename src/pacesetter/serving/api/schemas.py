@@ -12,7 +12,7 @@ from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.api.runtime import LEAST_MONEY, Line
 from pacesetter.serving.bundle.bundle import FeatureSpec
 
-__all__ = ["AccountIn", "HaltIn", "Problem", "ResumeIn", "StateOut", "decision_models"]
+__all__ = ["AccountIn", "HaltIn", "Problem", "ResumeIn", "StateOut", "bar_model", "decision_models"]
 
 MOST_BARS, MOST_SYMBOLS = 5_000, 5_000
 ACCOUNT_ENTRIES = ("position", "portfolio", "action_mask")  # of an observation: written from the account
@@ -104,12 +104,17 @@ class Problem(BaseModel):
     problems: list[dict[str, Any]] | None = None
 
 
-def decision_models(features: FeatureSpec, policy: PolicySpec) -> type[Strict]:
-    """The request of /v1/decide for a bundle: its bars have the bundle's fields, its features the policy's entries."""
+def bar_model(features: FeatureSpec) -> type[Strict]:
+    """A bar of one symbol with the bundle's fields."""
     kinds: dict[str, Any] = {name: (Price if name in PRICE_FIELDS else Number, ...) for name in features.fields}
     if "volume" in kinds:
         kinds["volume"] = (Amount, ...)
-    bar = create_model("BarIn", __base__=Strict, symbol=(Symbol, ...), time=(AwareDatetime, ...), **kinds)
+    return create_model("BarIn", __base__=Strict, symbol=(Symbol, ...), time=(AwareDatetime, ...), **kinds)
+
+
+def decision_models(features: FeatureSpec, policy: PolicySpec) -> type[Strict]:
+    """The request of /v1/decide for a bundle: its bars have the bundle's fields, its features the policy's entries."""
+    bar = bar_model(features)
     entries: dict[str, Any] = {
         name: (_nested(shape[-2:] if name == "window" else shape[-1:]), ...)
         for name, shape in policy.inputs.items()

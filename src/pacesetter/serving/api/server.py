@@ -9,6 +9,7 @@ import socket
 import sys
 from contextlib import suppress
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -52,6 +53,9 @@ def serve(
     keys.check_startable()
     switch.check_usable()
     bundle.model.probe()
+    if bundle.is_lookback:
+        _serve_windows(bundle, keys, settings, history)
+        return
     # On a runtime of its own: made-up bars must never enter the one that serves.
     rehearse(Runtime(bundle, symbols))
     runtime = Runtime(bundle, symbols)
@@ -63,6 +67,17 @@ def serve(
     # One file for each port, since two servers may share a switch but not their books.
     books = switch.path.with_name(f"{switch.path.name}.books-{settings.port}")
     _listen(make_app(runtime, switch, keys, settings, books), settings)
+
+
+def _serve_windows(bundle: Bundle, keys: Keys, settings: ApiSettings, history: Path | None) -> None:
+    """Serve a lookback bundle: nothing is traded, so that there is neither a guard nor a book."""
+    from pacesetter.serving.api.windows import WindowRuntime, make_window_app
+
+    runtime = WindowRuntime(bundle)
+    if history is not None:
+        load_history(runtime, history)
+    log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})
+    _listen(make_window_app(runtime, keys, settings), settings)
 
 
 def rehearse(runtime: Runtime) -> None:
@@ -116,7 +131,7 @@ def _door(settings: ApiSettings) -> socket.socket:
         raise ConfigError(f"cannot listen on {host} port {port}: {why}") from problem
 
 
-def load_history(runtime: Runtime, path: Path) -> None:
+def load_history(runtime: Any, path: Path) -> None:
     """Feed the latest bars of a stored panel; refuses one without a served symbol or a needed field."""
     if not path.is_file():
         raise DataError(f"--history {path} is not a file; store bars in one: pacesetter data fetch --out bars.parquet")

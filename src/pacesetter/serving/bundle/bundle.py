@@ -139,9 +139,16 @@ class Bundle:
     def features(self) -> FeatureSpec:
         return configure(FeatureSpec, self._json("features.json"), "features")
 
+    @property
+    def is_lookback(self) -> bool:
+        """Whether it chooses windows and does not trade."""
+        return self.manifest.get("kind") == "windows"
+
     @cached_property
     def lookback(self) -> LookbackPolicy | None:
         """What chooses the windows of the lead–lag features; None where there are none."""
+        if self.is_lookback:
+            return ServedLookback(configure(LookbackSpec, self._json("lookback.json"), "lookback"), self.model)
         told = self.config.features.leadlag.lookback
         if not isinstance(told, str):
             return None if told is None else ConstantLookback(told)

@@ -43,23 +43,27 @@ README = """# Using {name}
     pacesetter keys add ops --scopes read,trade
     pacesetter serve BUNDLE --keys keys.json
 
-Then `POST /v1/decide` with `Authorization: Bearer KEY`, the newest bars and the account:
+Then `POST {route}` with `Authorization: Bearer KEY`, the newest bars and, where it trades, the account:
 
-    {{"bars": [{{"symbol": "{symbol}", "time": "2026-01-02T21:00:00Z", {fields}}}],
-      "account": {{"cash": 100000}}}}
+    {{"bars": [{{"symbol": "{symbol}", "time": "2026-01-02T21:00:00Z", {fields}}}]{account}}}
 
 The server keeps {memory_bars} bars of history for each symbol, so that a request carries the new bars only; the first
 ones come from requests or from `--history PANEL.parquet`. In Python:
 
-    from pacesetter.serving import Bundle, BundlePolicy, Runtime
-
-    runtime = Runtime(Bundle.open("BUNDLE"))      # bars in, orders out
-    policy = BundlePolicy(Bundle.open("BUNDLE"))  # for pacesetter.evaluation.backtest.backtest
+{usage}
 
 `model.onnx` takes raw values: it includes normaliser, feature order and mask. Its inputs are (row, …):
 
 {inputs}
 """
+
+TRADES = """    from pacesetter.serving import Bundle, BundlePolicy, Runtime
+
+    runtime = Runtime(Bundle.open("BUNDLE"))      # bars in, orders out
+    policy = BundlePolicy(Bundle.open("BUNDLE"))  # for pacesetter.evaluation.backtest.backtest"""
+CHOOSES = """    from pacesetter.serving import Bundle
+
+    policy = Bundle.open("BUNDLE").lookback       # policy.choose(panel, t, previous) gives the window in bars"""
 
 
 def model_card(
@@ -72,7 +76,7 @@ def model_card(
         network=config.agent.get("network", config.task["problem"]),
         algorithm=config.agent.get("algorithm", "ppo"),
         problem=config.task["problem"],
-        action=build_task(config).action,
+        action=getattr(build_task(config), "action", "window"),
         run=manifest["run"],
         source=config.data["source"],
         symbols=len(features.symbols),
@@ -91,10 +95,14 @@ def model_card(
 
 def readme(config: Config, features: FeatureSpec) -> str:
     """How to run inference, with this bundle's own names."""
+    route = "/v1/decide" if hasattr(build_task(config), "action") else "/v1/lookback"
     fields = ", ".join(f'"{name}": {EXAMPLE.get(name, MIDDLE)}' for name in features.fields)
     entries = (f"- `{entry}`: {', '.join(names)}" for entry, names in features.entries.items())
     return README.format(
         name=config.name,
+        route=route,
+        account=',\n      "account": {"cash": 100000}' if route == "/v1/decide" else "",
+        usage=TRADES if route == "/v1/decide" else CHOOSES,
         symbol=features.symbols[0],
         fields=fields,
         memory_bars=features.memory_bars,

@@ -3,47 +3,64 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator
 from dataclasses import asdict
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.build import build_task, load_agent, load_lookback, stored_config
-from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig
-from pacesetter.envs.lookback.vector import LookbackVectorEnv
+from pacesetter.build import Config, load_lookback, stored_config, task_of
+from pacesetter.build.tasks.task import Stored
 from pacesetter.leadlag.lookback.policy import roll
 from pacesetter.panel import Panel
-from pacesetter.policies.modules import serve_algorithm
+from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.bundle.export import export_onnx
 from pacesetter.serving.bundle.model import Model
-from pacesetter.serving.bundle.parity import ROWS, check_parity, random_observations
-from pacesetter.serving.trader.lookback import LookbackSpec, unmasked
+from pacesetter.serving.bundle.parity import Parity, check_parity, random_observations
+from pacesetter.serving.trader.lookback import CELL, HIDDEN, LookbackSpec
 
-__all__ = ["lookback_files"]
+__all__ = ["LookbackGraph", "lookback_files", "lookback_graph", "lookback_spec"]
 
 Array = NDArray[Any]
+
+
+class LookbackGraph(NamedTuple):
+    """An exported lookback agent: its graph, how far it is from the agent, and what it looks at."""
+
+    graph: bytes
+    spec: PolicySpec
+    parity: Parity
+    told: bytes
 
 
 def lookback_files(folder: str | Path, panel: Panel, observations: int) -> dict[str, bytes]:
     """`lookback.onnx` and `lookback.json` of the run in `folder`, whose agent chose windows for traders of `panel`.
 
-    Refuses an agent with a memory, and a graph that differs from the agent on any of `observations` observations.
+    Refuses a graph that differs from the agent on any of `observations` observations.
     """
-    config = stored_config(folder)
-    task: LookbackConfig = build_task(config)
-    algorithm = load_agent(folder, LookbackVectorEnv(panel, 1, task)).algorithm
-    module, spec = serve_algorithm(algorithm, {}, "continuous")
-    graph = export_onnx(module, spec)
-    real = (unmasked(seen, spec) for seen in _real(panel, task, observations // 2))
-    check_parity(module, Model(graph), chain(random_observations(spec, observations // 2), real))
+    made = lookback_graph(Path(folder), stored_config(folder), panel, observations)
+    return {"lookback.onnx": made.graph, "lookback.json": made.told}
+
+
+def lookback_graph(folder: Path, config: Config, panel: Panel, observations: int) -> LookbackGraph:
+    """The best agent of a run as a graph, with the windows that were in force over the bars of the panel."""
+    exported = task_of(config).export(Stored(folder, config, panel), observations // 2)
+    graph = export_onnx(exported.module, exported.spec)
+    batches = chain(random_observations(exported.spec, observations // 2), exported.real)
+    parity = check_parity(exported.module, Model(graph), batches)
+    told = json.dumps(asdict(lookback_spec(folder, config, panel)), indent=2).encode() + b"\n"
+    return LookbackGraph(graph, exported.spec, parity, told)
+
+
+def lookback_spec(folder: Path, config: Config, panel: Panel) -> LookbackSpec:
+    """What a bundle tells of an agent: its options, and the windows in force over the bars of a panel."""
     options = {name: value for name, value in config.task.items() if name != "problem"}
     # The schedule is stored where it changes: thousands of bars come to a few lines.
-    told = LookbackSpec(options, _changes(roll(load_lookback(folder, panel), panel), panel), panel.index[-1].value)
-    return {"lookback.onnx": graph, "lookback.json": json.dumps(asdict(told), indent=2).encode() + b"\n"}
+    policy = load_lookback(folder, panel)
+    changes = _changes(roll(policy, panel), panel)
+    return LookbackSpec(options, changes, panel.index[-1].value, _memory(policy.policy))
 
 
 def _changes(schedule: Array, panel: Panel) -> tuple[tuple[int, int], ...]:
@@ -52,11 +69,9 @@ def _changes(schedule: Array, panel: Panel) -> tuple[tuple[int, int], ...]:
     return tuple(zip(panel.index.asi8[bars].tolist(), schedule[bars].tolist(), strict=True))
 
 
-def _real(panel: Panel, task: LookbackConfig, count: int) -> Iterator[dict[str, Array]]:
-    """What the environment shows at random bars with random windows in force."""
-    generator, batch = np.random.default_rng(0), LookbackBatch(panel, task, ROWS)
-    market = batch.markets[0]
-    for _ in range(0, count, ROWS):
-        bars = generator.integers(market.first, len(panel), ROWS)
-        batch.place(market, bars, generator.integers(task.windows.shortest, task.windows.longest + 1, ROWS))
-        yield batch.observe()
+def _memory(policy: Any) -> dict[str, list[Any]]:
+    """What a recurrent agent remembers behind the last bar, (layer, unit) by name; nothing of others."""
+    if policy.memory is None or policy.memory.remember()[0] is None:
+        return {}
+    hidden, cell = policy.memory.remember()[0]
+    return {HIDDEN: np.asarray(hidden)[:, 0].tolist(), CELL: np.asarray(cell)[:, 0].tolist()}

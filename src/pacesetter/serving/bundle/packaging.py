@@ -27,7 +27,7 @@ from pacesetter.schema import SCHEMA
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.card import model_card, readme
 from pacesetter.serving.bundle.export import export_onnx, export_torchscript
-from pacesetter.serving.bundle.lookback_export import lookback_files
+from pacesetter.serving.bundle.lookback_export import lookback_files, lookback_graph
 from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.parity import Parity, check_parity, random_observations
 from pacesetter.serving.bundle.signature import SigningKey
@@ -39,6 +39,7 @@ from pacesetter.serving.trader.lookback import lookback_memory
 __all__ = ["bundle_files", "bundle_policy", "bundle_run", "read_decision"]
 
 Array = NDArray[Any]
+WINDOWS = "windows"  # what a lookback agent is judged and served as
 TRAINING_KEYS = (
     "config_hash",
     "weights_hash",
@@ -80,6 +81,8 @@ def bundle_run(
     # Before any work: exporting and comparing take long.
     Store(store).next_folder(config.name)
     panel = build_panel(config)
+    if task_of(config).judged_as == WINDOWS:
+        return _bundle_windows(run, config, panel, store, judged, key, observations)
     _check_universe(config, panel)
     table = build_table(config, panel)
     trained = task_of(config).export(Stored(run.folder, config, panel, table), observations // 2)
@@ -98,6 +101,26 @@ def bundle_run(
         has_torchscript=has_torchscript,
         observations=observations,
     )
+
+
+def _bundle_windows(
+    run: Run, config: Config, panel: Panel, store: str | Path, judged: Path | None, key: SigningKey | None, count: int
+) -> tuple[Path, Bundle]:
+    """A lookback agent by itself: its graph with the normaliser inside, candidates and estimator in lookback.json."""
+    made = lookback_graph(run.folder, config, panel, count)
+    features = FeatureSpec(
+        names=(),
+        memory={"window": lookback_memory(build_task(config))},
+        fields=panel.fields,
+        symbols=panel.symbols,
+        entries=dict(made.spec.names),
+        window_bars=1,
+        bars_per_year=panel.bars_per_year,
+    )
+    training = {name: run.manifest[name] for name in TRAINING_KEYS if name in run.manifest} | {"run": run.folder.name}
+    manifest = _manifest(training, fitted_until(config, panel), made.parity) | {"kind": WINDOWS}
+    files = bundle_files(made.graph, features, config, manifest, _results(judged or run.folder / EVALUATION))
+    return Store(store).add(config.name, files | {"lookback.json": made.told}, key)
 
 
 def bundle_policy(

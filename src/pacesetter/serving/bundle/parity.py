@@ -13,6 +13,7 @@ from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.errors import RunError
+from pacesetter.market.orders import Discrete
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.bundle.model import Model
 
@@ -87,7 +88,8 @@ def _noise(generator: np.random.Generator, shape: tuple[int, ...], scale: Array)
     return noise * scale.reshape(-1, *(1 for _ in shape[1:]))
 
 
-def _random_masks(generator: np.random.Generator, shape: tuple[int, ...], orders: int = 7) -> Array:
+def _random_masks(generator: np.random.Generator, shape: tuple[int, ...]) -> Array:
+    orders = len(Discrete) if shape[-1] % len(Discrete) == 0 else shape[-1]  # windows are not seven
     masks = (generator.random(shape) < 0.6).astype(np.float32)
     # Order 0, hold, is always allowed in the environment too.
     masks.reshape(shape[0], -1, orders)[:, :, 0] = 1.0

@@ -7,13 +7,12 @@ were in force over the bars of training, where it is not asked again.
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build.configuration import LeadLagFeatures
 from pacesetter.envs.lookback.batch import LookbackConfig, lookback_config
 from pacesetter.envs.lookback.evaluation import AgentLookback
@@ -21,12 +20,13 @@ from pacesetter.features import FEATURES
 from pacesetter.leadlag.lookback.policy import SHORTEST, LookbackPolicy, StoredLookback
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.panel import Panel
-from pacesetter.policies.spec import PolicySpec
+from pacesetter.policies.windows import unmasked
 from pacesetter.serving.bundle.model import Model
 
-__all__ = ["LeadLagRows", "LookbackSpec", "ServedLookback", "lookback_memory", "unmasked"]
+__all__ = ["LeadLagRows", "LookbackSpec", "ServedLookback", "lookback_memory"]
 
 Array = NDArray[Any]
+HIDDEN, CELL = "memory_hidden", "memory_cell"  # entries of a recurrent graph, which gives them back as …_after
 
 
 @dataclass(frozen=True)
@@ -36,35 +36,36 @@ class LookbackSpec:
     task       options of its environment
     changes    (nanoseconds since 1970, window in force from then on), over the bars of training
     until      nanoseconds since 1970 of the last bar that they hold for
+    memory     of a recurrent agent behind that bar, (layer, unit) by name
     """
 
     task: dict[str, Any]
     changes: tuple[tuple[int, int], ...]
     until: int
+    memory: dict[str, Any] = field(default_factory=dict)
 
 
 def lookback_memory(task: LookbackConfig) -> int:
     """Bars of history that fix what the agent sees at the last of them."""
     context = [FEATURES[name].memory_bars for name in task.view.features]
-    return max(task.windows.longest + 1, task.windows.seen[-1] + 1, *context)
-
-
-def unmasked(seen: Mapping[str, Array], spec: PolicySpec) -> dict[str, Array]:
-    """A batch of observations with every action allowed, as `leadlag.lookback.policy.roll` shows them."""
-    masks = {name: np.ones((len(seen["lookback"]), *spec.inputs[name])) for name in spec.inputs if name == ACTION_MASK}
-    return {**seen, **masks}
+    longest = max(task.windows.longest, task.windows.seen[-1]) + 1
+    record = longest + task.view.record_bars + task.view.horizon_bars + 1 if task.view.record_bars else 0
+    return max(longest, record, *context)
 
 
 class ServedLookback:
     """A bundled agent as a `LookbackPolicy`: as in training on training's bars, then by its own choice.
 
-    Where history is too short for what it looks at, the window is the one that its episodes begin with.
+    Where history is too short for what it looks at, the window is the one that its episodes begin with. It is asked
+    once for each new bar; `confidence` is of its last choice, None where the schedule of training stood in.
     """
 
     def __init__(self, spec: LookbackSpec, model: Model) -> None:
         self.task, self.model, self._until = lookback_config(**spec.task), model, spec.until
         self._moments, self._windows = np.array(spec.changes, dtype=np.int64).reshape(-1, 2).T
         self._agent = AgentLookback(self._act, self.task, block_bars=1)
+        self._memory = {name: np.array([rows], np.float32) for name, rows in spec.memory.items()}
+        self.confidence: float | None = None
         self._memory_bars = lookback_memory(self.task)
 
     @property
@@ -75,14 +76,18 @@ class ServedLookback:
         moment = panel.index[t].value
         # On training's bars its own choices would be in-sample, and other than those the trader learned with.
         if self._moments[0] <= moment <= self._until:
+            self.confidence = None
             return int(self._windows[self._moments.searchsorted(moment, side="right") - 1])
         if t + 1 < self._memory_bars:
+            self.confidence = None
             return self.task.windows.start
         return self._agent.choose(panel, t, previous)
 
     def _act(self, seen: Mapping[str, Array]) -> Array:
-        """Actions of a batch of observations (row, …)."""
-        answer = self.model(unmasked(seen, self.model.spec))
+        """Actions of a batch of observations (row, …); a recurrent agent's memory is that of the bar before."""
+        answer = self.model(unmasked({**seen, **self._memory}, self.model.spec))
+        self._memory = {name: answer[f"{name}_after"] for name in (HIDDEN, CELL) if f"{name}_after" in answer}
+        self.confidence = float(answer["confidence"].ravel()[-1])
         return answer["probabilities"].argmax(axis=-1) if "probabilities" in answer else answer["orders"]
 
 

@@ -17,7 +17,7 @@ from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.evaluation.fleet.direct_page import DIRECT, TITLE, LearnedRelations
 from pacesetter.panel import Panel
-from pacesetter.training.pipeline.lookback_stage import lookback_config
+from pacesetter.training.pipeline.lookback_stage import lookback_config, lookback_run
 from pacesetter.training.pipeline.stages import Found, Job, only_run, trained
 
 __all__ = ["check_episodes", "fleet_config", "job_overrides", "train_fleet"]
@@ -87,7 +87,8 @@ def _check_room(config: Config, panel: Panel, learned: int) -> None:
 
 def train_fleet(job: Job, folder: Path) -> Found:
     """Train on the training years, and choose and describe by the validation years; the run lies in `folder`."""
-    config = fleet_config(job.config, folder, str(only_run(job.folder("lookback"))))
+    lookback = lookback_run(job) or only_run(job.folder("lookback"))
+    config = fleet_config(job.config, folder, str(lookback))
     run = trained(config)
     if config.agent["algorithm"] == DIRECT:
         learned = LearnedRelations.of(run, job.panel)

@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.build import Config, build_fold, build_task, load_lookback
+from pacesetter.build import Config, build_fold, build_task, check_unseen, load_lookback, stored_config, task_of
 from pacesetter.envs.lookback.evaluation import LookbackEvaluation, evaluate_lookback
 from pacesetter.errors import DataError
 from pacesetter.evaluation.report import pictures
@@ -18,23 +18,29 @@ from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policie
 from pacesetter.panel import Panel
 from pacesetter.training.pipeline.stages import Found, Job, trained
 
-__all__ = ["AGENT", "check_bars", "check_windows", "learn_lookback", "lookback_config"]
+__all__ = ["AGENT", "check_bars", "check_windows", "learn_lookback", "lookback_config", "lookback_run"]
 
 AGENT = "agent"
 HINDSIGHT = "hindsight"  # knows the future: shown as the limit, never as a competitor
 SHOWN = (AGENT, "volatility", "cross-validated")
 TASK = {
     "problem": "lookback",
-    "view": {"options": {"variant": "difference"}, "encoder": "signature_summary", "context": ["volatility_20"]},
+    "view": {
+        "options": {"variant": "difference"},
+        "encoder": "signature_summary",
+        "context": ["volatility_20"],
+        "record_bars": 250,  # as far back as cross-validation looks, which the agent is to beat
+    },
     "reward": {"components": {"signal": 1.0, "switching": 0.05, "follow_through": 0.0}},
 }
 LEARNER = {
-    "algorithm": "ppo",
-    "network": "mlp",
+    "algorithm": "full_information",
+    "network": "mlp_tiny",
     "heads": [32],
-    "n_steps": 64,
-    "batch_size": 512,
-    "gamma": 0.0,  # today's window changes nothing about tomorrow's market
+    "n_steps": 32,
+    "n_epochs": 8,  # segments are as good for one policy as for another, and few are drawn
+    "learning_rate": 3e-3,
+    "ent_coef": 0.002,
 }
 ENVS = 32
 
@@ -60,7 +66,9 @@ def lookback_config(config: Config, folder: Path) -> Config:
 def learn_lookback(job: Job, folder: Path) -> Found:
     """Train an agent, and judge it on the test years beside other policies."""
     start = int(build_fold(job.config, job.panel).test[0])
-    found = _judged(lookback_config(job.config, folder), job.panel, start, folder)
+    run = lookback_run(job) or trained(lookback_config(job.config, folder))
+    check_unseen("job.lookback: the agent of", run, job.panel.index[start - 1])
+    found = _judged(run, job.panel, start, folder)
     return Found(_line(found), (_section(job.panel, found),), {"Lookback": ("switches",)})
 
 
@@ -68,22 +76,33 @@ def check_windows(config: Config, folder: Path, panel: Panel) -> tuple[str, Sect
     """The same with all training bars of the configuration: what is said of it, and its section."""
     own = lookback_config(config, folder)
     own = replace(own, train=replace(own.train, shares=config.train.shares))
-    found = _judged(own, panel, int(build_fold(config, panel).test[0]), folder)
+    found = _judged(trained(own), panel, int(build_fold(config, panel).test[0]), folder)
     return _line(found), _section(panel, found)
 
 
-def _judged(config: Config, panel: Panel, start: int, folder: Path) -> LookbackEvaluation:
+def _judged(run: Path, panel: Panel, start: int, folder: Path) -> LookbackEvaluation:
     """A trained agent beside fixed windows and heuristics, from bar `start` on."""
-    run = trained(config)
-    scores = WindowScores(build_task(config).windows.grid, options={"variant": "difference"})
-    policies: dict[str, Any] = {AGENT: load_lookback(run, panel)} | baseline_policies(scores)
-    found = evaluate_lookback(policies, panel, build_task(config), start=start)
+    agent, task = load_lookback(run, panel), build_task(stored_config(run))
+    scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
+    policies: dict[str, Any] = {AGENT: agent} | baseline_policies(scores)
+    found = evaluate_lookback(policies, panel, task, start=start)
     found.table().to_csv(folder / "table.csv")
     return found
 
 
+def lookback_run(job: Job) -> Path | None:
+    """The run of a lookback agent that the job was given; None where it trains one. Refuses a run of another task."""
+    if job.config.job.lookback is None:
+        return None
+    run = Path(job.config.job.lookback)
+    task_of(stored_config(run)).check("lookback", run)
+    return run
+
+
 def check_bars(job: Job) -> None:
     """Refuse bars of which half of the training set has no room for a decision behind the longest window."""
+    if lookback_run(job) is not None:
+        return
     config, panel = lookback_config(job.config, Path()), job.panel
     task, learned = build_task(config), int(build_fold(config, panel).train[-1]) + 1
     least = task.windows.longest + task.view.horizon_bars + 2

@@ -88,13 +88,13 @@ def _regimes_section(panel: Panel, labels: Any) -> Section:
 
 def check_window(job: Job) -> None:
     """Refuse bars that hold no window of the study."""
-    asked, bars = build_study(job.config), len(job.panel.between(end=job.config.lag.get("end")))
+    asked, bars = build_study(job.config, job.panel), len(job.panel.between(end=job.config.lag.get("end")))
     if asked.lookback >= bars:
         raise DataError(f"{bars} bars are too few for a window of lag.lookback={asked.lookback}; give more or lower it")
 
 
 def find_leaders(job: Job, folder: Path) -> Found:
-    study = build_study(job.config).run(job.panel)
+    study = build_study(job.config, job.panel).run(job.panel)
     store_leadlag(study, folder)
     rows = leadlag_rows(study)
     leaders, followers = (sum(row[2] == role for row in rows) for role in ("leader", "follower"))

@@ -1,0 +1,27 @@
+"""What a policy of windows is shown outside its environment: the one place for evaluation, bundles and servers."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.policies.spec import PolicySpec
+
+__all__ = ["unmasked"]
+
+Array = NDArray[Any]
+
+
+def unmasked(seen: Mapping[str, Array], spec: PolicySpec) -> dict[str, Array]:
+    """A batch of observations with every action allowed, as `leadlag.lookback.policy.roll` shows them.
+
+    The memory of a recurrent policy is empty, as at the first bar of an episode.
+    """
+    rows = len(seen["lookback"])
+    absent = {name: shape for name, shape in spec.inputs.items() if name not in seen}
+    filled = {name: float(name == ACTION_MASK) for name in absent}
+    return {**seen, **{name: np.full((rows, *shape), filled[name], np.float32) for name, shape in absent.items()}}
