@@ -47,6 +47,7 @@ MOST_STRATEGY_BARS = 2500  # the last ten years of daily bars
 READ_AS: dict[str, Increments] = {"simple": "simple", "difference": "difference"}  # the others are made of logarithms
 SINGLE_PRECISION_ABOVE = 256 * 2**20  # bytes of time line matrices
 DAY = pd.Timedelta(days=1)
+ONE_LETTER_EXCHANGES = "FLT"  # Frankfurt, London, Tokyo; any other single letter is a class of shares
 
 
 @dataclass(frozen=True)
@@ -208,17 +209,23 @@ def refuse_mixed_days(panel: Panel) -> None:
 
     Tokyo's close is known fourteen hours before New York's: one stamp for both would hide who could know what.
     """
-    suffixes = {symbol.rpartition(".")[2] if "." in symbol else "" for symbol in panel.symbols}
+    suffixes = {_exchange(symbol) for symbol in panel.symbols}
     exchanges = {suffix for suffix in suffixes if not suffix or (suffix.isupper() and len(suffix) <= 2)}
     if len(exchanges) < 2 or len(panel) < 2 or len(exchanges) < len(suffixes):
         return
     # Bars stamped at each exchange's own close would leave about half of the mask empty.
     if np.median(np.diff(panel.index.asi8)) >= DAY.value and panel.mask.mean() > 0.75:
-        named = [next(s for s in panel.symbols if (s.rpartition(".")[2] if "." in s else "") == e) for e in exchanges]
+        named = [next(symbol for symbol in panel.symbols if _exchange(symbol) == each) for each in exchanges]
         raise DataError(
             f"{' and '.join(sorted(named)[:2])} trade in different time zones but share one timestamp a day; give "
             "bars whose timestamps say when each exchange closed"
         )
+
+
+def _exchange(symbol: str) -> str:
+    """The suffix that names a symbol's exchange; empty for one without, and for a class of shares such as BRK.B."""
+    suffix = symbol.rpartition(".")[2] if "." in symbol else ""
+    return "" if len(suffix) == 1 and suffix not in ONE_LETTER_EXCHANGES else suffix
 
 
 @dataclass(frozen=True, eq=False)
