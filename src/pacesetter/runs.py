@@ -133,16 +133,16 @@ def sha256(path: Path) -> str:
         return hashlib.file_digest(stream, "sha256").hexdigest()
 
 
-def write_atomic(path: Path, content: str | bytes, *, is_synced: bool = True) -> Path:
+def write_atomic(path: Path, content: str | bytes, *, is_synced: bool = True, mode: int = 0o666) -> Path:
     """Write to a temporary name, sync it to disk, rename: a reader sees the old file or the new one, whole.
 
-    What is not synced outlives the process, not a failure of power.
+    What is not synced outlives the process, not a failure of power. `mode` is that of a new file, less the umask.
     """
     # In the same folder, since a rename is atomic within one file system only; by process, so that two writers do not
     # share it.
     temporary = path.with_name(f".{path.name}.{os.getpid()}")
     try:
-        with temporary.open("wb") as stream:
+        with open(temporary, "wb", opener=lambda name, flags: os.open(name, flags, mode)) as stream:
             stream.write(content.encode() if isinstance(content, str) else content)
             stream.flush()
             if is_synced:

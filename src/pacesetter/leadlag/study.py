@@ -48,6 +48,7 @@ READ_AS: dict[str, Increments] = {"simple": "simple", "difference": "difference"
 SINGLE_PRECISION_ABOVE = 256 * 2**20  # bytes of time line matrices
 SHARE_CLASSES = ("A", "B", "C")
 DAY = pd.Timedelta(days=1)
+ONE_LETTER_EXCHANGES = "FLT"  # Frankfurt, London, Tokyo; any other single letter is a class of shares
 
 
 @dataclass(frozen=True)
@@ -226,6 +227,12 @@ def refuse_mixed_days(panel: Panel) -> None:
             f"{' and '.join(sorted(named)[:2])} trade in different time zones but share one timestamp a day; give "
             "bars whose timestamps say when each exchange closed"
         )
+
+
+def _exchange(symbol: str) -> str:
+    """The suffix that names a symbol's exchange; empty for one without, and for a class of shares such as BRK.B."""
+    suffix = symbol.rpartition(".")[2] if "." in symbol else ""
+    return "" if len(suffix) == 1 and suffix not in ONE_LETTER_EXCHANGES else suffix
 
 
 @dataclass(frozen=True, eq=False)

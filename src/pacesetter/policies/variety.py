@@ -11,7 +11,9 @@ __all__ = ["evenness"]
 
 
 def evenness(counts: NDArray[Any]) -> float:
-    """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike."""
+    """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike; 0 of a single action."""
+    if len(counts) < 2:  # its largest entropy is 0 too
+        return 0.0
     # 0 · log 0 counts as 0.
     shares = counts[counts > 0] / max(counts.sum(), 1)
     return float(-(shares * np.log(shares)).sum() / np.log(len(counts))) + 0.0  # -0.0 becomes 0.0

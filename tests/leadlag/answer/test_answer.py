@@ -16,7 +16,7 @@ from pacesetter.leadlag.answer.gauge import lagged_correlations
 from pacesetter.leadlag.answer.rolling import rolling_answers
 from pacesetter.leadlag.estimators.dependence import pearson
 from pacesetter.leadlag.series import read_series
-from pacesetter.leadlag.study import Study
+from pacesetter.leadlag.study import Study, refuse_mixed_days
 from pacesetter.panel import Panel
 
 SYMBOLS = ("A", "B", "C", "D")
@@ -117,3 +117,11 @@ def test_bad_input_is_one_sentence() -> None:
     mixed = Panel.from_fields(panel.index, ["XLK", "1617.T"], {"close": close})
     with pytest.raises(DataError, match=r"^1617\.T and XLK trade in different time zones but share one timestamp"):
         Study(lookback=30).run(mixed)
+
+
+def test_classes_of_shares_are_not_another_exchange() -> None:
+    panel = panel_of(led(bars=60))
+    named = ["AAPL", "BRK.B", "1617.T"]
+    refuse_mixed_days(Panel.from_fields(panel.index, named[:2], {"close": panel.close[:, :2]}))
+    with pytest.raises(DataError, match=r"^1617\.T and AAPL trade in different time zones"):
+        refuse_mixed_days(Panel.from_fields(panel.index, named, {"close": panel.close[:, :3]}))

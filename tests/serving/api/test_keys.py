@@ -5,6 +5,7 @@ from __future__ import annotations
 import io
 import json
 import logging
+import os
 from datetime import UTC, datetime, timedelta
 
 import pytest
@@ -31,6 +32,18 @@ def test_a_token_is_found_by_its_hash_alone(tmp_path):
     assert keys.find(token + "x") is None
     assert keys.find("") is None
     assert keys.find("\ud800") is None
+
+
+def test_a_key_file_is_never_readable_by_others(tmp_path, monkeypatch):
+    modes, replace = [], os.replace
+
+    def noting(source, target):
+        modes.append(os.stat(source).st_mode & 0o777)
+        replace(source, target)
+
+    monkeypatch.setattr("os.replace", noting)
+    Keys(tmp_path / "keys.json").add("ops", ["read"])
+    assert modes == [0o600]
 
 
 def test_a_revoked_key_is_gone(tmp_path):
@@ -104,6 +117,7 @@ def test_a_log_line_has_its_ids_and_no_secret(tmp_path):
         REQUEST.set("")
     line = json.loads(stream.getvalue())
     assert (line["run"], line["model"], line["request"], line["level"]) == ("r1", "m1", "q1", "ERROR")
+    assert line["logger"] == "pacesetter.serving"
     assert token not in stream.getvalue()
     assert "abc.def" not in stream.getvalue()
     assert line["message"] == "failed with [secret]"

@@ -230,6 +230,26 @@ def test_a_key_and_an_address_have_so_many_requests_under_way_and_a_halt_its_own
     assert not gate.pending
 
 
+def test_a_key_that_asks_faster_than_its_rate_is_served_at_its_rate(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    keys = Keys(tmp_path / "keys.json")
+    key = keys.find(keys.add("eager", ["read"]))
+    assert key is not None
+    gate = Admission(None, keys, ApiSettings(rate=10.0, burst=1), ROUTES, None)  # type: ignore[arg-type]
+    now = 0.0
+    monkeypatch.setattr("pacesetter.serving.api.admission.time.monotonic", lambda: now)
+    served = 0
+    for step in range(1001):  # a hundred requests a second for ten seconds
+        now = step / 100
+        try:
+            gate._count(key)
+        except Refusal:
+            continue
+        served += 1
+    assert 90 <= served <= 101
+
+
 def test_settings_that_would_lock_everybody_out_are_refused() -> None:
     for wrong in ({"pending": 0}, {"connections": 0}, {"queue_seconds": 0.0}):
         with pytest.raises(ConfigError, match=f"serve.{next(iter(wrong))}"):

@@ -323,7 +323,7 @@ def test_a_store_numbers_bundles_and_rolls_back(made, tmp_path):
     assert bundle.name == Bundle.open(pack(dotted)).name == "0003-v1.5"
 
 
-@pytest.mark.parametrize("message", ["File exists", "No such file", "by an interrupted bundling", "exists already"])
+@pytest.mark.parametrize("message", ["File exists", "No such file", "by an interrupted bundling"])
 def test_a_store_that_cannot_take_the_bundle_is_refused_before_any_work(made, tmp_path, monkeypatch, message):
     store, name = tmp_path / "bundles", f"0001-{made.config.name}"
     if message == "File exists":
@@ -333,13 +333,21 @@ def test_a_store_that_cannot_take_the_bundle_is_refused_before_any_work(made, tm
             "pacesetter.serving.bundle.store.TemporaryFile", lambda dir: (dir / "absent" / "file").open("w")
         )
     else:
-        (store / (name if message == "exists already" else f".{name}.partial")).mkdir(parents=True)
+        (store / f".{name}.partial").mkdir(parents=True)
     for work in ("build_panel", "export_onnx"):
         monkeypatch.setattr(f"pacesetter.serving.bundle.packaging.{work}", lambda *_: pytest.fail("it went to work"))
     with pytest.raises(RunError, match=message):
         bundle_run(made.run.folder, store)
     with pytest.raises(RunError, match=message):
         bundle_policy(None, made.bundle.model.spec, made.config, made.panel, store, table=None, training={})
+
+
+def test_a_folder_that_a_crash_left_before_the_index_is_passed_over(tmp_path):
+    store = Store(tmp_path / "bundles")
+    assert store.next_folder("policy").name == "0001-policy"
+    Bundle.write(tmp_path / "bundles" / "0001-policy", dict.fromkeys(NEEDED, b"{}"))
+    assert store.next_folder("policy").name == "0002-policy"
+    assert store.next_folder("other").name == "0002-other"
 
 
 @pytest.mark.parametrize("index", [{"current": "0009-x", "versions": []}, {"current": None, "versions": [{}]}, []])

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
+from threading import Event, Thread
 
 import pytest
 import typer
@@ -60,6 +61,34 @@ def test_an_old_release_does_not_resume_a_guard_that_halts_later(tmp_path: Path)
     guard.halt("loss of the day")
     assert switch.heed(guard) == ("halt", "loss of the day")
     assert (switch.engaged(), switch.reason()) == (True, "loss of the day")
+
+
+def test_a_release_is_not_lost_between_two_threads(tmp_path: Path) -> None:
+    is_taken, may_resume = Event(), Event()
+
+    class Slow(KillSwitch):
+        """Stops between taking a release and resuming."""
+
+        def take_release(self) -> str:
+            by = super().take_release()
+            if by:
+                is_taken.set()
+                may_resume.wait(10)
+            return by
+
+    switch, guard = Slow(tmp_path / "HALT"), Guard()
+    switch.engage("fire")
+    switch.heed(guard)
+    switch.release("Ada")
+    loop, worker = (Thread(target=switch.heed, args=(guard,)) for _ in range(2))
+    loop.start()
+    assert is_taken.wait(10)
+    worker.start()
+    worker.join(0.2)
+    may_resume.set()
+    for thread in (loop, worker):
+        thread.join(10)
+    assert (switch.engaged(), guard.state) == (False, State.ACTIVE)
 
 
 def test_any_file_counts_and_so_does_a_path_that_cannot_be_looked_at(tmp_path: Path) -> None:

@@ -65,6 +65,7 @@ def test_the_spread_of_a_policy_follows_its_entropy():
 
 def test_histogram_entropy_has_known_values():
     assert evenness(np.full(20, 5)) == pytest.approx(1)
+    assert evenness(np.array([7])) == 0  # a single action has no variety
     assert evenness(np.r_[100, np.zeros(19)]) == 0
     assert evenness(np.r_[50, 50, np.zeros(18)]) == pytest.approx(np.log(2) / np.log(20))
 

@@ -191,8 +191,10 @@ class Admission:
         now = time.monotonic()
         level, last = self._buckets.get(key.id, (float(self.settings.burst), now))
         level = min(level + (now - last) * self.settings.rate, float(self.settings.burst))
-        self._buckets[key.id] = (max(level - 1.0, 0.0), now)
-        if level < 1.0:
+        is_admitted = level >= 1.0
+        # A refusal takes nothing: a key that asks faster than `rate` is served at `rate`.
+        self._buckets[key.id] = (level - is_admitted, now)
+        if not is_admitted:
             raise Refusal(429)
 
     async def _body(self, scope: Mapping[str, Any], receive: Receive) -> bytes:

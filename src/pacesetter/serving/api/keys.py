@@ -5,7 +5,6 @@ from __future__ import annotations
 import hashlib
 import hmac
 import json
-import os
 import secrets
 from collections.abc import Iterable
 from dataclasses import asdict, dataclass
@@ -99,9 +98,8 @@ class Keys:
     def _write(self, keys: tuple[Key, ...]) -> None:
         try:
             self.path.parent.mkdir(parents=True, exist_ok=True)
-            # Atomic: a crash half-way would lock every caller out.
-            write_atomic(self.path, json.dumps([asdict(key) for key in keys], indent=2) + "\n")
-            os.chmod(self.path, 0o600)
+            # Atomic: a crash half-way would lock every caller out. Never readable by others, not even for a moment.
+            write_atomic(self.path, json.dumps([asdict(key) for key in keys], indent=2) + "\n", mode=0o600)
         except OSError as problem:
             raise ConfigError(f"{self.path} cannot be written ({problem.strerror}); give another --keys") from problem
         self.keys = keys

@@ -19,14 +19,14 @@ LEFT_OUT = {*vars(logging.makeLogRecord({})), "taskName", "color_message"}  # uv
 
 
 class JsonLines(logging.Formatter):
-    """Time, level, logger (`room`), message, `extra`, the facts that all lines share, and the current request."""
+    """Time, level, logger, message, `extra`, the facts that all lines share, and the current request."""
 
     def __init__(self, facts: Mapping[str, Any]) -> None:
         super().__init__()
         self.facts = dict(facts)
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {"time": record.created, "level": record.levelname, "room": record.name, "message": record.getMessage()}
+        line = {"time": record.created, "level": record.levelname, "logger": record.name, "message": record.getMessage()}
         line |= self.facts | {"request": REQUEST.get() or None}
         line |= {key: value for key, value in vars(record).items() if key not in LEFT_OUT}
         if record.exc_info:

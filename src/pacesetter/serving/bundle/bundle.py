@@ -186,7 +186,7 @@ def partial_folder(folder: Path) -> Path:
     """Where a new bundle is written until it is whole; refuses a folder that exists, or an interrupted one."""
     partial = folder.with_name(f".{folder.name}.partial")
     if folder.exists():
-        raise RunError(f"{folder} exists already; bundles are never overwritten")
+        raise RunError(f"{folder} exists already, and bundles are never overwritten; give another folder")
     if partial.exists():
         raise RunError(f"{partial} was left by an interrupted bundling; remove it")
     return partial

@@ -44,7 +44,9 @@ class Store:
 
     def next_folder(self, name: str) -> Path:
         """Where the next bundle goes; refuses, before any work is done for it, a store that could not take it."""
-        folder = self.folder / f"{len(self.versions) + 1:04d}-{name}"
+        # A crash before the index was written leaves a folder that never serves: its number is passed over.
+        taken = [int(path.name[:4]) for path in self.folder.glob("[0-9][0-9][0-9][0-9]-*")]
+        folder = self.folder / f"{max([len(self.versions), *taken]) + 1:04d}-{name}"
         try:
             self.folder.mkdir(parents=True, exist_ok=True)
             with TemporaryFile(dir=self.folder):  # permissions alone tell nothing of a disk that is mounted read-only

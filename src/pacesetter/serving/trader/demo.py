@@ -21,6 +21,7 @@ from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.runtime import Runtime
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.packaging import bundle_run
+from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store
 from pacesetter.serving.risk.halt import KillSwitch
 
@@ -33,8 +34,9 @@ def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: in
     judged   folder of its judgement, for the model card
     What `bundle_run` refuses is refused here, and so is an answer other than 200.
     """
-    kept = _current(run_folder, store)
-    folder, bundle = kept or bundle_run(run_folder, store, judged=judged, observations=observations)
+    key = SigningKey.find()
+    served = _current(run_folder, store, key)
+    folder, bundle = served or bundle_run(run_folder, store, judged=judged, key=key, observations=observations)
     runtime = Runtime(bundle)
     panel = build_panel(bundle.config).select(list(runtime.symbols))
     runtime.clock = panel.index[-1].timestamp  # stored bars are served as they came, not as years old
@@ -50,12 +52,14 @@ def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: in
     return f"{folder.name} (model {answer['model'][:12]}) at {answer['time'][:10]}: {_told(answer['decisions'])}"
 
 
-def _current(run_folder: Path, store: Path) -> tuple[Path, Bundle] | None:
-    """The bundle that serves, where it is of this very run already."""
-    kept = Store(store)
-    if not kept.versions or kept.versions[-1]["run"] != run_folder.name:
+def _current(run_folder: Path, store: Path, key: SigningKey | None) -> tuple[Path, Bundle] | None:
+    """The bundle that serves, where it is of this very run already, and signed where there is a key."""
+    bundles = Store(store)
+    # By the row of the one that serves: after a rollback that is not the newest.
+    row = next((row for row in bundles.versions if row["bundle"] == bundles.current.name), None)
+    if row is None or row["run"] != run_folder.name or (key is not None and not row["signed"]):
         return None
-    return kept.current, Bundle.open(kept.current)
+    return bundles.current, Bundle.open(bundles.current, key)
 
 
 def _request(bar: Panel) -> bytes:
