@@ -100,7 +100,8 @@ class DemoPicture:
         )
         for name, first, last, colour in self._spans():
             axes.axvspan(first, last, color=colour, alpha=0.18, linewidth=0)
-            axes.text(first + (last - first) / 2, 0.97, name, ha="center", va="top", fontsize=8, transform=_mixed(axes))
+            middle = first + (last - first) / 2
+            axes.text(middle, 0.03, name, ha="center", va="bottom", fontsize=7, transform=_mixed(axes))
         axes.grid(alpha=0.25)
 
     def _draw_equity(self, axes: Any) -> None:
@@ -111,6 +112,7 @@ class DemoPicture:
         axes.axvline(self.market.gone_from, color="#808080", linestyle="--", linewidth=1)
         axes.text(self.market.gone_from, 0.04, " judged again", fontsize=8, transform=_mixed(axes))
         axes.set_yscale("log")
+        axes.yaxis.set_major_formatter("{x:g}")
         axes.set_ylabel("equity, start = 1")
         axes.set_title(f"Equity after costs, scaled to {VOLATILITY:.0%} volatility a year", loc="left", fontsize=10)
         axes.legend(loc="upper left", frameon=False)
