@@ -1,6 +1,6 @@
 """The demo: its periods, its fallback where the deciles are removed, and what it leaves behind.
 
-Runs `training.demo.market`, `training.demo.picture`.
+Runs `training.demo.market`, `training.demo.picture`, `cli.demo`.
 """
 
 from __future__ import annotations
@@ -8,11 +8,14 @@ from __future__ import annotations
 import io
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 from rich.console import Console
+from typer.testing import CliRunner
 
 from pacesetter.build import build_fold
+from pacesetter.cli import app
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.training.demo import market
@@ -64,6 +67,21 @@ def test_without_the_deciles_it_runs_on_a_planted_market_and_says_so(tmp_path: P
     assert "Sharpe ratio less that of hold" in printed
     assert (run.folder / "demo.png").read_bytes()[:4] == b"\x89PNG"
     assert "The picture" in (run.folder / "report.html").read_text()
+
+
+def test_the_command_serves_the_policy_of_the_verdict(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    class Played:
+        def __init__(self, runs: str) -> None:
+            self.runs, self.run, self.agent_run = runs, SimpleNamespace(folder="demo"), SimpleNamespace(folder="agent")
+
+        def play(self) -> None: ...
+
+    asked: list[tuple[object, ...]] = []
+    monkeypatch.setattr("pacesetter.training.demo.demo.Demo", Played)
+    monkeypatch.setattr("pacesetter.serving.trader.demo.bundle_and_ask", lambda *told: asked.append(told) or "BUY")
+    result = CliRunner().invoke(app, ["demo", "--runs", str(tmp_path)])
+    assert result.output.strip() == "Served decision: BUY"
+    assert asked == [("agent", tmp_path / "bundles", "demo")]
 
 
 def test_the_slope_of_the_picture_is_the_sharpe_ratio(deciles_hold: Backtest) -> None:
