@@ -15,9 +15,10 @@ from record import publish, table
 from rich.console import Console
 
 from pacesetter.build import Config
+from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
 from pacesetter.evaluation.statistics.intervals import Interval
-from pacesetter.evaluation.statistics.verdict import judge
+from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.league.ladder import ENTRANTS, MARKETS, REAL
@@ -73,29 +74,33 @@ def bars(folder: str) -> str:
 def noise(count: int) -> str:
     """How many verdicts on pure noise say evidence."""
     verdicts = list(_noise_verdicts(count))
-    evidence = sum(verdict.is_evidence for verdict, _ in verdicts)
-    cash = sum(verdict.beats_cash for verdict, _ in verdicts)
-    used = sum(is_used for _, is_used in verdicts)
+    traded = [verdict for verdict in verdicts if verdict is not None]
+    evidence = sum(verdict.is_evidence for verdict in traded)
+    cash = sum(verdict.beats_cash for verdict in traded)
     return (
         f"## Noise\n\n{count} markets of 5 symbols and 1,000 bars without any relation, seeds {FIRST_NOISE_SEED} to "
         f'{FIRST_NOISE_SEED + count - 1}, default costs, all baselines, 500 draws. Verdict "evidence" at 5 %: '
-        f"**{evidence} of {count}**. Evidence that it beats cash alone: {cash}. Markets in which it "
-        f"traded at all: {used}."
+        f"**{evidence} of {count}**. Evidence that it beats cash alone: {cash}. In {count - len(traded)} markets no "
+        "weight was used: the account stayed in cash, which is no evidence."
     )
 
 
-def _noise_verdicts(count: int) -> Iterator[tuple[Any, bool]]:
+def _noise_verdicts(count: int) -> Iterator[Verdict | None]:
+    """One for each market; None where the account never left cash, whose Sharpe ratio is 0."""
     with tempfile.TemporaryDirectory() as runs:
         for seed in range(FIRST_NOISE_SEED, FIRST_NOISE_SEED + count):
             config: Config = compose([*NOISE, *ENTRANTS["direct"], f"seed={seed}", f"runs={runs}"])
             run = StoredRun(train(config, console=Console(quiet=True)).run.folder)
             own = run.play()
-            options: dict[str, Any] = {"market": run.task.market, "bank": run.bank(run.panel)}
-            simple, _ = distinct(evaluate_baselines(run.panel, run.first, window_bars=run.task.window_bars, **options))
-            verdict = judge(own, list(simple.values()), draws=500)
-            is_used = bool(np.any(own.returns != 0))
-            print(f"noise {seed}: {verdict.sharpe.value:+.2f} {verdict.is_evidence}", flush=True)
-            yield verdict, is_used
+            verdict = _verdict(run, own) if np.any(own.returns != 0) else None
+            print(f"noise {seed}: {'cash' if verdict is None else verdict.sentence}", flush=True)
+            yield verdict
+
+
+def _verdict(run: StoredRun, own: Backtest) -> Verdict:
+    options: dict[str, Any] = {"market": run.task.market, "bank": run.bank(run.panel)}
+    simple, _ = distinct(evaluate_baselines(run.panel, run.first, window_bars=run.task.window_bars, **options))
+    return judge(own, list(simple.values()), draws=500)
 
 
 def _league(folder: str, markets: list[str], entrants: str, seeds: str = "tuning") -> Any:
@@ -114,7 +119,7 @@ def main() -> None:
     parser.add_argument("--folder", default="runs/league")
     parser.add_argument("--noise", type=int, default=60)
     asked = parser.parse_known_args()[0]
-    parts = [deciles(asked.folder), bars(asked.folder), noise(asked.noise)]
+    parts = [deciles(asked.folder), noise(asked.noise), bars(asked.folder)]
     publish("direct", "\n\n".join(parts), "Direct reinforcement on deciles, with few bars, and on noise")
 
 

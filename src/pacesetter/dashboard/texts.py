@@ -143,7 +143,8 @@ ENGLISH: dict[str, str] = {
     "weekday.4": "Fri",
     "weekday.5": "Sat",
     "weekday.6": "Sun",
-    "fleet.empty": "This run has no fleet. `pacesetter run agent=ppo` trains one, and so does `pacesetter train task=fleet`.",
+    "fleet.empty": "This run has no fleet. `pacesetter run agent=ppo` trains one, and so does `pacesetter train "
+    "task=fleet`.",
     "fleet.by": "Colour and order by",
     "fleet.worst": "worst first",
     "fleet.tiles": "{count} agents by {by}; ✕ struggles",

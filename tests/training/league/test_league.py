@@ -89,6 +89,24 @@ def test_the_smallest_reliable_strength_counts_only_where_every_larger_one_is_re
     assert np.isnan(found["none"])
 
 
+def test_on_a_real_market_the_difference_to_hold_has_an_interval(tmp_path, monkeypatch):
+    bars = ("data=deciles", "data.start=1986-01-01", "data.end=1988-12-31", "features.names=[return_1]")
+    monkeypatch.setattr(ladder, "MARKETS", {"deciles": bars})
+    asked = [f"league.folder={tmp_path}", "league.entrants=[ridge,hold]"]
+    table = league(asked, Console(quiet=True)).set_index("entrant")
+    ridge = table.loc["ridge"]
+    assert ridge["above_hold"] == pytest.approx(ridge["sharpe"] - table.loc["hold", "sharpe"])
+    assert ridge["above_hold_low"] < ridge["above_hold"] < ridge["above_hold_high"]
+    assert np.isnan(table.loc["hold", "above_hold"])
+    assert "less hold, 95 % interval" in (tmp_path / "report.html").read_text()
+
+
+def test_fewer_bars_to_learn_from_leave_as_many_for_the_test():
+    config = cells.Cell("", "m", "oracle", 1, ladder.MARKETS["450 bars 0.4"], None).config
+    learned, chosen = (round(share * config.data["bars"]) for share in config.train.shares)
+    assert (learned, chosen, config.data["bars"] - learned - chosen) == (450, 150, 3000)
+
+
 def test_tuning_and_reporting_seeds_never_mix():
     assert not set(ladder.SEEDS["tuning"]) & set(ladder.SEEDS["reporting"])
     assert {cell.seed for cell in League(name="quick").cells()} <= set(ladder.SEEDS["tuning"])

@@ -27,6 +27,8 @@ from pacesetter.serving.risk.halt import KillSwitch
 
 __all__ = ["bundle_and_ask"]
 
+SECONDS = 60.0  # for the first answer, which compiles; nobody else waits for it
+
 
 def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: int = 10_000) -> str:
     """Bundle a run, and answer POST /v1/decide for its newest bar, without a network; the answer in one line.
@@ -46,7 +48,7 @@ def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: in
     with TemporaryDirectory() as place:
         keys = Keys(Path(place) / "keys.json")
         token = keys.add("demo", ["trade"], 1.0)
-        settings = ApiSettings(max_body_bytes=max(len(body), 65_536))
+        settings = ApiSettings(max_body_bytes=max(len(body), 65_536), seconds=SECONDS)
         app = make_app(runtime, KillSwitch(Path(place) / "HALT"), keys, settings)
         answer = asyncio.run(_post(app, "/v1/decide", token, body))
     return f"{folder.name} (model {answer['model'][:12]}) at {answer['time'][:10]}: {_told(answer['decisions'])}"

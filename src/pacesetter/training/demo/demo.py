@@ -62,7 +62,7 @@ class DemoSettings:
 
     direct_steps: int = 61_440
     lookback_steps: int = 10_240
-    draws: int = 1_000
+    draws: int = 2_000
 
 
 @dataclass

@@ -21,12 +21,11 @@ from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.panel import Panel
 from pacesetter.training.demo.market import DemoMarket
 
-__all__ = ["DemoPicture", "leadership_of", "scaled_equity"]
+__all__ = ["DemoPicture", "in_units_of_risk", "leadership_of"]
 
 Array = NDArray[Any]
 LOOKBACK, STEP = 1_000, 20  # bars of a window, about four years of days, and between windows
 WIDTH, HEIGHT, DPI = 10.0, 6.0, 110
-VOLATILITY = 0.1  # a year, to which each account is scaled: they differ in how much they hold
 
 
 def leadership_of(panel: Panel, column: int, lookback: int = LOOKBACK, step: int = STEP) -> pd.Series:
@@ -66,7 +65,7 @@ class DemoPicture:
             rows = thinned(len(result))
             figure.add_scatter(
                 x=result.times[rows],
-                y=scaled_equity(result)[rows],
+                y=in_units_of_risk(result)[rows],
                 name=result.name,
                 line={"color": colour},
                 row=2,
@@ -74,7 +73,6 @@ class DemoPicture:
             )
         for name, first, last, colour in self._spans():
             figure.add_vrect(x0=first, x1=last, fillcolor=colour, opacity=0.15, line_width=0, annotation_text=name)
-        figure.update_yaxes(type="log", row=2, col=1)
         return styled(figure, self.title, 620)
 
     def to_png(self, path: Path) -> Path:
@@ -100,27 +98,32 @@ class DemoPicture:
         )
         for name, first, last, colour in self._spans():
             axes.axvspan(first, last, color=colour, alpha=0.18, linewidth=0)
-            axes.text(first + (last - first) / 2, 0.97, name, ha="center", va="top", fontsize=8, transform=_mixed(axes))
+            middle = first + (last - first) / 2
+            axes.text(middle, 0.03, name, ha="center", va="bottom", fontsize=7, transform=_mixed(axes))
         axes.grid(alpha=0.25)
 
     def _draw_equity(self, axes: Any) -> None:
         for colour, result in zip(PALETTE, self.equities, strict=False):
-            axes.plot(result.times, scaled_equity(result), color=colour, label=result.name, linewidth=1.6)
+            axes.plot(result.times, in_units_of_risk(result), color=colour, label=result.name, linewidth=1.6)
         for _, first, last, colour in self._spans():
             axes.axvspan(first, last, color=colour, alpha=0.18, linewidth=0)
         axes.axvline(self.market.gone_from, color="#808080", linestyle="--", linewidth=1)
         axes.text(self.market.gone_from, 0.04, " judged again", fontsize=8, transform=_mixed(axes))
-        axes.set_yscale("log")
-        axes.set_ylabel("equity, start = 1")
-        axes.set_title(f"Equity after costs, scaled to {VOLATILITY:.0%} volatility a year", loc="left", fontsize=10)
+        axes.set_ylabel("return / risk")
+        title = "Sum of returns after costs, in units of each account's volatility a year (slope = Sharpe ratio)"
+        axes.set_title(title, loc="left", fontsize=10)
         axes.legend(loc="upper left", frameon=False)
         axes.grid(alpha=0.25)
 
 
-def scaled_equity(result: Backtest) -> Array:
-    """(bar,) what 1 grew to, returns scaled to the same volatility; interest on the scaling is left out."""
+def in_units_of_risk(result: Backtest) -> Array:
+    """(bar,) sum of the returns so far, divided by their volatility a year; its mean slope is the Sharpe ratio.
+
+    Accounts differ in how much they hold. Equity would compare that, and equity scaled up would show a wealth that
+    nobody could have had.
+    """
     deviation = float(result.returns.std()) * np.sqrt(result.bars_per_year)
-    return np.asarray(np.cumprod(1 + result.returns * (VOLATILITY / deviation if deviation > 0 else 0.0)))
+    return np.asarray(np.cumsum(result.returns) / (deviation if deviation > 0 else 1.0))
 
 
 def _mixed(axes: Any) -> Any:

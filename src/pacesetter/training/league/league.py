@@ -124,7 +124,7 @@ def league_table(scores: pd.DataFrame) -> pd.DataFrame:
         figures = {name: float(part[name].mean()) for name in MEANS}
         figures |= _gates(part, scores[(scores["market"] == market) & (scores["entrant"] == ORACLE)])
         reliable = int((part["t"] > RELIABLE_T).sum())
-        figures |= {name: float(part[name].mean()) for name in ABOVE_HOLD}
+        figures |= {name: float(part[name].mean()) if name in part else np.nan for name in ABOVE_HOLD}
         rows.append(
             {"market": market, "entrant": entrant, "seeds": len(part), "sharpe": mean, "half_width": half}
             | {"share": share, "share_half_width": share_half, "reliable": reliable}

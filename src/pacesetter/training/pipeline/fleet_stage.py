@@ -93,4 +93,6 @@ def train_fleet(job: Job, folder: Path) -> Found:
     if config.agent["algorithm"] == DIRECT:
         learned = LearnedRelations.of(run, job.panel)
         return Found(learned.sentence, (learned.section(),), {TITLE: ()})
+    if one_account_options(config) is not None:
+        return Found(f"{config.agent['algorithm']} trades all symbols in one account")
     return Found(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})
