@@ -21,7 +21,7 @@ from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.learning.learner import Between, Stop
-from pacesetter.training.run.callbacks import Callback, Session, Validator
+from pacesetter.training.run.callbacks import Callback, Session, Validator, curriculum_figures
 from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.training.run.tracking import resources
 from pacesetter.words import for_spreadsheets
@@ -47,7 +47,8 @@ class FleetMeter(Callback[FleetTrainer]):
             return
         mix = logged.pop("action_mix").mean(0).tolist()
         self.shown = {name: float(values.mean()) for name, values in logged.items()}
-        self.session.log(**self.shown, **self._mixed([round(share, 4) for share in mix]), **self.costs())
+        told = self._mixed([round(share, 4) for share in mix]) | curriculum_figures(self.session.parts.train)
+        self.session.log(**self.shown, **told, **self.costs())
         self.session.run.log(step=self.learner.step, agents=self._by_agent(logged))
 
     def _mixed(self, shares: list[float]) -> dict[str, Any]:
