@@ -57,6 +57,7 @@ class Trading:
                  again, so that positions grow as old in training as they do later; 0 is none
     repetition_limit   equal discrete orders in a row, after which the mask of the training environments forbids
                  another; null is no limit. Validation, backtests and serving play without it
+    switch       whether the switch of action=hybrid counts for one action, or in training the first for the episode
     """
 
     action: Literal["discrete", "continuous", "hybrid", "target"] = "discrete"
@@ -70,6 +71,7 @@ class Trading:
     own_account: bool = True
     continued: float = 0.0
     repetition_limit: int | None = None
+    switch: Literal["action", "episode"] = "action"
     market: MarketParameters = field(default_factory=MarketParameters)
     reward: RewardConfig = field(default_factory=RewardConfig)
 
@@ -80,6 +82,8 @@ class Trading:
         if not 0 <= self.continued < 1:
             raise ConfigError(f"task.continued={self.continued} must be 0 or more and below 1, or no episode would end")
         check_noise(self.noise, self.curriculum)
+        if self.switch == "episode" and self.action != "hybrid":
+            raise ConfigError(f"task.switch=episode is for task.action=hybrid, not {self.action}")
         limit = self.repetition_limit
         if limit is not None and (limit < 1 or self.action != "discrete"):
             raise ConfigError(f"task.repetition_limit={limit} needs 1 or more, and task.action=discrete; or null")
@@ -126,6 +130,8 @@ class SingleAgentTask(Task):
         episodes = {"episode_bars": task.episode_bars, "continued": task.continued, "starts": task.starts} | common
         if task.repetition_limit is not None:
             episodes["repetition_limit"] = task.repetition_limit
+        if task.switch != "action":
+            episodes["switch"] = task.switch
         copies = market_copies(config, split)
         known = [copies.beside(panel, split.features(panel)) for panel in (learned, seen)]  # in the same order in both
         (learned_too, first), (seen_too, second) = known
