@@ -162,7 +162,11 @@ def encoder_rows(learner: FleetTrainer, size: int) -> Iterator[list[Any]]:
     if size > 32 and hasattr(learner.encoding, "table"):
         bars = learner.encoding.table[..., 0].numel()
         learner.encoding.begin_round()
-        yield [bars, "every bar of every symbol once", *latencies(learner.encoding.begin_round, bars, learner.device, 20)]
+        yield [
+            bars,
+            "every bar of every symbol once",
+            *latencies(learner.encoding.begin_round, bars, learner.device, 20),
+        ]
     yield [size, "called", *latencies(encode, size, learner.device)]
     if learner.device.type == "cuda":
         yield [size, "CUDA graph", *latencies(recorded(encode), size, learner.device)]

@@ -67,8 +67,9 @@ def play(name: str, seed: int, steps: int, runs: str) -> dict[str, Any]:
     hot = [agent["temperature 2"] for agent in agents]
     values = {measure: float(np.mean([agent[measure]["value"] for agent in hot])) for measure in MEASURES}
     ratio = float(sharpe(tested.returns, tested.bars_per_year))
-    print(f"{name}, seed {seed}: Sharpe ratio {ratio:+.2f} in {seconds:.0f} s", flush=True)
-    return {"name": name, "seed": seed, "sharpe": ratio, "validation": result.score, "seconds": seconds} | values
+    score = {"name": name, "seed": seed, "sharpe": ratio, "validation": result.score, "seconds": seconds} | values
+    print(json.dumps(score), flush=True)
+    return score
 
 
 def half_width(values: Any) -> float:

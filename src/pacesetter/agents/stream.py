@@ -50,7 +50,9 @@ class BandedAttention(nn.Module):
         self.query = nn.Linear(width, width)
         self.pair = nn.Linear(width, 2 * width)  # keys and values
         self.output = nn.Linear(width, width)
-        slopes = 2.0 ** (-8.0 * torch.arange(1, heads + 1) / heads)  # first heads look at the newest (Press et al. 2022)
+        slopes = 2.0 ** (
+            -8.0 * torch.arange(1, heads + 1) / heads
+        )  # first heads look at the newest (Press et al. 2022)
         self.bias = nn.Parameter(-slopes[:, None] * torch.arange(span))
 
     def forward(self, x: torch.Tensor, count: int) -> torch.Tensor:

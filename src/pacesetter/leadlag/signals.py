@@ -87,7 +87,9 @@ def leadlag_features(
     own = None if expected_lookback is None else ConstantLookback(expected_lookback)
     if shrinkage not in SHRINKAGE:
         raise ConfigError(f"shrinkage='{shrinkage}' is unknown{did_you_mean(shrinkage, SHRINKAGE)}")
-    measured = _Signals(partial(LeadLag, method, **options), policy, gap_bars, _Expected(own, expected_lags, shrinkage, newest_bars))
+    measured = _Signals(
+        partial(LeadLag, method, **options), policy, gap_bars, _Expected(own, expected_lags, shrinkage, newest_bars)
+    )
 
     def feature(name: str, memory_bars: int) -> Feature:
         return Feature(
@@ -158,7 +160,9 @@ class _Signals:
         bars = self._known_bars(panel, known)
         before = _Measured(panel, np.zeros(0, np.int64), {}) if known is None else known
         if bars == len(panel):
-            return _Measured(panel, before.schedule[:bars], {name: each[:bars] for name, each in before.signals.items()})
+            return _Measured(
+                panel, before.schedule[:bars], {name: each[:bars] for name, each in before.signals.items()}
+            )
         schedule = roll(self.policy, panel, before.schedule[:bars] if bars else None)
         signals = self._from(bars, panel, schedule)
         for name in signals if bars else ():
@@ -189,7 +193,7 @@ def equal_bars(known: Panel, panel: Panel) -> int:
     bars = min(len(known), len(panel))
     ours, theirs = known.blocks[:, :bars], panel.blocks[:, :bars]
     differs = (known.mask[:bars] != panel.mask[:bars]).any(axis=1)
-    differs |= (known.index.asi8[:bars] != panel.index.asi8[:bars])
+    differs |= known.index.asi8[:bars] != panel.index.asi8[:bars]
     differs |= ((ours != theirs) & ~(np.isnan(ours) & np.isnan(theirs))).any(axis=(0, 2))
     return int(differs.argmax()) if differs.any() else bars
 

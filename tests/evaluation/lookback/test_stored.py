@@ -60,9 +60,7 @@ def test_windows_are_judged_on_bars_that_were_not_learned(run: LookbackRun, judg
     assert judged.is_evidence == all(gate.passed for gate in judged.gates[::2][:2])
 
 
-def test_one_seed_is_one_sequence_and_earns_the_same_again(
-    run: LookbackRun, judged: LookbackJudgement
-) -> None:
+def test_one_seed_is_one_sequence_and_earns_the_same_again(run: LookbackRun, judged: LookbackJudgement) -> None:
     again = run.judge(draws=50)
     np.testing.assert_array_equal(again.evaluation.lookbacks, judged.evaluation.lookbacks)
     np.testing.assert_array_equal(again.evaluation.rewards, judged.evaluation.rewards)
