@@ -14,6 +14,7 @@ import pandas as pd
 from pacesetter.build import build_task
 from pacesetter.build.tasks.fleet import FleetTrading
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sentence
+from pacesetter.evaluation.fleet.auxiliary import accuracy_table, head_accuracies
 from pacesetter.evaluation.fleet.ensemble import returns_frame
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.learning.experience.market import FleetMarket
@@ -130,7 +131,18 @@ class FleetValidator(Validator[FleetTrainer]):
                 tried = retrain(self.learner, self.market, weak, steps, Between(self.session.listen))
             except Stop:
                 return
+        self._tell_extras()
         self._store(play(self.learner.fleet, self.market), tried, best)
+
+    def _tell_extras(self) -> None:
+        """The gates of curiosity, and how well auxiliary heads predict the validation set."""
+        extras = self.learner.extras
+        if "curiosity" in extras and len(extras["curiosity"].log):
+            self.session.console.print(str(extras["curiosity"].gates()), highlight=False, soft_wrap=True)
+        if "auxiliary" in extras and extras["auxiliary"].config.heads:
+            found = head_accuracies(self.learner, self.market, self.session.panel)
+            self.session.run.write_json("auxiliary.json", found)
+            self.session.console.print(accuracy_table(found))
 
     def _table(self, found: FleetPlay) -> pd.DataFrame:
         return agent_table(found, self.task.bar_sharpe, self.session.config.train.gates.max_share)
