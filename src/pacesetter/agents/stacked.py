@@ -56,6 +56,13 @@ class StackedHead(nn.Module):
             stacked.weight[row] = layer.weight.T
             stacked.bias[row] = layer.bias
 
+    @torch.no_grad()
+    def write_first(self, row: int, head: nn.Sequential) -> None:
+        """Take the hidden layer of one symbol from an ordinary head that may have other outputs."""
+        layer = cast(nn.Linear, head[0])
+        self.first.weight[row] = layer.weight.T
+        self.first.bias[row] = layer.bias
+
     def extend(self, heads: Sequence[nn.Sequential]) -> None:
         """Append heads; the parameters become new ones, so that an optimiser is to be created again."""
         more = StackedHead(heads).to(self.first.weight.device)

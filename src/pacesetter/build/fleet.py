@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 __all__ = ["best_fleet", "build_market", "load_fleet_agent"]
 
 
-def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -> FleetMarket:
+def build_market(config: Config, panel: Panel | list[Panel], envs_each: int, **options: Any) -> FleetMarket:
     """A market of the task's symbols on all of the panel; `options` beside those of the task, e.g. its table."""
     from pacesetter.build.environments import build_supervised, build_table
     from pacesetter.envs.batch.bank import Bank
@@ -28,14 +28,14 @@ def build_market(config: Config, panel: Panel, envs_each: int, **options: Any) -
         from pacesetter.learning.experience.market import FleetMarket
     # A table that is known already is passed in: features take most of the time of a start.
     if "table" not in options:
+        assert isinstance(panel, Panel)
         options |= {"table": build_table(config, panel), "supervised": build_supervised(config, panel)}
     # Features of the whole panel; only the task's symbols become blocks.
     bank = Bank.from_panels(panel, options.pop("table"), options.pop("supervised"), symbols=task.symbols or None)
     told = {
         "action": task.action,
         "window_bars": task.window_bars,
-        # Annual rates become rates per bar of this data, hourly or daily.
-        "market": replace(task.market, bars_per_year=panel.bars_per_year),
+        "market": replace(task.market, bars_per_year=(panel[0] if isinstance(panel, list) else panel).bars_per_year),
         "reward": task.reward,
     }
     return FleetMarket(bank, envs_each, config.train.device, **told | options)

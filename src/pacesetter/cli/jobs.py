@@ -18,7 +18,7 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (run, leadlag, train, verify, agents, tune, sweep, league, ablate, profile, config):
+    for command in (run, leadlag, train, migrate, verify, agents, tune, sweep, league, ablate, profile, config):
         app.command()(command)
 
 
@@ -79,6 +79,21 @@ def train(
         raise ConfigError("launcher=… launches several runs, and this is one; give seeds=5, or leave it out")
     if train_agent(config, resume=resume).stopped == "signal":
         leave()
+
+
+def migrate(
+    run: Annotated[Path, typer.Argument(help="A run with discrete orders, e.g. runs/<time>-<name>-<hash>.")],
+    overrides: Overrides = None,
+) -> None:
+    """Give a trained agent or fleet continuous orders: encoder and hidden layers are kept, the last one is new.
+
+    The checkpoint is backed up, the new agent is fine-tuned for a tenth of the steps (train.steps=…), and checks are
+    printed. Exit 1 if one fails.
+    """
+    from pacesetter.training.launch.migrate import migrate_run
+
+    if not migrate_run(run, overrides or []).passed:
+        raise typer.Exit(1)
 
 
 def verify(run: Annotated[Path, typer.Argument(help="A finished run folder.")]) -> None:

@@ -248,7 +248,10 @@ def baseline(
         typer.Argument(metavar="[NAME]... [KEY=VALUE]...", help="e.g. equal_weight momentum data=sample; sl; all"),
     ] = None,
 ) -> None:
-    """Backtest baselines over the test set with all costs; `sl` trains the supervised ones (MLP, LSTM, GRU) first."""
+    """Backtest baselines over the test set with all costs; `sl` trains the supervised ones (MLP, LSTM, GRU) first.
+
+    `sl transformer_small` trains that network in its own width, so that an agent of it can take the whole encoder.
+    """
     from pacesetter.build import build_fold, build_panel, build_table, build_task, task_of
     from pacesetter.training import compose
 
@@ -257,18 +260,22 @@ def baseline(
     task_of(config).check("baseline")
     panel = build_panel(config)
     market = panel, build_table(config, panel), build_fold(config, panel), build_task(config)
-    if names == ["sl"]:
-        _train_classifiers(*market, Path(config.runs) / "supervised")
+    if names[:1] == ["sl"]:
+        _train_classifiers(*market, Path(config.runs) / "supervised", names[1:])
     else:
         _play_baselines(*market, [] if names == ["all"] else names)
 
 
-def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: Path) -> None:
-    """The supervised baselines: trained, judged, timed and stored."""
-    from pacesetter.evaluation.baselines.supervised import HIDDEN, run_supervised
+def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: Path, networks: list[str]) -> None:
+    """The supervised baselines: trained, judged, timed and stored; networks that are named have their own width."""
+    from pacesetter.agents.encoders import NETWORKS as OWN
+    from pacesetter.evaluation.baselines.supervised import HIDDEN, NETWORKS, run_supervised
 
-    options = {"window_bars": task.window_bars}
-    found = run_supervised(panel, table, fold, market=task.market, cache=folder, options=options)
+    options: dict[str, Any] = {"window_bars": task.window_bars}
+    if networks:
+        options["width"] = max(OWN[name].width for name in networks)
+    chosen = networks or NETWORKS
+    found = run_supervised(panel, table, fold, networks=chosen, market=task.market, cache=folder, options=options)
     _show([finding.section() for finding in found.findings()], HIDDEN)
     typer.echo(f"→ {folder}")
 

@@ -10,7 +10,7 @@ from __future__ import annotations
 import logging
 import math
 from collections import deque
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -31,10 +31,14 @@ from pacesetter.rewards.sharpe import sharpe_of_sums
 __all__ = ["FIVE_STAGES", "Course", "CurriculumEnv", "CurriculumStage", "CurriculumVectorEnv", "adaptive_stages"]
 
 Array = NDArray[Any]
+Apply = Callable[[MarketParameters, Starts], None]
 logger = logging.getLogger(__name__)
 
 SHARES = ("calmest_share", "clearest_share", "cleanest_share")
+ABSOLUTE = ("commission_bps", "slippage_bps", "spread_bps")
 FACTORS = ("commission_factor", "spread_factor", "slippage_factor")
+CLEAREST = 0.9  # quantile of what a stage asks for, where no start has as much
+STEADY_BARS = 20
 BARS, RETURN, SQUARE, GAIN = range(4)  # columns of what is summed over an episode
 
 
@@ -52,6 +56,11 @@ class CurriculumStage:
     episodes            number of the stage's latest episodes that are judged, and least number that is played
     sharpe, win_rate    advance at this annual Sharpe ratio and this share of episodes that gained, or more
     retreat_below       go back a stage when a smaller share of episodes gained
+    copy                number of the copy of the market that is played; None: any
+    least_trend         least size of the trend efficiency at a start, or the clearest tenth where none has it
+    stability           least share of the latest 20 bars that were in the regime of the start
+    commission_bps, slippage_bps, spread_bps   in place of the environment's own; None leaves these
+    recent_episodes, recent_success   advance only when this share of the latest so many gained
     """
 
     name: str
@@ -66,6 +75,14 @@ class CurriculumStage:
     sharpe: float = 0.0
     win_rate: float = 0.5
     retreat_below: float = 0.0
+    copy: int | None = None
+    least_trend: float = 0.0
+    stability: float = 0.0
+    commission_bps: float | None = None
+    slippage_bps: float | None = None
+    spread_bps: float | None = None
+    recent_episodes: int = 1
+    recent_success: float = 0.0
 
     def __post_init__(self) -> None:
         for name in SHARES:
@@ -132,17 +149,27 @@ def adaptive_stages(
 class Course:
     """Leads the episodes of a batch through stages; `stage_log` has an entry for each stage entered.
 
-    noise   (block,) how noisy each block of the bank is, in any unit; None: all alike
+    noise    (block,) how noisy each block of the bank is, in any unit; None: all alike
+    copies   (block,) number of the copy of the market that each block is of; None: there is one
+    starts   to choose from, and `apply` that takes rules and starts of the episodes to come; None: the batch's own
     """
 
     def __init__(
-        self, batch: Batch, stages: Sequence[CurriculumStage] = FIVE_STAGES, noise: ArrayLike | None = None
+        self,
+        batch: Batch,
+        stages: Sequence[CurriculumStage] = FIVE_STAGES,
+        noise: ArrayLike | None = None,
+        copies: ArrayLike | None = None,
+        starts: Starts | None = None,
+        apply: Apply | None = None,
     ) -> None:
         if not stages:
             raise ConfigError("a curriculum needs a stage")
         self.batch, self.stages = batch, tuple(stages)
-        self._starts, self._market = batch.starts, batch.market
+        self._starts, self._market = batch.starts if starts is None else starts, batch.market
+        self._apply = self._use_batch if apply is None else apply
         self._noise = _noise_of(noise, batch.bank)
+        self._copies = np.zeros(len(batch.bank.lasts), dtype=np.int64) if copies is None else np.asarray(copies)
         for stage in self.stages:  # refused now, not after a night of training
             self._starts_of(stage)
             _market_of(stage, self._market)
@@ -202,8 +229,8 @@ class Course:
         bars, total, squares, _ = played.sum(axis=0).tolist()
         sharpe = sharpe_of_sums(bars, total, squares, self._market.bars_per_year)
         win_rate = float((played[:, GAIN] > 0).mean())
-        is_passed = sharpe >= stage.sharpe and win_rate >= stage.win_rate
-        # Both cannot hold: retreat_below is below the win rate that advances.
+        recent = float((played[-stage.recent_episodes :, GAIN] > 0).mean())
+        is_passed = sharpe >= stage.sharpe and win_rate >= stage.win_rate and recent >= stage.recent_success
         level = self.level + int(is_passed) - int(win_rate < stage.retreat_below)
         if 0 <= level < len(self.stages) and level != self.level:
             self._enter(level)
@@ -213,8 +240,14 @@ class Course:
         self.level = level
         # Emptied on every change: a stage is judged by its own episodes.
         self._finished: deque[Array] = deque(maxlen=self.stage.episodes)
-        self.batch.use_market(_market_of(self.stage, self._market))
-        self.batch.use_starts(self._starts_of(self.stage))
+        starts = self._starts_of(self.stage)
+        self.start_count = len(starts.pool)
+        self._apply(_market_of(self.stage, self._market), starts)
+
+    def _use_batch(self, market: MarketParameters, starts: Starts) -> None:
+        """Let the episodes to come of the batch have these rules and starts."""
+        self.batch.use_market(market)
+        self.batch.use_starts(starts)
 
     def _note(self, sharpe: float | None, win_rate: float | None) -> None:
         """Log the stage just entered, with the result of the one before it."""
@@ -225,7 +258,7 @@ class Course:
             "stage": self.stage.name,
             "sharpe": sharpe,
             "win_rate": win_rate,
-            "starts": len(self.batch.starts.pool),
+            "starts": self.start_count,
             "commission_bps": costs.commission_bps,
             "spread_bps": costs.spread_bps,
             "slippage_bps": costs.slippage_bps,
@@ -244,6 +277,14 @@ class Course:
         if stage.clearest_share < 1.0:
             is_kept &= _lowest(-_seen(bank, "regime_trend_efficiency")[blocks, bars], stage.clearest_share)
         is_kept &= _lowest(self._noise[blocks], stage.cleanest_share)
+        if stage.copy is not None:
+            is_kept &= self._copies[blocks] == stage.copy
+        if stage.least_trend > 0.0 and is_kept.any():
+            size = _seen(bank, "regime_trend_efficiency")[blocks, bars]
+            is_kept &= size >= min(stage.least_trend, float(np.quantile(size[is_kept], CLEAREST)))
+        if stage.stability > 0.0 and is_kept.any():
+            steady = _stability(bank.regimes)[blocks, bars]
+            is_kept &= steady >= min(stage.stability, float(np.quantile(steady[is_kept], CLEAREST)))
         try:
             return self._starts.where(is_kept)
         except DataError as problem:
@@ -282,10 +323,14 @@ class CurriculumVectorEnv(VectorWrapper):
     """
 
     def __init__(
-        self, env: Any, stages: Sequence[CurriculumStage] = FIVE_STAGES, noise: ArrayLike | None = None
+        self,
+        env: Any,
+        stages: Sequence[CurriculumStage] = FIVE_STAGES,
+        noise: ArrayLike | None = None,
+        course: Course | None = None,
     ) -> None:
         super().__init__(env)
-        self.course = Course(_batch_of(env), stages, noise)
+        self.course = course or Course(_batch_of(env), stages, noise)
 
     def reset(self, *, seed: Any = None, options: dict[str, Any] | None = None) -> tuple[Any, dict[str, Any]]:
         """Begin an episode of the current stage in every environment, or where `options["reset_mask"]` says."""
@@ -332,6 +377,14 @@ def _seen(bank: Bank, name: str) -> Array:
     return size
 
 
+def _stability(regimes: Array) -> Array:
+    """(block, time) share of the latest 20 bars that were in the regime of the last."""
+    shares = np.zeros(regimes.shape)
+    for back in range(STEADY_BARS):
+        shares[:, STEADY_BARS:] += regimes[:, STEADY_BARS - back : regimes.shape[1] - back] == regimes[:, STEADY_BARS:]
+    return shares / STEADY_BARS
+
+
 def _lowest(values: Array, share: float) -> Array:
     """True for the given share of values, counted from the lowest; ties stay together."""
     # With ties kept together, markets of equal noise are all in or all out.
@@ -350,4 +403,5 @@ def _market_of(stage: CurriculumStage, market: MarketParameters) -> MarketParame
         slippage_bps=costs.slippage_bps * stage.slippage_factor,
         impact_bps=costs.impact_bps * stage.slippage_factor,
     )
-    return replace(market, costs=scaled)
+    own = {name: getattr(stage, name) for name in ABSOLUTE if getattr(stage, name) is not None}
+    return replace(market, costs=replace(scaled, **own))

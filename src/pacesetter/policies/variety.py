@@ -11,7 +11,7 @@ __all__ = ["evenness"]
 
 
 def evenness(counts: NDArray[Any]) -> float:
-    """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike; 0 of a single action."""
+    """Entropy of the counts as a share of that of equal ones: 0 where one takes all, 1 where all are alike."""
     if len(counts) < 2:  # its largest entropy is 0 too
         return 0.0
     # 0 · log 0 counts as 0.

@@ -1,4 +1,4 @@
-"""Auxiliary heads: targets by hand, a weight of 0 is none, each head learns what it can, and bad options are refused."""
+"""Auxiliary heads: targets by hand, a weight of 0 is none, heads learn what they can, and bad options are refused."""
 
 from __future__ import annotations
 

@@ -49,6 +49,22 @@ def test_every_encoder_reads_the_window_as_the_classifier_does(name: str, model:
         assert torch.equal(*summaries)
 
 
+def test_the_default_network_takes_all_of_a_transformer_that_read_vectors_too() -> None:
+    table = feature_table(PANEL, features=["return_1", "sentiment", "regime_downside_share"])
+    config = Direction(network="transformer_small", width=8, window_bars=3, epochs=1)
+    learned = fit_classifier(config, Examples.of(PANEL, table, 3), 250)
+    env = TradingVectorEnv(PANEL, 2, table=table, window_bars=3)
+    agent = make_algorithm("ppo", env, network="transformer_small", network_options={"width": 8})
+    weights = [name for name in learned.encoder.state_dict() if not name.startswith("normaliser.")]
+    assert transfer_encoder(learned, agent) == len(weights)
+    (encoder,) = [module.encoder for module in agent.policy.modules() if hasattr(module, "encoder")]
+    place = list(encoder.layout.vectors).index("regime")
+    before = sum(list(encoder.layout.vectors.values())[:place])
+    assert torch.equal(encoder.vectors[0].weight[:, before], learned.encoder.vectors[0].weight[:, 0])
+    counted = 2 + before  # the window's features come first
+    assert encoder.normaliser.centre[counted] == learned.encoder.normaliser.centre[2]
+
+
 @pytest.mark.parametrize(("network", "width"), [("gru", 16), ("mlp", 8)])
 def test_another_network_is_refused(network: str, width: int, model: Classifier) -> None:
     with pytest.raises(ConfigError, match="does not fit the agent's encoder"):

@@ -12,7 +12,7 @@ from pacesetter.build.configuration import Config, build_task
 from pacesetter.build.environments import Parts, build_table, feature_split, fitted_until
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.build.tasks.task import TASKS, Stored, Task
-from pacesetter.build.tasks.trading import Trading
+from pacesetter.build.tasks.trading import Trading, market_copies
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, check_range
@@ -52,8 +52,10 @@ class FleetTrading(Trading):
         # A target says what to hold, not what to trade: there is no order to send.
         if self.action == "target" and self.trades == "orders":
             raise ConfigError("task.action=target gives no orders; take task.trades=targets")
-        if self.starts == "stratified" or self.curriculum != "none":
-            raise ConfigError("a fleet starts its episodes random or fixed: task.starts=random task.curriculum=none")
+        if self.starts == "stratified" or (self.starts == "fixed" and self.curriculum != "none"):
+            raise ConfigError(
+                "a fleet starts its episodes random or fixed, with a curriculum random: task.starts=random"
+            )
         check_range(0, owner="task", retrain_share=self.retrain_share)
 
 
@@ -71,7 +73,10 @@ class FleetTask(Task):
         validation = build_market(
             config, split.seen, 1, **split.features(split.seen), starts="fixed", first_bar=split.start
         )
-        train = build_market(config, split.learned, config.train.envs, **split.features(split.learned), **episodes)
+        copies = market_copies(config, split)
+        learned, features = copies.beside(split.learned, split.features(split.learned))
+        train = build_market(config, learned, config.train.envs, **features, **episodes)
+        _follow(train, build_task(config).curriculum)
         return Parts(train, validation)
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
@@ -123,6 +128,21 @@ TASKS.add("fleet", FleetTask())
 def known_table(stored: Stored) -> FeatureTable:
     """The features of a run's panel, computed unless they are known already."""
     return build_table(stored.config, stored.panel) if stored.table is None else stored.table
+
+
+def _follow(market: Any, curriculum: str) -> None:
+    """Let the market's episodes follow the curriculum."""
+    from functools import partial
+
+    from pacesetter.envs.curriculum import FIVE_STAGES, Course, adaptive_stages
+    from pacesetter.envs.programme import copies_of, make_course
+
+    if curriculum == "none":
+        return
+    if copies_of(curriculum):
+        market.follow(partial(make_course, curriculum))
+    else:
+        market.follow(partial(Course, stages=FIVE_STAGES if curriculum == "five_stages" else adaptive_stages()))
 
 
 def _episodes(config: Config) -> dict[str, Any]:

@@ -24,6 +24,7 @@ from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import ACCOUNT_ENTRIES
 from pacesetter.envs.batch.starts import Start, Starts
+from pacesetter.envs.programme import check_noise, copies_of
 from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
@@ -36,7 +37,7 @@ if TYPE_CHECKING:
     from pacesetter.policies.modules import Exported
     from pacesetter.policies.spec import PolicySpec
 
-__all__ = ["SingleAgentTask", "Trading", "TradingTask", "starts_within"]
+__all__ = ["SingleAgentTask", "Trading", "TradingTask", "market_copies", "starts_within"]
 
 Array = NDArray[Any]
 
@@ -45,7 +46,9 @@ Array = NDArray[Any]
 class Trading:
     """Trade one symbol per episode; see `envs.batch.batch.Batch` for the options. No symbols named means all of them.
 
-    curriculum   of the training episodes: five_stages, or adaptive, which also goes back
+    curriculum   of the training episodes: five_stages, or adaptive, which also goes back, both on the bars as they
+                 are; programme and programme_adaptive, on copies of the training bars with other volatility and noise
+    noise        of the copies, in deviations of the bars' returns, five numbers; none: the programme's
     account      entries of `position` and `portfolio` that the agent's network sees; it reads 0 for the others. By
                  default those without a memory: what a position has earned and how long it is held locks it in
     own_account  a symbol agent in a joint account is shown an account that holds its position alone, as in training;
@@ -54,6 +57,7 @@ class Trading:
                  so that positions are held as long in training as later; 0 is never
     repetition_limit   equal discrete orders in a row, after which the mask of the training environments forbids
                  another; null means no limit. Validation, backtests and serving play without it
+    switch       whether the switch of action=hybrid counts for one action, or in training the first for the episode
     """
 
     action: Literal["discrete", "continuous", "hybrid", "target"] = "discrete"
@@ -61,11 +65,13 @@ class Trading:
     episode_bars: int | None = 250
     starts: Literal["random", "stratified", "fixed"] = "random"
     symbols: tuple[str, ...] = ()
-    curriculum: Literal["none", "five_stages", "adaptive"] = "none"
+    curriculum: Literal["none", "five_stages", "adaptive", "programme", "programme_adaptive"] = "none"
+    noise: tuple[float, ...] = ()
     account: tuple[str, ...] = ("weight", "room", "is_trading")
     own_account: bool = True
     continued: float = 0.0
     repetition_limit: int | None = None
+    switch: Literal["action", "episode"] = "action"
     market: MarketParameters = field(default_factory=MarketParameters)
     reward: RewardConfig = field(default_factory=RewardConfig)
 
@@ -75,6 +81,9 @@ class Trading:
                 raise ConfigError(f"task.account has no entry '{name}'{did_you_mean(name, ACCOUNT_ENTRIES)}")
         if not 0 <= self.continued < 1:
             raise ConfigError(f"task.continued={self.continued} must be 0 or more and below 1, or no episode would end")
+        check_noise(self.noise, self.curriculum)
+        if self.switch == "episode" and self.action != "hybrid":
+            raise ConfigError(f"task.switch=episode is for task.action=hybrid, not {self.action}")
         limit = self.repetition_limit
         if limit is not None and (limit < 1 or self.action != "discrete"):
             raise ConfigError(f"task.repetition_limit={limit} needs 1 or more, and task.action=discrete; or null")
@@ -104,7 +113,9 @@ class SingleAgentTask(Task):
         own = {
             "action": task.action,
             "window_bars": task.window_bars,
-            "market": replace(task.market, bars_per_year=panel.bars_per_year),
+            "market": replace(
+                task.market, bars_per_year=(panel[0] if isinstance(panel, list) else panel).bars_per_year
+            ),
             "reward": task.reward,
         }
         return kind(panel, envs, task.symbols or None, **own | options)
@@ -113,23 +124,35 @@ class SingleAgentTask(Task):
         return self._parts(config, feature_split(config, panel))
 
     def _parts(self, config: Config, split: FeatureSplit) -> Parts:
-        from pacesetter.envs.curriculum import FIVE_STAGES, CurriculumVectorEnv, adaptive_stages
-
         task, learned, seen = build_task(config), split.learned, split.seen
         # Bars per year of all seen bars for both sets, so that rates and Sharpe ratios do not differ between them.
         common = {"has_windows": False, "market": replace(task.market, bars_per_year=seen.bars_per_year)}
         episodes = {"episode_bars": task.episode_bars, "continued": task.continued, "starts": task.starts} | common
         if task.repetition_limit is not None:
             episodes["repetition_limit"] = task.repetition_limit
-        train = self.environment(config, learned, config.train.envs, **split.features(learned), **episodes)
-        if task.curriculum != "none":
-            train = CurriculumVectorEnv(train, FIVE_STAGES if task.curriculum == "five_stages" else adaptive_stages())
-        # One environment for each symbol: a validation plays every symbol exactly once.
+        if task.switch != "action":
+            episodes["switch"] = task.switch
+        copies = market_copies(config, split)
+        known = [copies.beside(panel, split.features(panel)) for panel in (learned, seen)]  # in the same order in both
+        (learned_too, first), (seen_too, second) = known
+        train = self._following(task, self.environment(config, learned_too, config.train.envs, **first, **episodes))
         blocks = 1 if self.is_whole else len(task.symbols or seen.symbols)
-        validation = self.environment(config, seen, blocks, **split.features(seen), starts="fixed", **common)
-        # The environment is on all seen bars, so that the first window reaches back into training bars as history.
-        validation.batch.use_starts(_starts_from(split.start, validation.batch.bank, task.window_bars))
+        validation = self.environment(config, seen_too, blocks, **second, starts="fixed", **common)
+        validation.batch.use_starts(_starts_from(split.start, validation.batch.bank, task.window_bars, blocks))
         return Parts(train, validation)
+
+    def _following(self, task: Any, env: Any) -> Any:
+        """The training environment with its curriculum."""
+        from pacesetter.envs.curriculum import FIVE_STAGES, CurriculumVectorEnv, adaptive_stages
+        from pacesetter.envs.programme import make_course
+
+        if task.curriculum == "none":
+            return env
+        if not copies_of(task.curriculum):
+            return CurriculumVectorEnv(env, FIVE_STAGES if task.curriculum == "five_stages" else adaptive_stages())
+        blocks = len(env.batch.bank.lasts)
+        each = blocks // (1 + len(copies_of(task.curriculum)))
+        return CurriculumVectorEnv(env, course=make_course(task.curriculum, env.batch, np.arange(blocks) // each))
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         task, known = build_task(config), panel.rows(0, int(fold.train[-1]) + 1)
@@ -183,10 +206,40 @@ class TradingTask(SingleAgentTask):
 TASKS.add("trading", TradingTask())
 
 
-def _starts_from(start: int, bank: Bank, window_bars: int) -> Starts:
-    """The first usable bar of each block from bar `start` on."""
+@dataclass(frozen=True, eq=False)
+class MarketCopies:
+    """Copies of the training bars that a curriculum plays on, with their features; mostly there are none."""
+
+    panels: list[Panel]
+    tables: list[Any]
+
+    def beside(self, panel: Panel, features: dict[str, Any]) -> tuple[Any, dict[str, Any]]:
+        """A panel and its features with the copies behind it."""
+        if not self.panels:
+            return panel, features
+        return [panel, *self.panels], {"table": [features["table"], *self.tables], "supervised": None}
+
+
+def market_copies(config: Config, split: FeatureSplit) -> MarketCopies:
+    """The copies that `task.curriculum` asks for; refuses them beside a classifier that knows nothing of such bars."""
+    from pacesetter.data.difficulty import altered
+
+    task = build_task(config)
+    copies = copies_of(task.curriculum, task.noise)
+    if copies and split.supervised is not None:
+        raise ConfigError(f"task.curriculum={task.curriculum} does not go with features.supervised; leave one out")
+    panels = [
+        altered(split.learned, copy.noise, copy.volatility, copy.factor, seed=config.seed + number)
+        for number, copy in enumerate(copies)
+    ]
+    return MarketCopies(panels, [build_table(config, panel) for panel in panels])
+
+
+def _starts_from(start: int, bank: Bank, window_bars: int, own: int) -> Starts:
+    """The first usable bar from bar `start` on of each of the `own` first blocks; others are copies."""
     usable = bank.usable(window_bars, 1)
-    usable[:, :start] = False  # earlier bars are history
+    usable[:, :start] = False
+    usable[own:] = False
     blocks = np.flatnonzero(usable.any(axis=1))
     if len(blocks) == 0:
         raise DataError(f"no symbol trades in the validation set, from bar {start} on; change train.shares")

@@ -81,6 +81,7 @@ class Batch:
     episode_bars   bars until an episode is truncated; None plays to the end of the data
     continued      probability that an episode continues for another `episode_bars` where it would end, repeatedly
     repetition_limit   equal discrete orders in a row, after which the mask forbids another; one symbol's only
+    switch         whether a hybrid action's switch counts for the action, or the first one for the whole episode
     starts         random, stratified or fixed
     restarts       begin the next episode in the step that ends one
     has_windows    observe windows and context; otherwise `index` (env, 2), the block and bar where they end
@@ -100,6 +101,7 @@ class Batch:
         episode_bars: int | None = None,
         continued: float = 0.0,
         repetition_limit: int | None = None,
+        switch: str = "action",
         starts: str = "random",
         restarts: bool = True,
         has_windows: bool = True,
@@ -114,6 +116,9 @@ class Batch:
         self.action, self.market, self.episode_bars, self.continued = action, market, episode_bars, continued
         check_range(0, 1 - 1e-6, continued=continued)
         self.repetition_limit = _checked_limit(repetition_limit, action, bank)
+        if switch not in ("action", "episode") or (switch == "episode" and action != "hybrid"):
+            raise ConfigError(f"switch='{switch}' must be action, or with action='hybrid' episode")
+        self.switch = switch
         self.reward = _reward_config(reward)
         self.components = tuple(self.reward.components)
         self.is_pnl_only = _is_pnl_only(self.reward)  # the compiled step writes the reward itself
@@ -283,6 +288,7 @@ class Batch:
             Setting.RESTARTS: restarts,
             Setting.CONTINUED: self.continued,
             Setting.REPETITION_LIMIT: self.repetition_limit or 0,
+            Setting.SWITCHES_ONCE: self.switch == "episode",
         }
         return np.array([values[setting] for setting in Setting], dtype=np.float64)
 

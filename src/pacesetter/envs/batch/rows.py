@@ -56,7 +56,7 @@ class Cursor(IntEnum):
     FINAL_TIME = 3
     END = 4  # bar at which time is up
     STREAM = 5  # state of the row's own random numbers
-    ORDER = 6  # 1 + the discrete order that was given last; 0 before the first of an episode
+    ORDER = 6  # 1 + the discrete order that was given last, or the mode of a hybrid episode; 0 before the first
     REPEATS = 7  # how often it was given in a row; both are kept where repetition is limited
 
 
@@ -73,6 +73,7 @@ class Setting(IntEnum):
     RESTARTS = 7  # 1 where an episode that ends restarts in the same step
     CONTINUED = 8  # share of episodes that continue for as many bars again, drawn when they start
     REPETITION_LIMIT = 9  # equal discrete orders in a row, after which another is masked; 0 for no limit
+    SWITCHES_ONCE = 10  # 1 where a hybrid action's switch holds for the episode
 
 
 class Outcome(IntEnum):
@@ -110,6 +111,8 @@ def step_row(
     Gives whether it terminated and whether it was truncated.
     """
     block, t = locate(e, cursor)
+    if settings[Setting.SWITCHES_ONCE] > 0.0:
+        keep_mode(e, inputs[e], cursor)
     kind = read_order(inputs[e], settings)
     if settings[Setting.REPETITION_LIMIT] > 0.0:
         count_order(e, inputs[e, 0], cursor)
@@ -139,6 +142,14 @@ def count_order(e: int, order: float, cursor: Any) -> None:
     code = 1 + int(order)
     cursor[e, Cursor.REPEATS] = cursor[e, Cursor.REPEATS] + 1 if cursor[e, Cursor.ORDER] == code else 1
     cursor[e, Cursor.ORDER] = code
+
+
+@jitable
+def keep_mode(e: int, order: Any, cursor: Any) -> None:
+    """Let the first switch of an episode decide for all of it whether a hybrid action is discrete or continuous."""
+    if cursor[e, Cursor.ORDER] == 0:
+        cursor[e, Cursor.ORDER] = 1 if order[0] < 0.0 else 2
+    order[0] = -1.0 if cursor[e, Cursor.ORDER] == 1 else 1.0
 
 
 @jitable

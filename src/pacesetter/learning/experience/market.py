@@ -6,25 +6,32 @@ episode can begin in the very step that ends one; the starts that wait are drawn
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Callable, Collection, Mapping
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 import numpy as np
 import torch
+from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.agents.layout import Shapes, Tensors
+from pacesetter.agents.layout import Shapes
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.rows import Cursor
-from pacesetter.envs.batch.starts import Starts
+from pacesetter.envs.batch.starts import Start, Starts
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.market.ledger import Column
 from pacesetter.market.orders import as_targets
+from pacesetter.market.parameters import MarketParameters
+
+if TYPE_CHECKING:
+    from pacesetter.envs.curriculum import Course  # it knows Gymnasium, which a bare machine lacks
 
 __all__ = ["FleetMarket", "FleetStep"]
+
+COURSE = "course"
 
 
 class FleetStep(NamedTuple):
@@ -74,6 +81,7 @@ class FleetMarket:
         self._made_with = {"device": device, "starts": starts, "first_bar": first_bar, **options}
         # In order of first appearance: agent k is that of symbol k everywhere.
         self.symbols = tuple(dict.fromkeys(name for (name,) in bank.symbols))
+        self.copies = _copies(bank)
         self.envs_each, self.is_fixed, self.device = envs_each, starts == "fixed", torch.device(device)
         self.batch = Batch(bank, len(self.symbols) * envs_each, has_windows=False, **options)
         pool = self._pool(bank, first_bar)
@@ -85,6 +93,7 @@ class FleetMarket:
         self.pool = torch.as_tensor(np.concatenate(pool), device=self.device)
         self.counts = torch.tensor([len(group) for group in pool], device=self.device)[:, None]
         self.offsets = self.counts.cumsum(0) - self.counts
+        self.course: Course | None = None
         self.tables = Tables(bank.windows, bank.context, bank.places, self.batch.window_bars, False).to(self.device)
 
     def _engine(self) -> tuple[Any, Any]:
@@ -116,7 +125,7 @@ class FleetMarket:
     def select(self, symbols: Collection[str]) -> FleetMarket:
         """The same market with some of its symbols alone."""
         bank = self.batch.bank
-        blocks = [block for block, (name,) in enumerate(bank.symbols) if name in symbols]
+        blocks = [block for block, (name,) in enumerate(bank.symbols) if name in symbols and not self.copies[block]]
         names = ("bars", "windows", "context", "known", "labels", "lasts")
         parts: dict[str, Any] = {name: getattr(bank, name)[blocks] for name in names}
         parts |= {name: tuple(getattr(bank, name)[block] for block in blocks) for name in ("symbols", "times")}
@@ -136,10 +145,39 @@ class FleetMarket:
         """Shapes of a full observation's entries, as an encoder takes them."""
         return self.tables.shapes(self.batch.builder.shapes)
 
+    # ---- a curriculum ---------------------------------------------------------------------------------------------
+
+    def follow(self, make: Callable[..., Course]) -> None:
+        """Let episodes follow the course that `make(batch, copies=…, starts=…, apply=…)` gives.
+
+        Blocks of one name are copies of a symbol, numbered in their order. A symbol that has no start in a stage has
+        all those of the copies that others play on.
+        """
+        self._everything = Starts(self.pool.cpu().numpy(), np.array([0, len(self.pool)]), is_fixed=False)
+        self.course = make(self.batch, copies=self.copies, starts=self._everything, apply=self._use_episodes)
+
+    def _use_episodes(self, rules: MarketParameters, starts: Starts) -> None:
+        """Give the episodes to come other rules and starts."""
+        packed = torch.as_tensor(rules.packed(), device=self.device)
+        parameters = self.engine.parameters
+        parameters[1, :] = packed if isinstance(parameters, torch.Tensor) else packed.cpu().numpy()
+        names = np.array([name for (name,) in self.batch.bank.symbols])
+        owners, copies = names[starts.pool[:, Start.BLOCK]], np.unique(self.copies[starts.pool[:, Start.BLOCK]])
+        whole = self._everything.pool[np.isin(self.copies[self._everything.pool[:, Start.BLOCK]], copies)]
+        groups = [
+            starts.pool[owners == symbol] if (owners == symbol).any() else whole[names[whole[:, Start.BLOCK]] == symbol]
+            for symbol in self.symbols
+        ]
+        self.pool = torch.as_tensor(np.concatenate(groups), device=self.device)
+        self.counts = torch.tensor([len(group) for group in groups], device=self.device)[:, None]
+        self.offsets = self.counts.cumsum(0) - self.counts
+
     # ---- stepping -------------------------------------------------------------------------------------------------
 
     def reset(self) -> dict[str, torch.Tensor]:
         """Begin an episode in every environment."""
+        if self.course is not None:
+            self.course.begin(slice(None))
         self._draw()
         return self._seen(self.engine.reset())
 
@@ -151,6 +189,9 @@ class FleetMarket:
         # On a GPU the check of actions would wait for all work that is queued; the policy's own output is in its box.
         step = self.engine.step(actions) if self.engine is self.batch else self.engine.step(actions, check=False)
         rewards, ledger, finals = (torch.as_tensor(part) for part in (step.rewards, step.ledger, step.finals))
+        if self.course is not None:
+            ended = torch.as_tensor(step.terminated) | torch.as_tensor(step.truncated)
+            self.course.hear(ledger.cpu().numpy(), ended.cpu().numpy())
         places = torch.as_tensor(self.engine.cursor)[:, Cursor.FINAL_BLOCK : Cursor.END]
         return FleetStep(
             self._seen(step.observation),
@@ -198,8 +239,17 @@ class FleetMarket:
 
     def state_dict(self) -> dict[str, Any]:
         """All that changes but the random numbers, which are torch's."""
-        return dict(self.engine.state_dict())
+        course = {} if self.course is None else {COURSE: self.course.state_dict()}
+        return dict(self.engine.state_dict()) | course
 
-    def load_state_dict(self, stored: Tensors) -> None:
+    def load_state_dict(self, stored: Mapping[str, Any]) -> None:
         """Restore what `state_dict` gave."""
-        self.engine.load_state_dict(stored)
+        if self.course is not None:
+            self.course.load_state_dict(stored[COURSE])
+        self.engine.load_state_dict({name: values for name, values in stored.items() if name != COURSE})
+
+
+def _copies(bank: Bank) -> NDArray[Any]:
+    """(block,) how many blocks before it have the same name."""
+    names = [name for (name,) in bank.symbols]
+    return np.array([names[:block].count(name) for block, name in enumerate(names)])

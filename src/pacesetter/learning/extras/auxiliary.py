@@ -7,7 +7,7 @@ is bit-equal to one without heads.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -186,11 +186,13 @@ class Auxiliary:
         return found
 
     @torch.no_grad()
-    def wanted(self, observation: Tensors, targets: NextBar) -> dict[str, torch.Tensor]:
-        """Head -> (row,) what is to be predicted at compact observations."""
+    def wanted(
+        self, observation: Tensors, targets: NextBar, complete: Callable[[Tensors], Tensors] | None = None
+    ) -> dict[str, torch.Tensor]:
+        """Head -> (row,) what is to be predicted at compact observations; `complete` is that of another market."""
         wanted = targets.at(observation[INDEX])
         if self.expert is not None:
-            wanted["expert"] = self.expert.act(self.around.complete(observation))
+            wanted["expert"] = self.expert.act((complete or self.around.complete)(observation))
         return wanted
 
     @torch.no_grad()

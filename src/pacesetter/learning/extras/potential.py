@@ -1,8 +1,8 @@
 """Potential-based shaping (Ng, Harada, Russell 1999): F = γ·w'·Φ'(s') − w·Φ(s), which changes no optimal policy.
 
 Φ is learned, as a value of returns to go, or named: made of features that a trader would call promising. Φ and its
-weight change over time; then the invariance needs potentials by time (Devlin, Kudenko 2012): what a step adds for s' is what
-the next step takes away for it. So w·Φ of the latest observation is kept from step to step, and stored with each row.
+weight change over time; then the invariance needs potentials by time (Devlin, Kudenko 2012): what a step adds for s' is
+what the next step takes away for it. So w·Φ of the latest observation is kept from step to step, and stored by row.
 Φ of a terminal state is 0, and a truncated episode keeps γ·w'·Φ'(s').
 """
 

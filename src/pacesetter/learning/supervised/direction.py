@@ -42,13 +42,14 @@ AT_ONCE = 4096  # windows gathered together where nothing is learned
 class Direction:
     """How a classifier is made and learned.
 
+    network         with `width`; an agent of the same network and width takes all of its encoder
     window_bars     bars it sees
     epochs          most passes; one looks at no more than `epoch_examples` moves, drawn again each time
     patience        passes without a better loss on the held part before it stops; the best weights are kept
     held_share      latest share of the training bars, which decides when to stop
     """
 
-    network: Literal["mlp", "lstm", "gru"] = "mlp"
+    network: Literal["mlp", "lstm", "gru", "transformer", "transformer_small"] = "mlp"
     width: int = 32
     window_bars: int = 24
     epochs: int = 30

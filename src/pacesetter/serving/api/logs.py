@@ -26,7 +26,8 @@ class JsonLines(logging.Formatter):
         self.facts = dict(facts)
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {"time": record.created, "level": record.levelname, "logger": record.name, "message": record.getMessage()}
+        line = {"time": record.created, "level": record.levelname, "logger": record.name}
+        line["message"] = record.getMessage()
         line |= self.facts | {"request": REQUEST.get() or None}
         line |= {key: value for key, value in vars(record).items() if key not in LEFT_OUT}
         if record.exc_info:

@@ -45,7 +45,16 @@ from pacesetter.training.run.collapse import (
 from pacesetter.training.run.recovery import Recovery
 from pacesetter.training.run.tracking import Tracker, resources
 
-__all__ = ["Callback", "Checkpoints", "FailSafeGuard", "Meter", "Schedules", "Session", "Validator"]
+__all__ = [
+    "Callback",
+    "Checkpoints",
+    "FailSafeGuard",
+    "Meter",
+    "Schedules",
+    "Session",
+    "Validator",
+    "curriculum_figures",
+]
 
 Array = NDArray[Any]
 log = logging.getLogger(__name__)
@@ -217,6 +226,7 @@ class Meter(Callback[Any]):
             "voluntary_rate": state["voluntary"] / state["steps"],
             "sharpe": ratio,
             "losses": dict(learner.losses()),
+            **curriculum_figures(self.session.parts.train),
         }
 
     def told(self) -> list[str]:
@@ -239,6 +249,14 @@ class Meter(Callback[Any]):
         passed = time.perf_counter() - self.started
         rate = (learner.step - self.first) / passed
         return {"steps_per_second": rate, "seconds": dict(learner.seconds), "resources": resources()}
+
+
+def curriculum_figures(environments: Any) -> dict[str, Any]:
+    """Level, stage and episodes so far of a curriculum, where the training environments follow one."""
+    course = getattr(environments, "course", None)
+    if course is None or not hasattr(course, "stage"):
+        return {}
+    return {"curriculum": {"level": course.level, "stage": course.stage.name, "episodes": course.episodes}}
 
 
 class Validator(Callback[LearnerT]):

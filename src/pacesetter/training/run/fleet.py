@@ -14,6 +14,7 @@ import pandas as pd
 from pacesetter.build import build_task
 from pacesetter.build.tasks.fleet import FleetTrading
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sentence
+from pacesetter.evaluation.fleet.auxiliary import accuracy_table, head_accuracies
 from pacesetter.evaluation.fleet.ensemble import returns_frame
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.learning.experience.market import FleetMarket
@@ -21,7 +22,7 @@ from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.learning.learner import Between, Stop
-from pacesetter.training.run.callbacks import Callback, Session, Validator
+from pacesetter.training.run.callbacks import Callback, Session, Validator, curriculum_figures
 from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.training.run.tracking import resources
 from pacesetter.words import for_spreadsheets
@@ -47,7 +48,8 @@ class FleetMeter(Callback[FleetTrainer]):
             return
         mix = logged.pop("action_mix").mean(0).tolist()
         self.shown = {name: float(values.mean()) for name, values in logged.items()}
-        self.session.log(**self.shown, **self._mixed([round(share, 4) for share in mix]), **self.costs())
+        told = self._mixed([round(share, 4) for share in mix]) | curriculum_figures(self.session.parts.train)
+        self.session.log(**self.shown, **told, **self.costs())
         self.session.run.log(step=self.learner.step, agents=self._by_agent(logged))
 
     def _mixed(self, shares: list[float]) -> dict[str, Any]:
@@ -129,7 +131,18 @@ class FleetValidator(Validator[FleetTrainer]):
                 tried = retrain(self.learner, self.market, weak, steps, Between(self.session.listen))
             except Stop:
                 return
+        self._tell_extras()
         self._store(play(self.learner.fleet, self.market), tried, best)
+
+    def _tell_extras(self) -> None:
+        """The gates of curiosity, and how well auxiliary heads predict the validation set."""
+        extras = self.learner.extras
+        if "curiosity" in extras and len(extras["curiosity"].log):
+            self.session.console.print(str(extras["curiosity"].gates()), highlight=False, soft_wrap=True)
+        if "auxiliary" in extras and extras["auxiliary"].config.heads:
+            found = head_accuracies(self.learner, self.market, self.session.panel)
+            self.session.run.write_json("auxiliary.json", found)
+            self.session.console.print(accuracy_table(found))
 
     def _table(self, found: FleetPlay) -> pd.DataFrame:
         return agent_table(found, self.task.bar_sharpe, self.session.config.train.gates.max_share)

@@ -20,6 +20,7 @@ from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import Act, Trace, play_trace
 from pacesetter.evaluation.recovery.yardsticks import Yardsticks
 from pacesetter.evaluation.statistics.gates import Gate
+from pacesetter.learning.fleet.encoding import looking
 from pacesetter.learning.randomness import undisturbed
 from pacesetter.market.orders import as_targets
 from pacesetter.panel import Panel
@@ -150,14 +151,14 @@ def agent_act(agent: Any, is_deterministic: bool = False, temperature: float | N
 
 def fleet_act(fleet: Any, market: Any, temperature: float | None = None) -> Act:
     """Each agent of a fleet in its own environment; deterministic without a temperature."""
-    rows = torch.tensor(fleet.places(market.symbols), device=market.device)
+    rows, look = torch.tensor(fleet.places(market.symbols), device=market.device), looking(fleet, market)
 
     @torch.no_grad()
     def act(observation: Mapping[str, Any], masks: Any) -> Any:
         tensors = {name: torch.as_tensor(entry, device=market.device) for name, entry in observation.items()}
         if masks is not None:
             tensors[ACTION_MASK] = torch.as_tensor(masks, device=market.device)
-        policy, _ = fleet.evaluate(market.tables(tensors), rows)
+        policy, _ = fleet.evaluate(look(tensors), rows)
         actions = policy.mode() if temperature is None else tempered(policy, temperature).sample()
         numbers = actions.cpu().numpy()
         return as_targets(numbers, market.batch.market) if market.batch.action == "target" else numbers

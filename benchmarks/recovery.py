@@ -1,0 +1,149 @@
+"""What each part against collapse adds, and what curiosity costs: fleets on the planted market at strength 0.4.
+
+    python benchmarks/recovery.py [--steps 8192] [--seeds 1 2 3] [--record]
+
+Every row is a fleet of six agents, trained on 1,080 bars, chosen on 360 and played in one account on 360 later ones.
+Differences are paired over seeds, with their 95 % Student interval.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import resource
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from record import publish, table
+from rich.console import Console
+from scipy.stats import t as student
+
+from pacesetter.build import build_panel, build_parts
+from pacesetter.build.learner import build_learner
+from pacesetter.evaluation.statistics.metrics import sharpe
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
+
+MARKET = [
+    *("+preset=[planted,recovery]", "data.strength=0.4", "data.symbols=6", "data.bars=1800", "task=fleet"),
+    *("features.leadlag.expected_lookback=800", "train.envs=16", "task.retrain_share=0"),
+]
+QUIET = ["track.mlflow=off", "track.tensorboard=off", "track.progress=false", "train.log_every=4096"]
+PPO = ["agent=ppo", "agent.network=mlp_tiny", "agent.heads=[32]", "agent.n_steps=16", "agent.gamma=0.5"]
+SAC = ["agent=sac", "agent.network=mlp_tiny", "agent.heads=[32]", "agent.gamma=0.5", "task.action=continuous"]
+CURIOUS = "agent.extras.curiosity={}"
+VARIANTS: dict[str, list[str]] = {
+    "PPO": PPO,
+    "PPO + curiosity": [*PPO, CURIOUS],
+    "PPO + potential": [*PPO, "agent.extras.potential={}"],
+    "PPO + auxiliary": [*PPO, "agent.extras.auxiliary={expert:0}"],
+    "PPO + repetition limit": [*PPO, "task.repetition_limit=20"],
+    "SAC": SAC,
+    "SAC + curiosity": [*SAC, CURIOUS],
+}
+BASE = {name: "SAC" if name.startswith("SAC") else "PPO" for name in VARIANTS}
+MEASURES = ("action entropy", "distinct actions", "round trips per 1,000 steps", "states visited")
+
+
+def overrides(name: str, seed: int, steps: int, runs: str) -> list[str]:
+    """Those of one run."""
+    more = [f"seed={seed}", f"train.steps={steps}", f"train.validate_every={steps // 2}", f"runs={runs}"]
+    return [*MARKET, *VARIANTS[name], *QUIET, *more]
+
+
+def play(name: str, seed: int, steps: int, runs: str) -> dict[str, Any]:
+    """One fleet: its test Sharpe ratio, and the mean gates of its agents on the validation set."""
+    start = time.perf_counter()
+    result = train(compose(overrides(name, seed, steps, runs)), console=Console(quiet=True))
+    seconds = time.perf_counter() - start
+    tested = StoredRun(result.run.folder).play()
+    agents = json.loads((result.run.folder / "gates.json").read_text())["agents"].values()
+    hot = [agent["temperature 2"] for agent in agents]
+    values = {measure: float(np.mean([agent[measure]["value"] for agent in hot])) for measure in MEASURES}
+    ratio = float(sharpe(tested.returns, tested.bars_per_year))
+    score = {"name": name, "seed": seed, "sharpe": ratio, "validation": result.score, "seconds": seconds} | values
+    print(json.dumps(score), flush=True)
+    return score
+
+
+def half_width(values: Any) -> float:
+    """Of the 95 % Student interval of a mean."""
+    count = len(values)
+    return float(student.ppf(0.975, count - 1) * np.std(values, ddof=1) / count**0.5) if count > 1 else float("nan")
+
+
+def rows_of(scores: list[dict[str, Any]]) -> list[list[str]]:
+    """A row for each variant: means, and paired differences to its method without the part."""
+    rows = []
+    for name in VARIANTS:
+        own = {score["seed"]: score for score in scores if score["name"] == name}
+        base = {score["seed"]: score for score in scores if score["name"] == BASE[name]}
+        if not own:
+            continue
+        gained = np.array([own[seed]["sharpe"] - base[seed]["sharpe"] for seed in own])
+        cells = [f"{np.mean([score['sharpe'] for score in own.values()]):+.2f}"]
+        cells.append("" if name == BASE[name] else f"{gained.mean():+.2f} ± {half_width(gained):.2f}")
+        cells += [f"{np.mean([score[measure] for score in own.values()]):.2f}" for measure in MEASURES]
+        rows.append([name, *cells, f"{np.mean([score['seconds'] for score in own.values()]):.0f}"])
+    return rows
+
+
+# ---- what curiosity costs -------------------------------------------------------------------------------------------
+
+
+def cost(name: str, steps: int) -> dict[str, float]:
+    """Seconds and peak memory of learning alone, in a process of its own."""
+    line = [sys.executable, __file__, "--cost", name, "--steps", str(steps)]
+    done = subprocess.run(line, capture_output=True, text=True, check=True)
+    return dict(json.loads(done.stdout.splitlines()[-1]))
+
+
+def measure_cost(name: str, steps: int) -> None:
+    """Print seconds per step of all agents, and the peak of memory."""
+    config = compose(overrides(name, 1, steps, "runs"))
+    learner = build_learner(config, build_parts(config, build_panel(config)))
+    learner.learn(2 * learner.round_steps)  # compiled code is warm
+    start, first = time.perf_counter(), learner.step
+    learner.learn(steps)
+    seconds = (time.perf_counter() - start) / (learner.step - first)
+    print(json.dumps({"seconds": seconds, "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
+
+
+def main() -> None:
+    """Play all, print, and record where asked."""
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--steps", type=int, default=8_192)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
+    parser.add_argument("--only", nargs="+", default=list(VARIANTS))
+    parser.add_argument("--cost", default="")
+    parser.add_argument("--record", action="store_true")
+    options = parser.parse_args()
+    if options.cost:
+        measure_cost(options.cost, options.steps)
+        return
+    with tempfile.TemporaryDirectory() as runs:
+        scores = [play(name, seed, options.steps, runs) for seed in options.seeds for name in options.only]
+    header = ["fleet", "test Sharpe ratio", "against without", *MEASURES, "seconds"]
+    text = table(header, rows_of(scores))
+    costs = []
+    for base in ("PPO", "SAC"):
+        plain, curious = cost(base, 2_048), cost(f"{base} + curiosity", 2_048)
+        ratios = (curious["seconds"] / plain["seconds"], curious["memory"] / plain["memory"] - 1)
+        figures = (f"{1e3 * plain['seconds']:.2f}", f"{ratios[0]:.2f}", f"{plain['memory']:.0f}", f"{ratios[1]:+.1%}")
+        costs.append([base, *figures])
+    told = table(["method", "ms a step", "with curiosity, times", "peak memory, MiB", "with curiosity"], costs)
+    seeds = ", ".join(map(str, options.seeds))
+    note = (
+        f"Planted market, strength 0.4, seeds {seeds}, {options.steps} steps of each agent; gates at temperature 2.0."
+    )
+    publish(Path(__file__).stem, f"{text}\n\n{told}", note)
+
+
+if __name__ == "__main__":
+    main()

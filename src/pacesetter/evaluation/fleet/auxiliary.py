@@ -1,0 +1,67 @@
+"""How well a fleet's auxiliary heads predict bars that nothing was learned from, beside the majority and the oracle."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import torch
+from rich.table import Table
+
+from pacesetter.learning.experience.gather import INDEX
+from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.extras.auxiliary import NextBar
+from pacesetter.panel import Panel
+
+__all__ = ["accuracy_table", "head_accuracies"]
+
+
+@torch.no_grad()
+def head_accuracies(
+    trainer: Any, market: FleetMarket, panel: Panel | None = None
+) -> dict[str, dict[str, float | None]]:
+    """Head -> `accuracy` on all bars of a market with fixed starts, `majority`, and the `oracle`'s of the direction.
+
+    The volatility has its squared error in place of an accuracy. The oracle knows the planted response of the next bar,
+    where the panel's truth is known, and is counted where there is one.
+    """
+    extra, bank = trainer.extras["auxiliary"], market.batch.bank
+    first, last = int(market.waiting[:, 1].max()), int(bank.lasts.min())
+    bars = torch.arange(first, last, device=market.device)
+    blocks = torch.arange(len(market.symbols), device=market.device)
+    index = torch.stack([blocks.repeat_interleave(len(bars)), bars.repeat(len(blocks))], dim=1)
+    shapes = market.batch.builder.shapes
+    flat = {name: torch.zeros(len(index), *shape, device=market.device) for name, shape in shapes.items()}
+    observation = flat | {INDEX: index}
+    wanted = extra.wanted(observation, NextBar(bank, market.device), market.tables)
+    features = trainer.fleet.encoder(market.tables(observation)).float()
+    found: dict[str, dict[str, float | None]] = {}
+    for name, accuracy in extra.accuracy(features, wanted).items():
+        found[name] = {"accuracy": accuracy, "majority": _majority(name, wanted[name]), "oracle": None}
+    if "change" in found and panel is not None and panel.truth is not None:
+        columns = [panel.position(symbol) for symbol in market.symbols]
+        response = torch.as_tensor(panel.truth.response[first + 1 : last + 1, columns].T.copy(), device=market.device)
+        change = wanted["change"].view(len(columns), -1)
+        known = torch.isfinite(change) & (change != 0) & (response != 0)
+        right = (response.sign() == change.sign())[known]
+        found["change"]["oracle"] = float(right.float().mean()) if len(right) else None
+    return found
+
+
+def _majority(name: str, wanted: torch.Tensor) -> float:
+    """Share of the most frequent class, with hindsight; variance of the volatility."""
+    if name == "volatility":
+        return float(wanted[torch.isfinite(wanted)].var())
+    known = wanted[torch.isfinite(wanted) & (wanted != 0)].sign() if name == "change" else wanted[wanted >= 0]
+    return float(torch.unique(known, return_counts=True)[1].max() / len(known)) if len(known) else float("nan")
+
+
+def accuracy_table(found: Mapping[str, Mapping[str, float | None]]) -> Table:
+    """What `head_accuracies` gave, as a table."""
+    table = Table(
+        "head", "accuracy", "majority", "oracle", title="Auxiliary heads, validation set", title_justify="left"
+    )
+    for name, row in found.items():
+        cells = ["–" if row[key] is None else f"{row[key]:.3f}" for key in ("accuracy", "majority", "oracle")]
+        table.add_row(f"{name} (squared error)" if name == "volatility" else name, *cells)
+    return table

@@ -1,0 +1,23 @@
+"""Accuracies of auxiliary heads on the validation set: beside the majority, and the oracle where truth is known."""
+
+from __future__ import annotations
+
+import json
+
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
+
+
+def test_a_run_tells_how_well_its_heads_predict(small, console):
+    more = ["task=fleet", "agent=ppo", "agent.n_steps=16", "agent.batch_size=64", "task.retrain_share=0"]
+    extras = ["agent.extras.auxiliary={expert:0}", "agent.extras.curiosity={hidden:16}", "features.names=[return_1]"]
+    config = compose([*small.common, *more, *extras, "train.validate_every=256", "data.strength=0.8"])
+    folder = train(config, console=console).run.folder
+    found = json.loads((folder / "auxiliary.json").read_text())
+    assert set(found) == {"change", "volatility", "volume", "regime"}
+    assert 0.5 <= found["change"]["majority"] <= 1
+    assert found["change"]["oracle"] > 0.55
+    assert found["volume"]["oracle"] is None
+    shown = console.file.getvalue()
+    assert "Auxiliary heads, validation set" in shown
+    assert "curiosity: forward loss" in shown
