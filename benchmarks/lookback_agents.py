@@ -37,16 +37,31 @@ from pacesetter.training.pipeline.lookback_stage import ENVS, LEARNER, TASK
 
 GRID = (10, 20, 40, 80, 160)
 PLANTED: dict[str, Any] = {
-    "groups": 1, "unrelated_share": 0.0, "strength": 1.5, "negative_share": 0.0, "max_delay": 1,
-    "market_correlation": 0.0, "volatility_clustering": 0.0, "tail_degrees": 1e9, "gap_share": 0.0,
-    "path_steps": 1, "spread": 0.0, "regimes": {"calm": (0.0, 0.5), "wild": (0.0, 2.0)}, "regime_bars": 500.0,
+    "groups": 1,
+    "unrelated_share": 0.0,
+    "strength": 1.5,
+    "negative_share": 0.0,
+    "max_delay": 1,
+    "market_correlation": 0.0,
+    "volatility_clustering": 0.0,
+    "tail_degrees": 1e9,
+    "gap_share": 0.0,
+    "path_steps": 1,
+    "spread": 0.0,
+    "regimes": {"calm": (0.0, 0.5), "wild": (0.0, 2.0)},
+    "regime_bars": 500.0,
     "relation_change_bars": (20_000, 30),
 }
 SMALL: dict[str, Any] = {"network": "mlp", "network_options": {"width": 32}, "heads": (32,)}
 FULL: dict[str, Any] = SMALL | {"n_steps": 32, "n_epochs": 2, "learning_rate": 1e-3, "ent_coef": 0.002}
 TODAY: dict[str, Any] = SMALL | {  # PPO as tests/envs/lookback/test_learning.py has it
-    "gamma": 0.0, "gae_lambda": 0.0, "n_steps": 64, "batch_size": 1024, "n_epochs": 6,
-    "learning_rate": 3e-3, "ent_coef": 0.005,
+    "gamma": 0.0,
+    "gae_lambda": 0.0,
+    "n_steps": 64,
+    "batch_size": 1024,
+    "n_epochs": 6,
+    "learning_rate": 3e-3,
+    "ent_coef": 0.005,
 }
 
 
@@ -145,7 +160,9 @@ def deciles(seed: int) -> dict[str, Any]:
     config = lookback_config(
         windows={"shortest": 10, "longest": 250, "grid": (10, 20, 60, 120, 250), "seen": (20, 60, 250)},
         view={
-            "method": "ccf_lag1", "encoder": "signature_summary", "context": ("volatility_20",),
+            "method": "ccf_lag1",
+            "encoder": "signature_summary",
+            "context": ("volatility_20",),
             "record_bars": 250,
         },
         reward={"components": {"signal": 1.0, "switching": 0.05}},

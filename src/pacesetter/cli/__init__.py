@@ -30,7 +30,19 @@ for room in (demo, jobs, cluster, fleet, offline, results, reproduce, data, serv
     room.register(app)
 PANELS = {  # of `pacesetter --help`, in this order; commands that are in none stand first
     "Look": ("demo", "run", "leadlag", "reproduce", "data", "dashboard"),
-    "Train": ("train", "tune", "sweep", "migrate", "cluster", "agents", "profile", "config", "verify", "export", "distill"),
+    "Train": (
+        "train",
+        "tune",
+        "sweep",
+        "migrate",
+        "cluster",
+        "agents",
+        "profile",
+        "config",
+        "verify",
+        "export",
+        "distill",
+    ),
     "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "league", "ablate", "fleet"),
     "Trade": ("bundle", "serve", "keys", "paper", "halt", "resume", "drill", "journal"),
 }

@@ -26,7 +26,7 @@ class JsonLines(logging.Formatter):
         self.facts = dict(facts)
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {"time": record.created, "level": record.levelname, "logger": record.name}
+        line: dict[str, object] = {"time": record.created, "level": record.levelname, "logger": record.name}
         line["message"] = record.getMessage()
         line |= self.facts | {"request": REQUEST.get() or None}
         line |= {key: value for key, value in vars(record).items() if key not in LEFT_OUT}

@@ -178,7 +178,7 @@ class JsonFormatter(logging.Formatter):
     """A log record as one line of JSON: time, level, logger, message."""
 
     def format(self, record: logging.LogRecord) -> str:
-        line = {"time": record.created, "level": record.levelname, "logger": record.name}
+        line: dict[str, object] = {"time": record.created, "level": record.levelname, "logger": record.name}
         line["message"] = record.getMessage()
         if record.exc_info:
             line["error"] = self.formatException(record.exc_info)
