@@ -37,6 +37,7 @@ from pacesetter.policies.observation import market_bank
 from pacesetter.policies.policy import Policy, Seen
 from pacesetter.registry import configure
 from pacesetter.runs import Run
+from pacesetter.stamps import utc_index
 
 if TYPE_CHECKING:
     import plotly.graph_objects
@@ -178,7 +179,8 @@ class WeightsPolicy:
         row = int(self.weights.index.searchsorted(seen.panel.index[seen.t], side="right")) - 1
         if row < 0:
             return np.zeros(len(seen.panel.symbols))
-        return self.weights.to_numpy(dtype=np.float64)[row]
+        known: Array = self.weights.to_numpy(dtype=np.float64)[row]
+        return known
 
 
 def _is_run(policy: Any) -> bool:
@@ -208,8 +210,7 @@ def _known_weights(weights: pd.DataFrame, panel: Panel) -> pd.DataFrame:
     if not isinstance(weights.index, pd.DatetimeIndex):
         raise DataError("weights need dates as their index; set it by weights.index = pd.to_datetime(…)")
     ordered = weights.reindex(columns=list(panel.symbols), fill_value=0.0).sort_index()
-    index = ordered.index.tz_localize("UTC") if ordered.index.tz is None else ordered.index.tz_convert("UTC")
-    return ordered.set_axis(index)
+    return ordered.set_axis(utc_index(ordered.index))
 
 
 def _model_policy(model: Any) -> Policy:

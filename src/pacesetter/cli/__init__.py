@@ -28,21 +28,10 @@ app = typer.Typer(
 )
 for room in (demo, jobs, cluster, fleet, offline, results, reproduce, data, serve, paper, dashboard):
     room.register(app)
-PANELS = {  # of `pacesetter --help`, in this order; commands that are in none stand first
+PANELS = {  # of `pacesetter --help`, in this order
     "Look": ("demo", "run", "leadlag", "reproduce", "data", "dashboard"),
-    "Train": (
-        "train",
-        "tune",
-        "sweep",
-        "migrate",
-        "cluster",
-        "agents",
-        "profile",
-        "config",
-        "verify",
-        "export",
-        "distill",
-    ),
+    "Train": ("train", "tune", "sweep", "cluster", "agents", "profile", "config", "verify"),
+    "Learn from runs": ("export", "distill", "finetune", "online", "migrate"),
     "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "league", "ablate", "fleet"),
     "Trade": ("bundle", "serve", "keys", "paper", "halt", "resume", "drill", "journal"),
 }
@@ -54,13 +43,16 @@ def _into_panels() -> None:
     order = list(PANELS)
     for listed in (app.registered_commands, app.registered_groups):
         for command in listed:
-            name = command.name or getattr(command.callback, "__name__", "")
-            command.rich_help_panel = places.get(name, ("Train", 0))[0]
+            command.rich_help_panel = places.get(_name(command), ("Train", 0))[0]
         listed.sort(key=lambda c: _rank(c, places, order))
 
 
+def _name(command: Any) -> str:
+    return str(command.name or getattr(command.callback, "__name__", ""))
+
+
 def _rank(command: Any, places: dict[str, tuple[str, int]], order: list[str]) -> tuple[int, int]:
-    title, place = places.get(command.name or getattr(command.callback, "__name__", ""), ("Train", len(places)))
+    title, place = places.get(_name(command), ("Train", len(places)))
     return order.index(title), place
 
 

@@ -87,7 +87,7 @@ def validate(
     gates = read_gate_set(_gates_named(options or []))
     stored = open_run(_agents_of(Run.open(run).folder))
     if not (_results(stored) / RESULT).is_file():
-        _judge(stored, draws, False, False, None, 0.0, None)
+        _judge(stored, draws, False, False, None, 0.0, None, is_fast=False)
     decision = decide(stored.folder, gates)
     rows = tuple(each.row for each in (*decision.held, *decision.conditional))
     _show([Section(gates.name, decision.sentence, (), ("gate", "value", "limit", "interval", ""), rows)])
