@@ -26,7 +26,7 @@ from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.envs.lookback.actions import Windows
 from pacesetter.envs.lookback.market import LookbackMarket, View
-from pacesetter.evaluation.backtest.backtest import Market, backtest, backtest_many
+from pacesetter.evaluation.backtest.backtest import PlayedMarket, backtest, backtest_many
 from pacesetter.evaluation.backtest.sensitivity import sensitivity_scenarios
 from pacesetter.evaluation.backtest.stress import stress_scenarios
 from pacesetter.leadlag.engine import LeadLag
@@ -58,7 +58,7 @@ def rules_row() -> list[Any]:
     rules = [each.market for each in sensitivity_scenarios(panel, FIRST, market=market)]
     options: dict[str, Any] = {"first": FIRST, "window_bars": 24}
     alone = spent(lambda: [backtest(policy, panel, bank=bank, market=each, **options) for each in rules])
-    together = spent(lambda: backtest_many(policy, [Market(panel, bank, each) for each in rules], **options))
+    together = spent(lambda: backtest_many(policy, [PlayedMarket(panel, bank, each) for each in rules], **options))
     return [
         f"{len(rules)} sets of rules, fleet of {SYMBOLS}, {BARS - 1 - FIRST} bars",
         alone,

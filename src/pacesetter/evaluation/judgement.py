@@ -12,7 +12,7 @@ import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.evaluation.backtest.backtest import Backtest, Market, backtest, backtest_many
+from pacesetter.evaluation.backtest.backtest import Backtest, PlayedMarket, backtest, backtest_many
 from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
 from pacesetter.evaluation.backtest.stress import stress_scenarios
 from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
@@ -179,7 +179,7 @@ def _varied(
         asked |= {each.market: None for each in sensitivity_scenarios(panel, first, market=rules) if each.market}
     others = [each for each in asked if each != rules]
     tell(f"{len(others)} other costs and limits")
-    markets = [Market(panel, bank, each) for each in others]
+    markets = [PlayedMarket(panel, bank, each) for each in others]
     played = backtest_many(policy, markets, first=first, window_bars=window_bars)
     return {rules: own} | dict(zip(others, played, strict=True))
 
@@ -199,7 +199,7 @@ def _stressed(
     markets = []
     for number, scenario in enumerate(scenarios, start=1):
         tell(f"stress {number} of {len(scenarios)}: {scenario.label}")
-        markets.append(Market(scenario.panel, bank_of(scenario.panel), scenario.market))
+        markets.append(PlayedMarket(scenario.panel, bank_of(scenario.panel), scenario.market))
     tell(f"{policy.name} on {len(markets)} stressed markets")
     played = backtest_many(policy, markets, first=start, window_bars=window_bars)
     return _table({scenario.label: each for scenario, each in zip(scenarios, played, strict=True)})

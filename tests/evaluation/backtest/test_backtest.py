@@ -15,7 +15,7 @@ import pytest
 from pacesetter.data import load
 from pacesetter.envs import PortfolioEnv
 from pacesetter.errors import ConfigError, DataError, RunError
-from pacesetter.evaluation.backtest.backtest import Backtest, Market, backtest, backtest_many
+from pacesetter.evaluation.backtest.backtest import Backtest, PlayedMarket, backtest, backtest_many
 from pacesetter.evaluation.backtest.episode import Episode
 from pacesetter.features import ZScore, feature_table
 from pacesetter.market import Column, Costs, Fill, Limits, MarketParameters, Orders
@@ -221,7 +221,11 @@ def test_many_markets_side_by_side_are_each_played_as_alone() -> None:
     panel, policy = falling(), DecidesForAll(equal)
     calm = replace(panel, blocks=np.broadcast_to(panel.blocks[:, :1], panel.blocks.shape).copy())
     limited = replace(FREE, limits=replace(FREE.limits, portfolio_loss_limit_fraction=0.1))
-    markets = [Market(panel, market_bank(panel), FREE), Market(calm, None, FREE), Market(panel, None, limited)]
+    markets = [
+        PlayedMarket(panel, market_bank(panel), FREE),
+        PlayedMarket(calm, None, FREE),
+        PlayedMarket(panel, None, limited),
+    ]
     together = backtest_many(policy, markets, first=100)
     for market, result in zip(markets, together, strict=True):
         alone = backtest(Decides(equal), market.panel, first=100, market=market.rules)
@@ -234,6 +238,6 @@ def test_many_markets_side_by_side_are_each_played_as_alone() -> None:
 
 def test_a_policy_that_answers_for_one_account_plays_one_after_another() -> None:
     policy = Decides(equal)
-    results = backtest_many(policy, [Market(market()), Market(market(), None, FREE)], first=280)
+    results = backtest_many(policy, [PlayedMarket(market()), PlayedMarket(market(), None, FREE)], first=280)
     assert [seen.t for seen in policy.seen] == [*range(280, 299)] * 2
     assert results[1].equity[-1] != results[0].equity[-1]

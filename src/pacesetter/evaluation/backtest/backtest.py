@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pacesetter.evaluation.backtest.episode import Episode
     from pacesetter.features.table import FeatureTable
 
-__all__ = ["Backtest", "Market", "backtest", "backtest_many"]
+__all__ = ["Backtest", "PlayedMarket", "backtest", "backtest_many"]
 
 Array = NDArray[Any]
 READ_AS = {"hybrid": "continuous", QUANTITIES: "target"}  # what the batch is told that a policy's actions are
@@ -163,7 +163,7 @@ def backtest(
     that was fitted on bars after `first`, unless the caller knows that it has seen none of these: `is_unseen`, as on
     another market, or in a fold with training bars after its test.
     """
-    account = _Account(policy, Market(panel, bank, market), first, last, table, window_bars, is_unseen)
+    account = _Account(policy, PlayedMarket(panel, bank, market), first, last, table, window_bars, is_unseen)
     for t in range(account.first, account.last):
         account.send(policy.decide(account.see(t)), t)
         if account.is_over:
@@ -171,7 +171,7 @@ def backtest(
     return account.result()
 
 
-class Market(NamedTuple):
+class PlayedMarket(NamedTuple):
     """Bars to be played on, their bank where it is known, and the rules."""
 
     panel: Panel
@@ -181,7 +181,7 @@ class Market(NamedTuple):
 
 def backtest_many(
     policy: Policy,
-    markets: Sequence[Market],
+    markets: Sequence[PlayedMarket],
     *,
     first: int,
     last: int | None = None,
@@ -213,7 +213,7 @@ class _Account:
     def __init__(
         self,
         policy: Policy,
-        market: Market,
+        market: PlayedMarket,
         first: int,
         last: int | None,
         table: FeatureTable | None,
