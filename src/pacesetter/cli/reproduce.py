@@ -1,4 +1,4 @@
-"""`pacesetter reproduce`: published results beside ours."""
+"""`pacesetter reproduce`, published results beside ours, and `pacesetter selftest`, on one's own bars."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from typing import Annotated
 
 import typer
 
+from pacesetter.cli.overrides import Overrides
 from pacesetter.errors import ConfigError
 
 __all__ = ["register"]
@@ -14,8 +15,9 @@ PATH = "data.path="
 
 
 def register(app: typer.Typer) -> None:
-    """Add the command to the application."""
+    """Add the commands to the application."""
     app.command()(reproduce)
+    app.command()(selftest)
 
 
 def reproduce(
@@ -41,3 +43,22 @@ def reproduce(
     console.print(table)
     for note in result.notes:
         console.print(f"Note: {note}", soft_wrap=True, markup=False, highlight=False)
+
+
+def selftest(overrides: Overrides = None) -> None:
+    """Plant a relation into copies of your bars, destroy all in others, and say what would be found: data=bars.csv.
+
+    selftest.copies=40 and selftest.agent_copies=10 are how many; selftest.strength=0.3 is what the agent is tried on.
+    """
+    from rich.console import Console
+
+    from pacesetter.training import compose
+    from pacesetter.training.hydra.overrides import take_options
+    from pacesetter.training.selftest.selftest import Selftest, run_selftest
+
+    settings, rest = take_options(overrides or [], "selftest", Selftest)
+    console = Console()
+    result, run = run_selftest(compose(rest), settings, console)
+    for sentence in result.sentences:
+        console.print(sentence, soft_wrap=True, highlight=False)
+    console.print(f"→ {run.folder}", soft_wrap=True, highlight=False)

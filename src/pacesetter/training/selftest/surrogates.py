@@ -1,0 +1,81 @@
+"""Copies of a market with a known truth: nothing leads, or some symbols lead others by one bar with a known strength.
+
+Whole bars change their sign at random. That keeps volatility over time, the correlation of symbols and fat tails, and
+destroys every relation between one bar and the next.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import numpy as np
+import pandas as pd
+from numpy.typing import NDArray
+
+from pacesetter.errors import DataError
+from pacesetter.panel import Panel
+
+__all__ = ["Planted", "Surrogates"]
+
+Array = NDArray[Any]
+LEAST_BARS = 120
+GRADE = 0.25  # share of the symbols that follow another one
+
+
+@dataclass(frozen=True)
+class Planted:
+    """A copy with its truth: (leader, follower) places, the follower one bar later."""
+
+    panel: Panel
+    links: tuple[tuple[int, int], ...]
+
+
+class Surrogates:
+    """Copies of the observed closes of a panel; gaps are closed by the last price first.
+
+    deviation   (symbol,) of the log returns, by which the size of an effect is told
+    """
+
+    def __init__(self, panel: Panel) -> None:
+        if len(panel) < LEAST_BARS or len(panel.symbols) < 2:
+            raise DataError(
+                f"a self-test needs 2 symbols and {LEAST_BARS} bars; these are {len(panel.symbols)} and {len(panel)}"
+            )
+        closes = pd.DataFrame(panel.close).ffill().bfill().to_numpy()
+        if not np.isfinite(closes).all():
+            empty = panel.symbols[int(np.flatnonzero(~np.isfinite(closes).all(axis=0))[0])]
+            raise DataError(f"{empty} has no price at all; leave it out by data.symbols")
+        self.panel, self.first = panel, closes[:1]
+        self.moves = np.diff(np.log(closes), axis=0)
+        self.moves -= self.moves.mean(axis=0)  # a drift would turn with the signs and look like volatility
+        self.deviation = self.moves.std(axis=0)
+
+    def noise(self, seed: int) -> Planted:
+        """A copy in which no bar says anything of the next."""
+        return Planted(self._as_panel(self._flipped(seed)), ())
+
+    def planted(self, seed: int, strength: float) -> Planted:
+        """A copy in which a quarter of the symbols, at least one, follow another with this correlation."""
+        moves, rng = self._flipped(seed), np.random.default_rng((seed, 1))
+        count = moves.shape[1]
+        order = rng.permutation(count)
+        pairs = max(1, min(int(count * GRADE), count // 2))
+        links = tuple((int(order[2 * k]), int(order[2 * k + 1])) for k in range(pairs))
+        for leader, follower in links:
+            led = moves[:-1, leader] / max(self.deviation[leader], 1e-12) * self.deviation[follower]
+            # the follower keeps its variance: what it takes from its leader it loses of its own
+            moves[1:, follower] = np.sqrt(1 - strength**2) * moves[1:, follower] + strength * led
+        return Planted(self._as_panel(moves), links)
+
+    def worth_bps(self, strength: float) -> float:
+        """Typical size, in bps a bar, of the move that the relation lets expect."""
+        return float(np.median(self.deviation) * strength * np.sqrt(2 / np.pi) * 1e4)
+
+    def _flipped(self, seed: int) -> Array:
+        signs = np.random.default_rng(seed).choice((-1.0, 1.0), len(self.moves))
+        return self.moves * signs[:, None]
+
+    def _as_panel(self, moves: Array) -> Panel:
+        closes = self.first * np.exp(np.concatenate([np.zeros_like(self.first), np.cumsum(moves, axis=0)]))
+        return Panel.from_fields(self.panel.index, self.panel.symbols, {"close": closes}, calendar=self.panel.calendar)
