@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import tempfile
+from functools import lru_cache
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -32,6 +36,16 @@ def fitted(member: tuple[str, dict[str, Any]], panel: Panel) -> LeadLag:
     return LeadLag(member[0], **member[1]).fit(panel)
 
 
+@lru_cache
+def learned_run() -> str:
+    """A run's weights for the symbols of `market`."""
+    folder = Path(tempfile.mkdtemp())
+    weights = np.random.default_rng(5).standard_normal((3, ASSETS, ASSETS)).tolist()
+    told = {"symbols": list("ABCDE"), "weights": weights, "seen_until": "2020-02-01"}
+    (folder / "relations.json").write_text(json.dumps(told))
+    return str(folder)
+
+
 def members() -> list[tuple[str, dict[str, Any]]]:
     """Every estimator × every backend it accepts, and every inner correlation and option that changes the code path."""
     found = []
@@ -44,6 +58,7 @@ def members() -> list[tuple[str, dict[str, Any]]]:
             found.append((name, {"backend": backend}))
     inners = ("squared", "kendall", "distance", "mutual_information")
     found += [("ccf_auc", {"inner": inner, "max_lag": 2}) for inner in inners]
+    found.append(("learned", {"run": learned_run()}))
     return [*found, ("ccf_auc", {"variant": "difference"}), ("signature", {"log": True, "depth": 4})]
 
 

@@ -146,6 +146,8 @@ class LeadLag:
         Returns itself, with `symbols_`, `index_`, `backend_` and `table_bytes_`.
         """
         panel = as_panel(bars)
+        if hasattr(self.estimator, "check_symbols"):  # the weights of a run are of its own symbols
+            self.estimator.check_symbols(panel.symbols)
         minimum = self.min_observations or 0
         self.series_: Series = read_series(panel, self.reading.increments, minimum, self.estimator.spans_gaps)
         self.scorer_: Scorer = self.estimator.scorer(self.series_, self.resources)

@@ -21,6 +21,7 @@ from pacesetter.leadlag.answer.rolling import Answers, rolling_answers
 from pacesetter.leadlag.answer.thin import ThinTrading
 from pacesetter.leadlag.engine import CacheInfo, LeadLag
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
+from pacesetter.leadlag.estimators.learned import Learned
 from pacesetter.leadlag.series import Increments, Series, read_series
 from pacesetter.leadlag.strategy import (
     COST_BPS,
@@ -131,6 +132,8 @@ class Study:
         panel = panel if self.end is None else panel.between(end=self.end)
         refuse_mixed_days(panel)
         gauge, preparation = self.make_gauge(), self._preparation
+        if isinstance(gauge.estimator, Learned):
+            panel = gauge.estimator.prepared(panel)
         reading = READ_AS.get(self.increments, "log_return")
         series = read_series(panel, reading, gauge.minimum, gauge.estimator.spans_gaps)
         last = len(panel) - 1

@@ -55,7 +55,7 @@ def test_a_negative_relation_at_lag_one_is_a_lead_where_the_estimator_has_it_rev
     assert answer_window(x, "AB", Gauge("ccf_lag1")).leadership[0, 1] > 0.4
 
 
-@pytest.mark.parametrize("method", sorted(ESTIMATORS))
+@pytest.mark.parametrize("method", sorted(set(ESTIMATORS) - {"learned"}))  # which needs a run: test_learned
 def test_every_method_has_an_antisymmetric_answer_and_names_delays_only_if_it_has_them(method: str) -> None:
     gauge = Gauge(method)
     answer = answer_window(led(bars=300), SYMBOLS, gauge)

@@ -41,7 +41,7 @@ def show_leadlag() -> None:
         stored = sorted(runs, key=lambda run: not (run.folder / "load").is_dir())  # stored bars open at once
         run = choose_run(stored, "leadlag.run").name
     with right:
-        names = list(ESTIMATORS)
+        names = [name for name in ESTIMATORS if not hasattr(ESTIMATORS[name], "is_given")]  # others need a run
         method = st.selectbox(say("leadlag.method"), names, names.index("ccf_auc"), key="leadlag.method")
     _windows(run, method)
 

@@ -98,6 +98,8 @@ def find_links(
     p_values, leader_p = np.full((symbols, symbols), np.nan), np.full(symbols, np.nan)
     if scored.sum() < 2:
         return Links(p_values, leader_p, orders)
+    if getattr(gauge.estimator, "is_given", False):
+        return _used_links(answer, orders)
     inner = np.ix_(scored, scored)
     # Autocorrelation adds variance to cross-correlations; it is taken off up to the longest tested delay.
     white, orders[scored] = prewhiten(window[:, scored], max(gauge.max_lag, 5))
@@ -116,6 +118,13 @@ def find_links(
     p_values[inner] = np.where(np.eye(len(lead), dtype=bool), np.nan, final)
     leader_p[scored] = _leader_p(lead, null)
     return Links(p_values, leader_p, orders)
+
+
+def _used_links(answer: Answer, orders: Array) -> Links:
+    """The links that a policy uses; which those are was tested where it was trained, on bars that it left out."""
+    is_used = (answer.forward > 0) & (answer.leadership > 0)
+    leads = is_used.any(axis=1)
+    return Links(np.where(is_used, 0.0, 1.0) + 0.0 * answer.forward, np.where(leads, 0.0, 1.0), orders)
 
 
 # ---- from statistics to p-values ---------------------------------------------------------------------------------

@@ -10,7 +10,8 @@ from pacesetter.build.master import Stretch
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.fleet.proposals import measures
 from pacesetter.evaluation.fleet.proposals_page import allocation_gates
-from pacesetter.learning.direct.learner import DirectLearner
+from pacesetter.leadlag.estimators.learned import RELATIONS
+from pacesetter.learning.direct.learner import DirectLearner, load_direct
 from pacesetter.policies.agent import AgentPolicy
 from pacesetter.training.run.callbacks import Callback, Session, Validator
 from pacesetter.training.run.tracking import resources
@@ -66,3 +67,13 @@ class DirectValidator(Validator[DirectLearner]):
         """Leave a policy to act even where none was validated."""
         if not self.state["scores"]:
             self.learner.save(self.session.run.path("checkpoints/best"), self.session.header)
+        self._leave_relations()
+
+    def _leave_relations(self) -> None:
+        """Write what the best policy uses of each symbol's past, for `lag.method=learned`."""
+        policy = load_direct(Path(self.session.run.path("checkpoints/best")))
+        count, symbols = policy.lags * len(policy.symbols), len(policy.symbols)
+        weights = policy.weights.detach().numpy()[:count].reshape(policy.lags, symbols, symbols)
+        own = {"symbols": list(policy.symbols), "weights": weights.tolist()}
+        # the validation set chose the policy, so that it is in-sample too
+        self.session.run.write_json(RELATIONS, own | {"seen_until": str(self.stretch.panel.index[-1])})
