@@ -8,14 +8,15 @@ from __future__ import annotations
 import argparse
 import tempfile
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.build import Config
-from pacesetter.evaluation.backtest.backtest import Backtest
+from pacesetter.build import Config, build_panel, build_parts
+from pacesetter.build.learner import build_learner
 from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
@@ -86,21 +87,27 @@ def noise(count: int) -> str:
 
 
 def _noise_verdicts(count: int) -> Iterator[Verdict | None]:
-    """One for each market; None where the account never left cash, whose Sharpe ratio is 0."""
+    """One for each market; None where no weight is used: that account never leaves cash, so it is not trained on."""
     with tempfile.TemporaryDirectory() as runs:
+        common: Config = compose([*NOISE, *ENTRANTS["direct"], f"runs={runs}"])
         for seed in range(FIRST_NOISE_SEED, FIRST_NOISE_SEED + count):
-            config: Config = compose([*NOISE, *ENTRANTS["direct"], f"seed={seed}", f"runs={runs}"])
-            run = StoredRun(train(config, console=Console(quiet=True)).run.folder)
-            own = run.play()
-            verdict = _verdict(run, own) if np.any(own.returns != 0) else None
+            config = replace(common, seed=seed, data=common.data | {"seed": seed})
+            verdict = _verdict(config) if _finds_something(config) else None
             print(f"noise {seed}: {'cash' if verdict is None else verdict.sentence}", flush=True)
             yield verdict
 
 
-def _verdict(run: StoredRun, own: Backtest) -> Verdict:
+def _finds_something(config: Config) -> bool:
+    learner: Any = build_learner(config, build_parts(config, build_panel(config)))
+    learner.fit_weights()
+    return bool(learner.policy.weights.any())
+
+
+def _verdict(config: Config) -> Verdict:
+    run = StoredRun(train(config, console=Console(quiet=True)).run.folder)
     options: dict[str, Any] = {"market": run.task.market, "bank": run.bank(run.panel)}
     simple, _ = distinct(evaluate_baselines(run.panel, run.first, window_bars=run.task.window_bars, **options))
-    return judge(own, list(simple.values()), draws=500)
+    return judge(run.play(), list(simple.values()), draws=500)
 
 
 def _league(folder: str, markets: list[str], entrants: str, seeds: str = "tuning") -> Any:
