@@ -11,6 +11,7 @@ from pacesetter.build import build_panel
 from pacesetter.evaluation.explain.explanation import explain_agent
 from pacesetter.evaluation.fleet.direct_page import TITLE, LearnedRelations
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.policies.agent import AgentPolicy
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run.train import train
 
@@ -45,6 +46,7 @@ def test_planted_relations_are_named_with_their_delay(strong: tuple[Path, Learne
 
 def test_a_direct_policy_is_explained_by_its_targets(strong: tuple[Path, LearnedRelations]) -> None:
     stored = StoredRun(strong[0])
+    assert isinstance(stored.policy, AgentPolicy)
     found = explain_agent(
         stored.policy,
         stored.panel,

@@ -77,8 +77,13 @@ def test_the_command_serves_the_policy_of_the_verdict(tmp_path: Path, monkeypatc
         def play(self) -> None: ...
 
     asked: list[tuple[object, ...]] = []
+
+    def answer(*parts: object) -> str:
+        asked.append(parts)
+        return "BUY"
+
     monkeypatch.setattr("pacesetter.training.demo.demo.Demo", Played)
-    monkeypatch.setattr("pacesetter.serving.trader.demo.bundle_and_ask", lambda *told: asked.append(told) or "BUY")
+    monkeypatch.setattr("pacesetter.serving.trader.demo.bundle_and_ask", answer)
     result = CliRunner().invoke(app, ["demo", "--runs", str(tmp_path)])
     assert result.output.strip() == "Served decision: BUY"
     assert asked == [("agent", tmp_path / "bundles", "demo")]

@@ -112,21 +112,22 @@ class DirectLearner:
 
     def round(self) -> None:
         """One step up the objective of accounts over segments drawn at random."""
+        loss = self._climb() if bool(self.signals.any()) else 0.0  # without a signal every account stays in cash
+        self.steps += self.round_steps
+        self._losses = {"direct_loss": loss, **{name: float(value) for name, value in self.found.items()}}
+
+    def _climb(self) -> float:
+        """The loss of the accounts, and a step of the shape down its gradient."""
         config = self.config
         last = len(self.series.to_open) - config.segment_bars
         starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator)
-        # Accounts begin in cash; without a burn-in the costs of building positions would dominate.
         returns = self.roll(starts, config.segment_bars)[:, config.burn_in_bars :]
         loss = -objective(returns, config.objective, config.risk_aversion)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
             self.optimiser.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             self.optimiser.step()
-        self.steps += self.round_steps
-        self._losses = {
-            "direct_loss": float(loss.detach()),
-            **{name: float(value) for name, value in self.found.items()},
-        }
+        return float(loss.detach())
 
     def roll(self, starts: torch.Tensor, bars: int, rules: Rules | None = None) -> torch.Tensor:
         """(segment, bar) net returns of accounts that begin in cash at the bars `starts` (segment,)."""

@@ -281,4 +281,5 @@ def _invested(result: Backtest) -> float:
 def _facts(verdict: Verdict, gap: Difference) -> dict[str, Any]:
     """What a machine reads of a verdict."""
     plain = {name: value for name, value in asdict(verdict).items() if name != "costs"}
-    return json.loads(json.dumps(plain)) | {"is_evidence": verdict.is_evidence, "above_hold": list(gap)}
+    stored: dict[str, Any] = json.loads(json.dumps(plain))
+    return stored | {"is_evidence": verdict.is_evidence, "above_hold": list(gap)}
