@@ -14,6 +14,7 @@ another variant adds only its own cells.
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
@@ -197,9 +198,9 @@ def _section(preset: AblationPreset, market: str, table: pd.DataFrame) -> Sectio
 
 
 def _pair(value: float, half: float) -> str:
-    if pd.isna(value):
+    if math.isnan(value):
         return ""
-    return f"{value:+.2f}" if pd.isna(half) else f"{value:+.2f} ± {half:.2f}"
+    return f"{value:+.2f}" if math.isnan(half) else f"{value:+.2f} ± {half:.2f}"
 
 
 def _picture(market: str, table: pd.DataFrame) -> Any:

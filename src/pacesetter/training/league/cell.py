@@ -89,8 +89,8 @@ def play_cell(cell: Cell) -> Score:
         result, learned = _yardstick(cell, config, panel), NO_SPEED
     else:
         result, learned = _trained(cell, config)
-    own = {"market": cell.market, "entrant": cell.entrant, "seed": cell.seed, "seconds": time.perf_counter() - start}
-    score = Score(**asdict(behaviour(result)), **asdict(learned), **own)
+    seconds, figures = time.perf_counter() - start, asdict(behaviour(result)) | asdict(learned)
+    score = Score(market=cell.market, entrant=cell.entrant, seed=cell.seed, seconds=seconds, **figures)
     if cell.market.startswith(REAL) and cell.entrant != HOLD:
         gap = _above_hold(cell, config, panel, result)
         score = replace(score, above_hold=gap.value, above_hold_low=gap.low, above_hold_high=gap.high)
