@@ -143,7 +143,7 @@ def _results(stored: Any) -> Path:
     """The folder of a run that evaluations go to."""
     from pacesetter.runs import EVALUATION
 
-    folder = stored.folder / EVALUATION
+    folder: Path = stored.folder / EVALUATION
     folder.mkdir(exist_ok=True)
     return folder
 

@@ -167,8 +167,9 @@ class _Signals:
         # A policy may read the window before, so known choices are continued, not chosen again.
         schedule = roll(self.policy, panel, None if known is None else known.schedule[:bars])
         signals = self._from(bars, panel, schedule)
-        for name in () if known is None else signals:
-            signals[name][:bars] = known.signals[name][:bars]
+        if known is not None:
+            for name, values in signals.items():
+                values[:bars] = known.signals[name][:bars]
         return _Measured(panel, schedule, signals)
 
     def _known_bars(self, panel: Panel, known: _Measured | None) -> int:

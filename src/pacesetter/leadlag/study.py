@@ -47,7 +47,6 @@ Array = NDArray[Any]
 MOST_STRATEGY_BARS = 2500  # the last ten years of daily bars
 READ_AS: dict[str, Increments] = {"simple": "simple", "difference": "difference"}  # the others are made of logarithms
 SINGLE_PRECISION_ABOVE = 256 * 2**20  # bytes of time line matrices
-SHARE_CLASSES = ("A", "B", "C")
 DAY = pd.Timedelta(days=1)
 ONE_LETTER_EXCHANGES = "FLT"  # Frankfurt, London, Tokyo; any other single letter is a class of shares
 
@@ -206,12 +205,6 @@ def _groups(panel: Panel, bars: int) -> dict[str, Array | None]:
     days = panel.index[-bars:].normalize()
     codes = pd.factorize(days)[0]
     return {"bar": None} | ({"day": codes} if codes.max() + 1 < bars else {})
-
-
-def _exchange(symbol: str) -> str:
-    """What stands behind the last point of a symbol, e.g. T for Tokyo; nothing for a class of shares, as in BRK.B."""
-    suffix = symbol.rpartition(".")[2] if "." in symbol else ""
-    return "" if suffix in SHARE_CLASSES else suffix
 
 
 def refuse_mixed_days(panel: Panel) -> None:

@@ -72,4 +72,4 @@ def use_threads(count: int) -> None:
 
     Workers that share a machine are given their share of its cores.
     """
-    numba.set_num_threads(max(min(count, numba.config.NUMBA_NUM_THREADS), 1))
+    numba.set_num_threads(max(min(count, int(numba.config.NUMBA_NUM_THREADS)), 1))  # type: ignore[attr-defined]

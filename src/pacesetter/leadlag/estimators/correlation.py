@@ -212,7 +212,8 @@ class CorrelationTable(LaggedWindows):
         else:
             bars = np.minimum(np.arange(start, start + table.max_lag + 1), end)
             places = table.rows(np.append(bars, end)), len(bars), 0
-        _correlation_window(*places, *self._arguments, end, lookback, out)
+        arguments: tuple[Any, ...] = (*places, *self._arguments, end, lookback, out)
+        _correlation_window(*arguments)
 
     def score_many(self, ends: Array, lookbacks: Array, out: Array) -> None:
         """Fill `out` (window, symbol, symbol), windows in parallel."""

@@ -55,7 +55,7 @@ class LaggedProducts:
         end = self.first + self.count
         # Rows follow on from the held ones, so only those after `end` are new.
         if self.first <= first <= end:
-            return max(last + 1 - end, 0)
+            return int(max(last + 1 - end, 0))
         # Elsewhere a new span starts from the last kept row before it.
         return last + 1 - first + first % KEPT_EVERY
 

@@ -68,9 +68,9 @@ class AllOrdersPPO(PPO):
         """(env, order) log-probabilities of what was seen at step t of the round, and Q(x, a) = r_a + γ·V(x'_a)."""
         buffer: Any = self.rollout_buffer
         seen = {name: self._tensor(entry[t]) for name, entry in buffer.observations.items()}
-        categorical: Any = self.policy.get_distribution(seen).distribution  # type: ignore[arg-type]
+        categorical: Any = self.policy.get_distribution(seen).distribution
         following = {name: self._tensor(entry) for name, entry in _following(batch, tried).items()}
-        values = self.policy.predict_values(following).view(tried.rewards.shape)  # type: ignore[arg-type]
+        values = self.policy.predict_values(following).view(tried.rewards.shape)
         values = torch.where(self._tensor(tried.terminated), 0.0, self.gamma * values)
         return categorical.logits, self._tensor(tried.rewards).float() + values
 
@@ -116,7 +116,7 @@ class AllOrdersPPO(PPO):
         if self.target_kl is not None and divergence > 1.5 * self.target_kl:
             return False
         self.policy.optimizer.zero_grad()
-        loss.backward()  # type: ignore[no-untyped-call]
+        loss.backward()
         torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
         self.policy.optimizer.step()
         return True

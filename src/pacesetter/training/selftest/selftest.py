@@ -10,7 +10,7 @@ import tempfile
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
@@ -65,7 +65,8 @@ class Selftest:
         check_range(0, STRONGEST, owner="selftest", strength=self.strength)
 
 
-class Tally(NamedTuple):
+@dataclass(frozen=True)
+class Tally:
     """How often something happened, with the exact binomial interval at 95 %."""
 
     count: int
@@ -223,15 +224,14 @@ def _claims(panel: Panel, config: Config, settings: Selftest, folder: Path) -> b
         own = replace(own, task=own.task | {"market": market})
     result = train(own, console=Console(quiet=True))
     played = StoredRun(result.run.folder).play()
-    return float(sharpe(played.returns, 1.0)) * np.sqrt(len(played)) > CRITICAL  # its t statistic
+    return bool(float(sharpe(played.returns, 1.0)) * np.sqrt(len(played)) > CRITICAL)  # its t statistic
 
 
 # ---- what is left ---------------------------------------------------------------------------------------------------
 
 
 def _store(run: Run, result: SelftestResult, panel: Panel) -> None:
-    plain = {name: _plain(value) for name, value in asdict(result).items()}
-    run.write_json("selftest.json", plain | {"sentences": result.sentences})
+    run.write_json("selftest.json", asdict(result) | {"sentences": result.sentences})
     rows = (
         ("noise copies in which the engine named a link", str(result.false_links)),
         ("smallest correlation found in four of five copies", f"{result.detectable:.3f}"),
@@ -243,7 +243,3 @@ def _store(run: Run, result: SelftestResult, panel: Panel) -> None:
     section = Section("Smallest detectable effect", " ".join(result.sentences), (), ("what", "result"), rows)
     write_report(Path(run.path("report.html")), "self-test", [section], panel.notes)
     run.finish(sentences=result.sentences)
-
-
-def _plain(value: Any) -> Any:
-    return list(value) if isinstance(value, tuple) else value

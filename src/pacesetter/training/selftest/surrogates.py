@@ -74,7 +74,7 @@ class Surrogates:
 
     def _flipped(self, seed: int) -> Array:
         signs = np.random.default_rng(seed).choice((-1.0, 1.0), len(self.moves))
-        return self.moves * signs[:, None]
+        return np.asarray(self.moves * signs[:, None])
 
     def _as_panel(self, moves: Array) -> Panel:
         closes = self.first * np.exp(np.concatenate([np.zeros_like(self.first), np.cumsum(moves, axis=0)]))
