@@ -155,7 +155,6 @@ def shipped(seed: int) -> dict[str, Any]:
 def deciles(seed: int) -> dict[str, Any]:
     """Size deciles: trained to 1985, played 1986 to 2025."""
     panel = load("deciles")
-    first = int(panel.index.searchsorted(np.datetime64("1986-01-01").astype("datetime64[ns]").astype("int64")))
     first = int((panel.index.year < 1986).sum())
     config = lookback_config(
         windows={"shortest": 10, "longest": 250, "grid": (10, 20, 60, 120, 250), "seen": (20, 60, 250)},

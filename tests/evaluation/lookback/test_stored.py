@@ -14,6 +14,8 @@ import pandas as pd
 import pytest
 from typer.testing import CliRunner
 
+from pacesetter.build import build_study, build_table
+from pacesetter.build.stored import window_at_end
 from pacesetter.cli import app
 from pacesetter.envs.lookback.evaluation import evaluate_lookback
 from pacesetter.errors import ConfigError
@@ -27,6 +29,7 @@ from pacesetter.evaluation.opened import open_run
 from pacesetter.evaluation.report.compare import compare_section, find_judged, find_matching
 from pacesetter.evaluation.statistics.regression import read_result, regression_gates
 from pacesetter.leadlag.lookback.policy import StoredLookback
+from pacesetter.leadlag.study import Study
 from pacesetter.training.launch.folds import changed, fold_report
 
 
@@ -153,3 +156,15 @@ def test_an_archived_agent_keeps_its_windows() -> None:
     gates = regression_gates(read_result(archive / "result.json"), found, 1e-6)
     assert [gate for gate in gates if not gate.passed] == []
     assert {gate.name for gate in gates} >= {"reward", "signal", "switches", "mean_lookback"}
+
+
+def test_a_run_is_taken_wherever_a_lookback_is(run: LookbackRun, lookback_run: Path) -> None:
+    study = changed(run.config, [f"lag.lookback={lookback_run}"])
+    assert build_study(study).lookback == Study().lookback  # without bars it is not known yet
+    assert build_study(study, run.panel).lookback == window_at_end(lookback_run, run.panel)
+    assert window_at_end(lookback_run, run.panel) in run.task.windows.grid
+    job = changed(run.config, [f"job.lookback={lookback_run}"])
+    assert job.job.lookback == str(lookback_run)
+    traders = changed(run.config, [f"features.leadlag.lookback={lookback_run}", "features.names=[return_1]"])
+    names = build_table(traders, run.panel).names
+    assert "leadlag_leader_score" in names

@@ -127,7 +127,7 @@ def _choices(policies: Mapping[str, LookbackPolicy], panel: Panel, t: int, previ
     return np.array(chosen, dtype=np.int64)
 
 
-class Memory(Protocol):
+class AgentMemory(Protocol):
     """What an agent remembers from bar to bar."""
 
     def reset(self) -> None: ...
@@ -143,7 +143,7 @@ class AgentLookback:
     `act` maps a batch of observations to a batch of actions, e.g. `lambda seen: model.predict(seen)[0]`. An agent that
     chooses from a grid decides `block_bars` bars ahead at once, for every window that may then be in force; each of
     these decisions still sees bars up to its own alone. An agent with a memory takes `block_bars=1` and is given as
-    `memory`: it moves on by one bar at a time, whoever asks how often, and forgets where bars do not follow.
+    `memory`: it moves on by one bar at a time, however often it is asked, and forgets where bars do not follow.
     """
 
     def __init__(
@@ -151,13 +151,14 @@ class AgentLookback:
         act: Callable[[dict[str, Array]], Any],
         config: LookbackConfig,
         block_bars: int = BLOCK_BARS,
-        memory: Memory | None = None,
+        memory: AgentMemory | None = None,
     ) -> None:
         windows = config.windows
         # Only then is the window at the next bar one of the grid, whatever happens: all cases can be decided ahead.
         is_free = windows.space == "discrete" and windows.action == "absolute" and windows.max_delta is None
         self.act, self.config, self.memory = act, config, memory
-        self._bar, self._before = -1, None
+        self._bar = -1
+        self._before: Any = None
         self.block_bars = block_bars if is_free else 1
         self._panel: Panel | None = None
 
