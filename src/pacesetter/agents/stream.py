@@ -91,15 +91,15 @@ class BandedAttention(nn.Module):
 
         `keys_values` (row, 2, span − 1, width) are those before it, `ages` as in `Memory`.
         """
-        query, own = self.query(x).unflatten(-1, (self.heads, 1, -1)), self.pair(x).unflatten(-1, (2, -1))
-        key, value = keys_values.unflatten(-1, (self.heads, -1)).movedim(-2, 2).unbind(1)  # (row, head, bar, …)
+        query, own = self.query(x).unflatten(-1, (1, self.heads, -1)), self.pair(x).unflatten(-1, (2, -1))
+        # (row, bar, head, width of a head): sums over axes as they lie, since a server would copy what is transposed
+        key, value = keys_values.unflatten(-1, (self.heads, -1)).unbind(1)
         own_key, own_value = own.unflatten(-1, (self.heads, -1)).unbind(1)
-        before = (query * key).sum(-1)
-        scores = torch.cat([before, (query[:, :, 0] * own_key).sum(-1, keepdim=True)], dim=-1)
-        numbers = torch.cat([self.bias, torch.full_like(self.bias[:, :1], NEVER)], dim=1).T[ages].transpose(1, 2)
-        bias = torch.cat([numbers, self.bias[:, :1].expand(x.shape[0], -1, -1)], dim=-1)
-        shares = (scores / math.sqrt(query.shape[-1]) + bias).softmax(-1)
-        mixed = (shares[..., :-1, None] * value).sum(-2) + shares[..., -1:] * own_value
+        scores = torch.cat([(query * key).sum(-1), (query[:, 0] * own_key).sum(-1).unsqueeze(1)], dim=1)
+        numbers = torch.cat([self.bias, torch.full_like(self.bias[:, :1], NEVER)], dim=1).T[ages]
+        bias = torch.cat([numbers, self.bias[:, 0].expand(x.shape[0], 1, -1)], dim=1)
+        shares = (scores / math.sqrt(query.shape[-1]) + bias).softmax(1).unsqueeze(-1)
+        mixed = (shares[:, :-1] * value).sum(1) + shares[:, -1] * own_value
         return self.output(mixed.flatten(1)), own
 
 
