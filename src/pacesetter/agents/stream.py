@@ -25,7 +25,7 @@ from pacesetter.agents.encoders import NETWORKS, Encoder, Network
 from pacesetter.agents.layout import Tensors
 from pacesetter.errors import ConfigError, check_range
 
-__all__ = ["STREAM", "Follower", "Following", "Memory", "Stream", "StreamEncoder", "follower_of"]
+__all__ = ["STREAM", "BarFollower", "Following", "Memory", "Stream", "StreamEncoder", "follower_of"]
 
 STREAM = "stream"  # entry (width,) of an observation whose window was encoded already
 CHUNK = 32  # queries that share their keys: those of their chunk and of the one before it
@@ -284,7 +284,7 @@ class Following:
         self._slot = (self._slot + 1) % bars
 
 
-class Follower:
+class BarFollower:
     """Encodings of windows that mostly follow one another, as those of a backtest or a paper trader do.
 
     It notices weights that were changed in place, as by an optimiser.
@@ -310,11 +310,11 @@ class Follower:
         return self.following(np.asarray(window), step)
 
 
-def follower_of(encoder: Encoder, window_bars: int) -> Follower | None:
+def follower_of(encoder: Encoder, window_bars: int) -> BarFollower | None:
     """What follows windows of so many bars; None where the encoder is another, or remembers more than they hold."""
     if not isinstance(encoder, StreamEncoder) or window_bars < encoder.config.memory_bars:
         return None
-    return Follower(encoder)
+    return BarFollower(encoder)
 
 
 @dataclass(frozen=True)
