@@ -47,7 +47,6 @@ from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry
 from pacesetter.leadlag.engine import LeadLag
-from pacesetter.leadlag.signals import _shrunk as shrunk
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
@@ -128,11 +127,19 @@ def expected(panel: Any, moves: np.ndarray, lags: int = 5) -> np.ndarray:
     promised = np.zeros_like(moves)
     deviation = np.maximum(moves.std(0), 1e-12)
     for first in range(LINK_BARS, len(moves), LINK_EVERY):
-        links = shrunk(engine.correlations(first, LINK_BARS), LINK_BARS, "soft")
+        links = shrunk(np.nan_to_num(engine.correlations(first, LINK_BARS)))
         bars = np.arange(first, min(first + LINK_EVERY, len(moves)))
         for lag in range(lags):
             promised[bars] += (moves[bars - lag] / deviation) @ links[lag]
     return promised * deviation
+
+
+def shrunk(correlations: np.ndarray) -> np.ndarray:
+    """(lag, i, j) correlations of different assets, softly shrunk by what noise alone reaches: as `leadlag.signals`."""
+    lags, assets, _ = correlations.shape
+    level = np.sqrt(2 * np.log(max(lags * (assets - 1), 1)) / LINK_BARS)
+    links = np.sign(correlations) * np.maximum(np.abs(correlations) - level, 0.0)
+    return np.where(np.eye(assets, dtype=bool), 0.0, links)
 
 
 def lagged_change(values: np.ndarray, bars: int) -> np.ndarray:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from typing import Any
 
+import numpy as np
 import pytest
 import torch
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet, FleetAgent
-from pacesetter.agents.stream import STREAM, Stream, StreamEncoder
-
-Make = Callable[..., dict[str, torch.Tensor]]
+from pacesetter.agents.stream import STREAM, Following, Stream, StreamEncoder
 
 
 def make_encoder(layers: int = 4, span: int = 24, seed: int = 0) -> StreamEncoder:
@@ -111,3 +110,27 @@ def test_a_fleet_in_a_market_follows_it_bar_by_bar(monkeypatch: pytest.MonkeyPat
     fleet.encoder.embed.weight.add_(0.1)  # type: ignore[union-attr, operator]
     check(22, 9)
     check(24, 2)
+
+
+def test_only_new_bars_are_run_and_the_oldest_goes_first() -> None:
+    following, bars, run = Following((1, 2, 3, 1)), np.arange(40.0, dtype=np.float32), []
+
+    def answer(end: int) -> tuple[Any, list[int]]:
+        window = bars[None, end - 6 : end, None]
+        run.clear()
+
+        def step(bar: int, memory: Any, ages: Any) -> tuple[float, Any]:
+            run.append(bar)
+            value = window[0, bar, 0]
+            there = ages[0] <= 3
+            return float(memory[0, 0, 0, there, 0].sum() + value), np.full((1, 1, 2, 1), value, np.float32)
+
+        return following(window, step), list(run)
+
+    assert answer(10) == (9 + 8 + 7 + 6, [0, 1, 2, 3, 4, 5])
+    assert answer(11) == (10 + 9 + 8 + 7, [5])
+    assert answer(11) == (10 + 9 + 8 + 7, [5])
+    assert answer(14) == (13 + 12 + 11 + 10, [3, 4, 5])
+    assert answer(30) == (29 + 28 + 27 + 26, [0, 1, 2, 3, 4, 5])
+    following.reset()
+    assert answer(31)[1] == [0, 1, 2, 3, 4, 5]

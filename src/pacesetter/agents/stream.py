@@ -10,8 +10,10 @@ Read `StreamEncoder.encode` first; `append` is the same for one more bar.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, ClassVar, NamedTuple
+from threading import Lock
+from typing import Any, ClassVar, NamedTuple, TypeVar
 
 import numpy as np
 import torch
@@ -20,15 +22,20 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.encoders import NETWORKS, Encoder, Network
-from pacesetter.agents.following import Following
 from pacesetter.agents.layout import Tensors
 from pacesetter.errors import ConfigError, check_range
 
-__all__ = ["STREAM", "Follower", "Memory", "Stream", "StreamEncoder", "follower_of"]
+__all__ = ["STREAM", "BarFollower", "Following", "Memory", "Stream", "StreamEncoder", "follower_of"]
 
 STREAM = "stream"  # entry (width,) of an observation whose window was encoded already
 CHUNK = 32  # queries that share their keys: those of their chunk and of the one before it
+MOST_NEW = 8  # bars between two windows that are run one by one; more are run from the start, which is as exact
 NEVER = -1e9  # score of a key that is not there; finite, so that a gradient through it is 0
+
+
+Array = NDArray[Any]
+AnswerT = TypeVar("AnswerT")
+Step = Callable[[int, Array, Array], tuple[AnswerT, Array]]
 
 
 class Memory(NamedTuple):
@@ -91,15 +98,15 @@ class BandedAttention(nn.Module):
 
         `keys_values` (row, 2, span − 1, width) are those before it, `ages` as in `Memory`.
         """
-        query, own = self.query(x).unflatten(-1, (self.heads, 1, -1)), self.pair(x).unflatten(-1, (2, -1))
-        key, value = keys_values.unflatten(-1, (self.heads, -1)).movedim(-2, 2).unbind(1)  # (row, head, bar, …)
+        query, own = self.query(x).unflatten(-1, (1, self.heads, -1)), self.pair(x).unflatten(-1, (2, -1))
+        # (row, bar, head, width of a head): sums over axes as they lie, since a server would copy what is transposed
+        key, value = keys_values.unflatten(-1, (self.heads, -1)).unbind(1)
         own_key, own_value = own.unflatten(-1, (self.heads, -1)).unbind(1)
-        before = (query * key).sum(-1)
-        scores = torch.cat([before, (query[:, :, 0] * own_key).sum(-1, keepdim=True)], dim=-1)
-        numbers = torch.cat([self.bias, torch.full_like(self.bias[:, :1], NEVER)], dim=1).T[ages].transpose(1, 2)
-        bias = torch.cat([numbers, self.bias[:, :1].expand(x.shape[0], -1, -1)], dim=-1)
-        shares = (scores / math.sqrt(query.shape[-1]) + bias).softmax(-1)
-        mixed = (shares[..., :-1, None] * value).sum(-2) + shares[..., -1:] * own_value
+        scores = torch.cat([(query * key).sum(-1), (query[:, 0] * own_key).sum(-1).unsqueeze(1)], dim=1)
+        numbers = torch.cat([self.bias, torch.full_like(self.bias[:, :1], NEVER)], dim=1).T[ages]
+        bias = torch.cat([numbers, self.bias[:, 0].expand(x.shape[0], 1, -1)], dim=1)
+        shares = (scores / math.sqrt(query.shape[-1]) + bias).softmax(1).unsqueeze(-1)
+        mixed = (shares[:, :-1] * value).sum(1) + shares[:, -1] * own_value
         return self.output(mixed.flatten(1)), own
 
 
@@ -215,7 +222,69 @@ class StreamEncoder(Encoder):
         return Memory(keys_values, ages)
 
 
-class Follower:
+class Following:
+    """Windows that follow one another, answered by running their new bars alone.
+
+    Each is compared with the one before it, so an answer never depends on what was asked earlier: a window that does
+    not follow, because bars are missing or were corrected, is run from its first bar.
+
+    What is kept of earlier bars, (row, layer, 2, bar, width) as in `Memory`; `shape` is of one row.
+    """
+
+    def __init__(self, shape: tuple[int, ...]) -> None:
+        self.shape, self._lock = shape, Lock()
+        self._window: Array | None = None  # the last, whose newest bar is not in the memory yet
+        self._memory, self._ages, self._kept, self._slot = np.empty(0), np.empty(0), np.empty(0), 0
+
+    def __call__(self, window: Array, step: Step[AnswerT]) -> AnswerT:
+        """The answer of `step` at the newest bar of a window (row, bar, feature).
+
+        `step` maps the place of a bar in the window, the memory before it and its ages to an answer, and to the keys
+        and values (row, layer, 2, width) that are kept of the bar.
+        """
+        with self._lock:
+            last, new = window.shape[1] - 1, self._new_bars(window)
+            self._window = None  # a step that fails leaves nothing half done
+            if new is None:
+                self._forget(len(window))
+                new = last + 1
+            elif new:
+                self._keep()
+            for bar in range(last + 1 - new, last):
+                _, self._kept = step(bar, self._memory, self._ages)
+                self._keep()
+            answer, self._kept = step(last, self._memory, self._ages)
+            self._window = window.copy()
+            return answer
+
+    def reset(self) -> None:
+        """Forget all bars, as when weights have changed."""
+        self._window = None
+
+    def _new_bars(self, window: Array) -> int | None:
+        """How many bars behind the last window this one ends; None where it does not follow from it."""
+        if self._window is None or self._window.shape != window.shape:
+            return None
+        for new in range(min(MOST_NEW, window.shape[1] - 1) + 1):
+            if np.array_equal(self._window[:, new:], window[:, : window.shape[1] - new], equal_nan=True):
+                return new
+        return None
+
+    def _forget(self, rows: int) -> None:
+        bars = self.shape[2]
+        self._memory = np.zeros((rows, *self.shape), np.float32)
+        self._ages, self._slot = np.full((rows, bars), bars + 1, np.float32), 0
+
+    def _keep(self) -> None:
+        """Take the newest bar into the memory, in place of the oldest."""
+        bars = self.shape[2]
+        self._memory[:, :, :, self._slot] = self._kept
+        self._ages = np.minimum(self._ages + 1, bars + 1)
+        self._ages[:, self._slot] = 1
+        self._slot = (self._slot + 1) % bars
+
+
+class BarFollower:
     """Encodings of windows that mostly follow one another, as those of a backtest or a paper trader do.
 
     It notices weights that were changed in place, as by an optimiser.
@@ -225,7 +294,7 @@ class Follower:
         self.encoder, self.following, self._version = encoder, Following(encoder.memory_shape), -1
 
     @torch.no_grad()
-    def __call__(self, window: NDArray[Any]) -> torch.Tensor:
+    def __call__(self, window: Array) -> torch.Tensor:
         """(row, width) of windows (row, bar, feature) that hold all that the encoder remembers."""
         tensors = (*self.encoder.parameters(), *self.encoder.buffers())
         version, device = sum(tensor._version for tensor in tensors), self.encoder.start.device
@@ -233,7 +302,7 @@ class Follower:
             self.following.reset()
             self._version = version
 
-        def step(bar: int, memory: NDArray[Any], ages: NDArray[Any]) -> tuple[torch.Tensor, NDArray[Any]]:
+        def step(bar: int, memory: NDArray[Any], ages: Array) -> tuple[torch.Tensor, Array]:
             kept = Memory(torch.as_tensor(memory, device=device), torch.as_tensor(ages, device=device).long())
             encoded, own = self.encoder.append(torch.tensor(window[:, bar], device=device), kept)
             return encoded, own.cpu().numpy()
@@ -241,11 +310,11 @@ class Follower:
         return self.following(np.asarray(window), step)
 
 
-def follower_of(encoder: Encoder, window_bars: int) -> Follower | None:
+def follower_of(encoder: Encoder, window_bars: int) -> BarFollower | None:
     """What follows windows of so many bars; None where the encoder is another, or remembers more than they hold."""
     if not isinstance(encoder, StreamEncoder) or window_bars < encoder.config.memory_bars:
         return None
-    return Follower(encoder)
+    return BarFollower(encoder)
 
 
 @dataclass(frozen=True)

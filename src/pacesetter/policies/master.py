@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import Master
-from pacesetter.agents.stream import STREAM, Follower, follower_of
+from pacesetter.agents.stream import STREAM, BarFollower, follower_of
 from pacesetter.learning.experience.master_market import Advisers
 from pacesetter.policies.policy import Seen
 
@@ -28,7 +28,7 @@ class Advice:
 
     fleet: Fleet
     _advisers: dict[tuple[str, ...], Advisers] = field(default_factory=dict, init=False, repr=False)
-    _followers: dict[tuple[str, ...], Follower | None] = field(default_factory=dict, init=False, repr=False)
+    _followers: dict[tuple[str, ...], BarFollower | None] = field(default_factory=dict, init=False, repr=False)
 
     def __call__(self, seen: Seen) -> dict[str, Array]:
         """What a master sees of the market, entries (symbol, …)."""

@@ -14,7 +14,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.market import FleetMarket
-from pacesetter.learning.fleet.encoding import BarsOnce, Windows
+from pacesetter.learning.fleet.encoding import BarsOnce, WindowEncoding
 from pacesetter.learning.fleet.graphs import RecordedRound
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.trainer import FleetTrainer
@@ -52,7 +52,7 @@ def test_segments_and_the_table_are_windows(make_stream: Make) -> None:
     learner = make_stream()
     assert isinstance(learner.encoding, BarsOnce)
     assert learner.encoding.segment_bars == 8
-    windows, rows = Windows(learner.fleet, learner.market, learner.config), places(learner)
+    windows, rows = WindowEncoding(learner.fleet, learner.market, learner.config), places(learner)
     parameters, pull = list(learner.fleet.encoder.parameters()), torch.randn(len(rows["index"]), 16)
     plain, segments = windows(rows), learner.encoding(rows)
     torch.testing.assert_close(segments, plain, rtol=1e-4, atol=1e-5)

@@ -19,7 +19,7 @@ from pacesetter.agents.stream import STREAM, StreamEncoder
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import INDEX, Tables
 
-__all__ = ["BarsOnce", "Encoding", "Windows", "encode_table", "looking", "make_encoding", "streams"]
+__all__ = ["BarsOnce", "Encoding", "WindowEncoding", "encode_table", "looking", "make_encoding", "streams"]
 
 BARS_AT_ONCE = 512  # of a block, behind those that the first of them remembers
 ROWS_AT_ONCE = 131_072  # bars of all blocks that are encoded in one pass
@@ -47,11 +47,11 @@ def streams(encoder: Any) -> bool:
 def make_encoding(fleet: Any, market: Any, config: Any, segment_bars: int | None) -> Encoding:
     """Bars once, where the encoder can and the method learns from segments of so many bars; else windows."""
     if segment_bars is None or not streams(fleet.encoder):
-        return Windows(fleet, market, config)
+        return WindowEncoding(fleet, market, config)
     return BarsOnce(fleet, market, config, segment_bars)
 
 
-class Windows:
+class WindowEncoding:
     """Every window for itself, gathered when it is needed; `compile` fuses gathering and encoder."""
 
     def __init__(self, fleet: Any, market: Any, config: Any) -> None:

@@ -95,6 +95,8 @@ class Model:
         if self.spec.rows != "symbol":
             return count
         # As many rounds as the cache asks for, then equal shares: a short last round would leave threads idle.
+        if self.spec.memory:  # one token a row: nothing leaves the cache but the weights, which are read once
+            return math.ceil(count / self.threads)
         rounds = math.ceil(count / (self.threads * ROWS_AT_ONCE))
         return math.ceil(count / (self.threads * rounds))
 

@@ -1,7 +1,7 @@
 """A policy with a stream encoder, served bar by bar: one token a symbol instead of a window of them.
 
 The graph takes the newest bar with keys and values of the bars before it, and gives those of the newest to be kept.
-Callers hand over windows as to any other policy, and only bars that are new are run: see `agents.following`.
+Callers hand over windows as to any other policy, and only bars that are new are run: see `agents.stream.Following`.
 """
 
 from __future__ import annotations
@@ -14,9 +14,8 @@ import torch
 from numpy.typing import NDArray
 from torch import nn
 
-from pacesetter.agents.following import Following
 from pacesetter.agents.layout import Tensors
-from pacesetter.agents.stream import STREAM, Memory, StreamEncoder
+from pacesetter.agents.stream import STREAM, Following, Memory, StreamEncoder
 from pacesetter.policies.spec import AGES, KEPT, MEMORY, WINDOW, PolicySpec
 
 __all__ = ["BarByBar", "StreamedPolicy", "streamed"]
