@@ -45,5 +45,5 @@ class DriftMonitor:
         if name not in self.detectors:
             with needs("drift detection", "drift"):
                 from river.drift import ADWIN
-            self.detectors[name] = ADWIN(delta=self.confidence, clock=1)
+            self.detectors[name] = ADWIN(delta=self.confidence, clock=1)  # type: ignore[no-untyped-call]
         return self.detectors[name]
