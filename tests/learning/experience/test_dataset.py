@@ -14,7 +14,7 @@ from pacesetter.learning.experience.dataset import (
     HEADER_BYTES,
     DatasetTables,
     DatasetWriter,
-    Episodes,
+    StoredEpisodes,
     read_dataset,
     read_manifest,
 )
@@ -23,7 +23,7 @@ TABLES = DatasetTables(np.arange(24, dtype=np.float32).reshape(1, 1, 12, 2), np.
 MANIFEST = {"symbols": ["A", "B"], "data": "abc", "regimes": ["random"]}
 
 
-def make_episodes(lengths: list[int], seed: int = 0) -> Episodes:
+def make_episodes(lengths: list[int], seed: int = 0) -> StoredEpisodes:
     """Episodes of these lengths with random rows."""
     generator, rows = np.random.default_rng(seed), sum(lengths)
     observation = {
@@ -32,7 +32,7 @@ def make_episodes(lengths: list[int], seed: int = 0) -> Episodes:
         "action_mask": generator.random((rows, 7)) > 0.5,
     }
     finals = {name: observation[name][: len(lengths)].copy() for name in ("index", "position")}
-    return Episodes(
+    return StoredEpisodes(
         observation,
         finals,
         {
@@ -49,14 +49,14 @@ def make_episodes(lengths: list[int], seed: int = 0) -> Episodes:
     )
 
 
-def write(path: Path, *parts: Episodes, **manifest: object) -> Path:
+def write(path: Path, *parts: StoredEpisodes, **manifest: object) -> Path:
     with DatasetWriter(path, MANIFEST | manifest, TABLES) as writer:
         for part in parts:
             writer.add(part)
     return path
 
 
-def same(first: Episodes, second: Episodes) -> bool:
+def same(first: StoredEpisodes, second: StoredEpisodes) -> bool:
     groups = all(
         np.array_equal(getattr(first, group)[name], getattr(second, group)[name])
         for group in ("observation", "finals", "rows")
@@ -92,7 +92,7 @@ def test_rows_follow_each_other_within_an_episode_and_the_final_one_ends_it():
     assert following["action_mask"][[2, 4]].all()
     assert episodes.episode_of.tolist() == [0, 0, 0, 1, 1]
     assert episodes.step_of.tolist() == [0, 1, 2, 0, 1]
-    assert same(Episodes.join([episodes.select(np.array([0])), episodes.select(np.array([1]))]), episodes)
+    assert same(StoredEpisodes.join([episodes.select(np.array([0])), episodes.select(np.array([1]))]), episodes)
 
 
 @pytest.mark.parametrize("share", [0.0, 0.3, 0.999])
@@ -125,7 +125,7 @@ def test_another_schema_is_refused_and_parts_of_a_folder_must_agree(tmp_path):
     write(folder / "1.h5", first)
     write(folder / "2.h5", second)
     manifest, _, found = read_dataset(folder)
-    assert same(found, Episodes.join([first, second]))
+    assert same(found, StoredEpisodes.join([first, second]))
     assert manifest["rows"] == read_manifest(folder)["rows"] == 12
     write(folder / "3.h5", second, data="other")
     with pytest.raises(DataError, match=r"the parts of .* differ in data"):

@@ -7,7 +7,7 @@ from collections.abc import Callable
 import numpy as np
 import pytest
 
-from pacesetter.learning.experience.dataset import DatasetTables, Episodes
+from pacesetter.learning.experience.dataset import DatasetTables, StoredEpisodes
 from pacesetter.learning.offline.rows import StoredRows
 
 SYMBOLS, BARS, LENGTH = ("A", "B"), 400, 10
@@ -45,7 +45,7 @@ def make_rows() -> Callable[..., StoredRows]:
         if actions is not None:
             observation["action_mask"] = np.ones((len(signal), 3), bool)
         final = np.stack([symbols, starts + LENGTH], -1).astype(np.int32)
-        stored = Episodes(
+        stored = StoredEpisodes(
             observation,
             {"index": final, "position": np.zeros((count, 1), np.float32)},
             {

@@ -26,7 +26,7 @@ from numpy.typing import NDArray
 
 from pacesetter.errors import DataError, needs
 
-__all__ = ["DATASET_SCHEMA", "DatasetTables", "DatasetWriter", "Episodes", "read_dataset", "read_manifest"]
+__all__ = ["DATASET_SCHEMA", "DatasetTables", "DatasetWriter", "StoredEpisodes", "read_dataset", "read_manifest"]
 
 Array = NDArray[Any]
 DATASET_SCHEMA = 1
@@ -48,7 +48,7 @@ class DatasetTables:
 
 
 @dataclass(frozen=True, eq=False)
-class Episodes:
+class StoredEpisodes:
     """Whole episodes, one after another.
 
     observation   entry -> (row, …) that was acted on           finals   entry -> (episode, …) after the last step
@@ -93,12 +93,12 @@ class Episodes:
             following[name] = entry
         return following
 
-    def select(self, chosen: Array) -> Episodes:
+    def select(self, chosen: Array) -> StoredEpisodes:
         """Some of the episodes, by their places, in that order."""
         firsts = np.cumsum(self.lengths) - self.lengths
         spans = [np.arange(firsts[each], firsts[each] + self.lengths[each]) for each in chosen]
         rows = np.concatenate(spans) if spans else np.zeros(0, np.int64)
-        return Episodes(
+        return StoredEpisodes(
             {name: entry[rows] for name, entry in self.observation.items()},
             {name: entry[chosen] for name, entry in self.finals.items()},
             {name: entry[rows] for name, entry in self.rows.items()},
@@ -106,7 +106,7 @@ class Episodes:
         )
 
     @staticmethod
-    def join(parts: Sequence[Episodes]) -> Episodes:
+    def join(parts: Sequence[StoredEpisodes]) -> StoredEpisodes:
         """Several of them as one; refuses none."""
         if not parts:
             raise DataError("there is no episode to join; record some first")
@@ -114,7 +114,7 @@ class Episodes:
             {name: np.concatenate([getattr(part, group)[name] for part in parts]) for name in getattr(parts[0], group)}
             for group in ("observation", "finals", "rows")
         ]
-        return Episodes(*joined, *(np.concatenate([getattr(part, name) for part in parts]) for name in EACH))
+        return StoredEpisodes(*joined, *(np.concatenate([getattr(part, name) for part in parts]) for name in EACH))
 
 
 # ---- writing --------------------------------------------------------------------------------------------------------
@@ -142,12 +142,12 @@ class DatasetWriter:
             self.file[f"tables/{name}"] = getattr(self.tables, name)
         return self
 
-    def add(self, episodes: Episodes) -> None:
+    def add(self, episodes: StoredEpisodes) -> None:
         """Append whole episodes, as few blocks as hold them."""
         for chosen in _blocks(episodes.lengths):
             self._add_block(episodes if len(chosen) == len(episodes) else episodes.select(chosen))
 
-    def _add_block(self, episodes: Episodes) -> None:
+    def _add_block(self, episodes: StoredEpisodes) -> None:
         group = self.file.create_group(f"blocks/{self.blocks:05d}")
         parts = {"observation": episodes.observation, "finals": episodes.finals, "rows": episodes.rows}
         parts["episodes"] = {name: getattr(episodes, name) for name in EACH}
@@ -212,7 +212,7 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
     return manifests[0] | counts
 
 
-def read_dataset(path: str | Path) -> tuple[dict[str, Any], DatasetTables, Episodes]:
+def read_dataset(path: str | Path) -> tuple[dict[str, Any], DatasetTables, StoredEpisodes]:
     """The manifest, the tables and all episodes; refuses what is damaged, and a folder whose parts differ."""
     found = [_read(part, True) for part in _parts(path)]
     manifest, tables, _ = found[0]
@@ -224,7 +224,7 @@ def read_dataset(path: str | Path) -> tuple[dict[str, Any], DatasetTables, Episo
     if not episodes:
         raise DataError(f"{path} has no episode; record some first")
     assert tables is not None
-    joined = Episodes.join(episodes)
+    joined = StoredEpisodes.join(episodes)
     counts = {"episodes": len(joined), "rows": joined.row_count}
     return manifest | counts, tables, joined
 
@@ -237,7 +237,7 @@ def _parts(path: str | Path) -> list[Path]:
     return parts
 
 
-def _read(path: Path, is_whole: bool) -> tuple[dict[str, Any], DatasetTables | None, list[Episodes]]:
+def _read(path: Path, is_whole: bool) -> tuple[dict[str, Any], DatasetTables | None, list[StoredEpisodes]]:
     # Before HDF5 parses a byte: its library is not made for damaged or hostile files.
     _verify(path)
     with needs("a dataset of trajectories", "offline"):
@@ -267,7 +267,7 @@ def _verify(path: Path) -> None:
             raise DataError(f"{path} does not match its hash: it was cut or changed; export it again")
 
 
-def _block(group: Any) -> Episodes:
+def _block(group: Any) -> StoredEpisodes:
     names = ("observation", "finals", "rows")
     parts: list[Any] = [{name: group[part][name][()] for name in group[part]} for part in names]
-    return Episodes(*parts, *(group["episodes"][name][()] for name in EACH))
+    return StoredEpisodes(*parts, *(group["episodes"][name][()] for name in EACH))

@@ -18,7 +18,7 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian
 from pacesetter.errors import check_range
-from pacesetter.learning.experience.dataset import DatasetTables, Episodes
+from pacesetter.learning.experience.dataset import DatasetTables, StoredEpisodes
 from pacesetter.learning.experience.market import FleetMarket, FleetStep
 
 __all__ = [
@@ -168,7 +168,7 @@ def record(market: FleetMarket, teach: Teach | None, share: float, episodes: int
 
 def whole_episodes(
     steps: list[RecordedStep], market: FleetMarket, regime: int, most: int | None = None, begins: Array | None = None
-) -> tuple[Episodes | None, Array]:
+) -> tuple[StoredEpisodes | None, Array]:
     """The episodes that ended within the steps, at most `most` of each environment; None where none did.
 
     begins   (env,) step at which the first episode of each environment begins; 0 where it is not given. The second
@@ -187,7 +187,7 @@ def whole_episodes(
     env_of = np.repeat(envs, lengths)
     step_of = np.concatenate([np.arange(first, last + 1) for _, first, last in spans])
     acted, finals, rows = _columns(steps)
-    episodes = Episodes(
+    episodes = StoredEpisodes(
         {name: _compact(entry[step_of, env_of]) for name, entry in acted.items()},
         {name: _compact(entry[lasts, envs]) for name, entry in finals.items()},
         {name: _row(name, entry[step_of, env_of]) for name, entry in rows.items()},

@@ -82,4 +82,6 @@ class CriticMethod(OfflineMethod):
         """(row,) targets r + γ·V(s'), the latter 0 after a termination."""
         assert batch.rewards is not None
         assert batch.terminated is not None
-        return batch.rewards + self.config.gamma * torch.where(batch.terminated, 0.0, following_values)
+        later = torch.where(batch.terminated, 0.0, following_values)
+        wanted: torch.Tensor = batch.rewards + self.config.gamma * later
+        return wanted

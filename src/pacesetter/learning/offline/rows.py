@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.layout import Shapes
 from pacesetter.errors import ConfigError, DataError, did_you_mean
-from pacesetter.learning.experience.dataset import DatasetTables, Episodes, read_dataset
+from pacesetter.learning.experience.dataset import DatasetTables, StoredEpisodes, read_dataset
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.experience.rollout import LARGEST_REWARD
 from pacesetter.learning.experience.transitions import Transitions
@@ -43,7 +43,7 @@ class StoredRows:
         self,
         manifest: Mapping[str, Any],
         tables: DatasetTables,
-        episodes: Episodes,
+        episodes: StoredEpisodes,
         *,
         held_out: float = 0.2,
         gamma: float = 0.9,

@@ -20,7 +20,7 @@ from pacesetter.build import Config, best_fleet, build_panel, fitted_until, stor
 from pacesetter.build.dataset import build_recording_market, dataset_manifest
 from pacesetter.build.offline import JudgedMarkets
 from pacesetter.errors import ConfigError, check_range
-from pacesetter.learning.experience.dataset import Episodes
+from pacesetter.learning.experience.dataset import StoredEpisodes
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.recording import fleet_teacher, market_tables, record, whole_episodes
 from pacesetter.learning.fleet.storage import save_fleet
@@ -106,7 +106,7 @@ def _learn(
     for half in range(2):
         if half:
             visited.append(_visited(student, market, asked.episodes, RANDOM_SHARES[0], seed + 1))
-        rows = StoredRows(manifest, market_tables(market), Episodes.join(visited), seed=seed)
+        rows = StoredRows(manifest, market_tables(market), StoredEpisodes.join(visited), seed=seed)
         config = FleetDistillation(seed=seed + half)
         trainer = FleetTrainer(Distillation(student, rows, config, teacher))
         trainer.learn(asked.steps // 2)
@@ -114,7 +114,7 @@ def _learn(
     return float(trainer.method.judged(trainer)["held_out_loss"].mean())  # type: ignore[attr-defined]
 
 
-def _visited(fleet: Fleet, market: FleetMarket, episodes: int, share: float, seed: int) -> Episodes:
+def _visited(fleet: Fleet, market: FleetMarket, episodes: int, share: float, seed: int) -> StoredEpisodes:
     steps = record(market, fleet_teacher(fleet, market), share, episodes, seed)
     found, _ = whole_episodes(steps, market, 0, most=-(-episodes // market.env_count))
     assert found is not None

@@ -26,7 +26,7 @@ class DriftMonitor:
     def add(self, name: str, values: Iterable[float], falls_only: bool = False) -> list[int]:
         """Take new values of a series; gives the places among them at which a change of the mean was detected.
 
-        falls_only   a mean that rises is no alarm, e.g. of what is earned
+        falls_only   a mean that rises raises no alarm, e.g. of what is earned
         """
         detector = self._detector(name)
         alarms = []
@@ -45,5 +45,5 @@ class DriftMonitor:
         if name not in self.detectors:
             with needs("drift detection", "drift"):
                 from river.drift import ADWIN
-            self.detectors[name] = ADWIN(delta=self.confidence, clock=1)
+            self.detectors[name] = ADWIN(delta=self.confidence, clock=1)  # type: ignore[no-untyped-call]
         return self.detectors[name]

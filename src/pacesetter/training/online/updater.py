@@ -250,7 +250,7 @@ class OnlineUpdater:
     def returns(self, fleet: Fleet, panel: Panel, table: FeatureTable, first: int) -> np.ndarray[Any, Any]:
         """(bar,) mean return of the agents from the order at bar `first` on."""
         found = play(fleet, self._market(panel, table, 1, first=first)).aligned(len(panel))
-        return np.nan_to_num(found.nanmean(1).numpy()[first + 1 :])
+        return np.asarray(np.nan_to_num(found.nanmean(1).numpy()[first + 1 :]))
 
     def _market(
         self, panel: Panel, table: FeatureTable, envs: int, *, starts: str = "fixed", first: int = 0
