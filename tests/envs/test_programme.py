@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from pacesetter.build import build_panel, build_parts
-from pacesetter.data.difficulty import altered
+from pacesetter.envs.difficulty import altered
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch

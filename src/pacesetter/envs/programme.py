@@ -1,6 +1,6 @@
 """The programme's curriculum: five stages on copies of the market, and a difficulty that adapts over all episodes.
 
-Each stage plays on a copy of the training bars with its own volatility and noise (`data.difficulty`), made before
+Each stage plays on a copy of the training bars with its own volatility and noise (`envs.difficulty`), made before
 training; a stage chooses among the blocks of its copy. The last criterion to leave one: 8 of the latest 10 episodes
 gained.
 """

@@ -1,4 +1,7 @@
-"""`+preset=recovery`: gates of a single agent and of a fleet, agent by agent; the best by Sharpe ratio."""
+"""`+preset=recovery`: gates of a single agent and of a fleet, agent by agent; the best by Sharpe ratio.
+
+Runs `learning.sb3.temperature`, `evaluation.recovery.trace`, `evaluation.recovery.page`.
+"""
 
 from __future__ import annotations
 

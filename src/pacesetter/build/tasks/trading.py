@@ -222,7 +222,7 @@ class MarketCopies:
 
 def market_copies(config: Config, split: FeatureSplit) -> MarketCopies:
     """The copies that `task.curriculum` asks for; refuses them beside a classifier that knows nothing of such bars."""
-    from pacesetter.data.difficulty import altered
+    from pacesetter.envs.difficulty import altered
 
     task = build_task(config)
     copies = copies_of(task.curriculum, task.noise)

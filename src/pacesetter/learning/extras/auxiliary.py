@@ -103,7 +103,7 @@ def _classes(volumes: Any) -> Any:
     return classes
 
 
-class Heads(nn.Module):
+class SymbolHeads(nn.Module):
     """One head of every symbol: (symbol · n, width) → (symbol · n, outputs)."""
 
     def __init__(self, width: int, middle: int, outputs: int, symbols: int) -> None:
@@ -135,7 +135,7 @@ class Auxiliary:
         _check(bank, config.heads)
         with torch.random.fork_rng(devices=[]):  # a weight of 0 leaves random numbers as they were
             for name in config.heads:
-                self.own[name] = Heads(around.width, *HEADS[name], around.symbols)
+                self.own[name] = SymbolHeads(around.width, *HEADS[name], around.symbols)
         self.own.to(around.device)
         self.targets = NextBar(bank, around.device)
         self.expert = RuleExpert(bank.names) if "expert" in config.heads else None

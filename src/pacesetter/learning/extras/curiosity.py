@@ -43,6 +43,7 @@ class CuriosityConfig:
     beta           of the forward loss in (1 − β)·inverse + β·forward
     warmup_steps   environment steps of each symbol before it counts; the models learn from the first
     model          icm, or features: the agents' own features in place of an encoder, as before schema 1
+    batch_rows     most rows of one step of the models; more cost more than they teach
     hidden         width of the models' hidden layers; 256 (features: 128) where null
     learning_rate  1e-4 by AdamW (features: 1e-3 by Adam) where null
     """
@@ -54,6 +55,7 @@ class CuriosityConfig:
     model: Literal["icm", "features"] = "icm"
     hidden: int | None = None
     learning_rate: float | None = None
+    batch_rows: int = 512
     weight_decay: float = 1e-5
     max_grad_norm: float = 1.0
 
@@ -67,7 +69,7 @@ class CuriosityConfig:
             object.__setattr__(self, "hidden", 256 if is_icm else 128)
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", 1e-4 if is_icm else 1e-3)
-        check_range(1, owner="agent.extras.curiosity", hidden=self.hidden)
+        check_range(1, owner="agent.extras.curiosity", hidden=self.hidden, batch_rows=self.batch_rows)
 
 
 @dataclass(frozen=True)
@@ -189,8 +191,9 @@ class Curiosity:
         return mixed
 
     def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
-        """One step of all models on the rows of a batch."""
-        self.fit(features, batch.actions, following)
+        """One step of all models on the first rows of a batch, whose order is random."""
+        rows = slice(self.config.batch_rows)
+        self.fit(features[rows], batch.actions[rows], following[rows])
 
     def losses(self, batch: Transitions, features: torch.Tensor) -> dict[str, torch.Tensor]:
         """None: it trains itself, and leaves the agents' encoder alone."""

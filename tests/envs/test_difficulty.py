@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pacesetter.data.difficulty import altered
+from pacesetter.envs.difficulty import altered
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.errors import ConfigError
 
