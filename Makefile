@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SINGLE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/peers.py benchmarks/gpu_%,$(wildcard benchmarks/*.py)))
 
-.PHONY: demo test setup lint types layers proof bench docs clean help
+.PHONY: demo test setup lint types layers audit proof bench docs clean help
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -30,6 +30,10 @@ types: .venv/test.done  ## mypy, strict
 
 layers: .venv/test.done  ## packages import one way only
 	$(BIN)/lint-imports
+
+audit:  ## known vulnerabilities of the locked packages; needs pip-audit and a database, e.g. AUDIT="-s osv --osv-url URL"
+	@command -v pip-audit > /dev/null || { echo "NOT AUDITED: pip-audit is missing; pip install pip-audit"; exit 1; }
+	pip-audit --no-deps --disable-pip -r locks/all.txt $(AUDIT)
 
 proof: .venv/test.done  ## the long evidence; output goes to benchmarks/results/proof.txt
 	$(SINGLE) $(BIN)/python -m pytest -n 2 -m proof -rpP --show-capture=stdout --durations=0 --timeout 3600 | tee benchmarks/results/proof.txt

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import inspect
 from dataclasses import replace
 from pathlib import Path
 
@@ -30,7 +31,7 @@ from pacesetter.build.configuration import Features, LeadLagFeatures
 from pacesetter.envs.batch.starts import Start
 from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
 from pacesetter.leadlag.lookback.policy import ConstantLookback, roll
-from pacesetter.leadlag.signals import leadlag_features
+from pacesetter.leadlag.signals import expected_returns, leadlag_features
 from pacesetter.learning.supervised.direction import Direction
 from pacesetter.learning.supervised.forecasts import fit_supervised
 from pacesetter.runs import Run, config_hash
@@ -60,7 +61,7 @@ def test_a_lookback_puts_leadlag_features_into_the_table(small):
     panel = build_panel(config)
     table = build_table(config, panel)
     assert table.names == (*build_table(without, panel).names, *LEADLAG)
-    expected = leadlag_features(policy=ConstantLookback(30), expected_lags=3, shrinkage="soft")[-1].compute(panel)
+    expected = leadlag_features(policy=ConstantLookback(30), expected_lags=3)[-1].compute(panel)
     np.testing.assert_array_equal(table.values[:, :, -1], expected.T.astype(np.float32))
     assert table.memory["leadlag_expected"] == 31
 
@@ -227,3 +228,8 @@ def test_agents_see_what_a_stored_classifier_said_out_of_fold(small, tmp_path):
     assert parts.train.batch.starts.pool[:, Start.TIME].min() >= 66  # nothing is said of the first of three parts
     with pytest.raises(RunError, match="nowhere"):
         build_parts(small("ppo", "features.supervised=nowhere"), panel)
+
+
+def test_shrinkage_has_one_default():
+    for function in (leadlag_features, expected_returns):
+        assert inspect.signature(function).parameters["shrinkage"].default == LeadLagFeatures().shrinkage

@@ -90,7 +90,7 @@ def test_expected_by_hand() -> None:
             correlation = np.corrcoef(window[:-lag, i], window[lag:, j])[0, 1]
             if abs(correlation) > sure:
                 expected[j] += correlation * x[t + 1 - lag, i] / window[:, i].std() * window[:, j].std()
-    found = expected_returns(panel, np.array([t]), np.array([lookback]), lags=3)
+    found = expected_returns(panel, np.array([t]), np.array([lookback]), lags=3, shrinkage="hard")
     np.testing.assert_allclose(found[t], expected, rtol=1e-9, atol=1e-15)
     assert np.isnan(found[:t]).all()
 
@@ -188,7 +188,7 @@ def test_shrinkage_by_hand(name: str, expected: list[float]) -> None:
 def test_shrinkage_takes_nothing_else_away_and_adds_nothing(shrinkage: str) -> None:
     """Of the same links, smaller: where nothing is firm nothing is expected by any of them."""
     panel, bars = market(), np.arange(60, 400)
-    firm = expected_returns(panel, bars, np.full(340, 60))
+    firm = expected_returns(panel, bars, np.full(340, 60), shrinkage="hard")
     less = expected_returns(panel, bars, np.full(340, 60), shrinkage=shrinkage)
     np.testing.assert_array_equal(firm[60:] == 0, less[60:] == 0)
     assert np.abs(less[60:]).sum() < np.abs(firm[60:]).sum()

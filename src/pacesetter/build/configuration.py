@@ -12,6 +12,7 @@ from pacesetter.data.loading import source_and_loading
 from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.lookback.policy import ConstantLookback
+from pacesetter.leadlag.signals import DEFAULT_SHRINKAGE
 from pacesetter.leadlag.study import Study, configure_study
 from pacesetter.learning.methods import METHODS, TaskSupport, load
 from pacesetter.panel import Panel
@@ -60,7 +61,7 @@ class LeadLagFeatures:
     gap_bars: int = 20
     expected_lags: int = 5
     expected_lookback: int | None = None
-    shrinkage: Literal["soft", "garrote", "hard"] = "soft"
+    shrinkage: Literal["soft", "garrote", "hard"] = DEFAULT_SHRINKAGE
 
     @property
     def options(self) -> dict[str, Any]:

@@ -12,7 +12,15 @@ from numpy.typing import NDArray
 from pacesetter.errors import DataError
 from pacesetter.panel import Panel
 
-__all__ = ["CONSTANT", "Increments", "Series", "inverse_deviations", "read_series", "required_observations"]
+__all__ = [
+    "CONSTANT",
+    "Increments",
+    "Series",
+    "end_to_end",
+    "inverse_deviations",
+    "read_series",
+    "required_observations",
+]
 
 Array = NDArray[Any]
 Increments = Literal["log_return", "log", "simple", "difference"]  # the first two are one
@@ -94,6 +102,18 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
     x = np.where(whole, x, 0.0)
     totals = np.cumsum(np.stack([x, x * x, whole.astype(np.float64)], axis=1), axis=0)
     return Series(panel.symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
+
+
+def end_to_end(windows: Array, minimum: int) -> Series:
+    """The (window, time, symbol) increments as one series after a first bar that has none: windows do not mix."""
+    flat = windows.reshape(-1, windows.shape[-1])
+    # A window of n increments spans n + 1 bars: its first bar is the last of the window before, whose increment is not
+    # read.
+    x = np.vstack([np.zeros((1, flat.shape[1])), np.nan_to_num(flat)])
+    seen = np.vstack([np.isfinite(flat[:1]), np.isfinite(flat)])
+    totals = np.cumsum(np.stack([x, x * x, seen.astype(np.float64)], axis=1), axis=0)
+    symbols = tuple(map(str, range(flat.shape[1])))
+    return Series(symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
 
 
 def _levels(panel: Panel, seen: Array, increments: Increments) -> Array:

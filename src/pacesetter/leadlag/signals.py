@@ -16,7 +16,7 @@ import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, NamedTuple
+from typing import Any, Final, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -32,7 +32,15 @@ from pacesetter.leadlag.structure.anomaly import instability
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.panel import Panel
 
-__all__ = ["FIRST_BARS", "SHRINKAGE", "equal_bars", "expected_follow_through", "expected_returns", "leadlag_features"]
+__all__ = [
+    "DEFAULT_SHRINKAGE",
+    "FIRST_BARS",
+    "SHRINKAGE",
+    "equal_bars",
+    "expected_follow_through",
+    "expected_returns",
+    "leadlag_features",
+]
 
 Array = NDArray[Any]
 SIXTY_BARS = ConstantLookback(60)
@@ -41,6 +49,7 @@ FIRST_BARS = 60  # increments that the window of `expected` has at least, where 
 
 
 SHRINKAGE = ("hard", "soft", "garrote")
+DEFAULT_SHRINKAGE: Final = "soft"  # of features, their configuration and what is worked out from either
 HARD, SOFT = 0, 1  # places in SHRINKAGE, as compiled code reads them
 
 
@@ -68,7 +77,7 @@ def leadlag_features(
     gap_bars: int = 20,
     expected_lags: int = 5,
     expected_lookback: int | None = None,
-    shrinkage: str = "hard",
+    shrinkage: str = DEFAULT_SHRINKAGE,
     newest_bars: int | None = None,
     **options: Any,
 ) -> tuple[Feature, ...]:
@@ -209,7 +218,9 @@ def expected_follow_through(matrices: Array, moves: Array) -> Array:
     return ratio(push, lead.sum(axis=-2))
 
 
-def expected_returns(panel: Panel, bars: Array, lookbacks: Array, lags: int = 5, shrinkage: str = "hard") -> Array:
+def expected_returns(
+    panel: Panel, bars: Array, lookbacks: Array, lags: int = 5, shrinkage: str = DEFAULT_SHRINKAGE
+) -> Array:
     """(time, symbol) expected log return of bar t+1 at each t of `bars`; 0 without a link, NaN where not scored."""
     engine = LeadLag("ccf_peak", max_lag=lags, backend="gemm").fit(panel)  # a table would take memory and not be read
     expected, kind = np.full(panel.mask.shape, np.nan), SHRINKAGE.index(shrinkage)

@@ -251,25 +251,21 @@ class _Walker:
         return engine.cache_info() if engine is not None else CacheInfo(0, 0, 0, 0)
 
     def answers(self, ends: Array, title: str) -> Iterator[Answers]:
-        """The answers of the windows that end at `ends`, without stale symbols where those are excluded."""
+        """The answers of the windows that end at `ends`, without the thin symbols of each where those are excluded."""
         engine: LeadLag | None = getattr(self, "_engine")  # noqa: B009
-        if engine is None:
-            blocks = rolling_answers(self.series, ends, self.study.lookback, self.gauge, self.preparation, title)
-        else:
-            blocks = _engine_answers(engine, ends, self.study.lookback)
-        for block in blocks:
-            if self.study.thin == "exclude":
-                self._leave_out(block)
-            yield block
+        excluded, lookback = self._excluded(ends), self.study.lookback
+        if engine is not None:
+            return _engine_answers(engine, ends, lookback, excluded)
+        return rolling_answers(self.series, ends, lookback, self.gauge, self.preparation, title, excluded)
 
-    def _leave_out(self, block: Answers) -> None:
-        """Make NaN what stood still in more than the allowed share of each window."""
-        counts = np.diff(self.series.totals[:, 2], axis=0, prepend=0.0)
-        stale = np.cumsum((counts > 0) & (self.series.x == 0), axis=0)
-        begin = block.ends - self.study.lookback
-        observed = self.series.totals[block.ends, 2] - self.series.totals[begin, 2]
-        is_stale = (stale[block.ends] - stale[begin]) > self.study.most_stale * observed
-        block.leadership[is_stale[:, :, None] | is_stale[:, None, :]] = np.nan
+    def _excluded(self, ends: Array) -> Array:
+        """(window, symbol) what is thin in each window by the same measures as in the last one."""
+        if self.study.thin != "exclude":
+            return np.zeros((len(ends), len(self.panel.symbols)), dtype=bool)
+        rule, lookback = self.study._thin_trading, self.study.lookback
+        windows = ((end, self.series.observed_window(end, lookback)) for end in ends.tolist())
+        flags = [rule.is_thin(self.panel, window, end) for end, window in windows]
+        return np.array(flags, dtype=bool).reshape(len(ends), len(self.panel.symbols))
 
     def matrices(self, ends: Array) -> Array:
         """(window, N, N) leadership of the time line."""
@@ -305,11 +301,12 @@ class _Walker:
         return figures
 
 
-def _engine_answers(engine: LeadLag, ends: Array, lookback: int, size: int = 256) -> Iterator[Answers]:
+def _engine_answers(engine: LeadLag, ends: Array, lookback: int, excluded: Array, size: int = 256) -> Iterator[Answers]:
     """The estimator's own scores as leadership; a method without delays uses the move of the last bar."""
     for start in range(0, len(ends), size):
         block = ends[start : start + size]
-        scores = engine.many(block, lookback)
+        scores, left_out = engine.many(block, lookback), excluded[start : start + size]
+        scores[left_out[:, :, None] | left_out[:, None, :]] = np.nan
         yield Answers(block, scores, np.ones(scores.shape, dtype=np.int16))
 
 

@@ -70,6 +70,10 @@ for is_whole, options in (
         again = room.step(actions)
         assert np.array_equal(again.ledger, later.ledger)
         assert np.allclose(again.rewards, later.rewards, rtol=1e-12, atol=0)
+    taken_over = DeviceBatch(cpu)  # in the middle of an episode
+    one, other = cpu.step(actions), taken_over.step(actions)
+    assert np.array_equal(one.ledger, other.ledger)
+    assert np.allclose(one.rewards, other.rewards, rtol=1e-12, atol=0)
 print("same")
 """
 

@@ -27,6 +27,7 @@ from pacesetter.features import feature_table
 from pacesetter.market.parameters import Costs, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.observation import market_bank
+from pacesetter.policies.policy import Seen
 
 CHEAP = MarketParameters(costs=Costs(commission_bps=1, spread_bps=1, slippage_bps=1))
 FIRST = 1_200
@@ -70,6 +71,19 @@ def test_ridge_is_scikit_learns():
     penalties = 60 * largest * np.logspace(2, -3, PENALTIES)  # scikit-learn's loss is a sum, ours a mean
     theirs = SklearnRidge(alpha=penalties[5], fit_intercept=False).fit(features, targets).coef_.T
     assert path[5] == pytest.approx(theirs)
+
+
+def test_features_are_scaled_by_the_bars_before_the_validation_quarter():
+    panel = market(0.6).rows(0, 400)
+    close = panel.close.copy()
+    close[300:] = close[299] * np.exp(30 * np.log(panel.close[300:] / panel.close[299]))  # wild validation bars
+    wild = Panel.from_fields(panel.index, panel.symbols, {"close": close})
+    scales = []
+    for each in (Panel.from_fields(panel.index, panel.symbols, {"close": panel.close}), wild):
+        ridge = Ridge()
+        ridge.fit(Seen(each, 399, {}), fill_returns(each), 300)
+        scales.append(ridge.scale)
+    np.testing.assert_array_equal(*scales)
 
 
 def test_the_largest_penalty_of_a_lasso_leaves_nothing_and_the_smallest_nearly_all():

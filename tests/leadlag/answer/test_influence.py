@@ -7,6 +7,7 @@ import pandas as pd
 import pytest
 
 from pacesetter.leadlag.answer import Gauge, answer_window
+from pacesetter.leadlag.answer.gauge import lagged_correlations
 from pacesetter.leadlag.answer.influence import leaders_without_a_bar, links_without_a_bar
 from pacesetter.leadlag.answer.thin import ThinTrading, bounce_share, stale_share
 from pacesetter.leadlag.study import Study
@@ -20,22 +21,23 @@ def crashed(seed: int = 0) -> np.ndarray:
     return x
 
 
-def test_the_closed_form_is_a_new_computation_without_the_bar() -> None:
-    x = np.random.default_rng(1).standard_t(3, (150, 3))
-    x -= x.mean(axis=0)
-    gauge = Gauge("ccf_peak", max_lag=1)
+@pytest.mark.parametrize("groups", [None, np.arange(80) // 4])
+def test_the_closed_form_is_a_new_computation_without_the_bar(groups: np.ndarray | None) -> None:
+    x = np.random.default_rng(1).standard_t(3, (80, 3)) + 0.3
+    x[4:, 1] += 0.5 * x[:-4, 0]
+    gauge = Gauge("ccf_peak", max_lag=5)
     answer = answer_window(x, "ABC", gauge)
-    (remains,) = links_without_a_bar(x, gauge, answer, np.array([[0, 1]]))
+    lag = int(answer.delays[0, 1])
+    assert lag == 4
+    (remains,) = links_without_a_bar(x, gauge, answer, np.array([[0, 1]]), groups)
 
-    def size(window: np.ndarray) -> float:
-        return abs(window[:-1, 0] @ window[1:, 1]) / np.sqrt((window[:, :2] ** 2).sum(axis=0).prod())
+    def correlation(window: np.ndarray) -> float:
+        return float(lagged_correlations(window[None], 5)[0, lag - 1, 0, 1])
 
-    each = []
-    for bar in range(len(x)):
-        without = x.copy()
-        without[bar] = 0
-        each.append(size(without) / size(x))
-    assert remains == pytest.approx(np.clip(min(each), 0, 1), abs=0.03)
+    numbers = np.arange(80) if groups is None else groups
+    without = [np.where((numbers == number)[:, None], 0.0, x) for number in np.unique(numbers)]
+    assert 0 < remains < 1
+    assert remains == pytest.approx(min(map(correlation, without)) / correlation(x), rel=1e-9)
 
 
 def test_a_lead_of_one_bar_is_named() -> None:
@@ -82,6 +84,28 @@ def test_thin_symbols_are_flagged_with_a_reason_and_can_be_excluded() -> None:
     result = Study(lookback=400, thin="exclude", draws=50).run(panel)
     assert np.isnan(result.matrix[1]).all()
     assert result.diagnostics["B"].startswith("excluded: ")
+
+
+@pytest.mark.parametrize(
+    ("method", "residual"), [("ccf_peak", "none"), ("ccf_peak", "market"), ("levy_returns", "none")]
+)
+def test_history_leaves_out_what_the_last_window_leaves_out(method: str, residual: str) -> None:
+    rng = np.random.default_rng(5)
+    x = 0.01 * rng.standard_normal((300, 6))
+    x[rng.random(300) < 0.3, 1] = 0.0
+    x[:, 2] += np.diff(rng.choice([-0.02, 0.02], 301))
+    volume = np.full(x.shape, 1e6)
+    volume[:, 3] = 1.0
+    fields = {"close": 100 * np.exp(np.cumsum(x, axis=0)), "volume": volume}
+    panel = Panel.from_fields(pd.date_range("2024", periods=300, tz="UTC"), "ABCDEF", fields)
+    result = Study(
+        method, lookback=199, step=50, thin="exclude", least_turnover=1000.0, residual=residual, draws=20
+    ).run(panel)
+    assert set(result.thin) == {"B", "C", "D"}
+    assert result.ends[-1] == 299
+    np.testing.assert_allclose(result.matrices[-1], result.matrix, atol=1e-12)
+    assert np.isnan(result.matrices[:, 1:4]).all()
+    assert np.isfinite(result.matrices[:, 0, 4:]).all()
 
 
 def test_shares_have_their_known_values() -> None:

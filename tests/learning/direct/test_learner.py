@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pytest
@@ -14,6 +15,7 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.features import feature_table
 from pacesetter.learning.direct.learner import DirectLearner, load_direct, objective
 from pacesetter.learning.direct.options import Direct
+from pacesetter.learning.direct.sparse import Sparse, fit_sparse
 from pacesetter.learning.learner import Between
 from pacesetter.panel import Panel
 from pacesetter.policies.agent import AgentPolicy
@@ -56,6 +58,20 @@ def test_it_stays_in_cash_where_nothing_is_planted(make_learner: Make) -> None:
         learner.learn(ROUND)
         in_cash += not played(learner, panel, 600).returns.any()
     assert in_cash >= 3
+
+
+def test_weights_do_not_see_bars_that_share_an_input_or_a_return_with_a_block(
+    make_learner: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    purged: list[int] = []
+
+    def fit(*arrays: np.ndarray, purge_bars: int, **options: Any) -> Sparse:
+        purged.append(purge_bars)
+        return fit_sparse(*arrays, purge_bars=purge_bars, **options)
+
+    monkeypatch.setattr("pacesetter.learning.direct.learner.fit_sparse", fit)
+    make_learner(bars=400, lags=3).fit_weights()
+    assert purged == [3 + 2]
 
 
 def test_a_hard_roll_is_what_the_kernel_plays(make_learner: Make, planted: Panel) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.learning.direct.sparse import CrossProducts, fit_sparse, relaxed, sparse_weights
+from pacesetter.learning.direct.sparse import CrossProducts, _purged, fit_sparse, relaxed, sparse_weights
 
 
 def noise(seed: int, bars: int = 600, inputs: int = 20, symbols: int = 4) -> tuple[Any, Any]:
@@ -43,6 +43,17 @@ def test_one_input_that_matters_is_found_alone() -> None:
     assert abs(found.weights[5, 2] - 0.4) < 0.1
     assert found.utility > 0.01
     assert np.corrcoef(found.held_out[:, 2], y[:, 2])[0, 1] > 0.25
+
+
+def test_bars_around_a_block_that_is_left_out_are_left_out_too() -> None:
+    x, y = noise(3, bars=60)
+    blocks = np.array_split(np.arange(60), 3)
+    purged = _purged(x, y, CrossProducts.of(x, y), blocks, 4)
+    for found, rest in zip(purged, (np.r_[24:60], np.r_[0:16, 44:60], np.r_[0:36]), strict=True):
+        expected = CrossProducts.of(x[rest], y[rest])
+        assert found.bars == expected.bars
+        np.testing.assert_allclose(found.inputs, expected.inputs, atol=1e-9)
+        np.testing.assert_allclose(found.response, expected.response, atol=1e-9)
 
 
 def test_noise_has_no_weights() -> None:

@@ -13,6 +13,7 @@ from pacesetter.learning.experience.rollout import (
     select,
     sharpe,
 )
+from pacesetter.rewards.sharpe import sharpe as defined
 
 
 def test_rows_are_sorted_by_symbol() -> None:
@@ -42,6 +43,9 @@ def test_rewards_come_in_deviations_of_each_symbols_discounted_return() -> None:
 def test_statistics_by_symbol() -> None:
     returns = torch.tensor([[0.01, 0.03], [0.02, 0.02]])
     torch.testing.assert_close(sharpe(returns, 4.0), torch.tensor([2 * 0.02 / (0.01 * 2**0.5), 0.0]))
+    steady = 1e-3 * (1 + 1e-12 * torch.randn(2, 50, dtype=torch.float64))  # interest on cash, and rounding
+    torch.testing.assert_close(sharpe(steady, 252.0), torch.from_numpy(defined(steady.numpy().T, 252.0)))
+    assert not sharpe(steady, 252.0).any()
     targets = torch.tensor([[1.0, 2.0, 3.0], [1.0, 1.0, 1.0]])
     torch.testing.assert_close(explained(targets - 5, targets), torch.tensor([1.0, 0.0]))
     torch.testing.assert_close(explained(torch.zeros(2, 3), targets), torch.tensor([0.0, 0.0]))

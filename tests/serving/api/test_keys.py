@@ -13,7 +13,8 @@ import typer
 from typer.testing import CliRunner
 
 from pacesetter.cli.serve import register
-from pacesetter.errors import ConfigError
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.locks import hold
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.logs import REQUEST, log_to
 
@@ -44,6 +45,17 @@ def test_a_key_file_is_never_readable_by_others(tmp_path, monkeypatch):
     monkeypatch.setattr("os.replace", noting)
     Keys(tmp_path / "keys.json").add("ops", ["read"])
     assert modes == [0o600]
+
+
+def test_two_writers_do_not_undo_each_other(tmp_path):
+    one, other = Keys(tmp_path / "keys.json"), Keys(tmp_path / "keys.json")
+    one.add("first", ["read"])
+    other.add("second", ["read"])
+    one.revoke("first")
+    assert [key.name for key in Keys(tmp_path / "keys.json").keys] == ["second"]
+    with hold(tmp_path, ".keys.json.lock"), pytest.raises(RunError, match="is in use by process"):
+        one.add("third", ["read"])
+    assert [path.name for path in tmp_path.iterdir()] == ["keys.json"]
 
 
 def test_a_revoked_key_is_gone(tmp_path):

@@ -571,6 +571,16 @@ def test_two_processes_on_one_run_are_one_too_many(panel: Panel, tmp_path: Path)
         trader.journal.close()
 
 
+def test_a_run_that_another_process_trades_is_refused_with_nothing_touched(panel: Panel, tmp_path: Path) -> None:
+    first, second = make_trader(tmp_path, panel=panel), make_trader(tmp_path, panel=panel)
+    with first.journal.hold(), pytest.raises(RunError, match="is in use by process"):
+        second.run(3)
+    assert not second.switch.engaged()
+    assert second.run(3).bars == 3
+    for trader in (first, second):
+        trader.journal.close()
+
+
 # ---- a broker on the network --------------------------------------------------------------------------------------
 
 

@@ -52,6 +52,7 @@ class DeviceBatch:
         self._reward = None
         if not batch.is_pnl_only:
             self._reward = Reward(batch.reward, batch.env_count, device=None if SIMULATED else "cuda")
+            load_reward(self._reward, batch.state_dict())  # in the middle of an episode it remembers what came before
         self.pool = to_device(batch.starts.pool)
         settings, bars, offsets = map(to_device, (batch.settings, bank.bars, batch.starts.offsets))
         state = (settings, bars, self.parameters, self.accounts, self.positions, self.cursor)

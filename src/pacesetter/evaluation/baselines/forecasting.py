@@ -106,19 +106,19 @@ class Forecasting(Baseline):
 
 @dataclass(eq=False)
 class Regression(Forecasting):
-    """A linear forecast of each symbol from `lags` returns of all symbols, in deviations of the known bars."""
+    """A linear forecast of each symbol from `lags` returns of all symbols, in deviations before the split."""
 
     coefficients: Array = field(default_factory=lambda: np.zeros(0), init=False, repr=False)
     scale: Array = field(default_factory=lambda: np.zeros(0), init=False, repr=False)
 
     def fit(self, seen: Seen, earned: Array, split: int) -> Array:
         features = lagged_returns(recent_returns(seen.panel, len(seen.panel)), self.lags)
-        self.scale = _scale(features)
-        features = features / self.scale
         known: Array = np.asarray(np.isfinite(earned).any(axis=1))
         known[: self.lags] = False
         learned = known & (np.arange(len(earned)) < split - 1)  # the order of the last one is filled beyond the split
         tested = known & (np.arange(len(earned)) >= split)
+        self.scale = _scale(features[learned])  # like the targets: the validation bars must not set their own scale
+        features = features / self.scale
         with warnings.catch_warnings():  # of a symbol that is not listed yet
             warnings.simplefilter("ignore", RuntimeWarning)
             middle, spread = np.nanmean(earned[learned], axis=0), np.nanstd(earned[learned], axis=0)

@@ -36,7 +36,6 @@ __all__ = ["EXPECTED", "worth_sentences", "worth_table"]
 Array = NDArray[Any]
 EXPECTED = "expected"
 HISTORY_BARS = 750  # before the test bars, from which the rule takes its thresholds
-SHRINKAGE = "soft"  # the default of features.leadlag
 
 
 def worth_table(
@@ -106,7 +105,7 @@ def _by_rule(
     played = {}
     for name, schedule in schedules.items():
         own = StoredLookback(np.minimum(schedule[start:], np.maximum(np.arange(len(part)), 2)))
-        features = leadlag_features(config.view.method, own, shrinkage=SHRINKAGE, **config.view.options)
+        features = leadlag_features(config.view.method, own, **config.view.options)
         bank = market_bank(part, feature_table(part, ("return_1",), features))
         rule = make_baseline(EXPECTED, bank, market)
         played[name] = backtest(rule, part, first=first - start, market=market, bank=bank, window_bars=2)

@@ -19,9 +19,9 @@ from numpy.typing import NDArray
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, SQUARED_SUM, CcfAuc, CcfLag1, CcfPeak
-from pacesetter.leadlag.series import CONSTANT, Series, required_observations
+from pacesetter.leadlag.series import CONSTANT, end_to_end, required_observations
 
-__all__ = ["Gauge", "end_to_end", "folded", "lagged_correlations"]
+__all__ = ["Gauge", "folded", "lagged_correlations"]
 
 Array = NDArray[Any]
 SIGNED_INNERS = ("pearson", "kendall")
@@ -111,18 +111,6 @@ class Gauge:
 
     def _scorer(self, windows: Array) -> Any:
         return self.estimator.scorer(end_to_end(windows, self.minimum), self._engine.resources)
-
-
-def end_to_end(windows: Array, minimum: int) -> Series:
-    """The (window, time, symbol) increments as one series after a first bar that has none: windows do not mix."""
-    flat = windows.reshape(-1, windows.shape[-1])
-    # A window of n increments spans n + 1 bars: its first bar is the last of the window before, whose increment is not
-    # read.
-    x = np.vstack([np.zeros((1, flat.shape[1])), np.nan_to_num(flat)])
-    seen = np.vstack([np.isfinite(flat[:1]), np.isfinite(flat)])
-    totals = np.cumsum(np.stack([x, x * x, seen.astype(np.float64)], axis=1), axis=0)
-    symbols = tuple(map(str, range(flat.shape[1])))
-    return Series(symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
 
 
 def lagged_correlations(windows: Array, max_lag: int) -> Array:

@@ -1,8 +1,9 @@
 """How much of a lead remains without its most influential bar, or day: a lead that one bar makes is not a lead.
 
 A bar is taken away by setting all increments in it to zero, so it neither leads nor follows. For correlations that is
-exact in one pass: with p(t) = x_i(t−l)·x_j(t), the bar s takes p(s) and p(s+l) from the sum, and its squares from the
-two variances. Other methods are computed again without each of the largest bars.
+exact in one pass, at the delay l of the pair: with p(t) = x_i(t−l)·x_j(t), the bar s takes p(s) and p(s+l) from the
+sum of products, and itself from the sums and squares of x_i and of x_j over their overlap. Other methods are computed
+again without each of the largest bars.
 """
 
 from __future__ import annotations
@@ -29,13 +30,14 @@ def links_without_a_bar(
 ) -> Array:
     """(pairs,) share of the strength of each of `pairs` (pair, 2) that remains without its most influential bar.
 
-    `groups` (time,) numbers the days: without its most influential day, then.
+    `groups` (time,) numbers the days: without its most influential day, then. For correlations the share is that of
+    the one at the pair's delay.
     """
     if not len(pairs):
         return np.empty(0)
     if not gauge.is_linear:
         return _asked_again(window, gauge, answer, groups, lambda reply: reply.forward[pairs[:, 0], pairs[:, 1]])
-    x = _centred(window)
+    x = np.nan_to_num(window)
     i, j = pairs.T
     delays = answer.delays[i, j].astype(int)
     return np.array([_pair(x[:, a], x[:, b], lag, groups) for a, b, lag in zip(i, j, delays, strict=True)])
@@ -49,22 +51,31 @@ def leaders_without_a_bar(
 
 
 def _pair(lead: Array, follow: Array, lag: int, groups: Array | None) -> float:
-    """Least share of |corr(lead(t−lag), follow(t))| left by taking away one bar or group."""
+    """Least share of corr(lead(t−lag), follow(t)) left by setting one bar or group to zero."""
     groups = np.arange(len(lead)) if groups is None else groups
-    count = int(groups.max()) + 1
-    products = lead[: len(lead) - lag] * follow[lag:]
-    after, before = groups[lag:], groups[: len(groups) - lag]
+    count, bars = int(groups.max()) + 1, len(lead) - lag
+    x, y = lead[:bars], follow[lag:]
+    before, after = groups[:bars], groups[lag:]
     # Without group g every product that involves it is gone, whether g follows (`after`) or leads (`before`); a product
     # with both ends in g is counted once.
-    taken = np.bincount(after, products, count)
-    taken += np.bincount(before[before != after], products[before != after], count)
-    total = products.sum()
-    # The variances lose the bar too; without that, a large bar would seem to carry more of the correlation than it
-    # does.
-    variances = [(part**2).sum() - np.bincount(groups, part**2, count) for part in (lead, follow)]
-    left = (total - taken) * np.sqrt(ratio((lead**2).sum() * (follow**2).sum(), variances[0] * variances[1]))
+    taken = np.bincount(after, x * y, count)
+    taken += np.bincount(before[before != after], (x * y)[before != after], count)
+    # The means and variances lose the bar too; without that, a large bar would seem to carry more of the correlation
+    # than it does.
+    moments = [(before, x), (before, x * x), (after, y), (after, y * y)]
+    whole = np.nan_to_num(_correlation(bars, (x * y).sum(), *(values.sum() for _, values in moments)))
+    left = _correlation(
+        bars,
+        (x * y).sum() - taken,
+        *(values.sum() - np.bincount(groups_of, values, count) for groups_of, values in moments),
+    )
     # Above 1 the bar worked against the lead, below 0 the sign turns: all or nothing is left.
-    return float(np.clip(np.nanmin(left / total), 0.0, 1.0)) if total else 0.0
+    return float(np.clip(np.nanmin(left / whole), 0.0, 1.0)) if whole else 0.0
+
+
+def _correlation(bars: int, xy: Any, x: Any, xx: Any, y: Any, yy: Any) -> Any:
+    """The correlation over so many bars from the sums of products, values and squares; NaN where one is constant."""
+    return ratio(bars * xy - x * y, np.sqrt(np.maximum(bars * xx - x * x, 0.0) * np.maximum(bars * yy - y * y, 0.0)))
 
 
 def _asked_again(window: Array, gauge: Gauge, answer: Answer, groups: Array | None, read: Any) -> Array:

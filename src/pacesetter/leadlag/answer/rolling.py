@@ -37,30 +37,47 @@ class Answers(NamedTuple):
 
 
 def rolling_answers(
-    series: Series, ends: Array, lookback: int, gauge: Gauge, preparation: Preparation, title: str = ""
+    series: Series,
+    ends: Array,
+    lookback: int,
+    gauge: Gauge,
+    preparation: Preparation,
+    title: str = "",
+    excluded: Array | None = None,
 ) -> Iterator[Answers]:
-    """The answers of the windows of `lookback` increments that end at the bars `ends`, ascending, in blocks."""
+    """The answers of the windows of `lookback` increments that end at the bars `ends`, ascending, in blocks.
+
+    excluded   (window, symbol) symbols that are left out of each window: their leadership is NaN
+    """
+    excluded = np.zeros((len(ends), len(series.symbols)), dtype=bool) if excluded is None else excluded
     symbols = len(series.symbols)
     size = max(BLOCK_BYTES // (8 * symbols * symbols), 1)
     slides = gauge.is_linear and preparation.is_plain
     with tqdm(total=len(ends), desc=title, unit="window", disable=None, delay=1) as bar:
         for start in range(0, len(ends), size):
             block = np.ascontiguousarray(ends[start : start + size], dtype=np.int64)
-            yield (
+            left_out = excluded[start : start + size]
+            answers = (
                 _sliding(series, block, lookback, gauge)
                 if slides
-                else _asked(series, block, lookback, gauge, preparation)
+                else _asked(series, block, lookback, gauge, preparation, left_out)
             )
+            answers.leadership[left_out[:, :, None] | left_out[:, None, :]] = np.nan
+            yield answers
             bar.update(len(block))
 
 
-def _asked(series: Series, ends: Array, lookback: int, gauge: Gauge, preparation: Preparation) -> Answers:
+def _asked(
+    series: Series, ends: Array, lookback: int, gauge: Gauge, preparation: Preparation, excluded: Array
+) -> Answers:
     """Window by window, in the shape of the sliding ones."""
     symbols = len(series.symbols)
     leadership = np.empty((len(ends), symbols, symbols))
     delays = np.zeros(leadership.shape, dtype=np.int16)
     for row, end in enumerate(ends.tolist()):
-        window = preparation.window(series.observed_window(end, lookback))
+        raw = series.observed_window(end, lookback)
+        raw[:, excluded[row]] = np.nan  # before it is prepared: what all have in common is fitted without them
+        window = preparation.window(raw)
         answer = answer_window(window, series.symbols, gauge)
         leadership[row] = answer.leadership
         sign = answer.signs if gauge.is_signed else 1.0

@@ -43,21 +43,30 @@ class ThinTrading:
 
     def flags(self, panel: Panel, increments: Array) -> dict[str, str]:
         """Symbol → why it is thin over the last bars of the panel, whose increments (time, symbol) are given."""
-        bars = panel.rows(len(panel) - len(increments), len(panel))
-        volume = np.where(bars.mask, bars["volume"], np.nan) if "volume" in bars.fields else None
+        flags: dict[str, str] = {}
+        for sentence, (values, is_thin) in self._reasons(panel, increments, len(panel) - 1).items():
+            for column in np.flatnonzero(is_thin):
+                # One reason a symbol is enough for a reader: the first that applies.
+                flags.setdefault(panel.symbols[column], sentence.format(values[column]))
+        return flags
+
+    def is_thin(self, panel: Panel, increments: Array, end: int) -> Array:
+        """(symbol,) whether each is thin, for any reason, over the bars up to `end` whose increments are given."""
+        return np.any([is_thin for _, is_thin in self._reasons(panel, increments, end).values()], axis=0)
+
+    def _reasons(self, panel: Panel, increments: Array, end: int) -> Mapping[str, tuple[Array, Array]]:
+        """Sentence → (symbol,) what was measured over the bars up to `end`, and where it makes a symbol thin."""
+        bars = slice(end + 1 - len(increments), end + 1)
+        volume = np.where(panel.mask[bars], panel["volume"][bars], np.nan) if "volume" in panel.fields else None
         stale, bounce = stale_share(increments, volume), bounce_share(increments)
-        turnover = _median(volume * bars.close) if volume is not None else np.full(len(bars.symbols), np.inf)
-        reasons: Mapping[str, tuple[Array, Array]] = {
+        turnover = np.full(len(panel.symbols), np.inf)
+        if volume is not None and self.least_turnover > 0:  # a median of each window takes long
+            turnover = _median(volume * panel.close[bars])
+        return {
             "{:.0%} of its bars stand still": (stale, stale > self.most_stale),
             "{:.0%} of its variance is bid–ask bounce": (bounce, bounce > self.most_bounce),
             "its median turnover is {:,.0f} a bar": (turnover, turnover < self.least_turnover),
         }
-        flags: dict[str, str] = {}
-        for sentence, (values, is_thin) in reasons.items():
-            for column in np.flatnonzero(is_thin):
-                # One reason a symbol is enough for a reader: the first that applies.
-                flags.setdefault(bars.symbols[column], sentence.format(values[column]))
-        return flags
 
 
 def stale_share(increments: Array, volume: Array | None = None) -> Array:

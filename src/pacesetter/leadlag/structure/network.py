@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.observed import mean_observed, ratio
-from pacesetter.leadlag.series import Series
+from pacesetter.leadlag.series import end_to_end
 from pacesetter.leadlag.structure.ranking import ranks, row_mean
 
 if TYPE_CHECKING:
@@ -47,7 +47,7 @@ def engine_score(method: str = "ccf_auc", **options: Any) -> Score:
 
     def score(increments: Array) -> Array:
         draws, bars, assets = increments.shape
-        series = _end_to_end(increments, engine.min_observations or 0)
+        series = end_to_end(increments, engine.min_observations or 0)
         matrices = np.empty((draws, assets, assets))
         engine.estimator.scorer(series, engine.resources).score_many(
             np.arange(1, draws + 1) * bars, np.full(draws, bars), matrices
@@ -55,16 +55,6 @@ def engine_score(method: str = "ccf_auc", **options: Any) -> Score:
         return matrices
 
     return score
-
-
-def _end_to_end(increments: Array, minimum: int) -> Series:
-    """The (draws, time, N) increments as one series after a first bar that has none."""
-    flat = increments.reshape(-1, increments.shape[-1])
-    x = np.vstack([np.zeros((1, flat.shape[1])), np.nan_to_num(flat)])
-    seen = np.vstack([np.isfinite(flat[:1]), np.isfinite(flat)])
-    totals = np.cumsum(np.stack([x, x * x, seen.astype(np.float64)], axis=1), axis=0)
-    symbols = tuple(map(str, range(flat.shape[1])))
-    return Series(symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
 
 
 def link_p_values(

@@ -38,6 +38,7 @@ __all__ = ["DirectLearner", "load_direct", "make_direct", "objective"]
 
 KIND = "direct"
 LEAST_PRICE, MOST_CORRELATION = 0.01, 0.5  # beyond it one symbol would be left, on the strength of an estimate
+RETURN_BARS = 2  # that a return reaches ahead: from the next open to the one after it
 CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reaches the position cap
 
 
@@ -91,7 +92,8 @@ class DirectLearner:
         inputs = policy.raw_inputs(z) / policy.scale
         # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
         returns = (series.earned / volatility).clamp(-policy.cut, policy.cut)
-        found = fit_sparse(inputs.numpy(), returns.numpy(), folds=self.config.folds)
+        purge_bars = self.config.lags + RETURN_BARS
+        found = fit_sparse(inputs.numpy(), returns.numpy(), folds=self.config.folds, purge_bars=purge_bars)
         policy.weights.copy_(torch.from_numpy(found.weights))
         self.signals[:bars] = torch.from_numpy(found.held_out)
         # The last bars have no outcome yet, so no weights have seen them.

@@ -81,8 +81,13 @@ def fit_sparse(
     points: int = 16,
     lowest: float = 0.4,
     shares: Sequence[float] = (0.0, 0.5, 1.0),
+    purge_bars: int = 0,
 ) -> Sparse:
-    """Weights for inputs x (bar, p) and returns y (bar, symbol), from the strongest penalty to `lowest`."""
+    """Weights for inputs x (bar, p) and returns y (bar, symbol), from the strongest penalty to `lowest`.
+
+    purge_bars   on either side of a block left out that its weights do not see either: as many as inputs reach back
+                 and returns reach ahead
+    """
     # Unbroken blocks: with shuffled bars the neighbours of a held-out bar would give it away.
     blocks = np.array_split(np.arange(len(x)), folds)
     parts = [CrossProducts.of(x[block], y[block]) for block in blocks]
@@ -90,8 +95,7 @@ def fit_sparse(
     unit = math.sqrt(2 * math.log(max(x.shape[1], 2)) / whole.bars)
     # Above the largest correlation every weight is 0; starting there, the path includes doing nothing.
     strongest = max(float(np.abs(whole.response).max()) / whole.bars, 1.2 * unit)
-    # Products without a block are those of all less its own: no pass over the bars for each fold.
-    path = _Path([whole, *(whole - part for part in parts)])
+    path = _Path([whole, *_purged(x, y, whole, blocks, purge_bars)])
     found: list[Candidate] = []
     for penalty in np.geomspace(strongest, lowest * unit, points):
         plain, refit = path.at(float(penalty))
@@ -108,6 +112,13 @@ def fit_sparse(
     if sureness < LEAST_SURE:
         return Sparse(np.zeros_like(weights[0]), np.zeros_like(held_out), penalty, share, worth, sureness)
     return Sparse(weights[0], held_out, penalty, share, worth, sureness)
+
+
+def _purged(x: Array, y: Array, whole: CrossProducts, blocks: list[Array], purge_bars: int) -> list[CrossProducts]:
+    """The products without each block and the bars around it whose inputs or returns share a bar with it."""
+    around = [slice(max(block[0] - purge_bars, 0), block[-1] + 1 + purge_bars) for block in blocks]
+    # Those of all less what is left out: no pass over all bars for each fold.
+    return [whole - CrossProducts.of(x[rows], y[rows]) for rows in around]
 
 
 def _worth(signal: Array, y: Array) -> tuple[float, float]:

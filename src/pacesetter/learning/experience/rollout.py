@@ -9,6 +9,7 @@ import torch
 from torch import nn
 
 from pacesetter.agents.layout import Tensors
+from pacesetter.rewards.sharpe import SAME
 
 __all__ = [
     "ReturnScale",
@@ -108,9 +109,11 @@ class ReturnScale(nn.Module):
 
 
 def sharpe(returns: torch.Tensor, bars_per_year: float) -> torch.Tensor:
-    """(symbol,) annualised Sharpe ratios of (symbol, bar) returns; 0 where they never vary."""
-    deviation = returns.std(1)
-    return torch.where(deviation > 0, returns.mean(1) / deviation, 0.0) * float(bars_per_year**0.5)
+    """(symbol,) annualised Sharpe ratios of (symbol, bar) returns, on their device; defined as in `rewards.sharpe`."""
+    exact = returns.double()  # as there: float32 would round more than SAME
+    mean, deviation = exact.mean(1), exact.std(1)
+    ratios = torch.where(deviation > SAME * mean.abs(), mean / deviation, 0.0)
+    return (ratios * float(bars_per_year**0.5)).to(returns.dtype)
 
 
 def explained(values: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

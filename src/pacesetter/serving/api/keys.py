@@ -6,13 +6,15 @@ import hashlib
 import hmac
 import json
 import secrets
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from contextlib import ExitStack, contextmanager
 from dataclasses import asdict, dataclass
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Literal, get_args
 
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.locks import hold
 from pacesetter.registry import configure
 from pacesetter.runs import write_atomic
 from pacesetter.serving.bundle.signature import DEFAULTS
@@ -70,6 +72,10 @@ class Keys:
 
     def add(self, name: str, scopes: Iterable[str], days: float = 90.0) -> str:
         """A new key's token, which is shown once and kept nowhere; refuses a name twice and unknown scopes."""
+        with self._only_writer():
+            return self._add(name, scopes, days)
+
+    def _add(self, name: str, scopes: Iterable[str], days: float) -> str:
         if not name.strip() or any(key.name == name for key in self.keys):
             raise ConfigError(f"key name '{name}' is taken or empty; give another")
         wanted = tuple(dict.fromkeys(scope.strip() for scope in scopes))
@@ -85,9 +91,22 @@ class Keys:
 
     def revoke(self, name: str) -> None:
         """Forget a key by its name."""
-        if all(key.name != name for key in self.keys):
-            raise ConfigError(f"there is no key '{name}'{did_you_mean(name, [key.name for key in self.keys])}")
-        self._write(tuple(key for key in self.keys if key.name != name))
+        with self._only_writer():
+            if all(key.name != name for key in self.keys):
+                raise ConfigError(f"there is no key '{name}'{did_you_mean(name, [key.name for key in self.keys])}")
+            self._write(tuple(key for key in self.keys if key.name != name))
+
+    @contextmanager
+    def _only_writer(self) -> Iterator[None]:
+        """Lock the file and read it again: a key that another process added or revoked meanwhile is not undone."""
+        with ExitStack() as held:
+            try:
+                self.path.parent.mkdir(parents=True, exist_ok=True)
+                held.enter_context(hold(self.path.parent, f".{self.path.name}.lock"))
+            except OSError as problem:
+                raise self._unwritable(problem) from problem
+            self.keys = tuple(self._read()) if self.path.exists() else ()
+            yield
 
     def _read(self) -> list[Key]:
         try:
@@ -97,12 +116,14 @@ class Keys:
 
     def _write(self, keys: tuple[Key, ...]) -> None:
         try:
-            self.path.parent.mkdir(parents=True, exist_ok=True)
             # Atomic: a crash half-way would lock every caller out. Never readable by others, not even for a moment.
             write_atomic(self.path, json.dumps([asdict(key) for key in keys], indent=2) + "\n", mode=0o600)
         except OSError as problem:
-            raise ConfigError(f"{self.path} cannot be written ({problem.strerror}); give another --keys") from problem
+            raise self._unwritable(problem) from problem
         self.keys = keys
+
+    def _unwritable(self, problem: OSError) -> ConfigError:
+        return ConfigError(f"{self.path} cannot be written ({problem.strerror}); give another --keys")
 
 
 def _hash(token: str) -> str:

@@ -6,9 +6,10 @@ bar or nothing of it. Writing a page again changes nothing.
 
 from __future__ import annotations
 
+import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager, suppress
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
@@ -35,6 +36,7 @@ from sqlalchemy import (
 from sqlalchemy.exc import ArgumentError, SQLAlchemyError
 
 from pacesetter.errors import RunError
+from pacesetter.locks import hold
 from pacesetter.serving.journal import tables
 from pacesetter.serving.journal.chain import GENESIS, canonical, link, verify
 from pacesetter.serving.journal.evidence import HASHED, bar_evidence, check_rows, check_state
@@ -79,6 +81,23 @@ class Journal:
     def close(self) -> None:
         """Give the connections back."""
         self.engine.dispose()
+
+    @contextmanager
+    def hold(self) -> Iterator[None]:
+        """Be the only one to trade this run; refuses at once where another process does, before anything is touched.
+
+        By a file beside a SQLite journal. In PostgreSQL the second of two is refused by `record`, at its first bar.
+        """
+        with ExitStack() as held:
+            if self.engine.dialect.name == "sqlite":
+                path = Path(str(self.engine.url.database))
+                # Named after the run by a hash, since a run's name may have letters that a file's may not.
+                name = f".{path.name}.{hashlib.sha256(self.run.encode()).hexdigest()[:12]}.lock"
+                try:
+                    held.enter_context(hold(path.parent, name))
+                except OSError as problem:
+                    raise RunError(f"{path.parent} cannot be locked ({problem.strerror}); give another") from problem
+            yield
 
     # ---- writing --------------------------------------------------------------------------------------------------
 

@@ -82,8 +82,13 @@ class PaperTrader:
 
         Stored bars wait for a switch that somebody else engaged, so that none passes untraded; under a limit of its own
         guard they go on, as in a backtest behind it.
-        Bars other than those that the journal was written on are refused with nothing touched.
+        Bars other than those that the journal was written on are refused with nothing touched, and so is a run that
+        another process trades.
         """
+        with self.journal.hold():
+            return self._run(most_bars)
+
+    def _run(self, most_bars: int | None) -> PaperResult:
         state = self._stored()  # outside the try: what is refused here touches nothing, not even the switch
         before = self.bars
         try:
