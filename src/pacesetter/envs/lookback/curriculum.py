@@ -139,7 +139,7 @@ class Dealer:
             return np.ones(len(market.panel), dtype=bool)
         outcome = 2 + self.view.horizon_bars
         padded = np.append(self.kept, np.zeros(outcome - 1, dtype=bool))
-        return np.lib.stride_tricks.sliding_window_view(padded, outcome).all(axis=1)
+        return np.asarray(np.lib.stride_tricks.sliding_window_view(padded, outcome).all(axis=1))
 
     def deal(self, generator: np.random.Generator) -> LookbackEpisode:
         """The next episode, drawn with an environment's own `generator`."""

@@ -144,7 +144,7 @@ def _strategy(run: LookbackRun, found: LookbackJudgement) -> Array:
     bars, own = found.evaluation.bars, found.evaluation.lookbacks[:, found.evaluation.place(AGENT)]
     engine = LeadLag(run.task.view.method, **run.task.view.options).fit(run.panel)
     weights = follower_weights(engine.many(bars, own), last_moves(run.panel)[bars], run.task.quantile)
-    return np.nan_to_num(weights * fill_to_fill_returns(run.panel)[bars])
+    return np.asarray(np.nan_to_num(weights * fill_to_fill_returns(run.panel)[bars]))
 
 
 def _anomalies(run: LookbackRun, found: LookbackJudgement) -> Section:

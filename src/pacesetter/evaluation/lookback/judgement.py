@@ -169,10 +169,11 @@ def lookback_policies(panel: Panel, config: LookbackConfig, first: int, last: in
 
 def _regime_oracle(panel: Panel, scores: WindowScores, first: int) -> RegimeOracle:
     """Its windows are those that were best before `first`; it is told the regimes of the later bars."""
-    table, regimes = scores.table(panel)[:first], np.asarray(panel.truth.regimes)[:first]  # type: ignore[union-attr]
+    truth: Any = panel.truth
+    table, regimes = scores.table(panel)[:first], np.asarray(truth.regimes)
     found = []
-    for regime in range(int(np.asarray(panel.truth.regimes).max()) + 1):  # type: ignore[union-attr]
-        rows = table[regimes == regime]
+    for regime in range(int(regimes.max()) + 1):
+        rows = table[regimes[:first] == regime]
         rows = rows[np.isfinite(rows).all(axis=1)]
         found.append(scores.grid[int(rows.mean(axis=0).argmax())] if len(rows) else scores.grid[len(scores.grid) // 2])
     return RegimeOracle(tuple(found))
@@ -278,7 +279,7 @@ def _switching_cost(found: LookbackEvaluation, config: LookbackConfig) -> Array:
     if "switching" not in found.components:
         return np.zeros(len(found.names))
     weight = config.reward.components["switching"].weight_at(0)
-    return np.abs(weight * found.parts[..., found.components.index("switching")].mean(axis=0))
+    return np.asarray(np.abs(weight * found.parts[..., found.components.index("switching")].mean(axis=0)))
 
 
 def _costs(found: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:

@@ -70,7 +70,8 @@ def _verdict(found: LookbackJudgement) -> Section:
 
 
 def _row(found: LookbackJudgement, name: str) -> tuple[str, ...]:
-    row, own = found.figures.loc[name], found.intervals[name]
+    row: Any = found.figures.loc[name]
+    own = found.intervals[name]
     gap = found.differences.get(name)
     return (
         name,

@@ -114,7 +114,7 @@ class LookbackRun:
     def play(self) -> dict[str, float]:
         """The agent alone on the test bars: reward, components, windows and switches."""
         found = evaluate_lookback({AGENT: self.agent(self.panel)}, self.panel, self.task, start=self.first)
-        row = found.table().loc[AGENT]
+        row: Any = found.table().loc[AGENT]
         return {str(name): float(value) for name, value in row.items() if np.isfinite(value)}
 
     def report(self, found: LookbackJudgement) -> list[Section]:

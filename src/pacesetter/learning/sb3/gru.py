@@ -36,7 +36,8 @@ class GruPolicy(RecurrentMultiInputActorCriticPolicy):
         self.lstm_actor: Any = GruMemory(self.lstm_actor)
         if self.lstm_critic is not None:
             self.lstm_critic: Any = GruMemory(self.lstm_critic)
-        self.optimizer = self.optimizer_class(self.parameters(), lr=schedule(1), **self.optimizer_kwargs)
+        make: Any = self.optimizer_class
+        self.optimizer = make(self.parameters(), lr=schedule(1), **self.optimizer_kwargs)
 
 
 class GruPPO(RecurrentPPO):

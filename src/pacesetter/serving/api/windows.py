@@ -206,7 +206,8 @@ def make_window_app(runtime: WindowRuntime, keys: Keys, settings: ApiSettings | 
         except PacesetterError as problem:
             raise HTTPException(409) from problem
 
-    bars = Annotated[list[bar_model(runtime.bundle.features)], Field(max_length=MOST_BARS)]  # type: ignore[misc]
+    bar: Any = bar_model(runtime.bundle.features)
+    bars: Any = Annotated[list[bar], Field(max_length=MOST_BARS)]
     lookback.__annotations__["ask"] = create_model("LookbackIn", __base__=Strict, bars=(bars, []))
     problems: Any = {status: {"model": Problem} for status in (400, 409, 413, 422)} | {202: {"model": StoredOut}}
     app.post("/v1/lookback", response_model=WindowAnswer, responses=problems)(lookback)
