@@ -96,5 +96,11 @@ def test_what_is_not_a_table_is_refused(market: Panel) -> None:
     ):
         with pytest.raises(ConfigError, match=why):
             learn(algorithm(panel, config), 256)
-    with pytest.raises(DataError, match="in a row behind the longest window"):
-        learn(algorithm(panel.rows(0, 80), settings()), 256)
+    with pytest.raises(DataError, match=r"leave no decision|no bar behind the longest window"):
+        learn(algorithm(panel.rows(0, 66), settings()), 256)
+
+
+def test_segments_are_as_long_as_the_bars_allow(market: Panel) -> None:
+    model = learn(algorithm(market.rows(0, 75), settings()), 256)  # nine decisions behind 64 bars, segments of 16
+    assert model._length == 8
+    assert model.num_timesteps == 256

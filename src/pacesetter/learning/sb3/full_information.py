@@ -106,12 +106,14 @@ class FullInformation(OnPolicyAlgorithm):
         callback.on_rollout_start()
         self._prepare(env)
         starts = self._starts[self.action_space.np_random.integers(0, len(self._starts), env.num_envs)]
-        self._rows = starts[:, None] + np.arange(n_rollout_steps)
+        self._rows = starts[:, None] + np.arange(self._length)
         self._seen = self._observe(self._rows)
         played = self._play()
         for t in range(n_rollout_steps):
             self.num_timesteps += env.num_envs
-            callback.update_locals({"new_obs": self._at(t), "infos": [], **{k: v[:, t] for k, v in played.items()}})
+            bar = t % self._length  # bars are looked at again where there are fewer than a segment's
+            now = {name: values[:, bar] for name, values in played.items()}
+            callback.update_locals({"new_obs": self._at(bar), "infos": [], **now})
             if not callback.on_step():
                 return False
         totals = played["rewards"].sum(axis=1).tolist()
@@ -128,13 +130,9 @@ class FullInformation(OnPolicyAlgorithm):
             self._batch, market = batch, batch.markets[0]
             first = max(market.first, batch.config.windows.longest, batch.config.windows.seen[-1])
             usable = batch.dealer.learnable(market)[first : market.last + 1]
-            whole = np.convolve(usable, np.ones(self.n_steps), mode="valid") == self.n_steps
-            self._starts = np.flatnonzero(whole) if len(usable) >= self.n_steps else np.zeros(0, dtype=np.int64)
+            self._length, self._starts = _segments(usable, self.n_steps)
             if len(self._starts) == 0:
-                raise DataError(
-                    f"agent=full_information has no {self.n_steps} bars in a row behind the longest window; give more "
-                    "bars, or a smaller agent.n_steps"
-                )
+                raise DataError("agent=full_information has no bar behind the longest window; give more bars")
             self._table = reward_table(market, batch.config, first, market.last)
             self._best = optimal_values(self._table)[1]
 
@@ -241,6 +239,17 @@ class FullInformation(OnPolicyAlgorithm):
             later = (policy[:, t] * (rewards[:, t] + self.gamma * following)).sum(-1)
             found.append(later)
         return torch.stack(found[::-1], 1)
+
+
+def _segments(usable: Array, length: int) -> tuple[int, Array]:
+    """The length of a segment, halved until one fits into the usable bars (bar,), and where segments may start."""
+    while length > 1:
+        if len(usable) >= length:
+            starts = np.flatnonzero(np.convolve(usable, np.ones(length), mode="valid") == length)
+            if len(starts):
+                return length, starts
+        length //= 2
+    return 1, np.flatnonzero(usable)
 
 
 def check_full_information(batch: LookbackBatch) -> None:
