@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pacesetter.envs.difficulty import altered
 from pacesetter.data.synthetic import Synthetic
+from pacesetter.envs.difficulty import altered
 from pacesetter.errors import ConfigError
 
 

@@ -8,11 +8,11 @@ import numpy as np
 import pytest
 
 from pacesetter.build import build_panel, build_parts
-from pacesetter.envs.difficulty import altered
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.curriculum import Course
+from pacesetter.envs.difficulty import altered
 from pacesetter.envs.programme import AdaptiveCourse, Difficulty, copies_of, make_course, programme_stages
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table

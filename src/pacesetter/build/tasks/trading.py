@@ -102,7 +102,7 @@ class SingleAgentTask(Task):
 
     is_whole: ClassVar[bool] = False
 
-    def environment(self, config: Config, panel: Panel, envs: int = 1, **options: Any) -> Any:
+    def environment(self, config: Config, panel: Any, envs: int = 1, **options: Any) -> Any:
         """A vector environment on all of the panel; `options` beside those of the task, e.g. a table that is known."""
         from pacesetter.envs.portfolio import PortfolioVectorEnv
         from pacesetter.envs.trading import TradingVectorEnv
@@ -152,7 +152,9 @@ class SingleAgentTask(Task):
             return CurriculumVectorEnv(env, FIVE_STAGES if task.curriculum == "five_stages" else adaptive_stages())
         blocks = len(env.batch.bank.lasts)
         each = blocks // (1 + len(copies_of(task.curriculum)))
-        return CurriculumVectorEnv(env, course=make_course(task.curriculum, env.batch, np.arange(blocks) // each))
+        return CurriculumVectorEnv(
+            env, course=make_course(task.curriculum, env.batch, (np.arange(blocks) // each).tolist())
+        )
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         task, known = build_task(config), panel.rows(0, int(fold.train[-1]) + 1)

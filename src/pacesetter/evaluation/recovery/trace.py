@@ -55,7 +55,9 @@ class Trace:
         """One of the columns."""
         rows = slice(place, place + 1)
         parts = {field.name: getattr(self, field.name) for field in fields(self)}
-        cut = {name: value[:, rows] if isinstance(value, np.ndarray) else value for name, value in parts.items()}
+        cut: dict[str, Any] = {
+            name: value[:, rows] if isinstance(value, np.ndarray) else value for name, value in parts.items()
+        }
         return Trace(**cut)
 
     @property

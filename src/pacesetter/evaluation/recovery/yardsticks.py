@@ -64,7 +64,7 @@ def oracle_act(batch: Batch, panel: Panel, stop: int) -> Act:
             _, high = target_range(batch.market)
             held = np.asarray(observation["position"])[:, PositionEntry.WEIGHT]
             wanted = [orders == Discrete.BUY_LARGE, orders == Discrete.SELL_ALL]
-            return np.clip(np.select(wanted, [high, 0.0], held), 0.0, high)[:, None]
+            return np.asarray(np.clip(np.select(wanted, [high, 0.0], held), 0.0, high)[:, None])
         numbers = as_continuous(orders)
         return np.stack([np.ones_like(numbers), numbers], axis=1) if batch.action == "hybrid" else numbers[:, None]
 

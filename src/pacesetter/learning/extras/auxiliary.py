@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -113,8 +113,8 @@ class SymbolHeads(nn.Module):
         self.dropout = nn.Dropout(DROPOUT)
 
     def forward(self, features: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
-        count = len(self.layers[0].weight) if rows is None else len(rows)
         first, second, last = self.layers
+        count = len(cast(StackedLinear, first).weight) if rows is None else len(rows)
         hidden = self.dropout(first(features.view(count, -1, features.shape[-1]), rows).relu())
         return last(second(hidden, rows).relu(), rows).flatten(0, 1)  # type: ignore[no-any-return]
 

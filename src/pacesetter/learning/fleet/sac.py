@@ -146,7 +146,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         ends = {"follows": ~ended, "terminated": step.terminated}
         batch = Transitions(rows, dict(observation), actions, rewards=step.rewards, following=following, **ends)
         before, after = acting.features(observation), acting.features(following)
-        added: torch.Tensor = sum(extra.collected(batch, before, after) for extra in extras)  # type: ignore[assignment]
+        added: torch.Tensor = sum(extra.collected(batch, before, after) for extra in extras)
         return added
 
     def choose(self, observation: Mapping[str, torch.Tensor], acting: Acting) -> tuple[torch.Tensor, torch.Tensor]:

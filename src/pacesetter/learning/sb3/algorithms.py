@@ -214,7 +214,7 @@ def _add_extras(algorithm: Any, asked: Mapping[str, Any]) -> None:
         algorithm.extras = SingleExtras(asked, algorithm, around)
     algorithm.env.extras = algorithm.extras
     if isinstance(algorithm, OffPolicyAlgorithm):
-        setattr(algorithm.replay_buffer, "extras", algorithm.extras)  # noqa: B010 - an `ExtraReplay`
+        setattr(algorithm.replay_buffer, "extras", getattr(algorithm, "extras"))  # noqa: B009, B010 - an `ExtraReplay`
 
 
 def first_extractor(algorithm: BaseAlgorithm) -> EncoderExtractor:

@@ -44,7 +44,8 @@ def _distributions(policy: Any, seen: Any, observation: Observation, is_masked: 
 def _drawn(parts: list[Any], temperature: float) -> torch.Tensor:
     first = parts[0]
     if isinstance(first, torch.distributions.Categorical):
-        drawn = [torch.distributions.Categorical(logits=part.logits / temperature).sample() for part in parts]
+        hot: list[Any] = [torch.distributions.Categorical(logits=part.logits / temperature) for part in parts]
+        drawn: list[torch.Tensor] = [part.sample() for part in hot]
         return drawn[0] if len(drawn) == 1 else torch.stack(drawn, dim=1)
     return torch.normal(first.mean, first.stddev * math.sqrt(temperature))
 

@@ -122,7 +122,7 @@ class Recovery:
 def _joined(traces: list[Trace]) -> Trace:
     """Passes over the same bars one after another."""
     first = traces[0]
-    parts = {
+    parts: dict[str, Any] = {
         name: np.concatenate([getattr(trace, name) for trace in traces]) if isinstance(value, np.ndarray) else value
         for name, value in vars(first).items()
     }
