@@ -17,6 +17,8 @@ from served import FEEDS_UNTIL, HOSTILE, NO_LIMITS, Served
 
 from pacesetter.serving.api.app import ROUTES
 
+# An hour however it is started: `make proof` gives that to all, and on a busy machine 900 seconds are too few.
+LONG = [pytest.mark.proof, pytest.mark.timeout(3600)]
 PATHS = [*ROUTES, "/", "/v1/\x00", "/v1/../x", "/v2/decide"]
 METHODS = ["GET", "POST", "POST", "POST", "PUT", "DELETE", "HEAD", "OPTIONS", "TRACE", "BREW"]
 KINDS = [b"application/json", b"text/plain", b"multipart/form-data", b"application/x-www-form-urlencoded", b"\x7f"]
@@ -133,16 +135,22 @@ def fuzzed(served: Served, count: int, seed: int) -> Counter[int]:
     requests = Requests(served, seed)
 
     async def send_all() -> Counter[int]:
-        return Counter([await status_of(served.app, *requests.next()) for _ in range(count)])
+        statuses: Counter[int] = Counter()
+        for number in range(count):
+            method, path, headers, body = requests.next()
+            status = await status_of(served.app, method, path, headers, body)
+            # At once and with the request: a count of statuses would not say what went wrong.
+            assert status < 500, f"request {number} of seed {seed}, {method} {path} {body[:2000]!r}: {status}"
+            statuses[status] += 1
+        return statuses
 
     return asyncio.run(send_all())
 
 
-@pytest.mark.parametrize("count", [2_000, pytest.param(200_000, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("count", [2_000, pytest.param(200_000, marks=LONG)])
 def test_hostile_requests_end_in_no_5xx(served, count):
     found = fuzzed(served, count, seed=count)
     print(dict(sorted(found.items())))
-    assert max(found) < 500
     assert {200, 401, 403, 404, 405, 409, 413, 422} <= set(found)
     assert found[200] > 0.05 * count
 
@@ -169,6 +177,6 @@ def conformance(served: Served, cases: int) -> int:
     return sent
 
 
-@pytest.mark.parametrize("cases", [60, pytest.param(3_000, marks=pytest.mark.proof)])
+@pytest.mark.parametrize("cases", [60, pytest.param(3_000, marks=LONG)])
 def test_requests_drawn_from_the_schema_end_in_no_5xx(served, cases):
     assert conformance(served, cases) >= cases

@@ -52,7 +52,7 @@ class ThinTrading:
 
     def is_thin(self, panel: Panel, increments: Array, end: int) -> Array:
         """(symbol,) whether each is thin, for any reason, over the bars up to `end` whose increments are given."""
-        return np.any([is_thin for _, is_thin in self._reasons(panel, increments, end).values()], axis=0)
+        return np.asarray(np.any([is_thin for _, is_thin in self._reasons(panel, increments, end).values()], axis=0))
 
     def _reasons(self, panel: Panel, increments: Array, end: int) -> Mapping[str, tuple[Array, Array]]:
         """Sentence → (symbol,) what was measured over the bars up to `end`, and where it makes a symbol thin."""
