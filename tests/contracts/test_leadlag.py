@@ -63,7 +63,9 @@ def members() -> list[tuple[str, dict[str, Any]]]:
 
 
 MEMBERS = members()
-every_member = pytest.mark.parametrize("member", MEMBERS, ids=lambda m: "-".join([m[0], *map(str, m[1].values())]))
+every_member = pytest.mark.parametrize(
+    "member", MEMBERS, ids=lambda m: "-".join([m[0], *(str(value) for key, value in m[1].items() if key != "run")])
+)
 
 
 def with_another_future(panel: Panel, end: int) -> Panel:
