@@ -73,7 +73,7 @@ class BandedAttention(nn.Module):
         key, value = parts.unbind(0)  # (batch, head, bar, width of a head)
         size = max(min(CHUNK, count), self.span - 1, 1)  # a key reaches no further than the next chunk
         chunks = -(-count // size)
-        query = _in_front(query, chunks * size).unflatten(2, (chunks, size))
+        query = torch.unflatten(_in_front(query, chunks * size), 2, (chunks, size))
         key, value = (_with_previous(_in_front(part, (chunks + 1) * size), size) for part in (key, value))
         scores = query @ key.transpose(-1, -2) / math.sqrt(query.shape[-1])
         shares = (scores + self._bias(chunks, size, known)).softmax(-1).to(value.dtype)
@@ -100,7 +100,7 @@ class BandedAttention(nn.Module):
         """
         query, own = self.query(x).unflatten(-1, (1, self.heads, -1)), self.pair(x).unflatten(-1, (2, -1))
         # (row, bar, head, width of a head): sums over axes as they lie, since a server would copy what is transposed
-        key, value = keys_values.unflatten(-1, (self.heads, -1)).unbind(1)
+        key, value = torch.unflatten(keys_values, -1, (self.heads, -1)).unbind(1)
         own_key, own_value = own.unflatten(-1, (self.heads, -1)).unbind(1)
         scores = torch.cat([(query * key).sum(-1), (query[:, 0] * own_key).sum(-1).unsqueeze(1)], dim=1)
         numbers = torch.cat([self.bias, torch.full_like(self.bias[:, :1], NEVER)], dim=1).T[ages]
@@ -117,7 +117,7 @@ def _in_front(bars: torch.Tensor, length: int) -> torch.Tensor:
 
 def _with_previous(bars: torch.Tensor, size: int) -> torch.Tensor:
     """(…, chunk, 2 · size, width) each chunk of bars after the one before it; the first is only a predecessor."""
-    chunks = bars.unflatten(2, (-1, size))
+    chunks = torch.unflatten(bars, 2, (-1, size))
     return torch.cat([chunks[:, :, :-1], chunks[:, :, 1:]], dim=3)
 
 

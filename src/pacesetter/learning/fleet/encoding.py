@@ -124,7 +124,7 @@ class BarsOnce:
         """The same with the `broken` (segment, bar) rows encoded where they are, by at most `room` segments more."""
         begins, index = _begins(places, broken).flatten(), places.flatten(0, 1)
         pieces = index[begins.byte().argsort(descending=True, stable=True)[:room]]
-        found = torch.cat([self._from(part) for part in pieces.split(self.most_broken)])
+        found = torch.cat([self._from(part) for part in torch.split(pieces, self.most_broken)])
         piece = (begins.cumsum(0) - 1).clamp(0, len(pieces) - 1)
         offset = (index[:, 1] - pieces[piece, 1]).clamp(0, self.segment_bars - 1)
         return torch.where(broken.flatten()[:, None], found[piece, offset], encoded)
@@ -132,14 +132,14 @@ class BarsOnce:
     @property
     def most_broken(self) -> int:
         """Segments of a pass for those that are broken off: every pass has one shape, compiled once."""
-        return max(self.config.batch_size * len(self.market.symbols) // self.segment_bars // 8, 8)
+        return max(int(self.config.batch_size) * len(self.market.symbols) // self.segment_bars // 8, 8)
 
     def needs(self, index: torch.Tensor, orders: torch.Tensor) -> int | None:
         """Room for broken segments in any of the minibatches `orders` (minibatch, row) of `index` (symbol, row, 2).
 
         0, or `most_broken`, or None where they are more than that.
         """
-        places = index[:, orders].long().unflatten(2, (-1, self.segment_bars))
+        places = torch.unflatten(index[:, orders].long(), 2, (-1, self.segment_bars))
         begins = _begins(places, _broken(places))
         most = int(begins.sum((0, 2, 3)).max())
         return 0 if most == 0 else self.most_broken if most <= self.most_broken else None
@@ -194,7 +194,8 @@ def looking(fleet: Any, market: Any) -> Callable[[Tensors], dict[str, torch.Tens
     def look(observation: Tensors) -> dict[str, torch.Tensor]:
         rest = {name: entry for name, entry in observation.items() if name != INDEX}
         index = observation[INDEX].long()
-        return rest | tables.context_at(index) | {STREAM: table[index[:, 0], index[:, 1] - first]}
+        encoded = {STREAM: table[index[:, 0], index[:, 1] - first]}
+        return {**rest, **tables.context_at(index), **encoded}
 
     return look
 
@@ -213,7 +214,7 @@ def encode_table(
     firsts = torch.arange(0, bars, at_once, device=out.device)
     pieces = torch.cartesian_prod(torch.arange(blocks, device=out.device), firsts)
     size = min(max(ROWS_AT_ONCE // at_once, 1), len(pieces))
-    for part in pieces.split(size):
+    for part in torch.split(pieces, size):
         padded = torch.cat([part, part[:1].expand(size - len(part), 2)])  # one shape, compiled once
         encoded = encode(windows[padded[:, :1], (padded[:, 1:] + back).clamp(0, last)], at_once)[: len(part)]
         for place, (block, first) in enumerate(part.tolist()):

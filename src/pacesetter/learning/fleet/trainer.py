@@ -79,7 +79,7 @@ class FleetTrainer:
 
     def _make_optimisers(self) -> None:
         rate = self.config.encoder_learning_rate
-        options = {"capturable": True, "fused": True} if self.config.graphs else {}
+        options: Any = {"capturable": True, "fused": True} if self.config.graphs else {}
         self.encoder_optimiser = torch.optim.Adam(self.fleet.encoder.parameters(), rate, eps=EPSILON, **options)
         trained_here = [extra.own for extra in self.extras.values() if extra.optimiser is None]
         owned = [parameter for own in (self.method.own, *trained_here) for parameter in own.parameters()]
