@@ -51,7 +51,7 @@ class LaggedProducts:
     def missing(self, first: int, last: int) -> int:
         """Rows to be computed before bars `first` … `last` are all held; more than `capacity` where they cannot be."""
         if last - first >= self.capacity:
-            return self.capacity + 1
+            return int(self.capacity + 1)
         end = self.first + self.count
         # Rows follow on from the held ones, so only those after `end` are new.
         if self.first <= first <= end:

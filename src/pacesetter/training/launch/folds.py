@@ -190,7 +190,8 @@ def refit(config: Config, panel: Panel) -> Fit:
     def fit(train: tuple[Panel, ...], fold: Fold) -> Policy:
         learner: Any = build_learner(config, task.fold_parts(config, panel, fold))
         learner.learn(config.train.steps, _Nobody())
-        return task.learned_policy(learner, config, panel.index[fold.train[-1]])
+        policy: Policy = task.learned_policy(learner, config, panel.index[fold.train[-1]])
+        return policy
 
     return fit
 

@@ -136,7 +136,7 @@ class FleetValidator(Validator[FleetTrainer]):
 
     def _tell_extras(self) -> None:
         """The gates of curiosity, and how well auxiliary heads predict the validation set."""
-        extras = self.learner.extras
+        extras: dict[str, Any] = dict(self.learner.extras)
         if "curiosity" in extras and len(extras["curiosity"].log):
             self.session.console.print(str(extras["curiosity"].gates()), highlight=False, soft_wrap=True)
         if "auxiliary" in extras and extras["auxiliary"].config.heads:
