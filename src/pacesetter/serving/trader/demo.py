@@ -27,7 +27,7 @@ from pacesetter.serving.risk.halt import KillSwitch
 
 __all__ = ["bundle_and_ask"]
 
-SECONDS = 60.0  # for the first answer, which compiles; nobody else waits for it
+SECONDS = 60.0  # for the first answer, which compiles; no one else waits for it
 
 
 def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: int = 10_000) -> str:

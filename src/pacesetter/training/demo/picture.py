@@ -120,7 +120,7 @@ def in_units_of_risk(result: Backtest) -> Array:
     """(bar,) sum of the returns so far, divided by their volatility a year; its mean slope is the Sharpe ratio.
 
     Accounts differ in how much they hold. Equity would compare that, and equity scaled up would show a wealth that
-    nobody could have had.
+    no one could have had.
     """
     deviation = float(result.returns.std()) * np.sqrt(result.bars_per_year)
     return np.asarray(np.cumsum(result.returns) / (deviation if deviation > 0 else 1.0))

@@ -189,14 +189,14 @@ def refit(config: Config, panel: Panel) -> Fit:
 
     def fit(train: tuple[Panel, ...], fold: Fold) -> Policy:
         learner: Any = build_learner(config, task.fold_parts(config, panel, fold))
-        learner.learn(config.train.steps, _Nobody())
+        learner.learn(config.train.steps, _Silent())
         policy: Policy = task.learned_policy(learner, config, panel.index[fold.train[-1]])
         return policy
 
     return fit
 
 
-class _Nobody:
+class _Silent:
     """A watcher that lets an agent learn to the end."""
 
     def step(self, seen: Any) -> None:

@@ -68,7 +68,7 @@ def check_budget(panel: Panel, budget_mb: int | None) -> None:
 
 @contextmanager
 def within_budget(panel: Panel, budget_mb: int | None) -> Iterator[None]:
-    """Size tables of lagged products by what the budget leaves beside the panel; results stay the same to the bit."""
+    """Size tables of lagged products by what the budget leaves beside the panel; results stay bit-exactly the same."""
     before = products.HELD_BYTES
     if budget_mb is not None:
         room = budget_mb - least_mb(len(panel), len(panel.symbols), len(panel.fields))
