@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SINGLE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/peers.py benchmarks/gpu_%,$(wildcard benchmarks/*.py)))
 
-.PHONY: demo test setup lint types layers audit proof bench docs clean help
+.PHONY: demo test setup lint types layers audit proof bench docs release clean help
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -44,10 +44,15 @@ bench: .venv/bench.done  ## every benchmark, recorded in benchmarks/results/
 docs: .venv/test.done  ## the changelog from the commits, the architecture pictures, and the checks of the pages
 	$(BIN)/git-cliff --output CHANGELOG.md
 	$(BIN)/python scripts/architecture.py
+	$(BIN)/python scripts/translations.py
 	$(BIN)/python -m pytest tests/test_docs.py tests/house
 
+release: .venv/test.done  ## VERSION=X.Y.Z: checks, tests, wheel and sdist, SBOM, licences, tag; DRY=1 shows the steps
+	@test -n "$(VERSION)" || { echo "error: VERSION is missing; for example make release VERSION=0.2.0" >&2; exit 2; }
+	$(BIN)/python scripts/release.py $(VERSION) $(if $(DRY),--dry-run)
+
 clean:  ## remove the environment, caches and runs
-	rm -rf .venv .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs build src/*.egg-info
+	rm -rf .venv .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs build dist src/*.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/pip.done:

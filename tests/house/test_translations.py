@@ -32,7 +32,9 @@ def sections() -> list[tuple[str, str, str]]:
     for persian, english in translations.PAIRS.items():
         source = translations.english_sections((ROOT / english).read_text())
         translated = translations.persian_sections((ROOT / persian).read_text())
-        pairs += [(f"{persian}: {name}", source[name], text) for name, (_, text) in translated.items() if name in source]
+        pairs += [
+            (f"{persian}: {name}", source[name], text) for name, (_, text) in translated.items() if name in source
+        ]
     return pairs
 
 
