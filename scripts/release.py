@@ -144,7 +144,8 @@ def build(release: Release) -> None:
         release.folder.mkdir(parents=True)
         # the time of the commit in the archives: the same commit gives the same bytes
         os.environ["SOURCE_DATE_EPOCH"] = release.read("git", "log", "-1", "--format=%ct")
-    make_sdist = "from setuptools.build_meta import build_sdist; import sys; build_sdist(sys.argv[1])"
+    quiet = "{'--global-option': '-q'}"
+    make_sdist = f"import setuptools.build_meta, sys; setuptools.build_meta.build_sdist(sys.argv[1], {quiet})"
     release.run(sys.executable, "-c", make_sdist, release.folder)
     sdist = release.folder / f"pacesetter-{release.version}.tar.gz"
     flags = ("--quiet", "--no-deps", "--no-build-isolation", "--wheel-dir")
