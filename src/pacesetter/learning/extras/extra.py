@@ -7,18 +7,26 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
-import torch
-from torch import nn
-
-from pacesetter.agents.layout import Tensors
-from pacesetter.envs.batch.batch import Batch
-from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.methods import load
 from pacesetter.registry import Registry, configure
 
+if TYPE_CHECKING:  # every command reads the names of the extras, also where torch is not installed
+    import torch
+    from torch import nn
+
+    from pacesetter.agents.layout import Tensors
+    from pacesetter.envs.batch.batch import Batch
+    from pacesetter.learning.experience.transitions import Transitions
+
 __all__ = ["EXTRAS", "Extra", "ExtraSpec", "Surroundings", "check_extras", "make_extras"]
+
+
+def _cpu() -> torch.device:
+    import torch
+
+    return torch.device("cpu")
 
 
 @dataclass(frozen=True, eq=False)
@@ -41,7 +49,7 @@ class Surroundings:
     gamma: float = 0.99
     batch: Batch | None = None
     complete: Callable[[Tensors], Tensors] = dict
-    device: torch.device = field(default_factory=lambda: torch.device("cpu"))
+    device: torch.device = field(default_factory=_cpu)
     places: torch.Tensor | None = None
 
 

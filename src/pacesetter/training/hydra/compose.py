@@ -114,7 +114,17 @@ def _register_agents(task: str) -> None:
     """The group `agent`: the options of every method for this task, since a fleet's are not those of one agent."""
     learned_as = TASKS[task].learned_as if task in TASKS else task  # an unknown one is refused when Hydra looks for it
     for name in METHODS:
-        ConfigStore.instance().store(group="agent", name=name, node=default_options(name, learned_as))
+        ConfigStore.instance().store(group="agent", name=name, node=_agent_node(name, learned_as))
+
+
+def _agent_node(name: str, learned_as: str) -> dict[str, Any]:
+    """A method's options, or its name alone where they are beside code that needs torch and torch is not installed."""
+    try:
+        return default_options(name, learned_as)
+    except ModuleNotFoundError as missing:  # commands that train nothing must work without the extra `rl`
+        if missing.name != "torch":
+            raise
+        return {"algorithm": name}
 
 
 def _default(field: dataclasses.Field[Any]) -> Any:
