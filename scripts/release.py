@@ -78,8 +78,14 @@ class Release:
             print(f"    would stop: {sentence}")
 
     def note(self, line: str) -> None:
+        """A line of the checklist."""
         print(f"    {line}")
         self.notes.append(line)
+
+    def done(self, line: str) -> None:
+        """A line of the checklist about what was done; a dry run has done nothing."""
+        if not self.is_dry:
+            self.note(line)
 
 
 # ---- checks ---------------------------------------------------------------------------------------------------------
@@ -127,7 +133,7 @@ def check_changelog(release: Release) -> None:
 def test(release: Release) -> None:
     """style, types, layers and every test"""
     release.run("make", "test")
-    release.note("make test passed")
+    release.done("make test passed")
 
 
 def changelog(release: Release) -> None:
@@ -164,7 +170,7 @@ def install(release: Release) -> None:
     release.run(command, "--version", cwd=release.environment)
     small = ("data=synthetic", "data.symbols=3", "data.bars=300")
     release.run(command, "data", "check", *small, cwd=release.environment)
-    release.note("the wheel was installed into a fresh environment and run")
+    release.done("the wheel was installed into a fresh environment and run")
 
 
 def sbom(release: Release) -> None:
@@ -192,7 +198,7 @@ def audit(release: Release) -> None:
         release.note("NOT DONE: known vulnerabilities; pip-audit is not installed")
         return
     release.run("make", "audit")
-    release.note("make audit found no known vulnerability")
+    release.done("make audit found no known vulnerability")
 
 
 def image(release: Release) -> None:
@@ -207,7 +213,7 @@ def image(release: Release) -> None:
         release.note("NOT DONE: scan of the image; trivy is not installed")
         return
     release.run(trivy, "image", "--severity", "HIGH,CRITICAL", "--ignore-unfixed", "--exit-code", "1", name)
-    release.note("the image was built and scanned")
+    release.done("the image was built and scanned")
 
 
 def checklist(release: Release) -> None:

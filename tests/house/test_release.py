@@ -60,6 +60,7 @@ def test_a_dry_run_shows_every_step_and_does_nothing(capsys, monkeypatch, tmp_pa
     for command in ("$ make test", "--output CHANGELOG.md", "pacesetter --version", "git tag --annotate"):
         assert command in printed
     assert "would stop: src" not in printed
+    assert "make test passed" not in printed
     assert not (tmp_path / "dist").exists()
 
 
