@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from pathlib import Path
 
 import numpy as np
@@ -84,3 +86,15 @@ def test_a_run_is_trained_evaluated_and_backtested(tmp_path: Path) -> None:
     assert np.array_equal(stored.backtest.returns, judged.result.returns)
     with pytest.raises(ConfigError, match="other bars than the run's"):
         ps.backtest(folder, ps.load("synthetic", symbols=4, bars=500, seed=9))
+
+
+@pytest.mark.parametrize("imports", ["import gymnasium, pacesetter as ps", "import pacesetter as ps, gymnasium"])
+def test_gymnasium_knows_the_environments_in_either_order_of_imports(imports: str) -> None:
+    made = 'gymnasium.make("pacesetter/Trading-v0", panel=ps.load("synthetic", symbols=2, bars=400), symbol="S1")'
+    done = subprocess.run([sys.executable, "-c", f"{imports}\n{made}"], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+
+
+def test_importing_the_package_does_not_import_gymnasium() -> None:
+    code = "import sys, pacesetter; sys.exit('gymnasium' in sys.modules)"
+    assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -1,11 +1,12 @@
 """Pacesetter finds which assets set the pace of others, and trains agents that trade on it.
 
-Names are imported on first use, so that `import pacesetter` costs next to nothing. Environments are known to Gymnasium
-without an import: `gymnasium.make("pacesetter/Trading-v0", panel=panel)`.
+Names are imported on first use, so that `import pacesetter` costs next to nothing. Where Gymnasium is imported too, it
+knows the environments: `gymnasium.make("pacesetter/Trading-v0", panel=ps.load("sample"))`.
 """
 
 from __future__ import annotations
 
+import sys
 from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
@@ -53,11 +54,21 @@ __all__ = [
 ]
 
 
+def _register_environments() -> None:
+    """Gymnasium 1.x has no plugins: register once it is imported, and do not import it for who needs no environment."""
+    if "gymnasium" in sys.modules and "pacesetter.envs" not in sys.modules:
+        import_module("pacesetter.envs")
+
+
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
         raise AttributeError(f"module 'pacesetter' has no attribute '{name}'")
+    _register_environments()  # here too, since Gymnasium may have been imported after this package
     return getattr(import_module(_HOMES[name]), name)
 
 
 def __dir__() -> list[str]:
     return sorted([*__all__, "__version__"])
+
+
+_register_environments()

@@ -51,8 +51,8 @@ def __getattr__(name: str) -> Any:
 
 
 def register_environments() -> None:
-    """File the environments with Gymnasium, which also calls this by its entry point `gymnasium.envs`."""
-    from gymnasium.envs.registration import register, registry  # it may call this while it is imported itself
+    """File the environments with Gymnasium, once."""
+    from gymnasium.envs.registration import register, registry
 
     for problem in ("Trading", "Portfolio", "Lookback"):
         name = f"pacesetter/{problem}-v0"
