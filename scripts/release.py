@@ -246,11 +246,11 @@ STEPS: tuple[Callable[[Release], None], ...] = (
 def licence_of(package: Distribution) -> str:
     """The licence as its metadata names it: an expression, the classifiers, or the first line of the free text."""
     metadata = package.metadata
-    if expression := metadata.get("License-Expression"):
-        return str(expression)
+    if expressions := metadata.get_all("License-Expression"):
+        return str(expressions[0])
     classifiers = [line.split(" :: ")[-1] for line in metadata.get_all("Classifier", []) if line.startswith("License")]
     named = [name for name in classifiers if name != "OSI Approved"]
-    return "; ".join(named) or (metadata.get("License") or "").strip().partition("\n")[0]
+    return "; ".join(named) or (metadata.get_all("License") or [""])[0].strip().partition("\n")[0]
 
 
 def bill_of_materials(packages: Iterable[Distribution], version: str) -> dict[str, object]:
