@@ -23,7 +23,7 @@ from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
-from pacesetter.learning.methods import METHODS, default_options
+from pacesetter.learning.methods import METHODS, default_options, find_support
 from pacesetter.registry import configure
 from pacesetter.schema import RENAMED_VALUES, renamed_sentence
 from pacesetter.training.hydra.overrides import find_presets, name_source, parse_override
@@ -41,6 +41,7 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
             problem = _task_of(overrides)
+            _refuse_pair(overrides, problem)
             _register_agents(TASKS[problem].learned_as if problem in TASKS else problem)
             resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
         except HydraException as problem:
@@ -57,6 +58,13 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     config = configure(Config, resolved, "config")  # type: ignore[arg-type]
     check_agent(config)
     return task.completed(config)
+
+
+def _refuse_pair(overrides: Sequence[str], problem: str) -> None:
+    """Refuse a method that does not learn the task by that, before its options are refused as unknown."""
+    named = [text.removeprefix("agent=") for text in overrides if text.startswith("agent=")]
+    if named and named[-1] in METHODS and problem in TASKS:
+        find_support(named[-1], TASKS[problem].learned_as)
 
 
 def _task_of(overrides: Sequence[str]) -> str:
@@ -118,7 +126,12 @@ def _register_agents(task: str) -> None:
 
 
 def _agent_node(name: str, learned_as: str) -> dict[str, Any]:
-    """A method's options, or its name alone where they are beside code that needs torch and torch is not installed."""
+    """A method's options; its name alone where it does not learn this task, or where torch is needed and not there.
+
+    Options of other tasks would be imported with their code, and torch takes seconds.
+    """
+    if learned_as not in METHODS[name].tasks:
+        return {"algorithm": name}
     try:
         return default_options(name, learned_as)
     except ModuleNotFoundError as missing:  # commands that train nothing must work without the extra `rl`
