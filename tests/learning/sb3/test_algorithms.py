@@ -40,7 +40,8 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "gru_ppo": ROLLOUT | {"batch_size": 16, "n_epochs": 2},
     "full_information": ROLLOUT,
 }
-PLAYING = [name for name in ALGORITHMS if name != "full_information"]  # which reads tables of windows: see its own tests
+# Full information reads tables of windows instead of playing: see its own tests.
+PLAYING = [name for name in ALGORITHMS if name != "full_information"]
 TINY = {"width": 8, "layers": 1, "heads": 2}
 
 
