@@ -24,6 +24,7 @@ from rich.console import Console
 
 from pacesetter.build import Config, build_learner, build_panel, build_parts
 from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.errors import RunError
 from pacesetter.learning.learner import Between, Learner, StepRecord
 from pacesetter.learning.methods import METHODS, default_options, find_support
@@ -60,6 +61,7 @@ OPTIONS = {  # of (method, task) where the defaults would take long; a method wi
     ("a2c", "trading"): ON_POLICY,
     ("maskable_ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
     ("recurrent_ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
+    ("gru_ppo", "lookback"): (*ON_POLICY, "agent.batch_size=64", "task.reward.components={signal:0,switching:1}"),
     ("sac", "trading"): (*OFF_POLICY, "agent.ent_coef=0.02"),
     ("sac", "fleet"): (*OFF_POLICY, "agent.encoder_learning_rate=0.005"),
     ("td3", "trading"): OFF_POLICY,
@@ -68,7 +70,7 @@ OPTIONS = {  # of (method, task) where the defaults would take long; a method wi
 STORED = tuple(name for name in METHODS if METHODS[name].supports[0].from_dataset)  # step no environment either
 CASES = [(name, support.tasks[0]) for name in METHODS for support in METHODS[name].supports]
 FLEETS = [case for case in CASES if case[1] == "fleet" and case[0] != "direct"]  # which has one policy for all
-TOY_STEPS = {"trading": 4_096, "fleet": 1_536, "master": 4_096}
+TOY_STEPS = {"trading": 4_096, "fleet": 1_536, "master": 4_096, "lookback": 1_024}
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
 LEDGERS = ("direct", "full_information")  # differentiate tables and step no environment: see their own tests
 STEPPING = [case for case in CASES if case[0] not in (*LEDGERS, *STORED)]
@@ -171,13 +173,18 @@ def test_it_leaves_absent_symbols_untouched(case: Case, make: Make) -> None:
 def test_a_reward_that_is_not_a_number_stops_the_run(
     case: Case, configure: Callable[[Case], Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    genuine = Batch.step
+    traded, chose = Batch.step, LookbackBatch.step
 
     def spoilt(self: Batch, actions: Any) -> Any:
-        step = genuine(self, actions)
+        step = traded(self, actions)
         return step._replace(rewards=np.full_like(step.rewards, np.nan))
 
+    def spoilt_windows(self: LookbackBatch, actions: Any) -> Any:
+        step = chose(self, actions)
+        return step._replace(reward=step.reward._replace(total=np.full_like(step.reward.total, np.nan)))
+
     monkeypatch.setattr(Batch, "step", spoilt)
+    monkeypatch.setattr(LookbackBatch, "step", spoilt_windows)
     with pytest.raises(RunError, match=r"a reward is not finite; see .*diagnostics/report\.json"):
         train(replace(configure(case), runs=str(tmp_path)), console=Console(file=io.StringIO()))
     (run,) = tmp_path.glob("*/manifest.json")
@@ -209,7 +216,10 @@ class Earnings:
 
 @stepping_case
 def test_it_learns_a_toy_world(case: Case, make: Make) -> None:
-    """Sentiment tells the next bar and trading is free: what is earned rises well beyond its noise."""
+    """What is earned rises well beyond its noise: sentiment tells the next bar and trading is free.
+
+    Where windows are chosen, a switch costs its width and staying is free.
+    """
     learner, earnings = make(case), Earnings()
     learner.learn(TOY_STEPS[case[1]], earnings)
     quarter = len(earnings.means) // 4

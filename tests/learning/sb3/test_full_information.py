@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from itertools import product
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -10,12 +11,13 @@ import pytest
 import torch
 
 from pacesetter.data.synthetic import Synthetic
+from pacesetter.envs import TradingVectorEnv
 from pacesetter.envs.lookback.batch import LookbackConfig, lookback_config
 from pacesetter.envs.lookback.evaluation import AgentLookback, evaluate_lookback
 from pacesetter.envs.lookback.vector import LookbackVectorEnv
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.lookback.policy import ConstantLookback
-from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, make_algorithm
+from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, load_algorithm, make_algorithm, save_algorithm
 from pacesetter.learning.sb3.full_information import expected_rewards
 from pacesetter.panel import Panel
 
@@ -76,6 +78,25 @@ def test_it_climbs_its_objective(market: Panel) -> None:
     assert float(model.logger.name_to_value["train/value_loss"]) < 1.0
 
 
+def test_it_acts_and_comes_back_the_same(market: Panel, tmp_path: Path) -> None:
+    panel = market.rows(0, 300)
+    model = algorithm(panel, settings())
+    before = {name: value.clone() for name, value in model.policy.state_dict().items()}
+    learn(model, 512)
+    after = model.policy.state_dict()
+    assert all(value.isfinite().all() for value in after.values())
+    assert not torch.equal(before["action_net.weight"], after["action_net.weight"])
+    save_algorithm(model, tmp_path)
+    env = LookbackVectorEnv(panel, 16, settings())
+    loaded = load_algorithm(tmp_path, env)
+    assert all(torch.equal(value, loaded.policy.state_dict()[name]) for name, value in after.items())
+    assert loaded.num_timesteps == model.num_timesteps
+    observation, _ = env.reset(seed=5)
+    actions = AlgorithmAgent(model).act(observation)
+    np.testing.assert_array_equal(actions, AlgorithmAgent(loaded).act(observation))
+    assert env.action_space.contains(actions)
+
+
 def test_the_optimum_teaches(market: Panel) -> None:
     training = market.rows(0, 600)
     taught = algorithm(training, settings(), teacher_coef=1.0, ent_coef=0.0, n_epochs=8, learning_rate=5e-3)
@@ -96,6 +117,9 @@ def test_what_is_not_a_table_is_refused(market: Panel) -> None:
     ):
         with pytest.raises(ConfigError, match=why):
             learn(algorithm(panel, config), 256)
+    trades = make_algorithm("full_information", TradingVectorEnv(panel, 2, episode_bars=20), network="mlp_tiny")
+    with pytest.raises(ConfigError, match="chooses windows"):
+        learn(trades, 64)
     with pytest.raises(DataError, match=r"leave no decision|no bar behind the longest window"):
         learn(algorithm(panel.rows(0, 66), settings()), 256)
 

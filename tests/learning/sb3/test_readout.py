@@ -58,7 +58,9 @@ def made(name: str, actions: spaces.Space[Any]) -> Any:
         ("ppo", CONTINUOUS),
         ("a2c", spaces.Discrete(5)),
         ("maskable_ppo", spaces.Discrete(5)),
+        ("full_information", spaces.Discrete(5)),
         ("recurrent_ppo", spaces.Discrete(5)),
+        ("gru_ppo", spaces.Discrete(5)),
         ("sac", CONTINUOUS),
         ("td3", CONTINUOUS),
     ],
@@ -147,4 +149,5 @@ def test_what_cannot_be_read_gets_a_sentence() -> None:
     found = readout(made("ppo", spaces.Discrete(5)))
     with pytest.raises(ConfigError, match="lack 'window'"):
         found.tensors({"position": np.zeros((1, 2))})
-    assert set(ALGORITHMS) == {"ppo", "a2c", "maskable_ppo", "recurrent_ppo", "sac", "td3"}
+    on_policy = {"ppo", "a2c", "maskable_ppo", "full_information", "recurrent_ppo", "gru_ppo"}
+    assert set(ALGORITHMS) == on_policy | {"sac", "td3"}  # each is read above

@@ -174,7 +174,9 @@ def test_reasons_are_told_apart():
     ("wrong", "sentence"),
     [
         ("task.action=hybrid", "take target, discrete or continuous"),
-        ("task.curriculum=adaptive", "random or fixed"),
+        ("task.starts=stratified", "random or fixed"),
+        ("task.starts=fixed task.curriculum=adaptive", "with a curriculum random"),
+        ("task.curriculum=adaptive", "the stages read 'regime_volatility_rank', which the feature table lacks"),
         ("agent.batch_size=31", r"agent\.batch_size=31 does not divide the 64 rows of a round"),
         ("agent.heads=0", r"agent\.heads=0: heads of a fleet have one hidden layer"),
         ("agent.heads=[8,8]", r"agent\.heads=\[8, 8\]: heads of a fleet have one hidden layer"),
@@ -185,7 +187,7 @@ def test_reasons_are_told_apart():
 )
 def test_mistakes_are_refused_in_a_sentence(wrong, sentence, small, console):
     with pytest.raises(ConfigError, match=sentence):
-        train(small(wrong), console=console)
+        train(small(*wrong.split()), console=console)
 
 
 def test_a_method_of_single_agents_is_refused(small, console):

@@ -125,7 +125,7 @@ class FullInformation(OnPolicyAlgorithm):
     def _prepare(self, env: Any) -> None:
         """The table of the training set, made once; refuses episodes that have none."""
         if self._table is None:
-            batch: LookbackBatch = env.env.unwrapped.batch
+            batch = _batch_of(env)
             check_full_information(batch)
             self._batch, market = batch, batch.markets[0]
             first = max(market.first, batch.config.windows.longest, batch.config.windows.seen[-1])
@@ -250,6 +250,15 @@ def _segments(usable: Array, length: int) -> tuple[int, Array]:
                 return length, starts
         length //= 2
     return 1, np.flatnonzero(usable)
+
+
+def _batch_of(env: Any) -> LookbackBatch:
+    """The batch behind a vector environment; refuses one that has no windows to choose."""
+    own = getattr(env, "env", env)
+    batch = getattr(getattr(own, "unwrapped", own), "batch", None)
+    if not isinstance(batch, LookbackBatch):
+        raise ConfigError("agent=full_information chooses windows; give a lookback environment, e.g. task=lookback")
+    return batch
 
 
 def check_full_information(batch: LookbackBatch) -> None:
