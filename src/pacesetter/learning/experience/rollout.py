@@ -110,10 +110,11 @@ class ReturnScale(nn.Module):
 
 def sharpe(returns: torch.Tensor, bars_per_year: float) -> torch.Tensor:
     """(symbol,) annualised Sharpe ratios of (symbol, bar) returns, on their device; defined as in `rewards.sharpe`."""
-    exact = returns.double()  # as there: float32 would round more than SAME
-    mean, deviation = exact.mean(1), exact.std(1)
-    ratios = torch.where(deviation > SAME * mean.abs(), mean / deviation, 0.0)
-    return (ratios * float(bars_per_year**0.5)).to(returns.dtype)
+    mean, deviation, exact = returns.mean(1), returns.std(1), returns.double()
+    # Whether they vary is judged in float64, as float32 rounds more than SAME; the ratio stays in the returns' own
+    # precision, so that runs of earlier versions verify bit-exactly.
+    moves = (exact.std(1) > SAME * exact.mean(1).abs()) & (deviation > 0)
+    return torch.where(moves, mean / deviation, 0.0) * float(bars_per_year**0.5)
 
 
 def explained(values: torch.Tensor, targets: torch.Tensor) -> torch.Tensor:

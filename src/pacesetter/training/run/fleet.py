@@ -49,7 +49,8 @@ class FleetMeter(Callback[FleetTrainer]):
         mix = logged.pop("action_mix").mean(0).tolist()
         self.shown = {name: float(values.mean()) for name, values in logged.items()}
         told = self._mixed([round(share, 4) for share in mix]) | curriculum_figures(self.session.parts.train)
-        self.session.log(**self.shown, **told, **self.costs())
+        # Merged, as a master's cash is both among what is shown and in its mix.
+        self.session.log(**(self.shown | told), **self.costs())
         self.session.run.log(step=self.learner.step, agents=self._by_agent(logged))
 
     def _mixed(self, shares: list[float]) -> dict[str, Any]:
