@@ -10,7 +10,8 @@ import torch
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet, FleetAgent
-from pacesetter.agents.stream import STREAM, Following, Stream, StreamEncoder
+from pacesetter.agents.stream.encoder import STREAM, Stream, StreamEncoder
+from pacesetter.agents.stream.following import Following
 
 
 def make_encoder(layers: int = 4, span: int = 24, seed: int = 0) -> StreamEncoder:

@@ -21,7 +21,7 @@ from pacesetter.agents.encoders import Encoder, Network
 from pacesetter.agents.heads import ContinuousActor, Critic, DiscreteActor, Distribution, make_actor
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.stacked import StackedHead
-from pacesetter.agents.stream import STREAM, follower_of
+from pacesetter.agents.stream.encoder import STREAM, follower_of
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError, did_you_mean
 

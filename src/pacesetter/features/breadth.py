@@ -41,8 +41,9 @@ def market_breadth(panel: Panel) -> Array:
 
 def _rolling(values: Array) -> Array:
     """(time, symbol) sums over the last 20 rows, fewer at the start; summed afresh, so that no error accumulates."""
-    padded = np.concatenate([np.zeros((BARS - 1, values.shape[1])), values])
-    return np.asarray(np.lib.stride_tricks.sliding_window_view(padded, BARS, axis=0).sum(axis=-1))
+    # One row more than the first window needs, so that a panel without bars has a window to cut off, too.
+    padded = np.concatenate([np.zeros((BARS, values.shape[1])), values])
+    return np.asarray(np.lib.stride_tricks.sliding_window_view(padded, BARS, axis=0)[1:].sum(axis=-1))
 
 
-FEATURES.add(BREADTH, Feature(BREADTH, ("close",), BARS, market_breadth, kind="regime", is_default=False))
+FEATURES.add(BREADTH, Feature(BREADTH, ("close",), BARS, market_breadth, kind="market", is_default=False))

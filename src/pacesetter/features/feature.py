@@ -18,7 +18,7 @@ from pacesetter.registry import Registry
 __all__ = ["FEATURES", "Feature", "default_names", "on_observed", "symbolwise"]
 
 Array = NDArray[Any]
-Kind = Literal["technical", "regime", "sentiment", "leadlag", "custom"]
+Kind = Literal["technical", "regime", "sentiment", "market", "leadlag", "custom"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +27,7 @@ class Feature:
 
     needs        panel fields it reads; on a panel without one of them the feature is left out
     memory_bars  latest observed bars of a symbol that fix its value: a server that keeps these gives the same number
+                 (kinds market and leadlag read all symbols: it then keeps the bars of all since the first of these)
     compute      panel -> (time, symbol), NaN while warming up; row t reads bars ≤ t only
     indicator    of a feature of each symbol's own bars, what `compute` maps their fields by
     is_default   whether a table has it where no features are named

@@ -154,7 +154,7 @@ class FeatureTable:
 
 
 def feature_table(panel: Panel, features: Sequence[str] | None = None, extra: Sequence[Feature] = ()) -> FeatureTable:
-    """The table of the named features (all registered ones if None), then of `extra` ones, in this order.
+    """The table of the named features (the default ones if None), then of `extra` ones, in this order.
 
     Features whose fields the panel lacks are left out, with a notice and under `left_out`. The latest tables are kept,
     so that asking again for the same panel costs nothing.

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import Master
-from pacesetter.agents.stream import STREAM, BarFollower, follower_of
+from pacesetter.agents.stream.encoder import STREAM, BarFollower, follower_of
 from pacesetter.learning.experience.master_market import Advisers
 from pacesetter.policies.policy import Seen
 

@@ -21,7 +21,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import DiscreteActor, MaskedCategorical, TanhGaussian
 from pacesetter.agents.layout import Tensors
 from pacesetter.agents.master import CONFIDENCE, PORTFOLIO, Master, shares
-from pacesetter.agents.stream import StreamEncoder
+from pacesetter.agents.stream.encoder import StreamEncoder
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError
 from pacesetter.learning.direct.policy import DirectPolicy

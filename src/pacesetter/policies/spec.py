@@ -11,7 +11,7 @@ from pacesetter.registry import configure
 __all__ = ["AGES", "KEPT", "MEMORY", "WINDOW", "PolicySpec"]
 
 WINDOW = "window"
-MEMORY, AGES, KEPT = "memory", "ages", "kept"  # of a graph that takes one bar at a time; see `agents.stream.Memory`
+MEMORY, AGES, KEPT = "memory", "ages", "kept"  # of a graph that takes one bar at a time; see `stream.encoder.Memory`
 
 
 @dataclass(frozen=True)

@@ -81,13 +81,13 @@ def test_a_line_has_the_difference_where_a_figure_was_published() -> None:
 def test_the_command_prints_every_line_and_note() -> None:
     app = typer.Typer()
     register(app)
-    shown = CliRunner().invoke(app, ["lo_mackinlay"], env={"COLUMNS": "300"})
+    shown = CliRunner().invoke(app, ["reproduce", "lo_mackinlay"], env={"COLUMNS": "300"})
     result = reproduce("lo_mackinlay")
     assert shown.exit_code == 0
     for line in result.comparisons:
         what, ours, *_ = line.row()
         assert any(what in row and ours in row for row in shown.output.splitlines()), what
     assert all(f"Note: {note}" in shown.output for note in result.notes)
-    odd = CliRunner().invoke(app, ["us_japan", "path=bars.csv"])
+    odd = CliRunner().invoke(app, ["reproduce", "us_japan", "path=bars.csv"])
     assert isinstance(odd.exception, ConfigError)
     assert "takes data.path=FILE" in str(odd.exception)

@@ -2,6 +2,10 @@
 
 from __future__ import annotations
 
+import json
+import subprocess
+import sys
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -88,3 +92,25 @@ def test_torchscript_takes_whole_windows_and_short_ones_are_served_whole(served:
     assert export_torchscript(module, spec)
     fleet = Fleet(network("stream", **SIZES), {"window": (BARS - 1, 2), "position": (3,)}, SYMBOLS, actions=None)
     assert serve_agent(fleet, NAMES)[1].memory == ()
+
+
+WITHOUT_TORCH = """
+import sys
+sys.modules["torch"] = None
+from pathlib import Path
+import numpy as np
+from pacesetter.serving.bundle.model import Model
+model = Model(Path({path!r}).read_bytes())
+print(model({{name: np.ones((3, *shape)) for name, shape in model.spec.inputs.items()}})["orders"].tolist())
+"""
+
+
+def test_the_graph_is_served_without_torch(served: Any, tmp_path: Path) -> None:
+    module, spec, data = served
+    path = tmp_path / "model.onnx"
+    path.write_bytes(data)
+    code = WITHOUT_TORCH.format(path=str(path))
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    expected = module({name: torch.ones(3, *shape) for name, shape in spec.inputs.items()})[0].detach()
+    np.testing.assert_allclose(np.array(json.loads(done.stdout)), expected.numpy(), atol=1e-5)

@@ -14,7 +14,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.master import CONFIDENCE, PROPOSALS, UNIVERSE, Master, shares
-from pacesetter.agents.stream import STREAM
+from pacesetter.agents.stream.encoder import STREAM
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry, write_own_accounts, write_own_masks

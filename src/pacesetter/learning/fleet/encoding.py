@@ -15,7 +15,7 @@ from typing import Any, Protocol
 import torch
 
 from pacesetter.agents.layout import Tensors
-from pacesetter.agents.stream import STREAM, StreamEncoder
+from pacesetter.agents.stream.encoder import STREAM, StreamEncoder
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import INDEX, Tables
 

@@ -11,14 +11,30 @@ from contextlib import contextmanager
 import torch
 from torch import nn
 
-from pacesetter.policies.spec import PolicySpec
+from pacesetter.agents.layout import Tensors
+from pacesetter.agents.stream.encoder import STREAM, Memory, StreamEncoder
+from pacesetter.policies.spec import AGES, MEMORY, WINDOW, PolicySpec
 from pacesetter.serving.bundle.model import SPEC
 from pacesetter.serving.bundle.shortcuts import shortened
-from pacesetter.serving.bundle.streaming import streamed
 
-__all__ = ["export_onnx", "export_torchscript", "quantise"]
+__all__ = ["StreamedPolicy", "export_onnx", "export_torchscript", "quantise"]
 
 MOST_ROWS = 65_536
+
+
+class StreamedPolicy(nn.Module):
+    """A policy's module that takes the newest bar (row, feature) and a memory, and gives what is to be kept, too."""
+
+    def __init__(self, module: nn.Module) -> None:
+        super().__init__()
+        self.module = module
+        self.encoder = next(part for part in module.modules() if isinstance(part, StreamEncoder))
+
+    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
+        memory = Memory(observation[MEMORY], observation[AGES].long())
+        encoded, kept = self.encoder.append(observation[WINDOW], memory)
+        rest = {name: entry for name, entry in observation.items() if name not in (WINDOW, MEMORY, AGES)}
+        return (*self.module({**rest, STREAM: encoded}), kept)
 
 
 def export_onnx(module: nn.Module, spec: PolicySpec) -> bytes:
@@ -28,7 +44,7 @@ def export_onnx(module: nn.Module, spec: PolicySpec) -> bytes:
     rows = {} if spec.rows == "fleet" else {0: torch.export.Dim("rows", min=1, max=MOST_ROWS)}
     with _quiet():
         program = torch.onnx.export(
-            shortened(streamed(module) if spec.memory else module),
+            shortened(StreamedPolicy(module) if spec.memory else module),
             (),
             kwargs={"observation": example},
             dynamo=True,

@@ -1,7 +1,8 @@
 """A policy with a stream encoder, served bar by bar: one token a symbol instead of a window of them.
 
 The graph takes the newest bar with keys and values of the bars before it, and gives those of the newest to be kept.
-Callers hand over windows as to any other policy, and only bars that are new are run: see `agents.stream.Following`.
+Callers hand over windows as to any other policy, and only bars that are new are run: see `Following`.
+Served without torch; `export.StreamedPolicy` is what such a graph is made of.
 """
 
 from __future__ import annotations
@@ -10,38 +11,15 @@ from collections.abc import Callable, Mapping
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
-from torch import nn
 
-from pacesetter.agents.layout import Tensors
-from pacesetter.agents.stream import STREAM, Following, Memory, StreamEncoder
+from pacesetter.agents.stream.following import Following
 from pacesetter.policies.spec import AGES, KEPT, MEMORY, WINDOW, PolicySpec
 
-__all__ = ["BarByBar", "StreamedPolicy", "streamed"]
+__all__ = ["BarByBar"]
 
 Array = NDArray[Any]
 Run = Callable[[Mapping[str, Array]], dict[str, Array]]
-
-
-class StreamedPolicy(nn.Module):
-    """A policy's module that takes the newest bar (row, feature) and a memory, and gives what is to be kept, too."""
-
-    def __init__(self, module: nn.Module) -> None:
-        super().__init__()
-        self.module = module
-        self.encoder = next(part for part in module.modules() if isinstance(part, StreamEncoder))
-
-    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
-        memory = Memory(observation[MEMORY], observation[AGES].long())
-        encoded, kept = self.encoder.append(observation[WINDOW], memory)
-        rest = {name: entry for name, entry in observation.items() if name not in (WINDOW, MEMORY, AGES)}
-        return (*self.module({**rest, STREAM: encoded}), kept)
-
-
-def streamed(module: nn.Module) -> StreamedPolicy:
-    """The module for one bar at a time."""
-    return StreamedPolicy(module)
 
 
 class BarByBar:

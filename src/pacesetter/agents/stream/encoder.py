@@ -10,10 +10,8 @@ Read `StreamEncoder.encode` first; `append` is the same for one more bar.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
 from dataclasses import dataclass
-from threading import Lock
-from typing import Any, ClassVar, NamedTuple, TypeVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -23,19 +21,16 @@ from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.encoders import NETWORKS, Encoder, Network
 from pacesetter.agents.layout import Tensors
+from pacesetter.agents.stream.following import Following
 from pacesetter.errors import ConfigError, check_range
 
-__all__ = ["STREAM", "BarFollower", "Following", "Memory", "Stream", "StreamEncoder", "follower_of"]
+__all__ = ["STREAM", "BarFollower", "Memory", "Stream", "StreamEncoder", "follower_of"]
 
 STREAM = "stream"  # entry (width,) of an observation whose window was encoded already
 CHUNK = 32  # queries that share their keys: those of their chunk and of the one before it
-MOST_NEW = 8  # bars between two windows that are run one by one; more are run from the start, which is as exact
 NEVER = -1e9  # score of a key that is not there; finite, so that a gradient through it is 0
 
-
 Array = NDArray[Any]
-AnswerT = TypeVar("AnswerT")
-Step = Callable[[int, Array, Array], tuple[AnswerT, Array]]
 
 
 class Memory(NamedTuple):
@@ -222,68 +217,6 @@ class StreamEncoder(Encoder):
         return Memory(keys_values, ages)
 
 
-class Following:
-    """Windows that follow one another, answered by running their new bars alone.
-
-    Each is compared with the one before it, so an answer never depends on what was asked earlier: a window that does
-    not follow, because bars are missing or were corrected, is run from its first bar.
-
-    What is kept of earlier bars, (row, layer, 2, bar, width) as in `Memory`; `shape` is of one row.
-    """
-
-    def __init__(self, shape: tuple[int, ...]) -> None:
-        self.shape, self._lock = shape, Lock()
-        self._window: Array | None = None  # the last, whose newest bar is not in the memory yet
-        self._memory, self._ages, self._kept, self._slot = np.empty(0), np.empty(0), np.empty(0), 0
-
-    def __call__(self, window: Array, step: Step[AnswerT]) -> AnswerT:
-        """The answer of `step` at the newest bar of a window (row, bar, feature).
-
-        `step` maps the place of a bar in the window, the memory before it and its ages to an answer, and to the keys
-        and values (row, layer, 2, width) that are kept of the bar.
-        """
-        with self._lock:
-            last, new = window.shape[1] - 1, self._new_bars(window)
-            self._window = None  # a step that fails leaves nothing half done
-            if new is None:
-                self._forget(len(window))
-                new = last + 1
-            elif new:
-                self._keep()
-            for bar in range(last + 1 - new, last):
-                _, self._kept = step(bar, self._memory, self._ages)
-                self._keep()
-            answer, self._kept = step(last, self._memory, self._ages)
-            self._window = window.copy()
-            return answer
-
-    def reset(self) -> None:
-        """Forget all bars, as when weights have changed."""
-        self._window = None
-
-    def _new_bars(self, window: Array) -> int | None:
-        """How many bars behind the last window this one ends; None where it does not follow from it."""
-        if self._window is None or self._window.shape != window.shape:
-            return None
-        for new in range(min(MOST_NEW, window.shape[1] - 1) + 1):
-            if np.array_equal(self._window[:, new:], window[:, : window.shape[1] - new], equal_nan=True):
-                return new
-        return None
-
-    def _forget(self, rows: int) -> None:
-        bars = self.shape[2]
-        self._memory = np.zeros((rows, *self.shape), np.float32)
-        self._ages, self._slot = np.full((rows, bars), bars + 1, np.float32), 0
-
-    def _keep(self) -> None:
-        """Take the newest bar into the memory, in place of the oldest."""
-        bars = self.shape[2]
-        self._memory[:, :, :, self._slot] = self._kept
-        self._ages = np.minimum(self._ages + 1, bars + 1)
-        self._ages[:, self._slot] = 1
-        self._slot = (self._slot + 1) % bars
-
-
 class BarFollower:
     """Encodings of windows that mostly follow one another, as those of a backtest or a paper trader do.
 
@@ -302,7 +235,7 @@ class BarFollower:
             self.following.reset()
             self._version = version
 
-        def step(bar: int, memory: NDArray[Any], ages: Array) -> tuple[torch.Tensor, Array]:
+        def step(bar: int, memory: Array, ages: Array) -> tuple[torch.Tensor, Array]:
             kept = Memory(torch.as_tensor(memory, device=device), torch.as_tensor(ages, device=device).long())
             encoded, own = self.encoder.append(torch.tensor(window[:, bar], device=device), kept)
             return encoded, own.cpu().numpy()
