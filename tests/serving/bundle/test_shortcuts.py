@@ -53,7 +53,7 @@ def test_holes_and_infinities_are_treated_as_in_training():
 def test_the_last_block_works_for_the_newest_bar_alone_and_the_trained_policy_stays_as_it_was():
     trained = encoder(SHAPES, layers=1)
     before = {name: value.clone() for name, value in trained.state_dict().items()}
-    whole = copy.deepcopy(trained)
+    whole: Any = copy.deepcopy(trained)
     whole.stack.newest = lambda tokens: whole.stack(tokens)[:, -1]  # every bar's answer, of which one is read
     work = {}
     for name, module in (("whole", whole), ("trained", trained), ("short", shortened(trained))):
