@@ -41,3 +41,16 @@ def test_equal_seeds_give_equal_copies_and_too_little_is_refused(copies: Surroga
     assert copies.planted(2, 0.5).panel == copies.planted(2, 0.5).panel
     with pytest.raises(DataError, match="2 symbols and 120 bars"):
         Surrogates(ps.load("synthetic", symbols=3, bars=100))
+
+
+def test_bars_keep_their_shape_and_closes_alone_are_led_by_two_bars() -> None:
+    market = ps.load("synthetic", symbols=4, bars=1500, seed=3)
+    bars = Surrogates(market).planted(1, 0.6).panel
+    assert bars.has_bars
+    assert (bars.high >= np.maximum(bars.open, bars.close)).all()
+    assert (bars.low <= np.minimum(bars.open, bars.close)).all()
+    late = Surrogates(ps.load(market.to_frame()["close"])).planted(1, 0.6)
+    found = moves(late.panel)
+    leader, follower = late.links[0]
+    assert np.corrcoef(found[:-2, leader], found[2:, follower])[0, 1] == pytest.approx(0.6, abs=0.08)
+    assert abs(np.corrcoef(found[:-1, leader], found[1:, follower])[0, 1]) < 0.1
