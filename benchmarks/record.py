@@ -63,7 +63,9 @@ def publish(name: str, body: str, title: str) -> None:
     print(f"\n{title}\n\n{body}\n")
     if options.record:
         RESULTS.mkdir(exist_ok=True)
-        command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *sys.argv[1:]])
+        # a folder of this machine is of no use to a reader, so its name alone is kept
+        words = [Path(word).name if Path(word).is_absolute() else word for word in sys.argv[1:]]
+        command = " ".join(["python", f"benchmarks/{Path(sys.argv[0]).name}", *words])
         day = time.strftime("%Y-%m-%d")
         text = f"# {title}\n\n`{command}` on {day}: {machine()}\n\n{body}\n"
         (RESULTS / f"{name}.md").write_text(text, encoding="utf-8")

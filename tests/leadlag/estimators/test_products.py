@@ -1,4 +1,4 @@
-"""Lagged products held a span at a time are those of the whole table to the bit, in whatever order they are asked."""
+"""Lagged products held a span at a time are bit-exactly those of the whole table, in whatever order they are asked."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Fleet PPO with the advantages of every order: right for the order sent, zero on average, repeatable to the bit."""
+"""Fleet PPO with the advantages of every order: right for the order sent, zero on average, repeated bit-exactly."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Single-agent PPO with the advantages of every order: equal to what the environments gave, resumed to the bit."""
+"""Single-agent PPO with the advantages of every order: equal to what the environments gave, resumed bit-exactly."""
 
 from __future__ import annotations
 

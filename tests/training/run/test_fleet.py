@@ -1,4 +1,4 @@
-"""A fleet as a run: what it leaves, that it resumes and repeats to the bit, and a second try for its strugglers."""
+"""A fleet as a run: what it leaves, that it resumes and repeats bit-exactly, and a second try for its strugglers."""
 
 from __future__ import annotations
 

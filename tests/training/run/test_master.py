@@ -1,4 +1,4 @@
-"""A master as a run over a fleet's: what it leaves, that it resumes and repeats to the bit, tuning, and refusals."""
+"""A master as a run over a fleet's: what it leaves, that it resumes and repeats bit-exactly, tuning, and refusals."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""A run from config to agent: what it leaves, that it repeats to the bit, transfer, a sentence for every mistake."""
+"""A run from config to agent: what it leaves, that it repeats bit-exactly, transfer, a sentence for every mistake."""
 
 from __future__ import annotations
 

@@ -153,32 +153,31 @@ class StreamEncoder(Encoder):
 
     def forward(self, observation: Tensors) -> torch.Tensor:
         """(batch, width) of observations with a window, or with what `encode` or `append` made of it as `stream`."""
-        if not self.layout.window:
+        if STREAM not in observation:
             return super().forward(observation)
-        if STREAM in observation:
-            encoded = observation[STREAM]
-        else:
-            encoded = self.encode(observation[self.config.window], 1)[:, 0]
         rest = self.normaliser(observation, without=self.layout.window)
-        return self._fused(encoded, self._context(rest, observation))
+        return self.norm(self._fused(observation[STREAM], self._context(rest, observation)))  # type: ignore[no-any-return]
 
     def _summarise(self, window: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
-        """Not called: `forward` goes its own way."""
-        raise NotImplementedError
+        return self._fused(self._banded(window, 1)[:, 0], context)
 
     def _fused(self, encoded: torch.Tensor, context: torch.Tensor) -> torch.Tensor:
         summary = encoded + context.to(encoded.dtype)
-        return self.norm(summary + self.fusion(summary))  # type: ignore[no-any-return]
+        return summary + self.fusion(summary)  # type: ignore[no-any-return]
 
     def encode(self, bars: torch.Tensor, count: int) -> torch.Tensor:
         """(batch, count, width) of the last `count` of raw bars (batch, bar, feature).
 
         With `config.memory_bars` − 1 more bars than `count` they are what they are in any longer sequence.
         """
+        return self._banded(self.normaliser.scaled(self.config.window, bars), count)
+
+    def _banded(self, bars: torch.Tensor, count: int) -> torch.Tensor:
+        """The same of normalised bars."""
         reach = self.config.span - 1
         # Each layer reaches span − 1 bars further back, so the first one needs the most and each later one fewer.
         needed = min(bars.shape[1], count + len(self.blocks) * reach)
-        x = self.embed(self.normaliser.scaled(self.config.window, bars[:, -needed:]))
+        x = self.embed(bars[:, -needed:])
         for place, block in enumerate(self.blocks, start=1):
             x = block(x, min(x.shape[1], count + (len(self.blocks) - place) * reach))
         return x  # type: ignore[no-any-return]
