@@ -34,8 +34,8 @@ from pacesetter.leadlag.estimators import products
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.policies.fleet import FleetTargets
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.master import Advice
-from pacesetter.policies.observation import market_bank
 
 SYMBOLS, BARS, FIRST = 20, 900, 700
 ENVIRONMENTS, STEPS = 4096, 300

@@ -14,7 +14,7 @@ import pacesetter as ps
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest as play
 from pacesetter.evaluation.baselines.catalogue import make_baseline
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 
 @pytest.fixture(scope="module")

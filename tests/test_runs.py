@@ -8,8 +8,8 @@ import os
 import pytest
 
 from pacesetter import Run, RunError
+from pacesetter.old_names import SCHEMA
 from pacesetter.runs import config_hash, sha256, write_atomic
-from pacesetter.schema import SCHEMA
 
 
 def test_folder_is_named_after_job_and_config(tmp_path):

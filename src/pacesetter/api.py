@@ -33,7 +33,7 @@ from pacesetter.evaluation.statistics.verdict import CASH, Verdict, judge
 from pacesetter.leadlag.windows import as_panel, bar_of
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy, Seen
 from pacesetter.registry import configure
 from pacesetter.runs import Run

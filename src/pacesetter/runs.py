@@ -18,7 +18,7 @@ from typing import Any
 
 from pacesetter.errors import RunError
 from pacesetter.locks import LOCK
-from pacesetter.schema import SCHEMA
+from pacesetter.old_names import SCHEMA
 
 __all__ = ["DECISION", "EVALUATION", "Run", "config_hash", "provenance", "sha256", "write_atomic"]
 

@@ -17,8 +17,8 @@ from pacesetter.learning.experience.master_market import allowed_orders
 from pacesetter.market import MarketBars, MarketParameters
 from pacesetter.market.orders import Discrete
 from pacesetter.market.state import Account, Position
+from pacesetter.old_names import SCHEMA, translate_config
 from pacesetter.policies.agent import per_symbol
-from pacesetter.schema import SCHEMA, translate_config
 
 SYMBOLS = 50
 RULES = MarketParameters()

@@ -20,7 +20,7 @@ from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.panel import Panel
 from pacesetter.policies.agent import AgentPolicy
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy, Seen
 
 FIRST, NOW = 290, 332  # at both the allocations are renewed

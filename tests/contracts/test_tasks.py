@@ -34,7 +34,7 @@ from pacesetter.evaluation.opened import RUNS, open_run
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
 from pacesetter.leadlag.lookback.policy import roll
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.training.hydra.compose import compose, task_defaults
 from pacesetter.training.run.observers import OBSERVERS
 from pacesetter.training.run.train import train

@@ -26,7 +26,7 @@ from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.runs import Run
 
 BARS, FIRST = 320, 200

@@ -14,7 +14,7 @@ from pacesetter.evaluation.backtest.backtest import backtest, backtest_many
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.features import feature_table
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 FIRST = 320
 BESIDE = ("cash", "hold", "equal_weight")

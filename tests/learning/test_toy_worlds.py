@@ -141,7 +141,12 @@ CASES: dict[str, Case] = {
 }
 
 
-@pytest.mark.parametrize("case", list(CASES))
+LONG = ("sac", "recurrent_ppo remembers the flash")  # half a minute each
+
+
+@pytest.mark.parametrize(
+    "case", [pytest.param(case, marks=pytest.mark.proof) if case in LONG else case for case in CASES]
+)
 def test_an_algorithm_earns_95_percent_of_the_best(case: str) -> None:
     name, world, fee, steps, options = CASES[case]
     env = DummyVecEnv([partial(world, fee)] * 16)

@@ -18,7 +18,7 @@ from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.market import Column, Fill
 from pacesetter.panel import Panel
 from pacesetter.policies.agent import AgentPolicy
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Seen
 
 BARS, SYMBOLS = 300, 3

@@ -58,6 +58,11 @@ class Network:
         # Every whole number here is a size.
         check_range(1, owner="network", **sizes)
 
+    @property
+    def memory_bars(self) -> int | None:
+        """Bars that an answer depends on, where the network itself decides it; None: the window it is given."""
+        return None
+
     def build(self, shapes: Shapes) -> Encoder:
         """A freshly initialised encoder for entries of these shapes, without the batch axis."""
         encoder = self.encoder(self, shapes)

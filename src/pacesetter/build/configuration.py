@@ -15,11 +15,11 @@ from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.signals import DEFAULT_SHRINKAGE
 from pacesetter.leadlag.study import Study, configure_study
 from pacesetter.learning.methods import METHODS, TaskSupport, load
+from pacesetter.old_names import RENAMED_VALUES, translate_config
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.rewards.schedule import Schedule
 from pacesetter.runs import Run, config_hash
-from pacesetter.schema import RENAMED_VALUES, translate_config
 
 __all__ = [
     "Config",
@@ -40,7 +40,6 @@ __all__ = [
     "task_of",
 ]
 
-STREAM = "stream"
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
 
 
@@ -416,21 +415,17 @@ def build_task(config: Config) -> Any:
     support = _one_account(config)
     if support is not None:
         return _with_history(task, config.agent, support)
-    return _with_memory(task, config.agent) if _is_stream(config.agent) else task
-
-
-def _is_stream(agent: dict[str, Any]) -> bool:
-    return str(agent.get("network")).partition("_")[0] == STREAM
+    return _with_memory(task, config.agent)
 
 
 def _with_memory(task: Any, agent: dict[str, Any]) -> Any:
-    """The task with windows as long as the answer of a stream encoder depends on."""
-    from pacesetter.agents.encoders import network
+    """The task with windows as long as the network's answers depend on, where the network says so."""
+    from pacesetter.agents.encoders import network  # torch: for those who train only
 
-    if not hasattr(task, "window_bars"):
+    if not (agent.get("network") and hasattr(task, "window_bars")):
         return task
-    sizes: Any = network(agent["network"], **(agent.get("network_options") or {}))
-    return dataclasses.replace(task, window_bars=sizes.memory_bars)
+    bars = network(agent["network"], **(agent.get("network_options") or {})).memory_bars
+    return task if bars is None else dataclasses.replace(task, window_bars=bars)
 
 
 def _with_history(task: Any, agent: dict[str, Any], support: TaskSupport) -> Any:

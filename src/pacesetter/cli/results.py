@@ -284,7 +284,7 @@ def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list
     """The baselines named, or all that are possible, and which are not."""
     from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines, left_out_sentence
     from pacesetter.evaluation.report.judgement_page import BRIEF, results_section
-    from pacesetter.policies.observation import market_bank
+    from pacesetter.policies.market_rows import market_bank
 
     start, bank = time.perf_counter(), market_bank(panel, table)
     results = evaluate_baselines(panel, int(fold.test[0]), names, market=task.market, bank=bank)

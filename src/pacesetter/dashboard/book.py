@@ -18,7 +18,7 @@ from sqlalchemy.exc import ArgumentError, NoSuchTableError, SQLAlchemyError
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
-from pacesetter.schema import translate_guard
+from pacesetter.old_names import translate_guard
 
 __all__ = ["Book", "JournalReader", "equity_figure", "pnl_figure"]
 

@@ -24,7 +24,7 @@ from pacesetter.evaluation.statistics.regimes import benchmark_table, index_retu
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 
 __all__ = ["Judgement", "judge_policy"]

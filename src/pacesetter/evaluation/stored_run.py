@@ -40,7 +40,7 @@ from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.features.feature import default_names
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 
 __all__ = ["MARKETS", "StoredRun"]

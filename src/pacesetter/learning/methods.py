@@ -21,8 +21,8 @@ from typing import Any
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.learner import Learner
+from pacesetter.old_names import renamed_sentence
 from pacesetter.registry import Registry, configure
-from pacesetter.schema import renamed_sentence
 
 __all__ = [
     "METHODS",

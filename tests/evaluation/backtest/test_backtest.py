@@ -20,7 +20,7 @@ from pacesetter.evaluation.backtest.episode import Episode
 from pacesetter.features import ZScore, feature_table
 from pacesetter.market import Column, Costs, Fill, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Seen
 
 FREE = MarketParameters(

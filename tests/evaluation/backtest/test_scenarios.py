@@ -14,7 +14,7 @@ from pacesetter.evaluation.baselines.allocators import EqualWeight
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.market import Limits, MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 WIDE = MarketParameters(limits=Limits(position_cap_fraction=0.5))
 

@@ -26,7 +26,7 @@ from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.features import feature_table
 from pacesetter.market.parameters import Costs, MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Seen
 
 CHEAP = MarketParameters(costs=Costs(commission_bps=1, spread_bps=1, slippage_bps=1))

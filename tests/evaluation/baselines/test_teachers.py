@@ -14,7 +14,7 @@ from pacesetter.evaluation.baselines.catalogue import make_baseline, possible_ba
 from pacesetter.evaluation.baselines.teachers import OracleTeacher
 from pacesetter.features import feature_table
 from pacesetter.market.parameters import Costs, MarketParameters
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 BARS, STOP = 400, 300
 CHEAP = MarketParameters(costs=Costs(commission_bps=1.0, spread_bps=1.0, slippage_bps=1.0))

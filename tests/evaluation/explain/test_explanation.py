@@ -12,7 +12,7 @@ from pacesetter.evaluation.explain.explanation import explain_agent
 from pacesetter.features import feature_table
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, make_algorithm
 from pacesetter.policies.agent import AgentPolicy
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 PANEL = load("synthetic", symbols=3, bars=260, groups=0, sentiment_strength=0.9, volatility=0.6)
 TABLE = feature_table(PANEL, features=["return_1", "sentiment"])

@@ -37,8 +37,8 @@ from pacesetter.learning.fleet.ppo import PPO, FleetPPO
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.market.parameters import Costs, Limits, MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.master import Advice, MasterPolicy
-from pacesetter.policies.observation import market_bank
 from pacesetter.policies.policy import Seen
 
 SMALL = MasterNetwork(width=16, heads=2, layers=1, hidden=16)

@@ -16,7 +16,7 @@ from pacesetter.evaluation.report.judgement_page import store_judgement
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe
 from pacesetter.features import feature_table
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.runs import EVALUATION
 
 

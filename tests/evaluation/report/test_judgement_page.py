@@ -18,7 +18,7 @@ from pacesetter.evaluation.judgement import judge_policy
 from pacesetter.evaluation.report.judgement_page import judgement_sections, markdown, results_section, store_judgement
 from pacesetter.evaluation.report.page import Section, number, write_pdf, write_report
 from pacesetter.features import feature_table
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 TITLES = [
     *("Verdict", "Gates", "Against the index", "Results by regime", "Stress", "Costs and limits"),

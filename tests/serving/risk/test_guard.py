@@ -1,6 +1,6 @@
 """Every control of the risk guard by a known answer, then generated order streams against an independent checker.
 
-Runs `serving.risk.exposure`.
+Runs `serving.risk.exposure`, `serving.risk.memory`.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from pacesetter.errors import ConfigError
 from pacesetter.serving.risk.clusters import clusters
-from pacesetter.serving.risk.guard import CONTROLS, AccountView, Guard, Order, Quote, State
+from pacesetter.serving.risk.controls import CONTROLS
+from pacesetter.serving.risk.guard import AccountView, Guard, Order, Quote, State
 from pacesetter.serving.risk.limits import RiskLimits
 
 NOON = 20_000 * 86_400.0 + 43_200.0

@@ -23,7 +23,7 @@ from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.market.state import Position
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import table_observer
+from pacesetter.policies.market_rows import table_observer
 from pacesetter.policies.policy import Seen
 from pacesetter.serving.journal.journal import Journal, journal_url, tables
 from pacesetter.serving.monitor.alerts import Alert, Alerts

@@ -89,6 +89,7 @@ def kill_a_worker(root: Path, killed: list[str]) -> None:
         time.sleep(0.02)
 
 
+@pytest.mark.proof  # two minutes; test_workers kills a worker in seconds
 @pytest.mark.usefixtures("ray_here")
 def test_a_killed_actor_changes_neither_steps_nor_weights_nor_metrics(small: Any) -> None:
     steps = ["train.steps=1024", "train.checkpoint_every=128", "train.validate_every=256"]

@@ -29,7 +29,7 @@ from pacesetter.market.state import Account, Position
 from pacesetter.market.trades import Trade, trades
 from pacesetter.panel import Panel
 from pacesetter.policies.hybrid import hybrid_orders
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import QUANTITIES, Policy, Seen
 from pacesetter.stamps import moment_of
 

@@ -14,7 +14,7 @@ from pacesetter.errors import DataError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 
 __all__ = ["altered_after", "check_causal"]

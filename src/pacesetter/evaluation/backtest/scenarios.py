@@ -18,7 +18,7 @@ from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 
 __all__ = ["Scenario", "evaluate_scenarios", "spread"]

@@ -22,7 +22,7 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics.metrics import metrics, sharpe, total_return
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 
 __all__ = ["Fit", "FoldResult", "Paths", "WalkForward", "combinatorial", "walk_forward"]

@@ -150,7 +150,7 @@ class Optimised(Allocation):
             max_weights=max(self.cap, 1.0 / returns.shape[1]),
             fallback=EqualWeighted(),
         )
-        # The matrices are small: one thread is faster, and the result does not hang on how many there are.
+        # The matrices are small: one thread is faster, and the result does not depend on how many there are.
         with threadpool_limits(1), warnings.catch_warnings():
             warnings.filterwarnings("ignore", message="Solution may be inaccurate")  # for shares it is enough
             weights = np.maximum(optimiser.fit(returns).weights_, 0.0)  # a solver leaves −1e-12

@@ -16,7 +16,7 @@ from pacesetter.evaluation.statistics.verdict import CASH
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 __all__ = [
     "BASELINES",

@@ -22,7 +22,7 @@ from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.registry import configure
 
 if TYPE_CHECKING:

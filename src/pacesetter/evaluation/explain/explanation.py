@@ -23,7 +23,7 @@ from pacesetter.market.orders import as_continuous
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.agent import AgentPolicy
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 __all__ = ["Witness", "explain_agent"]
 

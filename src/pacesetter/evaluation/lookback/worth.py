@@ -26,7 +26,7 @@ from pacesetter.leadlag.lookback.policy import StoredLookback
 from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 if TYPE_CHECKING:
     from pacesetter.evaluation.stored_run import StoredRun

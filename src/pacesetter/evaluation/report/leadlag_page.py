@@ -159,7 +159,7 @@ def _links_text(result: StudyResult) -> str:
     too_few = (study.draws + 1) * study.level < 1
     return (
         f"{count} of {pairs} pairs are linked by {study.method} ({promise}; null of {study.draws} whole-bar sign flips"
-        f"{cleaned}). Flagged, because they hang on one bar or day or on a thinly traded symbol: {flagged}. "
+        f"{cleaned}). Flagged, because they depend on one bar or day or on a thinly traded symbol: {flagged}. "
         "Strength forward is how well the leader's past predicts the follower, backward "
         "the reverse; 'remains' is the share of the forward strength without its most influential bar."
         + (" This method names no delays, so there is no lag map." if not result.answer.max_lag else "")

@@ -1,6 +1,6 @@
 """How a trainer makes features of compact observations: each window for itself, or each bar once.
 
-A stream encoder's answers hang on bars alone. `BarsOnce` encodes all bars of the market before a round; environments
+A stream encoder's answers depend on bars alone. `BarsOnce` encodes all bars of the market before a round; environments
 then gather rows. Where gradients are asked for, rows come in segments of following bars, and a segment is encoded in
 one pass with the bars that its first one remembers.
 """
@@ -40,7 +40,7 @@ class Encoding(Protocol):
 
 
 def streams(encoder: Any) -> bool:
-    """Whether an encoder's answers hang on bars alone, so that each needs to be encoded once."""
+    """Whether an encoder's answers depend on bars alone, so that each needs to be encoded once."""
     return isinstance(encoder, StreamEncoder) and bool(encoder.layout.window)
 
 

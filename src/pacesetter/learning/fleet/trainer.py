@@ -31,8 +31,8 @@ from pacesetter.learning.fleet.resume import capture, modern_state, restore
 from pacesetter.learning.fleet.storage import load_fleet
 from pacesetter.learning.learner import Between, StepRecord, Watcher
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
+from pacesetter.old_names import translate_learner
 from pacesetter.registry import configure
-from pacesetter.schema import translate_learner
 
 __all__ = ["FleetTrainer"]
 

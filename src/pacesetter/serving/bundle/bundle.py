@@ -9,17 +9,14 @@ signature.txt  of hashes.json, where a key was given                        mode
 lookback.onnx, lookback.json   the agent that chooses the windows of its lead–lag features, where one does
 ```
 
-All bytes are read once and checked before any of them is parsed. Nothing is pickled, and `model.pt` is never loaded.
+All bytes are read once and checked (`archive.py`) before any of them is parsed. Nothing is pickled, and `model.pt` is
+never loaded.
 """
 
 from __future__ import annotations
 
-import hashlib
 import json
 import logging
-import zipfile
-import zlib
-from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from functools import cached_property
@@ -33,21 +30,14 @@ from pacesetter.errors import DataError, RunError
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.registry import configure
 from pacesetter.runs import write_atomic
+from pacesetter.serving.bundle.archive import HASHES, SIGNATURE, check_hashes, hash_list, read_files
 from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.lookback import LookbackSpec, ServedLookback
 
-__all__ = ["Bundle", "FeatureSpec", "pack", "partial_folder"]
+__all__ = ["Bundle", "FeatureSpec", "partial_folder"]
 
-HASHES, SIGNATURE = "hashes.json", "signature.txt"
-NEEDED = ("model.onnx", "features.json", "config.yaml", "manifest.json", "limits.json", "README.md", "CARD.md")
-MOST_BYTES = 2**30  # of all files together; a zip may promise little and hold much
-MOST_FILES = 64
-CHUNK_BYTES = 2**20
-# RuntimeError: a flipped bit says "encrypted", or names an unknown method
-BROKEN_ZIP = (OSError, zipfile.BadZipFile, zlib.error, EOFError, RuntimeError, ValueError)
-FORMAT = 1
 log = logging.getLogger(__name__)
 
 
@@ -91,7 +81,7 @@ class Bundle:
         file wrote new hashes too; `is_unverified` opens it with a warning.
         """
         path = Path(path)
-        files = _read_folder(path) if path.is_dir() else _read_zip(path)
+        files = read_files(path)
         is_signed = SIGNATURE in files
         if key is not None:
             if not is_signed:
@@ -105,7 +95,7 @@ class Bundle:
             )
         elif is_signed:
             log.warning("SIGNATURE NOT CHECKED: %s may have been changed by anybody who can write there", path)
-        _check_hashes(files, path)
+        check_hashes(files, path)
         own = {name: data for name, data in files.items() if name not in (HASHES, SIGNATURE)}
         return cls(own, path.name.removesuffix(".zip"), is_signed)
 
@@ -118,11 +108,9 @@ class Bundle:
             partial.mkdir(parents=True)
         except OSError as problem:
             raise RunError(f"{folder.parent} cannot store a bundle ({problem.strerror}); give another") from problem
-        # Sorted, so that equal files give equal bytes to sign.
-        hashes = {name: hashlib.sha256(data).hexdigest() for name, data in sorted(files.items())}
-        told = json.dumps({"format": FORMAT, "files": hashes}, indent=2).encode() + b"\n"
-        signed = {} if key is None else {SIGNATURE: key.sign(told).encode() + b"\n"}
-        for name, data in ({**files, HASHES: told} | signed).items():
+        hashes = hash_list(files)
+        signed = {} if key is None else {SIGNATURE: key.sign(hashes).encode() + b"\n"}
+        for name, data in ({**files, HASHES: hashes} | signed).items():
             write_atomic(partial / name, data)
         # Only a whole bundle ever has its final name.
         partial.rename(folder)
@@ -149,9 +137,9 @@ class Bundle:
         """What chooses the windows of the lead–lag features; None where there are none."""
         if self.is_lookback:
             return ServedLookback(configure(LookbackSpec, self._json("lookback.json"), "lookback"), self.model)
-        told = self.config.features.leadlag.lookback
-        if not isinstance(told, str):
-            return None if told is None else ConstantLookback(told)
+        lookback = self.config.features.leadlag.lookback
+        if not isinstance(lookback, str):
+            return None if lookback is None else ConstantLookback(lookback)
         if "lookback.onnx" not in self.files:
             raise RunError(f"{self.name} lacks lookback.onnx, the agent of its lead–lag features; make it again")
         spec = configure(LookbackSpec, self._json("lookback.json"), "lookback")
@@ -190,76 +178,3 @@ def partial_folder(folder: Path) -> Path:
     if partial.exists():
         raise RunError(f"{partial} was left by an interrupted bundling; remove it")
     return partial
-
-
-def pack(folder: str | Path) -> Path:
-    """A bundle folder as a zip beside it, which `Bundle.open` reads alike."""
-    folder = Path(folder)
-    target = folder.with_name(f"{folder.name}.zip")
-    with zipfile.ZipFile(target, "w", zipfile.ZIP_DEFLATED) as archive:
-        for path in sorted(folder.iterdir()):
-            archive.write(path, path.name)
-    return target
-
-
-def _read_folder(folder: Path) -> dict[str, bytes]:
-    if not (folder / HASHES).is_file():
-        raise RunError(f"{folder} is not a bundle: {HASHES} is missing; create one from a run: pacesetter bundle RUN")
-    files = {}
-    for path in sorted(folder.iterdir()):
-        # A link could point to anything on this machine.
-        if path.is_symlink() or not path.is_file():
-            raise RunError(f"{path} is not a plain file; do not load it")
-        files[path.name] = path.read_bytes()
-    return files
-
-
-def _read_zip(path: Path) -> dict[str, bytes]:
-    try:
-        with zipfile.ZipFile(path) as archive:
-            members = archive.infolist()
-            names = Counter(member.filename for member in members)
-            # No folders (a path could lead out of the bundle), and no name twice (readers differ in which they take).
-            odd = next((name for name in names if Path(name).name != name or names[name] > 1), None)
-            is_much = len(members) > MOST_FILES or sum(member.file_size for member in members) > MOST_BYTES
-            if odd is not None or is_much:
-                raise RunError(f"{path} holds {odd or 'more than a bundle can'}; it is not a bundle, do not load it")
-            return {member.filename: _unpacked(archive, member, path) for member in members}
-    except FileNotFoundError as problem:
-        raise RunError(f"there is no bundle {path}; make one: pacesetter bundle RUN") from problem
-    except BROKEN_ZIP as problem:
-        raise RunError(f"{path} is not a bundle ({type(problem).__name__}): no folder or intact zip") from problem
-
-
-def _unpacked(archive: zipfile.ZipFile, member: zipfile.ZipInfo, path: Path) -> bytes:
-    """A member's bytes; refuses one that is longer than its declared size, with no more of it in memory."""
-    content = bytearray()
-    with archive.open(member) as stream:
-        while chunk := stream.read(CHUNK_BYTES):
-            content += chunk
-            if len(content) > member.file_size:
-                raise RunError(f"{path} holds {member.filename} with a false size; it is not a bundle, do not load it")
-    return bytes(content)
-
-
-def _check_hashes(files: Mapping[str, bytes], path: Path) -> None:
-    """Refuse the first file that does not match `hashes.json`."""
-    try:
-        told = json.loads(files[HASHES])
-        hashes = {str(name): str(digest) for name, digest in told["files"].items()}
-        is_known = told["format"] == FORMAT
-    except (KeyError, ValueError, TypeError, AttributeError) as problem:
-        raise RunError(f"{path}/{HASHES} is missing or damaged; the bundle cannot be trusted, use another") from problem
-    if not is_known:
-        raise RunError(
-            f"{path} has bundle format {told['format']}; this version reads {FORMAT}, use the one that made it"
-        )
-    # Needed ones too: a bundle that lists fewer files than it takes to serve has correct hashes.
-    for name in (*NEEDED, *hashes):
-        if name not in files or name not in hashes:
-            raise RunError(f"{path}/{name} is missing; the bundle is incomplete, use another copy")
-        if hashlib.sha256(files[name]).hexdigest() != hashes[name]:
-            raise RunError(f"{path}/{name} was changed: its hash differs from {HASHES}; use another copy")
-    extra = sorted(set(files) - set(hashes) - {HASHES, SIGNATURE})
-    if extra:
-        raise RunError(f"{path}/{extra[0]} does not belong to the bundle; remove it or use another copy")

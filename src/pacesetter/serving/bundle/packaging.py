@@ -20,10 +20,10 @@ from pacesetter.build import Config, build_panel, build_table, build_task, fitte
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
 from pacesetter.features import FeatureTable
+from pacesetter.old_names import SCHEMA
 from pacesetter.panel import Panel
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.runs import DECISION, EVALUATION, Run, provenance
-from pacesetter.schema import SCHEMA
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.card import model_card, readme
 from pacesetter.serving.bundle.export import export_onnx, export_torchscript

@@ -25,7 +25,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
 from pacesetter.policies.hybrid import hybrid_orders
-from pacesetter.policies.observation import with_account
+from pacesetter.policies.market_rows import with_account
 from pacesetter.policies.policy import QUANTITIES, Policy, Seen
 from pacesetter.serving.risk.clusters import clusters
 from pacesetter.serving.risk.guard import Guard

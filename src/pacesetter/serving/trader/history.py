@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from pacesetter.errors import DataError
 from pacesetter.features import FEATURES
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import LatestRows
+from pacesetter.policies.market_rows import LatestRows
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.trader.lookback import LeadLagRows
 

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 from pacesetter.errors import DataError, PacesetterError, RunError
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import Observe
+from pacesetter.policies.market_rows import Observe
 from pacesetter.policies.policy import Seen
 from pacesetter.serving.journal import tables
 from pacesetter.serving.journal.entries import make_page

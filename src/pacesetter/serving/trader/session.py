@@ -11,7 +11,7 @@ from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import Observe, market_bank, table_observer
+from pacesetter.policies.market_rows import Observe, market_bank, table_observer
 from pacesetter.policies.policy import Policy
 from pacesetter.registry import Registry, configure
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market

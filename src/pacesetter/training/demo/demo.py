@@ -27,7 +27,7 @@ from pacesetter.leadlag.answer import Gauge, answer_window
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.market.ledger import Column
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.runs import Run
 from pacesetter.training.demo.market import DemoMarket, demo_market
 from pacesetter.training.demo.picture import DemoPicture, leadership_of

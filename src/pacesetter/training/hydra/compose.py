@@ -24,8 +24,8 @@ from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.leadlag.study import study_defaults
 from pacesetter.learning.methods import METHODS, default_options, find_support
+from pacesetter.old_names import RENAMED_VALUES, renamed_sentence
 from pacesetter.registry import configure
-from pacesetter.schema import RENAMED_VALUES, renamed_sentence
 from pacesetter.training.hydra.overrides import find_presets, name_source, parse_override
 
 __all__ = ["compose", "source_defaults", "task_defaults"]

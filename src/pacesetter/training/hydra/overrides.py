@@ -16,9 +16,9 @@ from hydra.errors import HydraException
 
 from pacesetter.data.loading import source_of
 from pacesetter.errors import ConfigError, RunError
+from pacesetter.old_names import SCHEMA, read_schema, translate_overrides, translate_preset
 from pacesetter.registry import configure
 from pacesetter.runs import Run
-from pacesetter.schema import SCHEMA, read_schema, translate_overrides, translate_preset
 
 if TYPE_CHECKING:
     from hydra.core.override_parser.types import Override

@@ -25,7 +25,7 @@ from pacesetter.evaluation.backtest.walk_forward import Fit, Paths, Tell, WalkFo
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 from pacesetter.registry import configure
 

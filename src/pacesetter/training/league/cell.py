@@ -21,7 +21,7 @@ from pacesetter.evaluation.statistics.intervals import Difference, paired_differ
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.runs import write_atomic
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.league.behaviour import Behaviour, behaviour

@@ -30,9 +30,9 @@ from pacesetter.learning.learner import Learner, StepRecord, Stop
 from pacesetter.learning.randomness import undisturbed
 from pacesetter.learning.state import write_state
 from pacesetter.market.parameters import MarketParameters
+from pacesetter.old_names import SCHEMA, translate_callbacks
 from pacesetter.panel import Panel
 from pacesetter.runs import Run
-from pacesetter.schema import SCHEMA, translate_callbacks
 from pacesetter.training.run.collapse import (
     BINS,
     Activity,

@@ -10,8 +10,7 @@ import pytest
 import yaml
 
 from pacesetter.errors import RunError
-from pacesetter.runs import config_hash
-from pacesetter.schema import (
+from pacesetter.old_names import (
     RENAMED_KEYS,
     SCHEMA,
     read_schema,
@@ -22,6 +21,7 @@ from pacesetter.schema import (
     translate_overrides,
     translate_preset,
 )
+from pacesetter.runs import config_hash
 
 V0 = Path(__file__).parents[1] / "fixtures" / "v0"
 

@@ -12,7 +12,7 @@ from pacesetter.envs.batch.observation import POSITION_SIZE, ObservationBuilder,
 from pacesetter.features import FEATURES, feature_table
 from pacesetter.features.table import FeatureTable
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import LatestRows, market_bank, table_observer, with_account
+from pacesetter.policies.market_rows import LatestRows, market_bank, table_observer, with_account
 
 WINDOW = 5
 
