@@ -15,7 +15,7 @@ from pacesetter.learning.experience.rollout import ReturnScale, action_mix, by_s
 from pacesetter.learning.fleet.method import Acting, FleetMethod
 from pacesetter.learning.options.agents import OptionFleet
 from pacesetter.learning.options.answer import OptionAnswer, Played
-from pacesetter.learning.options.config import FleetOptions, HISTORY_BARS
+from pacesetter.learning.options.config import HISTORY_BARS, FleetOptions
 from pacesetter.learning.options.written import Situation, initiation, read_market
 
 __all__ = ["OptionMethod", "OptionStep", "ending_or", "market_signals"]

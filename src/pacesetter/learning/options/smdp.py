@@ -84,7 +84,11 @@ class WrittenOptions(OptionMethod):
             self.running[name] = torch.where(began.view(-1, *[1] * (entry.ndim - 1)), entry, old)
 
     def _keep(
-        self, is_over: torch.Tensor, following: Mapping[str, torch.Tensor], is_open: torch.Tensor, discounts: torch.Tensor
+        self,
+        is_over: torch.Tensor,
+        following: Mapping[str, torch.Tensor],
+        is_open: torch.Tensor,
+        discounts: torch.Tensor,
     ) -> None:
         """Put the options that are over into the replay, with where they left and how that is discounted."""
         rest = {FOLLOWING + name: entry for name, entry in following.items()}

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
+
 from pacesetter.evaluation.recovery.options import option_gates
 from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import play_trace
