@@ -3,7 +3,7 @@
 Only the `Learner` protocol is used, so that a method that joins METHODS is tested as it is.
 
 Runs `learning.experience.transitions`, `learning.extras.extra`, `learning.fleet.making`, `learning.fleet.method`,
-`learning.fleet.resume`, `learning.sb3.making`, `learning.sb3.options`.
+`learning.fleet.resume`, `learning.options.making`, `learning.sb3.making`, `learning.sb3.options`.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ OFF_POLICY = (
     *("agent.gamma=0.3", "agent.learning_rate=0.005", "agent.batch_size=128", "agent.learning_starts=256"),
     "agent.buffer_size=4000",
 )
+LEARNED = (*ON_POLICY, "agent.kind=learned", "agent.seen_bars=2", "agent.encoder_learning_rate=0.005")
 NETWORK = {
     "trading": ("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=32"),
     "fleet": ("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=16", "task.retrain_share=0"),
@@ -68,6 +69,8 @@ OPTIONS = {  # of (method, task) where the defaults would take long; a method wi
     ("sac", "trading"): (*OFF_POLICY, "agent.ent_coef=0.02"),
     ("sac", "fleet"): (*OFF_POLICY, "agent.encoder_learning_rate=0.005"),
     ("td3", "trading"): OFF_POLICY,
+    ("options", "trading"): (*LEARNED, "agent.batch_size=128"),
+    ("options", "fleet"): (*LEARNED, "agent.batch_size=64"),
     **{(name, "fleet"): ("agent.gradient_steps=2", "agent.gamma=0.3") for name in ("bc", "cql", "iql")},
 }
 STORED = tuple(name for name in METHODS if METHODS[name].supports[0].from_dataset)  # step no environment either

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
@@ -35,10 +35,14 @@ class Fleet(nn.Module):
     symbols  whose agents these are, in the order of the stacked heads
     frozen   (symbol,) true where a trainer leaves the heads as they are
     has_state_value   false where the critics did not learn: values are not to be shown or served then
+    kind     "module:class" by which a stored one is made again       own   what that class takes beside, for JSON
+    memory   entry -> shape of what its policy keeps from bar to bar: `evaluate` takes it among the observation, and the
+             policy that it gives has `played.memory` after it acted; most keep nothing
     """
 
     frozen: torch.Tensor
     has_state_value: bool = True
+    kind: ClassVar[str] = "pacesetter.agents.fleet:Fleet"
 
     def __init__(
         self, config: Network, shapes: Shapes, symbols: Sequence[str], actions: int | None = 7, hidden: int = 128
@@ -60,6 +64,26 @@ class Fleet(nn.Module):
 
     def _new_critic(self) -> Critic:
         return Critic(self.config.width, self.hidden)
+
+    @property
+    def own(self) -> dict[str, Any]:
+        return {}
+
+    @property
+    def memory(self) -> dict[str, tuple[int, ...]]:
+        return {}
+
+    def no_memory(self, rows: int) -> dict[str, torch.Tensor]:
+        """What is kept before the first bar: zeros (row, …)."""
+        return {name: torch.zeros(rows, *shape, device=self.frozen.device) for name, shape in self.memory.items()}
+
+    def kept(self, policy: Any) -> dict[str, torch.Tensor]:
+        """What is kept after `policy`, an answer of this fleet, has acted."""
+        return dict.fromkeys(self.memory, policy.played.memory) if self.memory else {}
+
+    def notes(self, policy: Any) -> dict[str, list[str]]:
+        """What is worth noting beside the orders of `policy`, after it has acted: name -> a text for each row."""
+        return {}
 
     # ---- thinking -------------------------------------------------------------------------------------------------
 
@@ -157,6 +181,12 @@ class FleetAgent:
         places = fleet.places(fleet.symbols if symbols is None else symbols)
         self.rows = torch.tensor(places, device=fleet.frozen.device)
         self.follow = follower_of(fleet.encoder, fleet.shapes.get(WINDOW, (0,))[0])
+        self.reset()
+
+    def reset(self) -> None:
+        """Forget the bars before, where the fleet remembers any; `notes` says what the last decision was made by."""
+        self.memory = self.fleet.no_memory(len(self.rows))
+        self.notes: dict[str, list[str]] = {}
 
     def take(self, symbol: str) -> SymbolAgent:
         """The agent of one symbol."""
@@ -171,8 +201,10 @@ class FleetAgent:
             seen[STREAM] = self.follow(observation[WINDOW])
         if ACTION_MASK in observation:
             seen[ACTION_MASK] = self._for_each(observation[ACTION_MASK], (self.fleet.actions or 0,))
-        policy, _ = self.fleet.evaluate(seen, self.rows)
+        policy, _ = self.fleet.evaluate(seen | self.memory, self.rows)
         actions = (policy.mode() if deterministic else policy.sample()).cpu().numpy()
+        self.memory = self.fleet.kept(policy)
+        self.notes = self.fleet.notes(policy)
         return np.asarray(actions.reshape(len(self.rows)))
 
     def _for_each(self, entry: Any, shape: tuple[int, ...]) -> torch.Tensor:

@@ -111,6 +111,8 @@ def tempered(policy: Distribution, temperature: float) -> Distribution:
 
     Of a squashed Gaussian that is done before the squashing: its variance is multiplied.
     """
+    if hasattr(policy, "tempered"):  # it knows best what may be spread
+        return policy.tempered(temperature)  # type: ignore[no-any-return]
     if isinstance(policy, MaskedCategorical):
         return MaskedCategorical(policy.log_probabilities.clamp(min=-1e30) / temperature)
     if isinstance(policy, TanhGaussian):

@@ -11,7 +11,7 @@ from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.agents.encoders import Encoder, Network
-from pacesetter.agents.heads import Critic, Distribution, MaskedCategorical, make_actor
+from pacesetter.agents.heads import Critic, DiscreteActor, Distribution, MaskedCategorical, make_actor
 from pacesetter.agents.layout import Shapes, Tensors
 
 __all__ = ["SymbolAgent"]
@@ -33,6 +33,11 @@ class SymbolAgent(nn.Module):
         self.encoder: Encoder = config.build(shapes)
         self.actor = make_actor(config.width, actions, hidden)
         self.critic = Critic(config.width, hidden)
+
+    @property
+    def choices(self) -> int:
+        """How many discrete actions it chooses from; 0 for continuous ones."""
+        return self.actor.layers[-1].out_features if isinstance(self.actor, DiscreteActor) else 0  # type: ignore[return-value]
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
         """Probabilities (batch, action), or the deterministic order (batch, 1); and values (batch,). For export."""

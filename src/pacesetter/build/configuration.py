@@ -390,7 +390,8 @@ def task_of(config: Config) -> Task:
         from pacesetter.build.offline import OfflineTask
 
         return OfflineTask()
-    return TASKS[problem]
+    stands = [support.stand_in for support in _supports(config) if support.stand_in and problem in support.tasks]
+    return load(stands[0])() if stands else TASKS[problem]  # type: ignore[no-any-return]
 
 
 def _supports(config: Config) -> tuple[TaskSupport, ...]:
@@ -404,6 +405,11 @@ def _one_account(config: Config) -> TaskSupport | None:
     return next((support for support in _supports(config) if support.one_account), None)
 
 
+def _reading_back(config: Config) -> TaskSupport | None:
+    """How the agent learns where its options say how many bars windows must reach; None for other agents."""
+    return next((support for support in _supports(config) if support.one_account or support.stand_in), None)
+
+
 def build_task(config: Config) -> Any:
     """The options of the configured problem; refuses an unknown problem or option."""
     options = {name: value for name, value in config.task.items() if name != "problem"}
@@ -412,7 +418,7 @@ def build_task(config: Config) -> Any:
         old, new = options["action"], RENAMED_VALUES["task.action"][options["action"]]
         raise ConfigError(f"task.action={old} was renamed to {new}; give task.action={new}")
     task = configure(TASKS[_problem(config)].config, options, "task")
-    support = _one_account(config)
+    support = _reading_back(config)
     if support is not None:
         return _with_history(task, config.agent, support)
     return _with_memory(task, config.agent)
@@ -445,6 +451,7 @@ def one_account_options(config: Config) -> Any:
 
 
 def _options(agent: Mapping[str, Any], support: TaskSupport) -> Any:
+    beside = {"algorithm", *support.defaults}  # the network's, which is no part of the method
     return configure(
-        load(support.options), {name: value for name, value in agent.items() if name != "algorithm"}, "agent"
+        load(support.options), {name: value for name, value in agent.items() if name not in beside}, "agent"
     )

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from typing import Any
 
@@ -32,6 +32,7 @@ class Book:
 
     equity      by time: equity, cash, exposure, drawdown, state, vitals
     positions   open at that bar: symbol, quantity, entry_price, price
+    options     in force at that bar: symbol and option; empty for a policy without options
     fills, orders, events   as the journal has them, in order of time
     guard       what the risk guard remembers; its `limits` where the journal keeps them
     """
@@ -43,6 +44,7 @@ class Book:
     orders: pd.DataFrame
     events: pd.DataFrame
     guard: Mapping[str, Any]
+    options: pd.DataFrame = field(default_factory=lambda: pd.DataFrame(columns=["symbol", "option"]))
 
     @property
     def last(self) -> pd.Series:
@@ -156,6 +158,7 @@ class JournalReader:
             if equity.empty:
                 raise RunError(say("book.no_bar", run=run))
             positions = _rows(connection, "positions", run, at=equity["time"].iloc[-1])
+            decided = _rows(connection, "decisions", run, at=equity["time"].iloc[-1])
             states = _rows(connection, "checkpoints", run)["state"]
             return Book(
                 run=run,
@@ -165,6 +168,7 @@ class JournalReader:
                 orders=_rows(connection, "orders", run),
                 events=_rows(connection, "events", run)[-MOST_EVENTS:],
                 guard=translate_guard(states.iloc[-1]["desk"]["guard"]) if len(states) else {},
+                options=_options(decided),
             )
 
     @contextmanager
@@ -177,6 +181,13 @@ class JournalReader:
         except SQLAlchemyError as problem:
             reason = str(getattr(problem, "orig", None) or problem).splitlines()[0]
             raise RunError(say("book.unreadable", url=_shown(self.engine), reason=reason)) from problem
+
+
+def _options(decided: pd.DataFrame) -> pd.DataFrame:
+    """Symbol and option of the decisions that had one; journals of early versions know of none."""
+    if "option" not in decided:
+        return pd.DataFrame(columns=["symbol", "option"])
+    return decided.loc[decided["option"].notna(), ["symbol", "option"]].reset_index(drop=True)
 
 
 def _read_only(url: str) -> Engine:

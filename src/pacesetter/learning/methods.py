@@ -67,6 +67,8 @@ class TaskSupport:
     one_account   whether it trades targets of all symbols in one account whatever the task; its options then have
                   `history_bars`, which windows must reach
     from_dataset  whether it learns from `agent.dataset` and is never handed a market
+    stand_in      "module:class" of the task that takes the place of the configured one; its options then have
+                  `history_bars`, which windows must reach
     """
 
     tasks: tuple[str, ...]
@@ -76,6 +78,7 @@ class TaskSupport:
     defaults: dict[str, Any] = field(default_factory=dict)
     one_account: bool = False
     from_dataset: bool = False
+    stand_in: str = ""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,7 @@ class PolicySpec:
     trades    how a fleet trades one account: by the orders of its agents, or by targets made of them
     outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
     memory    (layer, 2, bar, width) keys and values of earlier bars, where the graph takes the newest bar alone
+    options   names of the options that the output `option` counts, of a policy with options
     """
 
     inputs: dict[str, tuple[int, ...]]
@@ -36,6 +37,12 @@ class PolicySpec:
     outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
     trades: Literal["orders", "targets"] = "orders"
     memory: tuple[int, ...] = ()
+    options: tuple[str, ...] = ()
+
+    @property
+    def remembered(self) -> tuple[str, ...]:
+        """Inputs that are handed from one bar to the next: the output NAME_after becomes the input NAME."""
+        return tuple(name for name in self.inputs if f"{name}_after" in self.outputs)
 
     @property
     def graph_inputs(self) -> dict[str, tuple[int, ...]]:

@@ -23,6 +23,7 @@ from pacesetter.evaluation.fleet.agents_page import (
     validation_curves,
 )
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section, read_allocations
+from pacesetter.evaluation.report.options_page import options_figure
 
 __all__ = ["show_agent"]
 
@@ -71,6 +72,9 @@ def _does(run: RunFacts) -> None:
         chart(behaviour.orders_figure(behaviour.order_shares(fills)), "agent.orders")
     with right:
         chart(behaviour.when_figure(behaviour.orders_by_hour(fills)), "agent.when")
+    if "option" in fills:
+        symbol = st.selectbox(say("agent.option_symbol"), list(fills["symbol"].unique()), key="agent.option_symbol")
+        chart(options_figure(fills, symbol), "agent.options")
     parts = behaviour.reward_parts(folder)
     if len(parts.columns):
         chart(behaviour.reward_figure(parts), "agent.rewards")

@@ -41,6 +41,7 @@ def _book(run: str) -> None:
             _standing(book)
             chart(equity_figure(book), "book.equity")
             _holdings(book)
+            _options(book)
             _limits(book)
             _events(book)
             st.subheader(say("book.trades"))
@@ -73,6 +74,13 @@ def _holdings(book: Book) -> None:
         table(book.holdings(), "book.positions", formats=HOLDINGS)
     with right:
         chart(pnl_figure(book.pnl()), "book.pnl")
+
+
+def _options(book: Book) -> None:
+    """The option in force for each symbol, where the policy has options."""
+    if not book.options.empty:
+        st.subheader(say("book.options"))
+        table(book.options, "book.options")
 
 
 def _limits(book: Book) -> None:

@@ -53,6 +53,7 @@ class Backtest:
     ledger   (n, Column)       fills   (n, K, Fill)
     orders   (n, K) as they were decided at the close before, hybrid ones as the continuous orders that they come to;
              NaN where a position was left as it is
+    options  (n, K) names of the options in force, of a policy that has options; "" where it was not asked
 
     An account that ends early, by ruin or by a limit, stays flat in cash from the next bar on: its equity is kept, its
     returns are 0, and the policy is not asked again.
@@ -66,6 +67,7 @@ class Backtest:
     orders: Array
     closes: Array
     bars_per_year: float
+    options: Array | None = None
 
     def __len__(self) -> int:
         return len(self.times)
@@ -128,6 +130,7 @@ class Backtest:
             orders=fills["order"].to_numpy().reshape(shape),
             closes=fills["close"].to_numpy().reshape(shape),
             bars_per_year=float(ledger.attrs["bars_per_year"]),
+            options=fills["option"].to_numpy(str).reshape(shape) if "option" in fills else None,
         )
 
     def _frames(self) -> tuple[pd.DataFrame, pd.DataFrame]:
@@ -141,6 +144,8 @@ class Backtest:
             "close": self.closes.ravel(),
             "order": self.orders.ravel(),
         }
+        if self.options is not None:
+            own["option"] = self.options.ravel()
         return ledger, fills.assign(**own)
 
 
@@ -242,6 +247,7 @@ class _Account:
         bars, width = self.last - first, len(panel.symbols)
         self._ledger, self._fills = np.zeros((bars, len(Column))), np.zeros((bars, width, len(Fill)))
         self._orders = np.full((bars, width), np.nan)
+        self._options: list[Sequence[str]] = []
         self._vector = self.batch.restart(np.ones(1, dtype=bool))[0, 0]
 
     def see(self, t: int) -> Seen:
@@ -255,6 +261,8 @@ class _Account:
     def send(self, decided: Array, t: int) -> None:
         """Fill what was decided at the close of bar t, and mark the account at the next close."""
         step = t - self.first
+        if in_force := getattr(self.policy, "notes", {}).get("option"):
+            self._options.append(in_force)
         self._orders[step] = _read_orders(self.policy, decided, self.batch, t)
         self._ledger[step], self._vector, outcome = _send(self.batch, self._orders[step], t)
         self._fills[step] = self.batch.fills[0]
@@ -269,7 +277,12 @@ class _Account:
         closes = self.bank.bars[0, played, :, Bar.CLOSE]
         year, index = self.panel.bars_per_year, self.panel.index[played]
         name, symbols = self.policy.name, self.panel.symbols
-        return Backtest(name, symbols, index, self._ledger, self._fills, self._orders, closes, year)
+        options = None
+        if self._options:
+            options = np.full((len(index), len(symbols)), "", dtype=object)
+            options[: len(self._options)] = self._options
+            options = options.astype(str)
+        return Backtest(name, symbols, index, self._ledger, self._fills, self._orders, closes, year, options)
 
 
 def _send(batch: Batch, orders: Array, t: int) -> tuple[Array, Array, list[float]]:

@@ -36,6 +36,8 @@ class Trace:
     regime       place in `REGIMES`, −1 unknown         returns     of the account's equity
     kinds        how many discrete actions there are; None for continuous ones
     hold_zone    half the width around 0 in which an action holds; None where actions are targets
+    option       place in `options` of the option in force; None, as `began`, where the policy has none
+    began        True where that option began
     """
 
     is_played: Array
@@ -50,6 +52,9 @@ class Trace:
     cap: float
     hold_zone: float | None
     bars_per_year: float
+    option: Array | None = None
+    began: Array | None = None
+    options: tuple[str, ...] = ()
 
     def column(self, place: int) -> Trace:
         """One of the columns."""
@@ -66,7 +71,13 @@ class Trace:
 
 
 def play_trace(batch: Batch, act: Act) -> Trace:
-    """Every environment from its start to its first end."""
+    """Every environment from its start to its first end.
+
+    A policy with options has `reset()`, which is called first, `options`, their names, and after each call `noted`:
+    `option` and `began` (env,).
+    """
+    if hasattr(act, "reset"):
+        act.reset()
     observation, rows = batch.reset(), list[dict[str, Array]]()
     alive, shape = np.ones(batch.env_count, dtype=bool), (batch.env_count, batch.bank.positions_each)
     is_discrete, rules = batch.action == "discrete", batch.market
@@ -88,6 +99,7 @@ def play_trace(batch: Batch, act: Act) -> Trace:
                 "unrealised": held[..., PositionEntry.UNREALISED_RETURN],
                 "regime": batch.bank.labels[block, :, time].astype(np.int64),
                 "returns": np.broadcast_to(growth[:, None], shape),
+                **{name: np.broadcast_to(each[:, None], shape) for name, each in getattr(act, "noted", {}).items()},
             }
         )
         alive = alive & ~(step.terminated | step.truncated)
@@ -99,6 +111,7 @@ def play_trace(batch: Batch, act: Act) -> Trace:
         cap=float(min(rules.limits.position_cap_fraction, 1.0)),
         hold_zone=None if batch.action == "target" else float(rules.orders.hold_zone),
         bars_per_year=rules.bars_per_year,
+        options=getattr(act, "options", ()),
     )
 
 

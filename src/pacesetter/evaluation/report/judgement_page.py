@@ -16,6 +16,7 @@ from plotly.subplots import make_subplots
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.report.memo import memo
+from pacesetter.evaluation.report.options_page import options_section
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
 from pacesetter.evaluation.statistics.intervals import Interval
@@ -42,6 +43,7 @@ def judgement_sections(found: Judgement) -> list[Section]:
         _scenario_section("Stress", FAST_TEXT if found.is_fast else STRESS_TEXT, found.stress),
         _scenario_section("Costs and limits", FAST_TEXT if found.is_fast else RULES_TEXT, found.rules),
         _assets_section(found),
+        *_option_sections(found),
     ]
 
 
@@ -166,6 +168,13 @@ def _assets_section(found: Judgement, most: int = 25) -> Section:
         (str(name), *map(number, values, ("+,.0f", "+.1%"))) for name, *values in earned.table[:most].itertuples()
     )
     return Section("Contribution by asset", text, (), ("symbol", "profit and loss", "share"), rows)
+
+
+def _option_sections(found: Judgement) -> list[Section]:
+    """Of a policy with options, those of the symbol that moved most money under its price."""
+    if found.result.options is None:
+        return []
+    return [options_section(found.result, str(found.contribution.table.index[0]))]
 
 
 # ---- pictures -------------------------------------------------------------------------------------------------------

@@ -15,7 +15,7 @@ from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.methods import Setup
 from pacesetter.registry import configure
 
-__all__ = ["make_fleet", "make_learner", "own_options"]
+__all__ = ["hidden_width", "make_fleet", "make_learner", "own_options"]
 
 NETWORK = ("network", "network_options", "heads")
 
@@ -31,7 +31,7 @@ def make_fleet(setup: Setup) -> Fleet:
     options, market = setup.options, setup.train
     sizes = dict(setup.network) | dict(options.get("network_options") or {})
     encoder = network(options.get("network", "mlp"), **sizes)
-    hidden = _hidden(options.get("heads", (128,)))
+    hidden = hidden_width(options.get("heads", (128,)))
     torch.manual_seed(setup.seed)
     return Fleet(encoder, market.shapes, market.symbols, market.actions, hidden)
 
@@ -41,7 +41,7 @@ def own_options(setup: Setup) -> dict[str, Any]:
     return {name: value for name, value in setup.options.items() if name not in NETWORK} | {"seed": setup.seed}
 
 
-def _hidden(heads: Any) -> int:
+def hidden_width(heads: Any) -> int:
     """The width of the one hidden layer that the heads of a fleet have; refuses more of them."""
     match heads:
         case int(width) | [int(width)] if width > 0:

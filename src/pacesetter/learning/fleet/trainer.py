@@ -290,11 +290,14 @@ class FleetTrainer:
         common = [symbol for symbol in fleet.symbols if symbol in stored.symbols]
         for symbol, row in zip(common, fleet.places(common), strict=True):
             agent = stored.take(symbol)
-            if stored.actions == fleet.actions:
+            if stored.actions == fleet.actions and stored.own == fleet.own:
                 fleet.actor.write(row, agent.actor.layers)
             else:  # another kind of action: the hidden layer is kept, what it leads to is new
                 fleet.actor.write_first(row, agent.actor.layers)
-            fleet.critic.write(row, agent.critic.layers)
+            if stored.own == fleet.own:
+                fleet.critic.write(row, agent.critic.layers)
+            else:
+                fleet.critic.write_first(row, agent.critic.layers)
         return len(fleet.state_dict() if common else fleet.encoder.state_dict())
 
     def _take_classifier(self, folder: str | Path) -> int:

@@ -84,10 +84,12 @@ def play(fleet: Fleet, market: FleetMarket, deterministic: bool = True) -> Fleet
     rows = torch.tensor(fleet.places(market.symbols), device=market.device)
     seen, starts = market.reset(), market.waiting[:, 1].cpu()
     told, actions, look = [], [], looking(fleet, market)
+    kept = fleet.no_memory(market.env_count)
     is_over = torch.zeros(market.env_count, dtype=torch.bool, device=market.device)
     while not bool(is_over.all()):
-        policy, _ = fleet.evaluate(look(seen), rows)
+        policy, _ = fleet.evaluate({**look(seen), **kept}, rows)
         actions.append(policy.mode() if deterministic else policy.sample())
+        kept = fleet.kept(policy)
         step = market.step(actions[-1])
         entries = (step.returns, step.costs, step.rewards, policy.entropy(), step.trades.float())
         told.append(torch.where(is_over[:, None], torch.nan, torch.stack(entries, dim=1)))

@@ -14,7 +14,6 @@ from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.encoders import Encoder
-from pacesetter.agents.heads import DiscreteActor
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.errors import ConfigError
@@ -85,10 +84,8 @@ def readout(agent: Any) -> Readout:
 
 
 def _of_symbol_agent(agent: SymbolAgent) -> Readout:
-    last: Any = agent.actor.layers[-1]
-    options = last.out_features if isinstance(agent.actor, DiscreteActor) else 0
     values: Function | None = (lambda entries: agent(entries)[1]) if agent.has_state_value else None
-    return Readout(agent.encoder, agent.shapes, lambda entries: agent(entries)[0], values, options, dict)
+    return Readout(agent.encoder, agent.shapes, lambda entries: agent(entries)[0], values, agent.choices, dict)
 
 
 def _of_algorithm(algorithm: BaseAlgorithm) -> Readout:

@@ -288,9 +288,9 @@ class Service:
         _check_once(columns)
         closes = np.full((1, len(self.runtime.symbols)), np.nan)
         closes[0, columns] = [row.close for row in given.rows]
-        inputs = self.runtime.bundle.model.spec.inputs
+        spec = self.runtime.bundle.model.spec
         entries = {}
-        for name in (entry for entry in inputs if entry not in ACCOUNT_ENTRIES):
+        for name in (entry for entry in spec.inputs if entry not in (*ACCOUNT_ENTRIES, *spec.remembered)):
             values = np.array([getattr(row, name) for row in given.rows], dtype=np.float32)
             entries[name] = np.zeros((len(self.runtime.symbols), *values.shape[1:]), np.float32)
             entries[name][columns] = values

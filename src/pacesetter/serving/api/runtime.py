@@ -8,7 +8,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
@@ -40,8 +40,20 @@ NAMES = {int(order): order.name.lower() for order in Discrete}
 LEAST_MONEY = 1e-6  # that an account is told apart from an empty one by; shares of less are beyond what numbers hold
 
 
+class Kept(NamedTuple):
+    """What a policy keeps: at which bar it was asked last, with what (symbol, …) of the bar before, and what of it."""
+
+    at: str
+    before: dict[str, Array]
+    after: dict[str, Array]
+
+
 class BundlePolicy:
-    """The bundle's model as a `Policy` of the backtest; `confidence` (symbol,) and `value` are of the last decision."""
+    """The bundle's model as a `Policy` of the backtest; `confidence` (symbol,) and `value` are of the last decision.
+
+    notes   of the last decision: `option`, the names of those in force, where the policy has options
+    kept    what such a policy keeps from bar to bar; asked about the same bar again, it answers as before
+    """
 
     def __init__(self, bundle: Bundle) -> None:
         self.model = bundle.model
@@ -51,6 +63,8 @@ class BundlePolicy:
         self.market, self.own_account = task.market if self.trades_targets else None, task.own_account
         self.fitted_until = pd.Timestamp(bundle.manifest["fitted_until"])
         self.confidence, self.value = np.empty(0), None
+        self.notes: dict[str, list[str]] = {}
+        self.kept: Kept | None = None
 
     confidence: Array
     value: float | None
@@ -67,16 +81,58 @@ class BundlePolicy:
             entries = per_symbol(seen.observation, self.own_account)
         if ACTION_MASK in spec.inputs:
             entries[ACTION_MASK] = self._masks(seen, is_whole)
-        answer = self.model(entries)
+        before = self._before(seen)
+        answer = self.model(entries | before)
         if not all(np.isfinite(part).all() for part in answer.values()):
             raise DataError("the policy's output is not finite; check the newest bars or features, and the account")
         symbols = len(seen.panel.symbols)
         self.confidence = answer["confidence"].reshape(symbols, -1).prod(axis=1)  # hybrid: of the kind and of the value
         self.value = float(answer["value"].mean()) if "value" in answer else None
+        if before:
+            after = {name: answer[f"{name}_after"] for name in before}
+            self.kept = Kept(seen.panel.index[seen.t].isoformat(), before, after)
+        if spec.options:
+            places = answer["option"].round().astype(int).ravel()
+            self.notes = {"option": [spec.options[place] for place in places]}
         if self.market is not None:
             return self._targets(answer, seen, self.market)
         chosen = answer["probabilities"].argmax(axis=-1) if self.action == "discrete" else answer["orders"]
         return np.asarray(chosen, dtype=np.float64).reshape((symbols, 2) if self.action == "hybrid" else symbols)
+
+    def _before(self, seen: Seen) -> dict[str, Array]:
+        """What was kept of the bar before, zeros at the first; of the same bar asked about again, what it began with.
+
+        A backtest begins anew.
+        """
+        spec, rows = self.model.spec, len(seen.panel.symbols)
+        if not spec.remembered:
+            return {}
+        at, known = seen.panel.index[seen.t].isoformat(), self.kept
+        if known is None or (seen.t == seen.first and known.at != at):
+            return {name: np.zeros((rows, *spec.inputs[name]), np.float32) for name in spec.remembered}
+        return dict(known.before if known.at == at else known.after)
+
+    # ---- across restarts ----------------------------------------------------------------------------------------
+
+    def memory(self) -> dict[str, Any] | None:
+        """What is kept, as JSON can hold it; None where nothing is."""
+        if self.kept is None:
+            return None
+        parts = {"before": self.kept.before, "after": self.kept.after}
+        return {"at": self.kept.at} | {
+            part: {name: entry.tolist() for name, entry in entries.items()} for part, entries in parts.items()
+        }
+
+    def recall(self, stored: Mapping[str, Any]) -> None:
+        """Take back what `memory` gave; that of another policy is left."""
+        before, after = (
+            {name: np.array(entry, np.float32) for name, entry in stored[part].items()} for part in ("before", "after")
+        )
+        fits = {name: entry.shape[1:] for name, entry in after.items()}
+        if fits == {name: self.model.spec.inputs[name] for name in self.model.spec.remembered}:
+            self.kept = Kept(stored["at"], before, after)
+
+    # ---- inside ---------------------------------------------------------------------------------------------------
 
     def _masks(self, seen: Seen, is_whole: bool) -> Array:
         """Masks of the account, or of each agent's own account where the answers become targets."""
@@ -174,6 +230,7 @@ class Line:
                 of their middle, and of a hybrid policy of the same kind too. A master's is that of each symbol's agent
     quantity    signed, that the policy asks for            allowed    signed, after the guard
     limit       control of the guard that refused, or None  client_id  under which to send the order, or None
+    option      the option in force, of a policy that has options
     """
 
     symbol: str
@@ -185,6 +242,7 @@ class Line:
     allowed: float
     limit: str | None
     client_id: str | None
+    option: str | None = None
 
 
 @dataclass(frozen=True)
@@ -289,7 +347,8 @@ class Runtime:
             self.desk.settle(panel, bars, now)
             self._settled = panel.index[-1]
         late_bars = max(now - panel.index[-1].timestamp(), 0.0) / self.bar_seconds
-        seen = Seen(panel, t, {**entries, "position": np.zeros((len(self.symbols), 1)), "portfolio": np.zeros(1)})
+        shown = {**entries, "position": np.zeros((len(self.symbols), 1)), "portfolio": np.zeros(1)}
+        seen = Seen(panel, t, shown, first=-1)  # a server has no first bar: what a policy keeps is restored or empty
         ticket = self.desk.decide(seen, bars, now, late_bars + more_late)
         return RuntimeAnswer(panel.index[-1], self._lines(ticket), self.policy.value, self.guard.state.value)
 
@@ -297,9 +356,18 @@ class Runtime:
         checked = {decision.order.symbol: decision for decision in ticket.decisions}
         confidence = self.policy.confidence.astype(np.float64).round(6).tolist()
         rows = zip(self.symbols, ticket.actions.tolist(), ticket.signals.tolist(), confidence, strict=True)
-        return tuple(self._line(*row, checked.get(row[0])) for row in rows)
+        options = self.policy.notes.get("option", [None] * len(self.symbols))
+        return tuple(self._line(*row, checked.get(row[0]), option) for row, option in zip(rows, options, strict=True))
 
-    def _line(self, symbol: str, action: float, signal: float, confidence: float, checked: Decision | None) -> Line:
+    def _line(
+        self,
+        symbol: str,
+        action: float,
+        signal: float,
+        confidence: float,
+        checked: Decision | None,
+        option: str | None,
+    ) -> Line:
         quantity = 0.0 if checked is None else checked.order.quantity
         is_allowed = checked is not None and checked.allowed
         return Line(
@@ -312,6 +380,7 @@ class Runtime:
             quantity if is_allowed else 0.0,
             None if checked is None else checked.reason,
             checked.order.client_id if checked is not None and is_allowed else None,
+            option,
         )
 
 

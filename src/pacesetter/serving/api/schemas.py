@@ -118,7 +118,7 @@ def decision_models(features: FeatureSpec, policy: PolicySpec) -> type[Strict]:
     entries: dict[str, Any] = {
         name: (_nested(shape[-2:] if name == "window" else shape[-1:]), ...)
         for name, shape in policy.inputs.items()
-        if name not in ACCOUNT_ENTRIES
+        if name not in (*ACCOUNT_ENTRIES, *policy.remembered)
     }
     row = create_model("FeatureRowIn", __base__=Strict, symbol=(Symbol, ...), close=(Price, ...), **entries)
     rows = Annotated[list[row], Field(min_length=1, max_length=MOST_SYMBOLS)]  # type: ignore[valid-type]

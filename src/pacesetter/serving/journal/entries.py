@@ -91,16 +91,26 @@ def _position_rows(desk: Desk, bar: Array) -> list[Row]:
 
 
 def _decision_rows(desk: Desk, ticket: Ticket) -> list[Row]:
-    """What was decided for each symbol; a policy with options or curiosity says so in `notes`."""
+    """What was decided for each symbol; a policy with options or curiosity says so in `notes`.
+
+    A list in `notes` has an entry for each symbol; anything else is of all of them.
+    """
     notes: Mapping[str, Any] = getattr(desk.policy, "notes", {})
+
+    def noted(name: str, place: int) -> Any:
+        given = notes.get(name)
+        return given[place] if isinstance(given, list) else given
+
     return [
         {
             "symbol": symbol,
             "action_space": desk.policy.action,
             "raw_action": None if math.isnan(action) else action,
             "smoothed_action": signal,
-            "curiosity_reward": notes.get("curiosity_reward"),
-            "option": notes.get("option"),
+            "curiosity_reward": noted("curiosity_reward", place),
+            "option": noted("option", place),
         }
-        for symbol, action, signal in zip(desk.symbols, ticket.actions.tolist(), ticket.signals.tolist(), strict=True)
+        for place, (symbol, action, signal) in enumerate(
+            zip(desk.symbols, ticket.actions.tolist(), ticket.signals.tolist(), strict=True)
+        )
     ]

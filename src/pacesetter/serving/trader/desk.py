@@ -154,7 +154,13 @@ class Desk:
             "positions": {s: _named(row, Position) for s, row in zip(self.symbols, self.broker.positions, strict=True)},
             "signals": dict(zip(self.symbols, self._signals.tolist(), strict=True)),
             "bar": None if self._bar is None else {s: _named(self._bar[k], Bar) for k, s in enumerate(self.symbols)},
+            **self._remembered(),
         }
+
+    def _remembered(self) -> dict[str, Any]:
+        """What the policy keeps from bar to bar; nothing of most."""
+        memory = self.policy.memory() if hasattr(self.policy, "memory") else None
+        return {} if memory is None else {"memory": memory}
 
     def restore(self, stored: Mapping[str, Any]) -> None:
         """Resume from what `to_dict` gave."""
@@ -163,6 +169,8 @@ class Desk:
         self.broker.restore(account, positions)
         self._signals = self._by_symbol(stored["signals"])  # earlier `weights` came to the orders in flight
         self._bar = None if stored["bar"] is None else self._rows(stored["bar"], Bar)
+        if "memory" in stored and hasattr(self.policy, "recall"):
+            self.policy.recall(stored["memory"])
 
     def _rows(self, stored: Any, columns: type[IntEnum]) -> Array:
         """(symbol, column) of rows stored by symbol and name."""

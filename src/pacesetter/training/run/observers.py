@@ -35,6 +35,14 @@ def fleet(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     return FleetMeter(session), FleetValidator(session)
 
 
+@OBSERVERS.register("options")
+def options(session: Session[Any]) -> tuple[Any, Validator[Any]]:
+    """A fleet with options, or one agent with options of every symbol."""
+    from pacesetter.training.run.options import OptionMeter, OptionValidator
+
+    return OptionMeter(session), OptionValidator(session)
+
+
 @OBSERVERS.register("offline")
 def offline(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """A fleet that learns from stored episodes."""

@@ -16,6 +16,7 @@ from pacesetter.build.configuration import Config
 from pacesetter.build.environments import split_panel
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.evaluation.recovery.measures import all_gates, beside_oracle, recovery_gates
+from pacesetter.evaluation.recovery.options import option_gates
 from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import Act, Trace, play_trace
 from pacesetter.evaluation.recovery.yardsticks import Yardsticks
@@ -83,7 +84,7 @@ class Recovery:
             for place, symbol in enumerate(market.symbols):
                 own = all_gates(trace.column(place), self.limits, self.yardsticks.best_constant(place))
                 self.agents[symbol][way] = beside_oracle(own, self.yardsticks.oracle_values(place))
-        return {way: self._shares(way) for way in acts}
+        return {way: [*self._shares(way), *option_gates(self.traces[way])] for way in acts}
 
     def _shares(self, way: str) -> list[Gate]:
         """A gate for each of the agents' own: the share of those it applies to that pass it."""
@@ -149,18 +150,39 @@ def agent_act(agent: Any, is_deterministic: bool = False, temperature: float | N
     return act
 
 
-def fleet_act(fleet: Any, market: Any, temperature: float | None = None) -> Act:
-    """Each agent of a fleet in its own environment; deterministic without a temperature."""
-    rows, look = torch.tensor(fleet.places(market.symbols), device=market.device), looking(fleet, market)
+class FleetAct:
+    """Each agent of a fleet in its own environment; deterministic without a temperature.
+
+    `noted` says of the last call which option was in force and whether it began there, where the fleet has options.
+    """
+
+    def __init__(self, fleet: Any, market: Any, temperature: float | None = None) -> None:
+        self.fleet, self.market, self.temperature = fleet, market, temperature
+        self.rows = torch.tensor(fleet.places(market.symbols), device=market.device)
+        self.look = looking(fleet, market)
+        self.options: tuple[str, ...] = fleet.options.names if fleet.memory else ()
+        self.reset()
+
+    def reset(self) -> None:
+        """Begin anew."""
+        self.kept, self.noted = self.fleet.no_memory(self.market.env_count), dict[str, Any]()
 
     @torch.no_grad()
-    def act(observation: Mapping[str, Any], masks: Any) -> Any:
+    def __call__(self, observation: Mapping[str, Any], masks: Any) -> Any:
+        market = self.market
         tensors = {name: torch.as_tensor(entry, device=market.device) for name, entry in observation.items()}
         if masks is not None:
             tensors[ACTION_MASK] = torch.as_tensor(masks, device=market.device)
-        policy, _ = fleet.evaluate(look(tensors), rows)
-        actions = policy.mode() if temperature is None else tempered(policy, temperature).sample()
-        numbers = actions.cpu().numpy()
+        policy, _ = self.fleet.evaluate({**self.look(tensors), **self.kept}, self.rows)
+        if self.temperature is not None:
+            policy = tempered(policy, self.temperature)
+        numbers = (policy.mode() if self.temperature is None else policy.sample()).cpu().numpy()
+        self.kept = self.fleet.kept(policy)
+        if self.options:
+            self.noted = {name: getattr(policy.played, name).cpu().numpy() for name in ("option", "began")}
         return as_targets(numbers, market.batch.market) if market.batch.action == "target" else numbers
 
-    return act
+
+def fleet_act(fleet: Any, market: Any, temperature: float | None = None) -> Act:
+    """Each agent of a fleet in its own environment; deterministic without a temperature."""
+    return FleetAct(fleet, market, temperature)

@@ -1,0 +1,130 @@
+"""How options were used in a trace: shares, durations, successes, and whether they change when the regime does.
+
+Names are fixed, as those of `measures`: a gate engine reads them. A policy without options has none of them.
+"""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.evaluation.recovery.trace import Trace
+from pacesetter.evaluation.statistics.gates import Gate
+
+__all__ = ["OptionRuns", "option_gates", "option_runs", "option_values", "regime_alignment"]
+
+Array = NDArray[Any]
+SMALLEST, LARGEST, DURATION = "smallest option share", "largest option share", "mean option duration"
+SUCCESS, ALIGNED, ALL_USED = "option success", "option switches at regime changes", "options used"
+DRAWS, LEVEL = 200, 0.95  # of the null, and its quantile that is to be beaten
+NEAR_BARS = 3  # a switch at a change of regime or up to two bars later counts as one with it: orders take a bar
+
+
+class OptionRuns(NamedTuple):
+    """Every option from its beginning to its end, in the order of columns and time.
+
+    option    (run,) place among the options       bars   (run,) that it lasted
+    growth    (run,) of equity meanwhile            column, start   (run,) where it began
+    """
+
+    option: Array
+    bars: Array
+    growth: Array
+    column: Array
+    start: Array
+
+
+def option_runs(trace: Trace) -> OptionRuns:
+    """All options of a trace that has some."""
+    assert trace.option is not None
+    assert trace.began is not None
+    rows: list[tuple[float, ...]] = []
+    for column in range(trace.columns):
+        played = int(trace.is_played[:, column].sum())
+        starts = np.flatnonzero(trace.began[:played, column])
+        for start, end in zip(starts, [*starts[1:], played], strict=True):
+            growth = float(np.prod(1 + trace.returns[start:end, column]) - 1)
+            rows.append((trace.option[start, column], end - start, growth, column, start))
+    option, bars, growth, columns, start = np.array(rows).reshape(-1, 5).T
+    return OptionRuns(option.astype(int), bars.astype(int), growth, columns.astype(int), start.astype(int))
+
+
+def option_values(trace: Trace) -> dict[str, float]:
+    """Every measure by name; none of a policy without options.
+
+    smallest, largest option share   of the options that were chosen
+    mean option duration             bars
+    option success                   share that ended with no less equity than they began with
+    options used                     share of the options that a column used at all, on average
+    option switches at regime changes   mutual information less the 95 % quantile of its null, in nats: see
+                                     `regime_alignment`
+    """
+    if trace.option is None:
+        return {}
+    runs, count = option_runs(trace), len(trace.options)
+    shares = np.bincount(runs.option, minlength=count) / max(len(runs.option), 1)
+    used = [len(np.unique(runs.option[runs.column == column])) / count for column in range(trace.columns)]
+    return {
+        SMALLEST: float(shares.min()),
+        LARGEST: float(shares.max()),
+        DURATION: float(runs.bars.mean()) if len(runs.bars) else 0.0,
+        SUCCESS: float((runs.growth >= 0).mean()) if len(runs.growth) else 0.0,
+        ALL_USED: float(np.mean(used)),
+        ALIGNED: regime_alignment(trace),
+    }
+
+
+def option_gates(trace: Trace) -> list[Gate]:
+    """The gates of options, of all columns together; none of a policy without options."""
+    values = option_values(trace)
+    limits = {
+        SMALLEST: (">", 0.1),
+        LARGEST: ("<=", 0.6),
+        DURATION: (">", 5.0),
+        SUCCESS: (">", 0.5),
+        ALL_USED: (">=", 1.0),
+        ALIGNED: (">", 0.0),
+    }
+    return [Gate(name, values[name], *limits[name]) for name in values]  # type: ignore[arg-type]
+
+
+def regime_alignment(trace: Trace, draws: int = DRAWS, seed: int = 0) -> float:
+    """Mutual information of "an option began" and "the regime changed", less the 95 % quantile of its null, in nats.
+
+    The null shifts the beginnings of each column around a circle by a random number of bars: it keeps how often they
+    come and how they cluster, and breaks what they have to do with the regime.
+    """
+    pairs = [pair for column in range(trace.columns) if (pair := _column(trace, column)) is not None]
+    if not pairs:
+        return 0.0
+    generator = np.random.default_rng(seed)
+    changed = np.concatenate([each for _, each in pairs])
+    found = _information(np.concatenate([began for began, _ in pairs]), changed)
+    null = []
+    for _ in range(draws):
+        shifted = [np.roll(began, generator.integers(1, len(began))) for began, _ in pairs]
+        null.append(_information(np.concatenate(shifted), changed))
+    return found - float(np.quantile(null, LEVEL))
+
+
+def _column(trace: Trace, column: int) -> tuple[Array, Array] | None:
+    """Beginnings and recent changes of regime of one column; None where it is too short to shift."""
+    assert trace.began is not None
+    played = int(trace.is_played[:, column].sum())
+    regime = trace.regime[:played, column]
+    if played < 2 * NEAR_BARS:
+        return None
+    changes = np.concatenate([[False], (regime[1:] != regime[:-1]) & (regime[1:] >= 0) & (regime[:-1] >= 0)])
+    recent = np.convolve(changes, np.ones(NEAR_BARS))[:played] > 0
+    # The first option begins because nothing was there before.
+    return trace.began[1:played, column].astype(bool), recent[1:]
+
+
+def _information(x: Array, y: Array) -> float:
+    """Mutual information of two binary series, in nats."""
+    joint = np.array([[np.mean((x == a) & (y == b)) for b in (False, True)] for a in (False, True)])
+    product = joint.sum(1, keepdims=True) * joint.sum(0, keepdims=True)
+    is_there = joint > 0
+    return float((joint[is_there] * np.log(joint[is_there] / product[is_there])).sum())

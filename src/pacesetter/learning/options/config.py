@@ -1,0 +1,143 @@
+"""Options of `agent=options`: which options there are, their thresholds, and how they are learned."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pacesetter.errors import ConfigError, check_range, did_you_mean
+from pacesetter.learning.fleet.method import FleetConfig
+
+__all__ = ["HISTORY_BARS", "WAIT", "WRITTEN", "FleetOptions", "OptionRules"]
+
+WRITTEN = ("open_long", "close", "trend", "scalp", "wait")
+WAIT = "wait"  # the one that is always allowed
+HISTORY_BARS = 20  # returns that the written options read: two moving averages and a deviation
+
+
+@dataclass(frozen=True)
+class OptionRules:
+    """Thresholds of the written options; positions are shares of equity, gains and gaps shares of a price.
+
+    flat             a position smaller than this counts as none
+    full             a position that opening and following a trend stop at
+    entry_steps      most bars of open_long                entry_ends   its probability to end at each of the others
+    min_confidence   of open_long against wait by the selector, below which the deterministic policy does not open
+    loss, small_gain, large_gain   returns of a position at which close sells all, a part, and most of it
+    close_ends       its probability to end while something is held
+    trend_gap        |SMA10 − SMA20| / SMA20 that is a trend      trend_deviations   the same in deviations of 20 bars;
+                     the smaller of both counts, so that quiet markets have trends
+    trend_ends, trend_lost   its probability to end in a trend, and below half of the threshold
+    scalp_fall, scalp_gain   deviations of the last return that scalp buys below −, and of the gain that it leaves at
+    scalp_steps      bars after which it leaves in any case
+    wait_ends        its probability to end; it ends at once when another option becomes possible
+    """
+
+    flat: float = 0.01
+    full: float = 0.10
+    entry_steps: int = 10
+    entry_ends: float = 0.1
+    min_confidence: float = 0.6
+    loss: float = 0.01
+    small_gain: float = 0.01
+    large_gain: float = 0.02
+    close_ends: float = 0.05
+    trend_gap: float = 0.02
+    trend_deviations: float = 1.5
+    trend_ends: float = 0.1
+    trend_lost: float = 0.8
+    scalp_fall: float = 1.0
+    scalp_gain: float = 0.5
+    scalp_steps: int = 5
+    wait_ends: float = 0.2
+
+    def __post_init__(self) -> None:
+        shares = ("entry_ends", "min_confidence", "close_ends", "trend_ends", "trend_lost", "wait_ends")
+        check_range(0, 1, owner="agent.rules", **{name: getattr(self, name) for name in shares})
+        check_range(1, owner="agent.rules", entry_steps=self.entry_steps, scalp_steps=self.scalp_steps)
+        rest = [name for name in vars(self) if name not in (*shares, "entry_steps", "scalp_steps")]
+        check_range(0, owner="agent.rules", **{name: getattr(self, name) for name in rest})
+
+
+@dataclass(frozen=True)
+class FleetOptions(FleetConfig):
+    """Options of options.
+
+    kind             written: five rules, of which the selector is learned; learned: option-critic
+    options          written ones that there are; wait must be among them
+    count            how many learned ones
+    option_timeout   bars after which any option ends
+    rules            thresholds of the written ones
+    seen_bars        newest bars that the network is shown; the rules read 20 returns. null shows all of the window
+    n_steps          of each environment in a round
+    batch_size       completed options of each symbol in a gradient step; of learned ones, rows
+    ent_coef         weight of the selector's entropy; of learned options also of their orders'
+
+    written: gradient_steps of a round, buffer_size completed options of each symbol that are kept, learning_starts with
+    them, epsilon of choices drawn evenly, tau by which the target values follow
+    learned: n_epochs of a round, gae_lambda, clip_range of their orders, vf_coef of the values, deliberation_cost that
+    ending an option is charged, in deviations of a return (Harb et al. 2018)
+    """
+
+    kind: Literal["written", "learned"] = "written"
+    options: tuple[str, ...] = WRITTEN
+    count: int = 4
+    option_timeout: int = 20
+    rules: OptionRules = field(default_factory=OptionRules)
+    seen_bars: int | None = None
+    learning_rate: float = 1e-4
+    encoder_learning_rate: float = 1e-4
+    max_grad_norm: float = 1.0
+    gamma: float = 0.95
+    n_steps: int = 32
+    batch_size: int = 32
+    ent_coef: float = 0.01
+    gradient_steps: int = 16
+    buffer_size: int = 4_000
+    learning_starts: int = 64
+    epsilon: float = 0.1
+    tau: float = 0.01
+    n_epochs: int = 4
+    gae_lambda: float = 0.8
+    clip_range: float = 0.2
+    vf_coef: float = 0.5
+    deliberation_cost: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_range(2, owner="agent", option_timeout=self.option_timeout)
+        check_range(1, owner="agent", count=self.count, learning_starts=self.learning_starts)
+        check_range(0, 1, owner="agent", epsilon=self.epsilon, tau=self.tau, gae_lambda=self.gae_lambda)
+        check_range(0, owner="agent", ent_coef=self.ent_coef, deliberation_cost=self.deliberation_cost)
+        if self.seen_bars is not None:
+            check_range(1, owner="agent", seen_bars=self.seen_bars)
+        for name in self.options:
+            if name not in WRITTEN:
+                raise ConfigError(f"agent.options has no option '{name}'{did_you_mean(name, WRITTEN)}")
+        if WAIT not in self.options or len(set(self.options)) < max(len(self.options), 2):
+            raise ConfigError(
+                f"agent.options={list(self.options)} must name wait and at least one other, each once: where no other "
+                "option is possible, the selector waits"
+            )
+
+    @property
+    def history_bars(self) -> int:
+        """Bars of a window that the options need."""
+        return max(HISTORY_BARS, self.seen_bars or 1)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """Of the options that there are."""
+        if self.kind == "written":
+            return tuple(name for name in WRITTEN if name in self.options)
+        return tuple(f"option_{number}" for number in range(1, self.count + 1))
+
+    def described(self) -> dict[str, Any]:
+        """What a stored policy must know of them, as JSON holds it."""
+        return {
+            "names": list(self.names),
+            "is_learned": self.kind == "learned",
+            "timeout": self.option_timeout,
+            "seen_bars": self.seen_bars,
+            "rules": vars(self.rules),
+        }
