@@ -14,6 +14,7 @@ from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.signals import DEFAULT_SHRINKAGE
 from pacesetter.leadlag.study import Study, configure_study
+from pacesetter.learning.conditions import Conditions, conditions_of
 from pacesetter.learning.methods import METHODS, TaskSupport, load
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
@@ -391,7 +392,13 @@ def task_of(config: Config) -> Task:
         from pacesetter.build.offline import OfflineTask
 
         return OfflineTask()
-    return TASKS[problem]
+    asked = _conditions(config, TASKS[problem].learned_as)
+    return TASKS[problem] if asked is None else TASKS[problem].conditioned(asked)
+
+
+def _conditions(config: Config, task: str) -> Conditions | None:
+    """What a policy of the agent is asked for beside the market; None where nothing is."""
+    return conditions_of(config.agent, task) if _supports(config) else None
 
 
 def _supports(config: Config) -> tuple[TaskSupport, ...]:
@@ -416,6 +423,8 @@ def build_task(config: Config) -> Any:
     support = _one_account(config)
     if support is not None:
         return _with_history(task, config.agent, support)
+    asked = _conditions(config, TASKS[_problem(config)].learned_as)
+    task = task if asked is None else asked.task(task)
     return _with_memory(task, config.agent) if _is_stream(config.agent) else task
 
 

@@ -67,6 +67,7 @@ class TaskSupport:
     one_account   whether it trades targets of all symbols in one account whatever the task; its options then have
                   `history_bars`, which windows must reach
     from_dataset  whether it learns from `agent.dataset` and is never handed a market
+    conditions    from the options of `agent` to what it adds to observations, or None; see `Conditions`
     """
 
     tasks: tuple[str, ...]
@@ -76,6 +77,7 @@ class TaskSupport:
     defaults: dict[str, Any] = field(default_factory=dict)
     one_account: bool = False
     from_dataset: bool = False
+    conditions: Callable[[Mapping[str, Any]], Any] | str | None = None
 
 
 @dataclass(frozen=True)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from pacesetter.registry import configure
@@ -26,6 +26,8 @@ class PolicySpec:
     trades    how a fleet trades one account: by the orders of its agents, or by targets made of them
     outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
     memory    (layer, 2, bar, width) keys and values of earlier bars, where the graph takes the newest bar alone
+    conditions   input that a request may choose -> numbers where it does not; () where they are the account's
+    limits       such an input -> least and greatest number
     """
 
     inputs: dict[str, tuple[int, ...]]
@@ -36,6 +38,8 @@ class PolicySpec:
     outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
     trades: Literal["orders", "targets"] = "orders"
     memory: tuple[int, ...] = ()
+    conditions: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    limits: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def graph_inputs(self) -> dict[str, tuple[int, ...]]:

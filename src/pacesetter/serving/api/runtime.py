@@ -6,7 +6,8 @@ The desk is the paper trader's own; only its broker differs, whose account the c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build import build_task
-from pacesetter.envs.batch.observation import PositionEntry, write_own_masks
+from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry, write_own_masks
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
@@ -25,6 +26,7 @@ from pacesetter.market.state import Account, Position
 from pacesetter.market.targets import joint_targets, within_account
 from pacesetter.panel import SECONDS_PER_YEAR, Panel
 from pacesetter.policies.agent import per_symbol
+from pacesetter.policies.conditions import asked_entries
 from pacesetter.policies.policy import Seen
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.guard import Decision, Guard, Order
@@ -41,7 +43,10 @@ LEAST_MONEY = 1e-6  # that an account is told apart from an empty one by; shares
 
 
 class BundlePolicy:
-    """The bundle's model as a `Policy` of the backtest; `confidence` (symbol,) and `value` are of the last decision."""
+    """The bundle's model as a `Policy` of the backtest; `confidence` (symbol,) and `value` are of the last decision.
+
+    asked   what the policy is asked for beside the market, by input: the bundle's own numbers where nobody asks
+    """
 
     def __init__(self, bundle: Bundle) -> None:
         self.model = bundle.model
@@ -51,6 +56,7 @@ class BundlePolicy:
         self.market, self.own_account = task.market if self.trades_targets else None, task.own_account
         self.fitted_until = pd.Timestamp(bundle.manifest["fitted_until"])
         self.confidence, self.value = np.empty(0), None
+        self.asked: Mapping[str, Sequence[float]] = self.model.spec.conditions
 
     confidence: Array
     value: float | None
@@ -67,6 +73,10 @@ class BundlePolicy:
             entries = per_symbol(seen.observation, self.own_account)
         if ACTION_MASK in spec.inputs:
             entries[ACTION_MASK] = self._masks(seen, is_whole)
+        if self.asked:
+            achieved = float(seen.observation["portfolio"][PortfolioEntry.EQUITY_RATIO]) - 1.0
+            rows = 1 if is_whole else len(seen.panel.symbols)
+            entries |= asked_entries(self.asked, achieved, rows)
         answer = self.model(entries)
         if not all(np.isfinite(part).all() for part in answer.values()):
             raise DataError("the policy's output is not finite; check the newest bars or features, and the account")
@@ -236,6 +246,15 @@ class Runtime:
             joined = self.history.panel.rows(-GONE_BARS, None).append(bars)
             check_jumps(joined, MarketBars.from_panel(joined).values, self.guard.limits.jump_factor, len(bars))
         self.history.append(bars)
+
+    @contextmanager
+    def asking(self, asked: Mapping[str, Sequence[float]]) -> Iterator[None]:
+        """Decide for what is `asked`, by input of the policy, and for the bundle's own numbers elsewhere."""
+        self.policy.asked = {**self.policy.model.spec.conditions, **asked}
+        try:
+            yield
+        finally:
+            self.policy.asked = self.policy.model.spec.conditions
 
     def decide(self, account: ReportedAccount, bars: Panel | None = None) -> RuntimeAnswer:
         """Take newer bars, if any, and decide at the last one; refuses while features are still unknown.
