@@ -14,6 +14,7 @@ from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.signals import DEFAULT_SHRINKAGE
 from pacesetter.leadlag.study import Study, configure_study
+from pacesetter.learning.conditions import Conditions, conditions_of
 from pacesetter.learning.methods import METHODS, TaskSupport, load
 from pacesetter.old_names import RENAMED_VALUES, translate_config
 from pacesetter.panel import Panel
@@ -391,7 +392,15 @@ def task_of(config: Config) -> Task:
 
         return OfflineTask()
     stands = [support.stand_in for support in _supports(config) if support.stand_in and problem in support.tasks]
-    return load(stands[0])() if stands else TASKS[problem]  # type: ignore[no-any-return]
+    if stands:
+        return load(stands[0])()  # type: ignore[no-any-return]
+    asked = _conditions(config, TASKS[problem].learned_as)
+    return TASKS[problem] if asked is None else TASKS[problem].conditioned(asked)
+
+
+def _conditions(config: Config, task: str) -> Conditions | None:
+    """What a policy of the agent is asked for beside the market; None where nothing is."""
+    return conditions_of(config.agent, task) if _supports(config) else None
 
 
 def _supports(config: Config) -> tuple[TaskSupport, ...]:
@@ -421,7 +430,8 @@ def build_task(config: Config) -> Any:
     support = _reading_back(config)
     if support is not None:
         return _with_history(task, config.agent, support)
-    return _with_memory(task, config.agent)
+    asked = _conditions(config, TASKS[_problem(config)].learned_as)
+    return _with_memory(task if asked is None else asked.task(task), config.agent)
 
 
 def _with_memory(task: Any, agent: dict[str, Any]) -> Any:

@@ -69,6 +69,7 @@ class TaskSupport:
     from_dataset  whether it learns from `agent.dataset` and is never handed a market
     stand_in      "module:class" of the task that takes the place of the configured one; its options then have
                   `history_bars`, which windows must reach
+    conditions    from the options of `agent` to what it adds to observations, or None; see `Conditions`
     """
 
     tasks: tuple[str, ...]
@@ -79,6 +80,7 @@ class TaskSupport:
     one_account: bool = False
     from_dataset: bool = False
     stand_in: str = ""
+    conditions: Callable[[Mapping[str, Any]], Any] | str | None = None
 
 
 @dataclass(frozen=True)

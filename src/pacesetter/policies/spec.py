@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, field
 from typing import Literal
 
 from pacesetter.registry import configure
@@ -27,6 +27,8 @@ class PolicySpec:
     outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
     memory    (layer, 2, bar, width) keys and values of earlier bars, where the graph takes the newest bar alone
     options   names of the options that the output `option` counts, of a policy with options
+    conditions   input that a request may choose -> numbers where it does not; () where they are the account's
+    limits       such an input -> least and greatest number
     """
 
     inputs: dict[str, tuple[int, ...]]
@@ -38,6 +40,8 @@ class PolicySpec:
     trades: Literal["orders", "targets"] = "orders"
     memory: tuple[int, ...] = ()
     options: tuple[str, ...] = ()
+    conditions: dict[str, tuple[float, ...]] = field(default_factory=dict)
+    limits: dict[str, tuple[float, float]] = field(default_factory=dict)
 
     @property
     def remembered(self) -> tuple[str, ...]:

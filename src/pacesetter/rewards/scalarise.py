@@ -11,7 +11,10 @@ from typing import Any
 
 from pacesetter.rewards.elementwise import namespace
 
-__all__ = ["chebyshev", "weighted_sum"]
+__all__ = ["ACCRUED", "PREFERENCE", "chebyshev", "weighted_sum"]
+
+# entries (component,) of an observation: the weights in force, and what the episode has added up so far
+PREFERENCE, ACCRUED = "preference", "accrued"
 
 
 def weighted_sum(values: Any, weights: Any) -> Any:

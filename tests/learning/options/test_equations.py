@@ -260,10 +260,7 @@ def test_gradients_are_those_of_the_exact_return(tabular):
     chosen_in = start + (arrived * ending.detach()).sum(-1)
     selected = (chances * values.detach()).sum(-1)
     closing = torch.stack(
-        [
-            termination_loss(ending[:, o], values, chances, torch.full((len(values),), o), COST)
-            for o in range(OPTIONS)
-        ],
+        [termination_loss(ending[:, o], values, chances, torch.full((len(values),), o), COST) for o in range(OPTIONS)],
         dim=-1,
     )
     total = (visits * ascended).sum() + (chosen_in * selected).sum() - (arrived * closing).sum()

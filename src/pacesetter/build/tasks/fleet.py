@@ -77,7 +77,7 @@ class FleetTask(Task):
         learned, features = copies.beside(split.learned, split.features(split.learned))
         train = build_market(config, learned, config.train.envs, **features, **episodes)
         _follow(train, build_task(config).curriculum)
-        return Parts(train, validation)
+        return Parts(self.with_entries(train), self.with_entries(validation))
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         """Refuses a fold that has a test between its training bars."""
@@ -86,14 +86,15 @@ class FleetTask(Task):
             raise ConfigError("a fleet is trained on one unbroken period; use --folds without --combinatorial")
         # From bar 0 on: bars before the fold are history for features, and start no episode.
         known = panel.rows(0, last + 1)
-        market = build_market(config, known, config.train.envs, first_bar=first, **_episodes(config))
+        market = self.with_entries(build_market(config, known, config.train.envs, first_bar=first, **_episodes(config)))
         return Parts(market, market)
 
     def policy(self, stored: Stored) -> Policy:
-        return self._policy(best_fleet(stored.folder), stored.config, fitted_until(stored.config, stored.panel))
+        policy = self._policy(best_fleet(stored.folder), stored.config, fitted_until(stored.config, stored.panel))
+        return self.asked(policy, stored.config, stored.folder)  # type: ignore[no-any-return]
 
     def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> Policy:
-        return self._policy(learner.fleet, config, until)
+        return self.asked(self._policy(learner.fleet, config, until), config)  # type: ignore[no-any-return]
 
     def _policy(self, fleet: Any, config: Config, until: pd.Timestamp) -> Policy:
         from pacesetter.policies.fleet import fleet_policy
@@ -111,14 +112,17 @@ class FleetTask(Task):
         task, table = build_task(stored.config), known_table(stored)
         bank = Bank.from_panels(stored.panel, table, symbols=task.symbols or None)
         targets_in = task.market if task.action == "target" else None
-        module, spec = serve_agent(load_fleet(stored.checkpoint), bank.names, targets_in, task.trades)
-        market = FleetMarket(bank, 1, action=task.action, window_bars=task.window_bars, market=task.market)
+        names = self.entry_names(bank.names)
+        module, spec = serve_agent(load_fleet(stored.checkpoint), names, targets_in, task.trades)
+        options = {"action": task.action, "window_bars": task.window_bars, "market": task.market}
+        market = self.with_entries(FleetMarket(bank, 1, reward=task.reward, **options))
 
         def draw(generator: torch.Generator) -> torch.Tensor:
             drawn = torch.rand(len(spec.symbols), generator=generator)
             # Random actions reach states that the trained policy avoids, and parity must hold there too.
             return 2 * drawn[:, None] - 1 if market.actions is None else (drawn * len(Discrete)).long()
 
+        spec = self.with_defaults(spec, stored.folder)
         return Exported(module, spec, spec.symbols, shown(market, market.tables, draw, count))
 
 

@@ -5,13 +5,15 @@ A task is a file in this folder, or a plugin by the entry point `pacesetter.task
 
 from __future__ import annotations
 
+import copy
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, ClassVar
 
 from pacesetter.errors import ConfigError
+from pacesetter.learning.conditions import Conditions
 from pacesetter.registry import Registry
 
 if TYPE_CHECKING:
@@ -23,6 +25,7 @@ if TYPE_CHECKING:
     from pacesetter.features import FeatureTable
     from pacesetter.panel import Panel
     from pacesetter.policies.modules import Exported
+    from pacesetter.policies.spec import PolicySpec
 
 __all__ = ["NO_WINDOWS", "TASKS", "Stored", "Task", "best_checkpoint"]
 
@@ -65,6 +68,8 @@ class Task(ABC):
     refusals    what cannot be done with it (evaluate, baseline, folds, bundle, cluster, job, lookback) -> the
                 sentence that says so; `{run}` becomes the run's folder
     inherited   pattern of the overrides that it takes from another run, and that are refused beside it; "" is none
+    conditions  what its policies are asked for beside the market, e.g. a goal; None: nothing. A task that agents with
+                conditions support passes its environments and policies through `with_entries` and `asked`
     """
 
     name: ClassVar[str]
@@ -74,11 +79,49 @@ class Task(ABC):
     judged_as: ClassVar[str] = "account"
     refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS
     inherited: ClassVar[str] = ""
+    conditions: Conditions | None = None
 
     def check(self, ability: str, run: object = "") -> None:
         """Refuse what the task declares that it cannot do."""
         if ability in self.refusals:
             raise ConfigError(self.refusals[ability].format(run=run, task=self.name))
+
+    # ---- what is asked for ----------------------------------------------------------------------------------------
+
+    def conditioned(self, conditions: Conditions) -> Task:
+        """The same task for an agent that is asked for something."""
+        task = copy.copy(self)
+        task.conditions = conditions
+        task.observers = conditions.observers or self.observers  # type: ignore[misc]
+        return task
+
+    def with_entries(self, environments: Any) -> Any:
+        """Vector environments or a market, which also show what is asked for."""
+        if self.conditions is None:
+            return environments
+        is_vector = hasattr(environments, "single_action_space")
+        return (self.conditions.environment if is_vector else self.conditions.market)(environments)
+
+    def asked(self, policy: Any, config: Config, run: Path | None = None) -> Any:
+        """A policy that is asked for what the agent of the `run` is by default."""
+        if self.conditions is None:
+            return policy
+        from pacesetter.build.configuration import build_task
+        from pacesetter.policies.conditions import ConditionedPolicy
+
+        return ConditionedPolicy(policy, self.conditions.asked(run), build_task(config).episode_bars)
+
+    def entry_names(self, names: Mapping[str, Sequence[str]]) -> dict[str, Sequence[str]]:
+        """Names of an observation's numbers, by entry, with those of what is asked for."""
+        return dict(names) if self.conditions is None else {**names, **self.conditions.names()}
+
+    def with_defaults(self, spec: PolicySpec, run: Path) -> PolicySpec:
+        """The spec of an exported policy with what it is asked for where a request does not say it."""
+        if self.conditions is None:
+            return spec
+        return replace(spec, conditions=self.conditions.asked(run), limits=self.conditions.limits())
+
+    # ---- what a task does -----------------------------------------------------------------------------------------
 
     def completed(self, config: Config) -> Config:
         """The configuration with what the task takes from another run."""

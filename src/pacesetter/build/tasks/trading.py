@@ -118,7 +118,7 @@ class SingleAgentTask(Task):
             ),
             "reward": task.reward,
         }
-        return kind(panel, envs, task.symbols or None, **own | options)
+        return self.with_entries(kind(panel, envs, task.symbols or None, **own | options))
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         return self._parts(config, feature_split(config, panel))
@@ -169,10 +169,10 @@ class SingleAgentTask(Task):
         if stored.table is not None:
             known = {"table": stored.table, "supervised": build_supervised(config, panel)}
         agent = load_agent(stored.folder, self.environment(config, panel, **known))
-        return self._policy(agent, config, fitted_until(config, panel))
+        return self.asked(self._policy(agent, config, fitted_until(config, panel)), config, stored.folder)  # type: ignore[no-any-return]
 
     def learned_policy(self, learner: Any, config: Config, until: pd.Timestamp) -> AgentPolicy:
-        return self._policy(learner.agent, config, until)
+        return self.asked(self._policy(learner.agent, config, until), config)  # type: ignore[no-any-return]
 
     def _policy(self, agent: Any, config: Config, until: pd.Timestamp) -> AgentPolicy:
         from pacesetter.policies.agent import AgentPolicy
@@ -192,7 +192,9 @@ class SingleAgentTask(Task):
         algorithm = build_learner(config, parts).agent.algorithm
         load_weights(algorithm, read_state(stored.checkpoint))
         bank = parts.validation.batch.bank
-        module, spec = serve_algorithm(algorithm, bank.names, build_task(config).action, bank.symbols[0])
+        names = self.entry_names(bank.names)
+        module, spec = serve_algorithm(algorithm, names, build_task(config).action, bank.symbols[0])
+        spec = self.with_defaults(spec, stored.folder)
         symbols = tuple(name for block in bank.symbols for name in block)
         return Exported(module, spec, symbols, _shown(algorithm, parts.train, spec, count))
 

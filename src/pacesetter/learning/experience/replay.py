@@ -9,7 +9,9 @@ import torch
 
 from pacesetter.errors import ConfigError
 
-__all__ = ["Replay"]
+__all__ = ["FOLLOWING", "OBSERVATION", "Replay"]
+
+OBSERVATION, FOLLOWING = "observation.", "following."  # before the names of entries seen before and after a step
 
 
 class Replay:
@@ -38,6 +40,10 @@ class Replay:
 
     def sample(self, batch_size: int) -> dict[str, torch.Tensor]:
         """Entries (symbol · batch_size, …), those of a symbol side by side; refuses to draw from nothing."""
+        return self.at(*self.draw(batch_size))
+
+    def draw(self, batch_size: int) -> tuple[torch.Tensor, torch.Tensor]:
+        """(symbol, batch_size) places of rows: steps of the ring and environments."""
         if not self.added:
             raise ConfigError("the replay is empty; add steps first")
         device = next(iter(self.entries.values())).device
@@ -46,6 +52,10 @@ class Replay:
         envs = torch.randint(self.envs_each, shape, device=device)
         # Each symbol draws from its own environments only: heads must not learn from another's rows.
         envs += self.envs_each * torch.arange(self.symbols, device=device)[:, None]
+        return steps, envs
+
+    def at(self, steps: torch.Tensor, envs: torch.Tensor) -> dict[str, torch.Tensor]:
+        """Entries (symbol · row, …) of the rows at (symbol, row) places."""
         return {name: entry[steps, envs].flatten(0, 1) for name, entry in self.entries.items()}
 
     def state_dict(self) -> dict[str, Any]:

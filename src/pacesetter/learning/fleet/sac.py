@@ -22,18 +22,19 @@ from pacesetter.agents.heads import Critic
 from pacesetter.agents.stacked import StackedHead
 from pacesetter.errors import ConfigError
 from pacesetter.learning.equations import soft_update
+from pacesetter.learning.experience.hindsight import make_replay
 from pacesetter.learning.experience.market import FleetMarket, FleetStep
-from pacesetter.learning.experience.replay import Replay
+from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION
 from pacesetter.learning.experience.rollout import ReturnScale, action_mix, by_symbol, sharpe
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
 from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.goals import read_hindsight
 from pacesetter.learning.methods import Setup
 
 __all__ = ["SAC", "FleetSAC", "make_sac"]
 
-OBSERVATION, FOLLOWING = "observation.", "following."  # entries of the replay before and after a step
 Steps = list[tuple[torch.Tensor, FleetStep]]
 
 
@@ -47,6 +48,7 @@ class FleetSAC(FleetConfig):
     learning_starts   steps of each symbol with random actions and without updates
     target_entropy    in nats, to which the temperatures steer; orders in [-1, 1] have at most log 2
     tau               by which target critics follow at every gradient step
+    hindsight         options of goals and of the replay that relabels them; null trades without goals
     """
 
     train_freq: int = 8
@@ -57,6 +59,11 @@ class FleetSAC(FleetConfig):
     target_entropy: float = -1.0
     tau: float = 0.01
     initial_ent_coef: float = 0.1
+    hindsight: dict[str, Any] | None = None
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        check_goals(self)
 
 
 class TwinCritics(nn.Module):
@@ -99,7 +106,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         self.scale = ReturnScale(self.symbols, market.env_count, config.gamma)
         for name in ("critics", "targets", "temperature", "scale"):
             self.own[name] = getattr(self, name)
-        self.replay = Replay(config.buffer_size, self.symbols, market.envs_each, self.device)
+        self.replay = make_replay(config.buffer_size, market, read_hindsight(vars(config)), self.device)
 
     @property
     def round_steps(self) -> int:
@@ -126,6 +133,8 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         seen = {OBSERVATION + name: entry for name, entry in observation.items()}
         rest = {"actions": actions, "rewards": step.rewards, "terminated": step.terminated}
         rest |= {"objectives": step.objectives, "log_probs": log_probs}
+        if self.config.hindsight is not None:
+            rest["ended"] = ended
         if added := [extra for extra in acting.extras.values() if getattr(extra, "belongs_to_collection", False)]:
             rest["shaping"] = self.shaped(added, observation, actions, following, step, acting)
         self.replay.add(seen | {FOLLOWING + name: entry for name, entry in following.items()} | rest)
@@ -235,12 +244,19 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
             "action_mix": action_mix(actions, None, rules.orders.hold_zone),
             "temperature": self.temperature.log.detach()[self.present].exp(),
             **{name: values.mean(0) for name, values in metrics.items()},
+            **(self.market.logged() if hasattr(self.market, "logged") else {}),
         }
 
 
 def _part(batch: Mapping[str, torch.Tensor], prefix: str) -> dict[str, torch.Tensor]:
     """The observation among the entries of a batch."""
     return {name.removeprefix(prefix): entry for name, entry in batch.items() if name.startswith(prefix)}
+
+
+def check_goals(config: FleetSAC) -> None:
+    """Refuse goals beside an extra whose rewards are those of the goal that a row was collected with."""
+    if read_hindsight(vars(config)) is not None and "potential" in config.extras:
+        raise ConfigError("agent.hindsight changes goals of stored rows, and agent.extras.potential does not; drop one")
 
 
 def make_sac(setup: Setup) -> FleetTrainer:

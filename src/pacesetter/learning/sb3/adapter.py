@@ -13,6 +13,7 @@ from stable_baselines3.common.vec_env import VecEnv
 
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.counterfactual import Counterfactual
+from pacesetter.envs.goals import GoalVectorEnv
 from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.state import load_lookback_state, lookback_state
 from pacesetter.errors import ConfigError
@@ -86,6 +87,7 @@ class VectorAdapter(VecEnv):
             "course": None if course is None else course.state_dict(),
             "returns": self.returns.copy(),
             "lengths": self.lengths.copy(),
+            "goals": None if (goals := _goals(self.env)) is None else goals.state_dict(),
         }
 
     def load_state_dict(self, stored: Mapping[str, Any]) -> None:
@@ -99,6 +101,8 @@ class VectorAdapter(VecEnv):
         else:
             batch.load_state_dict(stored["batch"])
         self.returns[:], self.lengths[:] = stored["returns"], stored["lengths"]
+        if (goals := _goals(self.env)) is not None:
+            goals.load_state_dict(stored["goals"])
         self._reset_seeds()
 
     def resume_at(self, observation: Any) -> None:
@@ -139,6 +143,13 @@ def _with_finals(observation: Mapping[str, Array], rows: list[dict[str, Any]], d
         for name, value in rows[place]["terminal_observation"].items():
             after[name][place] = value
     return after
+
+
+def _goals(env: Any) -> GoalVectorEnv | None:
+    """The part of an environment that sets goals; None where none does."""
+    while env is not None and not isinstance(env, GoalVectorEnv):
+        env = getattr(env, "env", None)
+    return env
 
 
 def _row(final: Any, place: Any) -> dict[str, Array]:

@@ -38,11 +38,13 @@ from pacesetter.agents.layout import Shapes
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.extras.extra import check_extras
+from pacesetter.learning.goals import read_hindsight
 from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.expected import AllOrdersPPO
 from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
 from pacesetter.learning.sb3.full_information import FullInformation
 from pacesetter.learning.sb3.gru import GruPPO
+from pacesetter.learning.sb3.hindsight import goal_options
 from pacesetter.learning.state import read_header, read_state, write_state
 from pacesetter.registry import Registry, configure
 
@@ -104,6 +106,7 @@ class Recipe:
     hyperparameters  of the Stable-Baselines3 constructor, by its own names
     extras           name -> options of what is added to rewards while it learns
     advantages       sampled, or for ppo with discrete orders expected: see `expected.py`
+    hindsight        of goals and the replay that relabels them, for sac; None without goals
     """
 
     algorithm: str
@@ -114,6 +117,7 @@ class Recipe:
     hyperparameters: dict[str, Any] = field(default_factory=dict)
     extras: dict[str, Any] = field(default_factory=dict)
     advantages: Literal["sampled", "expected"] = "sampled"
+    hindsight: dict[str, Any] | None = None
 
     def __post_init__(self) -> None:
         if self.advantages == "expected" and self.algorithm != "ppo":
@@ -122,6 +126,8 @@ class Recipe:
             )
         checked = {name: asdict(options) for name, options in check_extras(self.extras).items()}
         object.__setattr__(self, "extras", checked)
+        if self.hindsight is not None and checked:
+            raise ConfigError("agent.hindsight and agent.extras both change the rewards of a replay; leave one out")
         if self.advantages == "expected" and checked:
             raise ConfigError(
                 f"agent.extras ({', '.join(checked)}) change the rewards of orders that were sent, and "
@@ -158,6 +164,7 @@ def make_algorithm(
     tables: Tables | None = None,
     extras: Mapping[str, Any] | None = None,
     advantages: str = "sampled",
+    hindsight: Mapping[str, Any] | None = None,
     **hyperparameters: Any,
 ) -> BaseAlgorithm:
     """An untrained algorithm around one of our networks; refuses a combination that cannot learn.
@@ -166,6 +173,7 @@ def make_algorithm(
     """
     own = {"network": network, "network_options": network_options or {}, "heads": heads, "seed": seed}
     own["extras"] = dict(extras or {})
+    own["hindsight"] = None if hindsight is None else dict(hindsight)
     told = {"algorithm": name, "hyperparameters": hyperparameters, "advantages": advantages} | own
     return _build(configure(Recipe, told, "agent"), env, device, tables)
 
@@ -179,6 +187,7 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
     options = _constructor_options(recipe, env)
     if recipe.extras and issubclass(chosen.kind, OffPolicyAlgorithm):
         options["replay_buffer_class"] = ExtraReplay
+    options |= goal_options(read_hindsight(vars(recipe)))
     kind = AllOrdersPPO if recipe.advantages == "expected" else chosen.kind
     try:
         algorithm: BaseAlgorithm = kind(

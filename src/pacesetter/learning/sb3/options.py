@@ -63,7 +63,10 @@ class A2COptions(NetworkOptions):
 
 @dataclass(frozen=True)
 class SACOptions(NetworkOptions):
-    """Soft actor–critic; `ent_coef=auto` learns the temperature."""
+    """Soft actor–critic; `ent_coef=auto` learns the temperature.
+
+    hindsight   options of goals and of the replay that relabels them; null trades without goals
+    """
 
     learning_rate: float = 3e-4
     buffer_size: int = 100_000
@@ -74,6 +77,7 @@ class SACOptions(NetworkOptions):
     train_freq: int = 1
     gradient_steps: int = 1
     ent_coef: float | str = "auto"
+    hindsight: dict[str, Any] | None = None
 
 
 @dataclass(frozen=True)

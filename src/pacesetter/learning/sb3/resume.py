@@ -14,6 +14,7 @@ from sb3_contrib.common.recurrent.type_aliases import RNNStates
 from stable_baselines3.common.base_class import BaseAlgorithm
 from stable_baselines3.common.buffers import DictReplayBuffer
 from stable_baselines3.common.off_policy_algorithm import OffPolicyAlgorithm
+from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 
 from pacesetter.errors import ConfigError
 from pacesetter.learning.randomness import random_state, set_random_state
@@ -22,6 +23,7 @@ __all__ = ["capture", "check_resumable", "restore"]
 
 _REPLAYED = ("actions", "rewards", "dones", "timeouts")
 _SEEN = ("observations", "next_observations")
+_EPISODES = ("ep_start", "ep_length")  # of a buffer that knows whole episodes
 
 
 def check_resumable(algorithm: BaseAlgorithm) -> None:
@@ -90,6 +92,9 @@ def _replay_state(buffer: Any) -> dict[str, Any]:
     filled = buffer.buffer_size if buffer.full else buffer.pos
     seen = {part: {name: rows[:filled] for name, rows in getattr(buffer, part).items()} for part in _SEEN}
     rest = {name: getattr(buffer, name)[:filled] for name in _REPLAYED}
+    if isinstance(buffer, HerReplayBuffer):
+        rest |= {name: getattr(buffer, name)[:filled] for name in _EPISODES}
+        rest["current"] = buffer._current_ep_start.copy()
     return seen | rest | {"pos": buffer.pos, "full": buffer.full}
 
 
@@ -99,4 +104,8 @@ def _fill_replay(buffer: Any, state: Mapping[str, Any]) -> None:
             rows[: len(state[part][name])] = state[part][name]
     for name in _REPLAYED:
         getattr(buffer, name)[: len(state[name])] = state[name]
+    if isinstance(buffer, HerReplayBuffer):
+        for name in _EPISODES:
+            getattr(buffer, name)[: len(state[name])] = state[name]
+        buffer._current_ep_start[:] = state["current"]
     buffer.pos, buffer.full = state["pos"], state["full"]

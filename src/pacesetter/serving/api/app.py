@@ -28,6 +28,7 @@ from starlette.exceptions import HTTPException
 from pacesetter.data.quality import broken_bars
 from pacesetter.errors import ConfigError, PacesetterError
 from pacesetter.panel import Panel
+from pacesetter.policies.conditions import PARAMETERS, PREFERENCE
 from pacesetter.runs import write_atomic
 from pacesetter.serving.api.admission import Access, Admission, ApiSettings
 from pacesetter.serving.api.keys import Keys
@@ -187,6 +188,10 @@ class Service:
         if ask.features is not None and ask.bars:
             raise HTTPException(422)
         account = self._account(ask.account)
+        with self.runtime.asking(self._asked(ask)):
+            return self._answer(ask, account)
+
+    def _answer(self, ask: Any, account: ReportedAccount) -> RuntimeAnswer | None:
         if ask.features is None:
             bars = self._panel(ask.bars)
             if bars is not None:
@@ -260,6 +265,17 @@ class Service:
 
     # ---- requests as arrays ---------------------------------------------------------------------------------------
 
+    def _asked(self, ask: Any) -> dict[str, list[float]]:
+        """What the request asks of the policy, by its input; weights are shares of their sum."""
+        given = {name: getattr(ask, PARAMETERS[name]) for name in self.runtime.bundle.model.spec.conditions}
+        asked = {name: np.atleast_1d(value).tolist() for name, value in given.items() if value is not None}
+        if PREFERENCE in asked:
+            total = sum(asked[PREFERENCE])
+            if total <= 0:
+                raise HTTPException(422)
+            asked[PREFERENCE] = [weight / total for weight in asked[PREFERENCE]]
+        return asked
+
     def _account(self, told: AccountIn) -> ReportedAccount:
         _check_once(self._served(row.symbol for row in told.positions))
         holdings = {
@@ -290,7 +306,8 @@ class Service:
         closes[0, columns] = [row.close for row in given.rows]
         spec = self.runtime.bundle.model.spec
         entries = {}
-        for name in (entry for entry in spec.inputs if entry not in (*ACCOUNT_ENTRIES, *spec.remembered)):
+        elsewhere = {*ACCOUNT_ENTRIES, *spec.remembered, *spec.conditions}  # not from the rows of a request
+        for name in (entry for entry in spec.inputs if entry not in elsewhere):
             values = np.array([getattr(row, name) for row in given.rows], dtype=np.float32)
             entries[name] = np.zeros((len(self.runtime.symbols), *values.shape[1:]), np.float32)
             entries[name][columns] = values

@@ -6,7 +6,8 @@ The desk is the paper trader's own; only its broker differs, whose account the c
 from __future__ import annotations
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, NamedTuple
 
@@ -16,7 +17,7 @@ from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build import build_task
-from pacesetter.envs.batch.observation import PositionEntry, write_own_masks
+from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry, write_own_masks
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
@@ -25,6 +26,7 @@ from pacesetter.market.state import Account, Position
 from pacesetter.market.targets import joint_targets, within_account
 from pacesetter.panel import SECONDS_PER_YEAR, Panel
 from pacesetter.policies.agent import per_symbol
+from pacesetter.policies.conditions import asked_entries
 from pacesetter.policies.policy import Seen
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.guard import Decision, Guard, Order
@@ -53,6 +55,7 @@ class BundlePolicy:
 
     notes   of the last decision: `option`, the names of those in force, where the policy has options
     kept    what such a policy keeps from bar to bar; asked about the same bar again, it answers as before
+    asked   what the policy is asked for beside the market, by input: the bundle's own numbers where nobody asks
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -65,6 +68,7 @@ class BundlePolicy:
         self.confidence, self.value = np.empty(0), None
         self.notes: dict[str, list[str]] = {}
         self.kept: Kept | None = None
+        self.asked: Mapping[str, Sequence[float]] = self.model.spec.conditions
 
     confidence: Array
     value: float | None
@@ -81,6 +85,10 @@ class BundlePolicy:
             entries = per_symbol(seen.observation, self.own_account)
         if ACTION_MASK in spec.inputs:
             entries[ACTION_MASK] = self._masks(seen, is_whole)
+        if self.asked:
+            achieved = float(seen.observation["portfolio"][PortfolioEntry.EQUITY_RATIO]) - 1.0
+            rows = 1 if is_whole else len(seen.panel.symbols)
+            entries |= asked_entries(self.asked, achieved, rows)
         before = self._before(seen)
         answer = self.model(entries | before)
         if not all(np.isfinite(part).all() for part in answer.values()):
@@ -294,6 +302,15 @@ class Runtime:
             joined = self.history.panel.rows(-GONE_BARS, None).append(bars)
             check_jumps(joined, MarketBars.from_panel(joined).values, self.guard.limits.jump_factor, len(bars))
         self.history.append(bars)
+
+    @contextmanager
+    def asking(self, asked: Mapping[str, Sequence[float]]) -> Iterator[None]:
+        """Decide for what is `asked`, by input of the policy, and for the bundle's own numbers elsewhere."""
+        self.policy.asked = {**self.policy.model.spec.conditions, **asked}
+        try:
+            yield
+        finally:
+            self.policy.asked = self.policy.model.spec.conditions
 
     def decide(self, account: ReportedAccount, bars: Panel | None = None) -> RuntimeAnswer:
         """Take newer bars, if any, and decide at the last one; refuses while features are still unknown.

@@ -8,6 +8,7 @@ from pydantic import AwareDatetime, BaseModel, ConfigDict, Field, create_model
 
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import PRICE_FIELDS
+from pacesetter.policies.conditions import PARAMETERS
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.api.runtime import LEAST_MONEY, Line
 from pacesetter.serving.bundle.bundle import FeatureSpec
@@ -113,12 +114,15 @@ def bar_model(features: FeatureSpec) -> type[Strict]:
 
 
 def decision_models(features: FeatureSpec, policy: PolicySpec) -> type[Strict]:
-    """The request of /v1/decide for a bundle: its bars have the bundle's fields, its features the policy's entries."""
+    """The request of /v1/decide for a bundle: its bars have the bundle's fields, its features the policy's entries.
+
+    A policy that can be asked for a goal or a preference has a field for it.
+    """
     bar = bar_model(features)
     entries: dict[str, Any] = {
         name: (_nested(shape[-2:] if name == "window" else shape[-1:]), ...)
         for name, shape in policy.inputs.items()
-        if name not in (*ACCOUNT_ENTRIES, *policy.remembered)
+        if name not in (*ACCOUNT_ENTRIES, *policy.remembered, *policy.conditions)
     }
     row = create_model("FeatureRowIn", __base__=Strict, symbol=(Symbol, ...), close=(Price, ...), **entries)
     rows = Annotated[list[row], Field(min_length=1, max_length=MOST_SYMBOLS)]  # type: ignore[valid-type]
@@ -128,7 +132,16 @@ def decision_models(features: FeatureSpec, policy: PolicySpec) -> type[Strict]:
         "features": (given | None, None),
         "account": (AccountIn, AccountIn()),
     }
+    fields |= {PARAMETERS[name]: (_asked(policy, name) | None, None) for name in policy.conditions}
     return create_model("DecideIn", __base__=Strict, **fields)
+
+
+def _asked(policy: PolicySpec, name: str) -> Any:
+    """What a request may ask for: one number, or as many as the input has, within its limits."""
+    low, high = policy.limits[name]
+    number = Annotated[float, Field(strict=True, ge=low, le=high)]
+    (count,) = policy.inputs[name]
+    return number if count == 1 else Annotated[list[number], Field(min_length=count, max_length=count)]  # type: ignore[valid-type]
 
 
 def _nested(shape: tuple[int, ...]) -> Any:

@@ -1,0 +1,85 @@
+"""A policy that is asked for something: a goal, or weights of its objectives, beside what the market shows.
+
+An entry that is asked for has numbers of its own, or none where the account says them: the return since the period
+began. Periods are as long as training episodes, so that a goal of 2 % means the same in training and in a backtest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from pacesetter.envs.batch.observation import PortfolioEntry
+from pacesetter.policies.policy import Policy, Seen
+from pacesetter.rewards.goals import ACHIEVED, DESIRED
+from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE
+
+__all__ = ["PARAMETERS", "PREFERENCE", "ConditionedPolicy", "asked_entries"]
+
+Array = NDArray[Any]
+# entry of an observation -> the name under which a request gives it
+PARAMETERS = {DESIRED: "goal", ACHIEVED: "achieved", PREFERENCE: "preference", ACCRUED: "accrued"}
+
+
+def asked_entries(asked: Mapping[str, Sequence[float]], achieved: float, symbols: int | None) -> dict[str, Array]:
+    """Entries (size,) of what is asked for, or (symbol, size) where there is a row for each of some symbols.
+
+    `achieved` is the account's return; it stands where an entry has no numbers.
+    """
+    rows = {name: np.array(numbers if len(numbers) else (achieved,), np.float32) for name, numbers in asked.items()}
+    return rows if symbols is None else {name: np.tile(row, (symbols, 1)) for name, row in rows.items()}
+
+
+@dataclass(frozen=True, eq=False)
+class ConditionedPolicy:
+    """A policy with what it is asked for; everything else is its own.
+
+    asked         entry -> numbers, or () where the account says them
+    period_bars   after which returns are counted anew; None: never
+    """
+
+    policy: Policy
+    asked: Mapping[str, Sequence[float]]
+    period_bars: int | None = None
+    _began: dict[int, float] = field(default_factory=dict, init=False, repr=False)  # equity ratio by account
+
+    def __getattr__(self, name: str) -> Any:
+        if name in ("policy", "__setstate__"):  # not made yet, e.g. while it is copied
+            raise AttributeError(name)
+        return getattr(self.policy, name)
+
+    @property
+    def name(self) -> str:
+        return self.policy.name
+
+    @property
+    def action(self) -> str:
+        return self.policy.action
+
+    def decide(self, seen: Seen) -> Array:
+        return self.policy.decide(self._completed(seen, 0))
+
+    @property
+    def decide_many(self) -> Any:
+        """Asks for several accounts at once, where the policy can."""
+        many = getattr(self.policy, "decide_many", None)
+        if many is None:
+            return None
+        return lambda accounts: many([self._completed(seen, place) for place, seen in enumerate(accounts)])
+
+    def _completed(self, seen: Seen, place: int) -> Seen:
+        """What is seen, with what is asked for; `place` tells accounts apart that are asked about together."""
+        portfolio = np.asarray(seen.observation["portfolio"])
+        ratio = float(portfolio.reshape(-1, portfolio.shape[-1])[0, PortfolioEntry.EQUITY_RATIO])
+        since = seen.t - seen.first
+        if place not in self._began or since == 0 or (self.period_bars and since % self.period_bars == 0):
+            self._began[place] = ratio
+        began = self._began[place]
+        is_whole = bool(getattr(self.policy, "is_whole", False))
+        rows = None if is_whole else len(seen.panel.symbols)
+        entries = asked_entries(self.asked, ratio / began - 1.0 if began > 0 else 0.0, rows)
+        return seen._replace(observation={**seen.observation, **entries})
