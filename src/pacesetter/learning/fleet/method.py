@@ -169,6 +169,9 @@ class Acting(Protocol):
     def features(self, observation: Tensors) -> torch.Tensor:
         """(row, width) float32 features of compact observations."""
 
+    def begin_episodes(self) -> None:
+        """Begin an episode in every environment; what they show is `observation` then."""
+
     def step_environments(self, actions: torch.Tensor, log_probs: torch.Tensor | None = None) -> FleetStep:
         """Step all environments by actions of these (env,) log-probabilities; what they show is `observation` then."""
 

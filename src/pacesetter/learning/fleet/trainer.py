@@ -180,6 +180,11 @@ class FleetTrainer:
         self.observation = step.observation
         return step
 
+    def begin_episodes(self) -> None:
+        """Begin an episode in every environment; what they show becomes `observation`."""
+        with self.clock("environment"):
+            self.observation = self.market.reset()
+
     def features(self, observation: Tensors) -> torch.Tensor:
         """(env, width) float32 features of compact observations."""
         return self.encoding({name: entry for name, entry in observation.items() if name != ACTION_MASK})
