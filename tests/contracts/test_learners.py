@@ -65,6 +65,10 @@ OPTIONS = {  # of (method, task) where the defaults would take long; a method wi
         *(*ON_POLICY, "agent.encoder_learning_rate=0.005", "agent.batch_size=64", "agent.target_kl=null"),
         *("agent.rl_steps=256", "agent.es_iterations=1", "agent.evolution.population=4", "agent.evolution.n_steps=2"),
     ),
+    ("impala", "fleet"): (
+        *("agent.n_steps=8", "agent.gamma=0.5", "agent.learning_rate=0.005", "agent.encoder_learning_rate=0.005"),
+        "agent.batch_size=64",
+    ),
     ("ppo", "master"): ("agent.n_steps=8", "agent.batch_size=128"),
     ("a2c", "trading"): ON_POLICY,
     ("maskable_ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),

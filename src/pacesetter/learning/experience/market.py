@@ -137,17 +137,17 @@ class FleetMarket:
     def crowd(self, members: int) -> FleetMarket:
         """The same market with as many environments for each of so many members, who all get the same starts.
 
-        Environments of a symbol are (member, env). Refuses a market that follows a curriculum, of which there is one.
+        Environments of a symbol are (member, env).
         """
-        self.refuse_course("a population")
-        return FleetMarket(self.batch.bank, self.envs_each * members, **self._made_with | {"members": members})
+        return FleetMarket(**self.recipe() | {"envs_each": self.envs_each * members, "members": members})
 
-    def refuse_course(self, owner: str) -> None:
-        """Refuse to be made again elsewhere while episodes follow a curriculum."""
+    def recipe(self) -> dict[str, Any]:
+        """Arguments of a market like this one, to be made in any process; refuses one that follows a curriculum."""
         if self.course is not None:
             raise ConfigError(
-                f"{owner} plays in copies of the market, which follow no curriculum; task.curriculum=none"
+                "this agent plays in copies of the market, which follow no curriculum; take task.curriculum=none"
             )
+        return {"bank": self.batch.bank, "envs_each": self.envs_each, **self._made_with}
 
     @property
     def env_count(self) -> int:
