@@ -61,6 +61,18 @@ WINDOWS = ("task.windows.longest=60", "task.windows.grid=[10,20,60]", *QUIET)
 OPTIONS = {  # of (method, task) where the defaults would take long; a method without any is tested with its own
     ("ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
     ("ppo", "fleet"): (*ON_POLICY, "agent.encoder_learning_rate=0.005", "agent.batch_size=64", "agent.target_kl=null"),
+    ("es", "fleet"): (
+        *("agent.population=16", "agent.n_steps=4", "train.envs=8", "agent.sigma=0.1", "agent.learning_rate=0.05"),
+        "agent.encoder_learning_rate=0.05",
+    ),
+    ("hybrid", "fleet"): (
+        *(*ON_POLICY, "agent.encoder_learning_rate=0.005", "agent.batch_size=64", "agent.target_kl=null"),
+        *("agent.rl_steps=256", "agent.es_iterations=1", "agent.evolution.population=4", "agent.evolution.n_steps=2"),
+    ),
+    ("impala", "fleet"): (
+        *("agent.n_steps=8", "agent.gamma=0.5", "agent.learning_rate=0.005", "agent.encoder_learning_rate=0.005"),
+        "agent.batch_size=64",
+    ),
     ("ppo", "master"): ("agent.n_steps=8", "agent.batch_size=128"),
     ("a2c", "trading"): ON_POLICY,
     ("maskable_ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
@@ -76,6 +88,7 @@ OPTIONS = {  # of (method, task) where the defaults would take long; a method wi
 STORED = tuple(name for name in METHODS if METHODS[name].supports[0].from_dataset)  # step no environment either
 CASES = [(name, support.tasks[0]) for name in METHODS for support in METHODS[name].supports]
 FLEETS = [case for case in CASES if case[1] == "fleet" and case[0] != "direct"]  # which has one policy for all
+EVOLVING = {("es", "fleet"): 16_384}  # all its members play the same bars, so that many steps say little
 TOY_STEPS = {"trading": 4_096, "fleet": 1_536, "master": 4_096, "lookback": 1_024}
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
 LEDGERS = ("direct", "full_information")  # differentiate tables and step no environment: see their own tests
@@ -246,7 +259,7 @@ def test_it_learns_a_toy_world(case: Case, make: Make) -> None:
     Where windows are chosen, a switch costs its width and staying is free.
     """
     learner, earnings = make(case), Earnings()
-    learner.learn(TOY_STEPS[case[1]], earnings)
+    learner.learn(EVOLVING.get(case, TOY_STEPS[case[1]]), earnings)
     quarter = len(earnings.means) // 4
     early, late = np.array(earnings.means[:quarter]), np.array(earnings.means[-quarter:])
     noise = np.sqrt(early.var() / quarter + late.var() / quarter)

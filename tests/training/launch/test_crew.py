@@ -14,8 +14,9 @@ from typing import Any
 import pytest
 
 from pacesetter.errors import RunError
+from pacesetter.learning.workers import ThisProcess
 from pacesetter.training.launch.assignment import InterruptedRunError
-from pacesetter.training.launch.crew import Crew, ThisProcess, TrackedTask
+from pacesetter.training.launch.crew import Crew, TrackedTask
 
 
 class Mortal:

@@ -63,6 +63,7 @@ class FleetMarket:
 
     starts      random, or fixed: always the first usable bar
     first_bar   no episode starts before it
+    members     equal parts of each symbol's environments; the parts have the same starts at the same time
     options     of `Batch`: action (discrete, continuous, target), window_bars, episode_bars, continued, market, reward
     """
 
@@ -74,11 +75,13 @@ class FleetMarket:
         *,
         starts: str = "random",
         first_bar: int = 0,
+        members: int = 1,
         **options: Any,
     ) -> None:
         if bank.is_whole:
             raise ConfigError("a fleet trades symbols one by one; build the bank with is_whole=False")
-        self._made_with = {"device": device, "starts": starts, "first_bar": first_bar, **options}
+        self._made_with = {"device": device, "starts": starts, "first_bar": first_bar, "members": members, **options}
+        self.members = members
         # In order of first appearance: agent k is that of symbol k everywhere.
         self.symbols = tuple(dict.fromkeys(name for (name,) in bank.symbols))
         self.copies = _copies(bank)
@@ -130,6 +133,21 @@ class FleetMarket:
         parts: dict[str, Any] = {name: getattr(bank, name)[blocks] for name in names}
         parts |= {name: tuple(getattr(bank, name)[block] for block in blocks) for name in ("symbols", "times")}
         return FleetMarket(replace(bank, **parts), self.envs_each, **self._made_with)
+
+    def crowd(self, members: int) -> FleetMarket:
+        """The same market with as many environments for each of so many members, who all get the same starts.
+
+        Environments of a symbol are (member, env).
+        """
+        return FleetMarket(**self.recipe() | {"envs_each": self.envs_each * members, "members": members})
+
+    def recipe(self) -> dict[str, Any]:
+        """Arguments of a market like this one, to be made in any process; refuses one that follows a curriculum."""
+        if self.course is not None:
+            raise ConfigError(
+                "this agent plays in copies of the market, which follow no curriculum; take task.curriculum=none"
+            )
+        return {"bank": self.batch.bank, "envs_each": self.envs_each, **self._made_with}
 
     @property
     def env_count(self) -> int:
@@ -221,7 +239,8 @@ class FleetMarket:
         if self.is_fixed:
             return
         # From torch's generator, whose state a checkpoint stores: a resumed run draws the same starts.
-        shares = torch.rand(len(self.symbols), self.envs_each, dtype=torch.float64, device=self.device)
+        envs = self.envs_each // self.members
+        shares = torch.rand(len(self.symbols), envs, dtype=torch.float64, device=self.device).repeat(1, self.members)
         # float64, so that a share just below 1 does not round up to the next symbol's first start.
         places = self.offsets + (shares * self.counts).long()
         self.waiting.copy_(self.pool[places.flatten()])

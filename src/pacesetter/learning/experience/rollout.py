@@ -60,6 +60,17 @@ class Rollout:
             )
         return cls(**joined)
 
+    def to(self, device: torch.device) -> Rollout:
+        """The same on a device."""
+        return Rollout(
+            **{
+                name: {entry: one.to(device) for entry, one in part.items()}
+                if isinstance(part, dict)
+                else part.to(device)
+                for name, part in vars(self).items()
+            }
+        )
+
 
 def by_symbol(entry: torch.Tensor, symbols: int) -> torch.Tensor:
     """(step, symbol · n, …) as (symbol, step · n, …)."""

@@ -21,6 +21,7 @@ from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.market import FleetStep
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import Extra, check_extras
+from pacesetter.learning.learner import StepRecord
 
 __all__ = ["Acting", "Agents", "AgentsT", "FleetConfig", "FleetMethod", "Losses", "Market", "MarketT", "Method"]
 
@@ -169,6 +170,12 @@ class Acting(Protocol):
     def features(self, observation: Tensors) -> torch.Tensor:
         """(row, width) float32 features of compact observations."""
 
+    def begin_episodes(self) -> None:
+        """Begin an episode in every environment; what they show is `observation` then."""
+
+    def receive(self, record: StepRecord, observation: Tensors) -> None:
+        """Take steps that were made elsewhere: a run hears of them, and what was shown last is `observation` then."""
+
     def step_environments(self, actions: torch.Tensor, log_probs: torch.Tensor | None = None) -> FleetStep:
         """Step all environments by actions of these (env,) log-probabilities; what they show is `observation` then."""
 
@@ -210,6 +217,9 @@ class Method(Protocol):
     def after_step(self) -> None:
         """Let target networks follow, and the like."""
 
+    def release(self) -> None:
+        """Let go of other processes when learning ends, by a stop or an error too; it may go on later."""
+
     def observed(self, experience: Any, acting: Acting) -> Tensors:
         """Observations (row, …) of the round for the normaliser to count."""
 
@@ -245,6 +255,9 @@ class FleetMethod(ABC, Generic[AgentsT, MarketT]):
 
     def after_step(self) -> None:
         """Nothing follows a step."""
+
+    def release(self) -> None:
+        """Nothing is held."""
 
     def by_row(self, rows: int) -> torch.Tensor:
         """(row,) the symbol of each of `rows` rows, those of a symbol side by side."""

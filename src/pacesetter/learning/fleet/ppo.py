@@ -18,13 +18,13 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.heads import Distribution
 from pacesetter.errors import ConfigError
 from pacesetter.learning.equations import clipped_surrogate, gae, returns_to_go
+from pacesetter.learning.experience.playing import play_rollout, values_at_ends
 from pacesetter.learning.experience.rollout import (
     ReturnScale,
     Rollout,
     action_mix,
     by_symbol,
     explained,
-    select,
     sharpe,
 )
 from pacesetter.learning.experience.transitions import Transitions
@@ -87,24 +87,9 @@ class PPO(FleetMethod[AgentsT, MarketT]):
 
     # ---- experience -----------------------------------------------------------------------------------------------
 
-    @torch.no_grad()
     def collect(self, acting: Acting) -> Rollout:
         """Let the policies act in all environments."""
-        steps = []
-        for _ in range(self.config.n_steps):
-            observation = acting.observation
-            features = acting.features(observation)
-            policy, values = self.fleet.decide(features, observation.get(ACTION_MASK), self.rows)
-            actions = policy.sample()
-            log_probs, entropies = policy.log_prob(actions), policy.entropy()
-            self.consider(policy, acting)
-            step = acting.step_environments(actions, log_probs)
-            if not acting.extras:
-                features = features[:, :0]
-            acted = (observation, actions, log_probs, values, entropies, features)
-            outcome = (step.rewards, step.returns, step.terminated, step.truncated, step.finals, step.objectives)
-            steps.append(Rollout(*acted, *outcome))
-        return Rollout.stack(steps)
+        return play_rollout(self.fleet, self.rows, acting, self.config.n_steps, self.consider)
 
     def consider(self, policy: Distribution, acting: Acting) -> None:
         """Called before each step of a round with the policy that has just chosen; nothing is done here."""
@@ -214,20 +199,8 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         return replace(batch, following=after, targets=returns.flatten()), following
 
     def final_values(self, rollout: Rollout, acting: Acting) -> torch.Tensor:
-        """(step, env) values of the observations at which time was up; 0 elsewhere.
-
-        Symbols have different numbers of them: those that were up come first, as many at a time as environments.
-        """
-        is_up = by_symbol(rollout.truncated, self.symbols)
-        finals = {name: by_symbol(entry, self.symbols) for name, entry in rollout.finals.items()}
-        first_up = is_up.byte().argsort(dim=1, descending=True, stable=True)
-        values = torch.zeros(is_up.shape, device=self.device)
-        for start in range(0, int(is_up.sum(1).max()), self.market.envs_each):
-            rows = first_up[:, start : start + self.market.envs_each]
-            final = self.fleet.value(acting.features(select(finals, rows)), self.rows)
-            values.scatter_(1, rows, final.view_as(rows))
-        steps = (self.symbols, self.config.n_steps, -1)
-        return torch.where(is_up, values, 0.0).view(steps).transpose(0, 1).flatten(1)
+        """(step, env) values of the observations at which time was up; 0 elsewhere."""
+        return values_at_ends(rollout, self.fleet, self.rows, acting, self.symbols)
 
     def minibatches(self, data: Mapping[str, Any]) -> Iterator[Transitions]:
         """All rows once, in an order drawn again, each minibatch with as many rows of every symbol.

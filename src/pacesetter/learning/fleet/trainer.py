@@ -65,6 +65,7 @@ class FleetTrainer:
         self.recorded, self.first_step = self._recorded(), 0
         self.observation: dict[str, torch.Tensor] = self.market.reset()
         self.records: list[FleetStep] = []
+        self.received: StepRecord | None = None
         self.actions: list[torch.Tensor] = []
         self._statistics: dict[str, torch.Tensor] = {}
         self.replay_log: ReplayLog | None = None  # of a run that keeps every episode, see `train.log_episodes`
@@ -102,11 +103,14 @@ class FleetTrainer:
     def learn(self, steps: int, watcher: Watcher | None = None) -> None:
         """Train until each symbol has made `steps` environment steps."""
         watcher = watcher or Between()
-        while self.steps < steps:
-            watcher.between()
-            if self.is_encoder_learning:
-                self.fleet.encoder.normaliser.commit()
-            self.round(watcher)
+        try:
+            while self.steps < steps:
+                watcher.between()
+                if self.is_encoder_learning:
+                    self.fleet.encoder.normaliser.commit()
+                self.round(watcher)
+        finally:
+            self.method.release()
 
     def round(self, watcher: Watcher) -> None:
         """Collect experience, learn from it, and count the steps."""
@@ -180,6 +184,15 @@ class FleetTrainer:
         self.observation = step.observation
         return step
 
+    def begin_episodes(self) -> None:
+        """Begin an episode in every environment; what they show becomes `observation`."""
+        with self.clock("environment"):
+            self.observation = self.market.reset()
+
+    def receive(self, record: StepRecord, observation: Tensors) -> None:
+        """Steps (step, env) that were made elsewhere, to be reported; what was shown last becomes `observation`."""
+        self.received, self.observation = record, dict(observation)
+
     def features(self, observation: Tensors) -> torch.Tensor:
         """(env, width) float32 features of compact observations."""
         return self.encoding({name: entry for name, entry in observation.items() if name != ACTION_MASK})
@@ -195,6 +208,9 @@ class FleetTrainer:
 
     def _report(self, watcher: Watcher) -> None:
         """Tell the watcher of a round's steps at once, before they are learned from: a GPU waits once a round."""
+        if self.received is not None:
+            watcher.step(self.received)
+            self.received = None
         if not self.records:  # a method that learns from stored rows steps no environment
             return
         rewards, done = (

@@ -1,31 +1,26 @@
 """A crew of workers: a task goes to the first that is free, and that of a worker which dies goes to another.
 
-A worker is this process, one beside it, or a Ray actor that holds cores and GPUs of any machine. All take a function
-and give a future, so that one coordinator serves them; none is given a task before it has said that it is there.
+The kinds of worker are in `learning.workers`; none is given a task before it has said that it is there.
 """
 
 from __future__ import annotations
 
-import multiprocessing
 import os
 import socket
-import threading
 from collections import deque
 from collections.abc import Callable, Sequence
-from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
-from concurrent.futures.process import BrokenProcessPool
+from concurrent.futures import FIRST_COMPLETED, Future, wait
 from dataclasses import dataclass
-from typing import Any, Generic, Literal, Protocol, TypeVar
+from typing import Any, Generic, Literal, TypeVar
 
-from pacesetter.envs.batch.threads import use_threads
 from pacesetter.errors import RunError
+from pacesetter.learning.workers import Answer, Worker, attempt
 from pacesetter.training.launch.assignment import InterruptedRunError
 
-__all__ = ["ActorWorker", "Crew", "ProcessWorker", "ThisProcess", "TrackedTask", "Worker"]
+__all__ = ["Crew", "TrackedTask"]
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
-Answer = tuple[Any, Exception | None]  # what a worker says of a task: its result, or what it raised
 TICK_SECONDS = 0.5  # between looks at the work where nothing happens
 
 
@@ -48,16 +43,6 @@ class TrackedTask(Generic[Task, Result]):
     def settle(self, result: Result | None, error: Exception | None) -> None:
         """Keep what came of it."""
         self.result, self.error, self.state = result, error, "failed" if error else "done"
-
-
-class Worker(Protocol):
-    """Runs one function at a time; a future that fails means that the worker is lost."""
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        """Begin, and give what will be its result."""
-
-    def dismiss(self) -> None:
-        """End it, whatever it does."""
 
 
 @dataclass
@@ -115,12 +100,12 @@ class Crew:
     def _hire(self, wanted: int) -> None:
         for _ in range(wanted - len(self.free) - len(self.busy)):
             post = Post(self.hire())
-            self.busy[post.worker.submit(_answer, _begin, os.getcwd())] = post
+            self.busy[post.worker.submit(attempt, _begin, os.getcwd())] = post
 
     def _give(self, post: Post, job: TrackedTask[Any, Any], function: Callable[[Any], Any]) -> None:
         post.job, job.state, job.worker = job, "running", post.name
         job.tries += 1
-        self.busy[post.worker.submit(_answer, function, job.task)] = post
+        self.busy[post.worker.submit(attempt, function, job.task)] = post
 
     def _hear(self, future: Future[Answer]) -> list[TrackedTask[Any, Any]]:
         """Take a worker's answer; its job comes back where another worker is to have it."""
@@ -173,14 +158,6 @@ def _given_up(tries: int, problem: Exception) -> RunError:
 # ---- what a worker does ---------------------------------------------------------------------------------------------
 
 
-def _answer(function: Callable[..., Any], *arguments: Any) -> Answer:
-    """The result, or what was raised, as it was: Ray would put its own picture of the stack around it."""
-    try:
-        return function(*arguments), None
-    except Exception as problem:
-        return None, problem
-
-
 def _begin(folder: str) -> str:
     """Work in the coordinator's folder, where relative paths mean the same, and say who is there."""
     try:
@@ -189,81 +166,3 @@ def _begin(folder: str) -> str:
         host = socket.gethostname()
         raise RunError(f"{host} has no folder {folder}; start in a folder that all machines share") from problem
     return f"{socket.gethostname()}:{os.getpid()}"
-
-
-# ---- the kinds of worker --------------------------------------------------------------------------------------------
-
-
-class ThisProcess:
-    """Does what it is given at once."""
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = Future()
-        future.set_result(function(*arguments))
-        return future
-
-    def dismiss(self) -> None:
-        """It stays."""
-
-
-class ProcessWorker:
-    """A process of this machine, which ends when this one does, with its share of the cores for compiled loops."""
-
-    def __init__(self, threads: int = 1) -> None:
-        before = set(multiprocessing.active_children())
-        context = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(1, context, initializer=_follow_parent, initargs=(threads,))
-        self.pool.submit(os.getpid)  # starts the process
-        self.processes = set(multiprocessing.active_children()) - before
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        try:
-            return self.pool.submit(function, *arguments)
-        except BrokenProcessPool as problem:  # it died while it was free
-            future: Future[Any] = Future()
-            future.set_exception(problem)
-            return future
-
-    def dismiss(self) -> None:
-        for process in self.processes:
-            process.kill()
-        self.pool.shutdown(wait=False, cancel_futures=True)
-
-
-def _follow_parent(threads: int) -> None:
-    """End with the coordinator: a run must not be written by an orphan and by its successor."""
-    use_threads(threads)
-    parent = multiprocessing.parent_process()
-    assert parent is not None
-
-    def watch() -> None:
-        parent.join()
-        os._exit(1)
-
-    threading.Thread(target=watch, daemon=True).start()
-
-
-class ActorWorker:
-    """A Ray actor with `cores` and `gpus` (a share of one, or whole ones) of its own, on any machine."""
-
-    def __init__(self, ray: Any, cores: int, gpus: float) -> None:
-        self.ray = ray
-        self.actor = ray.remote(num_cpus=cores, num_gpus=gpus)(Hands).remote(cores)
-
-    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
-        future: Future[Any] = self.actor.work.remote(function, *arguments).future()
-        return future
-
-    def dismiss(self) -> None:
-        self.ray.kill(self.actor)
-
-
-class Hands:
-    """What runs in the actor's process, which has so many cores."""
-
-    def __init__(self, cores: int = 1) -> None:
-        use_threads(cores)
-
-    def work(self, function: Callable[..., Any], *arguments: Any) -> Any:
-        """Do it."""
-        return function(*arguments)

@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import os
-import tempfile
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import contextmanager, nullcontext
+from contextlib import AbstractContextManager, contextmanager, nullcontext
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal, TypeVar
 
 from pacesetter.errors import ConfigError
-from pacesetter.training.launch.crew import ActorWorker, Crew, ProcessWorker, ThisProcess
+from pacesetter.learning.workers import ActorWorker, ProcessWorker, ThisProcess, ray_session
+from pacesetter.training.launch.crew import Crew
 from pacesetter.training.run.interrupts import leave, on_sigterm
 
 __all__ = ["Launcher"]
@@ -59,12 +59,15 @@ class Launcher:
     @contextmanager
     def session(self) -> Iterator[Crew]:
         """A crew that keeps its workers from call to call; SIGTERM ends them in order, and this process with 143."""
-        with _ray(self) if self.name == "ray" else nullcontext() as ray, on_sigterm(leave):
+        with self._ray() if self.name == "ray" else nullcontext() as ray, on_sigterm(leave):
             crew = self._crew(ray)
             try:
                 yield crew
             finally:
                 crew.dismiss()
+
+    def _ray(self) -> AbstractContextManager[Any]:
+        return ray_session(self.address, self.workers and self.workers * self.cores)
 
     def _crew(self, ray: Any) -> Crew:
         if self.name == "ray":
@@ -92,33 +95,3 @@ class Launcher:
             return by_cores
         by_gpus = gpus * int(1 / self.gpus) if self.gpus <= 1 else gpus / self.gpus
         return min(by_cores, int(by_gpus))
-
-
-@contextmanager
-def _ray(launcher: Launcher) -> Iterator[Any]:
-    """Ray as it runs already, at the address, or started here with its files in a temporary folder."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
-    try:
-        import ray
-    except ImportError as problem:
-        raise ConfigError("launcher=ray needs Ray: install pacesetter[ray], or use launcher=local") from problem
-    if ray.is_initialized():
-        yield ray
-        return
-    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
-        cores = launcher.workers and launcher.workers * launcher.cores
-        here = {"num_cpus": cores, "include_dashboard": False, "_temp_dir": folder}
-        _connect(ray, launcher.address, {} if launcher.address else here)
-        try:
-            yield ray
-        finally:
-            ray.shutdown()
-
-
-def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
-    try:
-        ray.init(address=address, log_to_driver=False, configure_logging=False, **options)
-    except (ConnectionError, ValueError) as problem:
-        raise ConfigError(
-            f"Ray does not answer at launcher.address={address}; start it, or leave the address out"
-        ) from problem

@@ -1,0 +1,1 @@
+"""Learning by populations: perturbed copies of a fleet play the same bars, and the fleet moves towards the better."""

@@ -1,0 +1,85 @@
+"""Members of a fleet as one batch: stacked parameters through `torch.func`, one call for all of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import torch
+from torch import nn
+
+from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.agents.encoders import RecurrentEncoder
+from pacesetter.agents.fleet import Fleet
+from pacesetter.agents.heads import Distribution
+from pacesetter.agents.layout import Tensors
+from pacesetter.errors import ConfigError
+from pacesetter.learning.fleet.encoding import compiled, narrow
+
+__all__ = ["ENCODER", "Members", "Population"]
+
+ENCODER, ACTOR = "encoder.", "actor."
+Members = dict[str, torch.Tensor]  # name of a parameter -> (member, …), or (pair, …) for noise
+
+
+class Population:
+    """`size` mirrored members around a fleet's encoder and actors; its critics take no part.
+
+    rows    places of the market's symbols in the fleet, or None where they are all of it
+    tables  compact observations to full ones
+    """
+
+    def __init__(
+        self, fleet: Fleet, size: int, rows: torch.Tensor | None, tables: Callable[[Tensors], Tensors], config: Any
+    ) -> None:
+        if isinstance(fleet.encoder, RecurrentEncoder):
+            raise ConfigError("agent=es cannot batch a recurrent network over members; take agent.network=mlp_small")
+        self.fleet, self.size, self.rows, self.tables, self.config = fleet, size, rows, tables, config
+        self._outputs = compiled(torch.vmap(self._member_outputs), config)
+
+    @property
+    def parameters(self) -> dict[str, nn.Parameter]:
+        """What is varied: all that acts and is not frozen."""
+        named = self.fleet.named_parameters()
+        return {name: one for name, one in named if one.requires_grad and name.startswith((ENCODER, ACTOR))}
+
+    def draw(self) -> Members:
+        """Noise ε (pair, …) of every parameter, from torch's generator."""
+        half = self.size // 2
+        return {name: torch.randn(half, *one.shape, device=one.device) for name, one in self.parameters.items()}
+
+    @torch.no_grad()
+    def members(self, noise: Members, sigma: float) -> Members:
+        """θ + σε in the first half, θ − σε in the second."""
+        named = self.parameters
+        return {name: torch.cat([named[name] + sigma * one, named[name] - sigma * one]) for name, one in noise.items()}
+
+    def decide(self, members: Members, observation: Tensors) -> Distribution:
+        """The distribution of actions of each environment, (env, …), by the member that plays it.
+
+        Environments are (symbol, member, env) flattened, as are the rows of the compact observation.
+        """
+        compact = {name: entry for name, entry in observation.items() if name != ACTION_MASK}
+        # Gathered for all members at once: inside vmap every index would get an axis of members.
+        seen = {name: self._by_member(entry) for name, entry in self.tables(compact).items()}
+        outputs = self._outputs(members, seen)  # (member, symbol · env, output)
+        symbols = len(self.fleet.symbols) if self.rows is None else len(self.rows)
+        in_order = outputs.unflatten(1, (symbols, -1)).transpose(0, 1).flatten(0, 2)
+        policy: Distribution = self.fleet.policy(in_order.float(), observation.get(ACTION_MASK))
+        return policy
+
+    def _by_member(self, entry: torch.Tensor) -> torch.Tensor:
+        """(symbol · member · env, …) as (member, symbol · env, …)."""
+        symbols = len(self.fleet.symbols) if self.rows is None else len(self.rows)
+        return entry.view(symbols, self.size, -1, *entry.shape[1:]).transpose(0, 1).flatten(1, 2)
+
+    def _member_outputs(self, member: Members, observation: Tensors) -> torch.Tensor:
+        """(symbol · env, output) of one member; `vmap` runs it for all."""
+        own: dict[str, Members] = {ENCODER: {}, ACTOR: {}}
+        for name, one in member.items():
+            prefix = name[: name.index(".") + 1]
+            own[prefix][name.removeprefix(prefix)] = one
+        with narrow(self.fleet.frozen.device, self.config):
+            features = torch.func.functional_call(self.fleet.encoder, own[ENCODER], (observation,)).float()
+        outputs: torch.Tensor = torch.func.functional_call(self.fleet.actor, own[ACTOR], (features, self.rows))
+        return outputs

@@ -1,0 +1,149 @@
+"""Where a function can run: in this process, in one beside it, or in a Ray actor that holds cores of any machine.
+
+All kinds take a function and give a future, so that one coordinator serves them: the crew of `training.launch`, and
+the line of rollouts of `learning.impala`.
+"""
+
+from __future__ import annotations
+
+import multiprocessing
+import os
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from concurrent.futures import Future, ProcessPoolExecutor
+from concurrent.futures.process import BrokenProcessPool
+from contextlib import contextmanager
+from typing import Any, Protocol
+
+from pacesetter.envs.batch.threads import use_threads
+from pacesetter.errors import ConfigError
+
+__all__ = ["ActorWorker", "Answer", "ProcessWorker", "ThisProcess", "Worker", "attempt", "ray_session"]
+
+Answer = tuple[Any, Exception | None]  # what a worker says of a task: its result, or what it raised
+
+
+class Worker(Protocol):
+    """Runs one function at a time; a future that fails means that the worker is lost."""
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        """Begin, and give what will be its result."""
+
+    def dismiss(self) -> None:
+        """End it, whatever it does."""
+
+
+def attempt(function: Callable[..., Any], *arguments: Any) -> Answer:
+    """The result, or what was raised, as it was: Ray would put its own picture of the stack around it."""
+    try:
+        return function(*arguments), None
+    except Exception as problem:
+        return None, problem
+
+
+class ThisProcess:
+    """Does what it is given at once."""
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = Future()
+        future.set_result(function(*arguments))
+        return future
+
+    def dismiss(self) -> None:
+        """It stays."""
+
+
+class ProcessWorker:
+    """A process of this machine, which ends when this one does, with its share of the cores for compiled loops."""
+
+    def __init__(self, threads: int = 1) -> None:
+        before = set(multiprocessing.active_children())
+        context = multiprocessing.get_context("spawn")
+        self.pool = ProcessPoolExecutor(1, context, initializer=_follow_parent, initargs=(threads,))
+        self.pool.submit(os.getpid)  # starts the process
+        self.processes = set(multiprocessing.active_children()) - before
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        try:
+            return self.pool.submit(function, *arguments)
+        except BrokenProcessPool as problem:  # it died while it was free
+            future: Future[Any] = Future()
+            future.set_exception(problem)
+            return future
+
+    def dismiss(self) -> None:
+        for process in self.processes:
+            process.kill()
+        self.pool.shutdown(wait=False, cancel_futures=True)
+
+
+def _follow_parent(threads: int) -> None:
+    """End with the coordinator: a run must not be written by an orphan and by its successor."""
+    use_threads(threads)
+    parent = multiprocessing.parent_process()
+    assert parent is not None
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    threading.Thread(target=watch, daemon=True).start()
+
+
+class ActorWorker:
+    """A Ray actor with `cores` and `gpus` (a share of one, or whole ones) of its own, on any machine."""
+
+    def __init__(self, ray: Any, cores: int, gpus: float) -> None:
+        self.ray = ray
+        self.actor = ray.remote(num_cpus=cores, num_gpus=gpus)(Hands).remote(cores)
+
+    def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
+        future: Future[Any] = self.actor.work.remote(function, *arguments).future()
+        return future
+
+    def dismiss(self) -> None:
+        self.ray.kill(self.actor)
+
+
+class Hands:
+    """What runs in the actor's process, which has so many cores."""
+
+    def __init__(self, cores: int = 1) -> None:
+        use_threads(cores)
+
+    def work(self, function: Callable[..., Any], *arguments: Any) -> Any:
+        """Do it."""
+        return function(*arguments)
+
+
+@contextmanager
+def ray_session(address: str | None = None, cores: int | None = None) -> Iterator[Any]:
+    """Ray as it runs already, at the address, or started here with its files in a temporary folder.
+
+    cores   that it may use when it is started here; None is all of them
+    """
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+    try:
+        import ray
+    except ImportError as problem:
+        raise ConfigError("Ray is not installed: install pacesetter[ray], or use launcher=local") from problem
+    if ray.is_initialized():
+        yield ray
+        return
+    with tempfile.TemporaryDirectory(prefix="ray-", ignore_cleanup_errors=True) as folder:
+        here = {"num_cpus": cores, "include_dashboard": False, "_temp_dir": folder}
+        _connect(ray, address, {} if address else here)
+        try:
+            yield ray
+        finally:
+            ray.shutdown()
+
+
+def _connect(ray: Any, address: str | None, options: dict[str, Any]) -> None:
+    try:
+        ray.init(address=address, log_to_driver=False, configure_logging=False, **options)
+    except (ConnectionError, ValueError) as problem:
+        raise ConfigError(
+            f"Ray does not answer at launcher.address={address}; start it, or leave the address out"
+        ) from problem
