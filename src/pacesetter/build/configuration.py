@@ -24,6 +24,7 @@ from pacesetter.runs import Run, config_hash
 
 __all__ = [
     "Config",
+    "Evaluation",
     "FailSafe",
     "Features",
     "Gates",
@@ -277,6 +278,19 @@ class MainJob:
 
 
 @dataclass(frozen=True)
+class Evaluation:
+    """How a run is judged on the test set.
+
+    index        symbol of the data that alpha, beta and the return above the index are measured against, e.g. SPY; it
+                 need not be traded. None: all symbols in equal parts
+    acceptance   set of gates of the verdict and its memo: a name of `conf/gates`, or a YAML file
+    """
+
+    index: str | None = None
+    acceptance: str = "acceptance"
+
+
+@dataclass(frozen=True)
 class Config:
     """A whole job.
 
@@ -300,6 +314,7 @@ class Config:
     train: Train = field(default_factory=Train)
     track: Track = field(default_factory=Track)
     job: MainJob = field(default_factory=MainJob)
+    evaluation: Evaluation = field(default_factory=Evaluation)
 
     def __post_init__(self) -> None:
         if not self.name or not all(letter.isalnum() or letter in "_-." for letter in self.name):

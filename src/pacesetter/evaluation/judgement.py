@@ -3,24 +3,28 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from functools import partial
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
+from pacesetter.build.configuration import Evaluation
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, PlayedMarket, backtest, backtest_many
 from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios
 from pacesetter.evaluation.backtest.stress import stress_scenarios
 from pacesetter.evaluation.baselines.catalogue import distinct, evaluate_baselines
+from pacesetter.evaluation.programme.decision import held_gates
+from pacesetter.evaluation.programme.gate_sets import GateSet, read_gate_set
+from pacesetter.evaluation.programme.measured import RunRecord
 from pacesetter.evaluation.statistics.contribution import Contribution, contribution
-from pacesetter.evaluation.statistics.gates import Gate, acceptance_gates
+from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.intervals import Interval, interval
-from pacesetter.evaluation.statistics.metrics import metrics, sharpe, total_return
-from pacesetter.evaluation.statistics.regimes import benchmark_table, index_returns, regime_table
+from pacesetter.evaluation.statistics.metrics import annual_return, metrics, sharpe, total_return
+from pacesetter.evaluation.statistics.regimes import Index, benchmark_table, index_returns, regime_table
 from pacesetter.evaluation.statistics.verdict import Verdict, judge
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
@@ -36,6 +40,15 @@ AS_IT_WAS = "as it was"
 HISTORY_BARS = 500  # kept before the judged bars in stressed markets, for features and allocations
 
 
+class IndexFigures(NamedTuple):
+    """A symbol that stands for the market, and what it returned over the judged bars without costs."""
+
+    name: str
+    annual_return: float
+    total_return: float
+    sharpe: float
+
+
 @dataclass(frozen=True, eq=False)
 class Judgement:
     """One policy beside others over the same bars, none of which it was fitted on.
@@ -47,6 +60,7 @@ class Judgement:
     regimes     (regime, figure)            stress      (scenario, figure) of the policy alone
     rules       (scenario, figure) under other costs and limits
     windows     (window,) total return of equal parts of the bars
+    index       the symbol that benchmark, alpha and beta are measured against; None: all in equal parts
     rewards     (time, `reward` and `reward_…`) that the training's reward pays for it; empty where none is known
     is_fast     left out: stressed markets and other limits; verdict, baselines, costs and gates are whole
     same        which baselines earned what another did, in words; they are in no table, and count once
@@ -63,7 +77,8 @@ class Judgement:
     rules: pd.DataFrame
     windows: Array
     contribution: Contribution
-    gates: tuple[Gate, ...]
+    gates: tuple[Gate, ...] = ()
+    index: IndexFigures | None = None
     rewards: pd.DataFrame = field(default_factory=pd.DataFrame)
     same: str = ""
     trials: str = ""
@@ -79,6 +94,13 @@ class Judgement:
         """The verdict in words, and what is to be said of baselines that are the same and of the other trials."""
         return " ".join(filter(None, (self.verdict.sentence, self.same, self.trials)))
 
+    def accepted_by(self, gates: GateSet, record: RunRecord | None = None) -> Judgement:
+        """With the gates of a set, held against these figures and what else the run left."""
+        beside = record or RunRecord({}, index=gates.index)
+        # Without returns no interval is drawn once more: `pacesetter validate` shows them.
+        held = held_gates(replace(beside, judged=self.to_json(), returns=None), gates)
+        return replace(self, gates=tuple(each.gate for each in held))
+
     def to_json(self) -> dict[str, Any]:
         """Every figure by name, as a regression gate reads it."""
         tables = {"figures": self.figures, "regimes": self.regimes, "stress": self.stress, "rules": self.rules}
@@ -90,6 +112,8 @@ class Judgement:
             "intervals": {name: list(found) for name, found in self.intervals.items()},
             "gates": [asdict(gate) | {"passed": gate.passed} for gate in self.gates],
             "windows": self.windows.tolist(),
+            "bars_per_year": self.result.bars_per_year,
+            "index": None if self.index is None else self.index._asdict(),
         } | {name: table.to_dict("index") for name, table in tables.items()}
 
 
@@ -107,6 +131,7 @@ def judge_policy(
     draws: int = 1000,
     seed: int = 0,
     is_fast: bool = False,
+    index: Index | None = None,
     tell: Tell | None = None,
 ) -> Judgement:
     """Judge a policy from the close of bar `first` to the end of the panel.
@@ -115,6 +140,7 @@ def judge_policy(
     others          policies to be shown beside it, which it need not beat; `baselines` None is all that are possible
     other_sharpes   see `verdict.judge`
     is_fast         leave out stressed markets, and limits other than the costs that the verdict reads
+    index           the symbol that stands for the market, with its returns; None: all symbols in equal parts
     tell            hears a line as each part begins
     """
     tell = tell or (lambda line: None)
@@ -133,12 +159,12 @@ def judge_policy(
     regimes, windows = regime_table(own, panel), _windows(own)
     stressed = [] if is_fast else [_stressed(policy, panel, first, rules, bank_of, window_bars, tell)]
     labels = {each.label: each.market or rules for each in sensitivity_scenarios(panel, first, market=rules)}
-    return Judgement(
+    found = Judgement(
         results=results,
         verdict=verdict,
         intervals=_intervals(results, draws, seed),
-        figures=_figures(results, panel),
-        benchmark=benchmark_table(results, panel),
+        figures=_figures(results, panel, index),
+        benchmark=benchmark_table(results, panel, None if index is None else index.returns),
         regimes=regimes,
         stress=pd.concat([_table({AS_IT_WAS: own}), *stressed]),
         rules=_table({label: varied[market] for label, market in labels.items() if market in varied}),
@@ -146,16 +172,13 @@ def judge_policy(
         contribution=contribution(own),
         same=same,
         is_fast=is_fast,
-        gates=tuple(acceptance_gates(verdict, own.returns, windows=windows, regimes=_gains(regimes))),
+        index=None if index is None else _index_figures(index, own, panel),
     )
+    return found.accepted_by(read_gate_set(Evaluation().acceptance))
 
 
 def _windows(result: Backtest) -> Array:
     return np.array([total_return(part) for part in np.array_split(result.returns, WINDOWS)])
-
-
-def _gains(regimes: pd.DataFrame) -> dict[str, float]:
-    return {str(name): float(value) for name, value in regimes["total_return"].items()}
 
 
 def _table(results: Mapping[str, Backtest]) -> pd.DataFrame:
@@ -212,8 +235,14 @@ def _intervals(results: Mapping[str, Backtest], draws: int, seed: int) -> dict[s
     }
 
 
-def _figures(results: Mapping[str, Backtest], panel: Panel) -> pd.DataFrame:
-    index = index_returns(panel)
+def _index_figures(index: Index, own: Backtest, panel: Panel) -> IndexFigures:
+    moves, year = index.returns[panel.index.get_indexer(own.times)], own.bars_per_year
+    figures = (annual_return(moves, year), total_return(moves), sharpe(moves, year))
+    return IndexFigures(index.name, *map(float, figures))
+
+
+def _figures(results: Mapping[str, Backtest], panel: Panel, named: Index | None) -> pd.DataFrame:
+    index = index_returns(panel) if named is None else named.returns
     places = panel.index.get_indexer(next(iter(results.values())).times)
     return pd.DataFrame({name: metrics(each, index[places]) for name, each in results.items()}).T.rename_axis("policy")
 

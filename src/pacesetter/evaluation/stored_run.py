@@ -35,7 +35,10 @@ from pacesetter.evaluation.explain.reward_audit import reward_frame
 from pacesetter.evaluation.fleet.direct_page import DIRECT, LearnedRelations
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section
 from pacesetter.evaluation.judgement import Judgement, judge_policy
+from pacesetter.evaluation.programme.gate_sets import read_gate_set
+from pacesetter.evaluation.programme.measured import read_record
 from pacesetter.evaluation.report.page import Section
+from pacesetter.evaluation.statistics.regimes import Index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.features.feature import default_names
@@ -206,12 +209,25 @@ class StoredRun:
             draws=draws,
             seed=seed,
             is_fast=is_fast,
+            index=self.index,
             tell=tell,
         )
+        found = self._accepted(found)
         trials.add(replace(trial, sharpe=_per_bar(found)))
         returns = pd.Series(found.result.returns, found.result.times)
         rewards = reward_frame(found.result, self.task.reward, self.config.train.steps)
         return replace(found, rewards=rewards, trials=trials.about(trial, returns))
+
+    @property
+    def index(self) -> Index | None:
+        """The symbol of `evaluation.index`, traded or not."""
+        symbol = self.config.evaluation.index
+        return None if symbol is None else Index.of(self.whole, symbol)
+
+    def _accepted(self, found: Judgement) -> Judgement:
+        """By the gates of `evaluation.acceptance`, which may read what training left too."""
+        gates = read_gate_set(self.config.evaluation.acceptance)
+        return found.accepted_by(gates, read_record(self.folder, gates.index, found.to_json()))
 
     def on(self, market: str) -> pd.DataFrame:
         """Figures of the policy and simple baselines by (scenario, policy) on other markets: see `MARKETS`."""

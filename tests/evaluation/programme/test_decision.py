@@ -25,6 +25,14 @@ FIGURES = {
     "trade_profit_factor": 1.4,
     "round_trips": 600.0,
 }
+REGIMES = {"bull": 0.1, "bear": 0.02, "sideways": 0.01, "crash": -0.3}
+VERDICT: dict[str, Any] = {
+    "sharpe": [1.5, 0.4, 2.6],
+    "deflated": 0.97,
+    "difference": [0.7, 0.1, 1.3, 0.01],
+    "overfitting": None,
+    "costs": {"1.0": 1.5, "2.0": 0.8, "3.0": -0.1},
+}
 
 
 @pytest.fixture
@@ -49,6 +57,9 @@ def write(folder: Path, **changed: float) -> None:
         },
         "intervals": {"fleet": [changed.get("sharpe", 1.2), 0.3, 2.1]},
         "stress": {"crash": {"max_drawdown": 0.35, "total_return": 0.01}},
+        "windows": [0.1, 0.2, -0.1, 0.3, 0.1, 0.1, 0.0, 0.2, -0.2, 0.4],
+        "regimes": {name: {"total_return": value} for name, value in REGIMES.items()},
+        "verdict": VERDICT,
     }
     (folder / EVALUATION / "evaluation.json").write_text(json.dumps(judged), encoding="utf-8")
 
@@ -86,19 +97,49 @@ def test_what_was_not_measured_fails(run: Path) -> None:
     assert decide(run, read_gate_set("validation")).name == "GO"
 
 
+def test_the_acceptance_of_a_verdict_is_a_set_like_any_other(run: Path) -> None:
+    found = decide(run, read_gate_set("acceptance"))
+    gates = {each.limit.metric: each.gate for each in found.held}
+    assert gates["windows_with_gain"].value == 0.7  # a window without a loss is not a gain
+    assert gates["regimes_with_gain"].value == 3
+    assert gates["sharpe_low"].value == 0.4
+    assert gates["sharpe_double_costs"].value == 0.8
+    assert "overfitting" not in gates  # was not looked at, and is optional
+    assert found.name == "GO"
+
+
 def test_bars_that_were_made_up_never_earn_a_go(run: Path) -> None:
     rows = "\n".join(f"S{n},0.6,0.1" for n in range(10))
     (run / "fleet.csv").write_text(f"symbol,sharpe,drawdown\n{rows}\n", encoding="utf-8")
+    assert decide(run, read_gate_set("prototype")).name == "NO-GO"  # not trained again, not beside supervised ones
+    (run / "repeat.json").write_text('{"difference": 0.01}', encoding="utf-8")
+    (run / EVALUATION / "supervised.json").write_text('{"sharpe": 0.4}', encoding="utf-8")
     found = decide(run, read_gate_set("prototype"))
     assert all(each.gate.passed for each in found.held)
     assert found.name == "CONDITIONAL"
     assert "synthetic" in found.sentence
 
 
+def test_a_fleet_is_held_against_its_median_agent_and_the_oracle(run: Path) -> None:
+    def own(value: float, oracle: float | None) -> dict[str, Any]:
+        return {"deterministic": {"trade rate": {"value": value, "oracle": oracle}}}
+
+    gates = {"about": "x", "gates": [{"metric": "recovery.trade rate", "sense": ">=", "limit": 0.05}]}
+    stored = {"agents": {"A": own(0.01, 0.2), "B": own(0.02, 0.2), "C": own(0.5, 0.2)}}
+    (run / "gates.json").write_text(json.dumps(stored), encoding="utf-8")
+    assert decide(run, parse_gate_set("mine", gates)).held[0].row[1] == "0.02"
+    stored = {"agents": {"A": own(0.01, 0.01), "B": own(0.02, 0.01)}}
+    (run / "gates.json").write_text(json.dumps(stored), encoding="utf-8")
+    found = decide(run, parse_gate_set("mine", gates))
+    assert found.name == "GO"
+    assert "1 not applicable" in found.sentence
+
+
 def test_a_decision_is_stored_and_read_for_a_bundle(run: Path) -> None:
     write(run, sharpe=0.1)
     path = store_decision(decide(run, read_gate_set("master")), run)
     assert path.name == DECISION
+    assert path.with_suffix(".md").read_text(encoding="utf-8").startswith("# NO-GO: ")
     assert read_decision(run / EVALUATION)["decision"] == "NO-GO"
     path.write_text("{", encoding="utf-8")
     with pytest.raises(RunError, match="damaged"):
@@ -110,7 +151,20 @@ def test_a_decision_is_stored_and_read_for_a_bundle(run: Path) -> None:
     [
         ({"about": "x", "gates": [{"metric": "sharp", "sense": ">", "limit": 1}]}, "did you mean 'sharpe'"),
         ({"about": "x", "gates": [{"metric": "max_drawdown", "sense": ">", "limit": 2}]}, "can never say anything"),
-        ({"about": "x", "gates": [{"metric": "sharpe", "sense": "<", "limit": 2}]}, "sense"),
+        ({"about": "x", "gates": [{"metric": "sharpe", "sense": "=", "limit": 2}]}, "sense"),
+        ({"about": "x", "gates": [{"metric": "win_rate", "sense": ">", "limit": 1}]}, "can never be passed"),
+        ({"about": "x", "gates": [{"metric": "recovery.entropi", "sense": ">", "limit": 1}]}, "which is unknown"),
+        ({"about": "x", "gates": [{"metric": "recovery.trade rate", "sense": ">", "limit": 5}]}, "can never say"),
+        (
+            {
+                "about": "x",
+                "gates": [
+                    {"metric": "trades", "sense": ">=", "limit": 1000},
+                    {"metric": "trades", "sense": "<=", "limit": 500},
+                ],
+            },
+            "no value passes both",
+        ),
         ({"about": "x", "gates": []}, "are empty"),
         (["sharpe"], "not a mapping"),
     ],

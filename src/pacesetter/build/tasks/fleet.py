@@ -41,7 +41,7 @@ class FleetTrading(Trading):
                     their own orders, each of which spends a share of the cash that is left
     """
 
-    bar_sharpe: float = 0.0
+    bar_sharpe: float = 0.2
     retrain_share: float = 0.5
     trades: Literal["targets", "orders"] = "targets"
 

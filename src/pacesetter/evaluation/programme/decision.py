@@ -3,61 +3,23 @@
 from __future__ import annotations
 
 import json
-import math
-from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from pacesetter.build import stored_config
 from pacesetter.errors import RunError
-from pacesetter.evaluation.programme.gate_sets import GateSet, Limit
-from pacesetter.evaluation.programme.measured import Measured, measure_run
-from pacesetter.evaluation.statistics.gates import Gate
+from pacesetter.evaluation.programme.gate_sets import GateSet
+from pacesetter.evaluation.programme.measured import RunRecord, measure, read_record
+from pacesetter.evaluation.report.memo import decision_memo
+from pacesetter.evaluation.statistics.gates import Held, hold
 from pacesetter.evaluation.statistics.regression import RESULT
 from pacesetter.runs import DECISION, EVALUATION, write_atomic
 
-__all__ = ["GateDecision", "Held", "decide", "store_decision"]
+__all__ = ["CONDITIONAL", "GO", "NO_GO", "GateDecision", "decide", "held_gates", "store_decision"]
 
 GO, CONDITIONAL, NO_GO = "GO", "CONDITIONAL", "NO-GO"
 MADE_UP = ("synthetic",)  # sources whose bars no market ever had
-
-
-@dataclass(frozen=True)
-class Held:
-    """One limit with what was measured; None where nothing was."""
-
-    limit: Limit
-    measured: Measured | None
-
-    @property
-    def gate(self) -> Gate:
-        """As a report shows it; what was not measured is NaN and fails."""
-        value = math.nan if self.measured is None else self.measured.value
-        return Gate(self.limit.name, value, self.limit.sense, self.limit.limit)
-
-    @property
-    def row(self) -> tuple[str, str, str, str, str]:
-        """(gate, value, limit, how sure, what follows)."""
-        wanted = f"{self.limit.sense} {self.limit.limit:g}"
-        if self.measured is None:
-            return self.limit.name, "not measured", wanted, "", "FAIL"
-        low, high = self.measured.low, self.measured.high
-        sure = "" if math.isnan(low) else f"[{low:+.2f}, {high:+.2f}]"
-        return self.limit.name, f"{self.measured.value:.4g}", wanted, sure, "pass" if self.gate.passed else "FAIL"
-
-    def to_json(self) -> dict[str, Any]:
-        """Plain values; what was not measured is null."""
-        found = self.measured
-        return {
-            "metric": self.limit.metric,
-            "about": self.limit.name,
-            "value": None if found is None else found.value,
-            "interval": None if found is None or math.isnan(found.low) else [found.low, found.high],
-            "sense": self.limit.sense,
-            "limit": self.limit.limit,
-            "passed": self.gate.passed,
-        }
 
 
 @dataclass(frozen=True)
@@ -79,16 +41,18 @@ class GateDecision:
     @property
     def name(self) -> str:
         """GO, CONDITIONAL or NO-GO."""
-        if all(each.gate.passed for each in self.held):
+        if all(each.holds for each in self.held):
             return CONDITIONAL if self.reason else GO
-        is_half = bool(self.conditional) and all(each.gate.passed for each in self.conditional)
+        is_half = bool(self.conditional) and all(each.holds for each in self.conditional)
         return CONDITIONAL if is_half else NO_GO
 
     @property
     def sentence(self) -> str:
         """The decision in words, with the verdict beside it."""
-        passed = sum(each.gate.passed for each in self.held)
-        said = f"{self.name} by the gates '{self.gates.name}': {passed} of {len(self.held)} passed"
+        passed, silent = (sum(each) for each in zip(*map(_counted, self.held), strict=True))
+        said = f"{self.name} by the gates '{self.gates.name}': {passed} of {len(self.held) - silent} passed"
+        if silent:
+            said += f", {silent} not applicable because the oracle fails them too"
         if self.name == CONDITIONAL:
             said += f"; {self.reason or self.gates.then or 'the lower limits hold'}"
         verdict = "evidence" if self.is_evidence else "no evidence"
@@ -111,27 +75,36 @@ def decide(folder: Path, gates: GateSet) -> GateDecision:
     """Hold a set of gates against an evaluated run; refuses one that was not evaluated."""
     if not (folder / EVALUATION / RESULT).is_file():
         raise RunError(f"{folder} was not evaluated; use `pacesetter evaluate {folder}` first")
-    names = [limit.metric for limit in (*gates.gates, *gates.conditional)] + ["evidence"]
-    found = measure_run(folder, names, gates.index)
-    evidence = found["evidence"]
+    record = read_record(folder, gates.index)
     return GateDecision(
         gates,
         folder.name,
-        _held(gates.gates, found),
-        _held(gates.conditional, found),
-        is_evidence=evidence is not None and evidence.value > 0,
+        held_gates(record, gates),
+        held_gates(record, gates, is_conditional=True),
+        is_evidence=bool(record.judged["is_evidence"]),
         reason=_withheld(folder, gates),
     )
 
 
+def held_gates(record: RunRecord, gates: GateSet, is_conditional: bool = False) -> tuple[Held, ...]:
+    """The limits of a set, or those of its conditional decision, with what the record has of each metric."""
+    limits = gates.conditional if is_conditional else gates.gates
+    return hold(limits, measure(record, [limit.metric for limit in limits]))
+
+
 def store_decision(decision: GateDecision, folder: Path) -> Path:
-    """Write `decision.json`, which a bundle of the run carries on; the latest decision stands."""
+    """Write `decision.json`, which a bundle of the run carries on, and `decision.md`; the latest decision stands."""
     path = folder / EVALUATION / DECISION
+    rows = [each.row for each in (*decision.held, *decision.conditional)]
+    title = f"{decision.name}: {decision.run} by the gates '{decision.gates.name}'"
+    write_atomic(path.with_suffix(".md"), decision_memo(title, decision.sentence, rows))
     return write_atomic(path, json.dumps(decision.to_json(), indent=2) + "\n")
 
 
-def _held(limits: tuple[Limit, ...], found: Mapping[str, Measured | None]) -> tuple[Held, ...]:
-    return tuple(Held(limit, found[limit.metric]) for limit in limits)
+def _counted(held: Held) -> tuple[int, int]:
+    """(passed, not applicable)."""
+    applies = held.gate.is_applicable
+    return int(applies and held.gate.passed), int(not applies)
 
 
 def _withheld(folder: Path, gates: GateSet) -> str:

@@ -3,49 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import yaml
 
 from pacesetter.errors import ConfigError, did_you_mean
-from pacesetter.evaluation.programme.measured import METRICS
+from pacesetter.evaluation.programme.measured import find_metric, metric_names
+from pacesetter.evaluation.statistics.gates import Limit
 from pacesetter.registry import configure
 
-__all__ = ["GateSet", "Limit", "gate_set_names", "read_gate_set"]
-
-
-@dataclass(frozen=True)
-class Limit:
-    """One metric beside its limit.
-
-    metric   key of METRICS, or `recovery.NAME` of a gate that training measured
-    about    the metric in words; that of METRICS when left out
-    """
-
-    metric: str
-    sense: Literal["<=", ">=", ">"]
-    limit: float
-    about: str = ""
-
-    def __post_init__(self) -> None:
-        known = METRICS.get(self.metric)
-        if known is None and not self.metric.startswith("recovery."):
-            hint = did_you_mean(self.metric, METRICS)
-            raise ConfigError(f"gates name the metric '{self.metric}', which is unknown{hint}")
-        if known is not None and not known.lowest <= self.limit <= known.highest:
-            raise ConfigError(
-                f"the gate '{self.metric} {self.sense} {self.limit:g}' can never say anything: the metric lies between "
-                f"{known.lowest:g} and {known.highest:g}"
-            )
-
-    @property
-    def name(self) -> str:
-        """In words."""
-        known = METRICS.get(self.metric)
-        return self.about or (self.metric.removeprefix("recovery.") if known is None else known.about)
+__all__ = ["GateSet", "gate_set_names", "parse_gate_set", "read_gate_set"]
 
 
 @dataclass(frozen=True)
@@ -56,7 +26,7 @@ class GateSet:
     conditional   those that must hold for CONDITIONAL where the first do not; none: there is no such decision
     then          what a CONDITIONAL asks for
     synthetic     whether bars that were made up may earn a GO
-    index         baseline that stands for the market
+    index         baseline that stands for the market where `evaluation.index` names no symbol
     """
 
     name: str
@@ -70,6 +40,41 @@ class GateSet:
     def __post_init__(self) -> None:
         if not self.gates:
             raise ConfigError(f"the gates '{self.name}' are empty; name at least one metric with its limit")
+        for limit in (*self.gates, *self.conditional):
+            _check(limit)
+        _check_together(self.gates)
+
+
+def _check(limit: Limit) -> None:
+    """Refuse an unknown metric, and a limit that every value passes or none can."""
+    known = find_metric(limit.metric)
+    if known is None:
+        hint = did_you_mean(limit.metric, metric_names())
+        raise ConfigError(f"gates name the metric '{limit.metric}', which is unknown{hint}")
+    low, high = known.lowest, known.highest
+    if not low <= limit.limit <= high:
+        raise ConfigError(
+            f"the gate '{limit.metric} {limit.sense} {limit.limit:g}' can never say anything: the metric lies between "
+            f"{low:g} and {high:g}"
+        )
+    if (limit.sense == ">" and limit.limit == high) or (limit.sense == "<" and limit.limit == low):
+        raise ConfigError(
+            f"the gate '{limit.metric} {limit.sense} {limit.limit:g}' can never be passed: the metric lies between "
+            f"{low:g} and {high:g}"
+        )
+
+
+def _check_together(limits: tuple[Limit, ...]) -> None:
+    """Refuse two limits of one metric that no value passes together."""
+    for first in limits:
+        for other in limits:
+            is_pair = first.metric == other.metric and first.sense in (">", ">=") and other.sense in ("<", "<=")
+            is_open = first.sense == ">" or other.sense == "<"
+            if is_pair and (first.limit > other.limit or (is_open and first.limit == other.limit)):
+                raise ConfigError(
+                    f"no value passes both '{first.metric} {first.sense} {first.limit:g}' and "
+                    f"'{other.metric} {other.sense} {other.limit:g}'; change one limit"
+                )
 
 
 def gate_set_names() -> list[str]:
@@ -92,7 +97,21 @@ def parse_gate_set(name: str, content: Any) -> GateSet:
     """A set from a mapping; refuses unknown keys, metrics and limits."""
     if not isinstance(content, Mapping):
         raise ConfigError(f"the gates '{name}' are not a mapping; write about: … and gates: […]")
-    return configure(GateSet, {"name": name, **content}, "gates")
+    return _in_words(configure(GateSet, {"name": name, **content}, "gates"))
+
+
+def _in_words(gates: GateSet) -> GateSet:
+    """With the words of each metric where a limit has none of its own."""
+
+    def named(limits: tuple[Limit, ...]) -> tuple[Limit, ...]:
+        return tuple(replace(limit, about=limit.about or _words(limit.metric)) for limit in limits)
+
+    return replace(gates, gates=named(gates.gates), conditional=named(gates.conditional))
+
+
+def _words(metric: str) -> str:
+    known = find_metric(metric)
+    return known.about if known else metric
 
 
 def _content(path: Path) -> Any:

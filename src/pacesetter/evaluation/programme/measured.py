@@ -2,30 +2,44 @@
 
 from __future__ import annotations
 
-import json
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
+import numpy as np
 import pandas as pd
 
+from pacesetter.evaluation.recovery.measures import RANGES
+from pacesetter.evaluation.statistics.gates import Measured
+from pacesetter.evaluation.statistics.intervals import Statistic, block_length, interval, paired_difference
+from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown, sharpe, total_return
 from pacesetter.evaluation.statistics.regression import RESULT, read_result
+from pacesetter.evaluation.statistics.trials import RETURNS
 from pacesetter.runs import EVALUATION
 
-__all__ = ["METRICS", "Measured", "Metric", "measure_run"]
+__all__ = [
+    "METRICS",
+    "REPEAT",
+    "SUPERVISED",
+    "SUPERVISED_FILE",
+    "Metric",
+    "RunRecord",
+    "find_metric",
+    "measure",
+    "metric_names",
+    "read_record",
+]
 
 LARGE_LOSS = 0.5  # of its equity: an agent that lost more has crashed
 SUPERVISED = ("ridge", "lasso", "supervised")  # what learns to forecast and does not trade to learn
-
-
-class Measured(NamedTuple):
-    """A value with the ends of its interval; NaN ends where none was made."""
-
-    value: float
-    low: float = math.nan
-    high: float = math.nan
+SUPERVISED_FILE = "supervised.json"  # baselines on the validation set, which agents are compared with
+REPEAT = "repeat.json"  # of a run that was trained once more
+GAIN = 0.2  # that an agent must have above the best supervised baseline, as a share of it
+TRAINED = "recovery."  # begins the names of what training measured
+WIDTH = 1.96  # standard errors on each side of a share
 
 
 @dataclass(frozen=True)
@@ -33,129 +47,303 @@ class Metric:
     """What a gate may name: in words, the values it can have, and how it is read from what a run left."""
 
     about: str
-    read: Callable[[Left], Measured]
+    read: Callable[[RunRecord], Measured]
     lowest: float = -math.inf
     highest: float = math.inf
 
 
-@dataclass(frozen=True)
-class Left:
+@dataclass(frozen=True, eq=False)
+class RunRecord:
     """What a run left behind.
 
-    judged   evaluation.json        agents   fleet.csv; None for another task
-    folds    the table of walk-forward folds; None where none were made
-    gates    gates.json by name, of the deterministic policy    index   baseline that stands for the market
+    judged       evaluation.json              agents   fleet.csv; None for another task
+    folds        the table of walk-forward folds; None where none were made
+    gates        gates.json by name, of the deterministic policy; of a fleet the median of its agents
+    returns      (time, policy) of the test set; None where they were not kept, and intervals are not made
+    supervised   best Sharpe ratio of a supervised baseline on the validation set; NaN where it was not measured
+    repeat       relative difference of the score when it was trained once more; NaN where it was not
+    index        baseline that stands for the market where no symbol does
     """
 
     judged: Mapping[str, Any]
-    agents: pd.DataFrame | None
-    folds: pd.DataFrame | None
-    gates: Mapping[str, Any]
+    agents: pd.DataFrame | None = None
+    folds: pd.DataFrame | None = None
+    gates: Mapping[str, Any] | None = None
+    returns: pd.DataFrame | None = None
+    supervised: float = math.nan
+    repeat: float = math.nan
     index: str = "hold"
 
     def figure(self, name: str, policy: str | None = None) -> float:
         """A figure of the judged policy, or of another one in its table."""
-        return float(self.judged["figures"].get(policy or self.judged["policy"], {}).get(name, math.nan))
+        return float(self.judged["figures"].get(policy or self.policy, {}).get(name, math.nan))
 
-    def best(self, kinds: tuple[str, ...]) -> float:
-        """The best Sharpe ratio of baselines whose names begin so."""
-        found = [self.figure("sharpe", name) for name in self.judged["figures"] if name.startswith(kinds)]
-        return max((value for value in found if not math.isnan(value)), default=math.nan)
+    @property
+    def policy(self) -> str:
+        """The judged one."""
+        return str(self.judged["policy"])
+
+    @property
+    def bars_per_year(self) -> float:
+        return float(self.judged.get("bars_per_year", math.nan))
+
+    def best_of(self, kinds: tuple[str, ...]) -> str | None:
+        """The baseline with the best Sharpe ratio among those whose names begin so."""
+        found = {name: self.figure("sharpe", name) for name in self.judged["figures"] if name.startswith(kinds)}
+        known = {name: value for name, value in found.items() if not math.isnan(value)}
+        return max(known, key=lambda name: known[name]) if known else None
+
+    def series(self, name: str | None) -> np.ndarray[Any, Any] | None:
+        """Returns of a policy on the test set, where they were kept."""
+        has = self.returns is not None and name in self.returns
+        return self.returns[name].to_numpy() if has and self.returns is not None else None
 
 
-def measure_run(folder: Path, names: list[str], index: str = "hold") -> dict[str, Measured | None]:
-    """The named metrics of an evaluated run; None where it left nothing to read one from."""
-    left = _left(folder, index)
-    return {name: _read(left, name) for name in names}
-
-
-def _left(folder: Path, index: str) -> Left:
+def read_record(folder: Path, index: str = "hold", judged: Mapping[str, Any] | None = None) -> RunRecord:
+    """What a run left in its folder; `judged` where its judgement is at hand and not stored yet."""
     where = folder / EVALUATION
-    table = where / "walk_forward.csv"
-    agents, gates = folder / "fleet.csv", folder / "gates.json"
-    stored = json.loads(gates.read_text(encoding="utf-8")) if gates.is_file() else {}
-    return Left(
-        judged=read_result(where / RESULT),
+    table, kept = where / "walk_forward.csv", where / RETURNS
+    agents = folder / "fleet.csv"
+    return RunRecord(
+        judged=read_result(where / RESULT) if judged is None else judged,
         agents=pd.read_csv(agents, keep_default_na=False, dtype={"symbol": str}) if agents.is_file() else None,
         folds=pd.read_csv(table) if table.is_file() else None,
-        gates=stored.get("gates", {}).get("deterministic", {}),
+        gates=_training_gates(_json(folder / "gates.json")),
+        returns=pd.read_parquet(kept) if kept.is_file() else None,
+        supervised=float(_json(where / SUPERVISED_FILE).get("sharpe", math.nan)),
+        repeat=float(_json(folder / REPEAT).get("difference", math.nan)),
         index=index,
     )
 
 
-def _read(left: Left, name: str) -> Measured | None:
-    if name.startswith("recovery."):
-        gate = left.gates.get(name.removeprefix("recovery."))
-        return None if gate is None else Measured(float(gate["value"]))
-    found = METRICS[name].read(left)
+def measure(record: RunRecord, names: Iterable[str]) -> dict[str, Measured | None]:
+    """The named metrics of an evaluated run; None where it left nothing to read one from."""
+    return {name: _read(record, name) for name in names}
+
+
+def find_metric(name: str) -> Metric | None:
+    """The metric of that name, `recovery.NAME` for one that training measures; None where there is none."""
+    if not name.startswith(TRAINED):
+        return METRICS.get(name)
+    known = name.removeprefix(TRAINED)
+    return None if known not in RANGES else Metric(known, partial(_trained, known), *RANGES[known])
+
+
+def metric_names() -> list[str]:
+    """All that a gate may name."""
+    return [*METRICS, *(TRAINED + name for name in RANGES)]
+
+
+def _read(record: RunRecord, name: str) -> Measured | None:
+    metric = find_metric(name)
+    found = Measured(math.nan) if metric is None else metric.read(record)
     return None if math.isnan(found.value) else found
+
+
+def _json(path: Path) -> dict[str, Any]:
+    return read_result(path) if path.is_file() else {}
+
+
+def _training_gates(stored: Mapping[str, Any]) -> dict[str, Any]:
+    """By name, of the deterministic policy; of a fleet also each gate's median over its agents."""
+    gates = dict(stored.get("gates", {}).get("deterministic", {}))
+    own = [ways.get("deterministic", {}) for ways in stored.get("agents", {}).values()]
+    for name in {name for each in own for name in each}:
+        values = [each[name]["value"] for each in own if name in each]
+        oracles = [each[name]["oracle"] for each in own if name in each and each[name]["oracle"] is not None]
+        gates[name] = {
+            "value": float(np.median(values)),
+            "oracle": float(np.median(oracles)) if len(oracles) == len(values) else None,
+        }
+    return gates
 
 
 # ---- what can be read -----------------------------------------------------------------------------------------------
 
 
-def _figure(name: str) -> Callable[[Left], Measured]:
-    return lambda left: Measured(left.figure(name))
+def _trained(name: str, record: RunRecord) -> Measured:
+    """What training measured, and what the oracle had on the same bars."""
+    gate = (record.gates or {}).get(name)
+    if gate is None:
+        return Measured(math.nan)
+    oracle = gate.get("oracle")
+    return Measured(float(gate["value"]), oracle=None if oracle is None else float(oracle))
 
 
-def _sharpe(left: Left) -> Measured:
-    value, low, high = (float(each) for each in left.judged["intervals"][left.judged["policy"]][:3])
+def _figure(name: str) -> Callable[[RunRecord], Measured]:
+    return lambda record: Measured(record.figure(name))
+
+
+def _sharpe(record: RunRecord) -> Measured:
+    value, low, high = (float(each) for each in record.judged["intervals"][record.policy][:3])
     return Measured(value, low, high)
 
 
-def _above_index(left: Left) -> Measured:
-    return Measured(left.figure("annual_return") - left.figure("annual_return", left.index))
+def _bootstrapped(name: str, statistic: Callable[[float], Statistic], is_risk: bool = False) -> Any:
+    """A figure with the interval of its statistic, where the returns were kept."""
+
+    def read(record: RunRecord) -> Measured:
+        own, value = record.series(record.policy), record.figure(name)
+        if own is None or math.isnan(record.bars_per_year):
+            return Measured(value)
+        # Risk lasts longer than trends do, see `intervals`.
+        blocks = block_length(own**2) if is_risk else None
+        found = interval(own, statistic(record.bars_per_year), block_bars=blocks)
+        return Measured(value, found.low, found.high)
+
+    return read
 
 
-def _above_supervised(left: Left) -> Measured:
-    return Measured(left.figure("sharpe") - left.best(SUPERVISED))
+def _annual(bars_per_year: float) -> Statistic:
+    return partial(annual_return, bars_per_year=bars_per_year)
 
 
-def _supervised_ratio(left: Left) -> Measured:
-    best = left.best(SUPERVISED)
+def _ratio(bars_per_year: float) -> Statistic:
+    return partial(sharpe, bars_per_year=bars_per_year)
+
+
+def _paired(record: RunRecord, value: float, other: str | None, statistic: Callable[[float], Statistic]) -> Measured:
+    """A difference to another policy of the table with its interval, where the returns of both were kept."""
+    own, beside = record.series(record.policy), record.series(other)
+    if own is None or beside is None or math.isnan(record.bars_per_year):
+        return Measured(value)
+    found = paired_difference(own, beside, statistic(record.bars_per_year))
+    return Measured(value, found.low, found.high)
+
+
+def _above_index(record: RunRecord) -> Measured:
+    own, index = record.figure("annual_return"), record.judged.get("index")
+    if index:
+        return Measured(own - float(index["annual_return"]))
+    return _paired(record, own - record.figure("annual_return", record.index), record.index, _annual)
+
+
+def _above_supervised(record: RunRecord) -> Measured:
+    best = record.best_of(SUPERVISED)
+    value = math.nan if best is None else record.figure("sharpe") - record.figure("sharpe", best)
+    return _paired(record, value, best, _ratio)
+
+
+def _supervised_ratio(record: RunRecord) -> Measured:
+    name = record.best_of(SUPERVISED)
+    if name is None:
+        return Measured(math.nan)
+    own, best = record.figure("sharpe"), record.figure("sharpe", name)
     # a share of a ratio at or below zero means nothing: then any positive ratio is above it
-    return Measured(left.figure("sharpe") / best - 1 if best > 0 else math.copysign(math.inf, left.figure("sharpe")))
+    return Measured(own / best - 1 if best > 0 else math.copysign(math.inf, own))
 
 
-def _stress(name: str, pick: Callable[[list[float]], float]) -> Callable[[Left], Measured]:
-    def read(left: Left) -> Measured:
-        found = [float(row[name]) for row in left.judged.get("stress", {}).values()]
+def _stress(name: str, pick: Callable[[list[float]], float]) -> Callable[[RunRecord], Measured]:
+    def read(record: RunRecord) -> Measured:
+        found = [float(row[name]) for row in record.judged.get("stress", {}).values()]
         return Measured(pick(found) if found else math.nan)
 
     return read
 
 
-def _walk_forward(left: Left) -> Measured:
-    has = left.folds is not None and "sharpe" in left.folds
-    return Measured(float(left.folds["sharpe"].mean()) if has and left.folds is not None else math.nan)
+def _walk_forward(record: RunRecord) -> Measured:
+    if record.folds is None or "sharpe" not in record.folds:
+        return Measured(math.nan)
+    folds = record.folds["sharpe"].to_numpy(dtype=float)
+    mean, error = float(folds.mean()), float(folds.std(ddof=1)) / math.sqrt(len(folds)) if len(folds) > 1 else math.nan
+    return Measured(mean, mean - WIDTH * error, mean + WIDTH * error)
 
 
-def _agents(count: Callable[[pd.DataFrame], float]) -> Callable[[Left], Measured]:
-    return lambda left: Measured(math.nan if left.agents is None else float(count(left.agents)))
+def _share(share: float, count: float) -> Measured:
+    """A share of `count` cases with Wilson's interval, which stays within 0 and 1."""
+    if math.isnan(share) or not count > 0:
+        return Measured(share)
+    z = WIDTH**2 / count
+    middle = (share + z / 2) / (1 + z)
+    half = WIDTH / (1 + z) * math.sqrt(share * (1 - share) / count + z / (4 * count))
+    return Measured(share, max(middle - half, 0.0), min(middle + half, 1.0))
 
 
-def _share_above(bar: float) -> Callable[[pd.DataFrame], float]:
-    return lambda table: float((table["sharpe"] > bar).mean())
+def _win_rate(record: RunRecord) -> Measured:
+    return _share(record.figure("trade_win_rate"), record.figure("round_trips"))
+
+
+def _agents(count: Callable[[pd.DataFrame], float]) -> Callable[[RunRecord], Measured]:
+    return lambda record: Measured(math.nan if record.agents is None else float(count(record.agents)))
+
+
+def _share_above(bar: float) -> Callable[[RunRecord], Measured]:
+    def read(record: RunRecord) -> Measured:
+        if record.agents is None:
+            return Measured(math.nan)
+        return _share(float((record.agents["sharpe"] > bar).mean()), len(record.agents))
+
+    return read
 
 
 def _number_above(bar: float) -> Callable[[pd.DataFrame], float]:
     return lambda table: float((table["sharpe"] > bar).sum())
 
 
+def _finished(table: pd.DataFrame) -> float:
+    return float(np.isfinite(table["sharpe"].to_numpy(dtype=float)).sum())
+
+
 def _crashed(table: pd.DataFrame) -> float:
     return float((table["drawdown"] > LARGE_LOSS).sum())
 
 
-def _evidence(left: Left) -> Measured:
-    return Measured(float(bool(left.judged["is_evidence"])))
+def _agents_above_supervised(record: RunRecord) -> Measured:
+    """How many agents are a fifth above the best supervised baseline; both on the validation set."""
+    if record.agents is None or math.isnan(record.supervised):
+        return Measured(math.nan)
+    bar = max(record.supervised, 0.0) * (1 + GAIN)
+    return Measured(float((record.agents["sharpe"] > bar).sum()))
+
+
+def _evidence(record: RunRecord) -> Measured:
+    return Measured(float(bool(record.judged["is_evidence"])))
+
+
+def _windows(record: RunRecord) -> Measured:
+    gains = np.asarray(record.judged.get("windows", ()), dtype=float)
+    return _share(float((gains > 0).mean()), len(gains)) if len(gains) else Measured(math.nan)
+
+
+def _regimes(record: RunRecord) -> Measured:
+    rows = record.judged.get("regimes", {})
+    return Measured(float(sum(row["total_return"] > 0 for row in rows.values())) if rows else math.nan)
+
+
+def _verdict(name: str, place: int | None = None) -> Callable[[RunRecord], Measured]:
+    """A figure of the verdict; NaN where it was not looked at."""
+
+    def read(record: RunRecord) -> Measured:
+        found = record.judged.get("verdict", {}).get(name)
+        return Measured(math.nan if found is None else float(found if place is None else found[place]))
+
+    return read
+
+
+def _costs(multiple: float) -> Callable[[RunRecord], Measured]:
+    def read(record: RunRecord) -> Measured:
+        found = record.judged.get("verdict", {}).get("costs", {})
+        return Measured(float(found.get(str(multiple), math.nan)))
+
+    return read
 
 
 METRICS: dict[str, Metric] = {
     "sharpe": Metric("Sharpe ratio on the test set", _sharpe),
-    "total_return": Metric("total return", _figure("total_return"), -1.0),
-    "annual_return": Metric("annual return", _figure("annual_return"), -1.0),
-    "max_drawdown": Metric("largest drawdown", _figure("max_drawdown"), 0.0, 1.0),
-    "win_rate": Metric("win rate of trades", _figure("trade_win_rate"), 0.0, 1.0),
+    "sharpe_low": Metric("Sharpe ratio, lower end", _verdict("sharpe", 1)),
+    "deflated_sharpe": Metric("deflated Sharpe ratio, probability", _verdict("deflated"), 0.0, 1.0),
+    "sharpe_above_baseline_low": Metric("Sharpe ratio above the best baseline, lower end", _verdict("difference", 1)),
+    "overfitting": Metric("probability of overfitting", _verdict("overfitting"), 0.0, 1.0),
+    "sharpe_double_costs": Metric("Sharpe ratio at 2× costs", _costs(2.0)),
+    "sharpe_triple_costs": Metric("Sharpe ratio at 3× costs", _costs(3.0)),
+    "windows_with_gain": Metric("windows of the judged bars with a gain, share", _windows, 0.0, 1.0),
+    "regimes_with_gain": Metric("regimes with a gain", _regimes, 0.0, 4.0),
+    "total_return": Metric("total return", _bootstrapped("total_return", lambda _: total_return), -1.0),
+    "annual_return": Metric("annual return", _bootstrapped("annual_return", _annual), -1.0),
+    "max_drawdown": Metric(
+        "largest drawdown", _bootstrapped("max_drawdown", lambda _: max_drawdown, is_risk=True), 0.0, 1.0
+    ),
+    "win_rate": Metric("win rate of trades", _win_rate, 0.0, 1.0),
     "profit_factor": Metric("profit factor of trades", _figure("trade_profit_factor"), 0.0),
     "trades": Metric("trades closed", _figure("round_trips"), 0.0),
     "excess_annual_return": Metric("annual return above the index", _above_index),
@@ -165,8 +353,12 @@ METRICS: dict[str, Metric] = {
     "stress_return": Metric("total return in the worst stress", _stress("total_return", min), -1.0),
     "walk_forward_sharpe": Metric("Sharpe ratio of walk-forward folds, mean", _walk_forward),
     "evidence": Metric("the verdict is evidence", _evidence, 0.0, 1.0),
-    "agents": Metric("agents that finished", _agents(len), 0.0),
-    "agents_above_02": Metric("share of agents above a Sharpe ratio of 0.2", _agents(_share_above(0.2)), 0.0, 1.0),
+    "agents": Metric("agents that finished", _agents(_finished), 0.0),
+    "agents_above_02": Metric("share of agents above a Sharpe ratio of 0.2", _share_above(0.2), 0.0, 1.0),
     "agents_above_03": Metric("agents above a Sharpe ratio of 0.3", _agents(_number_above(0.3)), 0.0),
+    "agents_above_supervised": Metric(
+        "agents a fifth above the best supervised baseline", _agents_above_supervised, 0.0
+    ),
     "agents_crashed": Metric("agents that lost more than half", _agents(_crashed), 0.0),
+    "repeat_difference": Metric("difference when trained again, share", lambda record: Measured(record.repeat), 0.0),
 }

@@ -14,13 +14,21 @@ from numpy.typing import NDArray
 
 from pacesetter.build.configuration import Gates
 from pacesetter.evaluation.recovery.trace import Trace
-from pacesetter.evaluation.statistics.gates import Gate
+from pacesetter.evaluation.statistics.gates import Gate, Limit, Measured, Sense, hold
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.features.regime import REGIMES
 
 __all__ = [
     "ABOVE_CONSTANT",
+    "COVERAGE",
+    "FILLS",
+    "HISTOGRAM",
+    "LARGEST",
+    "PASSED_BY",
+    "RANGES",
+    "SPREAD",
     "STATE_NAMES",
+    "VOLUNTARY",
     "all_gates",
     "beside_oracle",
     "is_recovered",
@@ -29,6 +37,7 @@ __all__ = [
     "state_counts",
     "trace_sharpe",
     "trace_values",
+    "training_gates",
 ]
 
 Array = NDArray[Any]
@@ -42,6 +51,20 @@ ENTROPY, COVERAGE, LARGEST, DISTINCT = "action entropy", "range coverage", "most
 FILLS, TRIPS, STATES, FINITE = "trade rate", "round trips per 1,000 steps", "states visited", "finite numbers"
 HISTOGRAM, VOLUNTARY = "histogram entropy", "voluntary trades"
 ABOVE_CONSTANT = "Sharpe ratio above the best constant action"
+SPREAD = "policy spread"
+OPTIONS = ("smallest option share", "largest option share", "mean option duration")
+TRACED = (ENTROPY, DISTINCT, TRIPS, STATES, FINITE)  # only where the validation set is played once more
+SHARES = (HISTOGRAM, COVERAGE, LARGEST, DISTINCT, FILLS, VOLUNTARY, STATES, FINITE, SPREAD, *OPTIONS[:2])
+# name -> lowest and highest value, of all that training measures of a policy
+RANGES: dict[str, tuple[float, float]] = {
+    **dict.fromkeys(SHARES, (0.0, 1.0)),
+    ENTROPY: (0.0, float(np.log(BINS))),
+    TRIPS: (0.0, 1000.0),
+    ABOVE_CONSTANT: (-np.inf, np.inf),
+    OPTIONS[2]: (0.0, np.inf),
+}
+PASSED_BY = "agents that pass: "  # begins the names of a fleet's shares
+RANGES |= {PASSED_BY + name: (0.0, 1.0) for name in list(RANGES)}
 
 
 def trace_values(trace: Trace) -> dict[str, float]:
@@ -89,35 +112,56 @@ def trace_sharpe(trace: Trace) -> float:
 # ---- gates ----------------------------------------------------------------------------------------------------------
 
 
-def recovery_gates(trace: Trace, limits: Gates, best_constant: float | None = None) -> list[Gate]:
-    """The gates beyond those of `collapse_gates` that have a limit, of one trace.
+def training_gates(values: Mapping[str, float], limits: Gates, kinds: int | None = None) -> list[Gate]:
+    """`train.gates` held against measured values by the gate engine; what was not measured has no gate.
 
-    Of discrete actions the entropy's limit is `min_histogram` of its maximum, of continuous ones `min_entropy` nats.
+    kinds   number of discrete actions: the limit of their entropy is `min_histogram` of its maximum, that of
+            continuous ones `min_entropy` nats
     """
-    values, gates = trace_values(trace), list[Gate]()
-    if limits.min_entropy is not None:
-        most = float(np.log(trace.kinds)) if trace.kinds else None
-        gates.append(Gate(ENTROPY, values[ENTROPY], ">", limits.min_histogram * most if most else limits.min_entropy))
-    for name, limit in ((DISTINCT, limits.min_distinct), (TRIPS, limits.min_round_trips), (STATES, limits.min_states)):
-        if limit is not None:
-            gates.append(Gate(name, values[name], ">=" if name == TRIPS else ">", limit))
-    if gates:
-        gates.append(Gate(FINITE, values[FINITE], ">=", 1.0))
-    if best_constant is not None:
-        gates.append(Gate(ABOVE_CONSTANT, trace_sharpe(trace) - best_constant, ">", 0.0))
-    return gates
+    measured = {name: Measured(value) for name, value in values.items()}
+    return [each.gate for each in hold(_training_limits(limits, kinds), measured)]
+
+
+def _training_limits(gates: Gates, kinds: int | None) -> list[Limit]:
+    entropy = gates.min_entropy
+    if entropy is not None and kinds:
+        entropy = gates.min_histogram * float(np.log(kinds))
+    is_traced = any(each is not None for each in (entropy, gates.min_distinct, gates.min_round_trips, gates.min_states))
+    asked: list[tuple[str, Sense, float | None]] = [
+        (SPREAD, ">=", gates.min_spread),
+        (COVERAGE, ">=", gates.min_coverage),
+        (HISTOGRAM, ">=", gates.min_histogram),
+        (LARGEST, "<=", gates.max_share),
+        (FILLS, ">=", gates.min_trades),
+        (VOLUNTARY, ">=", gates.min_trades),
+        (ENTROPY, ">", entropy),
+        (DISTINCT, ">", gates.min_distinct),
+        (TRIPS, ">=", gates.min_round_trips),
+        (STATES, ">", gates.min_states),
+        (FINITE, ">=", 1.0 if is_traced else None),
+        (ABOVE_CONSTANT, ">", 0.0),
+    ]
+    return [Limit(name, sense, limit, optional=True) for name, sense, limit in asked if limit is not None]
+
+
+def recovery_gates(trace: Trace, limits: Gates, best_constant: float | None = None) -> list[Gate]:
+    """The gates beyond those of `collapse_gates` that have a limit, of one trace."""
+    values = trace_values(trace)
+    kept = {name: values[name] for name in TRACED}
+    return training_gates(kept | _above(trace, best_constant), limits, trace.kinds)
 
 
 def all_gates(trace: Trace, limits: Gates, best_constant: float | None = None) -> list[Gate]:
     """Every gate of one trace, those of `collapse_gates` too; what an agent of a fleet is held against."""
     values = trace_values(trace)
-    gates = [Gate(FILLS, values[FILLS], ">=", limits.min_trades)]
-    if LARGEST in values:
-        gates.insert(0, Gate(LARGEST, values[LARGEST], "<=", limits.max_share))
-    if trace.kinds is None:
-        gates.append(Gate(COVERAGE, values[COVERAGE], ">=", limits.min_coverage))
-        gates.append(Gate(HISTOGRAM, values[HISTOGRAM], ">=", limits.min_histogram))
-    return [*gates, *recovery_gates(trace, limits, best_constant)]
+    del values[VOLUNTARY]  # all trades of a trace are
+    if trace.kinds is not None:
+        del values[HISTOGRAM]  # orders have the entropy's own limit
+    return training_gates(values | _above(trace, best_constant), limits, trace.kinds)
+
+
+def _above(trace: Trace, best_constant: float | None) -> dict[str, float]:
+    return {} if best_constant is None else {ABOVE_CONSTANT: trace_sharpe(trace) - best_constant}
 
 
 def beside_oracle(gates: Sequence[Gate], oracle: Mapping[str, float] | None) -> list[Gate]:

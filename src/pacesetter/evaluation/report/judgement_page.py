@@ -131,7 +131,8 @@ def _benchmark_section(found: Judgement) -> Section:
         (str(name), *map(number, values, ("+.1%", ".2f", ".2f", "+.2f", ".1%")))
         for name, *values in found.benchmark.itertuples()
     )
-    text = "Against an equal-weight index of all symbols without costs; alpha is annualised."
+    index = "an equal-weight index of all symbols" if found.index is None else found.index.name
+    text = f"Against {index} without costs; alpha is annualised."
     return Section("Against the index", text, (), header, rows)
 
 

@@ -8,7 +8,7 @@ from pacesetter.errors import DataError
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.verdict import Verdict
 
-__all__ = ["memo"]
+__all__ = ["decision_memo", "memo"]
 
 
 def memo(verdict: Verdict, gates: Sequence[Gate], facts: Mapping[str, str] | None = None) -> str:
@@ -26,6 +26,17 @@ def memo(verdict: Verdict, gates: Sequence[Gate], facts: Mapping[str, str] | Non
         parts.append("## Failed gates\n\n" + "\n".join(open_points))
     if facts:
         parts.append("## Set-up\n\n" + "\n".join(f"- {name}: {value}" for name, value in facts.items()))
+    return "\n\n".join(parts) + "\n"
+
+
+def decision_memo(title: str, sentence: str, rows: Sequence[Sequence[str]]) -> str:
+    """The memo on a set of gates: its decision, and every value with its limit and interval."""
+    table = ["| gate | value | limit | interval | |", "|---|---|---|---|---|"]
+    table += [f"| {' | '.join(row)} |" for row in rows]
+    failed = [f"- {row[0]}: {row[1]} must be {row[2]}" for row in rows if row[-1] == "FAIL"]
+    parts = [f"# {title}", sentence, "## Gates\n\n" + "\n".join(table)]
+    if failed:
+        parts.append("## Failed gates\n\n" + "\n".join(failed))
     return "\n\n".join(parts) + "\n"
 
 

@@ -1,24 +1,22 @@
-"""Gates: single numbers beside their limits, which decide whether a policy may proceed to trading."""
+"""Gates: measured numbers beside their limits. `hold` is the one engine of every set of limits, wherever it is used."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+import math
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Any, Literal, NamedTuple
 
-import numpy as np
-from numpy.typing import ArrayLike
+from pacesetter.errors import ConfigError
 
-from pacesetter.errors import DataError, check_range
-from pacesetter.evaluation.statistics.metrics import max_drawdown
-from pacesetter.evaluation.statistics.verdict import Verdict
+__all__ = ["Gate", "Held", "Limit", "Measured", "Sense", "hold"]
 
-__all__ = ["Acceptance", "Gate", "acceptance_gates"]
+Sense = Literal["<=", ">=", ">", "<"]
 
 
 @dataclass(frozen=True)
 class Gate:
-    """One number beside its limit: `value` must be at least (`>=`), at most (`<=`) or above (`>`) `limit`.
+    """One number beside its limit: `value` must be at least (`>=`), at most (`<=`), above or below `limit`.
 
     oracle   what one who knows the market's truth has on the same bars, where that was measured; a limit that it fails
              too says nothing about a policy
@@ -26,7 +24,7 @@ class Gate:
 
     name: str
     value: float
-    sense: Literal["<=", ">=", ">"]
+    sense: Sense
     limit: float
     oracle: float | None = None
 
@@ -39,63 +37,94 @@ class Gate:
         """False where the oracle fails the limit."""
         return self.oracle is None or self._holds(self.oracle)
 
+    @property
+    def verdict(self) -> str:
+        """pass, FAIL, or n/a where the oracle fails the limit on the same bars."""
+        return ("pass" if self.passed else "FAIL") if self.is_applicable else "n/a"
+
     def _holds(self, value: float) -> bool:
-        senses = {"<=": value <= self.limit, ">=": value >= self.limit, ">": value > self.limit}
+        limit = self.limit
+        senses = {"<=": value <= limit, ">=": value >= limit, ">": value > limit, "<": value < limit}
         return bool(senses[self.sense])  # NaN fails each
 
 
-@dataclass(frozen=True)
-class Acceptance:
-    """What a policy must show.
+class Measured(NamedTuple):
+    """A value with the ends of its interval, NaN where none was made, and the oracle's value where it was measured."""
 
-    min_windows       least share of windows, parts of the judged bars or walk-forward folds, with a gain
-    min_regimes       least number of regimes with a gain
-    max_drawdown      largest loss from a high; beyond the default the risk guard would have halted it
-    max_overfitting   largest probability that choosing it among its variants was chance
-    cost_multiple     costs under which it must still earn something
+    value: float
+    low: float = math.nan
+    high: float = math.nan
+    oracle: float | None = None
+
+
+@dataclass(frozen=True)
+class Limit:
+    """One metric beside its limit.
+
+    about      the metric in words
+    optional   leave the gate out where nothing was measured; any other gate then fails
     """
 
-    min_windows: float = 0.7
-    min_regimes: int = 3
-    max_drawdown: float = 0.10
-    max_overfitting: float = 0.5
-    cost_multiple: float = 2.0
+    metric: str
+    sense: Sense
+    limit: float
+    about: str = ""
+    optional: bool = False
 
     def __post_init__(self) -> None:
-        check_range(0, 1, owner="acceptance", min_windows=self.min_windows, max_drawdown=self.max_drawdown)
-        check_range(0, 1, owner="acceptance", max_overfitting=self.max_overfitting)
+        if not math.isfinite(self.limit):
+            raise ConfigError(f"the gate '{self.metric} {self.sense} {self.limit}' has no finite limit; give a number")
+
+    @property
+    def name(self) -> str:
+        """In words."""
+        return self.about or self.metric
 
 
-def acceptance_gates(
-    verdict: Verdict,
-    returns: ArrayLike,
-    *,
-    windows: ArrayLike,
-    regimes: Mapping[str, float],
-    limits: Acceptance | None = None,
-) -> list[Gate]:
-    """The gates of a judged policy with returns (time,), total returns of its windows and its regimes."""
-    limits, gains = limits or Acceptance(), np.asarray(windows, dtype=np.float64)
-    if gains.size == 0:
-        raise DataError("there is no window for a gate; evaluate over at least one")
-    return [
-        Gate("windows of the judged bars with a gain, share", float((gains > 0).mean()), ">=", limits.min_windows),
-        Gate("regimes with a gain", sum(value > 0 for value in regimes.values()), ">=", limits.min_regimes),
-        Gate("largest drawdown", float(max_drawdown(np.asarray(returns))), "<=", limits.max_drawdown),
-        *_evidence_gates(verdict, limits),
-    ]
+@dataclass(frozen=True)
+class Held:
+    """One limit with what was measured; None where nothing was."""
+
+    limit: Limit
+    measured: Measured | None
+
+    @property
+    def gate(self) -> Gate:
+        """As a report shows it; what was not measured is NaN and fails."""
+        found = self.measured or Measured(math.nan)
+        return Gate(self.limit.name, found.value, self.limit.sense, self.limit.limit, found.oracle)
+
+    @property
+    def holds(self) -> bool:
+        """Whether it is passed, or does not apply because the oracle fails it."""
+        return self.gate.passed or not self.gate.is_applicable
+
+    @property
+    def row(self) -> tuple[str, str, str, str, str]:
+        """(gate, value, limit, how sure, what follows)."""
+        wanted = f"{self.limit.sense} {self.limit.limit:g}"
+        if self.measured is None:
+            return self.limit.name, "not measured", wanted, "", "FAIL"
+        low, high = self.measured.low, self.measured.high
+        sure = "" if math.isnan(low) else f"[{low:+.2f}, {high:+.2f}]"
+        return self.limit.name, f"{self.measured.value:.4g}", wanted, sure, self.gate.verdict
+
+    def to_json(self) -> dict[str, Any]:
+        """Plain values; what was not measured is null."""
+        found = self.measured
+        return {
+            "metric": self.limit.metric,
+            "about": self.limit.name,
+            "value": None if found is None else found.value,
+            "interval": None if found is None or math.isnan(found.low) else [found.low, found.high],
+            "sense": self.limit.sense,
+            "limit": self.limit.limit,
+            "passed": self.gate.passed,
+            "applicable": self.gate.is_applicable,
+        }
 
 
-def _evidence_gates(verdict: Verdict, limits: Acceptance) -> Iterator[Gate]:
-    """Intervals clear of zero, and the choice and the costs where they were tested."""
-    # The lower end of the interval, not the estimate: half of all skilless policies have a ratio above 0.
-    yield Gate("Sharpe ratio, lower end", verdict.sharpe.low, ">", 0.0)
-    yield Gate("deflated Sharpe ratio, probability", verdict.deflated, ">=", verdict.level)
-    if verdict.difference is not None:
-        yield Gate(f"Sharpe ratio above {verdict.baseline}, lower end", verdict.difference.low, ">", 0.0)
-    if verdict.overfitting is not None:
-        yield Gate("probability of overfitting", verdict.overfitting, "<=", limits.max_overfitting)
-    # A multiple that was not run is NaN, which fails the gate: absence of a test is not a pass.
-    if verdict.costs:
-        multiple = limits.cost_multiple
-        yield Gate(f"Sharpe ratio at {multiple:g}× costs", verdict.costs.get(multiple, np.nan), ">", 0.0)
+def hold(limits: Iterable[Limit], measured: Mapping[str, Measured | None]) -> tuple[Held, ...]:
+    """Each limit with what was measured of its metric; an optional one of which nothing was is left out."""
+    held = (Held(limit, measured.get(limit.metric)) for limit in limits)
+    return tuple(each for each in held if each.measured is not None or not each.limit.optional)

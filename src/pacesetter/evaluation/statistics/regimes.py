@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.errors import DataError
+from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.statistics.metrics import alpha_beta, checked, max_drawdown, sharpe, total_return
 from pacesetter.features.regime import REGIMES, regime_labels
@@ -17,7 +17,7 @@ from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.strategy import last_moves
 from pacesetter.panel import Panel
 
-__all__ = ["benchmark_table", "index_returns", "market_regimes", "regime_table"]
+__all__ = ["Index", "benchmark_table", "index_returns", "market_regimes", "regime_table"]
 
 Array = NDArray[Any]
 
@@ -52,19 +52,36 @@ def _figures(returns: Array, result: Backtest) -> dict[str, float]:
     }
 
 
+class Index(NamedTuple):
+    """A symbol that stands for the market, and its returns (time,) over a whole panel."""
+
+    name: str
+    returns: Array
+
+    @classmethod
+    def of(cls, panel: Panel, symbol: str) -> Index:
+        """The symbol's own; refuses one that the panel lacks."""
+        if symbol not in panel.symbols:
+            raise ConfigError(
+                f"evaluation.index={symbol} is not a symbol of the data{did_you_mean(symbol, panel.symbols)}; add it "
+                "to data.symbols, and name what is traded by task.symbols"
+            )
+        return cls(symbol, index_returns(panel, symbol))
+
+
 def index_returns(panel: Panel, symbol: str | None = None) -> Array:
     """(time,) returns from close to close of one symbol, or of all in equal parts; 0 where none was observed."""
     moves = last_moves(panel) if symbol is None else last_moves(panel.select([symbol]))
     return np.nan_to_num(mean_observed(moves, axis=1))
 
 
-def benchmark_table(results: Mapping[str, Backtest], panel: Panel, symbol: str | None = None) -> pd.DataFrame:
+def benchmark_table(results: Mapping[str, Backtest], panel: Panel, index: Array | None = None) -> pd.DataFrame:
     """A row for each result against the index over the same bars: annualised alpha, beta, correlation, residual.
 
-    The index is `symbol`, or all of the panel's in equal parts at every bar; it pays no costs. `active_sharpe` is that
-    of the returns above the index, `active_drawdown` the most they fell from their high.
+    `index` (time,) are the returns of one over the panel's bars; None: of all its symbols in equal parts. It pays no
+    costs. `active_sharpe` is that of the returns above the index, `active_drawdown` the most they fell from their high.
     """
-    index = index_returns(panel, symbol)
+    index = index_returns(panel) if index is None else index
     return pd.DataFrame({name: _against(result, index, panel) for name, result in results.items()}).T
 
 

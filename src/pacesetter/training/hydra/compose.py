@@ -17,7 +17,7 @@ from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pacesetter.build import Config
-from pacesetter.build.configuration import MainJob, Track, Train
+from pacesetter.build.configuration import Evaluation, MainJob, Track, Train
 from pacesetter.build.learner import check_agent
 from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.data import SOURCES, Loading
@@ -57,7 +57,16 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     _refuse_inherited(overrides, task)
     config = configure(Config, resolved, "config")  # type: ignore[arg-type]
     check_agent(config)
+    _check_gates(config)
     return task.completed(config)
+
+
+def _check_gates(config: Config) -> None:
+    """Refuse an unknown or wrong set of gates before anything runs."""
+    if config.evaluation.acceptance != Evaluation().acceptance:
+        from pacesetter.evaluation.programme.gate_sets import read_gate_set  # imports what evaluates
+
+        read_gate_set(config.evaluation.acceptance)
 
 
 def _refuse_pair(overrides: Sequence[str], problem: str) -> None:
@@ -114,7 +123,7 @@ def _register_groups() -> None:
     for name in TASKS:
         ConfigStore.instance().store(group="task", name=name, node=task_defaults(name))
     ConfigStore.instance().store(group="lag", name="study", node=study_defaults())
-    for name, kind in {"train": Train, "track": Track, "job": MainJob}.items():
+    for name, kind in {"train": Train, "track": Track, "job": MainJob, "evaluation": Evaluation}.items():
         ConfigStore.instance().store(group=name, name="default", node=_plain(kind()))
 
 

@@ -138,7 +138,7 @@ STAGES: dict[str, Stage] = {
             ("agent", "train", "job"),
             skipped=needs_no_master,
         ),
-        Stage("judge", judge_agents, ("load", "lookback", "agents", "master"), ("job",)),
+        Stage("judge", judge_agents, ("load", "lookback", "agents", "master"), ("job", "evaluation")),
         Stage("report", write_page, REPORTED, is_kept=False),
     )
 }

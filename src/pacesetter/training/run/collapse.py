@@ -14,6 +14,15 @@ from rich.table import Table
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build.configuration import Gates
 from pacesetter.envs.journal import EpisodeJournal
+from pacesetter.evaluation.recovery.measures import (
+    COVERAGE,
+    FILLS,
+    HISTOGRAM,
+    LARGEST,
+    SPREAD,
+    VOLUNTARY,
+    training_gates,
+)
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.market.ledger import Column, Flag
@@ -124,20 +133,19 @@ def collapse_gates(
 
     A continuous action below `hold_zone` in size, the market's, holds.
     """
-    gates = [] if entropy is None else [Gate("policy spread", spread(entropy, space), ">=", limits.min_spread)]
+    values = {} if entropy is None else {SPREAD: spread(entropy, space)}
     if isinstance(space, spaces.Box):
         counts = histogram(played.actions, space)
-        gates.append(Gate("range coverage", float((counts > 0).mean()), ">=", limits.min_coverage))
-        gates.append(Gate("histogram entropy", evenness(counts), ">=", limits.min_histogram))
+        values |= {COVERAGE: float((counts > 0).mean()), HISTOGRAM: evenness(counts)}
         orders = _order_types(played.actions, hold_zone) if space.low.min() < 0 else None
     else:
         orders = np.bincount(played.actions.astype(np.int64).ravel())
     if orders is not None:
-        gates.append(Gate("most used action", float(orders.max() / orders.sum()), "<=", limits.max_share))
-    for name, happened in (("trade rate", played.trades), ("voluntary trades", played.voluntary)):
+        values[LARGEST] = float(orders.max() / orders.sum())
+    for name, happened in ((FILLS, played.trades), (VOLUNTARY, played.voluntary)):
         if happened is not None:
-            gates.append(Gate(name, float(happened.mean()), ">=", limits.min_trades))
-    return gates
+            values[name] = float(happened.mean())
+    return training_gates(values, limits)
 
 
 def histogram(actions: Array, space: spaces.Box) -> Array:
@@ -178,12 +186,7 @@ def gate_table(columns: Mapping[str, Sequence[Gate]]) -> Table:
             rows.setdefault(gate.name, [None] * len(columns))[place] = gate
     for name, row in rows.items():
         first = next(gate for gate in row if gate is not None)
-        cells = ["–" if gate is None else f"{gate.value:.3f} {_verdict(gate)}" for gate in row]
+        cells = ["–" if gate is None else f"{gate.value:.3f} {gate.verdict}" for gate in row]
         known = ["–" if first.oracle is None else f"{first.oracle:.3f}"] if has_oracle else []
         table.add_row(name, f"{first.sense} {first.limit:g}", *cells, *known)
     return table
-
-
-def _verdict(gate: Gate) -> str:
-    """pass, FAIL, or n/a where the oracle fails the limit on the same bars."""
-    return ("pass" if gate.passed else "FAIL") if gate.is_applicable else "n/a"

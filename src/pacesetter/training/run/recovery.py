@@ -15,7 +15,7 @@ from pacesetter.agents.heads import tempered
 from pacesetter.build.configuration import Config
 from pacesetter.build.environments import split_panel
 from pacesetter.envs.batch.batch import Batch
-from pacesetter.evaluation.recovery.measures import all_gates, beside_oracle, recovery_gates
+from pacesetter.evaluation.recovery.measures import PASSED_BY, all_gates, beside_oracle, recovery_gates
 from pacesetter.evaluation.recovery.options import option_gates
 from pacesetter.evaluation.recovery.page import store_gates
 from pacesetter.evaluation.recovery.trace import Act, Trace, play_trace
@@ -94,9 +94,7 @@ class Recovery:
             for gate in ways[way]:
                 passed.setdefault(gate.name, []).extend([gate.passed] if gate.is_applicable else [])
         return [
-            Gate(f"agents that pass: {name}", float(np.mean(each)), ">=", AGENTS_AT_WORK)
-            for name, each in passed.items()
-            if each
+            Gate(PASSED_BY + name, float(np.mean(each)), ">=", AGENTS_AT_WORK) for name, each in passed.items() if each
         ]
 
     # ---- both -----------------------------------------------------------------------------------------------------
