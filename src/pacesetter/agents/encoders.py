@@ -227,4 +227,5 @@ def network(name: str, **options: Any) -> Network:
     return configure(type(default), dataclasses.asdict(default) | options, "network")
 
 
-from pacesetter.agents.stream import encoder as _stream  # noqa: E402, F401  (registers its networks, by the classes above)
+from pacesetter.agents import cross as _cross  # noqa: E402, F401  (registers its networks, by the classes above)
+from pacesetter.agents.stream import encoder as _stream  # noqa: E402, F401
