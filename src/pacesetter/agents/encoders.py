@@ -210,6 +210,7 @@ class Mlp(Network):
     layers: int = 2
 
 
+LINEAR = "linear_cross"  # a network that its own method solves exactly, and no encoder
 NETWORKS: Registry[Network] = Registry("network")
 NETWORKS.add("transformer", Transformer())
 NETWORKS.add("transformer_medium", Transformer(width=128, layers=3, heads=4))
@@ -223,6 +224,11 @@ NETWORKS.add("gru", Recurrent(cell="gru"))
 
 def network(name: str, **options: Any) -> Network:
     """The registered configuration with some fields changed; refuses unknown names and fields, and wrong types."""
+    if name == LINEAR:
+        raise ConfigError(
+            f"network={LINEAR}, sparse linear weights over the lags of all symbols, is that of agent=direct; take it, "
+            "or agent.network=cross here"
+        )
     default = NETWORKS[name]
     return configure(type(default), dataclasses.asdict(default) | options, "network")
 

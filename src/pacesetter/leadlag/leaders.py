@@ -38,7 +38,15 @@ def leader_names(count: int, lags: int) -> tuple[str, ...]:
 
 
 def leader_rows(
-    panel: Panel, engine: LeadLag, bars: Array, windows: Array, schedule: Array, *, count: int, lags: int, shrinkage: str
+    panel: Panel,
+    engine: LeadLag,
+    bars: Array,
+    windows: Array,
+    schedule: Array,
+    *,
+    count: int,
+    lags: int,
+    shrinkage: str,
 ) -> Array:
     """(time, symbol, leader · column) float32 at `bars`, NaN elsewhere and for symbols that cannot be scored.
 
@@ -59,9 +67,7 @@ def leader_rows(
 
 
 @njit(cache=True)
-def _fill(
-    links: Array, moves: Array, scores: Array, is_here: Array, level: float, shrinkage: int, rows: Array
-) -> None:
+def _fill(links: Array, moves: Array, scores: Array, is_here: Array, level: float, shrinkage: int, rows: Array) -> None:
     """Fill `rows` (symbol, leader, column) of the symbols that are here from links (lag, i, j) and moves (lag, i)."""
     lags, symbols, _ = links.shape
     for j in range(symbols):

@@ -24,8 +24,8 @@ from numpy.typing import NDArray
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.features import Feature
 from pacesetter.leadlag.engine import LeadLag
-from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy, roll
 from pacesetter.leadlag.leaders import leader_names, leader_rows
+from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy, roll
 from pacesetter.leadlag.observed import ratio
 from pacesetter.leadlag.shrinkage import DEFAULT_SHRINKAGE, SHRINKAGE, noise_level, shrink
 from pacesetter.leadlag.strategy import last_moves
