@@ -12,6 +12,7 @@ from pacesetter.data import load
 from pacesetter.errors import ConfigError
 from pacesetter.leadlag import LeadLag, signals
 from pacesetter.leadlag.lookback.policy import ConstantLookback, roll
+from pacesetter.leadlag.shrinkage import SHRINKAGE, shrink
 from pacesetter.leadlag.signals import expected_follow_through, expected_returns, leadlag_features
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.panel import Panel
@@ -180,7 +181,7 @@ def test_names_and_refusals() -> None:
 )
 def test_shrinkage_by_hand(name: str, expected: list[float]) -> None:
     correlations = np.array([0.1, -0.2, 0.3, -0.4])
-    shrunk = [signals._shrink(value, 0.2, signals.SHRINKAGE.index(name)) for value in correlations]
+    shrunk = [shrink(value, 0.2, SHRINKAGE.index(name)) for value in correlations]
     np.testing.assert_allclose(shrunk, expected)
 
 

@@ -215,6 +215,7 @@ class Mlp(Network):
     layers: int = 2
 
 
+LINEAR = "linear_cross"  # a network that its own method solves exactly, and no encoder
 NETWORKS: Registry[Network] = Registry("network")
 NETWORKS.add("transformer", Transformer())
 NETWORKS.add("transformer_medium", Transformer(width=128, layers=3, heads=4))
@@ -228,8 +229,14 @@ NETWORKS.add("gru", Recurrent(cell="gru"))
 
 def network(name: str, **options: Any) -> Network:
     """The registered configuration with some fields changed; refuses unknown names and fields, and wrong types."""
+    if name == LINEAR:
+        raise ConfigError(
+            f"network={LINEAR}, sparse linear weights over the lags of all symbols, is that of agent=direct; take it, "
+            "or agent.network=cross here"
+        )
     default = NETWORKS[name]
     return configure(type(default), dataclasses.asdict(default) | options, "network")
 
 
-from pacesetter.agents.stream import encoder as _stream  # noqa: E402, F401  (registers its networks, by the classes above)
+from pacesetter.agents import cross as _cross  # noqa: E402, F401  (registers its networks, by the classes above)
+from pacesetter.agents.stream import encoder as _stream  # noqa: E402, F401

@@ -12,7 +12,7 @@ from pacesetter.data.loading import source_and_loading
 from pacesetter.errors import ConfigError, RunError, check_range, did_you_mean
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.lookback.policy import ConstantLookback
-from pacesetter.leadlag.signals import DEFAULT_SHRINKAGE
+from pacesetter.leadlag.shrinkage import DEFAULT_SHRINKAGE
 from pacesetter.leadlag.study import Study, configure_study
 from pacesetter.learning.conditions import Conditions, conditions_of
 from pacesetter.learning.methods import METHODS, TaskSupport, load
@@ -42,6 +42,9 @@ __all__ = [
     "task_of",
 ]
 
+CROSS = "cross"  # a network that needs more of the observation than others, by its first word
+CROSS_TASKS = ("fleet", "trading", "master")  # a master's own network is another one; its advisers' may be this
+LEADER_LOOKBACK = 250  # increments in the window of the lead–lag matrix where none is given, as in a study
 LARGEST_SEED = 2**32 - 1  # that NumPy's global generator takes, which Stable-Baselines3 seeds
 
 
@@ -54,7 +57,9 @@ class LeadLagFeatures:
     gap_bars        to the matrix that instability is measured against
     expected_lags   bars between a move and what it lets expect, at most
     expected_lookback   increments in the window of `leadlag_expected`; None for that of the others
-    shrinkage       of the correlations behind `leadlag_expected`: soft, garrote or hard, see `leadlag.signals`
+    shrinkage       of the correlations behind `leadlag_expected`: soft, garrote or hard, see `leadlag.shrinkage`
+    leaders         of each symbol that are shown with their moves of the last `leader_lags` bars; agent.network=cross
+                    sets both by its own options
     """
 
     lookback: int | str | None = None
@@ -63,11 +68,13 @@ class LeadLagFeatures:
     expected_lags: int = 5
     expected_lookback: int | None = None
     shrinkage: Literal["soft", "garrote", "hard"] = DEFAULT_SHRINKAGE
+    leaders: int = 0
+    leader_lags: int = 5
 
     @property
     def options(self) -> dict[str, Any]:
         """Options of `leadlag_features` beside the method and the policy."""
-        named = ("gap_bars", "expected_lags", "expected_lookback", "shrinkage")
+        named = ("gap_bars", "expected_lags", "expected_lookback", "shrinkage", "leaders", "leader_lags")
         return {name: getattr(self, name) for name in named}
 
     def __post_init__(self) -> None:
@@ -76,11 +83,24 @@ class LeadLagFeatures:
                 f"features.leadlag.method='{self.method}' is unknown{did_you_mean(self.method, ESTIMATORS)}"
             )
         check_range(1, owner="features.leadlag", gap_bars=self.gap_bars, expected_lags=self.expected_lags)
+        check_range(0, owner="features.leadlag", leaders=self.leaders)
+        check_range(1, owner="features.leadlag", leader_lags=self.leader_lags)
         if isinstance(self.lookback, int):
             # A path is checked when the panel is there, since the agent must have been trained on earlier bars.
             ConstantLookback(self.lookback)  # refuses a window without a lead and a lag
         if self.expected_lookback is not None:
             ConstantLookback(self.expected_lookback)
+        if self.leaders and self.lookback is not None:
+            self._check_leaders()
+
+    def _check_leaders(self) -> None:
+        """Refuse delays that no window of theirs holds; a lookback agent's windows are checked where they are known."""
+        own = self.lookback if self.expected_lookback is None else self.expected_lookback
+        if isinstance(own, int) and self.leader_lags >= own:
+            raise ConfigError(
+                f"the last {self.leader_lags} moves of the leaders do not fit into a window of {own} bars; give "
+                "agent.network_options={lags:5}, or a longer features.leadlag.lookback"
+            )
 
 
 @dataclass(frozen=True)
@@ -326,6 +346,8 @@ class Config:
         if not isinstance(self.agent.get("network_options") or {}, dict):
             told = self.agent["network_options"]
             raise ConfigError(f"agent.network_options={told} must be a mapping, e.g. {{width: 64}}")
+        if _reads_leaders(self.agent):
+            object.__setattr__(self, "features", _with_leaders(self))
         build_study(self)
         build_task(self)
         source_and_loading(self.data["source"], self.data_options)  # a wrong option fails before a folder is made
@@ -338,6 +360,30 @@ class Config:
     def to_dict(self) -> dict[str, Any]:
         """Plain nested dictionary, as it is stored and hashed."""
         return dataclasses.asdict(self)
+
+
+def _reads_leaders(agent: dict[str, Any]) -> bool:
+    return str(agent.get("network")).partition("_")[0] == CROSS
+
+
+def _with_leaders(config: Config) -> Features:
+    """The features with the leaders that a cross network attends to; refuses a task whose agents see no symbol's own.
+
+    They are written into the configuration, so that evaluation, bundles and servers show what training did.
+    """
+    from pacesetter.agents.encoders import network
+
+    problem = _problem(config)
+    if problem not in CROSS_TASKS:
+        raise ConfigError(
+            f"agent.network={config.agent['network']} attends to the leaders of one symbol; take task=fleet or "
+            f"task=trading, or another network for task={problem}"
+        )
+    sizes: Any = network(config.agent["network"], **(config.agent.get("network_options") or {}))
+    asked = config.features.leadlag
+    lookback = LEADER_LOOKBACK if asked.lookback is None else asked.lookback
+    leadlag = dataclasses.replace(asked, lookback=lookback, leaders=sizes.leaders, leader_lags=sizes.lags)
+    return dataclasses.replace(config.features, leadlag=leadlag)
 
 
 def read_config(run: Run) -> Config:

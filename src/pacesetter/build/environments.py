@@ -80,6 +80,8 @@ def _leadlag_features(config: Config, panel: Panel) -> tuple[Feature, ...]:
     asked = config.features.leadlag
     if asked.lookback is None:
         return ()
+    if asked.leaders:
+        _check_leaders(asked, panel)
     if not isinstance(asked.lookback, str):
         return _signals(asked, ConstantLookback(asked.lookback))
     folder = Path(asked.lookback)
@@ -90,6 +92,21 @@ def _leadlag_features(config: Config, panel: Panel) -> tuple[Feature, ...]:
         _agents.clear()
         _agents[key] = features
     return _agents[key]
+
+
+def _check_leaders(asked: LeadLagFeatures, panel: Panel) -> None:
+    """Refuse a market without others to attend to, and one with fewer bars than their moves need."""
+    if len(panel.symbols) < 2:
+        raise ConfigError(
+            f"agent.network=cross attends to other symbols, and there is only {panel.symbols[0]}; give data of several "
+            "symbols, or take agent.network=mlp_small"
+        )
+    needed = asked.leader_lags + 2  # an increment takes two bars, and a decision a bar after the last of them
+    if len(panel) < needed:
+        raise ConfigError(
+            f"agent.network=cross reads the last {asked.leader_lags} moves of the leaders, and there are {len(panel)} "
+            f"bars; give {needed} or more, or fewer lags by agent.network_options={{lags:1}}"
+        )
 
 
 _agents: dict[tuple[Any, ...], tuple[Feature, ...]] = {}  # the latest: stages and stressed markets share what it holds

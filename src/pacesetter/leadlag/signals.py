@@ -6,17 +6,16 @@ is made twice: by the estimator's matrix, which knows leaders but neither their 
     expected_j = σ_j · Σ_l Σ_i C_l[i, j] · x_i(t + 1 − l) / σ_i        C_l[i, j] = corr(x_i(u − l), x_j(u)), u ≤ t
 
 with each C shrunk towards 0 by the level √(2·log(lags·(N − 1)) / n), about the largest of so many correlations of pure
-noise in n observations (Donoho and Johnstone's universal threshold): most pairs are noise, and their sum would drown
-the rest. SHRINKAGE names how; the level falls with the window, so that a longer one lets weaker links through.
+noise in n observations (`shrinkage`): most pairs are noise, and their sum would drown the rest. The level falls with
+the window, so that a longer one lets weaker links through.
 """
 
 from __future__ import annotations
 
-import math
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from functools import partial
-from typing import Any, Final, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 from numba import njit
@@ -25,8 +24,10 @@ from numpy.typing import NDArray
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.features import Feature
 from pacesetter.leadlag.engine import LeadLag
+from pacesetter.leadlag.leaders import leader_names, leader_rows
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy, roll
 from pacesetter.leadlag.observed import ratio
+from pacesetter.leadlag.shrinkage import DEFAULT_SHRINKAGE, SHRINKAGE, noise_level, shrink
 from pacesetter.leadlag.strategy import last_moves
 from pacesetter.leadlag.structure.anomaly import instability
 from pacesetter.leadlag.structure.ranking import row_mean
@@ -48,28 +49,6 @@ BLOCK_BYTES = 8 * 2**20  # of matrices held at once: several passes over them st
 FIRST_BARS = 60  # increments that the window of `expected` has at least, where it has a length of its own
 
 
-SHRINKAGE = ("hard", "soft", "garrote")
-DEFAULT_SHRINKAGE: Final = "soft"  # of features, their configuration and what is worked out from either
-HARD, SOFT = 0, 1  # places in SHRINKAGE, as compiled code reads them
-
-
-@njit(cache=True)
-def _shrink(correlation: float, level: float, shrinkage: int) -> float:
-    """What is left of a correlation: 0 up to the level and where it is NaN; above it, by the place in SHRINKAGE,
-
-    hard      all of it
-    soft      what is above the level, since the largest of them owe that to chance
-    garrote   c·(1 − level²/c²), so that large ones are hardly changed (Breiman 1995)
-    """
-    if not abs(correlation) > level:
-        return 0.0
-    if shrinkage == HARD:
-        return correlation
-    if shrinkage == SOFT:
-        return math.copysign(abs(correlation) - level, correlation)
-    return correlation - level**2 / correlation
-
-
 def leadlag_features(
     method: str = "ccf_auc",
     policy: LookbackPolicy = SIXTY_BARS,
@@ -79,9 +58,11 @@ def leadlag_features(
     expected_lookback: int | None = None,
     shrinkage: str = DEFAULT_SHRINKAGE,
     newest_bars: int | None = None,
+    leaders: int = 0,
+    leader_lags: int = 5,
     **options: Any,
 ) -> tuple[Feature, ...]:
-    """Four features by the estimator `method` with its `options`; the policy is rolled once per panel for all four.
+    """Four features by the estimator `method` with its `options`; the policy is rolled once per panel for all of them.
 
     leader_score     row mean of the matrix: above 0 leads more than it follows
     follow_through   mean last move of the assets that lead the symbol, weighted by how much they lead it; a return
@@ -91,12 +72,16 @@ def leadlag_features(
     `expected` has the policy's window, or one of `expected_lookback`, shorter near the first bar: what is expected
     gains from more bars than the ranking of leaders does. `shrinkage` is one of SHRINKAGE. A server that reads the
     latest rows alone asks for `expected` of the `newest_bars`; it is NaN before them.
+
+    With `leaders` there are also those of each symbol's strongest so many, see `leaders.leader_rows`: the moves of
+    their last `leader_lags` bars, in the window of `expected`.
     """
-    check_range(1, gap_bars=gap_bars, expected_lags=expected_lags)
+    check_range(1, gap_bars=gap_bars, expected_lags=expected_lags, leader_lags=leader_lags)
+    check_range(0, leaders=leaders)
     own = None if expected_lookback is None else ConstantLookback(expected_lookback)
     if shrinkage not in SHRINKAGE:
         raise ConfigError(f"shrinkage='{shrinkage}' is unknown{did_you_mean(shrinkage, SHRINKAGE)}")
-    expected = _Expected(own, expected_lags, shrinkage, newest_bars)
+    expected = _Expected(own, expected_lags, shrinkage, newest_bars, leaders, leader_lags)
     measured = _Signals(partial(LeadLag, method, **options), policy, gap_bars, expected)
 
     def feature(name: str, memory_bars: int) -> Feature:
@@ -115,7 +100,18 @@ def leadlag_features(
         "instability": window + gap_bars,
         "expected": window if own is None else own.bars + 1,
     }
-    return tuple(feature(name, bars) for name, bars in memory.items())
+    shown = tuple(feature(name, bars) for name, bars in memory.items())
+    names = leader_names(leaders, leader_lags)
+    return shown + tuple(
+        Feature(
+            name=name,
+            needs=("close",),
+            memory_bars=max(memory["leader_score"], memory["expected"]),
+            compute=lambda panel, place=place: measured(panel)["leaders"][:, :, place],
+            kind="leadlag",
+        )
+        for place, name in enumerate(names)
+    )
 
 
 @dataclass(frozen=True)
@@ -126,6 +122,8 @@ class _Expected:
     lags: int
     shrinkage: str
     newest_bars: int | None
+    leaders: int = 0
+    leader_lags: int = 5
 
     def bars(self, longest: int, panel: Panel, schedule: Array) -> tuple[Array, Array]:
         """The bars at which something is expected, and the window of each."""
@@ -189,13 +187,23 @@ class _Signals:
     def _from(self, first: int, panel: Panel, schedule: Array) -> dict[str, Array]:
         """The signals of bars from `first` on; NaN before."""
         longest = self.policy.longest  # a shorter window would depend on the first bar
-        signals = _by_matrix(panel, self.engine(), np.arange(longest, len(panel)), schedule, self.gap_bars, first)
-        if hasattr(self.policy, "release"):
-            self.policy.release()  # its tables were shared with the engine until here
+        engine = self.engine()
+        signals = _by_matrix(panel, engine, np.arange(longest, len(panel)), schedule, self.gap_bars, first)
         bars, windows = self.expected.bars(longest, panel, schedule)
         new = bars >= first
         how = self.expected.lags, self.expected.shrinkage
-        return signals | {"expected": expected_returns(panel, bars[new], windows[new], *how)}
+        signals["expected"] = expected_returns(panel, bars[new], windows[new], *how)
+        if self.expected.leaders:
+            signals["leaders"] = self._leaders(panel, engine, bars[new], windows[new], schedule)
+        if hasattr(self.policy, "release"):
+            self.policy.release()  # its tables were shared with the engine until here
+        return signals
+
+    def _leaders(self, panel: Panel, engine: LeadLag, bars: Array, windows: Array, schedule: Array) -> Array:
+        """The rows of each symbol's strongest leaders; their scores are 0 before the first whole window."""
+        asked, whole = self.expected, np.where(np.arange(len(panel)) < self.policy.longest, 0, schedule)
+        sizes = {"count": asked.leaders, "lags": asked.leader_lags}
+        return leader_rows(panel, engine, bars, windows, whole, **sizes, shrinkage=asked.shrinkage)
 
 
 def equal_bars(known: Panel, panel: Panel) -> int:
@@ -228,7 +236,7 @@ def expected_returns(
         weights, links = engine.series_.weights(t, lookback), engine.correlations(t, lookback)
         # Row l − 1 is x(t + 1 − l), the move that lag l connects with bar t + 1.
         latest = engine.series_.x[t - np.arange(len(links))] * np.nan_to_num(weights)
-        level = math.sqrt(2 * math.log(max(len(links) * (len(weights) - 1), 1)) / lookback)
+        level = noise_level(len(links), len(weights), lookback)
         _add_promises(links, level, kind, latest, expected[t])
         expected[t] /= weights  # 1/weight is the follower's deviation: from standard units back to a return
     return expected
@@ -246,7 +254,7 @@ def _add_promises(correlations: Array, level: float, shrinkage: int, latest: Arr
         for i in range(assets):
             for j in range(assets):
                 # what others predict; a symbol's own autocorrelation is another signal
-                link = 0.0 if i == j else _shrink(correlations[lag, i, j], level, shrinkage)
+                link = 0.0 if i == j else shrink(correlations[lag, i, j], level, shrinkage)
                 promised[j] += link * latest[lag, i]
 
 

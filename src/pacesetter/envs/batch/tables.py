@@ -19,7 +19,11 @@ __all__ = ["ObservationTables", "entry_columns", "last_known", "shown"]
 
 Array = NDArray[Any]
 Names = dict[str, tuple[str, ...]]
-CONTEXT = {"regime": "regime_", "leadlag": "leadlag_"}  # entry -> what the names of its features begin with
+CONTEXT = {
+    "regime": "regime_",
+    "leadlag": "leadlag_",
+    "leaders": "leaders_",
+}  # entry -> what the names of its features begin with
 
 
 @dataclass(frozen=True, eq=False)

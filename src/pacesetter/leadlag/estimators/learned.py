@@ -1,7 +1,8 @@
 """`learned`: the lead–lag matrix that a trained policy uses, read from the file its run left.
 
-An agent that reads the past moves of all symbols has, in its weights, an opinion on who leads whom. A run of
-agent=direct leaves them as `relations.json`; this room reads that file and imports no agent.
+An agent that reads the past moves of other symbols has an opinion on who leads whom: a direct policy in its weights, a
+fleet with agent.network=cross in its attention. Runs of both leave it as `relations.json`; this package reads that file
+and imports no agent.
 """
 
 from __future__ import annotations
@@ -27,14 +28,15 @@ __all__ = ["RELATIONS", "Learned", "read_relations"]
 
 Array = NDArray[Any]
 RELATIONS = "relations.json"
+LEARNERS = "agent=direct, or of task=fleet with agent.network=cross"
 
 
 @ESTIMATORS.register("learned")
 @dataclass(frozen=True)
 class Learned:
-    """Σ_l |w_l[i, j]| − Σ_l |w_l[j, i]| of a policy's weights, the same in every window.
+    """Σ_l |w_l[i, j]| − Σ_l |w_l[j, i]| of a policy's weights or attention, the same in every window.
 
-    run   folder of a finished run of agent=direct on the same symbols
+    run   folder of a finished run of agent=direct, or of a fleet with agent.network=cross, on the same symbols
     """
 
     spans_gaps: ClassVar[bool] = False
@@ -53,7 +55,7 @@ class Learned:
     @property
     def _relations(self) -> tuple[tuple[str, ...], Array, str]:
         if not self.run:
-            raise ConfigError("lag.method=learned reads the weights of a run; give lag.run=runs/<run> of agent=direct")
+            raise ConfigError(f"lag.method=learned reads what a run has learned; give lag.run=runs/<run> of {LEARNERS}")
         return read_relations(self.run)
 
     def check_symbols(self, symbols: Sequence[str]) -> None:
@@ -98,7 +100,7 @@ def read_relations(run: str) -> tuple[tuple[str, ...], Array, str]:
         until = str(stored["seen_until"])
     except (OSError, ValueError, KeyError, TypeError) as problem:
         raise RunError(
-            f"{path} cannot be read ({problem}); give the folder of a finished run of agent=direct"
+            f"{path} cannot be read ({problem}); give the folder of a finished run of {LEARNERS}"
         ) from problem
     if weights.ndim != 3 or weights.shape[1:] != (len(symbols), len(symbols)) or not np.isfinite(weights).all():
         raise RunError(f"{path} is damaged: its weights do not fit its {len(symbols)} symbols; train the run again")

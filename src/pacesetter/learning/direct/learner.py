@@ -23,11 +23,13 @@ from torch import nn
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, RunError
+from pacesetter.learning.direct.hidden import Hidden, fit_hidden
 from pacesetter.learning.direct.ledger import Rules, settle
 from pacesetter.learning.direct.options import Direct
 from pacesetter.learning.direct.policy import DirectPolicy, market_price
 from pacesetter.learning.direct.series import MarketSeries, return_column
 from pacesetter.learning.direct.sparse import fit_sparse
+from pacesetter.learning.fleet.encoding import compiled
 from pacesetter.learning.learner import Between, Watcher
 from pacesetter.learning.methods import Setup
 from pacesetter.learning.state import read_header, read_state, tensors_hash, write_state
@@ -45,10 +47,11 @@ CAP_QUANTILE = 0.9  # of the signals above 0: with the first gain this one reach
 class DirectLearner:
     """Learns a `DirectPolicy` for all symbols of a bank that is one market, in one account."""
 
-    def __init__(self, bank: Bank, market: MarketParameters, config: Direct) -> None:
+    def __init__(self, bank: Bank, market: MarketParameters, config: Direct, device: str = "cpu") -> None:
         if not bank.is_whole or len(bank.symbols) != 1:
             raise ConfigError("agent=direct learns one market as a whole; make the bank with is_whole=True")
         self.config, self.market, self.steps, self._seconds = config, market, 0, 0.0
+        self.device = torch.device(device)
         self.rules = Rules.of(market, config.softness)
         self.policy = DirectPolicy(
             bank.symbols[0],
@@ -59,15 +62,18 @@ class DirectLearner:
             cap=self.rules.cap,
             lowest=self.rules.lowest,
             side_cost=self.rules.side_cost,
+            hidden=config.hidden if config.network == "mlp" else 0,
         ).double()
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
-        self.series = MarketSeries.of(bank, self.policy, needs_depth)
+        self.series = MarketSeries.of(bank, self.policy, needs_depth).to(self.device)
+        self.policy.to(self.device)
         config.check_bars(len(self.series) + self.series.first)
         self.optimiser = torch.optim.Adam(self.policy.shape(), config.learning_rate)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.signals = torch.zeros_like(self.series.volatility)  # of every bar, by weights that did not see it
         self.found: dict[str, float] = {}
         self._losses: dict[str, float] = {}
+        self._rolled = compiled(self.roll, config)
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
@@ -93,11 +99,10 @@ class DirectLearner:
         # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
         returns = (series.earned / volatility).clamp(-policy.cut, policy.cut)
         purge_bars = self.config.lags + RETURN_BARS
-        found = fit_sparse(inputs.numpy(), returns.numpy(), folds=self.config.folds, purge_bars=purge_bars)
+        x, y = inputs.cpu().numpy(), returns.cpu().numpy()  # coordinate descent is one weight after another
+        found = fit_sparse(x, y, folds=self.config.folds, purge_bars=purge_bars)
         policy.weights.copy_(torch.from_numpy(found.weights))
-        self.signals[:bars] = torch.from_numpy(found.held_out)
-        # The last bars have no outcome yet, so no weights have seen them.
-        self.signals[bars:] = policy.signal(series.z[bars:])
+        self.signals[:bars] = torch.from_numpy(found.held_out).to(self.device)
         self.found = {
             "penalty": found.penalty,
             "relaxed": found.share,
@@ -105,12 +110,26 @@ class DirectLearner:
             "sureness": found.sureness,
             "inputs_used": int((found.weights != 0).sum()),
         }
+        if policy.layers is not None:
+            weights, held_out = (found.weights, *found.without), self.signals[:bars].clone()
+            sizes: Any = {"hidden": policy.hidden, "purge_bars": purge_bars, "seed": self.config.seed}
+            self._take_hidden(fit_hidden(inputs, returns, weights, held_out, **sizes))
+        # The last bars have no outcome yet, so no weights have seen them.
+        self.signals[bars:] = policy.signal(series.z[bars:])
         policy.log_price.fill_(math.log(_first_price(z[..., -1])))
         excess = self.signals - market_price(self.signals, policy.log_price.exp(), policy.lowest < 0)
         # gain · e / σ² = gain · (s − ν) / σ, set to the cap at the chosen quantile.
         wanted = (excess / series.volatility)[excess > 0]
         if len(wanted):
             policy.log_gain.fill_(math.log(policy.cap / float(wanted.quantile(CAP_QUANTILE))))
+
+    def _take_hidden(self, found: Hidden) -> None:
+        """Let the policy use as much of the hidden layer as blocks left out confirm."""
+        layers: Any = self.policy.layers
+        layers.load_state_dict(found.layers.state_dict())
+        layers[-1].weight.mul_(found.share)
+        self.signals[: len(found.held_out)] += found.share * found.held_out
+        self.found |= {"hidden_share": found.share, "hidden_sureness": found.sureness}
 
     def round(self) -> None:
         """One step up the objective of accounts over segments drawn at random."""
@@ -122,8 +141,9 @@ class DirectLearner:
         """The loss of the accounts, and a step of the shape down its gradient."""
         config = self.config
         last = len(self.series.to_open) - config.segment_bars
-        starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator)
-        returns = self.roll(starts, config.segment_bars)[:, config.burn_in_bars :]
+        # Drawn on the CPU, so that every device plays the same segments.
+        starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator).to(self.device)
+        returns = self._rolled(starts, config.segment_bars)[:, config.burn_in_bars :]
         loss = -objective(returns, config.objective, config.risk_aversion)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
             self.optimiser.zero_grad()
@@ -135,8 +155,8 @@ class DirectLearner:
         """(segment, bar) net returns of accounts that begin in cash at the bars `starts` (segment,)."""
         rules = rules or self.rules
         # float64 here and float32 when served: returns of a bar are small beside 1.
-        held = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64)
-        wealth = torch.ones(len(starts), dtype=torch.float64)
+        held = torch.zeros(len(starts), len(self.policy.symbols), dtype=torch.float64, device=self.device)
+        wealth = torch.ones(len(starts), dtype=torch.float64, device=self.device)
         returns = []
         for bar in range(bars):
             now = starts + bar
@@ -151,7 +171,7 @@ class DirectLearner:
     @property
     def agent(self) -> DirectPolicy:
         """The policy as it is now, in single precision, as it is served."""
-        return copy.deepcopy(self.policy).float().eval()
+        return copy.deepcopy(self.policy).float().cpu().eval()
 
     @property
     def step(self) -> int:
@@ -231,7 +251,7 @@ class DirectLearner:
         """Resume bit-exactly from what `state_dict` gave."""
         self.policy.load_state_dict(stored["policy"])
         self.optimiser.load_state_dict(stored["optimiser"])
-        self.signals = stored["signals"].clone()
+        self.signals = stored["signals"].clone().to(self.device)
         self.found, self._losses = dict(stored["found"]), dict(stored["losses"])
         self.steps = int(stored["steps"])
         self.generator.set_state(stored["random"])
@@ -245,7 +265,9 @@ class DirectLearner:
 
     def load(self, folder: str | Path) -> dict[str, Any]:
         """Resume from what `save` stored, and give its `more`; refuses another configuration or other symbols."""
-        stored = read_header(folder)["learner"]
+        stored = dict(read_header(folder)["learner"])
+        # An option that the run's version did not have is at its default, which is what that version did.
+        stored["config"] = dataclasses.asdict(Direct()) | dict(stored.get("config", {}))
         for name, value in self._described().items():
             if stored.get(name) != value:
                 raise RunError(f"{folder} was stored with {name}={stored.get(name)}, not {value}; resume with its own")
@@ -259,11 +281,9 @@ class DirectLearner:
 
 
 def make_direct(setup: Setup) -> DirectLearner:
-    """The learner of a whole market; refuses an unknown key of `agent` and another device than the CPU."""
-    if setup.device != "cpu":
-        raise ConfigError(f"train.device={setup.device}: agent=direct learns on the CPU; leave it out")
+    """The learner of a whole market; refuses an unknown key of `agent`."""
     config = configure(Direct, {**setup.options, "seed": setup.seed}, "agent")
-    return DirectLearner(setup.train.bank, setup.train.market, config)
+    return DirectLearner(setup.train.bank, setup.train.market, config, setup.device)
 
 
 def load_direct(folder: str | Path) -> DirectPolicy:

@@ -10,6 +10,7 @@ from pacesetter.errors import ConfigError, DataError, check_range
 __all__ = ["Direct"]
 
 LEAST_FOLD_BARS = 20
+NETWORKS = ("linear_cross", "mlp")
 
 
 @dataclass(frozen=True)
@@ -26,6 +27,10 @@ class Direct:
     segments          of a round
     learning_rate     of the shape
     softness          of |turnover|, as a share of equity: see `ledger`
+    network           linear_cross: sparse linear weights over the lags of all symbols; mlp: a hidden layer beside them,
+                      used as far as blocks left out confirm it
+    hidden            units of that layer
+    compile           fuse the ledger's steps by torch.compile, which pays on a GPU
     """
 
     lags: int = 5
@@ -39,10 +44,18 @@ class Direct:
     segments: int = 64
     learning_rate: float = 0.05
     softness: float = 1e-4
+    network: str = "linear_cross"
+    hidden: int = 16
+    compile: bool = False
     seed: int = 0
 
     def __post_init__(self) -> None:
-        check_range(1, owner="agent", lags=self.lags, segments=self.segments)
+        if self.network not in NETWORKS:
+            raise ConfigError(
+                f"agent.network={self.network} is not a network of agent=direct; give linear_cross (all symbols' lags) "
+                "or mlp (a hidden layer beside them), or train agent=ppo or agent=sac with it"
+            )
+        check_range(1, owner="agent", lags=self.lags, segments=self.segments, hidden=self.hidden)
         check_range(4, owner="agent", volatility_bars=self.volatility_bars)
         check_range(2, owner="agent", folds=self.folds, segment_bars=self.segment_bars)
         # At least two bars must count, or there is no deviation.

@@ -6,7 +6,7 @@ What it reads are the last bars of `return_1` of every symbol, i.e. the `window`
     z_i(t)   return / σ_i(t−1), cut at ± `cut`
     u_i(t)   z_i − β_i · mean of the other z: the symbol's own move
     x(t)     u of all symbols and the mean z, lags 1 … `lags`, and 1
-    s_j(t)   Σ w_j · x, the predicted next return in units of σ_j; w is sparse (L1)
+    s_j(t)   Σ w_j · x, the predicted next return in units of σ_j; w is sparse (L1). A hidden layer may add to it
 
 and what it targets, with h the share that it holds and c the cost of a side:
 
@@ -27,6 +27,7 @@ from torch import nn
 
 from pacesetter.agents.agent import Observation
 from pacesetter.agents.layout import Tensors
+from pacesetter.learning.direct.hidden import hidden_layers
 
 __all__ = ["DirectPolicy", "market_price"]
 
@@ -38,7 +39,7 @@ WEIGHT = 0  # column of `position` that is the share held
 class DirectPolicy(nn.Module):
     """A market's observation (row, symbol, …) → target weights (row, symbol).
 
-    column   of the window that holds `return_1`
+    column   of the window that holds `return_1`        hidden   units of a layer beside the weights; 0 is none
     The weights (input, symbol) and the four numbers of the shape are what is learned; `beta` and `scale` are counted.
     """
 
@@ -58,12 +59,14 @@ class DirectPolicy(nn.Module):
         cap: float = 0.15,
         lowest: float = 0.0,
         side_cost: float = 0.0,
+        hidden: int = 0,
     ) -> None:
         super().__init__()
         self.symbols, self.lags, self.volatility_bars, self.cut = tuple(symbols), lags, volatility_bars, cut
-        self.column, self.cap, self.lowest, self.side_cost = column, cap, lowest, side_cost
+        self.column, self.cap, self.lowest, self.side_cost, self.hidden = column, cap, lowest, side_cost, hidden
         count = len(self.symbols)
         self.weights = nn.Parameter(torch.zeros(self.width, count))
+        self.layers = hidden_layers(self.width, hidden, count) if hidden else None
         # As logarithms, so that gradient steps keep all four positive.
         self.log_gain = nn.Parameter(torch.tensor(math.log(2e-3)))
         self.log_price = nn.Parameter(torch.tensor(math.log(0.15)))
@@ -79,7 +82,8 @@ class DirectPolicy(nn.Module):
     def made_with(self) -> dict[str, Any]:
         """What a like policy is made with."""
         names = ("symbols", "lags", "volatility_bars", "cut", "column", "cap", "lowest", "side_cost")
-        return {name: getattr(self, name) for name in names}
+        # Without a hidden layer as it was before there were any, so that those stored then are the same.
+        return {name: getattr(self, name) for name in names} | ({"hidden": self.hidden} if self.hidden else {})
 
     @property
     def history_bars(self) -> int:
@@ -123,7 +127,9 @@ class DirectPolicy(nn.Module):
 
     def signal(self, z: torch.Tensor) -> torch.Tensor:
         """(row, symbol) predicted next returns in units of volatility."""
-        return (self.raw_inputs(z) / self.scale) @ self.weights
+        x = self.raw_inputs(z) / self.scale
+        linear = x @ self.weights
+        return linear if self.layers is None else linear + self.layers(x)
 
     # ---- what it wants --------------------------------------------------------------------------------------------
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, fields, replace
 from typing import Any
 
 import numpy as np
@@ -71,6 +71,11 @@ class MarketSeries:
 
     def __len__(self) -> int:
         return len(self.z)
+
+    def to(self, device: torch.device) -> MarketSeries:
+        """The same on another device."""
+        tensors = {each.name: getattr(self, each.name) for each in fields(self)}
+        return replace(self, **{name: t.to(device) for name, t in tensors.items() if isinstance(t, torch.Tensor)})
 
     def fills(self, bars: torch.Tensor) -> Fills:
         """What orders decided at these bars (…,) are paid."""

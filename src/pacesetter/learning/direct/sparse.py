@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
-__all__ = ["CrossProducts", "Sparse", "fit_sparse", "relaxed", "sparse_weights"]
+__all__ = ["CrossProducts", "Sparse", "blocks_of", "fit_sparse", "purged_rows", "relaxed", "sparse_weights"]
 
 Array = NDArray[Any]
 Candidate = tuple[float, float, float, list[Array]]  # utility, penalty, share, weights: of all bars, without each block
@@ -63,6 +63,7 @@ class Sparse:
     share      of the way to the optimum without a penalty
     utility    per bar and symbol on the blocks left out; 0 is that of doing nothing
     sureness   standard errors of the utility above 0; below `LEAST_SURE` all weights are 0
+    without    weights of all bars but each block
     """
 
     weights: Array
@@ -71,6 +72,7 @@ class Sparse:
     share: float
     utility: float
     sureness: float
+    without: tuple[Array, ...]
 
 
 def fit_sparse(
@@ -88,8 +90,7 @@ def fit_sparse(
     purge_bars   on either side of a block left out that its weights do not see either: as many as inputs reach back
                  and returns reach ahead
     """
-    # Unbroken blocks: with shuffled bars the neighbours of a held-out bar would give it away.
-    blocks = np.array_split(np.arange(len(x)), folds)
+    blocks = blocks_of(len(x), folds)
     parts = [CrossProducts.of(x[block], y[block]) for block in blocks]
     whole = sum(parts[1:], parts[0])
     unit = math.sqrt(2 * math.log(max(x.shape[1], 2)) / whole.bars)
@@ -110,13 +111,24 @@ def fit_sparse(
     worth, sureness = _worth(held_out, y)
     # The utility was chosen as the best of many, so being above 0 is not enough.
     if sureness < LEAST_SURE:
-        return Sparse(np.zeros_like(weights[0]), np.zeros_like(held_out), penalty, share, worth, sureness)
-    return Sparse(weights[0], held_out, penalty, share, worth, sureness)
+        weights, held_out = [np.zeros_like(each) for each in weights], np.zeros_like(held_out)
+    return Sparse(weights[0], held_out, penalty, share, worth, sureness, tuple(weights[1:]))
+
+
+def blocks_of(bars: int, folds: int) -> list[Array]:
+    """The bars of each block that is left out once."""
+    # Unbroken blocks: with shuffled bars the neighbours of a held-out bar would give it away.
+    return np.array_split(np.arange(bars), folds)
+
+
+def purged_rows(block: Array, purge_bars: int) -> slice:
+    """A block with the bars around it whose inputs or returns share a bar with it."""
+    return slice(max(int(block[0]) - purge_bars, 0), int(block[-1]) + 1 + purge_bars)
 
 
 def _purged(x: Array, y: Array, whole: CrossProducts, blocks: list[Array], purge_bars: int) -> list[CrossProducts]:
     """The products without each block and the bars around it whose inputs or returns share a bar with it."""
-    around = [slice(max(block[0] - purge_bars, 0), block[-1] + 1 + purge_bars) for block in blocks]
+    around = [purged_rows(block, purge_bars) for block in blocks]
     # Those of all less what is left out: no pass over all bars for each fold.
     return [whole - CrossProducts.of(x[rows], y[rows]) for rows in around]
 

@@ -10,6 +10,7 @@ import torch
 from torch import nn
 
 from pacesetter.agents.agent import ACTION_MASK
+from pacesetter.agents.cross import LEADERS
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussian
 from pacesetter.agents.layout import Shapes, Tensors
@@ -26,6 +27,8 @@ from pacesetter.market.ledger import Column
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
 
 __all__ = ["Advisers", "MasterMarket", "allowed_orders"]
+
+ADVISERS_ONLY = ("window", STREAM, LEADERS)  # entries that the agents read and the master does not
 
 
 class Advisers(nn.Module):
@@ -55,7 +58,7 @@ class Advisers(nn.Module):
         rows = {name: entry.transpose(0, 1).flatten(0, 1) for name, entry in asked.items()}
         policy, _ = self.fleet.evaluate(rows, self.rows)
         proposals, confidence = (part.view(len(self.rows), -1).T for part in self._opinion(policy))
-        kept = {name: entry for name, entry in observation.items() if name not in ("window", STREAM)}
+        kept = {name: entry for name, entry in observation.items() if name not in ADVISERS_ONLY}
         present = position[..., PositionEntry.IS_TRADING]
         return kept | {PROPOSALS: proposals, CONFIDENCE: confidence, UNIVERSE: present}
 
@@ -107,7 +110,7 @@ class MasterMarket:
         """Shapes of what the master sees, without the batch."""
         full = self.lookup.shapes(self.batch.builder.shapes)
         own = (len(self.advisers.rows),)
-        return {name: full[name] for name in full if name != "window"} | dict.fromkeys(
+        return {name: full[name] for name in full if name not in ADVISERS_ONLY} | dict.fromkeys(
             (PROPOSALS, CONFIDENCE, UNIVERSE), own
         )
 

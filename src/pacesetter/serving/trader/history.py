@@ -40,7 +40,8 @@ class History:
         self._taken = np.zeros(len(symbols), dtype=np.int64)  # bars of each symbol so far
         self._whole = dict.fromkeys(spec.fields, 0)  # latest bars that have a field of all symbols
         self._rows = LatestRows(spec.names, len(symbols), spec.window_bars)
-        others = self._rows.columns.get("leadlag", []) if leadlag is not None else []
+        measured = [k for entry in ("leadlag", "leaders") for k in self._rows.columns.get(entry, [])]
+        others = measured if leadlag is not None else []
         self._features = [(k, FEATURES[name]) for k, name in enumerate(spec.names) if k not in others]
 
     @classmethod

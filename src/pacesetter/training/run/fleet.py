@@ -11,17 +11,20 @@ from typing import Any
 
 import pandas as pd
 
+from pacesetter.agents.cross import CrossEncoder
 from pacesetter.build import build_task
 from pacesetter.build.tasks.fleet import FleetTrading
 from pacesetter.evaluation.fleet.agents_page import AGENTS, RETURNS, fleet_sentence
 from pacesetter.evaluation.fleet.auxiliary import accuracy_table, head_accuracies
 from pacesetter.evaluation.fleet.ensemble import returns_frame
 from pacesetter.evaluation.statistics.gates import Gate
+from pacesetter.leadlag.estimators.learned import RELATIONS
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.learning.learner import Between, Stop
+from pacesetter.learning.relations import attention_relations
 from pacesetter.training.run.callbacks import Callback, Session, Validator, curriculum_figures
 from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.training.run.tracking import resources
@@ -120,6 +123,7 @@ class FleetValidator(Validator[FleetTrainer]):
         best = self.session.run.path("checkpoints/best")
         if not self.state["scores"]:
             save_fleet(self.learner.fleet, best)
+            self._leave_relations()
             return
         self.learner.fleet.load_state_dict(load_fleet(best).state_dict())
         tried: dict[str, str] = {}
@@ -134,6 +138,19 @@ class FleetValidator(Validator[FleetTrainer]):
                 return
         self._tell_extras()
         self._store(play(self.learner.fleet, self.market), tried, best)
+        self._leave_relations()
+
+    def _leave_relations(self) -> None:
+        """Write whom the best agents attend to, for `lag.method=learned`; of networks that attend to symbols."""
+        encoder = self.learner.fleet.encoder
+        if not isinstance(encoder, CrossEncoder):
+            return
+        symbols, bank = self.session.panel.symbols, self.market.batch.bank
+        weights = attention_relations(encoder, self.market, symbols)
+        # the validation set chose the fleet, so that it is in-sample too
+        until = pd.Timestamp(bank.times[0][bank.lasts[0]], tz="UTC")
+        told = {"symbols": list(symbols), "weights": weights.tolist(), "seen_until": str(until)}
+        self.session.run.write_json(RELATIONS, told)
 
     def _tell_extras(self) -> None:
         """The gates of curiosity, and how well auxiliary heads predict the validation set."""

@@ -1,0 +1,51 @@
+"""The lead–lag matrix that a cross network has learned: its attention, averaged over bars."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import torch
+from numpy.typing import NDArray
+
+from pacesetter.agents.cross import LEADERS, LINKS, PLACE, CrossEncoder
+from pacesetter.learning.experience.gather import INDEX
+from pacesetter.learning.experience.market import FleetMarket
+
+__all__ = ["attention_relations"]
+
+ROWS_AT_ONCE = 4_096
+LEAST = 2.0  # times the share of attention spread evenly over all leaders, delays and nobody; less is not a relation
+
+
+@torch.no_grad()
+def attention_relations(encoder: CrossEncoder, market: FleetMarket, symbols: Sequence[str]) -> NDArray[Any]:
+    """(lag, leader, follower) mean share of each leader and delay, negative where its correlation mostly is.
+
+    symbols   of the table that the leaders were found in, which may be more than those of the market
+    """
+    config, bank = encoder.config, market.batch.bank
+    count = torch.zeros(len(symbols), dtype=torch.float64)
+    shape = (config.lags, len(symbols), len(symbols))
+    shares, signs = torch.zeros(shape, dtype=torch.float64), torch.zeros(shape, dtype=torch.float64)
+    usable = bank.usable(market.batch.window_bars, 0)
+    for block, (name,) in enumerate(bank.symbols):
+        follower = symbols.index(name)
+        bars = torch.as_tensor(np.flatnonzero(usable[block]))
+        count[follower] += len(bars)
+        for part in torch.split(bars, ROWS_AT_ONCE):
+            index = torch.stack([torch.full_like(part, block), part], dim=1).to(market.device)
+            seen = market.tables({INDEX: index})
+            found = encoder.leader_shares(seen).double().cpu()  # (row, leader, lag)
+            rows = seen[LEADERS].double().cpu().unflatten(-1, (config.leaders, -1))
+            places = rows[..., PLACE].long()
+            found = torch.where(places[..., None] >= 0, found, 0.0)
+            sign = torch.sign(rows[..., LINKS : LINKS + config.lags]) * found
+            where = places.clamp(min=0).flatten()
+            for lag in range(config.lags):
+                shares[lag, :, follower].index_add_(0, where, found[..., lag].flatten())
+                signs[lag, :, follower].index_add_(0, where, sign[..., lag].flatten())
+    means = shares / count.clamp(min=1)
+    means = torch.where(means >= LEAST / (config.leaders * config.lags + 1), means, 0.0)
+    return torch.where(signs < 0, -means, means).numpy()  # type: ignore[no-any-return]
