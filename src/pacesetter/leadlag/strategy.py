@@ -99,7 +99,7 @@ def delayed_moves(panel: Panel, bars: Array, delays: int) -> Array:
     """
     late = "open" not in panel.fields
     rows = np.asarray(bars)[:, None] - np.maximum(np.arange(delays) - late, 0)
-    first = max(int(rows.min(initial=0)) - 1, 0)  # the move of a bar needs the bar before it, and no more
+    first = max(int(rows.min()) - 1, 0) if rows.size else 0  # the move of a bar needs the bar before it, and no more
     moves = last_moves(panel.rows(first))
     return np.where((rows >= 0)[..., None], moves[np.maximum(rows - first, 0)], np.nan)
 
