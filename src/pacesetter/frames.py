@@ -306,8 +306,11 @@ def _value_columns(frame: pd.DataFrame, words: list[str], table: _Table) -> list
     """Columns that are fields: those of a bar, and others that hold numbers (a company's name is not a field)."""
     if "timestamp" in words:
         raise DataError(f"{table} has more than one time column; keep the one with the time at which a bar is known")
-    places = [place for place, word in enumerate(words) if word in KNOWN_FIELDS or _holds_numbers(frame[place])]
-    return [place for place in places if words[place] != "symbol"]
+    return [
+        place
+        for place, word in enumerate(words)
+        if word != "symbol" and (word in KNOWN_FIELDS or _holds_numbers(frame[place]))
+    ]
 
 
 def _holds_numbers(values: pd.Series[Any]) -> bool:
@@ -322,7 +325,7 @@ def _read_long(frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, t
     places = _value_columns(frame, words, table)
     fields = [words[place] for place in places]
     _check_columns([(field, "every symbol") for field in fields], table)
-    values = np.stack([table.floats(frame[place], words[place], names) for place in places])
+    values = [table.floats(frame[place], words[place], names) for place in places]
     row = np.flatnonzero(~nameless & ~np.asarray(known.isna()))
     if len(row) == 0:
         raise DataError(table.problems[0].sentence())
@@ -336,7 +339,10 @@ def _read_long(frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, t
     # Before memory is asked for.
     _check_size(len(fields), *shape, table)
     blocks, mask, rows = np.full((len(fields), *shape), np.nan), np.zeros(shape, bool), np.full(shape, -1)
-    blocks[:, at, codes] = values[:, row]
+    for block, column in zip(
+        blocks, values, strict=True
+    ):
+        block[at, codes] = column[row]
     mask[at, codes], rows[at, codes] = True, table.numbers[row]
     index = pd.DatetimeIndex(stamps.view("M8[ns]"), tz="UTC")
     origins = (table.origin,) * len(symbols)
@@ -374,10 +380,10 @@ def _check_columns(cells: Sequence[tuple[str, str]], table: _Table) -> None:
 
 def _in_order(stamps: Array, code: Array, row: Array, symbols: Any, table: _Table) -> Array:
     """Positions to keep, by symbol and time; duplicates (the last stands) and disorder are reported."""
-    order = np.lexsort((row, code))  # each symbol's rows as they stand in the file
+    order = np.argsort(code, kind="stable")  # each symbol's rows as they stand in the file
     same = code[order][1:] == code[order][:-1]
     back = order[1:][same & (np.diff(stamps[order]) < 0)]
-    ranked = np.lexsort((row, stamps, code))
+    ranked = np.lexsort((row, stamps, code)) if len(back) else order
     again = (np.diff(code[ranked]) == 0) & (np.diff(stamps[ranked]) == 0)
     for rule, found, what, remedy in (
         ("order", back, "the bar is older than the one before it", "sort the rows, or allow with data.allow=order"),

@@ -388,7 +388,9 @@ class Panel:
         path = Path(path)
         path.parent.mkdir(parents=True, exist_ok=True)
         partial = path.with_name(f"{path.name}.partial")  # a panel on disk is whole or not there
-        pq.write_table(table.replace_schema_metadata({STORED_AS: text, SEAL: _digest(text)}), partial)
+        # prices hardly repeat: a dictionary of them takes five times as long to write and a quarter more space
+        table = table.replace_schema_metadata({STORED_AS: text, SEAL: _digest(text)})
+        pq.write_table(table, partial, use_dictionary=False)
         partial.replace(path)
         return path
 

@@ -1,4 +1,4 @@
-"""The cross encoder: shares follow links and scores, the order of leaders does not matter, nobody may be attended to."""
+"""The cross encoder: shares follow links and scores, leaders may come in any order, nobody may be attended to."""
 
 from __future__ import annotations
 

@@ -8,7 +8,7 @@ import pytest
 
 import pacesetter as ps
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.leadlag.windows import bar_of, bars_in
+from pacesetter.leadlag.windows import bar_of, bars_in, is_span, span_text, usual_window
 
 
 @pytest.fixture(scope="module")
@@ -49,6 +49,7 @@ def test_wrong_calls_are_answered_in_a_sentence(market: ps.Panel) -> None:
     lag = ps.LeadLag().fit(market)
     for call, sentence in (
         (lambda: lag.matrix(lookback="soon"), "not a length of time"),
+        (lambda: lag.matrix(lookback="10Y"), "longer than the history of 599 bars"),
         (lambda: lag.matrix(lookback=2.5), "whole number of bars or a length of time"),
         (lambda: lag.matrix(end="1990-01-01"), "before the first bar"),
         (lambda: ps.LeadLag().matrix(), "not fitted"),
@@ -68,3 +69,25 @@ def test_it_follows_scikit_learns_conventions(market: ps.Panel) -> None:
     assert not hasattr(copy, "symbols_")
     assert copy.set_params(max_lag=2).get_params()["max_lag"] == 2
     assert repr(copy) == "LeadLag('ccf_peak', max_lag=2)"
+
+
+@pytest.mark.parametrize(
+    ("freq", "bars", "window", "text"),
+    [
+        ("h", 35_000, 720, "720 hours = 30 days"),
+        ("D", 3_000, 730, "730 days = 2.0 years"),
+        ("B", 3_000, 781, "781 trading days = 3.0 years"),
+        ("min", 3_000, 720, "720 minutes = 12 hours"),
+        ("5min", 3_000, 864, "864 bars = 3 days"),
+        ("B", 301, 150, "150 trading days = 210 days"),  # half of a short history
+    ],
+)
+def test_the_usual_window_is_a_round_length_of_time(freq: str, bars: int, window: int, text: str) -> None:
+    index = pd.date_range("2020-01-01", periods=bars, freq=freq, tz="UTC")
+    assert usual_window(index) == window
+    assert span_text(index, window) == text
+
+
+def test_a_length_of_time_is_not_a_folder() -> None:
+    assert all(map(is_span, ("30D", "720h", "3Y", "2 years", "1.5d", "90min")))
+    assert not any(map(is_span, ("runs/lookback-30D", "30", "D", "soon")))

@@ -14,6 +14,7 @@ from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.leadlag.shrinkage import DEFAULT_SHRINKAGE
 from pacesetter.leadlag.study import Study, configure_study
+from pacesetter.leadlag.windows import is_span
 from pacesetter.learning.conditions import Conditions, conditions_of
 from pacesetter.learning.methods import METHODS, TaskSupport, load
 from pacesetter.old_names import RENAMED_VALUES, translate_config
@@ -421,11 +422,11 @@ def parse_config(stored: Mapping[str, Any], what: str = "the stored configuratio
 def build_study(config: Config, panel: Panel | None = None) -> Study:
     """The lead–lag study the configuration asks for.
 
-    Where `lag.lookback` is the folder of a lookback agent, its window is the one that the agent has in force at the
-    study's last bar of the panel; without a panel it stays the default.
+    Where `lag.lookback` is the folder of a lookback agent, and not a length of time such as 30D, its window is the one
+    that the agent has in force at the study's last bar of the panel; without a panel it stays the default.
     """
     lag = dict(config.lag)
-    if isinstance(lag.get("lookback"), str):
+    if isinstance(lag.get("lookback"), str) and not is_span(lag["lookback"]):
         folder = lag.pop("lookback")
         if panel is not None:
             from pacesetter.build.stored import window_at_end

@@ -53,16 +53,16 @@ ENGLISH: dict[str, str] = {
     "leadlag.now": "Who leads now",
     "leadlag.over_time": "Leadership over time",
     "leadlag.agent_tab": "The agent's lookback",
-    "leadlag.matrix": "{method}, {lookback} bars to {day}",
-    "leadlag.network": "Links at lag one by a quick test",
+    "leadlag.matrix": "Leadership by {method}, {window} to {day}",
+    "leadlag.network": "Links by {method}, dashed: opposite sign",
     "leadlag.ranking": "Leader score",
     "leadlag.no_run": "there is no run '{run}' under {root}; reload the page",
     "leadlag.no_window": "a window needs a run, a method, an end and a lookback, the last two whole numbers",
     "leadlag.no_link": "no link passes",
-    "leadlag.sentence": "{leaders} rank first over {lookback} bars to {day}. Orange leads, purple follows. Links that "
-    "pass a quick test (normal approximation, false-discovery rate 10 %): {links}; the permutation test is in the "
-    "run's report.",
-    "leadlag.timeline": "Leader scores of windows of {lookback} bars",
+    "leadlag.sentence": "{leaders} rank first by {method} over {window} to {day}. Orange leads, purple follows. "
+    "Links: {links}, of which flagged (one bar, thin trading): {flagged}. Chance of any false link: {level}, by the "
+    "test of the report.",
+    "leadlag.timeline": "Leader scores of windows of {window}",
     "leadlag.concentration": "{windows} windows, one every {step} bars. Concentration of leading in the newest: "
     "Herfindahl {herfindahl:.3f}, Gini {gini:.2f}.",
     "leadlag.anomalies": "Anomaly of the structure (robust standard deviations)",

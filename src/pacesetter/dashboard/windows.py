@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,14 @@ from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report import pictures as house
 from pacesetter.evaluation.report.pictures import PALETTE, styled
-from pacesetter.leadlag import LeadLag, pictures
+from pacesetter.leadlag import pictures
+from pacesetter.leadlag.history import History
 from pacesetter.leadlag.lookback.baselines import GRID
 from pacesetter.leadlag.structure.anomaly import AlertLevels, anomaly_score
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
-from pacesetter.leadlag.structure.network import lead_lag_network
 from pacesetter.leadlag.structure.ranking import row_mean
+from pacesetter.leadlag.study import Finding, Study
+from pacesetter.leadlag.windows import span_text, usual_window
 from pacesetter.panel import Panel
 
 __all__ = [
@@ -40,12 +42,12 @@ __all__ = [
 ]
 
 Array = NDArray[Any]
-LINK_SCORE = "ccf_lag1"  # a score summed over lags has little power link by link
-LEVEL = 0.1  # false-discovery rate of the links
+# Flips of the null: few, so that a slider is followed at once; the level of the test is kept with any number.
+DRAWS, SLOW_DRAWS = 100, 40  # the latter for methods that are computed again for each
 MOST_WINDOWS = 400  # of the time line
 HEIGHT = 430
 SCALE = [unlabel_rgb(colour) for colour in getattr(diverging, pictures.SCALE)]
-SHORTEST, LONGEST = 5, 1000  # lookback in bars
+SHORTEST, LONGEST = 8, 2000  # lookback in bars
 YEAR_OF_DAYS = 366  # bars; more than that are intraday
 GRADES = {1: ("leadlag.warning", PALETTE[1]), 2: ("leadlag.alarm", PALETTE[5])}
 
@@ -67,6 +69,7 @@ class WindowView:
     matrix: pictures.Heat
     links: pictures.Web
     ranking: pd.Series
+    finding: Finding
 
     def drawing(self) -> dict[str, Any]:
         """What the browser draws, in plain JSON; an unknown value is None."""
@@ -83,7 +86,7 @@ class WindowView:
                 "names": web.nodes,
                 "scores": web.scores.tolist(),
                 "places": web.places.tolist(),
-                "arrows": [(leader, follower, web.width(weight)) for leader, follower, weight in web.arrows],
+                "arrows": [self._arrow(leader, follower, weight) for leader, follower, weight in web.arrows],
                 "none": say("leadlag.no_link"),
             },
             "ranking": {
@@ -93,6 +96,15 @@ class WindowView:
                 "colours": (PALETTE[1], PALETTE[3]),
             },
         }
+
+    def _arrow(self, leader: int, follower: int, weight: float) -> tuple[int, int, float, bool, str]:
+        """Ends, width, whether the follower goes the other way, and what the link says."""
+        names = self.links.nodes[leader], self.links.nodes[follower]
+        link = self.finding.network.edges[names]
+        delay = f", {link['delay']:.0f} bars later" if np.isfinite(link["delay"]) else ""
+        flags = f" ({link['flags']})" if link["flags"] else ""
+        text = f"{names[0]} → {names[1]}: {link['relation']}{delay}, p = {link['p_value']:.2g}{flags}"
+        return leader, follower, self.links.width(weight), link["sign"] < 0, text
 
 
 @dataclass(frozen=True, eq=False)
@@ -106,48 +118,72 @@ class Leadership:
 
 
 class Lens:
-    """A panel under the engine: any window of it in a moment."""
+    """A panel under one method: the answer of any window of it, as the report's study gives it."""
 
     def __init__(self, panel: Panel, method: str) -> None:
         self.panel, self.method = panel, method
-        self._scores = LeadLag(method).fit(panel)
-        self._links = LeadLag(LINK_SCORE).fit(panel)
+        study = Study(method=method)
+        self.gauge = study.make_gauge()
+        is_quick = self.gauge.is_linear or self.gauge.is_conditional
+        self.study = replace(study, draws=DRAWS if is_quick else SLOW_DRAWS)
+        self.series = study.read(panel, self.gauge)
 
     @property
     def longest(self) -> int:
         """The longest lookback that a reader may ask for."""
         return min(LONGEST, len(self.panel) - 1)
 
+    @property
+    def usual(self) -> int:
+        """The lookback that a reader sees first."""
+        return min(max(usual_window(self.panel.index), self._shortest), self.longest)
+
+    @property
+    def _shortest(self) -> int:
+        return self.gauge.max_lag + 2
+
     def view(self, end: int, lookback: int) -> WindowView:
         """The window of `lookback` bars that ends at bar `end`, both brought to what the panel has."""
-        end = min(max(end, 2), len(self.panel) - 1)
-        lookback = min(max(lookback, 2), end)
-        matrix, links = self._scores.scores(end, lookback), self._links.scores(end, lookback)
+        last = len(self.panel) - 1
+        end = min(max(end, self._shortest), last)
+        lookback = min(max(lookback, self._shortest), end)
         symbols = self.panel.symbols
         form = "%Y-%m-%d" if self.panel.bars_per_year <= YEAR_OF_DAYS else "%Y-%m-%d %H:%M"
         day = self.panel.index[end].strftime(form)
-        told = {"method": self.method, "lookback": lookback, "day": day}
-        graph = lead_lag_network(links, _p_values(links, lookback), symbols, level=LEVEL)
+        finding = replace(self.study, lookback=lookback).find(self.panel.rows(0, end + 1), self.series, self.gauge)
+        matrix, graph = finding.answer.leadership, finding.network
         ranking = pd.Series(row_mean(matrix), symbols).dropna().sort_values(ascending=False)
+        window = span_text(self.panel.index[: end + 1], lookback)
+        facts = {"method": self.method, "window": window, "day": day, "level": f"{self.study.level:.0%}"}
+        count = graph.number_of_edges()
+        sentence = say(
+            "leadlag.sentence",
+            links=count,
+            flagged=count - finding.firm_links(),
+            leaders=", ".join(ranking.index[:3]),
+            **facts,
+        )
         return WindowView(
             lookback,
             day,
-            say("leadlag.sentence", links=graph.number_of_edges(), leaders=", ".join(ranking.index[:3]), **told),
-            pictures.matrix_picture(matrix, symbols, say("leadlag.matrix", **told)),
-            pictures.network_picture(graph, say("leadlag.network")),
+            sentence,
+            pictures.matrix_picture(matrix, symbols, say("leadlag.matrix", **facts)),
+            pictures.network_picture(graph, say("leadlag.network", **facts)),
             ranking,
+            finding,
         )
 
     def leadership(self, lookback: int) -> Leadership:
         """Windows of one length over the whole panel, at most MOST_WINDOWS of them."""
         panel = self.panel
-        lookback = min(lookback, len(panel) - 1)
+        lookback = min(max(lookback, self._shortest), len(panel) - 1)
         step = max((len(panel) - lookback) // MOST_WINDOWS, 1)
-        ends, lookbacks = self._scores.windows(lookback, step)
-        matrices = self._scores.many(ends, lookbacks)
+        ends = np.arange(lookback, len(panel), step)
+        study = replace(self.study, lookback=lookback)
+        matrices = History(study, panel, self.series, self.gauge, study.preparation).matrices(ends)
         times, shares = panel.index[ends], contributions(matrices[-1])
         table = leadership_table(matrices, panel.symbols).reset_index()
-        title = say("leadlag.timeline", lookback=lookback)
+        title = say("leadlag.timeline", window=span_text(panel.index, lookback))
         picture = pictures.leadership_picture(row_mean(matrices), list(times), panel.symbols, title)
         line = styled(pictures.to_plotly(picture), title, HEIGHT).update_layout(width=None)
         line.update_traces(showscale=False).update_xaxes(nticks=12, tickangle=0)
@@ -167,18 +203,6 @@ def open_lens(root: Path, run: str, method: str) -> Lens:
     if root / run not in find_runs(root):
         raise RunError(say("leadlag.no_run", run=run, root=root))
     return Lens(open_panel(root / run), method)
-
-
-def _p_values(links: Array, lookback: int) -> Array:
-    """(N, N) two-sided p-values of differences of two lagged correlations: variance 2 / bars for independent returns.
-
-    Shared moves make the difference vary less, so the test is on the safe side there; a permutation is in the report.
-    """
-    from scipy.special import erfc
-
-    p_values: Array = erfc(np.abs(links) * np.sqrt(lookback / 2) / np.sqrt(2))
-    np.fill_diagonal(p_values, np.nan)
-    return p_values
 
 
 def _anomaly_figure(times: pd.DatetimeIndex, scores: Array) -> go.Figure:

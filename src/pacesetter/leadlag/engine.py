@@ -160,28 +160,28 @@ class LeadLag:
 
     # ---- frames ---------------------------------------------------------------------------------------------------
 
-    def matrix(self, end: Any = None, lookback: Any = 250) -> pd.DataFrame:
+    def matrix(self, end: Any = None, lookback: Any = None) -> pd.DataFrame:
         """Scores of one window as a frame, leaders in rows: positive where the row leads the column.
 
         end        bar by place, date or moment; the last bar when left out
-        lookback   increments, or a length of time such as "30D"
+        lookback   bars, or a length of time such as "30D"; `windows.usual_window` when left out
 
         >>> import pacesetter as ps
         >>> market = ps.load("synthetic", symbols=4, bars=600, strength=0.8, groups=1, seed=1)
-        >>> ps.LeadLag("ccf_lag1").fit(market).matrix(lookback="1000D").shape
+        >>> ps.LeadLag("ccf_lag1").fit(market).matrix(lookback="2Y").shape
         (4, 4)
         """
         scores = self.scores(*self._window(end, lookback))
         return pd.DataFrame(scores, index=_names("leader", self.symbols_), columns=_names("follower", self.symbols_))
 
-    def ranking(self, end: Any = None, lookback: Any = 250) -> pd.DataFrame:
+    def ranking(self, end: Any = None, lookback: Any = None) -> pd.DataFrame:
         """Symbols in order of leadership in one window; `end` and `lookback` as in `matrix`."""
         from pacesetter.leadlag.answer.labelled import ranking_frame  # the answer is a layer above this engine
 
         return ranking_frame(self._increments(end, lookback), self.symbols_, self._gauge())
 
     def links(
-        self, end: Any = None, lookback: Any = 250, *, level: float = 0.05, draws: int = 200, seed: int = 0
+        self, end: Any = None, lookback: Any = None, *, level: float = 0.05, draws: int = 200, seed: int = 0
     ) -> pd.DataFrame:
         """Who leads whom beyond chance, with sign and delay: false links in at most `level` of markets without any."""
         from pacesetter.leadlag.answer.labelled import links_frame
@@ -196,7 +196,7 @@ class LeadLag:
         blocks = [row_mean(block) for _, block in self._blocks(ends, lookbacks, None)]
         return pd.DataFrame(np.concatenate(blocks), self.index_[ends], list(self.symbols_))
 
-    def plot(self, end: Any = None, lookback: Any = 250) -> plotly.graph_objects.Figure:
+    def plot(self, end: Any = None, lookback: Any = None) -> plotly.graph_objects.Figure:
         """The matrix of one window as a picture, leaders first."""
         from pacesetter.leadlag.pictures import matrix_picture, to_plotly
 

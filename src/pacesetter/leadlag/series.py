@@ -87,21 +87,33 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
         raise DataError(f"lead–lag needs at least two bars, the panel has {len(panel)}; load more history")
     seen = panel.mask & np.isfinite(panel.close)
     levels = _levels(panel, seen, increments)
-    bars = np.arange(len(panel))[:, None]
-    latest = np.maximum.accumulate(np.where(seen, bars, -1))
-    before = np.vstack([np.full((1, seen.shape[1]), -1), latest[:-1]]) if spans_gaps else bars - 1
-    # An increment exists where both its bars do; the first bar has none before it.
-    whole = seen & (before >= 0)
-    if not spans_gaps:
+    if spans_gaps:
+        whole, previous = _last_observed(levels, seen)
+    else:
+        whole, previous = seen.copy(), np.zeros_like(levels)
+        whole[0], previous[1:] = False, levels[:-1]
         whole[1:] &= seen[:-1]
-    previous = np.take_along_axis(levels, np.broadcast_to(np.maximum(before, 0), levels.shape), axis=0)
     x = levels - previous
     if increments == "simple":
         x = np.divide(x, previous, out=np.zeros_like(x), where=previous != 0)
     # A missing increment is 0, so that it adds nothing to any sum; the third total counts the observed ones.
-    x = np.where(whole, x, 0.0)
-    totals = np.cumsum(np.stack([x, x * x, whole.astype(np.float64)], axis=1), axis=0)
-    return Series(panel.symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
+    x[~whole] = 0.0
+    return Series(panel.symbols, x, np.cumsum(x, axis=0), seen, _running_totals(x, whole), minimum)
+
+
+def _last_observed(levels: Array, seen: Array) -> tuple[Array, Array]:
+    """(time, symbol) where an observed bar has one before it, however long ago, and the level of that one."""
+    latest = np.maximum.accumulate(np.where(seen, np.arange(len(seen))[:, None], -1))
+    before = np.vstack([np.full((1, seen.shape[1]), -1), latest[:-1]])
+    return seen & (before >= 0), np.take_along_axis(levels, np.maximum(before, 0), axis=0)
+
+
+def _running_totals(x: Array, whole: Array) -> Array:
+    """(time, 3, symbol) running Σx, Σx² and number of observed increments."""
+    totals = np.empty((len(x), 3, x.shape[1]))
+    for row, values in enumerate((x, x * x, whole)):
+        np.cumsum(values, axis=0, out=totals[:, row])
+    return totals
 
 
 def end_to_end(windows: Array, minimum: int) -> Series:
@@ -111,7 +123,7 @@ def end_to_end(windows: Array, minimum: int) -> Series:
     # read.
     x = np.vstack([np.zeros((1, flat.shape[1])), np.nan_to_num(flat)])
     seen = np.vstack([np.isfinite(flat[:1]), np.isfinite(flat)])
-    totals = np.cumsum(np.stack([x, x * x, seen.astype(np.float64)], axis=1), axis=0)
+    totals = _running_totals(x, seen)
     symbols = tuple(map(str, range(flat.shape[1])))
     return Series(symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
 

@@ -10,6 +10,7 @@ from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
+from numba import njit
 from numpy.typing import NDArray
 
 from pacesetter.errors import DataError, check_range
@@ -72,12 +73,22 @@ def follower_weights(matrices: Array, moves: Array, quantile: float = 0.2, delay
 
 def _push(lead: Array, delays: Array, moves: Array) -> Array:
     """(…, N) Σ_i lead_ij · sign_ij · move_i at the delay of the pair."""
-    signed = np.nan_to_num(lead) * np.sign(delays)
-    total = np.zeros(lead.shape[:-1])
-    for delay in range(1, moves.shape[-2] + 1):
-        now = np.where(np.abs(delays) == delay, signed, 0.0)
-        total += np.einsum("...ij,...i->...j", now, np.nan_to_num(moves[..., delay - 1, :]))
+    symbols, total = lead.shape[-1], np.zeros(lead.shape[:-1])
+    matrices = lead.reshape(-1, symbols, symbols), delays.reshape(-1, symbols, symbols)
+    _add_pushes(*matrices, np.nan_to_num(moves).reshape(-1, *moves.shape[-2:]), total.reshape(-1, symbols))
     return total
+
+
+@njit(cache=True)
+def _add_pushes(lead: Array, delays: Array, moves: Array, total: Array) -> None:
+    windows, symbols, _ = lead.shape
+    for w in range(windows):
+        for i in range(symbols):
+            for j in range(symbols):
+                delay = abs(delays[w, i, j])
+                if lead[w, i, j] > 0 and 1 <= delay <= moves.shape[1]:  # NaN is not above zero
+                    push = lead[w, i, j] * moves[w, delay - 1, i]
+                    total[w, j] += push if delays[w, i, j] > 0 else -push
 
 
 def delayed_moves(panel: Panel, bars: Array, delays: int) -> Array:
@@ -86,9 +97,11 @@ def delayed_moves(panel: Panel, bars: Array, delays: int) -> Array:
     With opens that is bar t + 1, so the moves of t, t − 1 …; without, it is bar t + 2, whose move at
     a delay of one is not known at t yet: the latest known move is used for it. NaN before bar 0.
     """
-    moves, late = last_moves(panel), "open" not in panel.fields
+    late = "open" not in panel.fields
     rows = np.asarray(bars)[:, None] - np.maximum(np.arange(delays) - late, 0)
-    return np.where((rows >= 0)[..., None], moves[np.maximum(rows, 0)], np.nan)
+    first = max(int(rows.min()) - 1, 0) if rows.size else 0  # the move of a bar needs the bar before it, and no more
+    moves = last_moves(panel.rows(first))
+    return np.where((rows >= 0)[..., None], moves[np.maximum(rows - first, 0)], np.nan)
 
 
 @dataclass(frozen=True)

@@ -3,50 +3,46 @@
 from __future__ import annotations
 
 import dataclasses
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
+from tqdm import tqdm
 
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.leadlag.answer import Answer, Gauge, Links, Preparation, answer_window, find_links
+from pacesetter.leadlag.answer.bootstrap import Resampled
 from pacesetter.leadlag.answer.influence import leaders_without_a_bar, links_without_a_bar
 from pacesetter.leadlag.answer.links import CONTROLS, Control
 from pacesetter.leadlag.answer.network import link_network
 from pacesetter.leadlag.answer.prepare import Kind
-from pacesetter.leadlag.answer.rolling import Answers, rolling_answers
 from pacesetter.leadlag.answer.thin import ThinTrading
 from pacesetter.leadlag.engine import CacheInfo, LeadLag
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.estimators.learned import Learned
+from pacesetter.leadlag.history import History
 from pacesetter.leadlag.series import Increments, Series, read_series
-from pacesetter.leadlag.strategy import (
-    COST_BPS,
-    delayed_moves,
-    fill_to_fill_returns,
-    follower_weights,
-    returns_of,
-)
+from pacesetter.leadlag.strategy import COST_BPS
 from pacesetter.leadlag.structure.anomaly import AlertLevels, Autoencoder, anomaly_score, instability, worst_windows
 from pacesetter.leadlag.structure.clustering import hermitian_clusters
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
 from pacesetter.leadlag.structure.network import ranking_intervals
 from pacesetter.leadlag.structure.ranking import rank_autocorrelation, row_mean
+from pacesetter.leadlag.windows import bars_in, is_span, span_text
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["Study", "StudyResult", "configure_study", "study_defaults"]
+__all__ = ["Finding", "Study", "StudyResult", "configure_study", "study_defaults"]
 
 Array = NDArray[Any]
-MOST_STRATEGY_BARS = 2500  # the last ten years of daily bars
+TIME_LINE, LEAST_STEP = 500, 20  # windows of the time line at most, and bars between them at least
 READ_AS: dict[str, Increments] = {"simple": "simple", "difference": "difference"}  # the others are made of logarithms
-SINGLE_PRECISION_ABOVE = 256 * 2**20  # bytes of time line matrices
 DAY = pd.Timedelta(days=1)
 ONE_LETTER_EXCHANGES = "FLT"  # Frankfurt, London, Tokyo; any other single letter is a class of shares
 
@@ -56,9 +52,9 @@ class Study:
     """What to look at.
 
     method      score that everything comes from: ranking, links, delays, network, strategy; one of ESTIMATORS
-    lookback    bars in the window
+    lookback    bars in the window, or a length of time such as 30D; None for the usual one, see `windows`
     end         last moment seen, e.g. 2016-12-30; the last bar when left out
-    step        bars between the windows of the time line
+    step        bars between the windows of the time line; None for at most TIME_LINE windows, 20 bars or more apart
     increments  `log`, `simple`, `difference`, `ranked` or `winsorised`, see `answer.prepare`
     residual    `none`, `market` or `pca(k)`: lead–lag net of what all symbols have in common, fitted in the window
     thin        `flag`, `exclude` or `ignore` symbols whose prices stand still (`most_stale`, a share of bars), bounce
@@ -73,9 +69,9 @@ class Study:
     """
 
     method: str = "ccf_peak"
-    lookback: int = 250
+    lookback: int | str | None = None
     end: str | None = None
-    step: int = 20
+    step: int | None = None
     increments: Kind = "log"
     residual: str = "none"
     thin: Literal["flag", "exclude", "ignore"] = "flag"
@@ -93,9 +89,13 @@ class Study:
     engine: dict[str, Any] = dataclasses.field(default_factory=dict)
 
     def __post_init__(self) -> None:
-        check_range(2, owner="lag", lookback=self.lookback)
+        if isinstance(self.lookback, int):
+            check_range(2, owner="lag", lookback=self.lookback)
+        elif self.lookback is not None and not is_span(str(self.lookback)):
+            raise ConfigError(f"lag.lookback={self.lookback} is neither bars, e.g. 720, nor a length of time, e.g. 30D")
         check_range(2, owner="lag", draws=self.draws)
-        check_range(1, owner="lag", step=self.step)
+        if self.step is not None:
+            check_range(1, owner="lag", step=self.step)
         check_range(0, owner="lag", clusters=self.clusters)
         for name in ("level", "quantile"):
             if not 0 < getattr(self, name) < 1:
@@ -105,16 +105,20 @@ class Study:
                 raise ConfigError(
                     f"lag.{name}='{getattr(self, name)}' is unknown{did_you_mean(getattr(self, name), known)}"
                 )
-        self._preparation, self._thin_trading  # noqa: B018  (each refuses what it cannot read)
+        self.preparation, self.thin_trading  # noqa: B018  (each refuses what it cannot read)
         # Made once here, so that a wrong option is refused before any data is read.
-        self.make_gauge().check(self.lookback)
+        gauge = self.make_gauge()
+        if isinstance(self.lookback, int):
+            gauge.check(self.lookback)
 
     @property
-    def _preparation(self) -> Preparation:
+    def preparation(self) -> Preparation:
+        """How a window's increments are read."""
         return Preparation(self.increments, self.residual)
 
     @property
-    def _thin_trading(self) -> ThinTrading:
+    def thin_trading(self) -> ThinTrading:
+        """When a symbol counts as thinly traded."""
         return ThinTrading(self.most_stale, self.most_bounce, self.least_turnover)
 
     def make_engine(self) -> LeadLag:
@@ -126,56 +130,93 @@ class Study:
         self.make_engine()  # refuses options of the engine that the gauge has no use for
         return Gauge(self.method, **self.engine)
 
+    def at(self, panel: Panel) -> Study:
+        """The same with its window and step in bars of the panel up to `end`; refuses a window it does not hold."""
+        panel = panel if self.end is None else panel.between(end=self.end)
+        last = len(panel) - 1
+        if last < 2:
+            raise DataError(f"lead–lag needs at least three bars, the panel has {last + 1}; load more history")
+        bars = bars_in(panel.index, last, self.lookback)
+        if bars > last:
+            raise ConfigError(
+                f"lag.lookback={self.lookback} is longer than the history of {last} bars before the last; shorten it"
+            )
+        return dataclasses.replace(self, lookback=bars, step=self.step or max((last - bars) // TIME_LINE, LEAST_STEP))
+
     def run(self, panel: Panel) -> StudyResult:
         """All of it, seeing no bar after `end`."""
         panel = panel if self.end is None else panel.between(end=self.end)
         refuse_mixed_days(panel)
-        gauge, preparation = self.make_gauge(), self._preparation
+        return self.at(panel)._run(panel)
+
+    @property
+    def bars(self) -> int:
+        """The window in bars, once it is known."""
+        assert isinstance(self.lookback, int)
+        return self.lookback
+
+    def _run(self, panel: Panel) -> StudyResult:
+        gauge = self.make_gauge()
         if isinstance(gauge.estimator, Learned):
             panel = gauge.estimator.prepared(panel)
+        series = self.read(panel, gauge)
+        with tqdm(total=4, desc="lead–lag", unit="part", disable=None, delay=1) as bar:
+            finding = self.find(panel, series, gauge)
+            bar.update()
+            ranking = self._ranking(panel, gauge, finding)
+            bar.update()
+            history = History(self, panel, series, gauge, self.preparation)
+            assert self.step is not None
+            ends = np.arange(self.bars, len(panel), self.step)
+            matrices = history.matrices(ends)
+            bar.update()
+            strategy = history.strategy()
+            bar.update()
+        return StudyResult(
+            study=self,
+            panel=panel,
+            answer=finding.answer,
+            links=finding.links,
+            ranking=ranking,
+            network=finding.network,
+            thin=finding.thin,
+            ends=ends,
+            matrices=matrices,
+            strategy=strategy,
+            diagnostics=self._diagnose(series, finding.thin, len(panel) - 1),
+            cache=history.cache_info(),
+        )
+
+    def read(self, panel: Panel, gauge: Gauge) -> Series:
+        """The panel's increments as the method reads them."""
         reading = READ_AS.get(self.increments, "log_return")
-        series = read_series(panel, reading, gauge.minimum, gauge.estimator.spans_gaps)
-        last = len(panel) - 1
-        if self.lookback > last:
-            raise ConfigError(
-                f"lag.lookback={self.lookback} is longer than the history of {last} bars before the last; shorten it"
-            )
-        raw = series.observed_window(last, self.lookback)
-        thin = {} if self.thin == "ignore" else self._thin_trading.flags(panel, raw)
+        return read_series(panel, reading, gauge.minimum, gauge.estimator.spans_gaps)
+
+    def find(self, panel: Panel, series: Series, gauge: Gauge) -> Finding:
+        """Answer, links and network of the window that ends with the panel, whose series may hold later bars."""
+        raw = series.observed_window(len(panel) - 1, self.bars)
+        thin = {} if self.thin == "ignore" else self.thin_trading.flags(panel, raw)
         if self.thin == "exclude":
             # NaN instead of dropped, so that matrices keep the panel's columns.
             raw[:, [symbol in thin for symbol in panel.symbols]] = np.nan
-        window = preparation.window(raw)
+        window = self.preparation.window(raw)
         answer = answer_window(window, panel.symbols, gauge)
         links = find_links(
             window, gauge, answer, control=self.control, draws=self.draws, level=self.level, seed=self.seed
         )
-        walker = _Walker(self, panel, series, gauge, preparation)
-        ends = np.arange(self.lookback, len(panel), self.step)
-        return StudyResult(
-            study=self,
-            panel=panel,
-            answer=answer,
-            links=links,
-            ranking=self._ranking(window, panel, gauge, answer, links),
-            network=self._network(window, panel, gauge, answer, links, thin),
-            thin=thin,
-            ends=ends,
-            matrices=walker.matrices(ends),
-            strategy=walker.strategy(),
-            diagnostics=self._diagnose(series, thin, last),
-            cache=walker.cache_info(),
-        )
+        return Finding(window, answer, links, self._network(window, panel, gauge, answer, links, thin), thin)
 
     def _diagnose(self, series: Series, thin: dict[str, str], last: int) -> dict[str, str]:
         excluded = {symbol: f"excluded: {why}" for symbol, why in thin.items()} if self.thin == "exclude" else {}
-        return series.diagnose(last, self.lookback) | excluded
+        return series.diagnose(last, self.bars) | excluded
 
-    def _ranking(self, window: Array, panel: Panel, gauge: Gauge, answer: Answer, links: Links) -> pd.DataFrame:
+    def _ranking(self, panel: Panel, gauge: Gauge, finding: Finding) -> pd.DataFrame:
+        window, answer, links = finding.window, finding.answer, finding.links
         table = ranking_intervals(
             window,
             panel.symbols,
             gauge.leadership,
+            resampled=Resampled(window, gauge) if gauge.is_linear else None,
             block_bars=min(20, len(window)),
             draws=self.draws,
             level=1 - self.level,
@@ -232,82 +273,23 @@ def _exchange(symbol: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class _Walker:
-    """The windows of the history, for the time line and the strategy."""
+class Finding:
+    """One window: its prepared increments (time, symbol), their answer, what chance says of it, and its links."""
 
-    study: Study
-    panel: Panel
-    series: Series
-    gauge: Gauge
-    preparation: Preparation
+    window: Array
+    answer: Answer
+    links: Links
+    network: networkx.DiGraph
+    thin: dict[str, str]
 
-    def __post_init__(self) -> None:
-        # scores without delays have tables or a cache of their own, which other windows share
-        own = not self.gauge.has_lags and self.preparation.is_plain
-        object.__setattr__(self, "_engine", self.study.make_engine().fit(self.panel) if own else None)
-
-    def cache_info(self) -> CacheInfo:
-        engine: LeadLag | None = getattr(self, "_engine")  # noqa: B009
-        return engine.cache_info() if engine is not None else CacheInfo(0, 0, 0, 0)
-
-    def answers(self, ends: Array, title: str) -> Iterator[Answers]:
-        """The answers of the windows that end at `ends`, without the thin symbols of each where those are excluded."""
-        engine: LeadLag | None = getattr(self, "_engine")  # noqa: B009
-        excluded, lookback = self._excluded(ends), self.study.lookback
-        if engine is not None:
-            return _engine_answers(engine, ends, lookback, excluded)
-        return rolling_answers(self.series, ends, lookback, self.gauge, self.preparation, title, excluded)
-
-    def _excluded(self, ends: Array) -> Array:
-        """(window, symbol) what is thin in each window by the same measures as in the last one."""
-        if self.study.thin != "exclude":
-            return np.zeros((len(ends), len(self.panel.symbols)), dtype=bool)
-        rule, lookback = self.study._thin_trading, self.study.lookback
-        windows = ((end, self.series.observed_window(end, lookback)) for end in ends.tolist())
-        flags = [rule.is_thin(self.panel, window, end) for end, window in windows]
-        return np.array(flags, dtype=bool).reshape(len(ends), len(self.panel.symbols))
-
-    def matrices(self, ends: Array) -> Array:
-        """(window, N, N) leadership of the time line."""
-        symbols = len(self.panel.symbols)
-        large = len(ends) * symbols**2 * 8 > SINGLE_PRECISION_ABOVE
-        out = np.empty((len(ends), symbols, symbols), dtype=np.float32 if large else np.float64)
-        row = 0
-        for block in self.answers(ends, "leadership over time"):
-            out[row : row + len(block.ends)] = block.leadership
-            row += len(block.ends)
-        return out
-
-    def strategy(self) -> dict[str, float]:
-        """Mean and t-value of the leaders → followers strategy at every bar, fill to fill, gross and net of costs."""
-        panel, study = self.panel, self.study
-        bars = np.arange(max(study.lookback, len(panel) - MOST_STRATEGY_BARS), len(panel))
-        fills = fill_to_fill_returns(panel)
-        weights = np.zeros((len(bars), len(panel.symbols)))
-        row = 0
-        for block in self.answers(bars, "strategy"):
-            part = slice(row, row + len(block.ends))
-            latest = delayed_moves(panel, block.ends, max(self.gauge.max_lag, 1))
-            weights[part] = follower_weights(block.leadership, latest, study.quantile, block.delays)
-            row = part.stop
-        returns = returns_of(weights, fills[bars], study.cost_bps)
-        figures = {"bars": float(np.isfinite(returns.net).sum())}
-        for name, earned in (("gross", returns.gross), ("net", returns.net)):
-            known = earned[np.isfinite(earned)]
-            mean = known.mean() if len(known) else np.nan
-            error = known.std(ddof=1) / np.sqrt(len(known)) if len(known) > 1 else np.nan
-            figures[f"{name}_bps"] = float(1e4 * mean)
-            figures[f"{name}_t"] = float(mean / error) if error > 0 else np.nan
-        return figures
+    def firm_links(self) -> int:
+        """Links between symbols that trade enough and that no single bar makes."""
+        return firm_links(self.network)
 
 
-def _engine_answers(engine: LeadLag, ends: Array, lookback: int, excluded: Array, size: int = 256) -> Iterator[Answers]:
-    """The estimator's own scores as leadership; a method without delays uses the move of the last bar."""
-    for start in range(0, len(ends), size):
-        block = ends[start : start + size]
-        scores, left_out = engine.many(block, lookback), excluded[start : start + size]
-        scores[left_out[:, :, None] | left_out[:, None, :]] = np.nan
-        yield Answers(block, scores, np.ones(scores.shape, dtype=np.int16))
+def firm_links(network: networkx.DiGraph) -> int:
+    """Links of a network without a flag."""
+    return sum(not link["flags"] for *_, link in network.edges(data=True))
 
 
 @dataclass(frozen=True, eq=False)
@@ -345,8 +327,8 @@ class StudyResult:
 
     @property
     def window_text(self) -> str:
-        """The window in bars and in time, e.g. `720 bars = 30 days`."""
-        return f"{self.study.lookback} bars = {_span(self.panel, self.study.lookback)}"
+        """The window in its own unit and in time, e.g. `720 hours = 30 days`."""
+        return span_text(self.panel.index, self.study.bars)
 
     @property
     def leadership(self) -> Array:
@@ -355,12 +337,12 @@ class StudyResult:
 
     def firm_links(self) -> int:
         """Links between symbols that trade enough and that no single bar makes."""
-        return sum(not link["flags"] for *_, link in self.network.edges(data=True))
+        return firm_links(self.network)
 
     def persistence(self) -> float:
         """Mean rank correlation of leaders between windows that share no bar; near 0 when leaders do not last."""
         # Rounded up: windows that overlap would agree because they share bars.
-        gap = -(-self.study.lookback // self.study.step)
+        gap = -(-self.study.bars // (self.study.step or 1))
         if len(self.ends) <= gap:
             return float("nan")
         return float(np.nanmean(rank_autocorrelation(self.leadership, lag=gap)))
@@ -381,7 +363,7 @@ class StudyResult:
 
     def unstable(self, count: int = 10) -> pd.DataFrame:
         """The windows whose matrix changed most: start, end, score; an adversarial test set."""
-        lookbacks = np.full(len(self.ends), self.study.lookback)
+        lookbacks = np.full(len(self.ends), self.study.bars)
         return worst_windows(instability(self.matrices), self.ends, lookbacks, count)
 
     def anomalies(self) -> tuple[Array, Array]:
@@ -396,14 +378,6 @@ class StudyResult:
         vectors = np.nan_to_num(self.leadership)
         scores = Autoencoder(seed=self.study.seed).fit(vectors[: len(vectors) // 2]).score(vectors)
         return scores, AlertLevels().grade(scores)
-
-
-def _span(panel: Panel, bars: int) -> str:
-    """How long the last `bars` bars took: hours, days or years."""
-    days = (panel.index[-1] - panel.index[-1 - bars]) / DAY
-    if days < 2:
-        return f"{24 * days:.3g} hours"
-    return f"{days:.0f} days" if days < 730 else f"{days / 365.25:.1f} years"
 
 
 def study_defaults() -> dict[str, Any]:

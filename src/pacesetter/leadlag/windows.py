@@ -1,8 +1,14 @@
-"""Windows as people name them: a panel or a frame of bars, an end by date, a length in bars or in time."""
+"""Windows as people name them: a panel or a frame of bars, an end by date, a length in bars or in time.
+
+Without a length there is a usual one: the shortest round span of time that holds ENOUGH_BARS. That number comes from
+the power curve (benchmarks/results/leadlag_power.md): relations of strength 0.4 are found in three of four cases
+from about 700 bars on, and a longer window would find more of them later.
+"""
 
 from __future__ import annotations
 
 import operator
+import re
 from typing import Any
 
 import numpy as np
@@ -12,7 +18,20 @@ from pacesetter.errors import ConfigError, DataError
 from pacesetter.panel import Panel
 from pacesetter.stamps import moment_of
 
-__all__ = ["as_panel", "bar_of", "bars_in"]
+__all__ = ["as_panel", "bar_of", "bars_in", "is_span", "span_text", "usual_window"]
+
+ENOUGH_BARS = 700
+DAY = pd.Timedelta(days=1)
+YEAR = pd.Timedelta(days=365, hours=6)
+HOURS, DAYS, YEARS = (1, 2, 3, 6, 12), (1, 2, 3, 5, 7, 14, 30, 60, 90, 180), (1, 2, 3, 5, 10, 20, 50, 100)
+ROUND_SPANS = (
+    *(DAY * hours / 24 for hours in HOURS),
+    *(DAY * days for days in DAYS),
+    *(YEAR * years for years in YEARS),
+)
+SPAN = re.compile(r"[0-9.]+ ?(min|h|H|hours?|d|D|days?|W|w|weeks?|Y|y|years?)")
+SESSION_DAYS = 300  # daily bars a year; fewer are those of an exchange that closes on weekends
+UNITS = {60: "minutes", 3600: "hours", 86_400: "days"}
 
 
 def as_panel(bars: Any) -> Panel:
@@ -39,16 +58,69 @@ def bar_of(index: pd.DatetimeIndex, end: Any) -> int:
 
 def bars_in(index: pd.DatetimeIndex, end: int, lookback: Any) -> int:
     """The increments of a window: their number, or a length of time such as "30D" before the bar `end`."""
+    if lookback is None:
+        return usual_window(index[: end + 1])
     if not isinstance(lookback, (str, pd.Timedelta)):
         return int(lookback) if hasattr(lookback, "__index__") else _refuse(lookback)
+    span = _span_of(lookback)
+    if index[end] - span < index[0]:
+        raise ConfigError(
+            f"lookback={lookback} is longer than the history of {end} bars before {index[end]:%Y-%m-%d}; shorten it"
+        )
+    return _bars_within(index, end, span)
+
+
+def _bars_within(index: pd.DatetimeIndex, end: int, span: pd.Timedelta) -> int:
+    # the bars known within the span: increment t ends at bar t, so that the one at the far edge is not among them
+    return int(end - index.searchsorted(index[end] - span))
+
+
+def _span_of(lookback: str | pd.Timedelta) -> pd.Timedelta:
+    text = str(lookback).strip()
+    years = re.fullmatch(r"([0-9.]+) ?(?:Y|y|years?)", text)  # pandas knows no years: their lengths differ
     try:
-        span = pd.Timedelta(lookback)
+        return float(years[1]) * YEAR if years else pd.Timedelta(lookback)
     except ValueError as problem:
         raise ConfigError(
-            f"lookback={lookback!r} is not a length of time; write 250 bars as 250, or 30D, 12h"
+            f"lookback={lookback!r} is not a length of time; write 250 bars as 250, or 30D, 12h, 3Y"
         ) from problem
-    # the bars known within the span: increment t ends at bar t, so that the one at the far edge is not among them
-    return int(end - np.searchsorted(index.asi8, (index[end] - span).value, side="left"))
+
+
+def is_span(text: str) -> bool:
+    """Whether a text reads as a length of time, such as `30D`, and not as a folder."""
+    return SPAN.fullmatch(text.strip()) is not None
+
+
+def usual_window(index: pd.DatetimeIndex) -> int:
+    """Bars of the window when none is asked for: a round span with ENOUGH_BARS, at most half of the history.
+
+    Half, so that there are windows to compare and bars to follow the leaders on.
+    """
+    last = len(index) - 1
+    for span in ROUND_SPANS:
+        bars = _bars_within(index, last, span)
+        if bars >= ENOUGH_BARS:
+            return min(bars, max(last // 2, 2))
+    return max(last // 2, 2)
+
+
+def span_text(index: pd.DatetimeIndex, bars: int) -> str:
+    """The last `bars` bars in their own unit and in time, e.g. `720 hours = 30 days`."""
+    days = (index[-1] - index[-1 - bars]) / DAY
+    if days < 2:
+        time = f"{24 * days:.3g} hours"
+    else:
+        time = f"{days:.0f} days" if days < 1.95 * YEAR / DAY else f"{days * DAY / YEAR:.1f} years"
+    own = f"{bars:,} {_unit(index)}"
+    return own if own == time else f"{own} = {time}"
+
+
+def _unit(index: pd.DatetimeIndex) -> str:
+    """What one bar is: hours, days, trading days, or a bar where it has another length."""
+    seconds = np.median(np.diff(index[-1000:])) / np.timedelta64(1, "s")
+    unit = UNITS.get(round(float(seconds)), "bars")
+    in_a_year = (len(index) - 1) / ((index[-1] - index[0]) / YEAR)
+    return "trading days" if unit == "days" and in_a_year < SESSION_DAYS else unit
 
 
 def _refuse(lookback: Any) -> int:

@@ -104,13 +104,17 @@ def test_ranking_links_lag_map_network_and_strategy_tell_one_story() -> None:
         assert result.lags[i, j] == link["delay"] > 0
     assert result.network.edges["A", "C"]["relation"] == "leads, opposite sign"
     assert result.strategy["gross_t"] > 5  # it goes against A three bars later for C
-    assert result.window_text == "500 bars = 500 days"
+    assert result.window_text == "500 days"
 
 
 def test_bad_input_is_one_sentence() -> None:
     panel = panel_of(led(bars=60))
     with pytest.raises(ConfigError, match=r"^lag\.lookback=250 is longer than the history of 59 bars"):
-        Study().run(panel)
+        Study(lookback=250).run(panel)
+    with pytest.raises(ConfigError, match=r"^lookback=90D is longer than the history of 59 bars"):
+        Study(lookback="90D").run(panel)
+    with pytest.raises(ConfigError, match=r"^lag\.lookback=soon is neither bars, e\.g\. 720, nor a length of time"):
+        Study(lookback="soon")
     with pytest.raises(DataError, match="at least two assets"):
         Study(lookback=30).run(panel.select(["A"]))
     close = panel.close[:, :2]

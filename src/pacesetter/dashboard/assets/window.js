@@ -94,11 +94,13 @@ function links({ names, places, scores, arrows, none }, colour) {
     const [x, y] = places[place]
     return [middle + x * reach * (middle - 40), middle - y * reach * (middle - 40)]
   }
-  const lines = arrows.map(([leader, follower, width]) => {
+  const lines = arrows.map(([leader, follower, width, isOpposite, tip]) => {
     const [[x0, y0], [x1, y1]] = [at(leader), at(follower)]
     const gap = 12 / (Math.hypot(x1 - x0, y1 - y0) || 1) // stops short of the circle
     const [x, y] = [x1 - gap * (x1 - x0), y1 - gap * (y1 - y0)]
-    return `<line x1="${x0}" y1="${y0}" x2="${x}" y2="${y}" stroke-width="${width}" marker-end="url(#head)" />`
+    const dashes = isOpposite ? 'stroke-dasharray="5 3"' : ""
+    return `<line x1="${x0}" y1="${y0}" x2="${x}" y2="${y}" stroke-width="${width}" marker-end="url(#head)" ${dashes}
+      data-tip="${safe(tip)}" />`
   })
   const circles = names.map((name, place) => {
     const [[x, y], [labelX, labelY]] = [at(place), at(place, 1.12)]

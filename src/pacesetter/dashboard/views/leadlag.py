@@ -10,7 +10,7 @@ import streamlit as st
 from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import say
 from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
-from pacesetter.dashboard.views.window import FIRST_LOOKBACK, show_window
+from pacesetter.dashboard.views.window import show_window
 from pacesetter.dashboard.windows import (
     SHORTEST,
     Leadership,
@@ -23,6 +23,7 @@ from pacesetter.dashboard.windows import (
     windows_figures,
 )
 from pacesetter.leadlag import ESTIMATORS
+from pacesetter.leadlag.study import Study
 
 __all__ = ["show_leadlag"]
 
@@ -42,7 +43,7 @@ def show_leadlag() -> None:
         run = choose_run(stored, "leadlag.run").name
     with right:
         names = [name for name in ESTIMATORS if not hasattr(ESTIMATORS[name], "is_given")]  # others need a run
-        method = st.selectbox(say("leadlag.method"), names, names.index("ccf_auc"), key="leadlag.method")
+        method = st.selectbox(say("leadlag.method"), names, names.index(Study.method), key="leadlag.method")
     _windows(run, method)
 
 
@@ -64,9 +65,7 @@ def _windows(run: str, method: str) -> None:
 
 def _draw_leadership(lens: Lens, run: str) -> None:
     most = lens.longest
-    lookback = st.slider(
-        say("leadlag.lookback"), SHORTEST, most, min(FIRST_LOOKBACK, most), key=f"leadlag.lookback.{run}"
-    )
+    lookback = st.slider(say("leadlag.lookback"), min(SHORTEST, most), most, lens.usual, key=f"leadlag.lookback.{run}")
     found = _leadership(run, lens.method, lookback)
     st.markdown(found.text)
     chart(found.timeline, "leadlag.timeline")

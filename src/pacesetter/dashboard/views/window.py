@@ -10,9 +10,7 @@ import streamlit as st
 from pacesetter.dashboard.texts import say
 from pacesetter.dashboard.windows import SHORTEST, Lens
 
-__all__ = ["FIRST_LOOKBACK", "show_window"]
-
-FIRST_LOOKBACK = 250  # bars
+__all__ = ["show_window"]
 
 
 def show_window(lens: Lens, run: str) -> None:
@@ -25,7 +23,7 @@ def show_window(lens: Lens, run: str) -> None:
             "labels": {"end": say("leadlag.date"), "lookback": say("leadlag.lookback")},
             "sliders": {
                 "end": {"min": min(SHORTEST, last), "max": last, "value": last},
-                "lookback": {"min": min(SHORTEST, most), "max": most, "value": min(FIRST_LOOKBACK, most)},
+                "lookback": {"min": min(SHORTEST, most), "max": most, "value": lens.usual},
             },
         },
     )

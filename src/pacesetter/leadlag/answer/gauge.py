@@ -21,7 +21,7 @@ from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, SQUARED_SUM, CcfAuc, CcfLag1, CcfPeak
 from pacesetter.leadlag.series import CONSTANT, end_to_end, required_observations
 
-__all__ = ["Gauge", "folded", "lagged_correlations"]
+__all__ = ["Gauge", "fold_in", "folded", "lagged_correlations"]
 
 Array = NDArray[Any]
 SIGNED_INNERS = ("pearson", "kendall")
@@ -146,3 +146,12 @@ def folded(dependence: Array, fold: int) -> Array:
         return np.asarray((dependence**2).sum(axis=-3))
     size = np.abs(dependence)
     return np.asarray(size.sum(axis=-3) if fold == ABSOLUTE_SUM else size.max(axis=-3))
+
+
+def fold_in(strength: Array, dependence: Array, fold: int) -> None:
+    """Fold the dependence at one more delay into a running strength, in place; the dependence becomes its size."""
+    np.abs(dependence, out=dependence)
+    if fold == ABSOLUTE_SUM:
+        strength += dependence
+    else:
+        np.maximum(strength, dependence, out=strength)

@@ -27,7 +27,7 @@ from scipy.special import ndtr
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.answer.answer import Answer, answer_window
-from pacesetter.leadlag.answer.gauge import Gauge, folded, lagged_correlations
+from pacesetter.leadlag.answer.gauge import Gauge, fold_in, folded, lagged_correlations
 from pacesetter.leadlag.answer.prepare import prewhiten
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, PEAK
 from pacesetter.leadlag.observed import ratio
@@ -43,6 +43,7 @@ HALF_NORMAL_VARIANCE = 1 - 2 / np.pi
 # is (1 + 4·h)/(5·h) = 1.35 times as large with h = 1 − 2/π, its deviation 1.16 times, here rounded up.
 ALTERNATIVE_DEVIATION = 1.2
 NEWEY_WEST_LAGS = 10
+FOUR_OF_FIVE = 0.8416  # the normal quantile of 80 %
 CANDIDATES_AT_ONCE = 512
 
 
@@ -53,11 +54,13 @@ class Links:
     p_values     (symbol, symbol) adjusted for all ordered pairs: row leads column; 1 where it does not lead, NaN absent
     leader_p     (symbol,) of the leader score's size, adjusted for all symbols
     orders       (symbol,) order of the autoregression that was taken off before testing; 0 for none
+    detectable   smallest correlation that the first test finds in four of five cases; NaN where it tests another thing
     """
 
     p_values: Array
     leader_p: Array
     orders: Array
+    detectable: float = float("nan")
 
     def linked(self, level: float) -> Array:
         """(symbol, symbol) True where the row leads the column at this level."""
@@ -117,7 +120,9 @@ def find_links(
     final = np.where(lead > 0, np.maximum(predicts, np.where(is_candidate, leads_p, 0.0)), 1.0)
     p_values[inner] = np.where(np.eye(len(lead), dtype=bool), np.nan, final)
     leader_p[scored] = _leader_p(lead, null)
-    return Links(p_values, leader_p, orders)
+    in_correlations = gauge.is_conditional or (gauge.is_linear and gauge.fold == PEAK)
+    detectable = _detectable(null, len(window), level) if in_correlations and control == "max" else float("nan")
+    return Links(p_values, leader_p, orders, detectable)
 
 
 def _used_links(answer: Answer, orders: Array) -> Links:
@@ -150,6 +155,13 @@ def _related(null: _Null, passed: int, level: float) -> int:
     critical = np.quantile(drawn, 1 - level)
     by_chance = np.quantile((drawn > critical).sum(axis=1), 1 - level)
     return max(passed, int((observed > critical).sum() - by_chance), 1)
+
+
+def _detectable(null: _Null, bars: int, level: float) -> float:
+    """(critical value + 0.84) / √bars: a correlation ρ has a statistic of mean √bars·ρ and deviation 1."""
+    pairs = ~np.eye(len(null.observed), dtype=bool)
+    critical = np.quantile(null.drawn[:, pairs].max(axis=1), 1 - level)
+    return float((critical + FOUR_OF_FIVE) / np.sqrt(bars))
 
 
 def _by_maximum(observed: Array, drawn: Array) -> Array:
@@ -249,8 +261,8 @@ def _linear(white: Array, gauge: Gauge, draws: int, rng: np.random.Generator) ->
         # Flips leave Σ p² as it is (η² = 1): one scale serves the data and every draw.
         scale = np.nan_to_num(ratio(1.0, np.sqrt(square)))
         statistics.append(total * scale)
-        _take(drawn, sums * scale.ravel().astype(np.float32), fold)
-        _take(strength, sums / np.float32(bars), fold)
+        fold_in(drawn, sums * scale.ravel().astype(np.float32), fold)
+        fold_in(strength, sums / np.float32(bars), fold)
     statistic = gauge.conditional_statistics(white) if gauge.is_conditional else np.stack(statistics)
     forward = strength.reshape(draws, symbols, symbols)
     lead = forward - forward.transpose(0, 2, 1)
@@ -281,15 +293,6 @@ def _products(x: Array, lag: int, flips: Array) -> tuple[Array, Array, Array]:
         # η as a (draws, time) matrix: one product flips all pairs in all draws.
         sums += (flips[:, before] * flips[:, rows]) @ block
     return total.reshape(symbols, symbols), square.reshape(symbols, symbols), sums
-
-
-def _take(into: Array, part: Array, fold: int) -> None:
-    """Fold one delay's draws into what `into` holds of the delays before."""
-    np.abs(part, out=part)
-    if fold == ABSOLUTE_SUM:
-        into += part
-    else:
-        np.maximum(into, part, out=into)
 
 
 # ---- any other method: flips one by one --------------------------------------------------------------------------

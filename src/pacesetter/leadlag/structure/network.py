@@ -166,6 +166,7 @@ def ranking_intervals(
     symbols: Sequence[str],
     score: Score,
     *,
+    resampled: Score | None = None,
     ranking: Callable[[Array], Array] = row_mean,
     block_bars: int = 20,
     draws: int = 200,
@@ -180,6 +181,8 @@ def ranking_intervals(
     Circular block bootstrap (Politis, Romano): runs of `block_bars` bars, the same for all assets, so leads of up
     to that length survive the resampling. The draws are centred on the estimate, because the seams between blocks
     weaken every lead a little.
+
+    resampled   a shorter way to the scores of a draw: how often each bar is drawn (draws, time) → (draws, N, N)
     """
     bars = len(increments)
     check_range(1, bars, block_bars=block_bars)
@@ -187,13 +190,18 @@ def ranking_intervals(
         raise ConfigError(f"level={level} must be between 0 and 1, e.g. 0.9")
     rng = np.random.default_rng(seed)
 
-    def redraw() -> Array:
+    def rows() -> Array:
         starts = rng.integers(bars, size=-(-bars // block_bars))
-        rows = (starts[:, None] + np.arange(block_bars)).ravel()[:bars] % bars
-        return np.take(increments, rows, axis=0)
+        drawn: Array = (starts[:, None] + np.arange(block_bars)).ravel()[:bars] % bars
+        return drawn
 
     point = ranking(score(increments[None]))[0]
-    drawn = np.concatenate([ranking(score(batch)) for batch in _batches(increments, draws, redraw)])
+    if resampled is None:
+        batches = _batches(increments, draws, lambda: np.take(increments, rows(), axis=0))
+    else:
+        # as many draws at once as their matrices allow
+        batches = _batches(point[:, None] * point, draws, lambda: np.bincount(rows(), minlength=bars))
+    drawn = np.concatenate([ranking((resampled or score)(batch)) for batch in batches])
     return _interval_table(symbols, point, drawn, level)
 
 

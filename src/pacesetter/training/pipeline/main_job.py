@@ -12,7 +12,6 @@ import numpy as np
 from rich.console import Console
 
 from pacesetter.build import Config, build_panel, build_readiness, build_study, build_table
-from pacesetter.errors import DataError
 from pacesetter.evaluation.report import pictures
 from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
 from pacesetter.evaluation.report.page import Section, write_report
@@ -88,9 +87,8 @@ def _regimes_section(panel: Panel, labels: Any) -> Section:
 
 def check_window(job: Job) -> None:
     """Refuse bars that hold no window of the study."""
-    asked, bars = build_study(job.config, job.panel), len(job.panel.between(end=job.config.lag.get("end")))
-    if asked.lookback >= bars:
-        raise DataError(f"{bars} bars are too few for a window of lag.lookback={asked.lookback}; give more or lower it")
+    study = build_study(job.config, job.panel).at(job.panel)
+    study.make_gauge().check(study.bars)
 
 
 def find_leaders(job: Job, folder: Path) -> Found:
