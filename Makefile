@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SINGLE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/peers.py benchmarks/gpu_%,$(wildcard benchmarks/*.py)))
 
-.PHONY: demo test setup lint types layers audit proof bench docs release clean help
+.PHONY: demo test setup lint types layers audit proof bench docs site release clean help
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -41,18 +41,23 @@ proof: .venv/test.done  ## the long evidence; output goes to benchmarks/results/
 bench: .venv/bench.done  ## every benchmark, recorded in benchmarks/results/
 	for file in $(BENCHMARKS); do $(BIN)/python $$file --record || exit 1; done
 
-docs: .venv/test.done  ## the changelog from the commits, the architecture pictures, and the checks of the pages
+docs: .venv/test.done site  ## changelog, architecture pictures, checks of the pages, and the site in build/site
 	$(BIN)/git-cliff --output CHANGELOG.md
 	$(BIN)/python scripts/architecture.py
 	$(BIN)/python scripts/translations.py
+	$(BIN)/python scripts/gallery.py --check
 	$(BIN)/python -m pytest tests/test_docs.py tests/house
+
+site: .venv-docs/docs.done  ## the documentation as a site in build/site: strict, and without network
+	NO_MKDOCS_2_WARNING=1 .venv-docs/bin/mkdocs build --quiet --strict
+	@echo "look at it: python3 -m http.server --directory build/site"
 
 release: .venv/test.done  ## VERSION=X.Y.Z: checks, tests, wheel and sdist, SBOM, licences, tag; DRY=1 shows the steps
 	@test -n "$(VERSION)" || { echo "error: VERSION is missing; for example make release VERSION=0.2.0" >&2; exit 2; }
 	$(BIN)/python scripts/release.py $(VERSION) $(if $(DRY),--dry-run)
 
 clean:  ## remove the environment, caches and runs
-	rm -rf .venv .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs build dist src/*.egg-info
+	rm -rf .venv .venv-docs .mypy_cache .ruff_cache .hypothesis .import_linter_cache runs build dist src/*.egg-info
 	find . -name __pycache__ -prune -exec rm -rf {} +
 
 .venv/pip.done:
@@ -67,6 +72,12 @@ clean:  ## remove the environment, caches and runs
 	$(PIP) install torch==2.13.0 -c locks/$*.txt
 	$(PIP) install --no-deps --no-build-isolation -e .
 	touch $@ $(if $(filter test,$*),.venv/demo.done)
+
+# the site's tools are apart: they read the package and do not import it
+.venv-docs/docs.done: locks/docs.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/python -m pip --quiet --disable-pip-version-check install --no-deps -r locks/docs.txt
+	touch $@
 
 # peers to measure beside ours; they pin old versions of libraries that are not used here, hence --no-deps
 .venv/bench.done: .venv/test.done

@@ -25,11 +25,13 @@ TEST_EXTRAS = "dev,rl,signatures,track,search,evaluate,serve,dash,ray,online,dat
 DEMO_EXTRAS = "rl,evaluate,serve"  # what the main job needs
 
 
-def groups() -> dict[str, str]:
-    """Lock file name → the requirement that it closes."""
-    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+def groups() -> dict[str, list[str]]:
+    """Lock file name → the requirements that it closes; those of the site are without the package itself."""
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())
+    extras = project["project"]["optional-dependencies"]
     wanted = {"core": ".", "demo": f".[{DEMO_EXTRAS}]", "test": f".[{TEST_EXTRAS}]"}
-    return wanted | {name: f".[{name}]" for name in extras if name not in ("dev", "signatures")}
+    wanted |= {name: f".[{name}]" for name in extras if name not in ("dev", "signatures")}
+    return {name: [requirement, BUILD_TOOL] for name, requirement in wanted.items()} | project["dependency-groups"]
 
 
 def constraints(options: argparse.Namespace) -> str:
@@ -42,13 +44,13 @@ def constraints(options: argparse.Namespace) -> str:
     return "\n".join(sorted(lines | {"torch==2.13.0"}))
 
 
-def resolve(requirement: str, keep: str) -> list[str]:
-    """`name==version` lines of everything pip would install for `requirement`."""
+def resolve(requirements: list[str], keep: str) -> list[str]:
+    """`name==version` lines of everything pip would install for `requirements`."""
     with tempfile.TemporaryDirectory() as folder:
         pins, report = Path(folder) / "pins.txt", Path(folder) / "report.json"
         pins.write_text(keep)
         command = [sys.executable, "-m", "pip", "install", "--quiet", "--dry-run", "--ignore-installed"]
-        command += ["--report", str(report), "--constraint", str(pins), requirement, BUILD_TOOL]
+        command += ["--report", str(report), "--constraint", str(pins), *requirements]
         subprocess.run(command, cwd=ROOT, check=True)
         found = json.loads(report.read_text())["install"]
     pinned = {item["metadata"]["name"].lower().replace("_", "-"): item["metadata"]["version"] for item in found}
@@ -64,11 +66,11 @@ def main() -> None:
     options = parser.parse_args()
     keep = constraints(options)
     LOCKS.mkdir(exist_ok=True)
-    for name, requirement in groups().items():
+    for name, requirements in groups().items():
         if options.only and name not in options.only:
             continue
-        lines = resolve(requirement, keep)
-        head = f"# made by scripts/lock.py for {requirement}; do not edit\n"
+        lines = resolve(requirements, keep)
+        head = f"# made by scripts/lock.py for {requirements[0]}; do not edit\n"
         (LOCKS / f"{name}.txt").write_text(head + "\n".join(lines) + "\n")
         print(f"locks/{name}.txt: {len(lines)} packages")
 

@@ -4,8 +4,8 @@
     python scripts/release.py 0.2.0 --dry-run                 # print the steps and their commands, run none of them
     python scripts/release.py 0.2.0 --only build install      # these steps only
 
-The artifacts go to `dist/VERSION/`: wheel, sdist, `sbom.json` (CycloneDX), `licences.csv`, `SHA256SUMS` and
-`CHECKLIST.md`. A step that fails stops the release with one sentence, before the tag exists.
+The artifacts go to `dist/VERSION/`: wheel, sdist, `site.tar.gz`, `sbom.json` (CycloneDX), `licences.csv`,
+`SHA256SUMS` and `CHECKLIST.md`. A step that fails stops the release with one sentence, before the tag exists.
 """
 
 from __future__ import annotations
@@ -173,6 +173,13 @@ def install(release: Release) -> None:
     release.done("the wheel was installed into a fresh environment and run")
 
 
+def site(release: Release) -> None:
+    """site.tar.gz: the documentation as it is built in an environment of its own, strictly"""
+    release.run("make", "site")
+    release.run("tar", "-czf", release.folder / "site.tar.gz", "-C", "build", "site")
+    release.done("site.tar.gz: the documentation was built, strictly")
+
+
 def sbom(release: Release) -> None:
     """sbom.json: everything that the fresh environment holds, as CycloneDX"""
     print("    writes sbom.json")
@@ -236,7 +243,7 @@ def tag(release: Release) -> None:
 
 STEPS: tuple[Callable[[Release], None], ...] = (
     *(check_version, check_tree, check_changelog, test, changelog, build, install),
-    *(sbom, licences, audit, image, checklist, tag),
+    *(site, sbom, licences, audit, image, checklist, tag),
 )
 
 

@@ -133,7 +133,8 @@ def _judge(
     if is_explained:
         sections += stored.insights(found)
     facts |= {"data fingerprint": stored.panel.fingerprint, "seed": str(stored.config.seed)}
-    page = write_report(folder / "report.html", stored.folder.name, sections, stored.panel.notes, facts)
+    notes, header = stored.panel.notes, stored.header()
+    page = write_report(folder / "report.html", stored.folder.name, sections, notes, facts, header)
     _show(sections[:2], stored.brief)
     typer.echo(f"Report: {write_pdf(page) if has_pdf else page}")
     return is_repeated

@@ -157,6 +157,13 @@ class StoredRun:
 
         return [*judgement_sections(found), *self.sections()]
 
+    def header(self) -> dict[str, str]:
+        """What a report is about: data, test period, costs, capital and seed."""
+        from pacesetter.evaluation.report.account_page import page_header
+
+        source, judged = str(self.config.data["source"]), self.panel.index[self.first :]
+        return page_header(source, judged, self.panel.symbols, self.config.seed, self.task.market)
+
     def store(self, found: Judgement, folder: Path, facts: Mapping[str, str]) -> None:
         """Write what other commands read of a judgement."""
         from pacesetter.evaluation.report.judgement_page import store_judgement

@@ -37,6 +37,7 @@ __all__ = [
 Array = NDArray[Any]
 SCALE = "PuOr_r"  # purple – white – orange in both libraries
 ABSENT = "#d9d9d9"
+FAINT = 0.3  # opacity of what is not significant
 WIDTH, HEIGHT, DPI = 1000, 720, 100  # pixels: a laptop's page
 MOST_LABELS = 40
 LABEL_DISTANCE = 1.08  # of a node's name from the centre; the nodes stand at 1
@@ -45,7 +46,7 @@ RIM = 1.15
 
 @dataclass(frozen=True)
 class Heat:
-    """A signed heat map of values (row, column), white at zero, grey where NaN."""
+    """A signed heat map of values (row, column), white at zero, grey where NaN; faint where not `significant`."""
 
     title: str
     values: Array
@@ -54,11 +55,20 @@ class Heat:
     row_title: str
     column_title: str
     value_title: str
+    significant: Array | None = None
 
     @property
     def limit(self) -> float:
         """Where both ends of the scale lie."""
         return _largest(self.values)
+
+    @property
+    def shares(self) -> list[tuple[Array, float]]:
+        """(values, opacity): all of them, or those that are not significant faint and the others strong."""
+        if self.significant is None:
+            return [(self.values, 1.0)]
+        weak, strong = (np.where(here, self.values, np.nan) for here in (~self.significant, self.significant))
+        return [(weak, FAINT), (strong, 1.0)]
 
 
 @dataclass(frozen=True)
@@ -84,24 +94,38 @@ class Web:
         return 0.6 + 2.0 * (weight - low) / (high - low) if high > low else 1.6
 
 
-def matrix_picture(matrix: Array, symbols: Sequence[str], title: str = "Lead–lag matrix") -> Heat:
-    """Who leads whom, ordered by leader score: orange where the row leads the column. Absent assets are left out."""
-    return _leaders_first(matrix, matrix, symbols, title, "lead of row over column")
+def matrix_picture(
+    matrix: Array, symbols: Sequence[str], title: str = "Lead–lag matrix", significant: Array | None = None
+) -> Heat:
+    """Who leads whom, ordered by leader score: orange where the row leads the column. Absent assets are left out.
+
+    Pairs that are not `significant` (N, N) are drawn faint.
+    """
+    return _leaders_first(matrix, matrix, symbols, title, "lead of row over column", significant)
 
 
-def lag_picture(lags: Array, matrix: Array, symbols: Sequence[str], title: str = "Lag of the strongest link") -> Heat:
+def lag_picture(
+    lags: Array,
+    matrix: Array,
+    symbols: Sequence[str],
+    title: str = "Lag of the strongest link",
+    significant: Array | None = None,
+) -> Heat:
     """Bars (N, N) by which the row runs ahead of the column, in the order of the leader scores of `matrix`."""
-    return _leaders_first(np.asarray(lags, dtype=np.float64), matrix, symbols, title, "bars ahead")
+    return _leaders_first(np.asarray(lags, dtype=np.float64), matrix, symbols, title, "bars ahead", significant)
 
 
-def _leaders_first(values: Array, matrix: Array, symbols: Sequence[str], title: str, value_title: str) -> Heat:
+def _leaders_first(
+    values: Array, matrix: Array, symbols: Sequence[str], title: str, value_title: str, significant: Array | None
+) -> Heat:
     """The values (N, N) of the assets that `matrix` ranks, the strongest leader first on both sides."""
     scores = row_mean(matrix)
     order = np.argsort(-scores, kind="stable")
     order = order[np.isfinite(scores[order])]
     names = tuple(symbols[i] for i in order)
-    ordered = values[np.ix_(order, order)]
-    return Heat(title, ordered, names, names, "leader (strongest first)", "follower", value_title)
+    square = np.ix_(order, order)
+    known = None if significant is None else significant[square]
+    return Heat(title, values[square], names, names, "leader (strongest first)", "follower", value_title, known)
 
 
 def leadership_picture(
@@ -112,6 +136,8 @@ def leadership_picture(
     shown = np.argsort(-size, kind="stable")[:most]
     shown = shown[np.argsort(-mean[shown], kind="stable")]
     days = tuple(str(time)[:10] if hasattr(time, "date") else str(time) for time in times)
+    if len(set(days)) < len(days):  # several windows a day
+        days = tuple(str(time)[:16] for time in times)
     names = tuple(symbols[i] for i in shown)
     return Heat(title, scores[:, shown].T, names, days, "asset (leaders on top)", "end of window", "leader score")
 
@@ -170,16 +196,25 @@ def to_png(picture: Heat | Web, path: str | Path) -> Path:
 
 
 def _heat_in_plotly(figure: Any, heat: Heat) -> None:
-    figure.add_heatmap(
-        z=heat.values,
-        x=list(heat.columns),
-        y=list(heat.rows),
-        zmin=-heat.limit,
-        zmax=heat.limit,
-        colorscale=SCALE,
-        colorbar={"title": heat.value_title},
-        hovertemplate="%{y} – %{x}: %{z:.3g}<extra></extra>",
-    )
+    shares = heat.shares
+    for values, opacity in shares:
+        figure.add_heatmap(
+            z=values,
+            x=list(heat.columns),
+            y=list(heat.rows),
+            zmin=-heat.limit,
+            zmax=heat.limit,
+            colorscale=SCALE,
+            opacity=opacity,
+            showscale=opacity == 1.0,
+            colorbar={"title": heat.value_title},
+            hovertemplate="%{y} – %{x}: %{z:.3g}"
+            + ("" if opacity == 1.0 else " (not significant)")
+            + "<extra></extra>",
+            hoverongaps=False,
+        )
+    if len(shares) > 1:
+        figure.layout.title.text += "; faint: not significant"
     figure.update_layout(plot_bgcolor=ABSENT)
     figure.update_xaxes(title=heat.column_title, type="category", nticks=MOST_LABELS, showgrid=False)
     figure.update_yaxes(title=heat.row_title, type="category", autorange="reversed", nticks=MOST_LABELS, showgrid=False)
@@ -187,7 +222,9 @@ def _heat_in_plotly(figure: Any, heat: Heat) -> None:
 
 def _heat_in_matplotlib(axes: Any, heat: Heat) -> Any:
     axes.set_facecolor(ABSENT)
-    image = axes.imshow(heat.values, SCALE, aspect="auto", vmin=-heat.limit, vmax=heat.limit, interpolation="nearest")
+    look = {"aspect": "auto", "vmin": -heat.limit, "vmax": heat.limit, "interpolation": "nearest"}
+    for values, opacity in heat.shares:
+        image = axes.imshow(values, SCALE, alpha=opacity, **look)
     for axis, names, most in ((axes.xaxis, heat.columns, MOST_LABELS // 2), (axes.yaxis, heat.rows, MOST_LABELS)):
         step = -(-len(names) // most) if names else 1
         axis.set_ticks(range(0, len(names), step), names[::step], fontsize=8)

@@ -21,8 +21,8 @@ from pacesetter.features import feature_table
 from pacesetter.policies.market_rows import market_bank
 
 TITLES = [
-    *("Verdict", "Gates", "Against the index", "Results by regime", "Stress", "Costs and limits"),
-    "Contribution by asset",
+    *("Verdict", "Gates", "Against the index", "Monthly returns", "Weights over time", "Trades on prices"),
+    *("Results by regime", "Stress", "Costs and limits", "Contribution by asset"),
 ]
 
 
@@ -112,7 +112,7 @@ def test_the_page_reads_in_light_dark_and_print(browser, page, tmp_path, scheme,
     wide, inner = tab.evaluate("[document.documentElement.scrollWidth, innerWidth]")
     ink, paper = (_brightness(tab, name) for name in ("color", "backgroundColor"))
     top = {name: tab.locator(name).first.bounding_box()["y"] for name in (".verdict", ".note", "h2")}
-    is_nav_shown = tab.locator("nav").is_visible()
+    is_nav_shown = tab.locator("nav").first.is_visible()
     tab.close()
     assert problems == []
     assert wide <= inner
@@ -125,6 +125,33 @@ def _brightness(tab, name: str) -> float:
     """Mean of red, green and blue."""
     text = tab.evaluate(f"getComputedStyle(document.body).{name}")
     return float(np.mean([float(part) for part in text[text.index("(") + 1 : -1].split(",")[:3]]))
+
+
+def test_tabs_symbols_tables_and_language_answer(browser, page):
+    tab = browser.new_page(viewport={"width": 390, "height": 800})
+    problems: list[str] = []
+    tab.on("pageerror", lambda problem: problems.append(str(problem)))
+    tab.goto(page.as_uri())
+    tab.wait_for_selector("section.shown .main-svg")
+    tab.click("nav a[data-tab=Trades]")
+    tab.wait_for_selector("section.shown .main-svg")
+    shown = tab.locator("section.shown h2").all_inner_texts()
+    tab.fill(".picker input", "S1")
+    tab.dispatch_event(".picker input", "change")
+    drawn = tab.locator(".picker + .figure .gtitle").text_content()
+    tab.focus("nav a[data-tab=Trades]")
+    tab.keyboard.press("ArrowRight")
+    selected = tab.locator("nav a[aria-selected=true]").inner_text()
+    tab.click("#language")
+    persian = tab.locator("nav a[data-tab=Trades]").inner_text(), tab.evaluate("document.documentElement.dir")
+    wide, inner = tab.evaluate("[document.documentElement.scrollWidth, innerWidth]")
+    tab.close()
+    assert problems == []
+    assert shown == ["Weights over time", "Trades on prices", "Contribution by asset"]
+    assert drawn.startswith("S1: entries and exits")
+    assert selected == "Robustness"
+    assert persian == ("معامله‌ها", "rtl")
+    assert wide <= inner  # a telephone does not scroll sideways
 
 
 def test_the_page_prints_to_pdf(browser, page):

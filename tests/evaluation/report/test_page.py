@@ -2,9 +2,20 @@
 
 from __future__ import annotations
 
+import base64
+import gzip
+import json
+import re
+from pathlib import Path
+
+import numpy as np
 import plotly.graph_objects as go
+import pytest
 
 from pacesetter.evaluation import Section, write_report
+from pacesetter.evaluation.report import page as page_module
+from pacesetter.evaluation.report.page import plain
+from pacesetter.evaluation.report.texts import PERSIAN
 
 
 def test_page_holds_sections_notes_and_facts(tmp_path):
@@ -22,13 +33,74 @@ def test_text_from_data_is_escaped(tmp_path):
     assert "a&amp;b" in page
 
 
+def unpacked(page: str, name: str) -> str:
+    (packed,) = re.findall(rf'<script type="text/plain" id="{name}">([^<]+)</script>', page)
+    return gzip.decompress(base64.b64decode(packed)).decode()
+
+
 def test_plotly_is_inlined_once_and_nothing_is_fetched(tmp_path):
     figures = (go.Figure(go.Scatter(y=[1, 2])), go.Figure(go.Scatter(y=[2, 1])))
     page = write_report(tmp_path / "report.html", "try", [Section("Two", "Pictures.", figures)]).read_text()
-    assert page.count("plotly-graph-div") == 2
-    assert page.count("<script>/**") + page.count("<script>\n/**") == 1
+    assert page.count('data-figure="') == 2
+    assert "plotly.js v" in unpacked(page, "plotly")[:200]
+    assert [figure["data"][0]["y"] for figure in json.loads(unpacked(page, "figures"))] == [[1, 2], [2, 1]]
     assert 'src="http' not in page
 
 
-def test_page_without_pictures_carries_no_script(tmp_path):
-    assert "<script" not in write_report(tmp_path / "report.html", "try", [Section("Text", "Only.")]).read_text()
+def test_page_without_pictures_carries_no_plotly(tmp_path):
+    page = write_report(tmp_path / "report.html", "try", [Section("Text", "Only.")]).read_text()
+    assert 'id="plotly"' not in page
+    assert len(page) < 40_000
+
+
+def test_numbers_of_pictures_keep_seven_digits(tmp_path):
+    values = np.array([1 / 3, 1e5 / 3, np.nan])
+    page = write_report(
+        tmp_path / "r.html", "try", [Section("One", "", (go.Figure(go.Scatter(y=values)),))]
+    ).read_text()
+    stored = json.loads(unpacked(page, "figures"))[0]["data"][0]["y"]
+    assert stored["dtype"] == "f4"
+    assert np.frombuffer(base64.b64decode(stored["bdata"]), np.float32) == pytest.approx(values, rel=1e-6, nan_ok=True)
+
+
+def test_the_header_tabs_and_faint_rows_are_there(tmp_path):
+    sections = [Section(title, ".") for title in ("Verdict", "Stress", "Bars")]
+    rows = tuple((f"S{place}", place) for place in range(40))
+    sections.append(Section("Links and lags", ".", (), ("symbol", "x"), rows, faint=(1,)))
+    page = write_report(tmp_path / "r.html", "try", sections, header={"capital": "100,000"}).read_text()
+    assert re.findall('data-tab="([^"]+)"', page) == ["Result", "Robustness", "Lead–lag", "Data"]
+    assert "<dt data-word>capital</dt><dd>100,000</dd>" in page
+    assert page.count('class="faint"') == 1
+    assert page.count('type="search"') == 1  # a table of 40 rows can be searched
+    few = write_report(tmp_path / "few.html", "try", sections[:2]).read_text()
+    assert "data-tab=" not in few
+
+
+def test_a_section_comes_back_from_json():
+    choices = (("A", go.Figure(go.Scatter(y=[1]))),)
+    section = Section("T", "x", (), ("a",), (("1",),), True, ("because",), choices, (0,))
+    again = Section.from_json(json.loads(json.dumps(section.to_json())))
+    assert again.reasons == ("because",)
+    assert again.faint == (0,)
+    assert again.choices[0][0] == "A"
+    old = {"title": "T", "text": "x", "figures": [], "header": ["a"], "rows": [["1"]], "is_evidence": None}
+    assert Section.from_json(old) == Section("T", "x", (), ("a",), (("1",),))
+
+
+@pytest.mark.parametrize(
+    ("value", "text"),
+    [(0.0, "0"), (1234567.0, "1,234,567"), (0.12345, "0.123"), (12.0, "12"), (1e-9, "< 0.001"), (float("inf"), "∞")],
+)
+def test_numbers_are_written_as_a_person_would(value, text):
+    assert plain(value) == text
+    assert plain(float("nan")) == "–"
+
+
+def test_persian_words_are_of_this_page():
+    """A word that no page has is one that was renamed and whose translation was forgotten."""
+    package = Path(page_module.__file__).parents[2]
+    written = "".join(path.read_text() for path in package.rglob("*.py")) + "".join(
+        path.read_text() for path in (Path(page_module.__file__).parent / "templates").iterdir()
+    )
+    missing = [word for word in PERSIAN if not re.search(rf'["\'>]{re.escape(word)}["\'<]', written)]
+    assert missing == []

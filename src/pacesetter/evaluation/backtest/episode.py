@@ -240,11 +240,12 @@ class Episode:
 
 def trade_rows(table: pd.DataFrame) -> list[tuple[str, ...]]:
     """The trades as text, one row each, under `HEADER`."""
+    form = "%Y-%m-%d" if _is_daily(table["entry"]) else "%Y-%m-%d %H:%M"
     return [
         (
             str(row["symbol"]),
-            f"{row['entry']:%Y-%m-%d}",
-            "–" if pd.isna(row["exit"]) else f"{row['exit']:%Y-%m-%d}",
+            f"{row['entry']:{form}}",
+            "–" if pd.isna(row["exit"]) else f"{row['exit']:{form}}",
             str(row["bars"]),
             str(row["fills"]),
             f"{row['quantity']:+,.4f}",
@@ -256,6 +257,11 @@ def trade_rows(table: pd.DataFrame) -> list[tuple[str, ...]]:
         )
         for row in table.to_dict("records")
     ]
+
+
+def _is_daily(times: pd.Series[Any]) -> bool:
+    """Whether the moments are at few times of the day, as closes are in summer and winter."""
+    return pd.DatetimeIndex(times).strftime("%H:%M").nunique() <= 2
 
 
 def _read(path: Path, numbers: tuple[str, ...], texts: tuple[str, ...] = ()) -> pd.DataFrame:

@@ -27,6 +27,7 @@ from pacesetter.evaluation.backtest.stress import stress_scenarios
 from pacesetter.evaluation.lookback.judgement import AGENT, STOCHASTIC, LookbackJudgement, judge_lookback
 from pacesetter.evaluation.lookback.page import BRIEF, lookback_sections, store_lookback
 from pacesetter.evaluation.lookback.worth import worth_sentences, worth_table
+from pacesetter.evaluation.report.account_page import page_header
 from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.evaluation.stored_run import StoredRun
@@ -120,6 +121,11 @@ class LookbackRun:
     def report(self, found: LookbackJudgement) -> list[Section]:
         """Everything that a report says of a judgement."""
         return [*lookback_sections(found, self.panel), self._stress(found)]
+
+    def header(self) -> dict[str, str]:
+        """What a report is about: data, test period and seed."""
+        source, judged = str(self.config.data["source"]), self.panel.index[self.first :]
+        return page_header(source, judged, self.panel.symbols, self.config.seed)
 
     def store(self, found: LookbackJudgement, folder: Path, facts: Mapping[str, str]) -> None:
         """Write what other commands read of a judgement."""

@@ -15,10 +15,12 @@ from plotly.subplots import make_subplots
 
 from pacesetter.evaluation.backtest.backtest import Backtest
 from pacesetter.evaluation.judgement import Judgement
+from pacesetter.evaluation.report.account_page import monthly_section, trades_section, weights_section
 from pacesetter.evaluation.report.memo import memo
 from pacesetter.evaluation.report.options_page import options_section
-from pacesetter.evaluation.report.page import Section, number
-from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
+from pacesetter.evaluation.report.page import Section, number, plain
+from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, styled, thinned
+from pacesetter.evaluation.report.reasons import verdict_reasons
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.statistics.regression import RESULT
@@ -31,6 +33,7 @@ VERDICT = "Verdict"
 SCORES = ("policy", "annual return", "volatility", "Sharpe ratio", "drawdown", "turnover", "costs", "round trips")
 BRIEF = ("volatility", "turnover", "costs", "round trips")  # columns left out on a console of 80 letters
 MOST_LINES = 6
+SENSES = {"<=": "≤", ">=": "≥", ">": ">", "<": "<"}
 
 
 def judgement_sections(found: Judgement) -> list[Section]:
@@ -39,6 +42,9 @@ def judgement_sections(found: Judgement) -> list[Section]:
         _verdict_section(found),
         _gates_section(found),
         _benchmark_section(found),
+        monthly_section(found.result),
+        weights_section(found.result),
+        trades_section(found.result),
         _regimes_section(found),
         _scenario_section("Stress", FAST_TEXT if found.is_fast else STRESS_TEXT, found.stress),
         _scenario_section("Costs and limits", FAST_TEXT if found.is_fast else RULES_TEXT, found.rules),
@@ -61,7 +67,8 @@ def markdown(sections: list[Section]) -> str:
     """Titles, texts and tables; pictures are left to the page."""
     parts = []
     for section in sections:
-        lines = [f"## {section.title}", "", section.text]
+        lines = [f"## {section.title}", "", *(f"- {reason}" for reason in section.reasons)]
+        lines += ["", section.text] if section.reasons else [section.text]
         if section.rows:
             lines += ["", _line(section.header), _line(["---"] * len(section.header)), *map(_line, section.rows)]
         parts.append("\n".join(lines))
@@ -74,7 +81,13 @@ def _line(cells: Any) -> str:
 
 def _verdict_section(found: Judgement) -> Section:
     table = results_section(found.results, found.intervals)
-    return replace(table, title=VERDICT, text=found.sentence, is_evidence=found.verdict.is_evidence)
+    own = {"title": VERDICT, "text": found.sentence, "is_evidence": found.verdict.is_evidence}
+    faint = tuple(place for place, row in enumerate(table.rows) if _includes_zero(found.intervals[str(row[0])]))
+    return replace(table, **own, reasons=verdict_reasons(found), faint=faint)
+
+
+def _includes_zero(ratio: Interval) -> bool:
+    return ratio.low <= 0 <= ratio.high
 
 
 # ---- tables ---------------------------------------------------------------------------------------------------------
@@ -95,7 +108,7 @@ def results_section(results: Mapping[str, Backtest], intervals: Mapping[str, Int
     order = [first, *rest]
     rows = [_score(name, found[name], intervals) for name in order]
     days = results[first].times
-    text = f"{len(days)} bars, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, all with the same costs and caps."
+    text = f"{len(days):,} bars, {span_text(days)}, all with the same costs and caps."
     return Section(
         "Results", text, (equity_picture([results[name] for name in order[:MOST_LINES]]),), SCORES, tuple(rows)
     )
@@ -119,7 +132,7 @@ def _gates_section(found: Judgement) -> Section:
     decision = "NO-GO" if failed else "GO"
     text = f"{decision}: {len(found.gates) - failed} of {len(found.gates)} gates passed; the memo has the decision."
     rows = tuple(
-        (gate.name, number(gate.value, ".4g"), f"{gate.sense} {gate.limit:g}", "pass" if gate.passed else "FAIL")
+        (gate.name, plain(gate.value), f"{SENSES[gate.sense]} {gate.limit:g}", "pass" if gate.passed else "FAIL")
         for gate in found.gates
     )
     return Section("Gates", text, (), ("gate", "value", "limit", ""), rows)
@@ -132,7 +145,10 @@ def _benchmark_section(found: Judgement) -> Section:
         for name, *values in found.benchmark.itertuples()
     )
     index = "an equal-weight index of all symbols" if found.index is None else found.index.name
-    text = f"Against {index} without costs; alpha is annualised."
+    text = (
+        f"Against {index} without costs; alpha is annualised. "
+        "A drawdown is a share of the highest equity before it, and never has a sign."
+    )
     return Section("Against the index", text, (), header, rows)
 
 
@@ -159,15 +175,13 @@ def _scenario_section(title: str, text: str, table: pd.DataFrame) -> Section:
     return Section(title, text, (), header, rows)
 
 
-def _assets_section(found: Judgement, most: int = 25) -> Section:
+def _assets_section(found: Judgement) -> Section:
     earned = found.contribution
     text = (
         f"What each symbol earned after costs. Concentration of the absolute shares: Herfindahl "
         f"{number(earned.herfindahl, '.3f')}, Gini {number(earned.gini, '.2f')}."
     )
-    rows = tuple(
-        (str(name), *map(number, values, ("+,.0f", "+.1%"))) for name, *values in earned.table[:most].itertuples()
-    )
+    rows = tuple((str(name), *map(number, values, ("+,.0f", "+.1%"))) for name, *values in earned.table.itertuples())
     return Section("Contribution by asset", text, (), ("symbol", "profit and loss", "share"), rows)
 
 
@@ -186,7 +200,8 @@ def equity_picture(results: Sequence[Backtest]) -> go.Figure:
     figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.7, 0.3], vertical_spacing=0.04)
     for colour, result in zip(PALETTE, results, strict=False):
         _draw(figure, result, {"color": colour, "width": 2.4 if result is results[0] else 1.2})
-    figure.update_yaxes(type="log", row=1, col=1).update_yaxes(tickformat=".0%", row=2, col=1)
+    figure.update_yaxes(type="log", row=1, col=1)
+    figure.update_yaxes(tickformat=".0%", autorange="reversed", row=2, col=1)  # hangs down, without a sign
     return styled(figure, "Equity (start = 100) and drawdown", 520)
 
 
@@ -195,14 +210,14 @@ def _draw(figure: go.Figure, result: Backtest, line: Mapping[str, Any]) -> None:
     equity = 100 * result.equity[1:] / result.equity[0]
     common = {"x": result.times[rows], "mode": "lines", "line": line, "legendgroup": result.name, "name": result.name}
     figure.add_scatter(y=equity[rows], row=1, col=1, **common)
-    figure.add_scatter(y=-result.drawdown[rows], row=2, col=1, showlegend=False, **common)
+    figure.add_scatter(y=result.drawdown[rows], row=2, col=1, showlegend=False, **common)
 
 
 def _window_picture(found: Judgement) -> go.Figure:
     days = found.result.times
     starts = [days[part[0]] for part in np.array_split(np.arange(len(days)), len(found.windows))]
     bars = go.Bar(
-        x=[f"{day:%Y-%m-%d}" for day in starts],
+        x=[f"{day:{day_form(days)}}" for day in starts],
         y=found.windows,
         marker_color=[PALETTE[0] if gain > 0 else PALETTE[5] for gain in found.windows],
     )

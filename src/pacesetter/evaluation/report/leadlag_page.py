@@ -9,7 +9,7 @@ import numpy as np
 import pandas as pd
 
 from pacesetter.evaluation.report.page import Section
-from pacesetter.evaluation.report.pictures import styled
+from pacesetter.evaluation.report.pictures import day_form, styled
 from pacesetter.leadlag import pictures
 from pacesetter.leadlag.answer.influence import HALF
 from pacesetter.leadlag.study import StudyResult
@@ -66,21 +66,26 @@ def leadlag_pictures(result: StudyResult) -> dict[str, Any]:
     symbols = result.panel.symbols
     times = list(result.panel.index[result.ends])
     method = result.study.method
+    linked = result.links.linked(result.study.level)
+    known = linked | linked.T
     shown = {
-        "matrix": pictures.matrix_picture(result.matrix, symbols, f"Lead–lag matrix ({method})"),
+        "matrix": pictures.matrix_picture(result.matrix, symbols, f"Lead–lag matrix ({method})", known),
         "network": pictures.network_picture(result.network, f"Significant links ({method})"),
         "leadership": pictures.leadership_picture(result.leadership, times, symbols),
     }
     if result.answer.max_lag:  # a method without delays has no lag map
-        shown["lags"] = pictures.lag_picture(result.lags, result.matrix, symbols, f"Delay of each pair ({method})")
+        title = f"Delay of each pair ({method})"
+        shown["lags"] = pictures.lag_picture(result.lags, result.matrix, symbols, title, known)
     return shown
 
 
 def leadlag_sections(result: StudyResult) -> list[Section]:
     """Leaders and followers, links, lags, and leadership over time, each with what may be concluded from it."""
     shown = {name: _transparent(picture) for name, picture in leadlag_pictures(result).items()}
+    rows = leadlag_rows(result)
+    faint = tuple(place for place, row in enumerate(rows) if row[2] not in ("leader", "follower"))
     return [
-        Section("Lead–lag", leadlag_verdict(result), (shown["matrix"],), HEADER, tuple(leadlag_rows(result))),
+        Section("Lead–lag", leadlag_verdict(result), (shown["matrix"],), HEADER, tuple(rows), faint=faint),
         Section(
             "Links and lags",
             _links_text(result),
@@ -118,7 +123,7 @@ def leadlag_verdict(result: StudyResult) -> str:
     rows = leadlag_rows(result)
     leaders = [row[1] for row in rows if row[2] == "leader"]
     followers = [row[1] for row in rows if row[2] == "follower"]
-    window = f"the {result.window_text} up to {result.panel.index[-1]:%Y-%m-%d}"
+    window = f"the {result.window_text} up to {result.panel.index[-1]:{day_form(result.panel.index)}}"
     flow = result.strategy
     earned = (
         f"Following the leaders at every bar (fill to fill, {flow['bars']:.0f} bars) earned {flow['gross_bps']:+.1f} "
@@ -206,6 +211,6 @@ def _time_text(result: StudyResult) -> str:
 
 
 def _worst(result: StudyResult) -> tuple[tuple[Any, ...], ...]:
-    days = result.panel.index
+    days, form = result.panel.index, day_form(result.panel.index)
     worst = result.unstable()
-    return tuple((f"{days[int(a)]:%Y-%m-%d}", f"{days[int(b)]:%Y-%m-%d}", f"{c:.3g}") for a, b, c in worst.to_numpy())
+    return tuple((f"{days[int(a)]:{form}}", f"{days[int(b)]:{form}}", f"{c:.3g}") for a, b, c in worst.to_numpy())

@@ -1,7 +1,9 @@
-"""report.html: one self-contained page from sections; plotly's script is inlined once."""
+"""report.html: one self-contained page from sections, in tabs; scripts and pictures are packed, and unpacked there."""
 
 from __future__ import annotations
 
+import base64
+import gzip
 import json
 import math
 import re
@@ -13,13 +15,46 @@ from functools import lru_cache
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from pacesetter.errors import ConfigError, RunError
+from pacesetter.evaluation.report.texts import PERSIAN
 from pacesetter.runs import write_atomic
 
-__all__ = ["Section", "number", "write_pdf", "write_report"]
+__all__ = ["Section", "number", "plain", "write_pdf", "write_report"]
 
 BROWSERS = ("chromium", "chromium-browser", "google-chrome")
-PLAIN = ("title", "text", "header", "rows", "is_evidence")  # what of a section JSON holds as it is
+PLAIN = ("title", "text", "header", "rows", "is_evidence", "reasons", "faint")  # what of a section JSON holds as it is
+MOST_ROWS = 25  # of a table until the reader asks for all
+FEW_SECTIONS = 3  # that need no tabs
+REST = "More"  # the tab of what no other has
+TABS = {  # tab -> titles of its sections
+    "Result": (
+        "Verdict",
+        "Results",
+        "Gates",
+        "Against the index",
+        "Monthly returns",
+        "Episode",
+        "The picture",
+        "By costs",
+    ),
+    "Trades": (
+        "Trades on prices",
+        "Trades",
+        "Weights over time",
+        "Contribution by asset",
+        "Windows",
+        "Windows over time",
+    ),
+    "Robustness": (
+        *("Results by regime", "Stress", "Costs and limits", "Walk-forward", "Combinatorial paths"),
+        *("Costs of switching", "Safety", "Regret", "Worth downstream"),
+    ),
+    "Lead–lag": ("Lead–lag", "Links and lags", "Leadership over time", "Lookback", "Who leads", "Learned relations"),
+    "Agents": ("Agents", "Agents out-of-sample", "Agents together", "Allocations"),
+    "Data": ("Bars", "Data quality", "Features", "Regimes"),
+}
 UNKNOWN = "–"
 NUMBER = re.compile(rf"[+-]?[\d.,]+|{UNKNOWN}|$")  # how the cells of a column of numbers begin
 
@@ -29,11 +64,29 @@ def number(value: float, form: str) -> str:
     return UNKNOWN if math.isnan(value) else format(value, form)
 
 
+def plain(value: float) -> str:
+    """A number as a person would write it: three digits that count, thousands set apart, no powers of ten."""
+    if math.isnan(value):
+        return UNKNOWN
+    if math.isinf(value):
+        return "∞" if value > 0 else "−∞"
+    if value == 0:
+        return "0"
+    if abs(value) < 0.001:
+        return "< 0.001" if value > 0 else "> −0.001"
+    digits = max(2 - math.floor(math.log10(abs(value))), 0)
+    text = f"{value:,.{digits}f}"
+    return text.rstrip("0").rstrip(".") if "." in text else text
+
+
 @dataclass(frozen=True)
 class Section:
     """A part of the report: a title, a sentence, pictures (plotly figures), and a table.
 
     is_evidence  of a verdict, whose sentence then opens the page on a card; None for all other parts
+    reasons      of a verdict, one sentence each
+    choices      (name, figure) of which the reader picks one, e.g. a symbol
+    faint        rows of the table that are not significant
     """
 
     title: str
@@ -42,6 +95,14 @@ class Section:
     header: tuple[str, ...] = ()
     rows: tuple[tuple[Any, ...], ...] = ()
     is_evidence: bool | None = None
+    reasons: tuple[str, ...] = ()
+    choices: tuple[tuple[str, Any], ...] = ()
+    faint: tuple[int, ...] = ()
+
+    @property
+    def tab(self) -> str:
+        """The tab that it stands in."""
+        return next((tab for tab, titles in TABS.items() if self.title in titles), REST)
 
     @property
     def anchor(self) -> str:
@@ -57,20 +118,19 @@ class Section:
         from plotly.io import to_json
 
         figures = [json.loads(to_json(figure)) for figure in self.figures]
-        return {name: getattr(self, name) for name in PLAIN} | {"figures": figures}
+        choices = [(name, json.loads(to_json(figure))) for name, figure in self.choices]
+        return {name: getattr(self, name) for name in PLAIN} | {"figures": figures, "choices": choices}
 
     @classmethod
     def from_json(cls, stored: Mapping[str, Any]) -> Section:
         from plotly.graph_objects import Figure
 
-        figures = tuple(Figure(figure) for figure in stored["figures"])
-        rows = tuple(tuple(row) for row in stored["rows"])
-        return cls(stored["title"], stored["text"], figures, tuple(stored["header"]), rows, stored["is_evidence"])
-
-    def pictures(self) -> list[str]:
-        """The figures as HTML fragments that share the page's script."""
-        options = {"displaylogo": False, "responsive": True}
-        return [figure.to_html(full_html=False, include_plotlyjs=False, config=options) for figure in self.figures]
+        own: dict[str, Any] = {name: stored[name] for name in PLAIN if name in stored}
+        own |= {name: tuple(own.get(name, ())) for name in ("header", "reasons", "faint")}
+        own["rows"] = tuple(tuple(row) for row in stored["rows"])
+        own["figures"] = tuple(Figure(figure) for figure in stored["figures"])
+        own["choices"] = tuple((name, Figure(figure)) for name, figure in stored.get("choices", ()))
+        return cls(**own)
 
 
 def write_report(
@@ -79,13 +139,74 @@ def write_report(
     sections: Sequence[Section],
     notes: Sequence[str] = (),
     facts: Mapping[str, str] | None = None,
+    header: Mapping[str, str] | None = None,
 ) -> Path:
-    """Write the page; `notes` are caveats shown first, `facts` the set-up shown last."""
+    """Write the page; `header` is what was judged, `notes` are caveats shown first, `facts` the set-up shown last."""
+    figures: list[dict[str, Any]] = []
+    parts = [_part(section, figures) for section in sections]
+    tabs = list(dict.fromkeys(part["tab"] for part in parts)) if len(parts) > FEW_SECTIONS else []
+    html = _template().render(
+        title=title,
+        parts=parts,
+        tabs=sorted(tabs, key=[*TABS, REST].index) if len(tabs) > 1 else [],
+        notes=notes,
+        facts=facts or {},
+        header=header or {},
+        most_rows=MOST_ROWS,
+        plotly=_plotly() if figures else "",
+        figures=_packed(json.dumps(figures, separators=(",", ":"))) if figures else "",
+        persian=json.dumps(PERSIAN, ensure_ascii=False).replace("</", "<\\/"),
+    )
+    return write_atomic(path, html)
+
+
+def _part(section: Section, figures: list[dict[str, Any]]) -> dict[str, Any]:
+    """What the template shows of a section; its pictures join the page's list and are named by their places."""
+    return {
+        "section": section,
+        "tab": section.tab,
+        "figures": [_placed(figure, figures) for figure in section.figures],
+        "choices": [(name, _placed(figure, figures)) for name, figure in section.choices],
+    }
+
+
+def _placed(figure: Any, figures: list[dict[str, Any]]) -> dict[str, Any]:
+    from plotly.io import to_json
+
+    content = _single_precision(json.loads(to_json(figure, validate=False)))
+    figures.append(content)
+    layout = content.get("layout", {})
+    return {"place": len(figures) - 1, "height": layout.get("height", 380), "title": _title(layout)}
+
+
+def _title(layout: Mapping[str, Any]) -> str:
+    title = layout.get("title", "")
+    return str(title.get("text", "") if isinstance(title, dict) else title)
+
+
+def _single_precision(content: Any) -> Any:
+    """Arrays of a figure with seven digits: no screen shows more, and the page is half as large."""
+    if isinstance(content, list):
+        return [_single_precision(each) for each in content]
+    if not isinstance(content, dict):
+        return content
+    if content.get("dtype") == "f8":
+        values = np.frombuffer(base64.b64decode(content["bdata"]), np.float64)
+        if np.abs(values[np.isfinite(values)]).max(initial=0.0) < np.finfo(np.float32).max:
+            return content | {"dtype": "f4", "bdata": base64.b64encode(values.astype(np.float32).tobytes()).decode()}
+    return {key: _single_precision(value) for key, value in content.items()}
+
+
+@lru_cache
+def _plotly() -> str:
     from plotly.offline import get_plotlyjs
 
-    script = get_plotlyjs() if any(section.figures for section in sections) else ""
-    html = _template().render(title=title, sections=sections, notes=notes, facts=facts or {}, plotly=script)
-    return write_atomic(path, html)
+    return _packed(get_plotlyjs())
+
+
+def _packed(text: str) -> str:
+    """Gzip in base64: plotly's script takes 2 MB instead of 4.8."""
+    return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
 def write_pdf(page: Path) -> Path:
@@ -95,7 +216,7 @@ def write_pdf(page: Path) -> Path:
         raise ConfigError(f"a PDF needs one of {', '.join(BROWSERS)}; install one, or print the page from a browser")
     target = page.with_suffix(".pdf")
     quiet = ["--headless", "--no-sandbox", "--disable-gpu", "--no-pdf-header-footer", "--virtual-time-budget=20000"]
-    command = [browser, *quiet, f"--print-to-pdf={target}", page.resolve().as_uri()]
+    command = [browser, *quiet, f"--print-to-pdf={target}", f"{page.resolve().as_uri()}#print"]
     done = subprocess.run(command, capture_output=True, text=True, timeout=120)
     if done.returncode or not target.is_file():
         raise RunError(f"{browser} could not print {page}: {done.stderr.strip().splitlines()[-1:]}")

@@ -13,10 +13,13 @@ from rich.console import Console
 
 from pacesetter.build import Config, build_panel, build_readiness, build_study, build_table
 from pacesetter.evaluation.report import pictures
+from pacesetter.evaluation.report.account_page import page_header
 from pacesetter.evaluation.report.leadlag_page import leadlag_rows, leadlag_sections, store_leadlag
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.features import REGIMES, FeatureTable, regime_labels
+from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
+from pacesetter.registry import configure
 from pacesetter.runs import Run
 from pacesetter.training.pipeline.fleet_stage import check_episodes, train_fleet
 from pacesetter.training.pipeline.judge_stage import judge_agents
@@ -61,8 +64,7 @@ def describe(job: Job, folder: Path) -> Found:
 
 
 def _bars_section(panel: Panel, labels: Any) -> Section:
-    period = f"{panel.index[0]:%Y-%m-%d} to {panel.index[-1]:%Y-%m-%d}"
-    text = f"{len(panel)} bars of {len(panel.symbols)} symbols, {period}."
+    text = f"{len(panel):,} bars of {len(panel.symbols)} symbols, {pictures.span_text(panel.index)}."
     return Section("Bars", text, (pictures.prices(panel),), *summary(panel, labels))
 
 
@@ -114,7 +116,10 @@ def write_page(job: Job, folder: Path) -> Found:
         "commit": manifest["commit"] or "none",
         "versions": ", ".join(f"{name} {version}" for name, version in manifest["versions"].items()),
     }
-    write_report(job.run.path("report.html"), job.config.name, sections, job.panel.notes, facts)
+    rules = configure(MarketParameters, dict(job.config.task.get("market") or {}), "task.market")
+    source, seed = str(job.config.data["source"]), job.config.seed
+    header = page_header(source, job.panel.index, job.panel.symbols, seed, rules if "judge" in job.found else None)
+    write_report(job.run.path("report.html"), job.config.name, sections, job.panel.notes, facts, header)
     return Found(f"{len(sections)} sections")
 
 

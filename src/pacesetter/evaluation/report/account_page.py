@@ -1,0 +1,235 @@
+"""The account of a backtest on paper: monthly returns, weights over time, and each symbol's trades on its prices."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+import numpy as np
+import pandas as pd
+import plotly.graph_objects as go
+from numpy.typing import NDArray
+
+from pacesetter.evaluation.backtest.backtest import Backtest
+from pacesetter.evaluation.report.page import Section
+from pacesetter.evaluation.report.pictures import PALETTE, day_form, span_text, styled
+from pacesetter.market.ledger import Column, Fill
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.market.trades import Trade
+
+__all__ = ["monthly_section", "page_header", "trades_section", "weights_section"]
+
+Array = NDArray[Any]
+MOST_WEIGHTS = 8  # symbols with a colour of their own; the others are one band
+MOST_POINTS = 400  # of a line
+MOST_IN_ALL = 24_000  # of the price lines of all symbols together, so that the page stays below 3 MB
+MOST_MARKS, MARKS_IN_ALL = 120, 6_000  # trades drawn on a symbol's prices, and on all
+COLOURS, CASH_COLOUR = (*PALETTE[:7], "#8c6bb1"), "rgba(160,160,160,0.35)"
+MONTHS = ("Jan", "Feb", "Mar", "Apr", "May", "Jun", "Jul", "Aug", "Sep", "Oct", "Nov", "Dec")
+BLUE_ORANGE = [[0.0, PALETTE[5]], [0.5, "rgba(128,128,128,0.12)"], [1.0, PALETTE[0]]]
+
+
+def page_header(
+    data: str, times: pd.DatetimeIndex, symbols: Sequence[str], seed: int, rules: MarketParameters | None = None
+) -> dict[str, str]:
+    """What a page is about, for its top: data, period and seed; of an account its costs, capital and limits too."""
+    told = {"data": data, "period": span_text(times), "bars": f"{len(times):,}", "symbols": f"{len(symbols):,}"}
+    return told | ({} if rules is None else _rules(rules)) | {"seed": str(seed)}
+
+
+def _rules(rules: MarketParameters) -> dict[str, str]:
+    costs, limits = rules.costs, rules.limits
+    side = costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps
+    parts = (
+        f"{costs.commission_bps:g} commission, {costs.spread_bps / 2:g} half spread, {costs.slippage_bps:g} slippage"
+    )
+    short = "shorting allowed" if limits.shorting else "long only"
+    return {
+        "costs": f"{side:g} bps a side ({parts})",
+        "capital": f"{rules.initial_cash:,.0f}",
+        "limits": f"{limits.position_cap_fraction:.0%} a position, leverage {limits.gross_leverage:g}, {short}",
+    }
+
+
+# ---- months ---------------------------------------------------------------------------------------------------------
+
+
+def monthly_section(result: Backtest) -> Section:
+    """Returns by year and month, and of each year, as a heat map with numbers."""
+    by_month = _compounded(result, "M")
+    table = pd.DataFrame({"year": by_month.index.year, "month": by_month.index.month, "value": by_month.to_numpy()})
+    months = table.pivot_table(index="year", columns="month", values="value").reindex(columns=range(1, 13))
+    years = _compounded(result, "Y")
+    won = int((by_month > 0).sum())
+    best, worst = by_month.idxmax(), by_month.idxmin()
+    text = (
+        f"{won} of {len(by_month)} months with a gain. Best {best}: {by_month.max():+.1%}; "
+        f"worst {worst}: {by_month.min():+.1%}. The last column is the whole year as far as it was judged."
+    )
+    return Section("Monthly returns", text, (_months_figure(months, years.to_numpy()),))
+
+
+def _compounded(result: Backtest, period: str) -> pd.Series[float]:
+    """Total return of each calendar month or year; a bar counts where it is known."""
+    calendar = result.times.tz_localize(None).to_period(period)
+    growth = pd.Series(1 + result.returns, result.times).groupby(calendar).prod()
+    return growth - 1
+
+
+def _months_figure(months: pd.DataFrame, years: Array) -> go.Figure:
+    values = np.column_stack([months.to_numpy(float), years])
+    limit = float(np.nanmax(np.abs(months.to_numpy(float)), initial=0.0)) or 1.0
+    texts = [["" if np.isnan(value) else f"{value:+.1%}" for value in row] for row in values]
+    heat = go.Heatmap(
+        z=np.clip(values, -limit, limit),
+        x=[*MONTHS, "year"],
+        y=[str(year) for year in months.index],
+        text=texts,
+        texttemplate="%{text}",
+        hovertemplate="%{y} %{x}: %{text}<extra></extra>",
+        colorscale=BLUE_ORANGE,
+        zmid=0,
+        showscale=False,
+        xgap=2,
+        ygap=2,
+    )
+    figure = styled(go.Figure(heat), "Return by month", 110 + 26 * len(months))
+    figure.update_xaxes(type="category", side="top", showgrid=False)
+    figure.update_layout(title={"yref": "container", "y": 0.98, "yanchor": "top"}, margin={"t": 70})
+    return figure.update_yaxes(type="category", autorange="reversed", showgrid=False)
+
+
+# ---- weights --------------------------------------------------------------------------------------------------------
+
+
+def held_weights(result: Backtest) -> Array:
+    """(n, K) share of equity in each symbol at the close of each bar."""
+    quantities = result.fills[..., [Fill.QUANTITY, Fill.EXIT_QUANTITY]].sum(axis=2).cumsum(axis=0)
+    equity = np.maximum(result.ledger[:, Column.EQUITY], 1e-12)
+    weights: Array = np.nan_to_num(quantities * result.closes) / equity[:, None]
+    return weights
+
+
+def weights_section(result: Backtest) -> Section:
+    """Where the money was: the largest symbols, all others together, and cash."""
+    weights = held_weights(result)
+    size = np.abs(weights).mean(axis=0)
+    largest = np.argsort(-size, kind="stable")[:MOST_WEIGHTS]
+    largest = largest[size[largest] > 0]
+    rest = np.setdiff1d(np.flatnonzero(size > 0), largest)
+    lines = {result.symbols[place]: weights[:, place] for place in largest}
+    if len(rest):
+        lines[f"{len(rest)} others"] = weights[:, rest].sum(axis=1)
+    colours = [*COLOURS[: len(largest)], *["#bdbdbd"][: len(lines) - len(largest)], CASH_COLOUR]
+    lines["cash"] = 1 - weights.sum(axis=1)
+    rows = _few(len(result))
+    figure = go.Figure()
+    for colour, (name, values) in zip(colours, lines.items(), strict=True):
+        # stacked where no position is short; a stack of both signs cannot be read
+        stack = {"stackgroup": "all", "line": {"width": 0, "color": colour}} if weights.min() >= -1e-9 else {}
+        line = {"line": {"width": 1.4, "color": colour}} | stack
+        figure.add_scatter(x=result.times[rows], y=values[rows], name=name, mode="lines", **line)
+    text = (
+        f"Share of equity in the {len(largest)} largest of {len(result.symbols)} symbols"
+        f"{', the others together' if len(rest) else ''}, and cash. "
+        f"On average {np.abs(weights).sum(axis=1).mean():.0%} of equity is invested, in "
+        f"{(np.abs(weights) > 1e-6).sum(axis=1).mean():.1f} symbols."
+    )
+    return Section("Weights over time", text, (styled(figure, "Weights").update_yaxes(tickformat=".0%"),))
+
+
+# ---- trades ---------------------------------------------------------------------------------------------------------
+
+
+def trades_section(result: Backtest) -> Section:
+    """A picture for each symbol that was traded, the one that earned or lost most first, and a table of all."""
+    by_symbol: dict[int, list[Trade]] = {}
+    for trade in result.trades():
+        by_symbol.setdefault(trade.position, []).append(trade)
+    earned = {place: sum(trade.pnl for trade in found) for place, found in by_symbol.items()}
+    order = sorted(by_symbol, key=lambda place: -abs(earned[place]))
+    choices = tuple((result.symbols[place], _prices_figure(result, place, by_symbol[place])) for place in order)
+    rows = tuple(_symbol_row(result, place, by_symbol[place]) for place in order)
+    header = ("symbol", "trades", "with a gain", "profit and loss", "mean bars", "largest gain", "largest loss")
+    count = sum(map(len, by_symbol.values()))
+    text = (
+        f"{count:,} trades from flat to flat in {len(order)} of {len(result.symbols)} symbols. "
+        f"Pick a symbol to see its trades; the largest are drawn. Profit and loss is realised "
+        "and after commission."
+    )
+    return Section("Trades on prices", text if order else "Nothing was traded.", (), header, rows, choices=choices)
+
+
+def _symbol_row(result: Backtest, place: int, found: list[Trade]) -> tuple[str, ...]:
+    gains = np.array([trade.pnl for trade in found])
+    bars = [(len(result) - 1 if trade.exit_bar is None else trade.exit_bar) - trade.entry_bar for trade in found]
+    return (
+        result.symbols[place],
+        f"{len(found):,}",
+        f"{(gains > 0).mean():.0%}",
+        f"{gains.sum():+,.0f}",
+        f"{np.mean(bars):.0f}",
+        f"{max(gains.max(), 0):+,.0f}",
+        f"{min(gains.min(), 0):+,.0f}",
+    )
+
+
+def _prices_figure(result: Backtest, place: int, found: list[Trade]) -> go.Figure:
+    """A symbol's closes with the entries and exits of its largest trades."""
+    most = min(MOST_MARKS, MARKS_IN_ALL // len(result.symbols))
+    drawn = sorted(sorted(found, key=lambda trade: -abs(trade.pnl))[:most], key=lambda trade: trade.entry_bar)
+    closes = np.where(result.closes[:, place] > 0, result.closes[:, place], np.nan)
+    rows = _few(len(result), MOST_IN_ALL // len(result.symbols))
+    line = {"width": 1.2, "color": "#808080"}
+    figure = go.Figure(go.Scatter(x=result.times[rows], y=closes[rows], mode="lines", name="close", line=line))
+    for name, marks in _marks(result, drawn).items():
+        figure.add_scatter(name=name, mode="markers", **marks)
+    cut = f" ({len(drawn)} of {len(found)} trades)" if len(drawn) < len(found) else ""
+    return styled(figure, f"{result.symbols[place]}: entries and exits{cut}", 420)
+
+
+def _marks(result: Backtest, drawn: list[Trade]) -> Mapping[str, dict[str, Any]]:
+    """Name in the legend -> points."""
+    form = day_form(result.times)
+    longs = [trade for trade in drawn if trade.quantity > 0]
+    shorts = [trade for trade in drawn if trade.quantity <= 0]
+    closed = [trade for trade in drawn if trade.exit_bar is not None]
+    kinds: dict[str, tuple[list[tuple[int, float, str]], dict[str, Any]]] = {
+        "long entry": (_entries(longs), {"symbol": "triangle-up", "color": PALETTE[0], "size": 9}),
+        "short entry": (_entries(shorts), {"symbol": "triangle-down", "color": PALETTE[3], "size": 9}),
+        "exit with a gain": (
+            _exits([trade for trade in closed if trade.pnl > 0]),
+            {"symbol": "x", "color": PALETTE[2], "size": 8},
+        ),
+        "exit with a loss": (
+            _exits([trade for trade in closed if trade.pnl <= 0]),
+            {"symbol": "x", "color": PALETTE[5], "size": 8},
+        ),
+    }
+    return {
+        name: {
+            "x": result.times[[bar for bar, _, _ in points]],
+            "y": [price for _, price, _ in points],
+            "text": [f"{result.times[bar]:{form}}: {told}" for bar, _, told in points],
+            "hovertemplate": "%{text}<extra></extra>",
+            "marker": marker,
+        }
+        for name, (points, marker) in kinds.items()
+        if points
+    }
+
+
+def _entries(found: list[Trade]) -> list[tuple[int, float, str]]:
+    return [(trade.entry_bar, trade.entry_price, f"entry at {trade.entry_price:,.2f}") for trade in found]
+
+
+def _exits(found: list[Trade]) -> list[tuple[int, float, str]]:
+    return [
+        (trade.exit_bar, trade.exit_price or 0.0, f"{trade.pnl:+,.0f}, {trade.reason.replace('_', ' ')}")
+        for trade in found
+        if trade.exit_bar is not None
+    ]
+
+
+def _few(bars: int, most: int = MOST_POINTS) -> Array:
+    return np.unique(np.linspace(0, bars - 1, min(bars, most, MOST_POINTS)).astype(int))

@@ -1,0 +1,67 @@
+"""The account on paper: months compound, weights add up, and every trade is on its symbol's picture."""
+
+from __future__ import annotations
+
+import numpy as np
+import pandas as pd
+import pytest
+
+from pacesetter.data import load
+from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.baselines.catalogue import make_baseline
+from pacesetter.evaluation.report.account_page import (
+    held_weights,
+    monthly_section,
+    page_header,
+    trades_section,
+    weights_section,
+)
+from pacesetter.evaluation.report.pictures import day_form, span_text
+from pacesetter.features import feature_table
+from pacesetter.market.ledger import Column
+from pacesetter.market.parameters import MarketParameters
+from pacesetter.policies.observation import market_bank
+
+
+@pytest.fixture(scope="module")
+def result():
+    panel = load("synthetic", symbols=10, bars=500, seed=3)
+    bank = market_bank(panel, feature_table(panel, ["return_1"]))
+    return backtest(make_baseline("momentum", bank), panel, first=250, bank=bank)
+
+
+def test_months_compound_to_the_whole(result):
+    heat = monthly_section(result).figures[0].data[0]
+    years = [float(row[-1].rstrip("%")) / 100 for row in heat.text]
+    assert np.prod(1 + np.array(years)) - 1 == pytest.approx(result.equity[-1] / result.equity[0] - 1, abs=2e-3)
+    months = sum(text != "" for row in heat.text for text in row[:-1])
+    assert months == result.times.tz_localize(None).to_period("M").nunique()
+
+
+def test_weights_are_what_the_ledger_says(result):
+    weights = held_weights(result)
+    assert np.abs(weights).sum(axis=1) == pytest.approx(result.ledger[:, Column.EXPOSURE], abs=1e-6)
+    lines = weights_section(result).figures[0].data
+    assert lines[-1].name == "cash"
+    assert sum(np.asarray(line.y, float)[-1] for line in lines) == pytest.approx(1.0)
+
+
+def test_every_traded_symbol_has_its_picture(result):
+    section = trades_section(result)
+    traded = {result.symbols[trade.position] for trade in result.trades()}
+    assert {name for name, _ in section.choices} == traded == {row[0] for row in section.rows}
+    drawn = sum(len(line.x) for _, figure in section.choices for line in figure.data if "entry" in line.name)
+    assert drawn == len(result.trades())
+
+
+def test_the_header_names_data_costs_capital_and_seed(result):
+    header = page_header("csv", result.times, result.symbols, 7, MarketParameters())
+    assert header["costs"].startswith("10 bps a side")
+    assert (header["capital"], header["seed"], header["data"]) == ("100,000", "7", "csv")
+    assert "costs" not in page_header("csv", result.times, result.symbols, 7)
+
+
+def test_hours_are_written_where_bars_have_them():
+    hours = pd.date_range("2026-01-01", periods=30, freq="h", tz="UTC")
+    assert span_text(hours) == "2026-01-01 00:00 to 2026-01-02 05:00 UTC"
+    assert day_form(pd.date_range("2026-01-01", periods=30, freq="D", tz="UTC")) == "%Y-%m-%d"
