@@ -1,9 +1,10 @@
 """What each part against collapse adds, and what curiosity costs: fleets on the planted market at strength 0.4.
 
-    python benchmarks/recovery.py [--steps 8192] [--seeds 1 2 3] [--record]
+    python benchmarks/recovery.py [--steps 8192] [--seeds 1 2 3] [--scores FILE] [--record]
 
 Every row is a fleet of six agents, trained on 1,080 bars, chosen on 360 and played in one account on 360 later ones.
-Differences are paired over seeds, with their 95 % Student interval.
+Differences are paired over seeds, with their 95 % Student interval. Oracle, ridge, lasso and hold on the same bars
+stand below. With --scores every finished row is kept in a file, and a stopped benchmark continues from it.
 """
 
 from __future__ import annotations
@@ -28,6 +29,8 @@ from pacesetter.build.learner import build_learner
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.training.hydra.compose import compose
+from pacesetter.training.league.cell import Cell, play_cell
+from pacesetter.training.offline.export import export_episodes
 from pacesetter.training.run.train import train
 
 MARKET = [
@@ -38,16 +41,30 @@ QUIET = ["track.mlflow=off", "track.tensorboard=off", "track.progress=false", "t
 PPO = ["agent=ppo", "agent.network=mlp_tiny", "agent.heads=[32]", "agent.n_steps=16", "agent.gamma=0.5"]
 SAC = ["agent=sac", "agent.network=mlp_tiny", "agent.heads=[32]", "agent.gamma=0.5", "task.action=continuous"]
 CURIOUS = "agent.extras.curiosity={}"
+TREND = "features.names=[return_1,regime_trend_efficiency]"  # the curriculum chooses starts by it
+INDICATORS = "features.names=[return_1,rsi_14,macd,macd_signal,bollinger_position]"  # the expert decides by them
 VARIANTS: dict[str, list[str]] = {
     "PPO": PPO,
     "PPO + curiosity": [*PPO, CURIOUS],
     "PPO + potential": [*PPO, "agent.extras.potential={}"],
     "PPO + auxiliary": [*PPO, "agent.extras.auxiliary={expert:0}"],
     "PPO + repetition limit": [*PPO, "task.repetition_limit=20"],
+    "PPO + trend feature": [*PPO, TREND],
+    "PPO + curriculum": [*PPO, TREND, "task.curriculum=programme"],
+    "PPO after cloning the oracle": PPO,
+    "PPO + indicators": [*PPO, INDICATORS],
+    "PPO after cloning the expert": [*PPO, INDICATORS],
     "SAC": SAC,
     "SAC + curiosity": [*SAC, CURIOUS],
 }
-BASE = {name: "SAC" if name.startswith("SAC") else "PPO" for name in VARIANTS}
+# What a row is compared with: the same method, and the same features, without the part.
+BASE = {name: "SAC" if name.startswith("SAC") else "PPO" for name in VARIANTS} | {
+    "PPO + curriculum": "PPO + trend feature",
+    "PPO after cloning the expert": "PPO + indicators",
+}
+CLONED = {"PPO after cloning the oracle": "oracle", "PPO after cloning the expert": "expert"}  # row -> its teacher
+EPISODES = 60  # of a teacher, in each regime
+YARDSTICKS = ("oracle", "ridge", "lasso", "hold")
 MEASURES = ("action entropy", "distinct actions", "round trips per 1,000 steps", "states visited")
 
 
@@ -59,8 +76,10 @@ def overrides(name: str, seed: int, steps: int, runs: str) -> list[str]:
 
 def play(name: str, seed: int, steps: int, runs: str) -> dict[str, Any]:
     """One fleet: its test Sharpe ratio, and the mean gates of its agents on the validation set."""
-    start = time.perf_counter()
-    result = train(compose(overrides(name, seed, steps, runs)), console=Console(quiet=True))
+    start, more = time.perf_counter(), []
+    if name in CLONED:
+        more = [f"train.init_from={cloned(name, seed, steps, runs)}"]
+    result = train(compose([*overrides(name, seed, steps, runs), *more]), console=Console(quiet=True))
     seconds = time.perf_counter() - start
     tested = StoredRun(result.run.folder).play()
     agents = json.loads((result.run.folder / "gates.json").read_text())["agents"].values()
@@ -70,6 +89,27 @@ def play(name: str, seed: int, steps: int, runs: str) -> dict[str, Any]:
     score = {"name": name, "seed": seed, "sharpe": ratio, "validation": result.score, "seconds": seconds} | values
     print(json.dumps(score), flush=True)
     return score
+
+
+def cloned(name: str, seed: int, steps: int, runs: str) -> Path:
+    """The run that cloned a teacher on the training bars, with the networks of PPO."""
+    market = [*MARKET, *(text for text in VARIANTS[name] if text.startswith("features.")), *QUIET]
+    dataset = Path(runs) / f"{CLONED[name]}-{seed}.h5"
+    own = [*market, f"seed={seed}"]
+    export_episodes(CLONED[name], own, out=dataset, episodes=EPISODES, regimes=["expert"], seed=seed)
+    network = [text for text in PPO if text.startswith(("agent.network", "agent.heads"))]
+    # Held-out episodes choose the best clone: they have a loss, and no Sharpe ratio.
+    learned = [f"agent.dataset={dataset}", "train.best_by=score", f"train.steps={steps}"]
+    learned += [f"train.validate_every={steps // 2}"]
+    result = train(compose([*own, "agent=bc", *network, *learned, f"runs={runs}"]), console=Console(quiet=True))
+    return result.run.folder
+
+
+def yardstick(name: str, seed: int) -> dict[str, Any]:
+    """The test Sharpe ratio of a yardstick on the bars of a seed."""
+    with tempfile.TemporaryDirectory() as folder:
+        score = play_cell(Cell(folder, "planted", name, seed, tuple(MARKET), None))
+    return {"name": name, "seed": seed, "sharpe": score.sharpe}
 
 
 def half_width(values: Any) -> float:
@@ -91,6 +131,9 @@ def rows_of(scores: list[dict[str, Any]]) -> list[list[str]]:
         cells.append("" if name == BASE[name] else f"{gained.mean():+.2f} ± {half_width(gained):.2f}")
         cells += [f"{np.mean([score[measure] for score in own.values()]):.2f}" for measure in MEASURES]
         rows.append([name, *cells, f"{np.mean([score['seconds'] for score in own.values()]):.0f}"])
+    for name in YARDSTICKS:
+        ratios = [score["sharpe"] for score in scores if score["name"] == name]
+        rows.append([name, f"{np.mean(ratios):+.2f}", *[""] * (len(MEASURES) + 2)])
     return rows
 
 
@@ -115,20 +158,38 @@ def measure_cost(name: str, steps: int) -> None:
     print(json.dumps({"seconds": seconds, "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
 
+def scored(seeds: list[int], names: list[str], steps: int, store: Path | None) -> list[dict[str, Any]]:
+    """Every row and seed; those in the store are read, the others are played and added to it."""
+    lines = store.read_text().splitlines() if store and store.is_file() else []
+    stored = {(score["name"], score["seed"], score["steps"]): score for score in map(json.loads, lines)}
+    scores = []
+    for seed in seeds:
+        for name in (*names, *YARDSTICKS):
+            if (name, seed, steps) not in stored:
+                with tempfile.TemporaryDirectory() as runs:
+                    new = yardstick(name, seed) if name in YARDSTICKS else play(name, seed, steps, runs)
+                stored[name, seed, steps] = new | {"steps": steps}
+                if store:
+                    with store.open("a") as file:
+                        file.write(json.dumps(stored[name, seed, steps]) + "\n")
+            scores.append(stored[name, seed, steps])
+    return scores
+
+
 def main() -> None:
     """Play all, print, and record where asked."""
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=8_192)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
     parser.add_argument("--only", nargs="+", default=list(VARIANTS))
+    parser.add_argument("--scores", type=Path, help="file of finished rows, a line of JSON each")
     parser.add_argument("--cost", default="")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     if options.cost:
         measure_cost(options.cost, options.steps)
         return
-    with tempfile.TemporaryDirectory() as runs:
-        scores = [play(name, seed, options.steps, runs) for seed in options.seeds for name in options.only]
+    scores = scored(options.seeds, options.only, options.steps, options.scores)
     header = ["fleet", "test Sharpe ratio", "against without", *MEASURES, "seconds"]
     text = table(header, rows_of(scores))
     costs = []

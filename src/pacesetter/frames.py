@@ -339,9 +339,7 @@ def _read_long(frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, t
     # Before memory is asked for.
     _check_size(len(fields), *shape, table)
     blocks, mask, rows = np.full((len(fields), *shape), np.nan), np.zeros(shape, bool), np.full(shape, -1)
-    for block, column in zip(
-        blocks, values, strict=True
-    ):
+    for block, column in zip(blocks, values, strict=True):
         block[at, codes] = column[row]
     mask[at, codes], rows[at, codes] = True, table.numbers[row]
     index = pd.DatetimeIndex(stamps.view("M8[ns]"), tz="UTC")

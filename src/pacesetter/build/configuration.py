@@ -320,7 +320,7 @@ class Config:
     seed    of everything random; sources with a seed take this one unless they are given another
     data    `source` and its options
     lag     the lead–lag study: its own keys, and those of the engine and its estimator
-    task    `problem` (lookback, trading, portfolio, fleet, master) and its options
+    task    `problem` (lookback, two_level, trading, portfolio, fleet, master) and its options
     agent   `algorithm`, `network`, `network_options`, `heads`, and the algorithm's hyperparameters
     """
 

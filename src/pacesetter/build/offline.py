@@ -60,6 +60,9 @@ class OfflineTask(FleetTask):
         if not path:
             name = config.agent["algorithm"]
             raise ConfigError(f"agent={name} learns from a dataset; give agent.dataset=FILE, see pacesetter export")
+        if config.train.best_by == "sharpe":
+            name = config.agent["algorithm"]
+            raise ConfigError(f"agent={name} is validated on stored episodes, by a loss; set train.best_by=score")
         with needs("offline learning", "rl"):
             from pacesetter.learning.experience.dataset import read_manifest
             from pacesetter.learning.offline.rows import StoredRows

@@ -122,6 +122,7 @@ class Reward:
         self._set_up_shaping(env_count)
         self._reference = self._array([[config.reference.get(name, 1.0)] for name in self.names])
         self._is_scheduled = any(isinstance(term.weight, Schedule) for term in self._terms)
+        self._row_weights: Any = None
         self._weigh()
         self._shape_of_ledger = (env_count, len(self.columns))
 
@@ -141,6 +142,11 @@ class Reward:
             total = total.clip(-clip, clip)
         self.steps += ledger.shape[0]
         return RewardValues(total, raw.T, shaped.T, self.weights)
+
+    def use_weights(self, weights: Any) -> None:
+        """Weigh each environment by its own (component, env) weights from now on."""
+        self._row_weights = self._array(weights)
+        self._weigh()
 
     def reset(self, rows: Any) -> None:
         """Forget what is remembered of the environments `rows` (indices, a mask or a slice); statistics stay."""
@@ -269,7 +275,10 @@ class Reward:
         return shaped
 
     def _weigh(self) -> None:
-        """Set the (component,) weights to those after the steps so far."""
+        """Set the (component,) weights to those after the steps so far, or to those of each environment."""
+        if self._row_weights is not None:
+            self.weights = self._weight_column = self._row_weights
+            return
         self.weights = self._array([term.weight_at(self.steps) for term in self._terms])
         self._weight_column = self.weights[:, None]
 

@@ -157,3 +157,10 @@ def test_a_fleet_with_a_potential_resumes_bit_exactly(make_learner: Callable[...
     assert whole.weights_hash() == second.weights_hash() != make_learner().weights_hash()
     assert torch.equal(whole.extras["potential"].weight, second.extras["potential"].weight)
     assert {"potential/weight", "potential/shaping_mean"} <= set(whole.statistics())
+
+
+def test_a_rollout_in_which_no_episode_ends_is_shaped_too(make_learner: Callable[..., Any]) -> None:
+    learner = make_learner(n_steps=4, batch_size=6, extras={"potential": {"warmup_steps": 0}})
+    learner.learn(2 * learner.round_steps)  # 8 of an episode's 10 bars
+    assert learner.step == 2 * learner.round_steps
+    assert torch.isfinite(learner.extras["potential"].weight).all()

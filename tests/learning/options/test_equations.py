@@ -77,7 +77,7 @@ def reached(moves: np.ndarray, distance: np.ndarray) -> np.ndarray:
 
 
 def slippery(rooms: Rooms) -> np.ndarray:
-    """(action, state, state): two thirds of the moves succeed, the others go any of the other ways; the goal absorbs."""
+    """(action, state, state): two thirds of the moves succeed, others go any other way; the goal absorbs."""
     chance = np.full((4, 4), 1 / 9) + np.eye(4) * (2 / 3 - 1 / 9)
     moved = np.einsum("ab,bst->ast", chance, rooms.moves)
     moved[:, rooms.goal] = 0.0

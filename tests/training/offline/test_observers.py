@@ -89,6 +89,10 @@ def test_an_offline_learner_is_never_handed_a_market(toy, exported, monkeypatch)
 def test_a_dataset_that_does_not_fit_is_refused_and_nothing_is_written(toy, exported, tmp_path):
     cases = [
         (("agent=bc",), "agent=bc learns from a dataset; give agent.dataset=FILE"),
+        (
+            ("agent=bc", "agent.dataset=episodes.h5", "train.best_by=sharpe"),
+            r"agent=bc is validated on stored episodes, by a loss; set train\.best_by=score",
+        ),
         (("agent=cql", f"agent.dataset={tmp_path / 'no.h5'}"), "is not a dataset"),
         (("agent=cql", f"agent.dataset={exported}", "data.symbols=3"), "it has other symbols"),
         (("agent=cql", f"agent.dataset={exported}", "task.action=target"), "actions of another kind"),

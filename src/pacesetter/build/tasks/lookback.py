@@ -39,12 +39,12 @@ class LookbackTask(Task):
     config = LookbackConfig
     judged_as = "windows"
     refusals: ClassVar[Mapping[str, str]] = {
-        "baseline": "the baselines of task=lookback do not trade; `pacesetter evaluate RUN` shows them beside an agent",
+        "baseline": "the baselines of task={task} do not trade; `pacesetter evaluate RUN` shows them beside an agent",
         "cluster": (
-            "a cluster trains groups of symbols, and task=lookback uses all of them together; its seeds and folds "
+            "a cluster trains groups of symbols, and task={task} uses all of them together; its seeds and folds "
             "are for `pacesetter sweep`"
         ),
-        "job": "the main job trains traders; task=lookback is for `pacesetter train`",
+        "job": "the main job trains traders; task={task} is for `pacesetter train`",
     }
 
     def environment(self, config: Config, panel: Panel, envs: int = 1) -> Any:
@@ -110,11 +110,10 @@ class LookbackTask(Task):
 
 def _shown(stored: Stored, spec: PolicySpec, wanted: int) -> Iterator[dict[str, Any]]:
     """What the environment shows at random bars with random windows in force, every action allowed."""
-    from pacesetter.envs.lookback.batch import LookbackBatch
     from pacesetter.policies.windows import unmasked
 
     task: LookbackConfig = build_task(stored.config)
-    generator, batch = np.random.default_rng(0), LookbackBatch(stored.panel, task, ROWS)
+    generator, batch = np.random.default_rng(0), task.make_batch(stored.panel, ROWS)
     market = batch.markets[0]
     for _ in range(0, wanted, ROWS):
         bars = generator.integers(market.first, len(stored.panel), ROWS)

@@ -8,7 +8,7 @@ Stable-Baselines3. A single environment is a batch of one.
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -63,6 +63,10 @@ class LookbackConfig:
         """What a turnover of 1 costs, as a fraction of capital, by the market kernel's own rates."""
         return self.costs.commission_bps * BPS + self.costs.adverse_fraction
 
+    def make_batch(self, panel: Panel, env_count: int = 1, dealer: Dealer | None = None) -> LookbackBatch:
+        """Environments of this configuration; `dealer` of another batch of the same panel shares its markets."""
+        return LookbackBatch(panel, self, env_count, dealer)
+
 
 def lookback_config(config: LookbackConfig | None = None, **options: Any) -> LookbackConfig:
     """A config from plain options, e.g. `windows={"longest": 120}`; refuses unknown ones, and options with a config."""
@@ -95,8 +99,25 @@ class LookbackBatch:
     """`env_count` environments on one panel; `reset` deals episodes, `step` takes actions, `observe` shows.
 
     Arrays have a row per environment: `t` and `stop` are bars, `low` and `high` the bounds and `lookback` the window in
-    force. What is handed out is never written to again.
+    force. What is handed out is never written to again. `stored_rows` are the arrays that a resume needs.
     """
+
+    stored_rows: ClassVar[tuple[str, ...]] = (
+        *(
+            "t",
+            "stop",
+            "low",
+            "high",
+            "lookback",
+            "run_of_trouble",
+            "decisions",
+            "total",
+            "scores",
+            "weights",
+            "chosen",
+        ),
+    )
+    is_steered: ClassVar[bool] = False  # whether something but the agent and the dealer decides rewards and bounds
 
     def __init__(self, panel: Panel, config: LookbackConfig, env_count: int = 1, dealer: Dealer | None = None) -> None:
         """`dealer` of another batch of the same panel and config shares its markets."""
@@ -287,9 +308,14 @@ class LookbackBatch:
                 f"{self.explain(row, int(bars[row]))}. Check the bars, or raise lookback.trouble_limit"
             )
 
+    @property
+    def decided_in(self) -> list[LookbackMarket]:
+        """The market of each row's latest decision."""
+        return self.markets
+
     def explain(self, row: int, bar: int) -> str:
         """Why the window in force of environment `row` could not be measured at `bar`."""
-        market = self.markets[row]
+        market = self.decided_in[row]
         lookback = int(self.lookback[row])
         reasons = market.engine.diagnose(bar, lookback)
         told = "; ".join(f"{symbol}: {reason}" for symbol, reason in list(reasons.items())[:3])

@@ -21,7 +21,7 @@ from pacesetter.leadlag.structure.anomaly import instability, worst_windows
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
-__all__ = ["Curriculum", "Dealer", "Episodes", "LookbackEpisode"]
+__all__ = ["OWN_RESOLUTION", "Curriculum", "Dealer", "Episodes", "LookbackEpisode", "common_labels"]
 
 Array = NDArray[Any]
 logger = logging.getLogger(__name__)
@@ -252,7 +252,7 @@ class Dealer:
         if self.episodes.starts == "adversarial":
             return [self._breaks(market, bars)]
         if self.episodes.starts == "stratified":
-            labels = _common_labels(market.panel)[bars]
+            labels = common_labels(market.panel)[bars]
             return [bars[labels == label] for label in np.unique(labels)]
         if self.episodes.starts == "random" and self.episodes.bars is not None:
             # Random starts leave room for a whole episode where there is any.
@@ -274,7 +274,7 @@ class Dealer:
         return np.asarray(np.maximum(worst["end"].to_numpy() - lookback, bars[0]))
 
 
-def _common_labels(panel: Panel) -> Array:
+def common_labels(panel: Panel) -> Array:
     """(time,) the regime most symbols are in; −1 while warming up."""
     labels = regime_labels(panel)
     counts = np.stack([(labels == label).sum(axis=1) for label in range(-1, labels.max(initial=0) + 1)])

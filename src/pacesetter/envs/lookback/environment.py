@@ -54,7 +54,7 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
     metadata: dict[str, Any] = {"render_modes": []}  # noqa: RUF012 - as Gymnasium declares it
 
     def __init__(self, panel: Panel, config: LookbackConfig | None = None, **options: Any) -> None:
-        self.batch = LookbackBatch(panel, lookback_config(config, **options))
+        self.batch = lookback_config(config, **options).make_batch(panel)
         self.observation_space = observation_space(self.batch)
         self.action_space = action_space(self.batch.config.windows)
 
@@ -84,7 +84,7 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
 
     def _info(self, action: Any, step: LookbackStep) -> dict[str, Any]:
         batch, bar = self.batch, int(step.bars[0])
-        market = batch.markets[0]
+        market = batch.decided_in[0]
         names = batch.reward.names
         info: dict[str, Any] = {
             "raw_action": action,

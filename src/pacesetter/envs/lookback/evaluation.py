@@ -91,6 +91,7 @@ def evaluate_lookback(
 ) -> LookbackEvaluation:
     """All policies from bar `start` to the last measurable one, an environment each; the first pays no switch.
 
+    A controller of two levels decides what an agent may choose; all are measured by the configured reward alone.
     `start` None begins where the longest window fits; `stop` is the last bar, where it is not the panel's. Refuses no
     policies, and a panel without a decision left.
     """
@@ -175,7 +176,7 @@ class AgentLookback:
         """Make the tables of a panel ready; a memory starts over."""
         self._bar = -1
         others = len(self.config.windows.grid) if self.block_bars > 1 else 0
-        self._batch = LookbackBatch(panel, self.config, self.block_bars * (others + 1))
+        self._batch = self.config.make_batch(panel, self.block_bars * (others + 1))
         self._panel, self._decided = panel, dict[tuple[int, int], int]()
 
     def release(self) -> None:

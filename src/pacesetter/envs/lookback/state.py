@@ -12,25 +12,11 @@ from pacesetter.errors import ConfigError
 
 __all__ = ["load_lookback_state", "lookback_state"]
 
-_ROWS = (
-    "t",
-    "stop",
-    "low",
-    "high",
-    "lookback",
-    "run_of_trouble",
-    "decisions",
-    "total",
-    "scores",
-    "weights",
-    "chosen",
-)
-
 
 def lookback_state(batch: LookbackBatch) -> dict[str, Any]:
     """Copies of all that changes; synthetic markets are told by their seeds."""
     return {
-        "rows": {name: getattr(batch, name).copy() for name in _ROWS},
+        "rows": {name: getattr(batch, name).copy() for name in batch.stored_rows},
         "resolutions": [market.resolution for market in batch.markets],
         "markets": [market.seed for market in batch.markets],
         "random": [generator.bit_generator.state for generator in batch.generators],
@@ -41,7 +27,7 @@ def lookback_state(batch: LookbackBatch) -> dict[str, Any]:
 
 def load_lookback_state(batch: LookbackBatch, stored: Mapping[str, Any]) -> None:
     """Restore what `lookback_state` gave; refuses rows of another shape."""
-    for name in _ROWS:
+    for name in batch.stored_rows:
         if stored["rows"][name].shape != getattr(batch, name).shape:
             raise ConfigError(f"stored '{name}' does not match this batch of {batch.env_count}; use its own options")
         setattr(batch, name, stored["rows"][name].copy())

@@ -11,7 +11,7 @@ from gymnasium.vector.utils import batch_space
 from numpy.typing import NDArray
 
 from pacesetter.envs.batch.starts import WHOLE
-from pacesetter.envs.lookback.batch import LookbackBatch, LookbackConfig, LookbackStep, lookback_config
+from pacesetter.envs.lookback.batch import LookbackConfig, LookbackStep, lookback_config
 from pacesetter.envs.lookback.environment import action_space, observation_space
 from pacesetter.envs.single import check_reset
 from pacesetter.panel import Panel
@@ -32,7 +32,7 @@ class LookbackVectorEnv(VectorEnv[Observation, Array, Array]):
     metadata: dict[str, Any] = {"autoreset_mode": AutoresetMode.SAME_STEP}  # noqa: RUF012 - as Gymnasium declares it
 
     def __init__(self, panel: Panel, num_envs: int = 1, config: LookbackConfig | None = None, **options: Any) -> None:
-        self.batch = LookbackBatch(panel, lookback_config(config, **options), num_envs)
+        self.batch = lookback_config(config, **options).make_batch(panel, num_envs)
         self.num_envs = num_envs
         self.single_observation_space = observation_space(self.batch)
         self.single_action_space = action_space(self.batch.config.windows)

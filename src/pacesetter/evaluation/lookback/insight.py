@@ -14,7 +14,6 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 
 from pacesetter.build import load_agent, task_of
-from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.evaluation.explain.attribution import integrated_gradients
 from pacesetter.evaluation.explain.behaviour import anomaly_overlay, attention_map
 from pacesetter.evaluation.explain.reward_audit import audit
@@ -56,7 +55,7 @@ def _attributions(run: LookbackRun, found: LookbackJudgement) -> list[Section]:
     task: Any = task_of(run.config)
     agent = load_agent(run.folder, task.environment(run.config, run.panel))
     rows = np.unique(np.linspace(0, len(found.times) - 1, EXPLAINED).astype(int))
-    batch = LookbackBatch(run.panel, run.task, len(rows))
+    batch = run.task.make_batch(run.panel, len(rows))
     own = found.evaluation.lookbacks[:, found.evaluation.place(AGENT)]
     held = np.concatenate([[run.task.windows.start], own[:-1]])[rows]
     batch.place(batch.markets[0], found.evaluation.bars[rows], held)

@@ -12,7 +12,6 @@ import plotly.graph_objects as go
 from numpy.typing import NDArray
 from plotly.subplots import make_subplots
 
-from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.errors import RunError
 from pacesetter.evaluation.lookback.judgement import AGENT
 from pacesetter.evaluation.lookback.page import WINDOWS
@@ -147,7 +146,7 @@ class LookbackReplay:
     def _observations(self, shown: list[int]) -> Section:
         """What the agent saw at these decisions, number by number."""
         task, own = self.run.task, self.windows[AGENT].to_numpy()
-        batch = LookbackBatch(self.run.panel, task, len(shown))
+        batch = task.make_batch(self.run.panel, len(shown))
         held = [own[row - 1] if row else task.windows.start for row in shown]
         batch.place(batch.markets[0], self.windows["bar"].to_numpy()[shown], held)
         seen = batch.observe()

@@ -44,6 +44,8 @@ class CuriosityConfig:
     warmup_steps   environment steps of each symbol before it counts; the models learn from the first
     model          icm, or features: the agents' own features in place of an encoder, as before schema 1
     batch_rows     most rows of one step of the models; more cost more than they teach
+    replay_every   draws of a replay for one step of the models. A replay gives most rows many times, and the models
+                   are wider than small agents: learning from every draw took most of a step's time
     hidden         width of the models' hidden layers; 256 (features: 128) where null
     learning_rate  1e-4 by AdamW (features: 1e-3 by Adam) where null
     """
@@ -56,6 +58,7 @@ class CuriosityConfig:
     hidden: int | None = None
     learning_rate: float | None = None
     batch_rows: int = 512
+    replay_every: int = 8
     weight_decay: float = 1e-5
     max_grad_norm: float = 1.0
 
@@ -70,6 +73,7 @@ class CuriosityConfig:
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", 1e-4 if is_icm else 1e-3)
         check_range(1, owner="agent.extras.curiosity", hidden=self.hidden, batch_rows=self.batch_rows)
+        check_range(1, owner="agent.extras.curiosity", replay_every=self.replay_every)
 
 
 @dataclass(frozen=True)
@@ -194,6 +198,10 @@ class Curiosity:
         """One step of all models on the first rows of a batch, whose order is random."""
         rows = slice(self.config.batch_rows)
         self.fit(features[rows], batch.actions[rows], following[rows])
+
+    def learns_from_draw(self) -> bool:
+        """Whether the models learn from the rows drawn last; errors were counted once for each draw."""
+        return int(self.errors.count) % self.config.replay_every == 0
 
     def losses(self, batch: Transitions, features: torch.Tensor) -> dict[str, torch.Tensor]:
         """None: it trains itself, and leaves the agents' encoder alone."""

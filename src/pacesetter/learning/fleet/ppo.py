@@ -187,6 +187,8 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             if name in finals
         }
         for rows in torch.split(torch.nonzero(~batch.follows).squeeze(1), self.market.env_count):
+            if not len(rows):  # no episode ended in this rollout
+                break
             padded = torch.cat([rows, rows[:1].expand(self.market.env_count - len(rows))])  # compiled code has one size
             following[rows] = acting.features({name: entry[padded] for name, entry in finals.items()})[: len(rows)]
             for name, entry in after.items():

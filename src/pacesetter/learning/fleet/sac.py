@@ -27,6 +27,7 @@ from pacesetter.learning.experience.market import FleetMarket, FleetStep
 from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION
 from pacesetter.learning.experience.rollout import ReturnScale, action_mix, by_symbol, sharpe
 from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.extras.extra import learn_from_draw
 from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
 from pacesetter.learning.fleet.trainer import FleetTrainer
@@ -220,7 +221,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         rewards = batch.rewards
         for extra in acting.extras.values():
             changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
-            extra.learn(batch, features, following)
+            learn_from_draw(extra, batch, features, following)
             rewards = rewards if changed is None else changed
         continues = ~self.per_symbol(batch.terminated)
         wanted: torch.Tensor = self.per_symbol(rewards) + self.config.gamma * continues * values

@@ -157,7 +157,7 @@ class FullInformation(OnPolicyAlgorithm):
         table, batch, parts = self._table, self._batch, []
         assert table is not None
         count, block = table.lookbacks.shape[1], min(BLOCK_BARS, len(rows))
-        viewer = LookbackBatch(batch.dealer.panel, batch.config, block * count, batch.dealer)
+        viewer = batch.config.make_batch(batch.dealer.panel, block * count, batch.dealer)
         for start in range(0, len(rows), block):
             now = np.resize(rows[start : start + block], block)  # the last block is filled up
             viewer.place(batch.markets[0], np.repeat(table.bars[now], count), table.lookbacks[now].reshape(-1))
@@ -273,5 +273,9 @@ def check_full_information(batch: LookbackBatch) -> None:
         raise ConfigError(
             "agent=full_information learns from the panel's own bars; set task.episodes.synthetic_share=0 and one "
             "of task.episodes.resolutions"
+        )
+    if batch.is_steered:
+        raise ConfigError(
+            "agent=full_information has one table of rewards, and a controller changes them; use agent=ppo"
         )
     check_tabular(batch.config.reward)

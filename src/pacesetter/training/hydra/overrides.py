@@ -44,7 +44,11 @@ def take_options(overrides: Sequence[str], name: str, kind: type[Options]) -> tu
     for text, override in zip(overrides, _parsed(overrides), strict=True):
         prefix, _, key = override.key_or_group.partition(".")
         if prefix == name:
-            taken[key or "name"] = override.value()
+            *groups, last = (key or "name").split(".")
+            place = taken
+            for group in groups:  # tune.cem.population=8 is {cem: {population: 8}}
+                place = place.setdefault(group, {})
+            place[last] = override.value()
         else:
             rest.append(text)
     return configure(kind, taken, name), rest

@@ -1,12 +1,15 @@
-"""`pacesetter tune`: Optuna searches the values of some keys, stops poor trials, and writes the best as a preset."""
+"""`pacesetter tune`: Optuna searches the values of some keys, stops poor trials, and writes the best as a preset.
+
+With `tune.sampler=cem` the cross-entropy method searches, without other keys the weights of the reward.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 
 import yaml
 from rich.console import Console
@@ -16,11 +19,22 @@ from pacesetter.errors import ConfigError, RunError, check_range, needs
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import styled
 from pacesetter.old_names import SCHEMA, read_schema, translate_overrides
+from pacesetter.learning.cross_entropy import CrossEntropy
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.hydra.overrides import choices, split_varied, stored_overrides, take_options
 from pacesetter.training.launch.assignment import Assignment, InterruptedRunError, RunOutcome, run_task
+from pacesetter.training.launch.convergence import convergence_section
 from pacesetter.training.launch.preset import write_preset
+from pacesetter.training.launch.samplers import (
+    WEIGHTS,
+    check_intervals,
+    cross_entropy_sampler,
+    generations_of,
+    reward_weights,
+    tpe_sampler,
+    value_at,
+)
 from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.run.interrupts import told_when_stopped
 
@@ -57,14 +71,37 @@ class Search:
     trials   trials to finish, those of an earlier part and stopped ones counted
     startup  random trials before the sampler learns from them and poor ones are stopped
     storage  database URL that all workers reach; none is SQLite in the run folder
+    sampler  tpe; or cem, the cross-entropy method, which stops no trial early and by default searches reward weights
+    cem      its options
     """
 
     trials: int = 20
     startup: int = 5
     storage: str | None = None
+    sampler: Literal["tpe", "cem"] = "tpe"
+    cem: CrossEntropy = field(default_factory=CrossEntropy)
 
     def __post_init__(self) -> None:
         check_range(1, owner="tune", trials=self.trials, startup=self.startup)
+
+    @property
+    def is_cem(self) -> bool:
+        return self.sampler == "cem"
+
+    @property
+    def unpruned(self) -> int:
+        """Trials before poor ones are stopped; a refit needs the end of every member of a generation."""
+        return self.trials if self.is_cem else self.startup
+
+    def at_once(self, size: int, begun: int) -> int:
+        """Trials to run together: as many as there are workers, and none of a generation whose elite is not known."""
+        return min(size, self.cem.population - begun % self.cem.population) if self.is_cem else size
+
+    def make_sampler(self, space: dict[str, BaseDistribution], seed: int, begun: int) -> BaseSampler:
+        """The sampler of a search in which so many trials were begun."""
+        if self.is_cem:
+            return cross_entropy_sampler(self.cem, space, seed)
+        return tpe_sampler(seed + begun, self.startup)  # a later part draws on, not again
 
 
 @dataclass(frozen=True)
@@ -95,25 +132,27 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     overrides = [*(stored_overrides(resume) if resume else ()), *overrides]
     launcher, rest = take_options(overrides, "launcher", Launcher)
     search, rest = take_options(rest, "tune", Search)
-    fixed, space = _space(rest)
+    fixed, space = _space(rest, search)
     distributions = {key: distribution(override) for key, override in space.items()}
+    if search.is_cem:
+        check_intervals(distributions)
     config = _check_space(fixed, space)
     run = Run.open(resume) if resume else Run.create(config.runs, "tune", {"overrides": overrides})
     console.print(f"{search.trials} trials over {', '.join(space)} → {run.folder}", soft_wrap=True)
     storage = search.storage or f"sqlite:///{run.folder.resolve()}/study.db"
-    study = _resumed_study(storage, search.startup, run)
-    study.sampler = _sampler(config.seed + len(study.trials), search.startup)  # a later part draws on, not again
+    study = _resumed_study(storage, search.unpruned, run)
+    study.sampler = search.make_sampler(distributions, config.seed, len(study.trials))
     stopped = told_when_stopped(run, console, lambda: f"resume with: pacesetter tune --resume {run.folder}")
     with stopped, launcher.session() as crew:
-        while batch := _next_trials(study, distributions, search.trials, crew.size):
+        while batch := _next_trials(study, distributions, search, crew.size):
             attempts = [
-                Attempt(storage, search.startup, study.study_name, trial._trial_id, _task(run, fixed, trial))
+                Attempt(storage, search.unpruned, study.study_name, trial._trial_id, _task(run, fixed, trial))
                 for trial in batch
             ]
             for trial, outcome in zip(batch, crew.run(attempt, attempts), strict=True):
                 _tell(study, trial, outcome)
                 console.print(_line(study.trials[trial.number]), highlight=False, soft_wrap=True)
-    return _finish(run, study, fixed, console)
+    return _finish(run, study, fixed, console, search, distributions)
 
 
 def attempt(work: Attempt) -> RunOutcome | None:
@@ -179,12 +218,6 @@ def _renamed(trial: FrozenTrial, overrides: Sequence[str], schema: int) -> Froze
     )
 
 
-def _sampler(seed: int, startup: int) -> BaseSampler:
-    from optuna.samplers import TPESampler
-
-    return TPESampler(seed=seed, n_startup_trials=startup)
-
-
 def _optuna() -> Any:
     with needs("tune", "search"):
         import optuna
@@ -192,12 +225,13 @@ def _optuna() -> Any:
     return optuna
 
 
-def _next_trials(study: Study, space: dict[str, BaseDistribution], wanted: int, at_once: int) -> list[Trial]:
+def _next_trials(study: Study, space: dict[str, BaseDistribution], search: Search, workers: int) -> list[Trial]:
     """Trials that an earlier worker left unfinished, then new ones, up to the number wanted."""
     from optuna.trial import Trial
 
     left = [Trial(study, trial._trial_id) for trial in study.trials if not trial.state.is_finished()]
-    room = min(at_once, wanted - len(study.trials) + len(left))
+    begun = len(study.trials) - len(left)
+    room = min(search.at_once(workers, begun), search.trials - begun)
     return [*left, *(study.ask(space) for _ in range(room - len(left)))][:room]
 
 
@@ -220,10 +254,15 @@ def _tell(study: Study, trial: Trial, outcome: RunOutcome | None) -> None:
 # ---- the space -------------------------------------------------------------------------------------------------------
 
 
-def _space(overrides: Sequence[str]) -> tuple[list[str], dict[str, Override]]:
-    """Fixed overrides, and the keys to search: those with several values, or else the agent's usual ones."""
+def _space(overrides: Sequence[str], search: Search) -> tuple[list[str], dict[str, Override]]:
+    """Fixed overrides, and the keys to search: those with several values, or else the sampler's or the agent's."""
     fixed, varied = split_varied(overrides)
-    if not varied:
+    if not varied and search.is_cem:
+        fixed, intervals = reward_weights(fixed)
+        varied = split_varied(intervals)[1]
+        if not any(text.startswith("train.best_by=") for text in fixed):
+            fixed.append("train.best_by=sharpe")
+    elif not varied:
         algorithm = str(compose(fixed).agent["algorithm"])
         if algorithm not in SPACES:
             raise ConfigError(f"nothing to search for {algorithm}; give several values for a key, {RATE} or {DISCOUNT}")
@@ -255,6 +294,9 @@ def _check_space(fixed: Sequence[str], space: dict[str, Override]) -> Config:
     config = compose([*fixed, *first])
     if not config.train.validate_every:
         raise ConfigError("a search compares validation scores; set train.validate_every above 0")
+    weights = [key for key in space if key.startswith(WEIGHTS)]
+    if weights and config.train.best_by == "score":
+        raise ConfigError(f"{weights[0]} changes the score that trials are compared by; set train.best_by=sharpe")
     return config
 
 
@@ -269,7 +311,14 @@ def _values(override: Override) -> list[str]:
 # ---- what is left behind ---------------------------------------------------------------------------------------------
 
 
-def _finish(run: Run, study: Study, fixed: Sequence[str], console: Console) -> SearchResult:
+def _finish(
+    run: Run,
+    study: Study,
+    fixed: Sequence[str],
+    console: Console,
+    search: Search,
+    space: dict[str, BaseDistribution],
+) -> SearchResult:
     scores = [trial.value for trial in study.trials if trial.state.name == "COMPLETE"]
     if not scores:
         raise RunError(f"none of {len(study.trials)} trials finished; {run.folder}/runs has the reason of each")
@@ -277,7 +326,23 @@ def _finish(run: Run, study: Study, fixed: Sequence[str], console: Console) -> S
     chosen = [*fixed, *(f"{key}={value}" for key, value in best.params.items())]
     about = f"Trial {best.number} of {len(study.trials)} in {run.folder.name}: validation score {best.value:.6g}"
     preset = write_preset(run.path("conf/preset/best.yaml"), chosen, about)
-    write_report(run.path("report.html"), "tune", _sections(study, scores))
+    sections = _sections(study, scores)
+    if search.is_cem:
+        proposals = generations_of(search.cem, space, study.trials, -(-len(study.trials) // search.cem.population))
+        sections.insert(0, convergence_section(search.cem, space, study.trials, proposals))
+        mean = {
+            key: value_at(kind, share) for (key, kind), share in zip(space.items(), proposals[-1].mean, strict=True)
+        }
+        write_preset(
+            run.path("conf/preset/mean.yaml"),
+            [*fixed, *(f"{key}={value}" for key, value in mean.items())],
+            f"Mean of what {run.folder.name} would draw next: where the best trial may be luck",
+        )
+        first = study.trials[0].value
+        console.print(
+            f"Where it began: {'' if first is None else f'{first:.6g}'}; +preset=…/mean.yaml: {mean}", soft_wrap=True
+        )
+    write_report(run.path("report.html"), "tune", sections)
     run.finish(score=best.value, values=best.params)
     console.print(f"Best: {_line(best)}\nUse it: +preset={preset}\nReport: {run.path('report.html')}", soft_wrap=True)
     return SearchResult(run, study, float(best.value or 0.0), best.params, preset)
