@@ -103,3 +103,26 @@ def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
 def console() -> Console:
     """One that keeps what is printed: `console.file.getvalue()`."""
     return Console(file=io.StringIO(), width=120)
+
+
+OPTIONS = [
+    *("agent=options", "task.action=continuous", "features.names=[return_1,volatility_20]", "agent.seen_bars=4"),
+    *("agent.n_steps=16", "agent.gradient_steps=4", "agent.learning_starts=16", "agent.learning_rate=0.003"),
+]
+
+
+@pytest.fixture(scope="session")
+def option_words() -> list[str]:
+    """Overrides of a training run of written options that takes seconds."""
+    return [*SMALL, *OPTIONS]
+
+
+@pytest.fixture(scope="session")
+def option_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run of written options by one agent of all symbols, trained once."""
+    from pacesetter.training.hydra.compose import compose
+    from pacesetter.training.run.train import train
+
+    runs = tmp_path_factory.mktemp("options")
+    config = compose([*SMALL, *OPTIONS, "agent.rules.min_confidence=0", f"runs={runs}"])
+    return Path(train(config, console=Console(quiet=True)).run.folder)
