@@ -72,7 +72,7 @@ class OptionTradingTask(OptionFleetTask):
 
     name = "trading"
     learned_as = "trading"
-    config = Trading
+    config = Trading  # type: ignore[assignment]
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         task = build_task(config)

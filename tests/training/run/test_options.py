@@ -24,6 +24,7 @@ from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run.train import train
 
 Make = Callable[..., Any]
+FAST = ("agent.gradient_steps=30", "agent.learning_rate=0.01", "agent.encoder_learning_rate=0.01", "agent.tau=0.1")
 GATES = {
     "smallest option share",
     "largest option share",
@@ -103,8 +104,8 @@ def test_written_options_learn_which_of_them_pays(make: Make) -> None:
     """In a market that only rises and costs nothing, opening is worth more than waiting."""
     rising = "data.regimes={bull:[0.6,0.1]}"
     free = "task.market.costs={commission_bps:0,spread_bps:0,slippage_bps:0}"
-    learner = make(rising, free, "train.envs=16", "agent.gradient_steps=8", "data.groups=0", "agent.gamma=0.8")
-    learner.learn(16 * learner.round_steps)
+    learner = make(rising, free, "train.envs=16", "data.groups=0", "agent.gamma=0.8", *FAST)
+    learner.learn(8 * learner.round_steps)
     drawn = learner.method.replay.sample(256)
     start = {name.removeprefix("start."): entry for name, entry in drawn.items() if name.startswith("start.")}
     flat = start["position"][:, 0].abs() < 0.01

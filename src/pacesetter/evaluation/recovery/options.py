@@ -40,15 +40,16 @@ def option_runs(trace: Trace) -> OptionRuns:
     """All options of a trace that has some."""
     assert trace.option is not None
     assert trace.began is not None
-    rows: list[tuple[float, ...]] = []
+    rows: list[tuple[Any, ...]] = []
     for column in range(trace.columns):
         played = int(trace.is_played[:, column].sum())
         starts = np.flatnonzero(trace.began[:played, column])
         for start, end in zip(starts, [*starts[1:], played], strict=True):
             growth = float(np.prod(1 + trace.returns[start:end, column]) - 1)
             rows.append((trace.option[start, column], end - start, growth, column, start))
-    option, bars, growth, columns, start = np.array(rows).reshape(-1, 5).T
-    return OptionRuns(option.astype(int), bars.astype(int), growth, columns.astype(int), start.astype(int))
+    parts = np.array(rows, dtype=float).reshape(-1, len(OptionRuns._fields)).T
+    option, bars, column_of, start_of = (parts[place].astype(int) for place in (0, 1, 3, 4))
+    return OptionRuns(option, bars, parts[2], column_of, start_of)
 
 
 def option_values(trace: Trace) -> dict[str, float]:

@@ -34,8 +34,9 @@ class OptionHead(nn.Module):
         super().__init__()
         self.layers = head_layers(width, hidden, options.outputs, ACTOR_GAIN)
         if options.is_learned:
+            last: Any = self.layers[-1]
             with torch.no_grad():
-                self.layers[-1].bias[-len(options) :] = FIRST_ENDING  # type: ignore[index]
+                last.bias[-len(options) :] = FIRST_ENDING
 
 
 class ValueHead(nn.Module):

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
+from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import INDEX
 from pacesetter.learning.experience.market import FleetMarket, FleetStep
@@ -160,7 +161,9 @@ def check_beginnings(fleet: OptionFleet, market: FleetMarket, signals: torch.Ten
     could = torch.zeros(len(fleet.options), dtype=torch.bool, device=signals.device)
     for weight in (0.0, cap):
         # Of an account only the weight decides where an option may begin.
-        account = Situation(*rows.unbind(-1), torch.full_like(rows[:, 0], weight), torch.zeros_like(rows[:, 0]))
+        held = torch.zeros(len(rows), len(PositionEntry), device=rows.device)
+        held[:, PositionEntry.WEIGHT] = weight
+        account = Situation.of(rows, held)
         could |= initiation(fleet.options.names, account, fleet.options.rules).any(0)
     for name, is_possible in zip(fleet.options.names, could.tolist(), strict=True):
         if not is_possible:

@@ -48,7 +48,8 @@ class Situation(NamedTuple):
     @classmethod
     def of(cls, signals: torch.Tensor, position: torch.Tensor) -> Situation:
         weight, gain = position[..., PositionEntry.WEIGHT], position[..., PositionEntry.UNREALISED_RETURN]
-        return cls(*signals.unbind(-1), weight, gain)
+        gap, deviation, last = signals.unbind(-1)
+        return cls(gap, deviation, last, weight, gain)
 
     def is_flat(self, rules: OptionRules) -> torch.Tensor:
         return self.weight.abs() < rules.flat
