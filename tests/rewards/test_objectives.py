@@ -1,4 +1,4 @@
-"""Objectives as reward components: values by hand, NumPy and torch alike, and their way from the ledger to the learner."""
+"""Objectives as reward components: values by hand, NumPy and torch alike, and their way from ledger to learner."""
 
 from __future__ import annotations
 

@@ -55,7 +55,7 @@ def profit(
 
 
 def risk(equity_before: Any, equity_change: Any, drawdown: Any, exposure: Any, state: Any, rate: float = 0.1) -> Any:
-    """−(e^{10·excess} − 1) of a drawdown above 5 %, −50 · VaR95 above 2 %, −10 · exposure above 95 %, −0.5 · volatility.
+    """−(e^{10·excess} − 1) of drawdown above 5 %, −50 · VaR95 above 2 %, −10 · exposure above 95 %, −0.5 · volatility.
 
     Volatility and VaR are of the returns of late bars, by moving moments with this rate; VaR95 = 1.645·σ − μ.
     """

@@ -133,5 +133,5 @@ def test_first_weights_are_the_programmes() -> None:
     assert first_weights(None) == pytest.approx(
         {"profit": 0.4, "risk": 0.25, "activity": 0.15, "timing": 0.1, "exploration": 0.1}
     )
-    with pytest.raises(ConfigError, match="agent.hindsight is for agent=sac"):
+    with pytest.raises(ConfigError, match=r"agent\.hindsight is for agent=sac"):
         FleetMOSAC(hindsight={})

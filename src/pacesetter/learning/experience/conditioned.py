@@ -48,7 +48,7 @@ class ConditionedMarket(ABC):
     def advance(self, step: FleetStep) -> FleetStep:
         """Take note of a step; gives it with the rewards that are learned from. No episode has begun again yet."""
 
-    def look(self, observation: Mapping[str, torch.Tensor]) -> None:
+    def look(self, observation: Mapping[str, torch.Tensor]) -> None:  # noqa: B027 - most need not look
         """See what is about to be shown, before `entries` are added to it; nothing for most."""
 
     @abstractmethod

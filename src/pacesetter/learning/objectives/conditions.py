@@ -1,6 +1,6 @@
 """Weights of objectives as what a policy is asked for. Nothing here imports torch: a configuration is checked without.
 
-`agent.objectives` become the components of the task's reward, so that their vector comes from the ledger to the learner.
+`agent.objectives` become components of the task's reward, so that their vector comes from the ledger to the learner.
 """
 
 from __future__ import annotations

@@ -1,4 +1,4 @@
-"""Scalarised Q-learning of vectors in a world of few states (Van Moffaert, Drugan, Nowé 2013): MO-SAC's equations alone.
+"""Scalarised Q-learning of vectors in a world of few states (Van Moffaert, Drugan, Nowé 2013): no networks.
 
 Weights of all policies are learned at once from the same transitions. What an episode has added up so far belongs to
 the state: Chebyshev's number is of the whole episode and does not add up over its steps.

@@ -1,4 +1,4 @@
-"""What a run with many objectives leaves behind: the front of its weights on the validation set, and the chosen point."""
+"""What a run with many objectives leaves: the front of its weights on the validation set, and the chosen point."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ class ObjectivesValidator(FleetValidator):
             "utility": config.utility,
             "reference": worst.tolist(),
             "hypervolume": hypervolume(values, worst),
-            # In shares of the box from the reference to the best of every objective: objectives have units of their own.
+            # Of the box from the reference to the best of every objective: each has units of its own.
             "share": hypervolume(values, worst) / hypervolume(values.max(0)[None], worst),
             "chosen": int(np.argmax([point["utility"] for point in points])),
             "points": points,
