@@ -85,9 +85,7 @@ class MOSAC(SAC):
     def __init__(self, fleet: Fleet, market: PreferenceMarket, config: FleetMOSAC) -> None:
         self.names = tuple(first_weights(config.objectives))
         if config.extras and EXPLORATION not in self.names:
-            raise ConfigError(
-                f"agent.extras need an objective to be added to; name '{EXPLORATION}' among agent.objectives"
-            )
+            raise ConfigError(f"agent.extras are added to the objective '{EXPLORATION}'; name it in agent.objectives")
         super().__init__(fleet, market, config)  # type: ignore[arg-type]
         self.search = market.search
         self.own["scales"] = nn.ModuleList(

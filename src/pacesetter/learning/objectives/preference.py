@@ -36,7 +36,7 @@ def capped(weights: torch.Tensor, largest: float) -> torch.Tensor:
 
 def episode_utility(
     name: str, count: torch.Tensor, total: torch.Tensor, square: torch.Tensor, below: torch.Tensor
-) -> Any:
+) -> torch.Tensor:
     """What an episode is worth by its returns: `count` bars, their sum, their sum of squares, that of losses alone.
 
     sharpe   mean / deviation          sortino   mean / deviation below 0          growth   their sum
