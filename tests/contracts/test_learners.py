@@ -80,6 +80,7 @@ OPTIONS = {  # of (method, task) where the defaults would take long; a method wi
     ("gru_ppo", "lookback"): (*ON_POLICY, "agent.batch_size=64", "task.reward.components={signal:0,switching:1}"),
     ("sac", "trading"): (*OFF_POLICY, "agent.ent_coef=0.02"),
     ("sac", "fleet"): (*OFF_POLICY, "agent.encoder_learning_rate=0.005"),
+    ("mosac", "fleet"): (*OFF_POLICY, "agent.encoder_learning_rate=0.005", "agent.objectives={pnl:0.9,cost:0.1}"),
     ("td3", "trading"): OFF_POLICY,
     ("options", "trading"): (*LEARNED, "agent.batch_size=128"),
     ("options", "fleet"): (*LEARNED, "agent.batch_size=64"),

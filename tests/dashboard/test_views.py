@@ -145,6 +145,35 @@ def test_what_fails_in_a_part_that_redraws_itself_is_told_in_a_sentence(page, pa
     assert "the panel has 1 symbol" in [warning.value for warning in app.warning]
 
 
+def test_a_slider_over_the_front_chooses_what_is_served(looking):
+    folder = next(looking.runs.glob("*-fleet-*"))
+    points = [
+        {"preference": weights, "objectives": [0.1, -0.2, 0.3], "efficient": True, "utility": 1.0}
+        | {"sharpe": 0.5, "growth": 0.1, "drawdown": 0.05}
+        for weights in ([1.0, 0.0, 0.0], [0.2, 0.3, 0.5])
+    ]
+    front = {
+        "objectives": ["profit", "risk", "timing"],
+        "points": points,
+        "chosen": 0,
+        "share": 0.4,
+        "utility": "sharpe",
+    }
+    (folder / "front.json").write_text(json.dumps(front))
+    try:
+        app = draw("agent")
+        app.selectbox(key="agent.run").set_value(folder.name)
+        app.session_state["agent.tab"] = "Objectives"
+        app.run()
+        assert not app.exception
+        app.slider(key=f"front.{folder}").set_value(1).run()
+        assert '{"preference": [0.2, 0.3, 0.5]}' in [block.value for block in app.code]
+        app.button(key=f"front.serve.{folder}").click().run()
+        assert json.loads((folder / "front.json").read_text())["chosen"] == 1
+    finally:
+        (folder / "front.json").unlink()
+
+
 def test_a_fleet_has_its_tiles_curves_and_a_word_on_where_it_is_explained(looking):
     app = draw("agent")
     fleet = next(looking.runs.glob("*-fleet-*")).name

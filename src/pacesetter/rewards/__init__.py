@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from pacesetter.rewards.component import REWARDS, Component, component
 from pacesetter.rewards.lookback import LOOKBACK, LOOKBACK_COLUMNS, LookbackColumn
+from pacesetter.rewards.objectives import OBJECTIVES
 from pacesetter.rewards.reward import Reward, RewardConfig, RewardValues, Term
 from pacesetter.rewards.scalarise import chebyshev, weighted_sum
 from pacesetter.rewards.schedule import Schedule
@@ -17,6 +18,7 @@ from pacesetter.rewards.trading import PROFESSIONAL, TRADING
 __all__ = [
     "LOOKBACK",
     "LOOKBACK_COLUMNS",
+    "OBJECTIVES",
     "PROFESSIONAL",
     "REWARDS",
     "TRADING",

@@ -79,13 +79,14 @@ def test_it_draws_as_the_buffer_of_stable_baselines3_does() -> None:
     """
     k, bits, steps = 4, 3, 600
     vector = DummyVecEnv([lambda: BitFlippingEnv(n_bits=bits, max_steps=6, discrete_obs_space=True)])
-    np.random.seed(0)
+    np.random.seed(0)  # noqa: NPY002 - which their buffer draws from
+    draw = np.random.default_rng(0)
     torch.manual_seed(0)
     theirs = HerReplayBuffer(steps, vector.observation_space, vector.action_space, vector, n_sampled_goal=k)
     ours = HindsightReplay(steps, 1, 1, HindsightConfig(k=k, scale=0.5))
     seen, last = vector.reset(), 0
     for step in range(steps):
-        action = np.array([np.random.randint(bits)])
+        action = draw.integers(bits, size=1)
         after, reward, done, infos = vector.step(action)
         final = {name: entry.copy() for name, entry in after.items()}
         if done[0]:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from pathlib import Path
 
 import streamlit as st
@@ -22,8 +23,10 @@ from pacesetter.evaluation.fleet.agents_page import (
     read_agents,
     validation_curves,
 )
+from pacesetter.evaluation.fleet.front_page import choose_point, front_figure, read_front
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section, read_allocations
 from pacesetter.evaluation.report.options_page import options_figure
+from pacesetter.learning.objectives.conditions import FRONT
 
 __all__ = ["show_agent"]
 
@@ -39,9 +42,9 @@ def show_agent() -> None:
         st.info(say("agent.empty", folder=current().runs))
         return
     run = choose_run(sorted(runs, key=lambda run: not behaviour.episode_folders(run.folder)), "agent.run")
-    names = [say(f"agent.{name}_tab") for name in ("does", "replay", "why", "fleet")]
+    names = [say(f"agent.{name}_tab") for name in ("does", "replay", "why", "fleet", "front")]
     tabs = st.tabs(names, key="agent.tab", on_change="rerun")
-    for tab, draw in zip(tabs, (_does, _replay, _why, _fleet), strict=True):
+    for tab, draw in zip(tabs, (_does, _replay, _why, _fleet, _front), strict=True):
         if tab.open:
             with tab, contained():
                 draw(run)
@@ -150,6 +153,25 @@ def _agents(folder: Path) -> None:
     chart(multiples_figure(validation_curves(folder), ordered), "agent.learned")
     chart(action_figure(ordered), "agent.ordered")
     table(ordered, "agent.fleet", file_name=AGENTS)
+
+
+def _front(run: RunFacts) -> None:
+    """What weights of the objectives come to, and a slider that chooses those to be served."""
+    folder = fleet_folder(run.folder)
+    if folder is None or not (folder / FRONT).is_file():
+        st.info(say("front.empty"))
+        return
+    front = read_front(folder)
+    most = len(front["points"]) - 1
+    place = st.slider(say("front.point"), 0, most, front["chosen"], key=f"front.{folder}") if most else 0
+    chart(front_figure(front, place), "agent.front")
+    point = front["points"][place]
+    st.markdown(say("front.figures", sharpe=point["sharpe"], drawdown=point["drawdown"], growth=point["growth"]))
+    st.markdown(say("front.request"))
+    st.code(json.dumps({"preference": point["preference"]}), language="json")
+    if st.button(say("front.serve"), key=f"front.serve.{folder}", disabled=place == front["chosen"]):
+        choose_point(folder, place)
+        st.success(say("front.served", place=place))
 
 
 @st.cache_resource(show_spinner=False, max_entries=8)

@@ -101,13 +101,17 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
             raise ConfigError("agent=sac does not support task.action=discrete; use task.action=continuous")
         super().__init__(fleet, market, config)
         torch.manual_seed(config.seed)
-        self.critics = TwinCritics(fleet.config.width, fleet.hidden, len(fleet.symbols))
+        self.critics = self.make_critics(fleet)
         self.targets = copy.deepcopy(self.critics).requires_grad_(False)
         self.temperature = Temperature(config.initial_ent_coef, len(fleet.symbols))
         self.scale = ReturnScale(self.symbols, market.env_count, config.gamma)
         for name in ("critics", "targets", "temperature", "scale"):
             self.own[name] = getattr(self, name)
         self.replay = make_replay(config.buffer_size, market, read_hindsight(vars(config)), self.device)
+
+    def make_critics(self, fleet: Fleet) -> nn.Module:
+        """Critics of features and actions: (2, …, symbol · n) values."""
+        return TwinCritics(fleet.config.width, fleet.hidden, len(fleet.symbols))
 
     @property
     def round_steps(self) -> int:
@@ -192,13 +196,13 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         with torch.no_grad():
             wanted = self.wanted(batch, features, acting.features(batch.following), acting)
         values = self.critics(features, batch.actions, self.rows)
-        critic_loss = self.per_symbol((values - wanted).square().sum(0)).mean(1)
+        critic_loss = self.per_symbol((values - wanted).square().flatten(0, -2).sum(0)).mean(1)
         given = features.detach()
         policy, _ = self.fleet.decide(given, rows=self.rows)
         actions = policy.sample()
         log_probs = self.per_symbol(policy.log_prob(actions))
         self.critics.requires_grad_(False)  # the actor's loss moves the actor alone
-        gained = self.per_symbol(self.critics(given, actions, self.rows).amin(0))
+        gained = self.per_symbol(self.gained(given, actions, batch))
         self.critics.requires_grad_(True)
         log_temperature = self.temperature.log[self.present]
         actor_loss = (log_temperature.detach().exp()[:, None] * log_probs - gained).mean(1)
@@ -206,6 +210,10 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         terms = {"critic": critic_loss, "actor": actor_loss, "temperature": -log_temperature * excess}
         metrics = {"critic_loss": critic_loss, "actor_loss": actor_loss, "entropy": -log_probs.mean(1)}
         return Losses(terms, {name: part.detach() for name, part in metrics.items()})
+
+    def gained(self, features: torch.Tensor, actions: torch.Tensor, batch: Transitions) -> torch.Tensor:
+        """(symbol · n,) what the critics expect of the actions, at the worse of the two."""
+        return self.critics(features, actions, self.rows).amin(0)  # type: ignore[no-any-return]
 
     def wanted(
         self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, acting: Acting

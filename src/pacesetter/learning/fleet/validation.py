@@ -25,6 +25,7 @@ class FleetPlay:
     costs     (symbol, bar) share of equity         rewards   (symbol, bar)
     entropy   (symbol, bar) of the policy, in nats  trades    (symbol, bar) 1 where an order was filled
     mix       (symbol, action) shares of the actions, as in `action_mix`
+    objectives   (symbol, k) components of the reward, means over the episode
     """
 
     symbols: tuple[str, ...]
@@ -36,6 +37,7 @@ class FleetPlay:
     trades: torch.Tensor
     mix: torch.Tensor
     bars_per_year: float
+    objectives: torch.Tensor | None = None
 
     @property
     def sharpe(self) -> torch.Tensor:
@@ -83,7 +85,7 @@ def play(fleet: Fleet, market: FleetMarket, deterministic: bool = True) -> Fleet
         raise ConfigError("a fleet is validated in one environment per symbol with fixed starts; build the market so")
     rows = torch.tensor(fleet.places(market.symbols), device=market.device)
     seen, starts = market.reset(), market.waiting[:, 1].cpu()
-    told, actions, look = [], [], looking(fleet, market)
+    told, parts, actions, look = [], [], [], looking(fleet, market)
     kept = fleet.no_memory(market.env_count)
     is_over = torch.zeros(market.env_count, dtype=torch.bool, device=market.device)
     while not bool(is_over.all()):
@@ -93,9 +95,12 @@ def play(fleet: Fleet, market: FleetMarket, deterministic: bool = True) -> Fleet
         step = market.step(actions[-1])
         entries = (step.returns, step.costs, step.rewards, policy.entropy(), step.trades.float())
         told.append(torch.where(is_over[:, None], torch.nan, torch.stack(entries, dim=1)))
+        parts.append(torch.where(is_over[:, None], torch.nan, step.objectives))
         is_over = is_over | step.terminated | step.truncated
         seen = step.observation
     rules = market.batch.market
     mix = action_mix(torch.stack(actions, dim=1), market.actions, rules.orders.hold_zone).cpu()
     returns, costs, rewards, entropy, trades = torch.stack(told, dim=1).cpu().unbind(2)
-    return FleetPlay(market.symbols, starts, returns, costs, rewards, entropy, trades, mix, rules.bars_per_year)
+    objectives = torch.stack(parts).nanmean(0).cpu()
+    played = (returns, costs, rewards, entropy, trades, mix)
+    return FleetPlay(market.symbols, starts, *played, rules.bars_per_year, objectives)

@@ -47,7 +47,7 @@ class GoalReplay(HerReplayBuffer):
         if self.options.strategy != "random":
             return super()._sample_goals(batch_indices, env_indices)
         rows, envs = np.nonzero(self.ep_length > 0)
-        chosen = np.random.randint(len(rows), size=len(batch_indices))
+        chosen = np.random.randint(len(rows), size=len(batch_indices))  # noqa: NPY002 - as the other strategies draw
         return self.next_observations["achieved_goal"][rows[chosen], envs[chosen]]
 
 

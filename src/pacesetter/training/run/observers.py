@@ -43,6 +43,15 @@ def options(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     return OptionMeter(session), OptionValidator(session)
 
 
+@OBSERVERS.register("objectives")
+def objectives(session: Session[Any]) -> tuple[Any, Validator[Any]]:
+    """A fleet with many objectives."""
+    from pacesetter.training.run.fleet import FleetMeter
+    from pacesetter.training.run.objectives import ObjectivesValidator
+
+    return FleetMeter(session), ObjectivesValidator(session)
+
+
 @OBSERVERS.register("offline")
 def offline(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """A fleet that learns from stored episodes."""

@@ -1,0 +1,149 @@
+"""Hindsight replay: time of a draw, size of a full buffer, and what it adds to SAC on the planted market.
+
+python benchmarks/goals.py [--record]
+
+Success is measured on fresh bars, those of the validation set, with the same drawn goals with and without.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import torch
+from record import publish, seconds, table
+
+from pacesetter.build import build_learner, build_panel, build_parts
+from pacesetter.build.environments import feature_split
+from pacesetter.build.fleet import build_market
+from pacesetter.learning.experience.goals import GoalMarket
+from pacesetter.learning.experience.hindsight import HindsightReplay
+from pacesetter.learning.goals import HindsightConfig
+from pacesetter.learning.learner import Between
+from pacesetter.training.hydra.compose import compose
+
+SYMBOLS, ENVS, CAPACITY, EPISODE = 143, 16, 2_000, 100
+SEEDS, STEPS, EVERY = (1, 2, 3), 6_144, 1_024
+MARKET = (
+    *("+preset=planted", "data.bars=2400", "features.leadlag.lookback=null", "task=fleet", "agent=sac"),
+    *("task.action=target", "agent.network=mlp_tiny", "agent.heads=[32]", "agent.gamma=0.9", "train.envs=8"),
+    *("agent.buffer_size=800", "agent.learning_starts=256", "agent.learning_rate=0.003"),
+)
+GOALS = HindsightConfig()
+
+
+def full_replay() -> HindsightReplay:
+    """A replay of 143 symbols, every step of it filled, with rows as fleet SAC adds them."""
+    replay, count = HindsightReplay(CAPACITY, SYMBOLS, ENVS, GOALS), SYMBOLS * ENVS
+    seen = {"index": torch.zeros(count, 2, dtype=torch.int64), "position": torch.zeros(count, 7)}
+    seen |= {"portfolio": torch.zeros(count, 7), "achieved_goal": torch.rand(count, 1) * 0.04}
+    seen["desired_goal"] = torch.rand(count, 1) * 0.04
+    row = {f"{part}.{name}": entry for part in ("observation", "following") for name, entry in seen.items()}
+    row |= {"actions": torch.zeros(count, 1), "objectives": torch.zeros(count, 1)}
+    row |= {name: torch.zeros(count) for name in ("rewards", "log_probs")}
+    row["terminated"] = torch.zeros(count, dtype=torch.bool)
+    for step in range(CAPACITY):
+        replay.add(row | {"ended": torch.full((count,), step % EPISODE == EPISODE - 1)})
+    return replay
+
+
+def buffer_rows() -> list[list[Any]]:
+    replay = full_replay()
+    tensors = [*replay.entries.values(), replay.episode, replay.firsts, replay.lasts]
+    size = sum(tensor.numel() * tensor.element_size() for tensor in tensors)
+    rows = CAPACITY * ENVS * SYMBOLS
+    return [
+        ["draw of 2 rows of each of 143 symbols (286), ms", 1e3 * seconds(lambda: replay.sample(2), 20)],
+        ["draw of 256 rows of one of its symbols, ms", 1e3 * _one_symbol()],
+        ["draw of 256 rows of each of 143 symbols (36,608), ms", 1e3 * seconds(lambda: replay.sample(256), 20)],
+        ["bytes of a row", float(size / rows)],
+        [f"full buffer of {CAPACITY:,} steps × {ENVS} × {SYMBOLS} ({rows / 1e6:.1f} M rows), GB", size / 1e9],
+        ["rows of each of 143 symbols that fit into 2 GB", float(2e9 / (size / rows) / SYMBOLS)],
+    ]
+
+
+def _one_symbol() -> float:
+    one = HindsightReplay(6_250, 1, ENVS, GOALS)  # 100,000 rows
+    for step in range(6_250):
+        goal = torch.rand(ENVS, 1)
+        row = {"observation.desired_goal": goal, "following.desired_goal": goal, "following.achieved_goal": goal}
+        row |= {"observation.position": torch.zeros(ENVS, 7), "following.position": torch.zeros(ENVS, 7)}
+        one.add(row | {"rewards": torch.zeros(ENVS), "ended": torch.full((ENVS,), step % EPISODE == EPISODE - 1)})
+    return seconds(lambda: one.sample(256), 50)
+
+
+# ---- what it adds ---------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def judged(fleet: Any, config: Any, panel: Any, policy: str = "mean") -> tuple[float, float, float]:
+    """Share of episodes that end within the tolerance of their goal, mean reward, and mean growth, on fresh bars."""
+    split = feature_split(config, panel)
+    torch.manual_seed(1234)  # the same starts and goals for all
+    options = {"first_bar": split.start, "episode_bars": EPISODE, "starts": "random"}
+    market = GoalMarket(build_market(config, split.seen, 8, **split.features(split.seen), **options), GOALS)
+    seen, rewards = market.reset(), []
+    for _ in range(EPISODE):
+        shown = market.tables(seen)
+        actions = fleet.evaluate(shown)[0].mode() if policy == "mean" else -torch.ones(market.env_count, 1)
+        step = market.step(actions)
+        rewards.append(float(step.rewards.mean()))
+        seen = step.observation
+    reached = GOALS.is_reached(step.finals["achieved_goal"], step.finals["desired_goal"])
+    return float(reached.float().mean()), float(np.mean(rewards)), float(step.finals["achieved_goal"].mean())
+
+
+def trained(seed: int, k: int) -> list[tuple[float, float, float]]:
+    """What the fleet comes to after every 1,024 steps of each symbol."""
+    config = compose([*MARKET, f"seed={seed}", f"agent.hindsight={{k:{k}}}"])
+    panel = build_panel(config)
+    learner: Any = build_learner(config, build_parts(config, panel))
+    curve: list[tuple[float, float, float]] = []
+
+    def look() -> None:
+        if learner.step and learner.step % EVERY == 0:
+            state = torch.get_rng_state()
+            curve.append(judged(learner.fleet, config, panel))
+            torch.set_rng_state(state)
+
+    learner.learn(STEPS, Between(look))
+    curve.append(judged(learner.fleet, config, panel))
+    return curve
+
+
+def added_rows() -> list[list[Any]]:
+    rows: list[list[Any]] = []
+    curves = {k: np.array([trained(seed, k) for seed in SEEDS]) for k in (0, 4)}  # (seed, time, figure)
+    for k, curve in curves.items():
+        name = "without hindsight (k = 0)" if k == 0 else f"with hindsight (k = {k})"
+        for place in (1, 3, 5):
+            figures = [_spread(curve[:, place, figure], form) for figure, form in ((0, "%"), (1, ""), (2, "%"))]
+            rows.append([name, f"{(place + 1) * EVERY:,}", *figures])
+    config = compose([*MARKET, f"seed={SEEDS[0]}", "agent.hindsight={k:0}"])
+    cash = judged(None, replace(config), build_panel(config), "cash")
+    rows.append(["cash", "–", f"{cash[0]:.1%}", f"{cash[1]:.3f}", f"{cash[2]:+.2%}"])
+    return rows
+
+
+def _spread(values: Any, form: str) -> str:
+    low, high = values.min(), values.max()
+    if form == "%":
+        return f"{values.mean():.1%} ({low:.1%} to {high:.1%})"
+    return f"{values.mean():.3f} ({low:.3f} to {high:.3f})"
+
+
+def main() -> None:
+    body = table(["buffer", "value"], buffer_rows())
+    body += (
+        f"\n\nFleet of ten on the planted market (strength 0.8), seeds {SEEDS}, target positions, episodes of {EPISODE} "
+        "bars, goals drawn from 0 to 4 %. Success: the episode ends within 0.1 % of its goal, on the validation set, "
+        "with the same starts and goals for all. Mean and range over seeds.\n\n"
+    )
+    header = ["agent", "steps of each symbol", "success", "reward a bar", "growth of an episode"]
+    body += table(header, added_rows())
+    publish("goals", body, "Goals and hindsight")
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,185 @@
+"""MO-SAC: fleet SAC with a critic for each objective, whose values become one number by the weights in force.
+
+The policy sees the weights (Abels et al. 2019): one network for the whole front. With `weighted_sum` and `chebyshev`
+they hold for an episode, with `state_dependent` the preference network chooses them at every bar. Every objective is
+scaled by the deviation of its own discounted return, so that weights compare like with like.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, ClassVar, Literal
+
+import torch
+from torch import nn
+
+from pacesetter.agents.fleet import Fleet
+from pacesetter.errors import ConfigError, check_range
+from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION
+from pacesetter.learning.experience.rollout import ReturnScale, by_symbol
+from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.fleet.making import make_learner
+from pacesetter.learning.fleet.method import Acting
+from pacesetter.learning.fleet.sac import SAC, FleetSAC, Steps, TwinCritics
+from pacesetter.learning.fleet.trainer import FleetTrainer
+from pacesetter.learning.methods import Setup
+from pacesetter.learning.objectives.conditions import first_weights
+from pacesetter.learning.objectives.market import PreferenceMarket, simplex
+from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE, chebyshev, weighted_sum
+
+__all__ = ["MOSAC", "FleetMOSAC", "make_mosac"]
+
+EXPLORATION = "exploration"  # the objective that rewards of extras belong to
+CHANGED_SHARE = 0.5  # of drawn rows that are learned from for other weights, where a front is to be learned
+
+
+@dataclass(frozen=True)
+class FleetMOSAC(FleetSAC):
+    """Options of multi-objective SAC.
+
+    objectives         reward component -> its first weight; null: profit, risk, activity, timing, exploration
+    scalarisation      weighted_sum, chebyshev (which reaches concave fronts too) or state_dependent
+    preferences        points of the front that is judged at the end; above 1, training covers all weights
+    utility            of whole episodes, which the preference network is trained by: sharpe, growth or sortino
+    largest_weight     that the preference network gives to one objective
+    population         pairs of networks in its evolution strategy
+    preference_noise   deviation of their parameters, and `preference_rate` their step size
+    """
+
+    objectives: dict[str, Any] | None = None
+    scalarisation: Literal["weighted_sum", "chebyshev", "state_dependent"] = "weighted_sum"
+    preferences: int = 1
+    utility: Literal["sharpe", "growth", "sortino"] = "sharpe"
+    largest_weight: float = 0.6
+    population: int = 8
+    preference_noise: float = 0.2
+    preference_rate: float = 0.2
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if self.hindsight is not None:
+            raise ConfigError("agent.hindsight is for agent=sac; leave it out of agent=mosac")
+        check_range(1, owner="agent", preferences=self.preferences, population=self.population)
+        first_weights(self.objectives)
+
+
+class ObjectiveCritics(nn.Module):
+    """Twin critics of each objective: (symbol · n, width) features and actions → (2, objective, symbol · n)."""
+
+    def __init__(self, width: int, hidden: int, symbols: int, objectives: int) -> None:
+        super().__init__()
+        self.each = nn.ModuleList(TwinCritics(width, hidden, symbols) for _ in range(objectives))
+
+    def forward(self, features: torch.Tensor, actions: torch.Tensor, rows: torch.Tensor | None) -> torch.Tensor:
+        return torch.stack([critics(features, actions, rows) for critics in self.each], dim=1)
+
+
+class MOSAC(SAC):
+    """Multi-objective SAC for all symbols of a market at once."""
+
+    config: FleetMOSAC
+    market: PreferenceMarket  # type: ignore[assignment]
+    declared: ClassVar[tuple[str, ...]] = (*SAC.declared, "search")
+
+    def __init__(self, fleet: Fleet, market: PreferenceMarket, config: FleetMOSAC) -> None:
+        self.names = tuple(first_weights(config.objectives))
+        if config.extras and EXPLORATION not in self.names:
+            raise ConfigError(f"agent.extras are added to the objective '{EXPLORATION}'; name it in agent.objectives")
+        super().__init__(fleet, market, config)  # type: ignore[arg-type]
+        self.search = market.search
+        self.own["scales"] = nn.ModuleList(
+            ReturnScale(self.symbols, market.env_count, config.gamma) for _ in self.names
+        )
+        # The best that an objective has added up to so far, in its own deviations: chebyshev's reference point.
+        self.own["best"] = nn.ParameterDict({"reference": nn.Parameter(torch.zeros(len(self.names), 1), False)})
+
+    def make_critics(self, fleet: Fleet) -> nn.Module:
+        return ObjectiveCritics(fleet.config.width, fleet.hidden, len(fleet.symbols), len(self.names))
+
+    # ---- experience -----------------------------------------------------------------------------------------------
+
+    def step(self, acting: Acting) -> Any:
+        actions, step = super().step(acting)
+        ended = step.terminated | step.truncated
+        for place, scale in enumerate(self.scales):
+            scale.observe(step.objectives[None, :, place], ended[None])
+        if self.config.scalarisation == "chebyshev":
+            self._raise_reference(step.finals[ACCRUED], ended)
+        return actions, step
+
+    @torch.no_grad()
+    def _raise_reference(self, accrued: torch.Tensor, ended: torch.Tensor) -> None:
+        if bool(ended.any()):
+            best = torch.where(ended, self.scaled(accrued), -torch.inf).amax(1, keepdim=True)
+            self.reference.copy_(torch.maximum(self.reference, best))
+
+    @property
+    def scales(self) -> list[Any]:
+        """How each objective is scaled."""
+        return list(self.own["scales"])  # type: ignore[call-overload]
+
+    @property
+    def reference(self) -> torch.Tensor:
+        """(objective, 1) chebyshev's reference point."""
+        return self.own["best"]["reference"]  # type: ignore[index, return-value]
+
+    def scaled(self, objectives: torch.Tensor) -> torch.Tensor:
+        """(objective, row) of (row, objective) values, each in deviations of its discounted return."""
+        rows = [scale(self.per_symbol(part)).flatten() for scale, part in zip(self.scales, objectives.T, strict=True)]
+        return torch.stack(rows)
+
+    def transitions(self, drawn: Mapping[str, torch.Tensor]) -> Transitions:
+        """Rows of the replay; where a front is learned, half of them for other weights than they were played for."""
+        if self.config.preferences > 1:
+            wanted = drawn[OBSERVATION + PREFERENCE]
+            is_changed = torch.rand(len(wanted), 1, device=self.device) < CHANGED_SHARE
+            wanted = torch.where(is_changed, simplex(len(wanted), len(self.names), self.device), wanted)
+            drawn = {**drawn, OBSERVATION + PREFERENCE: wanted, FOLLOWING + PREFERENCE: wanted}
+        return super().transitions(drawn)
+
+    # ---- learning -------------------------------------------------------------------------------------------------
+
+    def gained(self, features: torch.Tensor, actions: torch.Tensor, batch: Transitions) -> torch.Tensor:
+        """(symbol · n,) the critics' values as one number, by the weights that each row has."""
+        values = self.critics(features, actions, self.rows).amin(0)
+        weights = batch.observation[PREFERENCE].T
+        if self.config.scalarisation != "chebyshev":
+            return weighted_sum(values, weights)  # type: ignore[no-any-return]
+        # Not additive: how far the whole episode is from the reference, with what it has added up before.
+        return chebyshev(values + self.scaled(batch.observation[ACCRUED]), weights, self.reference)  # type: ignore[no-any-return]
+
+    def wanted(
+        self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, acting: Acting
+    ) -> torch.Tensor:
+        """(objective, symbol · n) targets r_k + γ(min Q'_k(s', a') − α log π(a'|s')), each as that of SAC."""
+        assert batch.objectives is not None
+        assert batch.terminated is not None
+        policy, _ = self.fleet.decide(following, rows=self.rows)
+        actions = policy.sample()
+        temperature = self.temperature.log[self.present].exp()[:, None]
+        entropy = (temperature * self.per_symbol(policy.log_prob(actions))).flatten()
+        values = self.targets(following, actions, self.rows).amin(0) - entropy
+        rewards = self.scaled(batch.objectives)
+        for extra in acting.extras.values():
+            changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
+            extra.learn(batch, features, following)
+            if changed is not None:
+                rewards[self.names.index(EXPLORATION)] += changed - batch.rewards
+        wanted: torch.Tensor = rewards + self.config.gamma * ~batch.terminated * values
+        return wanted
+
+    def describe(self, experience: Steps, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        """Figures of SAC, and the mean of each objective with the mean weight that it had."""
+        figures = super().describe(experience, metrics)
+        objectives = by_symbol(torch.stack([step.objectives for _, step in experience]), self.symbols).mean(1)
+        weights = self.market.preference.view(self.symbols, -1, len(self.names)).mean(1)
+        for place, name in enumerate(self.names):
+            figures[f"reward/{name}"] = objectives[:, place]
+            figures[f"reward/{name}_weight"] = weights[:, place]
+        return figures
+
+
+def make_mosac(setup: Setup) -> FleetTrainer:
+    """Multi-objective SAC of a fleet."""
+    return make_learner(MOSAC, FleetMOSAC, setup)  # type: ignore[arg-type]

@@ -1,0 +1,148 @@
+"""Five objectives of a trader as reward components, and a sixth that is optional. NumPy and torch alike.
+
+Each is a formula over ledger columns, so that a reward vector comes from the same ledger as a reward. Values are about
+1 at most in size but those of `risk`, which grows with a drawdown. Weights are first ones: see `learning.objectives`.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from pacesetter.market.ledger import Flag
+from pacesetter.rewards.component import REWARDS, component
+from pacesetter.rewards.elementwise import has, maximum, minimum, namespace, sqrt, where
+from pacesetter.rewards.trading import share
+
+__all__ = ["OBJECTIVES"]
+
+OBJECTIVES = {"profit": 0.40, "risk": 0.25, "activity": 0.15, "timing": 0.10, "exploration": 0.10}
+LEAST_HELD = 0.01  # share of equity: what is earned on less is not told apart from what is earned on it
+LARGEST_FALL = 0.5  # of the drawdown beyond its limit: e^5 is enough to be afraid of
+ORDERS, PROFITS, BINS = 20, 10, 16
+NORMAL_95 = 1.645  # quantile of the normal distribution
+NEVER = 3.0  # bars since the last trade of an account that has not traded: the first is not hasty
+
+
+def _worth(equity_before: Any, exposure: Any, exposure_before: Any) -> Any:
+    """Money in positions during the bar, at least 1 % of equity."""
+    return maximum(where(exposure > exposure_before, exposure, exposure_before), LEAST_HELD) * equity_before
+
+
+def _bounded(values: Any) -> Any:
+    return minimum(maximum(values, -1.0), 1.0)
+
+
+def profit(
+    equity_before: Any,
+    realised: Any,
+    unrealised: Any,
+    unrealised_before: Any,
+    exposure: Any,
+    exposure_before: Any,
+    order: Any,
+    open_share: float = 0.3,
+    loss: float = 1.5,
+) -> Any:
+    """What the bar earned over what was held: realised · clip(1 + 2·ROI, 0.5, 3) + 0.3 · change of unrealised profit.
+
+    Realised profit of a decided order (|order| > 0.5) counts 1.2 times, and a loss 1.5 times. The *change* of what is
+    unrealised: its level would pay again in every bar for the same winner.
+    """
+    worth = _worth(equity_before, exposure, exposure_before)
+    factor = minimum(maximum(1.0 + 2.0 * share(realised, worth), 0.5), 3.0) * where(abs(order) > 0.5, 1.2, 1.0)
+    value = share(realised * factor + open_share * (unrealised - unrealised_before), worth)
+    return where(value < 0.0, loss * value, value)
+
+
+def risk(equity_before: Any, equity_change: Any, drawdown: Any, exposure: Any, state: Any, rate: float = 0.1) -> Any:
+    """−(e^{10·excess} − 1) of drawdown above 5 %, −50 · VaR95 above 2 %, −10 · exposure above 95 %, −0.5 · volatility.
+
+    Volatility and VaR are of the returns of late bars, by moving moments with this rate; VaR95 = 1.645·σ − μ.
+    """
+    mean, square = state
+    r = share(equity_change, equity_before)
+    mean, square = mean + rate * (r - mean), square + rate * (r * r - square)
+    deviation = sqrt(maximum(square - mean * mean, 0.0))
+    fall = minimum(maximum(drawdown - 0.05, 0.0), LARGEST_FALL)
+    value_at_risk = NORMAL_95 * deviation - mean
+    value = -(namespace(fall).exp(10.0 * fall) - 1.0) - 50.0 * maximum(value_at_risk - 0.02, 0.0)
+    return value - 10.0 * maximum(exposure - 0.95, 0.0) - 0.5 * deviation, (mean, square)
+
+
+def activity(order: Any, turnover: Any, state: Any) -> Any:
+    """+0.2 where the last 20 orders deviate by more than 0.3, +0.1 above 0.2; −0.1 after 50 bars without a trade.
+
+    −0.05 for a trade within 3 bars of the last. The state: the orders, how many there are, bars since the last trade.
+    """
+    *before, count, idle = state
+    orders, count = (order, *before[:-1]), minimum(count + 1.0, float(ORDERS))
+    mean = sum(orders) / count
+    deviation = sqrt(maximum(sum(one * one for one in orders) / count - mean * mean, 0.0))
+    variety = where(deviation > 0.3, 0.2, where(deviation > 0.2, 0.1, 0.0))
+    has_traded = turnover > 0.0
+    hasty = where(has_traded & (idle < 3.0), 0.05, 0.0)
+    idle = where(has_traded, 0.0, idle + 1.0)
+    return variety - hasty - where(idle > 50.0, 0.1, 0.0), (*orders, count, idle)
+
+
+def timing(
+    equity_before: Any,
+    gross_pnl: Any,
+    realised: Any,
+    exposure: Any,
+    exposure_before: Any,
+    flags: Any,
+    state: Any,
+    scale: float = 0.01,
+    rate: float = 0.1,
+) -> Any:
+    """½ entry + ½ exit + 0.3 momentum, each within ±1 and in units of `scale`.
+
+    entry: return of what is held in a bar that opened or added; exit: realised return in one that sold; momentum: the
+    moving mean of the returns of what is held, which is above 0 where the position goes with the trend.
+    """
+    (momentum,) = state
+    worth = _worth(equity_before, exposure, exposure_before)
+    move = share(gross_pnl, worth)
+    has_entered = has(flags, Flag.OPENED) | has(flags, Flag.ADDED)
+    has_left = has(flags, Flag.REDUCED) | has(flags, Flag.CLOSED)
+    momentum = momentum + rate * (move - momentum)
+    entry = where(has_entered, _bounded(move / scale), 0.0)
+    leave = where(has_left, _bounded(share(realised, worth) / scale), 0.0)
+    return 0.5 * entry + 0.5 * leave + 0.3 * _bounded(momentum / scale), (momentum,)
+
+
+def exploration(equity_before: Any, unrealised: Any, exposure: Any, state: Any) -> Any:
+    """0.1/(1 + visits) · 0.999^(states seen) below 10 visits of the account's state in this episode, then 0.
+
+    A state is one of 16: exposure below 0.1 %, 5 %, 10 % or above, times a loss or profit below or above 0.1 %.
+    """
+    gain = share(unrealised, equity_before)
+    size = (exposure >= 0.001) * 1.0 + (exposure >= 0.05) * 1.0 + (exposure >= 0.10) * 1.0
+    side = (gain >= -0.001) * 1.0 + (gain >= 0.0) * 1.0 + (gain >= 0.001) * 1.0
+    here = [4.0 * size + side == float(place) for place in range(BINS)]
+    visits = sum(where(is_here, count, 0.0) for is_here, count in zip(here, state, strict=True))
+    seen = sum(where(count > 0.0, 1.0, 0.0) for count in state)
+    value = where(visits < 10.0, 0.1 / (1.0 + visits), 0.0) * 0.999**seen
+    return value, tuple(where(is_here, count + 1.0, count) for is_here, count in zip(here, state, strict=True))
+
+
+def consistency(equity_before: Any, equity_change: Any, state: Any) -> Any:
+    """+0.2 where the returns of the last 10 bars deviate by less than 0.02, else −0.1 · their deviation."""
+    *before, count = state
+    r = share(equity_change, equity_before)
+    returns, count = (r, *before[:-1]), minimum(count + 1.0, float(PROFITS))
+    mean = sum(returns) / count
+    deviation = sqrt(maximum(sum(one * one for one in returns) / count - mean * mean, 0.0))
+    return where(deviation < 0.02, 0.2, -0.1 * deviation), (*returns, count)
+
+
+for _formula, _initial in (
+    (profit, ()),
+    (risk, (0.0, 0.0)),
+    (activity, (0.0,) * (ORDERS + 1) + (NEVER,)),
+    (timing, (0.0,)),
+    (exploration, (0.0,) * BINS),
+    (consistency, (0.0,) * (PROFITS + 1)),
+):
+    REWARDS.add(_formula.__name__, component(_formula, _initial))
