@@ -29,7 +29,7 @@ app = typer.Typer(
 for room in (demo, jobs, cluster, fleet, offline, results, reproduce, data, serve, paper, dashboard):
     room.register(app)
 PANELS = {  # of `pacesetter --help`, in this order
-    "Look": ("demo", "run", "leadlag", "selftest", "reproduce", "data", "dashboard"),
+    "Look": ("demo", "run", "leadlag", "scan", "selftest", "reproduce", "data", "dashboard"),
     "Train": ("train", "tune", "sweep", "cluster", "agents", "profile", "config", "verify"),
     "Learn from runs": ("export", "distill", "finetune", "online", "migrate"),
     "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "league", "ablate", "fleet"),

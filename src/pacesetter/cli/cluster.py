@@ -1,7 +1,8 @@
-"""The command that trains one configuration over symbol groups, folds and seeds, on this machine or many."""
+"""The commands for many workers: one configuration over groups, folds and seeds, and lead–lag studies side by side."""
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -12,8 +13,9 @@ __all__ = ["register"]
 
 
 def register(app: typer.Typer) -> None:
-    """Add this command to the application."""
+    """Add these commands to the application."""
     app.command()(cluster)
+    app.command()(scan)
 
 
 def cluster(
@@ -49,10 +51,33 @@ def cluster(
         raise RunError(f"{len(result.failed)} of {len(result.runs)} runs failed, run the same command to retry; {told}")
 
 
-def _numbers(text: str) -> list[int]:
+def scan(
+    overrides: Overrides = None,
+    methods: Annotated[str, typer.Option(help="Estimators, e.g. ccf_peak,ccf_auc.")] = "ccf_peak,ccf_auc",
+    lookbacks: Annotated[str, typer.Option(help="Windows in bars, e.g. 120,250.")] = "120,250",
+    universes: Annotated[int, typer.Option(help="Parts of nearly equal size that the symbols are split into.")] = 1,
+    folds: Annotated[int, typer.Option(help="Parts in a row of the second half of the bars.")] = 1,
+    folder: Annotated[Path, typer.Option(help="Where rows and the report are kept.")] = Path("runs/scan"),
+) -> None:
+    """Run the lead–lag study of every method, lookback, universe and fold, e.g. data=sample launcher.workers=2.
+
+    Rows are kept by configuration and bars: run again, the command adds what is missing. If a worker dies, its study
+    goes to another.
+    """
+    from pacesetter.training.hydra.overrides import take_options
+    from pacesetter.training.launch.workers import Launcher
+    from pacesetter.training.scan.scan import ScanPlan
+    from pacesetter.training.scan.scan import scan as run_scan
+
+    launcher, own = take_options(overrides or (), "launcher", Launcher)
+    plan = ScanPlan(tuple(methods.split(",")), tuple(_numbers(lookbacks, "--lookbacks")), universes, folds)
+    run_scan(plan, own, launcher, folder)
+
+
+def _numbers(text: str, option: str = "--seeds") -> list[int]:
     from pacesetter.errors import ConfigError
 
     try:
         return [int(part) for part in text.split(",")]
     except ValueError as problem:
-        raise ConfigError(f"--seeds {text} is not a list of whole numbers; give one like 0,1,2") from problem
+        raise ConfigError(f"{option} {text} is not a list of whole numbers; give one like 0,1,2") from problem

@@ -154,17 +154,22 @@ def _evaluate_folds(
 ) -> None:
     """Refit fold by fold; the table is printed and stored."""
     from pacesetter.evaluation.report.judgement_page import markdown
+    from pacesetter.training.hydra.overrides import take_options
     from pacesetter.training.launch.folds import BRIEF, changed, fold_report
+    from pacesetter.training.launch.workers import Launcher
 
-    name, section, table = fold_report(
-        changed(stored.config, overrides),
-        stored.panel,
-        folds,
-        expanding=not rolling,
-        refit_every=refit_every,
-        is_combinatorial=combinatorial,
-        tell=typer.echo,
-    )
+    launcher, own = take_options(overrides, "launcher", Launcher)
+    with launcher.session() as crew:
+        name, section, table = fold_report(
+            changed(stored.config, own),
+            stored.panel,
+            folds,
+            expanding=not rolling,
+            refit_every=refit_every,
+            is_combinatorial=combinatorial,
+            tell=typer.echo,
+            each=map if launcher == Launcher() else crew.run,
+        )
     target = _results(stored) / f"{name}.csv"
     table.to_csv(target)
     target.with_suffix(".md").write_text(markdown([section]), encoding="utf-8")

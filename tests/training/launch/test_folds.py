@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 from dataclasses import replace
 
 import numpy as np
@@ -42,6 +43,20 @@ def trained_on(monkeypatch) -> list[np.ndarray]:
     within = trading.starts_within
     monkeypatch.setattr(trading, "starts_within", watched)
     return seen
+
+
+def elsewhere(function, tasks):
+    """As a worker has it: function and task pickled, the result too."""
+    return [pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(function))(task))) for task in tasks]
+
+
+def test_folds_that_are_fitted_elsewhere_are_the_same(run):
+    config = changed(run.config, SHORT)
+    here, _ = run_walk_forward(config, run.panel, 3, refit_every=2)
+    there, _ = run_walk_forward(config, run.panel, 3, refit_every=2, each=elsewhere)
+    assert here.returns.any()
+    np.testing.assert_array_equal(here.returns, there.returns)
+    assert [fold.was_fitted for fold in there.folds] == [True, False, True]
 
 
 def test_each_test_follows_the_bars_trained_on(run, trained_on):

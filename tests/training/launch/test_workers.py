@@ -51,6 +51,17 @@ def test_a_worker_holds_a_share_of_a_machine() -> None:
         Launcher("ray", gpus=4).slots(machines)
 
 
+def test_more_workers_than_cores_get_a_sentence(
+    caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    with Launcher(workers=3).session():
+        assert "launcher.workers=3 share the 2 cores of this machine; fewer may be faster" in caplog.text
+    caplog.clear()
+    with Launcher(workers=2).session():
+        assert caplog.text == ""
+
+
 def test_launchers_that_cannot_be_are_refused() -> None:
     with pytest.raises(ConfigError, match="at least 1"):
         Launcher(workers=0)

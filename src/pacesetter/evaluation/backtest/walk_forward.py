@@ -6,8 +6,9 @@ with them is its own affair. Every test goes through `backtest`, from the close 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -25,11 +26,12 @@ from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy
 
-__all__ = ["Fit", "FoldResult", "Paths", "WalkForward", "combinatorial", "walk_forward"]
+__all__ = ["Each", "Fit", "FoldResult", "Paths", "WalkForward", "combinatorial", "walk_forward"]
 
 Array = NDArray[Any]
 Fit = Callable[[tuple[Panel, ...], Fold], Policy]
 Tell = Callable[[str], object]  # hears a line after each fold
+Each = Callable[[Callable[[Any], Any], Sequence[Any]], Iterable[Any]]  # a function of every task, in their order
 
 
 class FoldResult(NamedTuple):
@@ -89,22 +91,30 @@ def walk_forward(
     bank: Bank | None = None,
     window_bars: int = 24,
     tell: Tell | None = None,
+    each: Each = map,
 ) -> WalkForward:
-    """Fit on a rolling or expanding window, test on the `test_bars` after it; refit every `refit_every` folds."""
+    """Fit on a rolling or expanding window, test on the `test_bars` after it; refit every `refit_every` folds.
+
+    `each` runs the fits: here one after another, or on other processes, where `fit` must pickle.
+    """
     check_range(1, refit_every=refit_every)
     folds = walk_forward_splits(panel, train_bars, test_bars, expanding, purge_bars).folds
     bank = market_bank(panel) if bank is None else bank
     options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars}
+    groups = [folds[first : first + refit_every] for first in range(0, len(folds), refit_every)]
     results: list[FoldResult] = []
-    for number, fold in enumerate(folds, start=1):
-        is_due = (number - 1) % refit_every == 0
-        if is_due:
-            policy = fit(fold.panels(panel).train, fold)
-        # The first test bar is filled by what was decided at the close before it.
-        first, last = int(fold.test[0]) - 1, int(fold.test[-1])
-        results.append(FoldResult(fold, is_due, backtest(policy, panel, first=first, last=last, **options)))
-        _report(tell, number, len(folds), [results[-1].result])
+    for group, tests in zip(groups, each(partial(_play_group, fit, panel, options), groups), strict=True):
+        for place, (fold, test) in enumerate(zip(group, tests, strict=True)):
+            results.append(FoldResult(fold, place == 0, test))
+            _report(tell, len(results), len(folds), [test])
     return WalkForward(tuple(results))
+
+
+def _play_group(fit: Fit, panel: Panel, options: dict[str, Any], group: Sequence[Fold]) -> list[Backtest]:
+    """The tests of folds in a row by the policy of the first."""
+    policy = fit(group[0].panels(panel).train, group[0])
+    # The first test bar is filled by what was decided at the close before it.
+    return [backtest(policy, panel, first=int(f.test[0]) - 1, last=int(f.test[-1]), **options) for f in group]
 
 
 @dataclass(frozen=True, eq=False)
@@ -138,6 +148,7 @@ def combinatorial(
     bank: Bank | None = None,
     window_bars: int = 24,
     tell: Tell | None = None,
+    each: Each = map,
 ) -> Paths:
     """Fit once for each choice of `test_folds` blocks out of `folds`, and put the tested blocks together to paths.
 
@@ -149,17 +160,24 @@ def combinatorial(
     # A combinatorial fold trains on bars after its test as well: purging, not time, keeps the test unseen.
     options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars, "is_unseen": True}
     tested: dict[int, list[Backtest]] = {}
-    for number, fold in enumerate(splits.folds, start=1):
-        policy, played = fit(fold.panels(panel).train, fold), []
-        for start, stop in _blocks(fold, len(panel), folds):
-            first = max(start - 1, window_bars - 1)
-            played.append(backtest(policy, panel, first=first, last=stop - 1, **options))
-            tested.setdefault(start, []).append(played[-1])
-        _report(tell, number, len(splits.folds), played)
+    play = partial(_play_blocks, fit, panel, options, folds)
+    for number, played in enumerate(each(play, splits.folds), start=1):
+        for start, test in played.items():
+            tested.setdefault(start, []).append(test)
+        _report(tell, number, len(splits.folds), list(played.values()))
     # Each block was tested equally often, so the p-th tests of all blocks make a whole path.
     blocks = [tested[start] for start in sorted(tested)]
     returns = [np.concatenate([result.returns for result in path]) for path in zip(*blocks, strict=True)]
     return Paths(_joined([block[0] for block in blocks]), np.stack(returns), panel.bars_per_year)
+
+
+def _play_blocks(fit: Fit, panel: Panel, options: dict[str, Any], folds: int, fold: Fold) -> dict[int, Backtest]:
+    """The tested blocks of a fold by their first bars."""
+    policy, first_bar = fit(fold.panels(panel).train, fold), options["window_bars"] - 1
+    return {
+        start: backtest(policy, panel, first=max(start - 1, first_bar), last=stop - 1, **options)
+        for start, stop in _blocks(fold, len(panel), folds)
+    }
 
 
 def _report(tell: Tell | None, number: int, folds: int, tests: Sequence[Backtest]) -> None:

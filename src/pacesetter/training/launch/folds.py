@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -21,7 +22,7 @@ from pacesetter.build import (
 )
 from pacesetter.data.splits import Fold
 from pacesetter.errors import ConfigError, check_range
-from pacesetter.evaluation.backtest.walk_forward import Fit, Paths, Tell, WalkForward, combinatorial, walk_forward
+from pacesetter.evaluation.backtest.walk_forward import Each, Paths, Tell, WalkForward, combinatorial, walk_forward
 from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.report.page import Section, number
 from pacesetter.panel import Panel
@@ -31,10 +32,10 @@ from pacesetter.registry import configure
 
 __all__ = [
     "BRIEF",
+    "Refit",
     "changed",
     "fold_report",
     "paths_section",
-    "refit",
     "run_combinatorial",
     "run_walk_forward",
     "walk_forward_section",
@@ -89,12 +90,16 @@ def fold_report(
     refit_every: int = 1,
     is_combinatorial: bool = False,
     tell: Tell | None = None,
+    each: Each = map,
 ) -> FoldReport:
-    """Refit by the way that the task declares to be judged; refuses a task that folds cannot test."""
+    """Refit by the way that the task declares to be judged; refuses a task that folds cannot test.
+
+    `each` runs the fits, e.g. `Crew.run`.
+    """
     task_of(config).check("folds")
     reports = {"account": _account_report, "windows": _windows_report}
     report = reports[task_of(config).judged_as]
-    return report(config, panel, folds, expanding, refit_every, is_combinatorial, tell)
+    return report(config, panel, folds, expanding, refit_every, is_combinatorial, tell, each)
 
 
 def _account_report(
@@ -105,11 +110,12 @@ def _account_report(
     refit_every: int,
     is_combinatorial: bool,
     tell: Tell | None,
+    each: Each,
 ) -> FoldReport:
     if is_combinatorial:
-        paths = run_combinatorial(config, panel, folds, tell=tell)
+        paths = run_combinatorial(config, panel, folds, tell=tell, each=each)
         return FoldReport("combinatorial", paths_section(paths), paths.table())
-    walks = run_walk_forward(config, panel, folds, expanding=expanding, refit_every=refit_every, tell=tell)
+    walks = run_walk_forward(config, panel, folds, expanding=expanding, refit_every=refit_every, tell=tell, each=each)
     return FoldReport("walk_forward", walk_forward_section(*walks), walks[0].table())
 
 
@@ -121,9 +127,12 @@ def _windows_report(
     refit_every: int,
     is_combinatorial: bool,
     tell: Tell | None,
+    each: Each,
 ) -> FoldReport:
     from pacesetter.training.launch.lookback_folds import lookback_paths, lookback_walk_forward
 
+    if each is not map:
+        raise ConfigError("folds of task=lookback are refitted one after another; leave launcher=… out")
     if is_combinatorial:
         return FoldReport("combinatorial", *lookback_paths(config, panel, folds, tell))
     walked = lookback_walk_forward(config, panel, folds, expanding=expanding, refit_every=refit_every, tell=tell)
@@ -138,6 +147,7 @@ def run_walk_forward(
     expanding: bool = True,
     refit_every: int = 1,
     tell: Tell | None = None,
+    each: Each = map,
 ) -> tuple[WalkForward, WalkForward]:
     """The agent of `config` and equal weights on `folds` tests in a row, which share the second half of the bars."""
     check_range(1, folds=folds)
@@ -148,11 +158,12 @@ def run_walk_forward(
         raise ConfigError(f"folds={folds} leaves one bar per test of {tested}; use fewer folds")
     common = _market(config, panel) | {"train_bars": train_bars, "test_bars": test_bars, "purge_bars": purge_bars}
     beside = make_baseline(BESIDE, common["bank"], common["market"])
-    own = walk_forward(refit(config, panel), panel, expanding=expanding, refit_every=refit_every, tell=tell, **common)
+    options: dict[str, Any] = {"expanding": expanding, "refit_every": refit_every, "tell": tell, "each": each}
+    own = walk_forward(Refit(config, panel), panel, **options, **common)
     return own, walk_forward(lambda train, fold: beside, panel, expanding=expanding, **common)
 
 
-def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | None = None) -> Paths:
+def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | None = None, each: Each = map) -> Paths:
     """The paths of the agent of `config` through all bars, two of `folds` blocks tested at a time.
 
     A decision is paid by the next bar, so one bar on each side of a test is purged; episodes end with their training
@@ -167,9 +178,8 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
             f"{common['window_bars']} and features of {memory_bars}), which are embargoed after each test; use fewer "
             "folds, or features.names with less memory"
         )
-    return combinatorial(
-        refit(config, panel), panel, folds=folds, purge_bars=1, embargo_bars=reach, tell=tell, **common
-    )
+    options: dict[str, Any] = {"purge_bars": 1, "embargo_bars": reach, "tell": tell, "each": each}
+    return combinatorial(Refit(config, panel), panel, folds=folds, **options, **common)
 
 
 def _market(config: Config, panel: Panel) -> dict[str, Any]:
@@ -180,20 +190,23 @@ def _market(config: Config, panel: Panel) -> dict[str, Any]:
     return {"market": task.market, "bank": bank, "window_bars": task.window_bars}
 
 
-def refit(config: Config, panel: Panel) -> Fit:
+@dataclass(frozen=True)
+class Refit:
     """A `Fit` that trains for `train.steps` with fresh weights, and takes the agent as it is at the end.
 
-    Features are those of the whole panel, which are causal; episodes stay within unbroken runs of training bars.
+    Features are those of the whole panel, which are causal; episodes stay within unbroken runs of training bars. It
+    pickles, so that folds can be fitted in other processes.
     """
-    task = task_of(config)
 
-    def fit(train: tuple[Panel, ...], fold: Fold) -> Policy:
-        learner: Any = build_learner(config, task.fold_parts(config, panel, fold))
-        learner.learn(config.train.steps, _Silent())
-        policy: Policy = task.learned_policy(learner, config, panel.index[fold.train[-1]])
+    config: Config
+    panel: Panel
+
+    def __call__(self, train: tuple[Panel, ...], fold: Fold) -> Policy:
+        task = task_of(self.config)
+        learner: Any = build_learner(self.config, task.fold_parts(self.config, self.panel, fold))
+        learner.learn(self.config.train.steps, _Silent())
+        policy: Policy = task.learned_policy(learner, self.config, self.panel.index[fold.train[-1]])
         return policy
-
-    return fit
 
 
 class _Silent:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import AbstractContextManager, contextmanager, nullcontext
@@ -16,6 +17,7 @@ from pacesetter.training.run.interrupts import leave, on_sigterm
 
 __all__ = ["Launcher"]
 
+log = logging.getLogger(__name__)
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
@@ -75,7 +77,12 @@ class Launcher:
             return Crew(partial(ActorWorker, ray, self.cores, self.gpus), self.workers or slots, self.retries)
         if self.workers is None:
             return Crew(ThisProcess, 1, retries=0)
-        share = max((os.cpu_count() or 1) // self.workers, 1)
+        cores = os.cpu_count() or 1
+        if self.workers > cores:
+            log.warning(
+                "launcher.workers=%d share the %d cores of this machine; fewer may be faster", self.workers, cores
+            )
+        share = max(cores // self.workers, 1)
         return Crew(partial(ProcessWorker, share), self.workers, self.retries)
 
     def slots(self, machines: Sequence[Mapping[str, float]]) -> int:
