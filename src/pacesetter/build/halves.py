@@ -10,7 +10,7 @@ import logging
 from pathlib import Path
 from typing import TYPE_CHECKING, NamedTuple
 
-from pacesetter.build.configuration import Config, build_task
+from pacesetter.build.configuration import Config, build_task, task_of
 from pacesetter.build.environments import FeatureSplit, Parts
 from pacesetter.build.fleet import build_market
 from pacesetter.build.stored import stored_config
@@ -70,6 +70,7 @@ def _trained(config: Config, split: FeatureSplit, span: tuple[int, int]) -> Flee
     known = split.learned.rows(0, last)
     options = split.features(known) | episode_options(config)
     market = build_market(config, known, config.train.envs, first_bar=first, **options)
+    market = task_of(config).with_entries(market)
     learner = build_learner(config, Parts(market, market))
     learner.learn(config.train.steps)
     fleet: Fleet = learner.fleet  # type: ignore[attr-defined]
