@@ -74,6 +74,7 @@ FORMER_RULES = {
     "agent.extras.curiosity.model": "features",
     "task.trades": "orders",
     "task.own_account": False,
+    "task.cross_fit": False,
     "task.account": (
         *("weight", "unrealised_return", "from_best", "bars_held", "signal", "room", "is_trading", "cash", "exposure"),
         *("net_exposure", "drawdown", "equity_ratio", "open_share", "is_liquidating"),
@@ -82,6 +83,7 @@ FORMER_RULES = {
 TASKS_WITH = {
     "task.trades": ("fleet",),
     "task.own_account": ("trading", "fleet"),
+    "task.cross_fit": ("master",),
     "task.account": ("trading", "portfolio", "fleet", "master"),
 }
 DROPPED_KEYS = ("lag.links",)  # of the study alone, whose links come from its one method now; no agent reads it

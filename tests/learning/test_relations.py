@@ -89,3 +89,21 @@ def test_what_cannot_attend_is_refused_in_a_sentence(config: Any) -> None:
         replace(config, agent=long)
     with pytest.raises(ConfigError, match="take task=fleet or task=trading"):
         replace(config, task={"problem": "portfolio"})
+
+
+@pytest.mark.parametrize(
+    ("problem", "algorithm", "action"),
+    [("fleet", "sac", "target"), ("trading", "ppo", "discrete"), ("trading", "sac", "target")],
+)
+def test_other_methods_and_single_agents_attend_too(problem: str, algorithm: str, action: str, config: Any) -> None:
+    sizes = {"network": "cross_small", "network_options": {"leaders": 2, "width": 8, "layers": 1}, "heads": [8]}
+    task = {"problem": problem, "action": action, "window_bars": 2, "episode_bars": 20}
+    small = {"n_steps": 2, "batch_size": 8} if algorithm == "ppo" else {}
+    other = replace(config, agent={"algorithm": algorithm} | sizes | small, task=task)
+    learner: Any = build_learner(other, build_parts(other, build_panel(other)))
+    learner.learn(32)
+    named = dict(learner.parameters())
+    (link,) = [parameter for name, parameter in named.items() if name.endswith("across.link") and "target" not in name][
+        :1
+    ]
+    assert len(link) == 2

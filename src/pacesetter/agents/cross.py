@@ -68,10 +68,11 @@ class LeaderAttention(nn.Module):
         is_there = rows[:, None, :, PLACE, None] >= 0
         flat = torch.where(is_there, biased, NEVER).flatten(2)
         nobody = torch.zeros_like(flat[..., :1])
-        return torch.cat([flat, nobody], dim=-1).softmax(-1)[..., :-1].unflatten(-1, (self.leaders, self.lags))
+        shares = torch.cat([flat, nobody], dim=-1).softmax(-1)[..., :-1]
+        return torch.unflatten(shares, -1, (self.leaders, self.lags))
 
     def _rows(self, entry: torch.Tensor) -> torch.Tensor:
-        return torch.nan_to_num(entry).unflatten(-1, (self.leaders, -1))
+        return torch.unflatten(torch.nan_to_num(entry), -1, (self.leaders, -1))
 
     def _links(self, rows: torch.Tensor) -> torch.Tensor:
         return rows[..., LINKS : LINKS + self.lags]
@@ -105,7 +106,7 @@ class CrossEncoder(MlpEncoder):
         context = super()._context(entries, observation)
         if self.across is None:
             return context
-        return context + self.across(self._query(entries, observation), observation[LEADERS])
+        return context + self.across(self._query(entries, observation), observation[LEADERS])  # type: ignore[no-any-return]
 
     def _query(self, entries: Tensors, observation: Tensors) -> torch.Tensor:
         """(batch, width) what the symbol asks for."""
@@ -120,7 +121,8 @@ class CrossEncoder(MlpEncoder):
             raise ConfigError("this network was made without leaders; give agent.network=cross for several symbols")
         window = self.config.window
         seen = {window: self.normaliser.scaled(window, observation[window])} if self.layout.window else {}
-        return self.across.shares(self._query(seen, observation), observation[LEADERS]).mean(1)
+        shares: torch.Tensor = self.across.shares(self._query(seen, observation), observation[LEADERS])
+        return shares.mean(1)
 
 
 @dataclass(frozen=True)

@@ -11,6 +11,7 @@ import numpy as np
 from pacesetter.build.configuration import Config, build_task
 from pacesetter.build.environments import FeatureSplit, Parts
 from pacesetter.build.fleet import best_fleet
+from pacesetter.build.halves import Halves, half_fleets
 from pacesetter.build.stored import stage_run, stored_config, stored_end
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.starts import Starts
@@ -74,10 +75,12 @@ def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
 
     first = max(split.start, task.window_bars - 1)
     validation = Stretch(split.seen, bank(split.seen), first, task.market, task.window_bars)
-    return Parts(_market(config, task, split.learned, bank(split.learned)), validation)
+    # After the last bar that the fleet has seen its own advice is out-of-sample.
+    halves = half_fleets(task.fleet, split) if task.cross_fit and task.shares is None else None
+    return Parts(_market(config, task, split.learned, bank(split.learned), halves), validation)
 
 
-def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank) -> MasterMarket:
+def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank, halves: Halves | None) -> MasterMarket:
     from pacesetter.learning.experience.master_market import Advisers, MasterMarket
 
     options: dict[str, Any] = {
@@ -88,8 +91,12 @@ def _market(config: Config, task: MasterTrading, panel: Panel, bank: Bank) -> Ma
         "market": replace(task.market, bars_per_year=panel.bars_per_year),
         "reward": task.reward,
     }
-    advisers = Advisers(best_fleet(task.fleet), task.symbols or panel.symbols).to(config.train.device)
+    symbols, device = task.symbols or panel.symbols, config.train.device
+    advisers = Advisers(best_fleet(task.fleet), symbols).to(device)
     market = MasterMarket(bank, config.train.envs, advisers, **options)
+    if halves is not None:
+        earlier, later = (Advisers(fleet, symbols).to(device) for fleet in (halves.earlier, halves.later))
+        market.cross_fit(earlier, later, halves.boundary)
     if task.shares is not None:
         market.batch.use_starts(_unseen_starts(task, panel, bank))
     return market

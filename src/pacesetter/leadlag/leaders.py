@@ -81,14 +81,14 @@ def _fill(links: Array, moves: Array, scores: Array, is_here: Array, level: floa
                     if abs(links[lag, i, j]) > strengths[i]:  # NaN is not above anything
                         strengths[i] = abs(links[lag, i, j])
         for place in range(rows.shape[1]):
-            i = np.argmax(strengths)
-            if strengths[i] < 0:
+            best = np.argmax(strengths)
+            if strengths[best] < 0:
                 rows[j, place] = 0.0
                 rows[j, place, PLACE] = NOBODY
                 continue
-            strengths[i] = -1.0
-            rows[j, place, PLACE], rows[j, place, SCORE] = i, scores[i, j]
+            strengths[best] = -1.0
+            rows[j, place, PLACE], rows[j, place, SCORE] = best, scores[best, j]
             for lag in range(lags):
-                rows[j, place, LINKS + lag] = shrink(links[lag, i, j], level, shrinkage)
-                move = moves[lag, i]
+                rows[j, place, LINKS + lag] = shrink(links[lag, best, j], level, shrinkage)
+                move = moves[lag, best]
                 rows[j, place, LINKS + lags + lag] = move if np.isfinite(move) else 0.0

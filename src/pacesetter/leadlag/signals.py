@@ -100,17 +100,20 @@ def leadlag_features(
         "instability": window + gap_bars,
         "expected": window if own is None else own.bars + 1,
     }
-    shown = tuple(feature(name, bars) for name, bars in memory.items())
+    longest = max(memory["leader_score"], memory["expected"])
     names = leader_names(leaders, leader_lags)
-    return shown + tuple(
-        Feature(
-            name=name,
-            needs=("close",),
-            memory_bars=max(memory["leader_score"], memory["expected"]),
-            compute=lambda panel, place=place: measured(panel)["leaders"][:, :, place],
-            kind="leadlag",
-        )
-        for place, name in enumerate(names)
+    shown = tuple(feature(name, bars) for name, bars in memory.items())
+    return shown + tuple(_leader_feature(measured, name, place, longest) for place, name in enumerate(names))
+
+
+def _leader_feature(measured: _Signals, name: str, place: int, memory_bars: int) -> Feature:
+    """One column of the leaders' rows."""
+    return Feature(
+        name=name,
+        needs=("close",),
+        memory_bars=memory_bars,
+        compute=lambda panel: measured(panel)["leaders"][:, :, place],
+        kind="leadlag",
     )
 
 

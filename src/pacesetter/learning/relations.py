@@ -48,4 +48,4 @@ def attention_relations(encoder: CrossEncoder, market: FleetMarket, symbols: Seq
                 signs[lag, :, follower].index_add_(0, where, sign[..., lag].flatten())
     means = shares / count.clamp(min=1)
     means = torch.where(means >= LEAST / (config.leaders * config.lags + 1), means, 0.0)
-    return torch.where(signs < 0, -means, means).numpy()  # type: ignore[no-any-return]
+    return torch.where(signs < 0, -means, means).numpy()

@@ -77,5 +77,5 @@ def test_a_checkpoint_from_before_there_were_networks_is_resumed(make_learner: A
 def test_other_networks_are_refused_in_a_sentence() -> None:
     with pytest.raises(ConfigError, match=r"agent\.network=cross is not a network of agent=direct; give linear_cross"):
         Direct(network="cross")
-    with pytest.raises(ConfigError, match="network=linear_cross, .* is that of agent=direct"):
+    with pytest.raises(ConfigError, match=r"network=linear_cross, .* is that of agent=direct"):
         network("linear_cross")

@@ -107,6 +107,13 @@ def test_fewer_bars_to_learn_from_leave_as_many_for_the_test():
     assert (learned, chosen, config.data["bars"] - learned - chosen) == (450, 150, 3000)
 
 
+def test_large_markets_are_played_only_where_they_are_named():
+    assert not any("symbols" in name for name in ladder.markets_of(()))
+    (market,) = ladder.markets_of(("143 symbols 0.4",)).values()
+    config = cells.Cell("", "m", "oracle", 1, market, None).config
+    assert (config.data["symbols"], config.data["bars"], config.train.shares) == (143, 6000, (0.6, 0.1))
+
+
 def test_tuning_and_reporting_seeds_never_mix():
     assert not set(ladder.SEEDS["tuning"]) & set(ladder.SEEDS["reporting"])
     assert {cell.seed for cell in League(name="quick").cells()} <= set(ladder.SEEDS["tuning"])

@@ -26,6 +26,7 @@ from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.explain.findings import explanation_sections
 from pacesetter.evaluation.fleet.proposals_page import read_allocations
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.learning.state import tensors_hash
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run import master
@@ -237,6 +238,24 @@ def test_a_master_with_shares_of_its_own_learns_from_bars_that_its_fleet_never_s
     assert verify(result.run.folder, console)
     with pytest.raises(DataError, match=r"task\.shares=\[0\.5, 0\.2\] leaves no episode after"):
         train(small(f"task.fleet={folder}", "task.shares=[0.5,0.2]"), console=console)
+
+
+def test_while_it_learns_each_half_is_advised_on_by_a_fleet_of_the_other_half(small, fleet):
+    config = small()
+    market = build_parts(config, build_panel(config)).train
+    earlier, later, boundary = market._halves
+    assert boundary == 72  # of 144 training bars
+    assert sorted(path.name for path in (fleet / "halves").iterdir()) == ["0-72", "76-144"]  # windows have 4 bars
+    seen = market.batch.reset()
+    seen = {name: torch.as_tensor(entry).clone() for name, entry in seen.items()}
+    assert len({tensors_hash(part.fleet.state_dict()) for part in (market.advisers, earlier, later)}) == 3
+    for bar, adviser in ((boundary - 1, later), (boundary, earlier)):
+        seen["index"][:, 1] = bar
+        torch.testing.assert_close(market.tables(seen)["proposals"], adviser(market.lookup(seen))["proposals"])
+    joint = market.joint()
+    torch.testing.assert_close(joint.tables(seen)["proposals"], market.advisers(market.lookup(seen))["proposals"])
+    in_sample = small("task.cross_fit=false")
+    assert build_parts(in_sample, build_panel(in_sample)).train._halves is None
 
 
 def test_a_main_job_gives_the_fleet_inside(small, fleet, tmp_path):

@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pacesetter.policies.modules import Exported
     from pacesetter.policies.policy import Policy
 
-__all__ = ["FleetTask", "FleetTrading", "known_table", "shown"]
+__all__ = ["FleetTask", "FleetTrading", "episode_options", "known_table", "shown"]
 
 Array = NDArray[Any]
 
@@ -69,7 +69,7 @@ class FleetTask(Task):
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         split = feature_split(config, panel)
-        episodes = _episodes(config) | {"continued": build_task(config).continued}
+        episodes = episode_options(config) | {"continued": build_task(config).continued}
         validation = build_market(
             config, split.seen, 1, **split.features(split.seen), starts="fixed", first_bar=split.start
         )
@@ -86,7 +86,8 @@ class FleetTask(Task):
             raise ConfigError("a fleet is trained on one unbroken period; use --folds without --combinatorial")
         # From bar 0 on: bars before the fold are history for features, and start no episode.
         known = panel.rows(0, last + 1)
-        market = self.with_entries(build_market(config, known, config.train.envs, first_bar=first, **_episodes(config)))
+        market = build_market(config, known, config.train.envs, first_bar=first, **episode_options(config))
+        market = self.with_entries(market)
         return Parts(market, market)
 
     def policy(self, stored: Stored) -> Policy:
@@ -149,7 +150,8 @@ def _follow(market: Any, curriculum: str) -> None:
         market.follow(partial(Course, stages=FIVE_STAGES if curriculum == "five_stages" else adaptive_stages()))
 
 
-def _episodes(config: Config) -> dict[str, Any]:
+def episode_options(config: Config) -> dict[str, Any]:
+    """Options of the market that a fleet's episodes are played in."""
     task = build_task(config)
     limit = {} if task.repetition_limit is None else {"repetition_limit": task.repetition_limit}
     return {"episode_bars": task.episode_bars, "starts": task.starts} | limit

@@ -34,6 +34,8 @@ class MasterTrading(Trading):
     fleet          its run folder; bars, features, symbols, window_bars, market and the split of the bars are its own
     shares         of the bars for learning and validation instead of the fleet's; of those for learning the master
                    then takes the ones after the last that the fleet has seen, where its advice is out-of-sample
+    cross_fit      while the master learns, bars of each half of the training set are advised on by a fleet that learned
+                   from the other half; false lets it learn from in-sample advice. Not needed with `shares`
     joint_steps     for which the agents then learn along at agent.adviser_learning_rate; 0 is never
     largest_fall   of an agent's own annualised Sharpe ratio on the validation set before tuning is undone
     """
@@ -42,6 +44,7 @@ class MasterTrading(Trading):
     account: tuple[str, ...] = tuple(ACCOUNT_ENTRIES)
     fleet: str = ""
     shares: tuple[float, float] | None = None
+    cross_fit: bool = True
     joint_steps: int = 0
     largest_fall: float = 0.1
 

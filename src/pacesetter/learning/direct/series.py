@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, fields, replace
+from dataclasses import dataclass, fields
 from typing import Any
 
 import numpy as np
@@ -74,8 +74,9 @@ class MarketSeries:
 
     def to(self, device: torch.device) -> MarketSeries:
         """The same on another device."""
-        tensors = {each.name: getattr(self, each.name) for each in fields(self)}
-        return replace(self, **{name: t.to(device) for name, t in tensors.items() if isinstance(t, torch.Tensor)})
+        parts: dict[str, Any] = {each.name: getattr(self, each.name) for each in fields(self)}
+        moved = {name: part.to(device) for name, part in parts.items() if isinstance(part, torch.Tensor)}
+        return MarketSeries(**parts | moved)
 
     def fills(self, bars: torch.Tensor) -> Fills:
         """What orders decided at these bars (…,) are paid."""

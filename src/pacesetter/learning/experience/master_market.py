@@ -21,7 +21,7 @@ from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry, write_own_accounts, write_own_masks
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError
-from pacesetter.learning.experience.gather import Tables
+from pacesetter.learning.experience.gather import INDEX, Tables
 from pacesetter.learning.experience.market import FleetStep
 from pacesetter.market.ledger import Column
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
@@ -92,17 +92,22 @@ class MasterMarket:
         if not bank.is_whole:
             raise ConfigError("a master trades whole markets; build the bank with is_whole=True")
         self.advisers, self.is_joint, self.device = advisers, is_joint, advisers.rows.device
+        self._halves: tuple[Advisers, Advisers, int] | None = None
         self.batch = Batch(bank, envs, action="target", has_windows=False, **options)
         # Starts are drawn by the batch's own streams here, so they are stored with its state.
         self.batch.seed(range(seed, seed + envs))
         self.envs_each = self.env_count = envs
         self.lookup = Tables(bank.windows, bank.context, bank.places, self.batch.window_bars, True).to(self.device)
 
+    def cross_fit(self, earlier: Advisers, later: Advisers, boundary: int) -> None:
+        """Let bars before `boundary` be advised on by `later`, which learned from the others, and those by `earlier`."""
+        self._halves = (earlier, later, boundary)
+
     def joint(self) -> MasterMarket:
         """The same market, in which gradients reach the advisers."""
         # Shallow: both step the same portfolios, and only what is handed out differs.
         twin = copy.copy(self)
-        twin.is_joint = True
+        twin.is_joint, twin._halves = True, None
         return twin
 
     @property
@@ -144,7 +149,18 @@ class MasterMarket:
     def tables(self, seen: Tensors) -> dict[str, torch.Tensor]:
         """What the master sees of an observation as this market hands it out."""
         # Advice of frozen agents is stored with the rollout; advice that learns is computed where gradients are needed.
-        return dict(seen) if PROPOSALS in seen else self.advisers(self.lookup(seen))
+        return dict(seen) if PROPOSALS in seen else self._advised(seen)
+
+    def _advised(self, seen: Tensors) -> dict[str, torch.Tensor]:
+        """What the master sees of places; by advisers that did not learn from their bars, where there are such."""
+        full = self.lookup(seen)
+        if self._halves is None:
+            return dict(self.advisers(full))
+        earlier, later, boundary = self._halves
+        told = dict(earlier(full))
+        is_early = seen[INDEX][:, 1, None] < boundary
+        others = later(full)
+        return told | {name: torch.where(is_early, others[name], told[name]) for name in (PROPOSALS, CONFIDENCE)}
 
     @torch.no_grad()
     def _seen(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:

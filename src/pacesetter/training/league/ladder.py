@@ -38,6 +38,12 @@ def _short(bars: int) -> tuple[str, ...]:
     return "+preset=planted", f"data.bars={whole}", shares, "data.strength=0.4"
 
 
+def _large(symbols: int, groups: int, strength: float, bars: int, shares: str) -> tuple[str, ...]:
+    """The planted market with many symbols, of which all but the leaders follow."""
+    sizes = (f"data.symbols={symbols}", f"data.groups={groups}", f"data.bars={bars}", f"data.strength={strength}")
+    return "+preset=planted", *sizes, f"train.shares={shares}"
+
+
 _DECILES = (
     *("data=deciles", "features.names=[return_1]", "train.shares=[0.6,0.2]", "task.window_bars=2"),
     *("task.market.costs.spread_bps=0.0", "task.market.costs.slippage_bps=0.0"),
@@ -53,10 +59,13 @@ MARKETS: dict[str, tuple[str, ...]] = {
     **{f"{bars} bars 0.4": _short(bars) for bars in (450, 900)},  # 1,800 of them are `planted 0.4`
     "switching 0.4": (*_PLANTED, "data.strength=0.4", "data.relation_change_bars=1000"),
     "ending 0.4": (*_PLANTED, "data.strength=0.4", f"data.signal_bars={SIGNAL_ENDS}"),
+    "50 symbols 0.8": _large(50, 10, 0.8, BARS, "[0.33334,0.11112]"),
+    **{f"143 symbols {strength}": _large(143, 28, strength, 6_000, "[0.6,0.1]") for strength in (0.2, 0.4)},
     "deciles 1963-1995, 1 bp": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=1.0"),
     "deciles 1963-1995, 10 bps": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=10.0"),
     "deciles 2009-2025, 1 bp": (*_DECILES, *_GONE, "task.market.costs.commission_bps=1.0"),
 }
+LARGE = ("50 symbols", "143 symbols")  # markets that are played only where they are named: features take minutes
 REAL = "deciles"  # markets of which there is one, so that one seed is played, and whose truth is unknown
 NEED_TRUTH = ("oracle", "oracle_returns", "expected")  # the last needs lead–lag features
 _VALIDATED = ("train.validate_every=20480", "train.log_every=20480")  # how soon it learns is seen by these
@@ -78,8 +87,9 @@ QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run 
 
 
 def markets_of(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
-    """Markets by name, in the ladder's order; refuses an unknown one."""
-    return {name: MARKETS[name] for name in _known(names, MARKETS, "market")}
+    """Markets by name, in the ladder's order, all but the large ones without a name; refuses an unknown one."""
+    found = _known(names, MARKETS, "market")
+    return {name: MARKETS[name] for name in found if names or not name.startswith(LARGE)}
 
 
 def entrants_of(names: tuple[str, ...]) -> list[str]:

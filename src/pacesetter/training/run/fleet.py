@@ -143,7 +143,7 @@ class FleetValidator(Validator[FleetTrainer]):
     def _leave_relations(self) -> None:
         """Write whom the best agents attend to, for `lag.method=learned`; of networks that attend to symbols."""
         encoder = self.learner.fleet.encoder
-        if not isinstance(encoder, CrossEncoder):
+        if not isinstance(encoder, CrossEncoder) or self.session.panel is None:
             return
         symbols, bank = self.session.panel.symbols, self.market.batch.bank
         weights = attention_relations(encoder, self.market, symbols)
