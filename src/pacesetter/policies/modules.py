@@ -246,7 +246,10 @@ class ServedAgent(nn.Module):
         self.agent, self.market = agent, market
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
-        policy, value = self.agent.evaluate(observation)
+        return self.outputs(*self.agent.evaluate(observation))
+
+    def outputs(self, policy: Any, value: torch.Tensor) -> tuple[torch.Tensor, ...]:
+        """What the spec names of a distribution of actions and the values."""
         values = (value,) if self.agent.has_state_value else ()
         if isinstance(policy, MaskedCategorical):
             return policy.probabilities, policy.probabilities.amax(-1), *values

@@ -8,9 +8,10 @@ from typing import Literal
 
 from pacesetter.registry import configure
 
-__all__ = ["AGES", "KEPT", "MEMORY", "WINDOW", "PolicySpec"]
+__all__ = ["AGES", "EXPECTED", "KEPT", "MEMORY", "SURPRISE", "WINDOW", "PolicySpec"]
 
 WINDOW = "window"
+EXPECTED, SURPRISE = "curiosity_expected", "curiosity"  # what curiosity hands from bar to bar, and its output
 MEMORY, AGES, KEPT = "memory", "ages", "kept"  # of a graph that takes one bar at a time; see `stream.encoder.Memory`
 
 

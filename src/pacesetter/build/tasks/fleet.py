@@ -108,13 +108,16 @@ class FleetTask(Task):
         from pacesetter.learning.experience.market import FleetMarket
         from pacesetter.learning.fleet.storage import load_fleet
         from pacesetter.market.orders import Discrete
+        from pacesetter.policies.curiosity import load_curiosity, with_curiosity
         from pacesetter.policies.modules import Exported, serve_agent
+        from pacesetter.policies.spec import EXPECTED
 
         task, table = build_task(stored.config), known_table(stored)
         bank = Bank.from_panels(stored.panel, table, symbols=task.symbols or None)
         targets_in = task.market if task.action == "target" else None
         names = self.entry_names(bank.names)
-        module, spec = serve_agent(load_fleet(stored.checkpoint), names, targets_in, task.trades)
+        fleet = load_fleet(stored.checkpoint)
+        module, spec = serve_agent(fleet, names, targets_in, task.trades)
         options = {"action": task.action, "window_bars": task.window_bars, "market": task.market}
         market = self.with_entries(FleetMarket(bank, 1, reward=task.reward, **options))
 
@@ -123,8 +126,19 @@ class FleetTask(Task):
             # Random actions reach states that the trained policy avoids, and parity must hold there too.
             return 2 * drawn[:, None] - 1 if market.actions is None else (drawn * len(Discrete)).long()
 
-        spec = self.with_defaults(spec, stored.folder)
-        return Exported(module, spec, spec.symbols, shown(market, market.tables, draw, count))
+        spec, look = self.with_defaults(spec, stored.folder), market.tables
+        curiosity = load_curiosity(stored.checkpoint, fleet.config.width, fleet.actions)
+        # A graph that takes one bar at a time keeps its own memory, beside which there is no place for another.
+        if curiosity is None or spec.memory:
+            return Exported(module, spec, spec.symbols, shown(market, look, draw, count))
+        served, spec = with_curiosity(module, spec, curiosity)
+        expected = torch.linspace(-1, 1, spec.inputs[EXPECTED][0])
+        return Exported(
+            served,
+            spec,
+            spec.symbols,
+            shown(market, lambda seen: look(seen) | {EXPECTED: expected.repeat(len(seen["position"]), 1)}, draw, count),
+        )
 
 
 TASKS.add("fleet", FleetTask())

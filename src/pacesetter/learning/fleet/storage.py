@@ -45,7 +45,7 @@ def save_fleet(fleet: Fleet, folder: str | Path, symbols_each: int = 48) -> Path
         heads = {name: tensor[rows].clone() for name, tensor in tensors.items() if name not in encoder}
         parts[f"heads-{first:03d}"] = _write(folder, f"heads-{first:03d}", heads)
     write_atomic(folder / INDEX, json.dumps(describe_fleet(fleet) | {"parts": parts}, indent=1) + "\n")
-    for old in folder.glob("*.safetensors"):
+    for old in (*folder.glob("encoder-*.safetensors"), *folder.glob("heads-*.safetensors")):
         if old.name not in {part["file"] for part in parts.values()}:
             old.unlink()
     return folder

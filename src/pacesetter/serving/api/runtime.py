@@ -28,6 +28,7 @@ from pacesetter.panel import SECONDS_PER_YEAR, Panel
 from pacesetter.policies.agent import per_symbol
 from pacesetter.policies.conditions import asked_entries
 from pacesetter.policies.policy import Seen
+from pacesetter.policies.spec import EXPECTED, SURPRISE
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.guard import Decision, Guard, Order
 from pacesetter.serving.risk.jumps import check_jumps
@@ -53,7 +54,8 @@ class Kept(NamedTuple):
 class BundlePolicy:
     """The bundle's model as a `Policy` of the backtest; `confidence` (symbol,) and `value` are of the last decision.
 
-    notes   of the last decision: `option`, the names of those in force, where the policy has options
+    notes   of the last decision: `option`, the names of those in force, where the policy has options, and
+            `curiosity_reward`, how surprising the bar was to a policy that learned with curiosity, None at its first
     kept    what such a policy keeps from bar to bar; asked about the same bar again, it answers as before
     asked   what the policy is asked for beside the market, by input: the bundle's own numbers where nobody asks
     """
@@ -66,7 +68,7 @@ class BundlePolicy:
         self.market, self.own_account = task.market if self.trades_targets else None, task.own_account
         self.fitted_until = pd.Timestamp(bundle.manifest["fitted_until"])
         self.confidence, self.value = np.empty(0), None
-        self.notes: dict[str, list[str]] = {}
+        self.notes: dict[str, list[Any]] = {}
         self.kept: Kept | None = None
         self.asked: Mapping[str, Sequence[float]] = self.model.spec.conditions
 
@@ -99,9 +101,14 @@ class BundlePolicy:
         if before:
             after = {name: answer[f"{name}_after"] for name in before}
             self.kept = Kept(seen.panel.index[seen.t].isoformat(), before, after)
+        self.notes = {}
         if spec.options:
             places = answer["option"].round().astype(int).ravel()
-            self.notes = {"option": [spec.options[place] for place in places]}
+            self.notes["option"] = [spec.options[place] for place in places]
+        if SURPRISE in answer:
+            # The last number of what was kept says whether there was a bar before.
+            pairs = zip(answer[SURPRISE].ravel().tolist(), (before[EXPECTED][:, -1] > 0).tolist(), strict=True)
+            self.notes["curiosity_reward"] = [value if known else None for value, known in pairs]
         if self.market is not None:
             return self._targets(answer, seen, self.market)
         chosen = answer["probabilities"].argmax(axis=-1) if self.action == "discrete" else answer["orders"]

@@ -25,6 +25,7 @@ from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.learning.learner import Between, Stop
 from pacesetter.learning.relations import attention_relations
+from pacesetter.policies.curiosity import save_curiosity
 from pacesetter.training.run.callbacks import Callback, Session, Validator, curriculum_figures
 from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.training.run.tracking import resources
@@ -91,6 +92,7 @@ class FleetValidator(Validator[FleetTrainer]):
 
     def keep(self, folder: Path, facts: dict[str, Any]) -> None:
         save_fleet(self.learner.fleet, folder)
+        save_curiosity(self.learner.extras, folder)  # of this moment: its models read this fleet's encoder
 
     def _play(self) -> dict[str, Any]:
         found = play(self.learner.fleet, self.market)
@@ -122,7 +124,7 @@ class FleetValidator(Validator[FleetTrainer]):
         """Retrain the strugglers of the best fleet, and leave `fleet.csv`, its returns, and the fleet as it ends."""
         best = self.session.run.path("checkpoints/best")
         if not self.state["scores"]:
-            save_fleet(self.learner.fleet, best)
+            self.keep(best, {})
             self._leave_relations()
             return
         self.learner.fleet.load_state_dict(load_fleet(best).state_dict())
