@@ -30,7 +30,7 @@ from pacesetter.leadlag.strategy import COST_BPS
 from pacesetter.leadlag.structure.anomaly import AlertLevels, Autoencoder, anomaly_score, instability, worst_windows
 from pacesetter.leadlag.structure.clustering import hermitian_clusters
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
-from pacesetter.leadlag.structure.network import ranking_intervals
+from pacesetter.leadlag.structure.intervals import ranking_intervals
 from pacesetter.leadlag.structure.ranking import rank_autocorrelation, row_mean
 from pacesetter.leadlag.windows import bars_in, is_span, span_text
 from pacesetter.panel import Panel

@@ -81,7 +81,14 @@ def test_a_line_has_the_difference_where_a_figure_was_published() -> None:
 
 
 def test_levy_portfolios_follow_what_was_planted(tmp_path: Path) -> None:
-    planted = {"groups": 1, "strength": 1.0, "noise": 0.5, "max_delay": 1, "unrelated_share": 0.0, "negative_share": 0.0}
+    planted = {
+        "groups": 1,
+        "strength": 1.0,
+        "noise": 0.5,
+        "max_delay": 1,
+        "unrelated_share": 0.0,
+        "negative_share": 0.0,
+    }
     market = load("synthetic", symbols=10, bars=400, market_correlation=0.0, seed=5, **planted)
     pd.DataFrame(market.close, market.index, market.symbols).rename_axis("timestamp").to_csv(tmp_path / "closes.csv")
     result = reproduce("levy_portfolios", str(tmp_path / "closes.csv"))
