@@ -185,7 +185,9 @@ def sbom(release: Release) -> None:
     print("    writes sbom.json")
     if not release.is_dry:
         installed = _installed(release)
-        (release.folder / "sbom.json").write_text(json.dumps(bill_of_materials(installed, release.version), indent=1))
+        (release.folder / "sbom.json").write_text(
+            json.dumps(bill_of_materials(installed, release.version, release.root), indent=1)
+        )
         release.note(f"sbom.json: {len(installed)} packages")
 
 
@@ -260,8 +262,8 @@ def licence_of(package: Distribution) -> str:
     return "; ".join(named) or (metadata.get_all("License") or [""])[0].strip().partition("\n")[0]
 
 
-def bill_of_materials(packages: Iterable[Distribution], version: str) -> dict[str, object]:
-    """CycloneDX 1.5 of a release: the package itself, and the libraries that it was installed with."""
+def bill_of_materials(packages: Iterable[Distribution], version: str, root: Path = ROOT) -> dict[str, object]:
+    """CycloneDX 1.5 of a release: the package itself, the libraries it was installed with, and data of others in it."""
     libraries = [
         {
             "type": "library",
@@ -275,7 +277,22 @@ def bill_of_materials(packages: Iterable[Distribution], version: str) -> dict[st
     ]
     own = {"type": "application", "name": "pacesetter", "version": version, "purl": f"pkg:pypi/pacesetter@{version}"}
     head = {"bomFormat": "CycloneDX", "specVersion": "1.5", "version": 1}
-    return {**head, "metadata": {"component": own}, "components": libraries}
+    return {**head, "metadata": {"component": own}, "components": [*libraries, *bundled_data(root)]}
+
+
+def bundled_data(root: Path) -> list[dict[str, object]]:
+    """Data inside the wheel that the MIT licence does not cover; none where the file was removed."""
+    folder = root / "src" / "pacesetter" / "data" / "deciles"
+    return [
+        {
+            "type": "data",
+            "name": file.name,
+            "hashes": [{"alg": "SHA-256", "content": hashlib.sha256(file.read_bytes()).hexdigest()}],
+            "copyright": "Eugene F. Fama and Kenneth R. French",
+            "licenses": [{"license": {"name": "research with citation, not MIT: pacesetter/data/deciles/NOTICE.txt"}}],
+        }
+        for file in sorted(folder.glob("*.parquet"))
+    ]
 
 
 def checklist_text(release: Release) -> str:

@@ -34,7 +34,7 @@ REFERENCE = {  # page -> what it documents
         "pacesetter.leadlag.engine.LeadLag",
         "pacesetter.leadlag.study",
         "pacesetter.leadlag.structure.ranking",
-        "pacesetter.leadlag.structure.network",
+        "pacesetter.leadlag.structure.intervals",
     ),
     "Data and features": (
         "pacesetter.data.synthetic",

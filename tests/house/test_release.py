@@ -118,6 +118,14 @@ def test_the_tag_carries_the_checklist_and_the_folder_what_is_inside(checkout, m
     assert "- [x] licences.csv: 1 of 2 packages name no licence" in message
 
 
+def test_the_deciles_are_named_with_a_licence_of_their_own(tmp_path):
+    (part,) = release.bundled_data(release.ROOT)
+    assert part["name"].startswith("size_deciles")
+    assert "not MIT" in part["licenses"][0]["license"]["name"]
+    assert part in release.bill_of_materials([], "0.2.0")["components"]
+    assert release.bundled_data(tmp_path) == []  # removed, or another checkout
+
+
 def test_sbom_without_the_environment_is_refused(checkout):
     with pytest.raises(SystemExit, match="run the step install before"):
         release.sbom(release.Release("0.2.0", checkout))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from pathlib import Path
 from typing import Annotated
 
 import typer
@@ -21,8 +22,9 @@ def register(app: typer.Typer) -> None:
 
 
 def reproduce(
-    study: Annotated[str, typer.Argument(help="lo_mackinlay or us_japan")],
-    options: Annotated[list[str] | None, typer.Argument(help="data.path=FILE for us_japan")] = None,
+    study: Annotated[str, typer.Argument(help="lo_mackinlay, us_japan or levy_portfolios")],
+    options: Annotated[list[str] | None, typer.Argument(help="data.path=FILE for the last two")] = None,
+    pictures: Annotated[Path, typer.Option(help="Folder that the picture goes to.")] = Path("runs/reproduce"),
 ) -> None:
     """Run a published lead–lag study and print ours beside the published figure, with the difference and its reason."""
     from rich.console import Console
@@ -43,6 +45,8 @@ def reproduce(
     console.print(table)
     for note in result.notes:
         console.print(f"Note: {note}", soft_wrap=True, markup=False, highlight=False)
+    picture = result.to_png(pictures / f"{study}.png")
+    console.print(f"Picture: {picture}", soft_wrap=True, markup=False, highlight=False)
 
 
 def selftest(overrides: Overrides = None) -> None:

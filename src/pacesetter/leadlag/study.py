@@ -12,6 +12,7 @@ import pandas as pd
 from numpy.typing import NDArray
 from tqdm import tqdm
 
+from pacesetter.data.markets import AS_OF
 from pacesetter.errors import ConfigError, DataError, check_range, did_you_mean
 from pacesetter.leadlag.answer import Answer, Gauge, Links, Preparation, answer_window, find_links
 from pacesetter.leadlag.answer.bootstrap import Resampled
@@ -29,7 +30,7 @@ from pacesetter.leadlag.strategy import COST_BPS
 from pacesetter.leadlag.structure.anomaly import AlertLevels, Autoencoder, anomaly_score, instability, worst_windows
 from pacesetter.leadlag.structure.clustering import hermitian_clusters
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
-from pacesetter.leadlag.structure.network import ranking_intervals
+from pacesetter.leadlag.structure.intervals import ranking_intervals
 from pacesetter.leadlag.structure.ranking import rank_autocorrelation, row_mean
 from pacesetter.leadlag.windows import bars_in, is_span, span_text
 from pacesetter.panel import Panel
@@ -251,8 +252,11 @@ def _groups(panel: Panel, bars: int) -> dict[str, Array | None]:
 def refuse_mixed_days(panel: Panel) -> None:
     """Refuse daily bars of several exchanges (recognised by the symbol's suffix) that share one timestamp a day.
 
-    Tokyo's close is known fourteen hours before New York's: one stamp for both would hide who could know what.
+    Tokyo's close is known fourteen hours before New York's: one stamp for both would hide who could know what. Bars of
+    `data=markets` are those that each exchange had closed by the stamp, and say so.
     """
+    if any(note.startswith(AS_OF) for note in panel.notes):
+        return
     suffixes = {_exchange(symbol) for symbol in panel.symbols}
     exchanges = {suffix for suffix in suffixes if not suffix or (suffix.isupper() and len(suffix) <= 2)}
     if len(exchanges) < 2 or len(panel) < 2 or len(exchanges) < len(suffixes):
@@ -262,7 +266,7 @@ def refuse_mixed_days(panel: Panel) -> None:
         named = [next(symbol for symbol in panel.symbols if _exchange(symbol) == each) for each in exchanges]
         raise DataError(
             f"{' and '.join(sorted(named)[:2])} trade in different time zones but share one timestamp a day; give "
-            "bars whose timestamps say when each exchange closed"
+            "bars whose timestamps say when each exchange closed, or use data=markets"
         )
 
 

@@ -14,8 +14,10 @@ import typer
 from typer.testing import CliRunner
 
 from pacesetter.cli.reproduce import register
+from pacesetter.data import load
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.reproduce import reproduce
+from pacesetter.evaluation.reproduce.levy_portfolios import portfolio
 from pacesetter.evaluation.reproduce.result import Comparison
 from pacesetter.evaluation.reproduce.us_japan import night_strategy, read_night_bars
 
@@ -78,10 +80,35 @@ def test_a_line_has_the_difference_where_a_figure_was_published() -> None:
     assert Comparison("ratio", 1.25, None, "ours alone").row() == ("ratio", "+1.250", "–", "–", "ours alone")
 
 
-def test_the_command_prints_every_line_and_note() -> None:
+def test_levy_portfolios_follow_what_was_planted(tmp_path: Path) -> None:
+    planted = {
+        "groups": 1,
+        "strength": 1.0,
+        "noise": 0.5,
+        "max_delay": 1,
+        "unrelated_share": 0.0,
+        "negative_share": 0.0,
+    }
+    market = load("synthetic", symbols=10, bars=400, market_correlation=0.0, seed=5, **planted)
+    pd.DataFrame(market.close, market.index, market.symbols).rename_axis("timestamp").to_csv(tmp_path / "closes.csv")
+    result = reproduce("levy_portfolios", str(tmp_path / "closes.csv"))
+    lines = {line.what: line for line in result.comparisons}
+    assert lines["Sharpe ratio of levy_returns, same close"].ours > 2
+    log, simple = (portfolio(market, "levy_returns", kind) for kind in ("log", "simple"))
+    assert lines["wealth of levy_returns, simple returns, same close"].ours == pytest.approx(float((1 + simple).prod()))
+    assert not np.allclose(log, simple)  # the kind of return changes the ranking
+    assert result.to_png(tmp_path / "levy.png").stat().st_size > 10_000
+    market.rows(0, 50).save(tmp_path / "short.parquet")
+    with pytest.raises(DataError, match="10 symbols and 50 bars; Lévy portfolios need 5 and 90"):
+        reproduce("levy_portfolios", str(tmp_path / "short.parquet"))
+
+
+def test_the_command_prints_every_line_and_note(tmp_path: Path) -> None:
     app = typer.Typer()
     register(app)
-    shown = CliRunner().invoke(app, ["reproduce", "lo_mackinlay"], env={"COLUMNS": "300"})
+    words = ["reproduce", "lo_mackinlay", "--pictures", str(tmp_path)]
+    shown = CliRunner().invoke(app, words, env={"COLUMNS": "300"})
+    assert (tmp_path / "lo_mackinlay.png").stat().st_size > 10_000
     result = reproduce("lo_mackinlay")
     assert shown.exit_code == 0
     for line in result.comparisons:

@@ -8,7 +8,7 @@ from sklearn.metrics import adjusted_rand_score
 
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.leadlag.structure.clustering import hermitian_clusters, hermitian_projector
-from pacesetter.leadlag.structure.network import engine_score
+from pacesetter.leadlag.structure.intervals import engine_score
 
 TOLERANCE = 0.02  # of the mean over 10 seeds, which are other seeds than the table's
 

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.evaluation.reproduce.levy_portfolios import levy_portfolios
 from pacesetter.evaluation.reproduce.lo_mackinlay import lo_mackinlay
 from pacesetter.evaluation.reproduce.result import Comparison, Reproduction
 from pacesetter.evaluation.reproduce.us_japan import us_japan
@@ -21,7 +22,11 @@ class PublishedStudy:
     needs_path: bool
 
 
-STUDIES = {"lo_mackinlay": PublishedStudy(lambda _: lo_mackinlay(), False), "us_japan": PublishedStudy(us_japan, True)}
+STUDIES = {
+    "lo_mackinlay": PublishedStudy(lambda _: lo_mackinlay(), False),
+    "us_japan": PublishedStudy(us_japan, True),
+    "levy_portfolios": PublishedStudy(levy_portfolios, True),
+}
 
 
 def reproduce(name: str, path: str | None = None) -> Reproduction:

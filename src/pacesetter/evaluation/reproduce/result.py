@@ -1,10 +1,18 @@
-"""What a reproduction says: one comparison a line, and what to know about them."""
+"""What a reproduction says: one comparison a line, what to know about them, and a picture."""
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
 
-__all__ = ["Comparison", "Reproduction"]
+import pandas as pd
+
+__all__ = ["Comparison", "Reproduction", "draw_lines"]
+
+WIDTH, HEIGHT, DPI = 10.0, 5.0, 110
+COLOURS = ("#0072b2", "#e69f00", "#009e73", "#cc79a7", "#808080")  # told apart with any common colour blindness
 
 
 @dataclass(frozen=True)
@@ -26,8 +34,33 @@ class Comparison:
 
 @dataclass(frozen=True)
 class Reproduction:
-    """A study run again: its title, its figures, and sentences a reader must see."""
+    """A study run again: its title, its figures, sentences a reader must see, and what draws them on axes."""
 
     title: str
     comparisons: tuple[Comparison, ...]
     notes: tuple[str, ...]
+    draw: Callable[[Any], None]
+
+    def to_png(self, path: Path) -> Path:
+        """The picture as a file."""
+        from matplotlib.backends.backend_agg import FigureCanvasAgg
+        from matplotlib.figure import Figure
+
+        figure = Figure(figsize=(WIDTH, HEIGHT), dpi=DPI, layout="constrained")
+        FigureCanvasAgg(figure)  # no window system, whatever the user's backend
+        self.draw(figure.subplots())
+        figure.suptitle(self.title, x=0.01, ha="left", fontsize=12, fontweight="bold")
+        path.parent.mkdir(parents=True, exist_ok=True)
+        figure.savefig(path)
+        return path
+
+
+def draw_lines(axes: Any, lines: Mapping[str, pd.Series], title: str, label: str) -> None:
+    """Series over time with a legend below the title."""
+    for colour, (name, line) in zip(COLOURS, lines.items(), strict=False):
+        axes.plot(line.index, line.to_numpy(), label=name, color=colour, linewidth=1.5)
+    axes.axhline(0, color="#808080", linewidth=0.8)
+    axes.set_title(title, loc="left", fontsize=10)
+    axes.set_ylabel(label)
+    axes.legend(frameon=False, fontsize=9)
+    axes.grid(alpha=0.25)

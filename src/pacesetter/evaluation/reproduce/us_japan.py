@@ -10,6 +10,7 @@ at Tokyo's open, gross 1, and closed at its close.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -19,7 +20,7 @@ from numpy.typing import NDArray
 
 from pacesetter.data.calendars import sessions
 from pacesetter.errors import DataError
-from pacesetter.evaluation.reproduce.result import Comparison, Reproduction
+from pacesetter.evaluation.reproduce.result import Comparison, Reproduction, draw_lines
 
 __all__ = ["NightBars", "night_strategy", "read_night_bars", "us_japan"]
 
@@ -131,7 +132,18 @@ def us_japan(path: str | None) -> Reproduction:
         "published figures are those of an independent review; the paper has 2.22 with a prior on the factors",
         "costs of a side are paid on the full turnover at the open and again at the close",
     )
-    return Reproduction("US sectors lead Japanese sectors across the night", lines, notes)
+    return Reproduction("US sectors lead Japanese sectors across the night", lines, notes, partial(_draw, results))
+
+
+def _draw(results: pd.DataFrame, axes: Any) -> None:
+    """Sums of daily returns: what can be traded, gross and net, and what look-ahead would have claimed."""
+    lines = {
+        "open → close, gross": results["fair"],
+        "open → close, 2 bps a side": results["fair"] - 2 * 2 * BASIS_POINT,
+        "close → close: look-ahead, cannot be traded": results["look_ahead"],
+    }
+    title = "Sum of daily returns, long and short Tokyo sectors of gross 1"
+    draw_lines(axes, {name: line.cumsum() for name, line in lines.items()}, title, "sum of returns")
 
 
 def _sharpe(returns: pd.Series) -> float:

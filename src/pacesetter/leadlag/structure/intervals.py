@@ -1,4 +1,4 @@
-"""The lead–lag network: which links are more than chance, and how sure the ranking of leaders is.
+"""How sure the ranking of leaders is: bootstrap intervals, symbol by symbol and for all symbols at once.
 
 Scores come from a callable on increments, `score((draws, time, N)) -> (draws, N, N)`, so any estimator fits;
 `engine_score` makes one from a registered method. All draws of a batch go through one call.
@@ -7,30 +7,19 @@ Scores come from a callable on increments, `score((draws, time, N)) -> (draws, N
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, check_range, did_you_mean
+from pacesetter.errors import ConfigError, check_range
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.observed import mean_observed, ratio
 from pacesetter.leadlag.series import end_to_end
 from pacesetter.leadlag.structure.ranking import ranks, row_mean
 
-if TYPE_CHECKING:
-    import networkx
-
-__all__ = [
-    "NULLS",
-    "Score",
-    "engine_score",
-    "false_discovery_rate",
-    "lead_lag_network",
-    "link_p_values",
-    "ranking_intervals",
-]
+__all__ = ["Score", "engine_score", "ranking_intervals"]
 
 Array = NDArray[Any]
 Score = Callable[[Array], Array]
@@ -57,108 +46,12 @@ def engine_score(method: str = "ccf_auc", **options: Any) -> Score:
     return score
 
 
-def link_p_values(
-    increments: Array,
-    score: Score,
-    *,
-    null: str = "permute",
-    draws: int = 200,
-    pooled: bool = False,
-    seed: int = 0,
-) -> Array:
-    """(N, N) symmetric two-sided p-values of the links of increments (time, N); NaN on the diagonal and where absent.
-
-    null     `permute` shuffles each asset in time, exact for independent increments; `shift` rotates each asset by
-             its own amount, which keeps its autocorrelation but allows only as many values as there are bars
-    pooled   compare with the null scores of all pairs instead of the pair's own: p-values as small as
-             1/(draws·pairs), right when the assets' null scores are alike (scale-free scores of similar assets)
-    """
-    if null not in NULLS:
-        raise ConfigError(f"null='{null}' is unknown{did_you_mean(null, NULLS)}")
-    size = np.abs(score(increments[None])[0])
-    rng = np.random.default_rng(seed)
-    upper = np.triu_indices(len(size), 1)
-    drawn = np.concatenate(
-        [np.abs(score(batch))[:, *upper] for batch in _batches(increments, draws, lambda: NULLS[null](increments, rng))]
-    )
-    p_values = np.full(size.shape, np.nan)
-    p_values[upper] = _pooled_tail(size[upper], drawn) if pooled else _tail(size[upper], drawn)
-    return _mirrored(p_values)
-
-
-def _permuted(increments: Array, rng: np.random.Generator) -> Array:
-    return rng.permuted(increments, axis=0)
-
-
-def _shifted(increments: Array, rng: np.random.Generator) -> Array:
-    bars, assets = increments.shape
-    rows = (np.arange(bars)[:, None] + rng.integers(bars, size=assets)) % bars
-    shifted: Array = increments[rows, np.arange(assets)]
-    return shifted
-
-
-NULLS: dict[str, Callable[[Array, np.random.Generator], Array]] = {"permute": _permuted, "shift": _shifted}
-
-
 def _batches(increments: Array, draws: int, draw: Callable[[], Array]) -> Iterator[Array]:
     """`draws` redrawn copies of the increments in stacks of at most BATCH_BYTES."""
     check_range(1, draws=draws)
     size = max(int(BATCH_BYTES // max(increments.nbytes, 1)), 1)
     for start in range(0, draws, size):
         yield np.stack([draw() for _ in range(min(size, draws - start))])
-
-
-def _tail(observed: Array, null: Array) -> Array:
-    """(pairs,) share of each pair's null that is as large as the observed, which itself counts as one draw."""
-    p_values = (1 + (null >= observed).sum(axis=0)) / (1 + len(null))
-    return np.where(np.isfinite(observed), p_values, np.nan)
-
-
-def _pooled_tail(observed: Array, null: Array) -> Array:
-    pool = np.sort(null[np.isfinite(null)])
-    larger = len(pool) - np.searchsorted(pool, observed, side="left")
-    return np.where(np.isfinite(observed), (1 + larger) / (1 + len(pool)), np.nan)
-
-
-def false_discovery_rate(p_values: Array, method: str = "bh") -> Array:
-    """(N, N) adjusted p-values over the pairs: linking those ≤ q keeps the expected share of false links ≤ q.
-
-    `bh` is Benjamini–Hochberg, `by` Benjamini–Yekutieli for any dependence between pairs. NaN stays NaN.
-    """
-    from scipy.stats import false_discovery_control
-
-    if method not in ("bh", "by"):
-        raise ConfigError(f"method='{method}' is unknown{did_you_mean(method, ('bh', 'by'))}")
-    upper = np.triu(np.isfinite(p_values), 1)
-    adjusted = np.full(p_values.shape, np.nan)
-    if upper.any():
-        adjusted[upper] = false_discovery_control(p_values[upper], method=method)
-    return _mirrored(adjusted)
-
-
-def _mirrored(upper: Array) -> Array:
-    """A symmetric matrix from the entries above the diagonal, the rest being NaN."""
-    return np.where(np.isnan(upper), upper.T, upper)
-
-
-def lead_lag_network(
-    matrix: Array, p_values: Array, symbols: Sequence[str], *, level: float = 0.05, method: str = "bh"
-) -> networkx.DiGraph:
-    """A graph with an edge from leader to follower for every link whose adjusted p-value is at most `level`.
-
-    Nodes are all symbols with `score` (row mean) and `rank`; edges carry `weight` > 0, `p_value` and `q_value`.
-    """
-    import networkx
-
-    graph = networkx.DiGraph(level=level, method=method)
-    scores = row_mean(matrix)
-    for symbol, score, rank in zip(symbols, scores, ranks(scores), strict=True):
-        graph.add_node(symbol, score=float(score), rank=float(rank))
-    q_values = false_discovery_rate(p_values, method)
-    for i, j in np.argwhere((q_values <= level) & (matrix > 0)):
-        link = {"weight": matrix[i, j], "p_value": p_values[i, j], "q_value": q_values[i, j]}
-        graph.add_edge(symbols[i], symbols[j], **{name: float(value) for name, value in link.items()})
-    return graph
 
 
 def ranking_intervals(
