@@ -18,7 +18,7 @@ from pacesetter.market.batch import Accounts
 from pacesetter.market.ledger import Fill, Flag
 from pacesetter.market.orders import OrderKind
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.serving.risk.order import Order
+from pacesetter.serving.risk.order import LIMIT, Order
 
 __all__ = ["FINAL_STATUSES", "Broker", "Execution", "KernelAccount", "OrderStatus", "PaperBroker", "Settlement"]
 
@@ -121,8 +121,9 @@ class PaperBroker:
 
     def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         open_orders = {order.symbol: order for order in orders}
+        opens = dict(zip(self._symbols, bar[:, Bar.OPEN].tolist(), strict=True))
         ids = {symbol: order.client_id for symbol, order in open_orders.items()}
-        quantities = [open_orders[symbol].quantity if symbol in open_orders else 0.0 for symbol in self._symbols]
+        quantities = [_fillable(open_orders.get(symbol), opens[symbol]) for symbol in self._symbols]
         is_over = bool(self._kernel.step(now, bar, np.array(quantities)) & Flag.TERMINATED)
         rows = self._kernel.fills
         fills = [fill for k, row in enumerate(rows) for fill in _fills(self._symbols[k], row, ids)]
@@ -143,6 +144,18 @@ class PaperBroker:
 
     def restore(self, account: Array, positions: Array) -> None:
         self.account[:], self.positions[:] = account, positions
+
+
+def _fillable(order: Order | None, price: float) -> float:
+    """What the bar that opens at `price` may fill of an order; a limit order only where that is its limit or better.
+
+    The kernel fills at the open alone, so a limit that the bar reaches later is not filled: rather too few than at
+    prices that nobody would have had.
+    """
+    if order is None:
+        return 0.0
+    is_worse = (price - order.price) * order.quantity > 0
+    return 0.0 if order.kind == LIMIT and is_worse else order.quantity
 
 
 def _fills(symbol: str, row: Array, ids: Mapping[str, str]) -> list[Execution]:

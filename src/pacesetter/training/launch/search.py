@@ -18,8 +18,8 @@ from pacesetter.build import Config
 from pacesetter.errors import ConfigError, RunError, check_range, needs
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.report.pictures import styled
-from pacesetter.old_names import SCHEMA, read_schema, translate_overrides
 from pacesetter.learning.cross_entropy import CrossEntropy
+from pacesetter.old_names import SCHEMA, read_schema, translate_overrides
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.hydra.overrides import choices, split_varied, stored_overrides, take_options
