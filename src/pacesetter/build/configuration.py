@@ -110,11 +110,14 @@ class Features:
     """Which features the table holds; none named means every registered one the panel can carry.
 
     supervised   folder of a direction classifier, as `pacesetter baseline sl` stores it, whose probabilities agents see
+    normaliser   of an agent's features: running counts them while it learns; zscore, minmax and robust are fitted once
+                 to the training set
     """
 
     names: tuple[str, ...] = ()
     leadlag: LeadLagFeatures = field(default_factory=LeadLagFeatures)
     supervised: str | None = None
+    normaliser: Literal["running", "zscore", "minmax", "robust"] = "running"
 
 
 def check_shares(owner: str, shares: tuple[float, float]) -> None:

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from trading import FIRST, Rule, small_market, small_panel
 
+from pacesetter.market.parameters import StartingHolding, SymbolCost
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Seen
 from pacesetter.serving.risk.guard import Guard
@@ -146,3 +148,22 @@ def test_a_halt_flattens_every_position_where_that_is_asked_for() -> None:
     desk.settle(later, last_bars(later), later.index[-1].timestamp())
     assert not np.any(desk.broker.positions[:, 0])
     assert desk.guard.state is State.HALTED
+
+
+def test_a_paper_book_begins_with_its_holdings_and_costs_of_single_symbols() -> None:
+    panel = small_panel()
+    first, second = panel.symbols[:2]
+    costs = replace(small_market(panel).costs, by_symbol=(SymbolCost(second, 100.0),))
+    market = replace(small_market(panel), costs=costs, holdings=(StartingHolding(first, 3.0),))
+    desk = Desk(Rule("continuous"), Guard(), panel.symbols, market)
+    so_far = panel.rows(0, FIRST + 1)
+    settlement = desk.settle(so_far, last_bars(so_far), so_far.index[-1].timestamp())
+    assert [(each.symbol, each.quantity, each.reason) for each in settlement.executions] == [
+        (first, 3.0, "starting holding")
+    ]
+    price = float(so_far.close[-1, 0])
+    assert desk.equity == pytest.approx(market.initial_cash + 3.0 * price)
+    bar = last_bars(so_far)[-1]
+    found = desk.broker.settle(bar, bar, [Order("a", second, 1.0, bar[1, 3]), Order("b", first, 1.0, bar[0, 3])])
+    moved = {each.symbol: each.price / bar[panel.symbols.index(each.symbol), 0] - 1 for each in found.executions}
+    assert moved[second] - moved[first] == pytest.approx(0.01)

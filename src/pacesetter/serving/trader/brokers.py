@@ -15,6 +15,7 @@ from numpy.typing import NDArray
 
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.batch import Accounts
+from pacesetter.market.holdings import begin_with
 from pacesetter.market.ledger import Fill, Flag
 from pacesetter.market.orders import OrderKind
 from pacesetter.market.parameters import MarketParameters
@@ -101,6 +102,7 @@ class KernelAccount:
     def __init__(self, symbols: Sequence[str], market: MarketParameters, kind: OrderKind) -> None:
         bars = MarketBars(np.zeros((2, len(symbols), len(Bar))), tuple(symbols), has_volume=True)
         self._accounts = Accounts(bars, market, kind=kind)
+        self._own_costs = market.costs.own_fractions(symbols)
         self.account, self.positions = self._accounts.accounts[0], self._accounts.positions[0]
         self.fills = self._accounts.fills[0]
 
@@ -109,6 +111,7 @@ class KernelAccount:
         accounts = self._accounts
         # The kernel steps over a market of two bars, whose content is exchanged.
         accounts.bars[0], accounts.bars[1], accounts.times[0] = now, bar, 0
+        accounts.bars[..., Bar.COST] = self._own_costs
         return int(accounts.step(actions[None])[0])
 
 
@@ -117,7 +120,13 @@ class PaperBroker:
 
     def __init__(self, symbols: Sequence[str], market: MarketParameters) -> None:
         self._kernel, self._symbols = KernelAccount(symbols, market, OrderKind.QUANTITY), tuple(symbols)
+        self._market = market
         self.account, self.positions = self._kernel.account, self._kernel.positions
+
+    def begin(self, bar: Array) -> Settlement:
+        """Open the books at the close of the first bar (K, Bar) with the market's starting holdings."""
+        held = begin_with(self._market, self._symbols, bar[:, Bar.CLOSE], self.account, self.positions)
+        return Settlement(tuple(Execution(None, *each, 0.0, "starting holding") for each in held))
 
     def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         open_orders = {order.symbol: order for order in orders}

@@ -127,7 +127,8 @@ class Desk:
         pair = bars if len(bars) > 1 or self._bar is None else np.stack([self._bar, bars[-1]])
         check_jumps(panel, pair, self.guard.limits.jump_factor)
         if self._bar is None:
-            settlement = Settlement()
+            begin = getattr(self.broker, "begin", None)  # a broker that keeps no books of ours has positions already
+            settlement = Settlement() if begin is None else begin(bars[-1])
         else:
             # Settled before anything is decided: the policy must see the account after the bar's fills.
             settlement = self.broker.settle(self._bar, bars[-1], self.guard.in_flight.values())
@@ -226,7 +227,7 @@ class Desk:
     def _rows(self, stored: Any, columns: type[IntEnum]) -> Array:
         """(symbol, column) of rows stored by symbol and name."""
         if isinstance(stored, list):  # an earlier version wrote rows in the order of the symbols
-            return np.array(stored)
+            return np.array([_row(row, columns) for row in stored])
         return np.array([_row(stored[symbol], columns) for symbol in self.symbols])
 
     def _by_symbol(self, stored: Any) -> Array:
@@ -318,7 +319,11 @@ def _named(row: Array, columns: type[IntEnum]) -> dict[str, float]:
 
 def _row(stored: Any, columns: type[IntEnum]) -> Array:
     """The row that `_named` stored, or that an earlier version stored by position."""
-    return np.array(stored if isinstance(stored, list) else [stored[column.name.lower()] for column in columns])
+    if isinstance(stored, list):
+        return np.array(stored + [0.0] * (len(columns) - len(stored)))
+    # Bars of an earlier version have no cost of their own.
+    named = {Bar.COST.name.lower(): 0.0, **stored} if columns is Bar else stored
+    return np.array([named[column.name.lower()] for column in columns])
 
 
 def last_bars(panel: Panel) -> Array:

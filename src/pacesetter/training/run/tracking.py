@@ -54,7 +54,7 @@ class Tracker(Protocol):
 def make_trackers(config: Config, run: Run) -> list[Tracker]:
     """Every tracker the config asks for; one sentence where it is not installed."""
     track = config.track
-    trackers: list[Tracker] = [JsonLog(run), UsageLog(run)]
+    trackers: list[Tracker] = [JsonLog(run)]
     if _is_wanted(track.tensorboard, "tensorboard", "tensorboard"):
         trackers.append(TensorBoardTracker(run.folder / "tensorboard"))
     if _is_wanted(track.mlflow, "mlflow", "mlflow"):
@@ -62,7 +62,9 @@ def make_trackers(config: Config, run: Run) -> list[Tracker]:
         trackers.append(MlflowTracker(uri, config, run))
     if track.wandb != "off":
         trackers.append(WandbTracker(track.wandb, config, run))
-    return trackers
+    # Last: it has a thread, which nothing that is refused before may leave behind. First to close, so that MLflow
+    # keeps the whole of it.
+    return [UsageLog(run), *trackers]
 
 
 def _is_wanted(choice: str, module: str, key: str) -> bool:
