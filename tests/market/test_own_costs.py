@@ -21,7 +21,7 @@ from pacesetter.market import Accounts, Column, Costs, Fill, Limits, MarketBars,
 from pacesetter.market.bars import Bar
 from pacesetter.market.fill import impact
 from pacesetter.market.parameters import StartingHolding, SymbolCost
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import QUANTITIES
 
 FREE = Costs(commission_bps=0.0, spread_bps=0.0, slippage_bps=0.0, borrow_bps_per_year=0.0)

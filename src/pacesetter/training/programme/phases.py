@@ -24,7 +24,7 @@ from pacesetter.evaluation.report.page import Section
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.panel import Panel
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 from pacesetter.runs import DECISION, EVALUATION, write_atomic
 from pacesetter.training.launch.folds import fold_report
 from pacesetter.training.pipeline.fleet_stage import check_episodes, fleet_config
