@@ -6,7 +6,7 @@ PIP := $(BIN)/python -m pip --quiet --disable-pip-version-check
 SINGLE := OMP_NUM_THREADS=1 MKL_NUM_THREADS=1 OPENBLAS_NUM_THREADS=1 NUMBA_NUM_THREADS=1
 BENCHMARKS := $(sort $(filter-out benchmarks/record.py benchmarks/peers.py benchmarks/gpu_%,$(wildcard benchmarks/*.py)))
 
-.PHONY: demo test setup lint types layers audit proof bench docs site release clean help
+.PHONY: demo test setup train evaluate report tune lint types layers audit proof bench docs site release clean help
 .DEFAULT_GOAL := help
 
 help:  ## this list
@@ -19,6 +19,19 @@ test: .venv/test.done lint types layers  ## style, types, layers, then every tes
 	$(SINGLE) $(BIN)/python -m pytest -n 2 --dist worksteal -m "not proof"
 
 setup: .venv/test.done  ## the developer's environment
+
+train: .venv/demo.done  ## one agent; ARGS="task=fleet agent=ppo data=sample" are its overrides
+	$(BIN)/pacesetter train $(ARGS)
+
+evaluate: .venv/demo.done  ## RUN=runs/…: judge a run on its test set
+	@test -n "$(RUN)" || { echo "error: RUN is missing; for example make evaluate RUN=runs/<time>-<name>-<hash>" >&2; exit 2; }
+	$(BIN)/pacesetter evaluate $(RUN) $(ARGS)
+
+report: .venv/demo.done  ## the main job from bars to report.html; ARGS="data=sample" are its overrides
+	$(BIN)/pacesetter run $(ARGS)
+
+tune: .venv/test.done  ## search hyperparameters; ARGS="agent=ppo tune.trials=20" are its overrides
+	$(BIN)/pacesetter tune $(ARGS)
 
 lint: .venv/test.done  ## ruff: rules and format; codespell: spelling and our list of terms
 	$(BIN)/ruff check .

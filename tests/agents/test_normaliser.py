@@ -108,3 +108,16 @@ def test_what_is_unseen_is_zero_whatever_it_says_and_the_rest_is_as_before() -> 
 def test_a_place_that_is_not_there_is_refused() -> None:
     with pytest.raises(ConfigError, match=r"network\.unseen names position\.7"):
         ObservationNormaliser(Layout.of({"position": (3,)}, "window", (), "universe_mask"), ("position.7",))
+
+
+def test_an_entry_that_is_fixed_stays_whatever_is_counted() -> None:
+    normaliser = make_normaliser({"window": (3, 2), "position": (2,)})
+    normaliser.fix("window", np.array([1.0, -1.0]), np.array([2.0, 4.0]))
+    normaliser.observe({"window": torch.randn(50, 3, 2) * 9, "position": torch.randn(50, 2) + 5})
+    normaliser.commit()
+    assert normaliser.centre[:2].tolist() == [1.0, -1.0]
+    assert normaliser.scale[:2].tolist() == [2.0, 4.0]
+    assert (normaliser.centre[2:] > 4).all()  # the others are counted as before
+    assert "fixed" not in normaliser.state_dict()
+    with pytest.raises(ConfigError, match="has 2 features, but 3 scales"):
+        normaliser.fix("position", np.ones(3), np.ones(3))

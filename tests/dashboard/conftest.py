@@ -21,6 +21,7 @@ from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.fleet.agents_page import AGENTS, STRUGGLER
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS
 from pacesetter.evaluation.judgement import judge_policy
+from pacesetter.evaluation.programme.status import PhaseStatus, ProgrammeStatus, write_status
 from pacesetter.evaluation.report.judgement_page import store_judgement
 from pacesetter.evaluation.report.page import Section, write_report
 from pacesetter.evaluation.statistics.gates import Gate
@@ -52,6 +53,7 @@ def runs(tmp_path_factory: pytest.TempPathFactory, panel: Panel, judgement: Any)
     _judged(root, judgement)
     _going_on(root)
     _fleet(root)
+    _programme(root)
     damaged = root / "20200101T000000-damaged-00000000"
     damaged.mkdir()
     (damaged / "manifest.json").write_text("{")
@@ -97,6 +99,18 @@ def _going_on(root: Path) -> None:
     with run.path("metrics.jsonl").open("a") as stream:
         stream.write('{"step": 400, "entr')
     os.utime(run.folder / "metrics.jsonl", (2**32, 2**32))  # or a slow machine takes the run for dead
+
+
+def _programme(root: Path) -> None:
+    """A status in the main job's folder: as of a programme, which is a run like others."""
+    folder = next(path for path in root.iterdir() if "-job-" in path.name)
+    (folder / "reports").mkdir()
+    (folder / "reports" / "prototype.md").write_text("# half of it")
+    phases = (
+        PhaseStatus("data", "done", line="0 warnings", seconds=1.0),
+        PhaseStatus("prototype", "done", "CONDITIONAL", "5 of 5 passed", 2.0, "reports/prototype.html"),
+    )
+    write_status(ProgrammeStatus(folder.name, "2026-01-01", phases, synthetic=True), folder)
 
 
 def _fleet(root: Path) -> None:

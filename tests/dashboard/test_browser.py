@@ -20,6 +20,7 @@ import pytest
 
 CHROMIUM = shutil.which("chromium") or shutil.which("chromium-browser")
 PAGES = {"Runs": "", "Lead–lag": "leadlag", "Training live": "live", "Agent": "agent", "Book": "book"}
+PAGES |= {"Programme": "programme"}
 COMMAND = "import typer; from pacesetter.cli.dashboard import register; app = typer.Typer(); register(app); app()"
 IDLE = "document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'"
 DRAWN = "[...document.querySelectorAll('[data-testid=stPlotlyChart]')].every(chart => chart.querySelector('.main-svg'))"

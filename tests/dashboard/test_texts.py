@@ -41,7 +41,7 @@ def test_every_key_that_is_said_has_a_text():
 def test_every_text_is_said_somewhere():
     _, starts = _said()
     written = {node.value for node in NODES if isinstance(node, ast.Constant)}
-    pages = {f"{name}.title" for name in ("runs", "leadlag", "live", "agent", "book")}
+    pages = {f"{name}.title" for name in ("runs", "leadlag", "live", "agent", "book", "programme")}
     assert {key for key in texts.ENGLISH if key not in written | pages and not key.startswith(starts)} == set()
 
 

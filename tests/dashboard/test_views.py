@@ -1,7 +1,7 @@
 """The pages, drawn by Streamlit's own test runner: full, empty, and with something broken.
 
 Runs `dashboard.app`, `dashboard.views.agent`, `dashboard.views.book`, `dashboard.views.leadlag`,
-`dashboard.views.live`, `dashboard.views.parts`.
+`dashboard.views.live`, `dashboard.views.parts`, `dashboard.views.programme`.
 """
 
 from __future__ import annotations
@@ -15,10 +15,11 @@ from streamlit.testing.v1 import AppTest
 
 from pacesetter import dashboard
 from pacesetter.dashboard import settings
+from pacesetter.dashboard.views import live
 from pacesetter.dashboard.views.runs import embedded
 from pacesetter.errors import DataError
 
-PAGES = ("runs", "leadlag", "live", "agent", "book")
+PAGES = ("runs", "leadlag", "live", "agent", "book", "programme")
 
 
 def draw(page: str) -> AppTest:
@@ -61,6 +62,17 @@ def test_a_full_page_shows_no_error_and_changes_nothing(page, looking):
 
 def contents(root: Path) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in root.rglob("*") if path.is_file()}
+
+
+def test_the_programme_shows_its_phases_and_what_was_made_up(looking):
+    app = draw("programme")
+    assert list(app.dataframe[0].value["decision"]) == ["", "CONDITIONAL"]
+    assert "SYNTHETIC" in app.warning[0].value
+    assert "half of it" in app.markdown[0].value
+
+
+def test_the_live_page_looks_twice_a_second():
+    assert live.SECONDS <= 0.5  # what a run writes is on the page within a second
 
 
 def test_filters_choose_what_the_table_shows(looking, judgement):

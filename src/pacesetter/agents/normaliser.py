@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.agents.layout import Layout, Tensors
@@ -12,6 +15,7 @@ from pacesetter.errors import ConfigError, did_you_mean
 
 __all__ = ["CLIP", "ObservationNormaliser"]
 
+Array = NDArray[Any]
 CLIP = 10.0  # deviations; one wild bar must not drown the rest
 _SMALLEST_VARIANCE = 1e-16  # float32 features; below it a feature never varied
 
@@ -24,6 +28,8 @@ class ObservationNormaliser(nn.Module):
     counted; of a window only the newest bar is, because the others were counted when they were new.
 
     unseen   features that are 0 whatever the observation says, as entry.place
+
+    `fix` sets the features of an entry for good, e.g. by a scaler that was fitted to the training set.
     """
 
     centre: torch.Tensor
@@ -33,6 +39,7 @@ class ObservationNormaliser(nn.Module):
     variance: torch.Tensor
 
     shown: torch.Tensor
+    fixed: torch.Tensor
 
     def __init__(self, layout: Layout, unseen: Sequence[str] = ()) -> None:
         super().__init__()
@@ -40,6 +47,8 @@ class ObservationNormaliser(nn.Module):
         # Not persistent: it follows from the configuration, not from data.
         self.register_buffer("shown", _shown(layout, unseen), persistent=False)
         size = sum(layout.sizes.values())
+        # Not persistent either: a stored network has centre and scale, and learns no more.
+        self.register_buffer("fixed", torch.zeros(size, dtype=torch.bool), persistent=False)
         self.register_buffer("centre", torch.zeros(size))
         self.register_buffer("scale", torch.ones(size))
         for name in ("count", "mean", "variance"):
@@ -80,8 +89,20 @@ class ObservationNormaliser(nn.Module):
         """Put the counted moments into force."""
         # The moments are float64: after millions of steps an update of the mean would vanish in float32.
         varied = self.variance > _SMALLEST_VARIANCE
-        self.centre.copy_(self.mean)
-        self.scale.copy_(torch.where(varied, self.variance.sqrt(), torch.ones_like(self.variance)))
+        spread = torch.where(varied, self.variance.sqrt(), torch.ones_like(self.variance))
+        self.centre.copy_(torch.where(self.fixed, self.centre.to(self.mean), self.mean))
+        self.scale.copy_(torch.where(self.fixed, self.scale.to(spread), spread))
+
+    def fix(self, name: str, centre: Array, scale: Array) -> None:
+        """Normalise the features of one entry by these numbers (feature,) from now on, whatever is counted."""
+        sizes = self.layout.sizes
+        if len(centre) != sizes[name] or len(scale) != sizes[name]:
+            raise ConfigError(f"'{name}' has {sizes[name]} features, but {len(centre)} scales were given")
+        first = sum(size for entry, size in list(sizes.items())[: list(sizes).index(name)])
+        place = slice(first, first + sizes[name])
+        self.centre[place] = torch.as_tensor(np.asarray(centre)).to(self.centre)
+        self.scale[place] = torch.as_tensor(np.asarray(scale)).to(self.scale)
+        self.fixed[place] = True
 
     def _rows(self, observation: Tensors) -> list[torch.Tensor]:
         """(row, feature) values to count: a row per observation, then a row per asset, in the order of the sizes."""

@@ -31,6 +31,7 @@ __all__ = [
     "Gates",
     "LeadLagFeatures",
     "MainJob",
+    "Programme",
     "Track",
     "Train",
     "build_study",
@@ -109,11 +110,14 @@ class Features:
     """Which features the table holds; none named means every registered one the panel can carry.
 
     supervised   folder of a direction classifier, as `pacesetter baseline sl` stores it, whose probabilities agents see
+    normaliser   of an agent's features: running counts them while it learns; zscore, minmax and robust are fitted once
+                 to the training set
     """
 
     names: tuple[str, ...] = ()
     leadlag: LeadLagFeatures = field(default_factory=LeadLagFeatures)
     supervised: str | None = None
+    normaliser: Literal["running", "zscore", "minmax", "robust"] = "running"
 
 
 def check_shares(owner: str, shares: tuple[float, float]) -> None:
@@ -299,6 +303,38 @@ class MainJob:
 
 
 @dataclass(frozen=True)
+class Programme:
+    """How `pacesetter programme` goes through its phases.
+
+    symbols        of the prototype; where the data lacks one of them, as many of its first symbols stand in
+    trials         of the search on the prototype; 0 leaves tuning out
+    search         keys to search with their values, e.g. ["agent.gamma=0.9,0.99"]; empty: the method's usual ones
+    top            best trials that are retrained on all symbols
+    gain           share by which one of them must be above the default to be taken
+    folds          of the walk-forward validation; 0 leaves it out, and its gate is then not measured
+    most_symbols   of the fleet after a prototype that is CONDITIONAL
+    networks       direction classifiers that are trained beside ridge and lasso: mlp, lstm, gru
+    """
+
+    symbols: tuple[str, ...] = ("SPY", "QQQ", "AAPL", "MSFT", "NVDA", "AMZN", "META", "TSLA", "JPM", "XOM")
+    trials: int = 20
+    search: tuple[str, ...] = ()
+    top: int = 3
+    gain: float = 0.1
+    folds: int = 3
+    most_symbols: int = 50
+    networks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.symbols:
+            raise ConfigError("programme.symbols is empty; name the symbols of the prototype")
+        check_range(0, owner="programme", trials=self.trials, gain=self.gain, folds=self.folds)
+        check_range(1, owner="programme", top=self.top, most_symbols=self.most_symbols)
+        if self.folds == 1:
+            raise ConfigError("programme.folds=1 is not a walk-forward; give 2 or more, or 0 to leave it out")
+
+
+@dataclass(frozen=True)
 class Evaluation:
     """How a run is judged on the test set.
 
@@ -336,6 +372,7 @@ class Config:
     track: Track = field(default_factory=Track)
     job: MainJob = field(default_factory=MainJob)
     evaluation: Evaluation = field(default_factory=Evaluation)
+    programme: Programme = field(default_factory=Programme)
 
     def __post_init__(self) -> None:
         if not self.name or not all(letter.isalnum() or letter in "_-." for letter in self.name):

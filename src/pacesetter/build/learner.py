@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pacesetter.build.configuration import Config, build_task, task_of
 from pacesetter.build.environments import Parts
 from pacesetter.errors import ConfigError, needs
@@ -10,6 +12,7 @@ from pacesetter.learning.methods import Setup, check_method, find_support, load
 
 __all__ = ["build_learner", "check_agent", "check_device"]
 
+WINDOW = "window"
 MASKED = ("maskable_ppo",)  # single agents that act by masks; all fleets of discrete orders do
 
 
@@ -58,4 +61,27 @@ def build_learner(config: Config, parts: Parts) -> Learner:
     torch.set_num_threads(config.train.threads or torch.get_num_threads())  # set, or numba's number becomes it
     shown = {"unseen": getattr(build_task(config), "unseen", ())}  # entries of the account that the task hides
     learner: Learner = make(Setup(name, task, *parts, options, config.seed, config.train.device, shown))
+    if config.features.normaliser != "running":
+        _fix_normalisers(learner, parts.train, config.features.normaliser)
     return learner
+
+
+def _fix_normalisers(learner: Learner, environments: Any, kind: str) -> None:
+    """Normalise the window's features by a scaler fitted to all bars of the training set, in every network."""
+    from pacesetter.agents.normaliser import ObservationNormaliser
+    from pacesetter.features import NORMALISERS
+
+    bank = getattr(getattr(environments, "batch", None), "bank", None)
+    network = getattr(learner, "fleet", None)
+    if network is None:
+        network = getattr(getattr(learner, "algorithm", None), "policy", None)
+    found = [] if network is None else [part for part in network.modules() if isinstance(part, ObservationNormaliser)]
+    if bank is None or not found or any(WINDOW not in part.layout.sizes for part in found):
+        raise ConfigError(
+            f"features.normaliser={kind} is for agents with a network that trade; leave it out, or take task=fleet or "
+            "task=trading with agent=ppo"
+        )
+    rows = bank.windows[bank.known]  # (row, feature), bars whose features are all known
+    scaler = NORMALISERS[kind]().fit(rows)
+    for part in found:
+        part.fix(WINDOW, scaler.centre_, scaler.scale_)

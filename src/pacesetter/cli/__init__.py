@@ -10,7 +10,20 @@ from typing import Annotated, Any
 
 import typer
 
-from pacesetter.cli import cluster, dashboard, data, demo, fleet, jobs, offline, paper, reproduce, results, serve
+from pacesetter.cli import (
+    cluster,
+    dashboard,
+    data,
+    demo,
+    fleet,
+    jobs,
+    offline,
+    paper,
+    programme,
+    reproduce,
+    results,
+    serve,
+)
 from pacesetter.errors import PacesetterError
 from pacesetter.words import printable
 
@@ -26,10 +39,10 @@ app = typer.Typer(
     no_args_is_help=True,
     pretty_exceptions_enable=False,
 )
-for room in (demo, jobs, cluster, fleet, offline, results, reproduce, data, serve, paper, dashboard):
+for room in (demo, jobs, programme, cluster, fleet, offline, results, reproduce, data, serve, paper, dashboard):
     room.register(app)
 PANELS = {  # of `pacesetter --help`, in this order
-    "Look": ("demo", "run", "leadlag", "scan", "selftest", "reproduce", "data", "dashboard"),
+    "Look": ("demo", "run", "programme", "leadlag", "scan", "selftest", "reproduce", "data", "dashboard"),
     "Train": ("train", "tune", "sweep", "cluster", "agents", "profile", "config", "verify"),
     "Learn from runs": ("export", "distill", "finetune", "online", "migrate"),
     "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "league", "ablate", "fleet"),

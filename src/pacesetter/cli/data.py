@@ -18,7 +18,7 @@ __all__ = ["register"]
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     group = typer.Typer(help="Sources, checks, processing and splits of bars.", no_args_is_help=True)
-    for command in (data_list, data_check, data_fetch, data_process, data_split, data_fresh):
+    for command in (data_list, data_check, data_fetch, data_process, data_split, data_verify, data_fresh):
         group.command(command.__name__.removeprefix("data_"))(command)
     app.add_typer(group, name="data")
 
@@ -96,6 +96,7 @@ def data_process(
     """Repair and resample a stored panel into another one."""
     from pacesetter.data import load
 
+    _check_manifest(source)
     _store(load("parquet", path=str(source), fill=fill, resolution=resolution), out)
 
 
@@ -111,9 +112,29 @@ def data_split(
     from pacesetter.data.splits import chronological
     from pacesetter.panel import Panel
 
+    _check_manifest(source)
     test = round(1 - train - validation, 9)
     splits = chronological(Panel.load(source), train, validation, test, purge_bars, embargo_bars)
     _store(splits, out)
+
+
+def data_verify(
+    manifest: Annotated[Path, typer.Argument(help="A manifest, or a folder with manifest.json.")],
+) -> None:
+    """Compare files with their manifest: size and SHA-256 of each. Exit 0 whole, 2 refused."""
+    from pacesetter.data.manifest import verify_manifest
+
+    files = verify_manifest(manifest)
+    typer.echo(f"{printable(manifest)}: {len(files)} files are as recorded")
+
+
+def _check_manifest(source: Path) -> None:
+    """Refuse a stored panel that was changed after its manifest was written; one without a manifest passes."""
+    from pacesetter.data.manifest import verify_manifest
+
+    manifest = source.with_suffix(".manifest.json")
+    if manifest.is_file():
+        verify_manifest(manifest)
 
 
 def _store(thing: Any, out: Path) -> None:

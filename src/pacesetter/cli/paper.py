@@ -20,10 +20,11 @@ JournalUrl = Annotated[str, typer.Argument(help="sqlite:///FILE or postgresql://
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    journal = typer.Typer(help="Migrate the journal's tables; every row is kept.", no_args_is_help=True)
+    journal = typer.Typer(help="Show, verify and migrate the journal; every row is kept.", no_args_is_help=True)
     journal.command("upgrade")(upgrade)
     journal.command("downgrade")(downgrade)
     journal.command("verify")(verify)
+    journal.command("show")(show)
     app.add_typer(journal, name="journal")
     for command in (paper, halt, resume, drill):
         app.command()(command)
@@ -158,6 +159,38 @@ def verify(
         typer.echo(f"run '{run}' is whole: {count} audit records, and every row as they say")
     if signed is None:
         typer.echo("NO SIGNED HEAD WAS CHECKED, so a rewritten chain would not be detected: give --heads and --key")
+
+
+def show(
+    url: JournalUrl,
+    run: Annotated[str, typer.Option(help="Of this run; by default of all.")] = "",
+    last: Annotated[int, typer.Option(help="Rows to show, the newest.", min=1)] = 30,
+    moved: Annotated[bool, typer.Option("--moved", help="Leave out what holds nothing and does nothing.")] = False,
+) -> None:
+    """Show what was decided for each symbol: buy, hold inside ±0.1 or sell, what is held, and what it earned."""
+    from rich.console import Console
+    from rich.table import Table
+
+    from pacesetter.serving.journal.journal import Journal, check_there, journal_runs
+    from pacesetter.serving.journal.tables import actions
+    from pacesetter.words import cell
+
+    check_there(url)
+    rows = []
+    for name in [run] if run else journal_runs(url):
+        journal = Journal(url, name)
+        rows += list(journal.rows(actions))
+        journal.close()
+    if moved:
+        rows = [row for row in rows if row["side"] in ("buy", "sell") or row["quantity"]]
+    rows.sort(key=lambda row: (row["time"], row["symbol"]))
+    table = Table("run", "time", "symbol", "side", "order", "held", "unrealised P&L", "P&L")
+    for row in rows[-last:]:
+        numbers = (f"{row['order_size']:+.2f}", f"{row['quantity']:g}", f"{row['unrealised_pnl']:+,.2f}")
+        words = (row["run"], f"{row['time']:%Y-%m-%d %H:%M}", row["symbol"], row["side"] or "target")
+        table.add_row(*map(cell, (*words, *numbers, f"{row['pnl']:+,.2f}")))
+    Console().print(table)
+    typer.echo(f"{min(last, len(rows))} of {len(rows)} rows")
 
 
 def _migrate(url: str, revision: str) -> None:

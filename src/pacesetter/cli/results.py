@@ -75,11 +75,13 @@ def validate(
 ) -> None:
     """Hold a run against a set of gates: GO, CONDITIONAL or NO-GO, with each value beside its limit. Exit 1 for NO-GO.
 
-    gates=recovery|phase_a|phase_b|phase_c|prototype|targets|fleet|master|validation|final, or a YAML file.
+    gates=acceptance|recovery|phase_a|phase_b|phase_c|prototype|targets|fleet|master|validation|final, or a YAML file.
+    `repeat within 5 %` of gates=prototype is measured by `pacesetter verify RUN`.
     """
     from pacesetter.evaluation.opened import open_run
     from pacesetter.evaluation.programme.decision import decide, store_decision
     from pacesetter.evaluation.programme.gate_sets import read_gate_set
+    from pacesetter.evaluation.programme.supervised import measure_supervised
     from pacesetter.evaluation.report.page import Section
     from pacesetter.evaluation.statistics.regression import RESULT
     from pacesetter.runs import Run
@@ -88,6 +90,8 @@ def validate(
     stored = open_run(_agents_of(Run.open(run).folder))
     if not (_results(stored) / RESULT).is_file():
         _judge(stored, draws, False, False, None, 0.0, None, is_fast=False)
+    if "agents_above_supervised" in {limit.metric for limit in gates.gates} and hasattr(stored, "bank"):
+        measure_supervised(stored)
     decision = decide(stored.folder, gates)
     rows = tuple(each.row for each in (*decision.held, *decision.conditional))
     _show([Section(gates.name, decision.sentence, (), ("gate", "value", "limit", "interval", ""), rows)])
@@ -135,9 +139,20 @@ def _judge(
     facts |= {"data fingerprint": stored.panel.fingerprint, "seed": str(stored.config.seed)}
     notes, header = stored.panel.notes, stored.header()
     page = write_report(folder / "report.html", stored.folder.name, sections, notes, facts, header)
+    _track(stored, found.to_json())
     _show(sections[:2], stored.brief)
     typer.echo(f"Report: {write_pdf(page) if has_pdf else page}")
     return is_repeated
+
+
+def _track(stored: Any, result: dict[str, Any]) -> None:
+    """Give the figures to the tracker of the training; what goes wrong there is said, and the evaluation stands."""
+    from pacesetter.training.run.tracking import log_evaluation
+
+    try:
+        log_evaluation(stored.config, stored.folder, result)
+    except Exception as problem:  # a server that is away ends in any of a dozen exceptions
+        typer.echo(f"the evaluation was not tracked ({type(problem).__name__})", err=True)
 
 
 def _results(stored: Any) -> Path:

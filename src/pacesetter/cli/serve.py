@@ -162,6 +162,16 @@ def serve(
     rate: Annotated[float, typer.Option(help="Requests per second and key.")] = 50.0,
     threads: Annotated[int, typer.Option(help="Threads that share the model's work.", min=1, max=64)] = 2,
     proxy: Annotated[str, typer.Option(help="Address of a reverse proxy, whose X-Forwarded-For is believed.")] = "",
+    min_confidence: Annotated[
+        float, typer.Option(help="Refuse entries the policy is less sure of, e.g. 0.6; 0 is off.", min=0, max=1)
+    ] = 0.0,
+    limit_below: Annotated[
+        float, typer.Option(help="Below this confidence an order is a limit order.", min=0, max=1)
+    ] = 0.5,
+    device: Annotated[
+        str, typer.Option(help="cpu, or gpu: TensorRT or CUDA where they are there and give the same.")
+    ] = "cpu",
+    why: Annotated[bool, typer.Option(help="Say why each order: one more inference per feature.")] = False,
     key: SigningKey = None,
     unverified: Unverified = False,
 ) -> None:
@@ -175,17 +185,20 @@ def serve(
     from pacesetter.serving.bundle.signature import SigningKey as Signer
     from pacesetter.serving.bundle.store import find_bundle
     from pacesetter.serving.risk.halt import KillSwitch
+    from pacesetter.serving.trader.desk import OrderOptions
 
     served = find_bundle(bundle, Signer.find(key), unverified)
     _warn(served)
     settings = ApiSettings(host=host, port=port, max_body_bytes=max_body_bytes, rate=rate, proxy=proxy)
     serve_bundle(
-        replace(served, threads=threads),
+        replace(served, threads=threads, device=device),
         Keys(keys),
         KillSwitch(halt_file),
         replace(settings, burst=max(1, round(2 * rate))),
         symbols=tuple(symbol for symbol in symbols.split(",") if symbol) or None,
         history=history,
+        orders=OrderOptions(min_confidence=min_confidence, limit_below=limit_below),
+        has_why=why,
     )
 
 

@@ -1,4 +1,4 @@
-"""The script that Streamlit runs for each reader: the five pages, and the banner that no page may hide."""
+"""The script that Streamlit runs for each reader: the six pages, and the banner that no page may hide."""
 
 from __future__ import annotations
 

@@ -23,7 +23,7 @@ from pacesetter.market.orders import Discrete
 __all__ = ["LiveRun", "curve_figure", "gate_rows", "mix_figure", "read_lines", "read_live", "read_metrics"]
 
 CURVES = ("reward", "returns", "entropy", "sharpe", "trade_rate")
-SENSES = {"<=": "≤", ">=": "≥", ">": ">"}
+SENSES = {"<=": "≤", ">=": "≥", ">": ">", "<": "<"}
 STAGE = re.compile(r"level (?P<level>\d+), stage (?P<stage>.+?)(, sharpe .*)?$")
 QUIET_SECONDS = 120.0  # without a new line, a run that is not finished may be dead
 

@@ -197,6 +197,17 @@ ENGLISH: dict[str, str] = {
     "limit.symbol_fraction": "exposure per symbol",
     "limit.day_count": "orders per symbol today",
     "limit.stale_bars": "data age (bars): no entries",
+    "programme.title": "Programme",
+    "programme.empty": "There is no programme under `{folder}` yet. Start one: `pacesetter programme "
+    "+preset=prototype_offline`.",
+    "programme.done": "{done} of {count} phases",
+    "programme.run": "{run}, started {started}",
+    "programme.report": "Report of the phase",
+    "column.phase": "phase",
+    "column.state": "state",
+    "column.decision": "decision",
+    "column.seconds": "seconds",
+    "column.result": "result",
     "kill.title": "Stop all trading",
     "kill.no_key": "There is no admin key, so there is no button here: `pacesetter keys add NAME --scopes admin`, or "
     "stop trading with `pacesetter halt`.",

@@ -29,6 +29,7 @@ class Bar(IntEnum):
     CLOSE = 3
     VOLUME = 4
     STATUS = 5
+    COST = 6  # fraction of the price that a fill of this symbol pays beyond the costs of all; see `SymbolCost`
 
 
 class Status(IntEnum):
@@ -111,6 +112,7 @@ class MarketBars:
         traded = np.zeros(closes.shape) if volume is None else _matrix("volume", volume, closes.shape)
         values[..., Bar.VOLUME] = np.where(seen, np.nan_to_num(traded), 0.0)
         values[..., Bar.STATUS] = _status(seen, last, delisted_after_bars)
+        values[..., Bar.COST] = 0.0
         return cls(values, names, volume is not None)
 
     def __len__(self) -> int:

@@ -47,20 +47,29 @@ def within_volume(quantity: float, fills: Any, k: int, bar: Any, parameters: Any
 
 
 @jitable
-def adverse_move(quantity: float, volume: float, parameters: Any) -> float:
-    """Fraction by which spread, slippage and impact move the price of a fill against the trader."""
-    fixed: float = parameters[Slot.HALF_SPREAD] + parameters[Slot.SLIPPAGE]
+def adverse_move(quantity: float, volume: float, own_cost: float, parameters: Any) -> float:
+    """Fraction by which spread, the symbol's own cost, slippage and impact move the price against the trader."""
+    fixed: float = parameters[Slot.HALF_SPREAD] + own_cost + parameters[Slot.SLIPPAGE]
     return fixed + impact(quantity, volume, parameters)
 
 
 @jitable
 def impact(quantity: float, volume: float, parameters: Any) -> float:
-    """Square-root impact, as a fraction of the price; its parameters demand a volume cap, so the volume is not 0."""
-    if parameters[Slot.IMPACT] == 0.0:
+    """Impact as a fraction of the price; its parameters demand a volume cap, so the volume is not 0.
+
+    Square root: η·√(q/V) (Tóth et al. 2011). Almgren–Chriss: ½·γ·(q/V) + η·(q/V)^β, half of the permanent impact and
+    all of the temporary one, with β = 0.6 as measured by Almgren, Thum, Hauptmann, Li (2005).
+    """
+    if parameters[Slot.IMPACT] == 0.0 and parameters[Slot.PERMANENT_IMPACT] == 0.0:
         return 0.0
-    # The square-root law: impact grows with the root of the share of volume (Tóth et al. 2011).
+    share: float = abs(quantity) / volume
     at_whole_volume: float = parameters[Slot.IMPACT]
-    return at_whole_volume * sqrt(abs(quantity) / volume)
+    if parameters[Slot.IMPACT_EXPONENT] == 0.5:
+        return at_whole_volume * sqrt(share)
+    # Half: the order's own price rises from nothing to the whole of its permanent impact while it is filled.
+    permanent: float = 0.5 * parameters[Slot.PERMANENT_IMPACT] * share
+    temporary: float = at_whole_volume * share ** parameters[Slot.IMPACT_EXPONENT]
+    return permanent + temporary
 
 
 @jitable
@@ -77,13 +86,14 @@ def trade(
 ) -> tuple[float, float]:
     """Fill a signed quantity at `level` moved against the trader, with its costs; gives (fill price, commission)."""
     volume, value = bar[k, Bar.VOLUME], abs(quantity) * level
-    move = adverse_move(quantity, volume, parameters)
+    own_cost = bar[k, Bar.COST]
+    move = adverse_move(quantity, volume, own_cost, parameters)
     price = level * (1.0 + move) if quantity > 0.0 else level * (1.0 - move)
     # Commission is on the price paid, the other costs on the level: each is then what the ledger calls it, and together
     # they are exactly the cash that left the account.
     commission = max(parameters[Slot.MINIMUM_COMMISSION], parameters[Slot.COMMISSION] * abs(quantity) * price)
     ledger[Column.COMMISSION] += commission
-    ledger[Column.SPREAD] += value * parameters[Slot.HALF_SPREAD]
+    ledger[Column.SPREAD] += value * (parameters[Slot.HALF_SPREAD] + own_cost)
     ledger[Column.SLIPPAGE] += value * parameters[Slot.SLIPPAGE]
     ledger[Column.IMPACT] += value * impact(quantity, volume, parameters)
     book(account, positions, ledger, fills, k, quantity, level, price, commission, bar[k, Bar.CLOSE])

@@ -218,7 +218,7 @@ def affordable_share(account: Any, positions: Any, fills: Any, bar: Any, paramet
         equity += positions[k, Position.QUANTITY] * price
         quantity = quantity_to_add(positions, fills, k, bar, parameters)
         if quantity != 0.0:
-            move = adverse_move(quantity, bar[k, Bar.VOLUME], parameters)
+            move = adverse_move(quantity, bar[k, Bar.VOLUME], bar[k, Bar.COST], parameters)
             # A fill adds its value to the gross side and takes its cost off equity, which leverage multiplies.
             cost = move + parameters[Slot.COMMISSION] * (1.0 + move)
             needed += abs(quantity) * price * (1.0 + leverage * cost)

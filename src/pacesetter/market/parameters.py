@@ -6,17 +6,20 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import IntEnum
+from typing import Literal
 
 import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, check_range
 
-__all__ = ["Costs", "Exits", "Limits", "MarketParameters", "Orders", "Slot"]
+__all__ = ["Costs", "Exits", "Limits", "MarketParameters", "Orders", "Slot", "StartingHolding", "SymbolCost"]
 
 BPS = 1e-4
+EXPONENTS = {"square_root": 0.5, "almgren_chriss": 0.6}  # of the share of volume
 
 
 class Slot(IntEnum):
@@ -47,19 +50,52 @@ class Slot(IntEnum):
     MINIMUM_TRADE = 22
     INITIAL_CASH = 23
     BAND = 24
+    IMPACT_EXPONENT = 25
+    PERMANENT_IMPACT = 26
+
+
+@dataclass(frozen=True)
+class SymbolCost:
+    """What a fill of one symbol costs beyond the others, in bps of the price; booked as spread. Below 0 it is cheaper.
+
+    A symbol that is not traded is passed over.
+    """
+
+    symbol: str
+    extra_bps: float
+
+
+@dataclass(frozen=True)
+class StartingHolding:
+    """A position that an account begins with; the entry price is that of the first bar where None."""
+
+    symbol: str
+    quantity: float
+    entry_price: float | None = None
+
+    def __post_init__(self) -> None:
+        if not math.isfinite(self.quantity) or (self.entry_price is not None and not self.entry_price > 0):
+            raise ConfigError(
+                f"market.holdings: {self.symbol} has quantity {self.quantity} at {self.entry_price}; give a number, "
+                "and an entry price above 0 or none"
+            )
 
 
 @dataclass(frozen=True)
 class Costs:
     """What trading and holding cost. The defaults make 10 bps a side, the 0.1 % of most published results.
 
-    A fill pays half the spread, the slippage, impact_bps · √(share of the bar's volume), and the commission. Cash
+    A fill pays half the spread, the slippage, the impact, and the commission. The impact is impact_bps · √(share of the
+    bar's volume); with `impact_model: almgren_chriss` it is ½ · permanent_bps · share + impact_bps · share^0.6. Cash
     earns interest; cash that leverage borrowed pays the loan rate; a short pays the borrow rate.
 
     commission_bps          of the money traded, a side      minimum_commission   money, of each fill
     spread_bps              between bid and ask; a fill pays half of it
     slippage_bps            of the price, against the trader
     impact_bps              of the price for a fill of the bar's whole volume; needs limits.volume_cap_fraction
+    impact_model            square_root, or almgren_chriss with a permanent part
+    permanent_bps           of the price that stays behind a fill of the whole volume; half of it is paid
+    by_symbol               symbols that cost more or less than the others: [{symbol: NVDA, extra_bps: 4}]
     borrow_bps_per_year     of a short position's value
     interest_bps_per_year   that cash earns
     loan_bps_per_year       of cash that leverage borrowed
@@ -70,12 +106,28 @@ class Costs:
     spread_bps: float = 4.0
     slippage_bps: float = 3.0
     impact_bps: float = 0.0
+    impact_model: Literal["square_root", "almgren_chriss"] = "square_root"
+    permanent_bps: float = 0.0
+    by_symbol: tuple[SymbolCost, ...] = ()
     borrow_bps_per_year: float = 50.0
     interest_bps_per_year: float = 0.0
     loan_bps_per_year: float = 0.0
 
     def __post_init__(self) -> None:
-        check_range(0, owner="costs", **vars(self))
+        words = ("impact_model", "by_symbol")
+        check_range(0, owner="costs", **{name: value for name, value in vars(self).items() if name not in words})
+        if self.permanent_bps and self.impact_model != "almgren_chriss":
+            raise ConfigError("costs.permanent_bps is a part of impact_model=almgren_chriss; name it, or leave it out")
+        named = [each.symbol for each in self.by_symbol]
+        if len(set(named)) < len(named):
+            raise ConfigError(f"costs.by_symbol names {max(named, key=named.count)} twice; give each symbol once")
+        for each in self.by_symbol:
+            # Commission apart, no fill may be paid for by the market.
+            if not -self.spread_bps / 2 - self.slippage_bps <= each.extra_bps < 5_000:
+                raise ConfigError(
+                    f"costs.by_symbol: {each.symbol} with extra_bps={each.extra_bps:g} would cost less than nothing, "
+                    "or half its price; spread and slippage of all come on top"
+                )
         if self.adverse_fraction >= 1.0:
             raise ConfigError(
                 f"costs.spread_bps/2 + slippage_bps + impact_bps = {self.adverse_fraction / BPS:g} bps would make "
@@ -85,7 +137,14 @@ class Costs:
     @property
     def adverse_fraction(self) -> float:
         """The most that a fill's price can be moved against the trader, as a fraction of it."""
-        return (self.spread_bps / 2 + self.slippage_bps + self.impact_bps) * BPS
+        dearest = max((each.extra_bps for each in self.by_symbol), default=0.0)
+        moved = self.impact_bps + self.permanent_bps / 2
+        return (self.spread_bps / 2 + self.slippage_bps + moved + max(dearest, 0.0)) * BPS
+
+    def own_fractions(self, symbols: Sequence[str]) -> NDArray[np.float64]:
+        """(symbol,) what a fill of each costs beyond the others, as a fraction of the price."""
+        named = {each.symbol: each.extra_bps * BPS for each in self.by_symbol}
+        return np.array([named.get(symbol, 0.0) for symbol in symbols])
 
 
 @dataclass(frozen=True)
@@ -164,6 +223,8 @@ class MarketParameters:
     """All that the kernel reads besides bars and actions; `bars_per_year` turns annual rates into rates per bar.
 
     initial_cash   money that an episode begins with
+    holdings       positions that an account in use begins with, e.g. [{symbol: SPY, quantity: 10}]: in backtests and on
+                   paper. Episodes of training begin flat
     band           share of equity; a position that is less than this away from its target is left as it is. 0 is off
     """
 
@@ -174,11 +235,16 @@ class MarketParameters:
     initial_cash: float = 100_000.0
     bars_per_year: float = 252.0
     band: float = 0.0
+    holdings: tuple[StartingHolding, ...] = ()
 
     def __post_init__(self) -> None:
         check_range(1, owner="market", initial_cash=self.initial_cash, bars_per_year=self.bars_per_year)
         check_range(0, 1, owner="market", band=self.band)
-        if self.costs.impact_bps > 0 and self.limits.volume_cap_fraction is None:
+        for each in self.holdings:
+            if each.quantity < 0 and not self.limits.shorting:
+                raise ConfigError(f"market.holdings: {each.symbol} is short, which limits.shorting=false forbids")
+        has_impact = self.costs.impact_bps > 0 or self.costs.permanent_bps > 0
+        if has_impact and self.limits.volume_cap_fraction is None:
             raise ConfigError(
                 "costs.impact_bps grows with the share of volume; it needs limits.volume_cap_fraction, e.g. 0.1"
             )
@@ -220,6 +286,8 @@ class MarketParameters:
             Slot.MINIMUM_TRADE: orders.minimum_trade,
             Slot.INITIAL_CASH: self.initial_cash,
             Slot.BAND: self.band,
+            Slot.IMPACT_EXPONENT: EXPONENTS[costs.impact_model],
+            Slot.PERMANENT_IMPACT: costs.permanent_bps * BPS,
         }
         return np.array([values[slot] for slot in Slot])
 

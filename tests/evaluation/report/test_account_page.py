@@ -20,7 +20,7 @@ from pacesetter.evaluation.report.pictures import day_form, span_text
 from pacesetter.features import feature_table
 from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 
 @pytest.fixture(scope="module")

@@ -11,7 +11,7 @@ from pacesetter.evaluation.baselines.catalogue import make_baseline
 from pacesetter.evaluation.judgement import judge_policy
 from pacesetter.evaluation.report.reasons import verdict_reasons
 from pacesetter.features import feature_table
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 
 def bank_of(panel):

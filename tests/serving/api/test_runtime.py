@@ -190,3 +190,20 @@ def test_symbols_and_rules_are_those_of_the_bundle(made):
         rows = {name: np.zeros((n, *shape)) for n, (name, shape) in zip(counts, inputs.items(), strict=True)}
         with pytest.raises(ConfigError, match="give each entry one row per symbol"):
             made.bundle.model(rows)
+
+
+def test_each_order_says_why_where_it_is_asked_for(made):
+    runtime = replayed(Runtime(made.bundle, has_why=True), made.panel, len(made.panel) - 2)
+    runtime.clock = made.panel.index[-1].timestamp
+    answer = runtime.decide(ReportedAccount(1e5), made.panel.rows(len(made.panel) - 1, None))
+    sent = [line for line in answer.lines if line.client_id]
+    assert sent
+    assert all(line.why and f"{line.symbol} because of " in line.why for line in sent)
+    assert all(line.order_type == ("limit" if line.confidence < 0.5 else "market") for line in answer.lines)
+    named = made.bundle.model.spec.names["window"]
+    assert all(any(name in str(line.why) for name in named) for line in sent)
+    silent = replayed(Runtime(made.bundle), made.panel, len(made.panel) - 2)
+    silent.clock = runtime.clock
+    lines = silent.decide(ReportedAccount(1e5), made.panel.rows(len(made.panel) - 1, None)).lines
+    assert [line.quantity for line in lines] == [line.quantity for line in answer.lines]  # asking changes nothing
+    assert {line.why for line in lines} == {None}

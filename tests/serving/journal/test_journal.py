@@ -2,7 +2,8 @@
 
 Runs `serving.journal.entries`, `serving.journal.migrations.env`, `serving.journal.migrations.stash`,
 `serving.journal.migrations.versions.r0001_journal`, `serving.journal.migrations.versions.r0002_actions`,
-`serving.journal.migrations.versions.r0003_target`, `serving.journal.evidence`.
+`serving.journal.migrations.versions.r0003_target`, `serving.journal.migrations.versions.r0004_pnl`,
+`serving.journal.evidence`.
 """
 
 from __future__ import annotations
@@ -109,6 +110,29 @@ def test_one_view_shows_discrete_and_continuous_actions_on_one_scale(url: str) -
     }
     expected = {"discrete": (-1.0, "sell", "wait"), "continuous": (0.25, "buy", "wait"), "target": (0.1, None, "wait")}
     assert rows == expected
+    journal.close()
+
+
+def test_the_view_holds_inside_the_hold_zone_and_adds_up_what_was_earned(url: str) -> None:
+    journal = Journal(url, "run")
+    signals = {"discrete": -0.1, "continuous": 0.05, "target": 0.5}
+    decisions = [{**row, "smoothed_action": signals[row["symbol"]]} for row in page(0).decisions]
+    held = [{"symbol": "continuous", "quantity": 10.0, "entry_price": 5.0, "price": 6.0}]
+    fill = {"fill_id": "f", "client_id": None, "symbol": "continuous", "quantity": 10.0, "price": 5.0}
+    fills = [fill | {"commission": 2.0, "reason": "order"}]
+    journal.record(page(0, decisions=decisions, positions=held, fills=fills))
+    rows = {row["symbol"]: row for row in journal.rows(tables.actions)}
+    assert {symbol: row["side"] for symbol, row in rows.items()} == {
+        "discrete": "sell",
+        "continuous": "hold",
+        "target": None,
+    }
+    own = rows["continuous"]
+    assert (own["quantity"], own["unrealised_pnl"], own["pnl"]) == (10.0, 10.0, 8.0)
+    from pacesetter.cli import app
+
+    said = CliRunner().invoke(app, ["journal", "show", url], catch_exceptions=False).output
+    assert "+8.00" in said
     journal.close()
 
 
@@ -266,7 +290,7 @@ def test_migrations_up_and_down_keep_every_value(url: str) -> None:
     assert "raw_action" not in {column["name"] for column in inspect(journal.engine).get_columns("decisions")}
     with journal.engine.begin() as connection:
         assert connection.scalar(text("SELECT count(*) FROM decisions")) == 9
-    assert migrate(url, "head") == "0003"
+    assert migrate(url, "head") == "0004"
     assert {table.name: journal.rows(table) for table in (*tables.METADATA.sorted_tables, tables.actions)} == before
     with pytest.raises(RunError, match="has rows"):
         migrate(url, "base")

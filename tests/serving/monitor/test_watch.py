@@ -6,6 +6,7 @@ import json
 import logging
 import math
 import smtplib
+from dataclasses import replace
 from http.server import BaseHTTPRequestHandler, HTTPServer
 from pathlib import Path
 from threading import Thread
@@ -21,6 +22,7 @@ from pacesetter.data.loading import load
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features.table import feature_table
 from pacesetter.serving.monitor.alerts import (
+    CRITICAL,
     Alert,
     AlertOptions,
     Alerts,
@@ -67,6 +69,29 @@ def test_a_kind_is_silent_while_it_cools_down_and_others_are_not() -> None:
     assert [alerts.send(Alert(kind, "", 1.0, at)) for kind, at in times] == [True, False, True, True]
     alerts.close()
     assert [alert.kind for alert in kept.alerts] == ["drift", "latency", "drift"]
+
+
+def test_repeated_alerts_are_folded_into_the_next_and_a_worse_one_does_not_wait() -> None:
+    kept = Kept()
+    alerts = Alerts([kept], Thresholds().cooldown_seconds)
+    sent = [alerts.send(Alert("drift", "far", 1.0, at)) for at in (0.0, 100.0, 299.0, 300.0)]
+    assert sent == [True, False, False, True]  # five minutes
+    assert alerts.send(Alert("drift", "very far", 9.0, 301.0, CRITICAL))
+    assert not alerts.send(Alert("drift", "very far", 9.0, 302.0, CRITICAL))
+    alerts.close()
+    assert [(each.level, each.repeats) for each in kept.alerts] == [("WARNING", 0), ("WARNING", 2), ("CRITICAL", 0)]
+    assert kept.alerts[1].message == "far (2 more since the last alert)"
+
+
+@pytest.mark.parametrize("kind", Vitals._fields)
+def test_each_vital_sign_has_a_bound_of_its_own_for_each_level(kind: str) -> None:
+    thresholds = Thresholds()
+    step = -1e-6 if kind == "entropy" else 1e-6
+    warned, worse = getattr(thresholds, kind), getattr(thresholds.critical, kind)
+    levels = [thresholds.broken(Vitals(**{kind: limit + step}), 0.0)[0].level for limit in (warned, worse)]
+    assert levels == ["WARNING", "CRITICAL"]
+    mild = replace(thresholds, **{kind: worse + 10 * step})  # a warning beyond the critical bound: nothing before it
+    assert mild.broken(Vitals(**{kind: worse + step}), 0.0) == []
 
 
 def test_a_sink_that_fails_is_logged_and_the_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
@@ -124,10 +149,10 @@ def test_log_file_webhook_and_mail_carry_the_alert(
     server.shutdown()
     thread.join()
     server.server_close()
-    expected = {"kind": "drift", "message": "too far", "value": 4.5, "at": 1.0}
+    expected = {"kind": "drift", "message": "too far", "value": 4.5, "at": 1.0, "level": "WARNING", "repeats": 0}
     assert json.loads((tmp_path / "alerts.jsonl").read_text()) == expected
     assert posted == [expected]
-    assert mails == [(("mail.example.org", 587), "pacesetter: drift", "desk@example.org", "too far")]
+    assert mails == [(("mail.example.org", 587), "pacesetter WARNING: drift", "desk@example.org", "too far")]
     assert "drift: too far" in caplog.text
 
 

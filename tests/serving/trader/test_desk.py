@@ -3,16 +3,20 @@
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from trading import FIRST, Rule, small_market, small_panel
 
+from pacesetter.market.parameters import StartingHolding, SymbolCost
 from pacesetter.panel import Panel
 from pacesetter.policies.policy import Seen
 from pacesetter.serving.risk.guard import Guard
-from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
+from pacesetter.serving.risk.order import Order, State
+from pacesetter.serving.trader.brokers import OrderStatus, PaperBroker
+from pacesetter.serving.trader.desk import LOW_CONFIDENCE, Desk, OrderOptions, Ticket, last_bars
 
 BARS = 12
 
@@ -77,3 +81,89 @@ def test_an_order_that_was_never_taken_leaves_its_symbol_as_it_is() -> None:
     so_far = panel.rows(0, t + 2)
     desk.settle(so_far, last_bars(so_far), so_far.index[-1].timestamp())
     np.testing.assert_array_equal(desk.broker.positions[:, 0], held[:, 0])
+
+
+class SureRule(Rule):
+    """A rule that says how sure it is of each symbol."""
+
+    def __init__(self, confidence: list[float]) -> None:
+        super().__init__("continuous")
+        self.confidence = np.array(confidence)
+
+
+def test_entries_below_the_least_confidence_are_refused_and_exits_are_not() -> None:
+    panel = small_panel()
+    options = OrderOptions(min_confidence=0.6, limit_below=0.5)
+    sure = SureRule([0.4, 0.55, 0.65, 0.9])
+    desk = Desk(sure, Guard(), panel.symbols, small_market(panel), options=options)
+    tickets = play(desk, panel, FIRST, FIRST + BARS)
+    asked = [decision for ticket in tickets for decision in ticket.decisions]
+    refused = {decision.order.symbol for decision in asked if decision.reason == LOW_CONFIDENCE}
+    assert refused <= set(panel.symbols[:2])
+    assert refused
+    assert all(order.symbol not in refused for ticket in tickets for order in ticket.orders)
+    sure.confidence = np.full(4, 0.1)  # now unsure of everything: what is held may still be left
+    later = play(desk, panel, FIRST + BARS, FIRST + 3 * BARS)
+    sent = [order for ticket in later for order in ticket.orders]
+    assert sent
+    assert all(order.quantity < 0 and order.kind == "limit" for order in sent)
+
+
+def test_without_options_a_confidence_changes_nothing() -> None:
+    panel = small_panel()
+    plain, sure = fresh(panel), Desk(SureRule([0.1] * 4), Guard(), panel.symbols, small_market(panel))
+    told = [[ticket.quantities.tolist() for ticket in play(desk, panel, FIRST, FIRST + BARS)] for desk in (plain, sure)]
+    assert told[0] == told[1]
+
+
+@pytest.mark.parametrize(
+    ("quantity", "price", "kind", "is_filled"),
+    [(5.0, 99.0, "limit", False), (5.0, 101.0, "limit", True), (5.0, 99.0, "market", True)],
+)
+def test_a_limit_order_is_filled_at_its_limit_or_better(
+    quantity: float, price: float, kind: str, is_filled: bool
+) -> None:
+    panel = small_panel()
+    broker = PaperBroker(panel.symbols, small_market(panel))
+    now = last_bars(panel)[-1].copy()
+    now[:, :4] = 100.0
+    order = Order("a", panel.symbols[0], quantity, price, kind)
+    found = broker.settle(now, now, [order])
+    assert found.closed["a"] == (OrderStatus.FILLED if is_filled else OrderStatus.CANCELLED)
+    assert bool(found.executions) == is_filled
+
+
+def test_a_halt_flattens_every_position_where_that_is_asked_for() -> None:
+    panel = small_panel()
+    desk = fresh(panel)
+    play(desk, panel, FIRST, FIRST + BARS)
+    assert np.any(desk.broker.positions[:, 0])
+    so_far = panel.rows(0, FIRST + BARS + 1)
+    bars, now = last_bars(so_far), so_far.index[-1].timestamp()
+    desk.settle(so_far, bars, now)
+    desk.guard.halt("drill")
+    ticket = desk.flattened(so_far, now)
+    assert ticket.orders
+    later = panel.rows(0, FIRST + BARS + 2)
+    desk.settle(later, last_bars(later), later.index[-1].timestamp())
+    assert not np.any(desk.broker.positions[:, 0])
+    assert desk.guard.state is State.HALTED
+
+
+def test_a_paper_book_begins_with_its_holdings_and_costs_of_single_symbols() -> None:
+    panel = small_panel()
+    first, second = panel.symbols[:2]
+    costs = replace(small_market(panel).costs, by_symbol=(SymbolCost(second, 100.0),))
+    market = replace(small_market(panel), costs=costs, holdings=(StartingHolding(first, 3.0),))
+    desk = Desk(Rule("continuous"), Guard(), panel.symbols, market)
+    so_far = panel.rows(0, FIRST + 1)
+    settlement = desk.settle(so_far, last_bars(so_far), so_far.index[-1].timestamp())
+    assert [(each.symbol, each.quantity, each.reason) for each in settlement.executions] == [
+        (first, 3.0, "starting holding")
+    ]
+    price = float(so_far.close[-1, 0])
+    assert desk.equity == pytest.approx(market.initial_cash + 3.0 * price)
+    bar = last_bars(so_far)[-1]
+    found = desk.broker.settle(bar, bar, [Order("a", second, 1.0, bar[1, 3]), Order("b", first, 1.0, bar[0, 3])])
+    moved = {each.symbol: each.price / bar[panel.symbols.index(each.symbol), 0] - 1 for each in found.executions}
+    assert moved[second] - moved[first] == pytest.approx(0.01)

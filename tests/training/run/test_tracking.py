@@ -6,8 +6,10 @@ import importlib.util
 import json
 import logging
 import sys
+import time
 from types import SimpleNamespace
 
+import pandas as pd
 import pytest
 
 from pacesetter.errors import ConfigError
@@ -70,6 +72,56 @@ def test_mlflow_keeps_runs_in_an_embedded_store_and_goes_on_in_them(small, run):
     assert (small.runs / "mlflow.db").is_file()
 
 
+def test_mlflow_keeps_artifacts_hardware_and_what_an_evaluation_found(small, run):
+    mlflow = pytest.importorskip("mlflow")
+    config = small("ppo", "track.mlflow=auto")
+    run.path("gates.html").write_text("<p>gates</p>")
+    run.path("checkpoints/best/agent.bin").write_bytes(b"weights")
+    assert not tracking.log_evaluation(config, run.folder, {})  # nobody tracked it
+    tracker = tracking.MlflowTracker(tracking._embedded(config), config, run)
+    tracker.close(True)
+    client = mlflow.MlflowClient(tracking_uri=tracking._embedded(config))
+    names = {each.path for each in client.list_artifacts(tracker.id)}
+    assert {"config.yaml", "gates.html", "checkpoints"} <= names
+    assert client.list_artifacts(tracker.id, "checkpoints/best")[0].path == "checkpoints/best/agent.bin"
+    stored = client.get_run(tracker.id).data.params
+    assert stored["hardware.cores"] == str(run.manifest["cores"])
+    assert "numpy" in stored["hardware.versions"]
+    run.path("evaluation/report.html").write_text("<p>report</p>")
+    result = {"policy": "ppo", "figures": {"ppo": {"sharpe": 0.5}}, "is_evidence": False}
+    assert tracking.log_evaluation(config, run.folder, result)
+    found = client.get_run(tracker.id)
+    assert found.data.metrics["evaluation.sharpe"] == 0.5
+    assert found.data.metrics["evaluation.is_evidence"] == 0.0
+    assert [each.path for each in client.list_artifacts(tracker.id, "evaluation")] == ["evaluation/report.html"]
+    assert found.info.status == "FINISHED"
+
+
+def test_use_of_the_machine_is_a_table_over_time(run):
+    log = tracking.UsageLog(run, seconds=0.01)
+    time.sleep(0.05)
+    log.close(True)
+    table = pd.read_csv(run.folder / tracking.USAGE)
+    assert list(table.columns) == list(tracking.USAGE_COLUMNS)
+    assert len(table) >= 1
+    assert table["seconds"].is_monotonic_increasing
+    assert (table["memory_mb"] > 10).all()
+    rows = len(table)
+    tracking.UsageLog(run, seconds=60.0).close(True)  # a run that resumes appends
+    assert len(pd.read_csv(run.folder / tracking.USAGE)) == rows + 1
+
+
+def test_wandb_writes_a_run_offline_for_real(small, run, monkeypatch):
+    pytest.importorskip("wandb", reason="the extra `wandb` is not installed")
+    monkeypatch.setenv("WANDB_SILENT", "true")
+    tracker = tracking.WandbTracker("offline", small(), run)
+    tracker.log(3, {"reward": 1.5})
+    tracker.close(True)
+    (stored,) = (run.folder / "wandb").glob("offline-run-*")
+    (written,) = stored.glob("*.wandb")
+    assert b"reward" in written.read_bytes()
+
+
 def test_wandb_is_given_numbers_and_its_mode(small, run, monkeypatch):
     told = {}
     fake = SimpleNamespace(log=lambda numbers, step: told.update({step: numbers}), finish=lambda exit_code: None)
@@ -93,7 +145,7 @@ def test_wandb_is_given_numbers_and_its_mode(small, run, monkeypatch):
             r"tensorboard=on needs tensorboard: pip install 'pacesetter\[track\]",
         ),
         ("track.mlflow=http://host:5000", "mlflow", r"track\.mlflow=http://host:5000 needs mlflow"),
-        ("track.wandb=offline", "wandb", r"track\.wandb=offline needs wandb: pip install wandb"),
+        ("track.wandb=offline", "wandb", r"track\.wandb=offline needs wandb: pip install 'pacesetter\[wandb\]"),
     ],
 )
 def test_what_is_asked_for_and_missing_is_named(small, run, monkeypatch, override, module, words):

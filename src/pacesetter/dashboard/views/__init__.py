@@ -6,6 +6,7 @@ from pacesetter.dashboard.views.agent import show_agent
 from pacesetter.dashboard.views.book import show_book
 from pacesetter.dashboard.views.leadlag import show_leadlag
 from pacesetter.dashboard.views.live import show_live
+from pacesetter.dashboard.views.programme import show_programme
 from pacesetter.dashboard.views.runs import show_runs
 
 __all__ = ["PAGES"]
@@ -16,4 +17,5 @@ PAGES = {  # by address
     "live": show_live,
     "agent": show_agent,
     "book": show_book,
+    "programme": show_programme,
 }

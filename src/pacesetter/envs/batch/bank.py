@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from typing import TYPE_CHECKING, Any
 
@@ -73,6 +73,15 @@ class Bank:
         odds = _for_each(supervised, len(markets), "supervised")
         parts = [cls._of(*market, symbols, is_whole) for market in zip(markets, given, odds, strict=True)]
         return parts[0] if len(parts) == 1 else cls._joined(parts)
+
+    def with_costs(self, market: MarketParameters) -> Bank:
+        """The same markets with what each symbol costs beyond the others in its bars; itself where none does."""
+        if not market.costs.by_symbol:
+            return self
+        bars = self.bars.copy()
+        for block, names in enumerate(self.symbols):
+            bars[block, :, :, Bar.COST] = market.costs.own_fractions(names)
+        return replace(self, bars=bars)
 
     @classmethod
     def _of(

@@ -18,10 +18,12 @@ from numpy.typing import NDArray
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.loops import account_rows
 from pacesetter.envs.batch.rows import Outcome, Setting
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.bars import Bar
+from pacesetter.market.holdings import begin_with
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Column, Fill
 from pacesetter.market.orders import LARGEST_QUANTITY, Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
@@ -248,7 +250,18 @@ class _Account:
         self._ledger, self._fills = np.zeros((bars, len(Column))), np.zeros((bars, width, len(Fill)))
         self._orders = np.full((bars, width), np.nan)
         self._options: list[Sequence[str]] = []
-        self._vector = self.batch.restart(np.ones(1, dtype=bool))[0, 0]
+        self._vector = self._begun(rules)
+
+    def _begun(self, rules: MarketParameters) -> Array:
+        """The account's vector at its first close, with the holdings that it begins with."""
+        vector = self.batch.restart(np.ones(1, dtype=bool))[0, 0]
+        if not rules.holdings:
+            return vector
+        bar = self.batch.bank.bars[0, self.first]
+        begin_with(rules, self.panel.symbols, bar[:, Bar.CLOSE], self.batch.accounts[0], self.batch.positions[0])
+        vector = vector.copy()
+        account_rows(vector[None], self.batch.accounts, self.batch.positions, bar[None], self.batch.parameters[0])
+        return vector
 
     def see(self, t: int) -> Seen:
         """All that may be known at the close of bar t."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import fields, replace
+from typing import Any
 
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.market.parameters import Costs, MarketParameters
@@ -15,12 +16,16 @@ FACTORS = (1.0, 2.0, 3.0)
 SLIPPAGES_BPS = (0.0, 5.0, 10.0, 20.0)
 POSITION_CAPS = (0.05, 0.15, 0.30)
 LOSS_LIMITS = (0.1, 0.2, None)
-ALL_COSTS = tuple(item.name for item in fields(Costs) if item.name != "interest_bps_per_year")
+NOT_COSTS = ("interest_bps_per_year", "impact_model", "by_symbol")
+ALL_COSTS = tuple(item.name for item in fields(Costs) if item.name not in NOT_COSTS)
 
 
 def scaled_costs(market: MarketParameters, factor: float, names: Sequence[str] = ALL_COSTS) -> MarketParameters:
     """The market with the named costs `factor` times as high; interest on cash is not a cost and stays."""
-    dear = {name: factor * getattr(market.costs, name) for name in names}
+    dear: dict[str, Any] = {name: factor * getattr(market.costs, name) for name in names}
+    if "spread_bps" in names:  # as which a symbol's own cost is booked
+        own = market.costs.by_symbol
+        dear["by_symbol"] = tuple(replace(each, extra_bps=factor * each.extra_bps) for each in own)
     return replace(market, costs=replace(market.costs, **dear))
 
 

@@ -19,6 +19,7 @@ from typing import NamedTuple
 
 import torch
 
+from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import BPS, MarketParameters
 
 __all__ = ["Fills", "Rules", "settle"]
@@ -60,6 +61,11 @@ class Rules:
     @classmethod
     def of(cls, market: MarketParameters, softness: float = 0.0) -> Rules:
         costs, limits = market.costs, market.limits
+        if costs.by_symbol or costs.impact_model != "square_root":
+            raise ConfigError(
+                "agent=direct learns through a ledger with one cost for all symbols and square-root impact; leave out "
+                "costs.by_symbol and costs.impact_model, or take another agent"
+            )
         per_bar = BPS / market.bars_per_year
         return cls(
             move=(costs.spread_bps / 2 + costs.slippage_bps) * BPS,

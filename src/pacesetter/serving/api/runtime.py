@@ -32,14 +32,17 @@ from pacesetter.policies.spec import EXPECTED, SURPRISE
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.guard import Decision, Guard, Order
 from pacesetter.serving.risk.jumps import check_jumps
+from pacesetter.serving.risk.order import MARKET
 from pacesetter.serving.trader.brokers import OrderStatus, Settlement
-from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
+from pacesetter.serving.trader.desk import Desk, OrderOptions, Ticket, last_bars
 from pacesetter.serving.trader.history import GONE_BARS, History
+from pacesetter.serving.trader.why import OrderReasons, order_words
 
-__all__ = ["BundlePolicy", "Holding", "Line", "ReportedAccount", "Runtime", "RuntimeAnswer"]
+__all__ = ["SERVED_ORDERS", "BundlePolicy", "Holding", "Line", "ReportedAccount", "Runtime", "RuntimeAnswer"]
 
 Array = NDArray[Any]
 NAMES = {int(order): order.name.lower() for order in Discrete}
+SERVED_ORDERS = OrderOptions(limit_below=0.5)  # the caller sends the orders, and is told which kind
 LEAST_MONEY = 1e-6  # that an account is told apart from an empty one by; shares of less are beyond what numbers hold
 
 
@@ -58,6 +61,7 @@ class BundlePolicy:
             `curiosity_reward`, how surprising the bar was to a policy that learned with curiosity, None at its first
     kept    what such a policy keeps from bar to bar; asked about the same bar again, it answers as before
     asked   what the policy is asked for beside the market, by input: the bundle's own numbers where nobody asks
+    entries   what the model was shown at it
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -67,11 +71,12 @@ class BundlePolicy:
         task = build_task(bundle.config)
         self.market, self.own_account = task.market if self.trades_targets else None, task.own_account
         self.fitted_until = pd.Timestamp(bundle.manifest["fitted_until"])
-        self.confidence, self.value = np.empty(0), None
+        self.confidence, self.value, self.entries = np.empty(0), None, None
         self.notes: dict[str, list[Any]] = {}
         self.kept: Kept | None = None
         self.asked: Mapping[str, Sequence[float]] = self.model.spec.conditions
 
+    entries: Mapping[str, Array] | None
     confidence: Array
     value: float | None
 
@@ -92,7 +97,8 @@ class BundlePolicy:
             rows = 1 if is_whole else len(seen.panel.symbols)
             entries |= asked_entries(self.asked, achieved, rows)
         before = self._before(seen)
-        answer = self.model(entries | before)
+        self.entries = entries | before
+        answer = self.model(self.entries)
         if not all(np.isfinite(part).all() for part in answer.values()):
             raise DataError("the policy's output is not finite; check the newest bars or features, and the account")
         symbols = len(seen.panel.symbols)
@@ -246,6 +252,8 @@ class Line:
     quantity    signed, that the policy asks for            allowed    signed, after the guard
     limit       control of the guard that refused, or None  client_id  under which to send the order, or None
     option      the option in force, of a policy that has options
+    order_type  market, or limit at the last close where the policy is less sure than `limit_below`
+    why         the features behind an order that is allowed, where reasons are asked for; else None
     """
 
     symbol: str
@@ -258,6 +266,8 @@ class Line:
     limit: str | None
     client_id: str | None
     option: str | None = None
+    order_type: str = MARKET
+    why: str | None = None
 
 
 @dataclass(frozen=True)
@@ -275,6 +285,8 @@ class Runtime:
 
     symbols   what is served; those of the training where None. A fleet or market serves exactly its own
     clock     UTC seconds since 1970, which data is fresh or stale by
+    orders    least confidence of an entry, and below which confidence an order is a limit order
+    has_why   whether each answer says why; asks the model once for each feature
     """
 
     def __init__(
@@ -283,6 +295,8 @@ class Runtime:
         symbols: tuple[str, ...] | None = None,
         guard: Guard | None = None,
         clock: Callable[[], float] = time.time,
+        orders: OrderOptions = SERVED_ORDERS,
+        has_why: bool = False,
     ) -> None:
         spec = bundle.model.spec
         self.bundle, self.clock = bundle, clock
@@ -294,7 +308,8 @@ class Runtime:
         self.history = History.of(bundle, self.symbols)
         self.market = serving_market(bundle)
         self.broker = ReportedBroker(self.symbols)
-        self.desk = Desk(self.policy, self.guard, self.symbols, self.market, self.broker, bundle.name)
+        self.desk = Desk(self.policy, self.guard, self.symbols, self.market, self.broker, bundle.name, orders)
+        self.reasons = OrderReasons(bundle.model, bundle.manifest.get("feature_moments")) if has_why else None
         self._settled: pd.Timestamp | None = None  # bar that the desk's books stand at
 
     @property
@@ -381,7 +396,18 @@ class Runtime:
         confidence = self.policy.confidence.astype(np.float64).round(6).tolist()
         rows = zip(self.symbols, ticket.actions.tolist(), ticket.signals.tolist(), confidence, strict=True)
         options = self.policy.notes.get("option", [None] * len(self.symbols))
-        return tuple(self._line(*row, checked.get(row[0]), option) for row, option in zip(rows, options, strict=True))
+        why = self._why(ticket)
+        return tuple(
+            self._line(*row, checked.get(row[0]), option, why.get(row[0]))
+            for row, option in zip(rows, options, strict=True)
+        )
+
+    def _why(self, ticket: Ticket) -> dict[str, str]:
+        """Symbol -> why its order, of those that are allowed."""
+        if self.reasons is None or self.policy.entries is None:
+            return {}
+        orders = {self.symbols.index(order.symbol): order_words(order) for order in ticket.orders}
+        return {self.symbols[k]: said for k, said in self.reasons.sentences(self.policy.entries, orders).items()}
 
     def _line(
         self,
@@ -391,6 +417,7 @@ class Runtime:
         confidence: float,
         checked: Decision | None,
         option: str | None,
+        why: str | None,
     ) -> Line:
         quantity = 0.0 if checked is None else checked.order.quantity
         is_allowed = checked is not None and checked.allowed
@@ -405,6 +432,8 @@ class Runtime:
             None if checked is None else checked.reason,
             checked.order.client_id if checked is not None and is_allowed else None,
             option,
+            self.desk.options.kind(confidence),
+            why,
         )
 
 

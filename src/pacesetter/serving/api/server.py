@@ -21,9 +21,10 @@ from pacesetter.serving.api.app import make_app
 from pacesetter.serving.api.connections import BACKLOG, Connections, guarded_protocol, most_connections
 from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.logs import log_to
-from pacesetter.serving.api.runtime import ReportedAccount, Runtime
+from pacesetter.serving.api.runtime import SERVED_ORDERS, ReportedAccount, Runtime
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.halt import KillSwitch
+from pacesetter.serving.trader.desk import OrderOptions
 
 __all__ = ["load_history", "rehearse", "serve"]
 
@@ -44,6 +45,8 @@ def serve(
     settings: ApiSettings,
     symbols: tuple[str, ...] | None = None,
     history: Path | None = None,
+    orders: OrderOptions = SERVED_ORDERS,
+    has_why: bool = False,
 ) -> None:
     """Serve until a signal; refuses to start without a key, with a known one, and with a model that does not answer.
 
@@ -58,7 +61,7 @@ def serve(
         return
     # On a runtime of its own: made-up bars must never enter the one that serves.
     rehearse(Runtime(bundle, symbols))
-    runtime = Runtime(bundle, symbols)
+    runtime = Runtime(bundle, symbols, orders=orders, has_why=has_why)
     if history is not None:
         load_history(runtime, history)
     log_to(sys.stdout, {"run": bundle.manifest["run"], "model": bundle.model.sha256[:12]})

@@ -66,12 +66,16 @@ class FeatureSpec:
 
 @dataclass(frozen=True, eq=False)
 class Bundle:
-    """Checked files by name; make one with `Bundle.open` or `Bundle.write`. Its policy runs on `threads` threads."""
+    """Checked files by name; make one with `Bundle.open` or `Bundle.write`.
+
+    threads, device   what its policy runs on, see `Model`
+    """
 
     files: Mapping[str, bytes]
     name: str
     is_signed: bool = False
     threads: int = 1
+    device: str = "cpu"
 
     @classmethod
     def open(cls, path: str | Path, key: SigningKey | None = None, is_unverified: bool = False) -> Bundle:
@@ -121,7 +125,7 @@ class Bundle:
     @cached_property
     def model(self) -> Model:
         """The policy, ready to run."""
-        return Model(self.files["model.onnx"], self.threads)
+        return Model(self.files["model.onnx"], self.threads, self.device)
 
     @cached_property
     def features(self) -> FeatureSpec:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import logging
 import math
 import os
 from collections.abc import Iterator, Mapping
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.errors import ConfigError, RunError
+from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.bundle.streaming import BarByBar
 
@@ -36,8 +37,12 @@ OPERATOR_NAMES = """
     Squeeze Sub Sum Tan Tanh ThresholdedRelu Tile TopK Transpose Trilu Unsqueeze Where Xor
 """
 OPERATORS = frozenset(OPERATOR_NAMES.split())
+CPU = "CPUExecutionProvider"
+DEVICES = {"cpu": (), "gpu": ("TensorrtExecutionProvider", "CUDAExecutionProvider")}  # asked for in this order
+MOST_GAP = 1e-3  # of a provider's answers to those of the CPU; TensorFloat-32 alone makes 1e-4
 ROWS_AT_ONCE = 48  # more rows and a transformer's activations leave the processor's cache
 
+log = logging.getLogger("pacesetter.model")
 os.environ.setdefault("ORT_DISABLE_TELEMETRY", "1")  # ONNX Runtime would keep an id of this machine for its maker
 
 
@@ -49,9 +54,12 @@ class Model:
     It refuses an observation of no rows, and one whose entries differ in their number.
     Rows that do not know of each other are shared out among the threads; otherwise the threads share each operator,
     and wait for one another after it.
+
+    device   cpu; or gpu: TensorRT, else CUDA, where ONNX Runtime has them. Each is compared with the CPU on random
+             rows before it serves, and one that differs or fails is left out, with a warning. `provider` is the one
     """
 
-    def __init__(self, data: bytes, threads: int = 1) -> None:
+    def __init__(self, data: bytes, threads: int = 1, device: str = "cpu") -> None:
         import onnxruntime
 
         self.spec, checked = read_graph(data)
@@ -63,8 +71,13 @@ class Model:
         options.add_session_config_entry("session.force_spinning_stop", "1")  # between requests no thread is busy
         with TemporaryDirectory() as nothing:  # should a file be asked for all the same, it is not there
             options.add_session_config_entry("session.model_external_initializers_file_folder_path", nothing)
-            self.session = onnxruntime.InferenceSession(checked, options, providers=["CPUExecutionProvider"])
+            self.session = _session(onnxruntime, checked, options, device)
         self._stream = BarByBar(self._run, self.spec) if self.spec.memory else None
+
+    @property
+    def provider(self) -> str:
+        """What the graph runs on."""
+        return str(self.session.get_providers()[0])
 
     def __call__(self, observation: Mapping[str, Array]) -> dict[str, Array]:
         feed = {name: self._entry(name, observation[name]) for name in self.spec.inputs}
@@ -106,6 +119,45 @@ class Model:
         if entry.shape[1:] != shape:
             raise ConfigError(f"observation entry '{name}' has rows of {entry.shape[1:]}; the model takes {shape}")
         return entry
+
+
+def _session(runtime: Any, graph: bytes, options: Any, device: str) -> Any:
+    """The graph on the best provider that is there and gives what the CPU gives."""
+    if device not in DEVICES:
+        raise ConfigError(f"device={device} is unknown{did_you_mean(device, DEVICES)}")
+    plain = runtime.InferenceSession(graph, options, providers=[CPU])
+    there = set(runtime.get_available_providers())
+    for provider in DEVICES[device]:
+        if provider not in there:
+            log.info("%s is not there", provider)
+            continue
+        try:
+            # The CPU behind it takes the operators that it lacks.
+            fast = runtime.InferenceSession(graph, options, providers=[provider, CPU])
+            if fast.get_providers()[0] != provider:
+                raise RuntimeError("it was not taken")
+            gap = _largest_gap(plain, fast)
+        except Exception as problem:  # a driver, a missing library: each ends in another exception
+            log.warning("%s cannot be used (%s); the CPU serves", provider, type(problem).__name__)
+            continue
+        if gap <= MOST_GAP:
+            return fast
+        log.warning("%s differs from the CPU by %.1e, more than %.0e; it is left out", provider, gap, MOST_GAP)
+    return plain
+
+
+def _largest_gap(plain: Any, fast: Any, rows: int = 16) -> float:
+    """Between the answers of two sessions to the same random rows; infinite where one is not finite."""
+    random = np.random.default_rng(0)
+    feed = {}
+    for item in plain.get_inputs():
+        shape = [size if isinstance(size, int) else rows for size in item.shape]
+        drawn = random.standard_normal(shape)
+        feed[item.name] = (drawn > 0) if item.type == "tensor(bool)" else drawn.astype(np.float32)
+    pairs = zip(plain.run(None, feed), fast.run(None, feed), strict=True)
+    gaps = [float(np.max(np.abs(np.asarray(a, float) - np.asarray(b, float)), initial=0.0)) for a, b in pairs]
+    worst = max(gaps, default=0.0)
+    return worst if math.isfinite(worst) else math.inf
 
 
 def _row_count(feed: Mapping[str, Array]) -> int:

@@ -33,8 +33,9 @@ def make_page(
     vitals: Vitals,
     alerts: Sequence[Alert],
     state: Row,
+    why: Sequence[str] = (),
 ) -> Page:
-    """The page of the bar (K, Bar) known at `at`, with the `state` to resume from."""
+    """The page of the bar (K, Bar) known at `at`, with the `state` to resume from and sentences on its orders."""
     orders = [_order_row(decision) for decision in ticket.decisions]
     fills = [_fill_row(at, count, fill) for count, fill in enumerate(settlement.executions)]
     return Page(
@@ -47,7 +48,10 @@ def make_page(
         orders=orders,
         fills=fills,
         positions=_position_rows(desk, bar),
-        events=[{"kind": "alert", "message": alert.message} for alert in alerts],
+        events=[
+            *({"kind": "alert", "message": f"{alert.level}: {alert.message}"} for alert in alerts),
+            *({"kind": "why", "message": sentence} for sentence in why),
+        ],
         statuses=settlement.closed,
     )
 

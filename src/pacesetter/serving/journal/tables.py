@@ -160,6 +160,9 @@ actions = Table(
     _symbol(),
     Column("action_space", String(16)),
     _number("order_size"),  # in [-1, 1]: what a discrete order stands for, the smoothed order, or the weight
-    Column("side", String(8)),  # buy, hold, sell; a weight is a target and has none
+    Column("side", String(8)),  # buy, hold inside ±0.1, sell; a weight is a target and has none
     Column("option", String(64)),
+    _number("quantity"),  # held after the bar
+    _number("unrealised_pnl"),  # of what is held, against its mean entry price
+    _number("pnl"),  # of the symbol since the run began, after commissions
 )

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from collections import deque
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import numpy as np
@@ -16,9 +16,17 @@ from pacesetter.errors import DataError, check_range
 from pacesetter.features.table import FeatureTable
 from pacesetter.market.orders import Discrete
 from pacesetter.policies.variety import evenness
-from pacesetter.serving.monitor.alerts import Alert, Alerts
+from pacesetter.serving.monitor.alerts import CRITICAL, WARNING, Alert, Alerts
 
-__all__ = ["FeatureReference", "Thresholds", "Vitals", "Watch", "action_entropy", "feature_moments"]
+__all__ = [
+    "CriticalThresholds",
+    "FeatureReference",
+    "Thresholds",
+    "Vitals",
+    "Watch",
+    "action_entropy",
+    "feature_moments",
+]
 
 Array = NDArray[Any]
 CONTINUOUS_BINS = 20  # as the training gates count them
@@ -28,6 +36,7 @@ ORDERS_KEPT = 100  # orders that the denial rate looks at
 LEAST_ACTIONS = 50  # before the entropy says anything
 LEAST_ORDERS = 10
 LEAST_ROWS = 20
+LOW = "entropy"  # the vital sign that is bad where it is low
 
 
 class Vitals(NamedTuple):
@@ -50,8 +59,23 @@ class Vitals(NamedTuple):
 
 
 @dataclass(frozen=True)
+class CriticalThresholds:
+    """Beyond these, and beyond the warning's, an alert is CRITICAL; the guard itself halts at a drawdown of 10 %."""
+
+    drawdown: float = 0.08
+    data_age_bars: float = 5.0
+    denial_rate: float = 0.9
+    latency_seconds: float = 5.0
+    entropy: float = 0.02
+    drift: float = 8.0
+
+    def __post_init__(self) -> None:
+        check_range(0, owner="watch.critical", **vars(self))
+
+
+@dataclass(frozen=True)
 class Thresholds:
-    """Beyond these an alert is sent: above, or for the entropy below."""
+    """Beyond these an alert of the level WARNING is sent: above, or for the entropy below; CRITICAL has its own."""
 
     drawdown: float = 0.05
     data_age_bars: float = 2.0
@@ -59,20 +83,27 @@ class Thresholds:
     latency_seconds: float = 1.0
     entropy: float = 0.1
     drift: float = 4.0
-    cooldown_seconds: float = 3600.0
+    cooldown_seconds: float = 300.0
+    critical: CriticalThresholds = field(default_factory=CriticalThresholds)
 
     def __post_init__(self) -> None:
-        check_range(0, owner="watch", **vars(self))
+        check_range(0, owner="watch", **{name: value for name, value in vars(self).items() if name != "critical"})
 
     def broken(self, vitals: Vitals, at: float) -> list[Alert]:
         """An alert for each number beyond its threshold."""
         alerts = []
         for kind, value in vitals._asdict().items():
-            limit, is_low = getattr(self, kind), kind == "entropy"
-            if (value < limit) if is_low else (value > limit):
-                side = "below" if is_low else "above"
-                alerts.append(Alert(kind, f"{kind} is {value:.4g}, {side} {limit:g}", float(value), at))
+            side, limit = "below" if kind == LOW else "above", getattr(self, kind)
+            if _is_beyond(kind, value, limit):
+                worse = getattr(self.critical, kind)
+                is_worse = _is_beyond(kind, value, worse)
+                level, limit = (CRITICAL, worse) if is_worse else (WARNING, limit)
+                alerts.append(Alert(kind, f"{kind} is {value:.4g}, {side} {limit:g}", float(value), at, level))
         return alerts
+
+
+def _is_beyond(kind: str, value: float, limit: float) -> bool:
+    return value < limit if kind == LOW else value > limit
 
 
 @dataclass(frozen=True, eq=False)

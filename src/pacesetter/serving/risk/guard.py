@@ -9,6 +9,7 @@ from __future__ import annotations
 import math
 from collections import Counter
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 from typing import Any
 
 from pacesetter.errors import ConfigError
@@ -80,6 +81,19 @@ class Guard:
         # Each allowed order is in the book when the next is asked about: together they cannot pass a limit.
         return tuple(self._decision(order, book, now) for order in sorted(orders, key=book.is_exit, reverse=True))
 
+    def flatten(self, orders: Iterable[Order], now: float) -> tuple[Decision, ...]:
+        """Let orders through that close positions while it is halted, where a person asked for that beforehand.
+
+        Refuses what does not close: call it with the whole of a position, signed against it.
+        """
+        memory = self._memory
+        if memory.state is not State.HALTED:
+            raise ConfigError("positions are flattened by a halt; halt first")
+        fresh = [order for order in orders if order.client_id not in memory.ids[0] | memory.ids[1]]
+        for order in fresh:
+            memory.note(order, now)
+        return tuple(Decision(order, True, None, memory.state) for order in fresh)
+
     def filled(self, client_id: str, quantity: float) -> None:
         """Count `quantity` of an order in flight as traded; what is left of it stays in flight."""
         order = self._memory.in_flight.get(client_id)
@@ -90,7 +104,7 @@ class Guard:
         if left * order.quantity <= 0.0:
             self.done(client_id)
         else:
-            self._memory.in_flight[client_id] = Order(client_id, order.symbol, left, order.price)
+            self._memory.in_flight[client_id] = replace(order, quantity=left)
 
     def done(self, client_id: str) -> None:
         """The order is no longer in flight: filled, cancelled or rejected, and known to be so."""

@@ -7,7 +7,10 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import NamedTuple
 
-__all__ = ["AccountView", "Decision", "Order", "Quote", "State"]
+__all__ = ["LIMIT", "MARKET", "AccountView", "Decision", "Order", "Quote", "State"]
+
+
+MARKET, LIMIT = "market", "limit"
 
 
 class State(StrEnum):
@@ -27,12 +30,16 @@ class Quote(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Order:
-    """A signed quantity of a symbol, to be sent at `price`, under a client id that is used once."""
+    """A signed quantity of a symbol, to be sent at `price`, under a client id that is used once.
+
+    kind   market, or limit: filled at `price` or better, or not at all
+    """
 
     client_id: str
     symbol: str
     quantity: float
     price: float
+    kind: str = MARKET
 
 
 @dataclass(frozen=True, slots=True)

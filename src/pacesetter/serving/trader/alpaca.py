@@ -15,12 +15,13 @@ from numpy.typing import NDArray
 from pacesetter.errors import ConfigError, RunError, needs
 from pacesetter.market.kernel import follow_best_price
 from pacesetter.market.state import Account, Position
-from pacesetter.serving.risk.order import Order
+from pacesetter.serving.risk.order import LIMIT, Order
 from pacesetter.serving.trader.brokers import FINAL_STATUSES, Execution, OrderStatus, Settlement
 
 __all__ = ["AlpacaBroker"]
 
 Array = NDArray[Any]
+CENTS = 2  # digits of a price that the exchanges take
 KEYS = ("ALPACA_API_KEY", "ALPACA_SECRET_KEY")
 WORDS = {  # the service's for ours
     "filled": OrderStatus.FILLED,
@@ -64,13 +65,17 @@ class AlpacaBroker:
 
     def submit(self, order: Order) -> OrderStatus:
         requests, enums = import_module("alpaca.trading.requests"), import_module("alpaca.trading.enums")
-        request = requests.MarketOrderRequest(
-            symbol=order.symbol,
-            qty=abs(order.quantity),
-            side=enums.OrderSide.BUY if order.quantity > 0 else enums.OrderSide.SELL,
-            time_in_force=enums.TimeInForce.DAY,
-            client_order_id=order.client_id,
-        )
+        options: dict[str, Any] = {
+            "symbol": order.symbol,
+            "qty": abs(order.quantity),
+            "side": enums.OrderSide.BUY if order.quantity > 0 else enums.OrderSide.SELL,
+            "time_in_force": enums.TimeInForce.DAY,
+            "client_order_id": order.client_id,
+        }
+        if order.kind == LIMIT:
+            request = requests.LimitOrderRequest(limit_price=round(order.price, CENTS), **options)
+        else:
+            request = requests.MarketOrderRequest(**options)
         try:
             self._client.submit_order(request)
         except Exception as problem:  # only an answer of the service is a rejection; all else may have arrived

@@ -15,10 +15,11 @@ from numpy.typing import NDArray
 
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.batch import Accounts
+from pacesetter.market.holdings import begin_with
 from pacesetter.market.ledger import Fill, Flag
 from pacesetter.market.orders import OrderKind
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.serving.risk.order import Order
+from pacesetter.serving.risk.order import LIMIT, Order
 
 __all__ = ["FINAL_STATUSES", "Broker", "Execution", "KernelAccount", "OrderStatus", "PaperBroker", "Settlement"]
 
@@ -101,6 +102,7 @@ class KernelAccount:
     def __init__(self, symbols: Sequence[str], market: MarketParameters, kind: OrderKind) -> None:
         bars = MarketBars(np.zeros((2, len(symbols), len(Bar))), tuple(symbols), has_volume=True)
         self._accounts = Accounts(bars, market, kind=kind)
+        self._own_costs = market.costs.own_fractions(symbols)
         self.account, self.positions = self._accounts.accounts[0], self._accounts.positions[0]
         self.fills = self._accounts.fills[0]
 
@@ -109,6 +111,7 @@ class KernelAccount:
         accounts = self._accounts
         # The kernel steps over a market of two bars, whose content is exchanged.
         accounts.bars[0], accounts.bars[1], accounts.times[0] = now, bar, 0
+        accounts.bars[..., Bar.COST] = self._own_costs
         return int(accounts.step(actions[None])[0])
 
 
@@ -117,12 +120,19 @@ class PaperBroker:
 
     def __init__(self, symbols: Sequence[str], market: MarketParameters) -> None:
         self._kernel, self._symbols = KernelAccount(symbols, market, OrderKind.QUANTITY), tuple(symbols)
+        self._market = market
         self.account, self.positions = self._kernel.account, self._kernel.positions
+
+    def begin(self, bar: Array) -> Settlement:
+        """Open the books at the close of the first bar (K, Bar) with the market's starting holdings."""
+        held = begin_with(self._market, self._symbols, bar[:, Bar.CLOSE], self.account, self.positions)
+        return Settlement(tuple(Execution(None, *each, 0.0, "starting holding") for each in held))
 
     def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         open_orders = {order.symbol: order for order in orders}
+        opens = dict(zip(self._symbols, bar[:, Bar.OPEN].tolist(), strict=True))
         ids = {symbol: order.client_id for symbol, order in open_orders.items()}
-        quantities = [open_orders[symbol].quantity if symbol in open_orders else 0.0 for symbol in self._symbols]
+        quantities = [_fillable(open_orders.get(symbol), opens[symbol]) for symbol in self._symbols]
         is_over = bool(self._kernel.step(now, bar, np.array(quantities)) & Flag.TERMINATED)
         rows = self._kernel.fills
         fills = [fill for k, row in enumerate(rows) for fill in _fills(self._symbols[k], row, ids)]
@@ -143,6 +153,18 @@ class PaperBroker:
 
     def restore(self, account: Array, positions: Array) -> None:
         self.account[:], self.positions[:] = account, positions
+
+
+def _fillable(order: Order | None, price: float) -> float:
+    """What the bar that opens at `price` may fill of an order; a limit order only where that is its limit or better.
+
+    The kernel fills at the open alone, so a limit that the bar reaches later is not filled: rather too few than at
+    prices that nobody would have had.
+    """
+    if order is None:
+        return 0.0
+    is_worse = (price - order.price) * order.quantity > 0
+    return 0.0 if order.kind == LIMIT and is_worse else order.quantity
 
 
 def _fills(symbol: str, row: Array, ids: Mapping[str, str]) -> list[Execution]:

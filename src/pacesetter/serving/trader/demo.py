@@ -30,7 +30,9 @@ __all__ = ["bundle_and_ask"]
 SECONDS = 60.0  # for the first answer, which compiles; no one else waits for it
 
 
-def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: int = 10_000) -> str:
+def bundle_and_ask(
+    run_folder: Path, store: Path, judged: Path, observations: int = 10_000, despite_no_go: bool = False
+) -> str:
     """Bundle a run, and answer POST /v1/decide for its newest bar, without a network; the answer in one line.
 
     judged   folder of its judgement, for the model card
@@ -38,7 +40,9 @@ def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: in
     """
     key = SigningKey.find()
     served = _current(run_folder, store, key)
-    folder, bundle = served or bundle_run(run_folder, store, judged=judged, key=key, observations=observations)
+    folder, bundle = served or bundle_run(
+        run_folder, store, judged=judged, key=key, observations=observations, despite_no_go=despite_no_go
+    )
     runtime = Runtime(bundle)
     panel = build_panel(bundle.config).select(list(runtime.symbols))
     runtime.clock = panel.index[-1].timestamp  # stored bars are served as they came, not as years old
@@ -51,7 +55,9 @@ def bundle_and_ask(run_folder: Path, store: Path, judged: Path, observations: in
         settings = ApiSettings(max_body_bytes=max(len(body), 65_536), seconds=SECONDS)
         app = make_app(runtime, KillSwitch(Path(place) / "HALT"), keys, settings)
         answer = asyncio.run(_post(app, "/v1/decide", token, body))
-    return f"{folder.name} (model {answer['model'][:12]}) at {answer['time'][:10]}: {_told(answer['decisions'])}"
+    warned = f"; {bundle.warning}" if bundle.warning else ""
+    said = f"{folder.name} (model {answer['model'][:12]}) at {answer['time'][:10]}: {_told(answer['decisions'])}"
+    return said + warned
 
 
 def _current(run_folder: Path, store: Path, key: SigningKey | None) -> tuple[Path, Bundle] | None:

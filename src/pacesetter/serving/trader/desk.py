@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from enum import IntEnum
 from typing import Any, NamedTuple
 
@@ -17,7 +17,7 @@ from pacesetter.envs.batch.batch import ACTIONS
 from pacesetter.envs.batch.loops import account_rows, mask_rows
 from pacesetter.envs.batch.observation import POSITION_SIZE, PortfolioEntry
 from pacesetter.envs.batch.rows import Cursor
-from pacesetter.errors import ConfigError, did_you_mean
+from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.ledger import Fill
 from pacesetter.market.orders import Discrete, OrderKind
@@ -30,13 +30,35 @@ from pacesetter.policies.policy import QUANTITIES, Policy, Seen
 from pacesetter.serving.risk.clusters import clusters
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.jumps import check_jumps
-from pacesetter.serving.risk.order import AccountView, Decision, Order, Quote
+from pacesetter.serving.risk.order import LIMIT, MARKET, AccountView, Decision, Order, Quote
 from pacesetter.serving.trader.brokers import Broker, KernelAccount, PaperBroker, Settlement
 
-__all__ = ["Desk", "GuardedPolicy", "Ticket", "last_bars"]
+__all__ = ["LOW_CONFIDENCE", "Desk", "GuardedPolicy", "OrderOptions", "Ticket", "last_bars"]
 
 Array = NDArray[Any]
+LOW_CONFIDENCE = "low_confidence"  # why an order was refused before the guard was asked
 TAIL_BARS = 61  # of history that a decision of the desk itself reads: 60 returns, and enough to see a delisting
+
+
+@dataclass(frozen=True)
+class OrderOptions:
+    """What the policy's confidence does to its orders; by default nothing, as in a backtest.
+
+    min_confidence    an order that opens or adds is not sent below it, e.g. 0.6; 0 is off
+    limit_below       below it an order is a limit order at the last close, else a market order; 0: all are
+    flatten_on_halt   whether a halt closes every position with the next bar, instead of leaving them as they are
+    """
+
+    min_confidence: float = 0.0
+    limit_below: float = 0.0
+    flatten_on_halt: bool = False
+
+    def __post_init__(self) -> None:
+        check_range(0, 1, owner="orders", min_confidence=self.min_confidence, limit_below=self.limit_below)
+
+    def kind(self, confidence: float) -> str:
+        """market or limit."""
+        return LIMIT if confidence < self.limit_below else MARKET
 
 
 class Ticket(NamedTuple):
@@ -65,6 +87,7 @@ class Desk:
     market   what the policy was trained under: sizes, caps, costs. Orders are sized here, by the kernel's own rule, and
              the broker fills these quantities
     run      prefix of every order's client id
+    options  how sure the policy must be, and what kind of order it then sends
     """
 
     def __init__(
@@ -75,7 +98,9 @@ class Desk:
         market: MarketParameters,
         broker: Broker | None = None,
         run: str = "run",
+        options: OrderOptions | None = None,
     ) -> None:
+        self.options = options or OrderOptions()
         if policy.action not in ACTIONS:
             raise ConfigError(
                 f"policy '{policy.name}' has action '{policy.action}'{did_you_mean(policy.action, ACTIONS)}"
@@ -102,7 +127,8 @@ class Desk:
         pair = bars if len(bars) > 1 or self._bar is None else np.stack([self._bar, bars[-1]])
         check_jumps(panel, pair, self.guard.limits.jump_factor)
         if self._bar is None:
-            settlement = Settlement()
+            begin = getattr(self.broker, "begin", None)  # a broker that keeps no books of ours has positions already
+            settlement = Settlement() if begin is None else begin(bars[-1])
         else:
             # Settled before anything is decided: the policy must see the account after the bar's fills.
             settlement = self.broker.settle(self._bar, bars[-1], self.guard.in_flight.values())
@@ -129,11 +155,37 @@ class Desk:
         decided = np.asarray(self.policy.decide(self._own_view(seen)), dtype=np.float64)
         actions, quantities, self._signals = self._sized(decided)
         view = self._account_view(seen.panel, bars, late_bars)
-        orders = self._orders(quantities, f"{self.run}-{seen.panel.index[-1]:%Y%m%dT%H%M%S}")
-        decisions = self.guard.check_all(orders, view, now)
+        orders, unsure = self._by_confidence(self._orders(quantities, self._begin(seen.panel)))
+        decisions = (*self.guard.check_all(orders, view, now), *unsure)
         allowed = {decision.order.symbol for decision in decisions if decision.allowed}
         sent = np.array([symbol in allowed for symbol in self.symbols])
         return Ticket(actions, self._signals.copy(), np.where(sent, quantities, 0.0), decisions)
+
+    def flattened(self, panel: Panel, now: float) -> Ticket:
+        """While halted: an order against every position, which the next bar fills; needs no policy."""
+        held = self.broker.positions[:, Position.QUANTITY].copy()
+        decisions = self.guard.flatten(self._orders(-held, f"{self._begin(panel)}-flat"), now)
+        return Ticket(np.zeros(len(held)), self._signals.copy(), -held, decisions)
+
+    def _begin(self, panel: Panel) -> str:
+        return f"{self.run}-{panel.index[-1]:%Y%m%dT%H%M%S}"
+
+    def _by_confidence(self, orders: list[Order]) -> tuple[list[Order], tuple[Decision, ...]]:
+        """Orders by kind, and refusals of those that open or add below the least confidence."""
+        known = getattr(self.policy, "confidence", None)
+        if known is None or len(known) != len(self.symbols) or self.options == OrderOptions():
+            return orders, ()
+        sure = dict(zip(self.symbols, np.asarray(known, dtype=np.float64).tolist(), strict=True))
+        held = dict(zip(self.symbols, self.broker.positions[:, Position.QUANTITY].tolist(), strict=True))
+        kept, refused = [], []
+        for order in orders:
+            is_exit = held[order.symbol] * order.quantity < 0 and abs(order.quantity) <= abs(held[order.symbol])
+            if sure[order.symbol] < self.options.min_confidence and not is_exit:
+                self.guard.denials[LOW_CONFIDENCE] += 1
+                refused.append(Decision(order, False, LOW_CONFIDENCE, self.guard.state))
+            else:
+                kept.append(replace(order, kind=self.options.kind(sure[order.symbol])))
+        return kept, tuple(refused)
 
     def account_vector(self) -> Array:
         """The (K · PositionEntry + PortfolioEntry,) float32 account as observations hold it."""
@@ -175,7 +227,7 @@ class Desk:
     def _rows(self, stored: Any, columns: type[IntEnum]) -> Array:
         """(symbol, column) of rows stored by symbol and name."""
         if isinstance(stored, list):  # an earlier version wrote rows in the order of the symbols
-            return np.array(stored)
+            return np.array([_row(row, columns) for row in stored])
         return np.array([_row(stored[symbol], columns) for symbol in self.symbols])
 
     def _by_symbol(self, stored: Any) -> Array:
@@ -267,7 +319,11 @@ def _named(row: Array, columns: type[IntEnum]) -> dict[str, float]:
 
 def _row(stored: Any, columns: type[IntEnum]) -> Array:
     """The row that `_named` stored, or that an earlier version stored by position."""
-    return np.array(stored if isinstance(stored, list) else [stored[column.name.lower()] for column in columns])
+    if isinstance(stored, list):
+        return np.array(stored + [0.0] * (len(columns) - len(stored)))
+    # Bars of an earlier version have no cost of their own.
+    named = {Bar.COST.name.lower(): 0.0, **stored} if columns is Bar else stored
+    return np.array([named[column.name.lower()] for column in columns])
 
 
 def last_bars(panel: Panel) -> Array:

@@ -26,7 +26,7 @@ from pacesetter.policies.policy import Seen
 from pacesetter.serving.journal import tables
 from pacesetter.serving.journal.entries import make_page
 from pacesetter.serving.journal.journal import Journal, Row
-from pacesetter.serving.monitor.alerts import Alert
+from pacesetter.serving.monitor.alerts import CRITICAL, Alert
 from pacesetter.serving.monitor.watch import Vitals, Watch
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.order import Order, State
@@ -34,6 +34,7 @@ from pacesetter.serving.trader.brokers import OrderStatus
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.feeds import Feed
 from pacesetter.serving.trader.succession import Succession
+from pacesetter.serving.trader.why import OrderReasons, order_words
 
 __all__ = ["PaperResult", "PaperTrader"]
 
@@ -69,7 +70,9 @@ class PaperTrader:
         watch: Watch,
         observe: Observe,
         succession: Succession | None = None,
+        reasons: OrderReasons | None = None,
     ) -> None:
+        self.reasons = reasons
         self.desk, self.feed, self.journal, self.switch, self.watch = desk, feed, journal, switch, watch
         self.observe, self.succession = observe, succession
         self.bars = 0  # decided on so far
@@ -119,16 +122,38 @@ class PaperTrader:
         observation = self.observe(panel)
         seen = Seen(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
         # An account that could not be read is treated as infinitely old: exits pass, entries do not.
-        ticket = desk.decide(seen, bars, now, late if settlement.is_known else math.inf)
+        ticket = self._ticket(seen, bars, now, late if settlement.is_known else math.inf)
         denied = [not each.allowed for each in ticket.decisions if each.reason != "halted"]  # which has its own alert
         self.watch.served(ticket.actions, denied, observation)
         # Counted before the state is written, which must say that this bar is done.
         self.bars, self._panel = self.bars + 1, panel
         vitals = self._vitals(late, time.perf_counter() - started)
         alerts = self.watch.check(vitals, now)  # sent before they are journalled: rather twice than never
-        if not self.journal.record(make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state())):
+        why = self._why(ticket)
+        page = make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state(), why)
+        if not self.journal.record(page):
             raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
         self._send(ticket)
+
+    def _ticket(self, seen: Seen, bars: Array, now: float, late: float) -> Ticket:
+        """The policy's orders; or, halted and asked to flatten, one against every position."""
+        desk = self.desk
+        is_flattening = desk.guard.state is State.HALTED and desk.options.flatten_on_halt
+        if is_flattening and np.any(desk.broker.positions[:, Position.QUANTITY]):
+            return desk.flattened(seen.panel, now)
+        return desk.decide(seen, bars, now, late)
+
+    def _why(self, ticket: Ticket) -> list[str]:
+        """A sentence for each order that may be sent, where they are asked for; they are logged too."""
+        entries = getattr(self.desk.policy, "entries", None)
+        if self.reasons is None or entries is None:
+            return []
+        places = {symbol: place for place, symbol in enumerate(self.desk.symbols)}
+        orders = {places[order.symbol]: order_words(order) for order in ticket.orders}
+        said = list(self.reasons.sentences(entries, orders).values())
+        for sentence in said:
+            log.info("%s", sentence)
+        return said
 
     def _follow(self) -> None:
         """Let the store's current bundle decide from this bar on, where the trader follows it; the journal knows."""
@@ -148,7 +173,7 @@ class PaperTrader:
         statuses = {}
         for order in ticket.orders:
             self._heed_within_bar()
-            is_halted = self.desk.guard.state is State.HALTED
+            is_halted = self.desk.guard.state is State.HALTED and not self.desk.options.flatten_on_halt
             # A halt in the middle of sending stops the rest; what is sent already is cancelled by the halt itself.
             statuses[order.client_id] = OrderStatus.CANCELLED if is_halted else self.desk.broker.submit(order)
         self._set_statuses(statuses)
@@ -227,7 +252,7 @@ class PaperTrader:
         """Alert first, without waiting; cancel; then write to the journal, whether or not the broker answered."""
         reason, alerts = self.desk.guard.reason, self.watch.alerts
         alerts.latest.pop("halt", None)  # told every time, for since the last one a person resumed
-        alerts.send(Alert("halt", reason, 1.0, time.time()))
+        alerts.send(Alert("halt", reason, 1.0, time.time(), CRITICAL))
         try:
             self.desk.broker.cancel_all()
         finally:

@@ -26,11 +26,12 @@ from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.alpaca import AlpacaBroker
-from pacesetter.serving.trader.desk import Desk
+from pacesetter.serving.trader.desk import Desk, OrderOptions
 from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.paper import PaperTrader
 from pacesetter.serving.trader.succession import Succession, following
+from pacesetter.serving.trader.why import OrderReasons
 
 __all__ = ["PaperConfig", "open_session"]
 
@@ -52,6 +53,8 @@ class PaperConfig:
     risk        limits that replace the bundle's
     key         file of the signing key; PACESETTER_SIGNING_KEY where empty
     unverified  take a signed bundle without a key to check it by
+    orders      least confidence of an entry, below which confidence orders are limit orders, flatten on a halt
+    why         log and journal why each order of a bundle was given; asks the model once for each feature
     follow      of a store: a bundle that becomes current, by an update or a roll-back, decides from the next bar on
     """
 
@@ -68,6 +71,8 @@ class PaperConfig:
     key: str = ""
     unverified: bool = False
     follow: bool = False
+    orders: OrderOptions = field(default_factory=OrderOptions)
+    why: bool = False
     watch: Thresholds = field(default_factory=Thresholds)
     alerts: AlertOptions = field(default_factory=AlertOptions)
 
@@ -102,13 +107,14 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     guard = Guard(_limits(bundle, config.risk))
     broker = AlpacaBroker(panel.symbols) if config.broker == "alpaca" else None
     return PaperTrader(
-        Desk(decider, guard, panel.symbols, market, broker, run=config.run),
+        Desk(decider, guard, panel.symbols, market, broker, run=config.run, options=config.orders),
         feed,
         _journal(config, key),
         switch,
         Watch(config.watch, Alerts(make_sinks(config.alerts), config.watch.cooldown_seconds), _reference(bundle)),
         _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS),
         _succession(policy, config, bundle, key),
+        OrderReasons(bundle.model, bundle.manifest.get("feature_moments")) if bundle and config.why else None,
     )
 
 

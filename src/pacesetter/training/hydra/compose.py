@@ -17,7 +17,7 @@ from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pacesetter.build import Config
-from pacesetter.build.configuration import Evaluation, MainJob, Track, Train
+from pacesetter.build.configuration import Evaluation, MainJob, Programme, Track, Train
 from pacesetter.build.learner import check_agent
 from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.data import SOURCES, Loading
@@ -30,6 +30,7 @@ from pacesetter.training.hydra.overrides import find_presets, name_source, parse
 
 __all__ = ["compose", "source_defaults", "task_defaults"]
 
+PLAIN_GROUPS = {"train": Train, "track": Track, "job": MainJob, "evaluation": Evaluation, "programme": Programme}
 CHOICE = re.compile(r"\+?(data|task|agent|preset)=")
 
 
@@ -123,7 +124,7 @@ def _register_groups() -> None:
     for name in TASKS:
         ConfigStore.instance().store(group="task", name=name, node=task_defaults(name))
     ConfigStore.instance().store(group="lag", name="study", node=study_defaults())
-    for name, kind in {"train": Train, "track": Track, "job": MainJob, "evaluation": Evaluation}.items():
+    for name, kind in PLAIN_GROUPS.items():
         ConfigStore.instance().store(group=name, name="default", node=_plain(kind()))
 
 

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pacesetter.build import Config
-from pacesetter.build.configuration import Evaluation, MainJob, Track, Train
+from pacesetter.build.configuration import Evaluation, MainJob, Programme, Track, Train
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean
@@ -75,6 +75,7 @@ def _kinds(config: Config, group: str | None = None) -> list[type[Any]]:
         "track": [Track],
         "job": [MainJob],
         "evaluation": [Evaluation],
+        "programme": [Programme],
     }
     return groups[group] if group in groups else _below([Config], str(group))
 

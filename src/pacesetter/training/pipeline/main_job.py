@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -27,7 +27,7 @@ from pacesetter.training.pipeline.lookback_stage import check_bars, learn_lookba
 from pacesetter.training.pipeline.master_stage import needs_no_master, train_master
 from pacesetter.training.pipeline.memory import check_budget, within_budget
 from pacesetter.training.pipeline.show import section_table
-from pacesetter.training.pipeline.stages import Found, Job, Stage, check_stages, chosen_stages, run_stage
+from pacesetter.training.pipeline.stages import Found, Job, Stage, StageWatch, check_stages, chosen_stages, run_stage
 from pacesetter.training.run.interrupts import leave, on_sigterm, told_when_stopped
 
 __all__ = ["PAGE", "STAGES", "run_job", "summary"]
@@ -149,9 +149,19 @@ STAGES: dict[str, Stage] = {
 PAGE = ("judge", "leadlag", "lookback", "master", "agents", "describe", "check")
 
 
-def run_job(config: Config, console: Console | None = None, stages: Sequence[str] | str = "report") -> Job:
-    """Run the stages named, or one with all it needs, into a new run folder; print what was found and where it is."""
-    chosen = chosen_stages(STAGES, stages) if isinstance(stages, str) else [STAGES[name] for name in stages]
+def run_job(
+    config: Config,
+    console: Console | None = None,
+    stages: Sequence[str] | str = "report",
+    table: Mapping[str, Stage] = STAGES,
+    watch: StageWatch | None = None,
+) -> Job:
+    """Run the stages named, or one with all it needs, into a new run folder; print what was found and where it is.
+
+    table   all stages there are        watch   hears of each stage, and may end the job after one
+    """
+    chosen = chosen_stages(table, stages) if isinstance(stages, str) else [table[name] for name in stages]
+    watch = watch or StageWatch()
     job = Job(config, Run.create(config.runs, config.name, config.to_dict()), console or Console())
     job.console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
     stopped = told_when_stopped(
@@ -159,10 +169,13 @@ def run_job(config: Config, console: Console | None = None, stages: Sequence[str
     )
     with stopped, on_sigterm(leave), ExitStack() as budget:
         for number, stage in enumerate(chosen, start=1):
+            watch.begun(job, stage)
             run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
-            if stage is STAGES["load"]:
+            if stage.name == "load":
                 budget.enter_context(within_budget(job.panel, config.job.memory_mb))
                 check_stages(job, chosen)
+            if not watch.goes_on(job, stage):
+                break
     facts = {"data_fingerprint": job.panel.fingerprint, "seed": config.seed, "stages": job.keys}
     job.run.finish(**facts, costs=job.costs)
     _show(job)

@@ -27,7 +27,7 @@ from pacesetter.training.pipeline.memory import peak_mb, reset_peak
 from pacesetter.training.run.interrupts import leave
 from pacesetter.training.run.train import train
 
-__all__ = ["Found", "Job", "Stage", "check_stages", "chosen_stages", "only_run", "run_stage", "trained"]
+__all__ = ["Found", "Job", "Stage", "StageWatch", "check_stages", "chosen_stages", "only_run", "run_stage", "trained"]
 
 CACHE = "cache"  # below the folder of the runs
 RECORD = "found.json"
@@ -89,6 +89,17 @@ class Stage:
     is_kept: bool = True
     check: Callable[[Job], None] = lambda job: None
     skipped: Callable[[Job], str] = lambda job: ""
+
+
+class StageWatch:
+    """Hears of a job's stages; this one does nothing."""
+
+    def begun(self, job: Job, stage: Stage) -> None:
+        """A stage begins."""
+
+    def goes_on(self, job: Job, stage: Stage) -> bool:
+        """Whether the job goes on after a stage is done."""
+        return True
 
 
 def only_run(folder: Path) -> Path:

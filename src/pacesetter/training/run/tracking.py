@@ -7,7 +7,9 @@ import json
 import logging
 import math
 import sys
-from collections.abc import Mapping
+import threading
+import time
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
 from types import ModuleType
@@ -15,9 +17,28 @@ from typing import Any, Protocol
 
 from pacesetter.build import Config
 from pacesetter.errors import ConfigError
-from pacesetter.runs import Run
+from pacesetter.runs import EVALUATION, Run
 
-__all__ = ["JsonLog", "MlflowTracker", "TensorBoardTracker", "Tracker", "WandbTracker", "make_trackers", "resources"]
+__all__ = [
+    "USAGE",
+    "JsonLog",
+    "MlflowTracker",
+    "TensorBoardTracker",
+    "Tracker",
+    "UsageLog",
+    "WandbTracker",
+    "log_evaluation",
+    "make_trackers",
+    "resources",
+]
+
+MLFLOW_FILE = "mlflow.db"
+USAGE = "resources.csv"
+USAGE_SECONDS = 1.0  # between two rows of it
+USAGE_COLUMNS = ("seconds", "processor_percent", "machine_percent", "memory_mb", "gpu_percent", "gpu_memory_mb")
+KEPT_FILES = ("config.yaml", "report.html", "gates.html", "gates.json", "fleet.csv", "allocations.csv", USAGE)
+KEPT_FOLDERS = ("checkpoints/best",)
+HARDWARE = ("platform", "processor", "cores", "python", "versions", "commit")
 
 
 class Tracker(Protocol):
@@ -41,7 +62,9 @@ def make_trackers(config: Config, run: Run) -> list[Tracker]:
         trackers.append(MlflowTracker(uri, config, run))
     if track.wandb != "off":
         trackers.append(WandbTracker(track.wandb, config, run))
-    return trackers
+    # Last: it has a thread, which nothing that is refused before may leave behind. First to close, so that MLflow
+    # keeps the whole of it.
+    return [UsageLog(run), *trackers]
 
 
 def _is_wanted(choice: str, module: str, key: str) -> bool:
@@ -55,7 +78,7 @@ def _is_wanted(choice: str, module: str, key: str) -> bool:
 
 
 def _embedded(config: Config) -> str:
-    return f"sqlite:///{Path(config.runs).resolve() / 'mlflow.db'}"
+    return f"sqlite:///{Path(config.runs).resolve() / MLFLOW_FILE}"
 
 
 def numbers(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
@@ -91,6 +114,54 @@ class JsonLog:
         """Lines are written as they come."""
 
 
+class UsageLog:
+    """Use of processor, memory and GPU over time in `resources.csv`, a row a second while the run goes on.
+
+    processor_percent   of one core, by this process       machine_percent   of all cores, by everybody
+    What cannot be measured here is left empty. A resumed run appends, and its seconds start again at 0.
+    """
+
+    def __init__(self, run: Run, seconds: float = USAGE_SECONDS) -> None:
+        self.path, self.seconds = run.path(USAGE), seconds
+        if not self.path.exists():
+            self.path.write_text(",".join(USAGE_COLUMNS) + "\n", encoding="utf-8")
+        self._start, self._before = time.monotonic(), (time.monotonic(), _processor_seconds())
+        self._ended = threading.Event()
+        # A thread of its own: how busy a long update keeps the machine is what one wants to know.
+        self._thread = threading.Thread(target=self._watch, name="usage", daemon=True)
+        self._thread.start()
+
+    def _watch(self) -> None:
+        while not self._ended.wait(self.seconds):
+            self.sample()
+
+    def sample(self) -> None:
+        """Append a row."""
+        now, spent = time.monotonic(), _processor_seconds()
+        passed = max(now - self._before[0], 1e-9)
+        used = resources()
+        row = {
+            "seconds": now - self._start,
+            "processor_percent": 100 * (spent - self._before[1]) / passed,
+            "machine_percent": _machine_percent(),
+            "memory_mb": used.get("memory_mb", used["peak_memory_mb"]),
+            "gpu_percent": _gpu_percent(),
+            "gpu_memory_mb": used.get("gpu_memory_mb"),
+        }
+        self._before = now, spent
+        cells = ["" if row[name] is None else f"{row[name]:.1f}" for name in USAGE_COLUMNS]
+        with self.path.open("a", encoding="utf-8") as stream:
+            stream.write(",".join(cells) + "\n")
+
+    def log(self, step: int, metrics: Mapping[str, Any]) -> None:
+        """Rows are written by time, not by step."""
+
+    def close(self, is_done: bool) -> None:
+        self._ended.set()
+        self._thread.join(timeout=5.0)
+        self.sample()
+
+
 class TensorBoardTracker:
     """Event files for `tensorboard --logdir runs`."""
 
@@ -121,6 +192,7 @@ class MlflowTracker:
         except MlflowException as problem:
             why = str(problem).partition(". ")[0]
             raise ConfigError(f"track.mlflow={uri} is not a store ({why}); give auto, off or a server URI") from problem
+        self.folder = run.folder
         experiment = known.experiment_id if known else self._create(config)
         found = self.client.search_runs([experiment], f"attributes.run_name = '{run.folder.name}'")
         if found:
@@ -128,8 +200,18 @@ class MlflowTracker:
             self.client.update_run(self.id, status="RUNNING")
             return
         self.id = self.client.create_run(experiment, run_name=run.folder.name).info.run_id
-        for name, value in _flat(config.to_dict()).items():
+        hardware = {f"hardware.{name}": value for name, value in _hardware(run).items()}
+        for name, value in (_flat(config.to_dict()) | hardware).items():
             self.client.log_param(self.id, name, str(value)[:500])
+
+    def keep(self, folder: Path, names: Sequence[str], where: str | None = None) -> None:
+        """Files and folders of a run that are there, as artifacts below `where`."""
+        for name in names:
+            path = folder / name
+            if path.is_dir():
+                self.client.log_artifacts(self.id, str(path), f"{where}/{name}" if where else name)
+            elif path.is_file():
+                self.client.log_artifact(self.id, str(path), where)
 
     def _create(self, config: Config) -> str:
         artefacts = (Path(config.runs).resolve() / "mlflow").as_uri()
@@ -142,7 +224,36 @@ class MlflowTracker:
         self.client.log_batch(self.id, metrics=values)
 
     def close(self, is_done: bool) -> None:
+        """With config, checkpoint and pages of the run as artifacts."""
+        self.keep(self.folder, (*KEPT_FILES, *KEPT_FOLDERS))
         self.client.set_terminated(self.id, "FINISHED" if is_done else "KILLED")
+
+
+def log_evaluation(config: Config, folder: Path, result: Mapping[str, Any]) -> bool:
+    """Give figures, reports and pictures of a judged run to the MLflow run of its training; whether there was one.
+
+    Where MLflow is off or not installed, or never heard of the run, nothing is logged.
+    """
+    choice = config.track.mlflow
+    if choice == "off" or find_spec("mlflow") is None:
+        return False
+    if choice in ("auto", "on") and not (Path(config.runs) / MLFLOW_FILE).is_file():
+        return False
+    tracker = MlflowTracker(_embedded(config) if choice in ("auto", "on") else choice, config, Run(folder))
+    figures = result["figures"].get(result["policy"], {})
+    tracker.log(0, {"evaluation": {**figures, "is_evidence": float(bool(result["is_evidence"]))}})
+    tracker.keep(folder / EVALUATION, [path.name for path in sorted((folder / EVALUATION).glob("*.*"))], EVALUATION)
+    tracker.client.set_terminated(tracker.id, "FINISHED")
+    return True
+
+
+def _hardware(run: Run) -> dict[str, Any]:
+    """What the run was made with, and the GPU where there is one."""
+    manifest = run.manifest
+    found = {name: manifest.get(name) for name in HARDWARE}
+    torch = sys.modules.get("torch")
+    has_gpu = torch is not None and torch.cuda.is_available()
+    return found | {"gpu": torch.cuda.get_device_name(0) if torch is not None and has_gpu else "none"}
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -157,7 +268,7 @@ class WandbTracker:
 
     def __init__(self, mode: str, config: Config, run: Run) -> None:
         if find_spec("wandb") is None:
-            raise ConfigError(f"track.wandb={mode} needs wandb: pip install wandb, or track.wandb=off")
+            raise ConfigError(f"track.wandb={mode} needs wandb: pip install 'pacesetter[wandb]', or track.wandb=off")
         wandb: ModuleType = importlib.import_module("wandb")
         name = run.folder.name
         self.run = wandb.init(
@@ -198,6 +309,31 @@ def resources() -> dict[str, float]:
     if torch is not None and torch.cuda.is_available():
         found["gpu_memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
     return found
+
+
+def _processor_seconds() -> float:
+    import resource
+
+    use = resource.getrusage(resource.RUSAGE_SELF)
+    return use.ru_utime + use.ru_stime
+
+
+def _machine_percent() -> float | None:
+    """Of all cores since the last question; None without psutil."""
+    if find_spec("psutil") is None:
+        return None
+    return float(importlib.import_module("psutil").cpu_percent(None))
+
+
+def _gpu_percent() -> float | None:
+    """How busy the GPU is; None where there is none, or nothing that measures it."""
+    torch = sys.modules.get("torch")
+    if torch is None or not torch.cuda.is_available():
+        return None
+    try:
+        return float(torch.cuda.utilization())
+    except Exception:  # NVML is missing or refuses: each ends in an exception of its own
+        return None
 
 
 def _peak_mb(value: int) -> float:

@@ -12,6 +12,7 @@ from rich.console import Console
 from rich.table import Table
 
 from pacesetter.errors import RunError
+from pacesetter.evaluation.programme.measured import REPEAT
 from pacesetter.runs import Run
 from pacesetter.training.run.checkpoint import check_same, identity, resumed_config
 from pacesetter.training.run.interrupts import leave
@@ -42,11 +43,18 @@ def verify(folder: str | Path, console: Console | None = None) -> bool:
         if result.stopped == "signal":
             leave()
         again = result.run
+        again_score = again.manifest["score"]
         rows = [(name, stored[name], again.manifest[name]) for name in COMPARED]
         rows.insert(0, ("data", stored["identity"]["data"], again.manifest["identity"]["data"]))
         rows.append(("metrics", _metrics(run), _metrics(again)))
     console.print(_table(rows))
+    run.write_json(REPEAT, {"difference": _difference(float(stored["score"]), float(again_score))})
     return all(first == second for _, first, second in rows)
+
+
+def _difference(first: float, second: float) -> float:
+    """Of two scores, as a share of the first."""
+    return 0.0 if first == second else abs(second - first) / max(abs(first), 1e-12)
 
 
 def _metrics(run: Run) -> list[dict[str, Any]]:

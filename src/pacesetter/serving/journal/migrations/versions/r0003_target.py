@@ -12,14 +12,14 @@ TARGETS, OLD_TARGETS = "IN ('target', 'weights')", "= 'weights'"
 
 
 def upgrade() -> None:
-    _make_view(TARGETS)
+    make_view(TARGETS)
 
 
 def downgrade() -> None:
-    _make_view(OLD_TARGETS)
+    make_view(OLD_TARGETS)
 
 
-def _make_view(targets: str) -> None:
+def make_view(targets: str) -> None:
     """The view of revision 0002, in which an action space among `targets` has no side."""
     side = f"WHEN action_space {targets} THEN NULL WHEN smoothed_action > 0 THEN 'buy' WHEN smoothed_action < 0"
     op.execute(sa.text("DROP VIEW actions"))

@@ -1,0 +1,258 @@
+"""Run the command of every row of docs/capabilities.md at a tiny size, and say which of them work here.
+
+    python scripts/capabilities.py                # all rows, minutes each on a small machine
+    python scripts/capabilities.py TB-7.4 LL-84   # only these rows
+    python scripts/capabilities.py --list         # what would be run, and what is left out and why
+
+It knows the package only by its command line, so that it cannot share a mistake with the tests. Options that make a
+command small are added here; what a command does is left as the page writes it. Exit 1 if a command fails.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+import tempfile
+import time
+from pathlib import Path
+from typing import NamedTuple
+
+ROOT = Path(__file__).resolve().parents[1]
+PAGE = ROOT / "docs" / "capabilities.md"
+SECONDS = 900
+QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
+MARKET = ("data=synthetic", "data.symbols=3", "data.bars=420")
+NETWORK = ("agent.network=mlp", "agent.network_options={width:8,layers:1}", "agent.heads=[8]")
+STEPS = ("agent.n_steps=16", "agent.batch_size=16", "train.envs=4", "train.steps=64", "train.validate_every=64")
+EPISODES = ("task.window_bars=4", "task.episode_bars=20")
+LOOKBACK = ("task.windows.longest=24", "task.windows.seen=[6,12,30]", "task.windows.grid=[10,16,24]")
+FLEET = ("task=fleet", *MARKET, *EPISODES, "features.names=[return_1,volatility_10]", *STEPS, *QUIET)
+
+# A run of each kind that other commands are given, made when it is first needed.
+RUNS = {
+    "trading": ("train", "agent=ppo", *MARKET, *EPISODES, *NETWORK, *STEPS, *QUIET),
+    "fleet": ("train", *FLEET, "agent.network_options={width:8,layers:1}", "agent.heads=[8]"),
+    "direct": ("train", "task=fleet", "agent=direct", *MARKET, *EPISODES, "train.steps=3072", *QUIET),
+    "job": ("run", "data=sandbox", "job.lookback_steps=256", "job.direct_steps=3072", "job.draws=20"),
+}
+# How a row's RUN is chosen: by what the command begins with, or what it has in it; the first that fits.
+KINDS = (
+    ("fleet report", "fleet"),
+    ("task.fleet=", "fleet"),
+    ("lag.run=", "direct"),
+    ("distill", "fleet"),
+    ("online", "fleet"),
+    ("finetune", "fleet"),
+    ("inspect", "job"),
+)
+# What makes a command small: by its first words; the longest that fits.
+SMALLER = {
+    "run": ("job.lookback_steps=256", "job.direct_steps=3072", "job.fleet_steps=64", "job.draws=20"),
+    "train": ("train.steps=64", "train.envs=4", "train.validate_every=64", *QUIET),
+    "tune": ("data=synthetic", "data.bars=420", "tune.trials=1", "train.steps=64", "train.validate_every=64", *QUIET),
+    "sweep": ("data=synthetic", "data.bars=420", "agent=ppo,a2c", "train.steps=64", "train.validate_every=64", *QUIET),
+    "leadlag": ("data=synthetic", "data.symbols=4", "data.bars=300", "lag.lookback=60"),
+    "evaluate": ("--draws", "20", "--fast"),
+    "verify": (),
+    "baseline": ("data=synthetic", "data.symbols=3", "data.bars=420"),
+    "validate": ("--draws", "20"),
+    "bundle make": ("--observations", "100"),
+    "profile": ("data=synthetic", "data.bars=420", "train.steps=64"),
+    "paper": ("bars=3",),
+    "programme": ("--phase", "data"),
+    "selftest": ("selftest.strengths=[0,0.8]",),
+}
+# What a command is given that the page leaves to the reader.
+GIVEN = {
+    "data process": ("data/raw.parquet",),
+    "data split": ("data/raw.parquet",),
+    "paper": ("equal_weight", "data=synthetic"),
+    "bundle check": ("BUNDLE",),
+    "journal upgrade": ("sqlite:///paper/journal.db",),
+    "halt": ("drill",),
+}
+# What must have run before, by how a command begins.
+BEFORE = {
+    "data process": "pacesetter data fetch data=sandbox",
+    "data split": "pacesetter data fetch data=sandbox",
+    "journal": "pacesetter paper equal_weight data=synthetic bars=3",
+    "compare": "pacesetter evaluate RUN --draws 20 --fast",
+    "evaluate RUN --gate": "pacesetter evaluate RUN --draws 20 --fast",
+    "bundle rollback": "pacesetter bundle make RUN --observations 100",
+}
+LEFT_OUT = {
+    "make": "the whole suite, or an installation: minutes to hours, and its own check",
+    "pip": "changes the environment",
+    "python benchmarks": "measures for minutes; `make bench` records it",
+    "python examples/rllib": "needs the extra `ray`",
+    "pacesetter serve": "serves until it is stopped",
+    "pacesetter dashboard": "serves until it is stopped",
+    "pacesetter cluster": "needs the extra `ray`, or several machines",
+    "pacesetter league": "hours, cells are kept; `league quick` for a laptop",
+    "pacesetter ablate": "hours, cells are kept",
+    "pacesetter reproduce": "needs data that is not distributed",
+}
+
+
+class Row(NamedTuple):
+    """A line of the table: its numbers, status, and the commands that show it."""
+
+    name: str
+    status: str
+    commands: tuple[str, ...]
+    missing: str
+
+
+class Outcome(NamedTuple):
+    """What came of one command: works, FAILED or left out."""
+
+    row: str
+    command: str
+    result: str
+    why: str
+    seconds: float
+
+
+def read_rows(text: str) -> list[Row]:
+    """The rows of the page; refuses one that holds in part and does not say which part."""
+    rows = []
+    for line in text.splitlines():
+        if not re.match(r"\| (LL|TB|CA|AR|beyond)", line):
+            continue
+        name, _, status, shown, proof = (cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1])
+        missing = re.sub(r"`[^`]*`", "", proof).strip(" ,;:")
+        if status == "part" and not missing:
+            raise SystemExit(f"error: the row '{name}' holds in part and does not say which; add it to the last column")
+        rows.append(Row(name, status, tuple(re.findall(r"`([^`]+)`", shown)), missing))
+    return rows
+
+
+def left_out(command: str) -> str:
+    """Why a command is not run here; empty where it is."""
+    return next((why for start, why in LEFT_OUT.items() if command.startswith(start)), "")
+
+
+def smaller(command: str) -> list[str]:
+    """The words of a `pacesetter` command with what makes it small; RUN and … stay to be filled in."""
+    words = [word for word in shlex.split(command.replace("\\|", "|")) if word != "…"]
+    words += next((list(given) for start, given in GIVEN.items() if " ".join(words[1:]) == start), [])
+    if "--resume" in words:
+        return words
+    begin = [key for key in SMALLER if " ".join(words[1:]).startswith(key)]
+    more = SMALLER[max(begin, key=len)] if begin else ()
+    named = {word.partition("=")[0] for word in words}
+    own = [word for word in more if word.partition("=")[0] not in named]
+    if words[1:2] == ["train"] and not any(word.startswith(("data=", "+preset=", "task=master")) for word in words):
+        own += list(MARKET)
+    return [*words, *own]
+
+
+class Workshop:
+    """A folder in which commands run, and the runs that they are given."""
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self._made: dict[str, Path] = {}
+        self._known: dict[tuple[str, ...], tuple[bool, str]] = {}
+
+    def run(self, words: list[str]) -> tuple[bool, str]:
+        """Whether the words work, and their last line; several rows may name one command, which runs once."""
+        if tuple(words) not in self._known:
+            self._known[tuple(words)] = self._run(words)
+        return self._known[tuple(words)]
+
+    def _run(self, words: list[str]) -> tuple[bool, str]:
+        line = [sys.executable, "-m", "pacesetter", *words[1:]] if words[0] == "pacesetter" else words
+        line = [sys.executable, str(ROOT / words[1]), *words[2:]] if words[0] == "python" else line
+        paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
+        env = os.environ | {"PYTHONPATH": paths, "DVC_NO_ANALYTICS": "1"}
+        try:
+            found = subprocess.run(line, cwd=self.folder, env=env, capture_output=True, text=True, timeout=SECONDS)
+        except subprocess.TimeoutExpired:
+            return False, f"took longer than {SECONDS} s"
+        said = (found.stderr if found.returncode else found.stdout).strip().splitlines()
+        is_fine = found.returncode == 0 or (found.returncode == 1 and words[1:2] in (["validate"], ["data"]))
+        return is_fine, said[-1] if said else ""
+
+    def made(self, kind: str) -> Path:
+        """The run of a kind."""
+        if kind not in self._made:
+            where = self.folder / kind
+            is_fine, said = self.run(["pacesetter", *RUNS[kind], f"runs={where}"])
+            if not is_fine:
+                raise SystemExit(f"error: no run of the kind {kind} could be made: {said}")
+            self._made[kind] = next(path.parent for path in sorted(where.glob("*/manifest.json")))
+        return self._made[kind]
+
+    def filled(self, words: list[str]) -> list[str]:
+        """With RUN, BUNDLE and … filled in."""
+        line = " ".join(words[1:])
+        kind = next((kind for part, kind in KINDS if line.startswith(part) or part in line), "trading")
+        whole = [word.replace("RUN", str(self.made(kind))) if "RUN" in word else word for word in words]
+        if "--gate" in whole:
+            whole[whole.index("--gate") + 1] = str(self.made(kind) / "evaluation" / "evaluation.json")
+        return [self._bundle() if word == "BUNDLE" else word for word in whole]
+
+    def _bundle(self) -> str:
+        store = self.folder / "bundles"
+        if not store.is_dir():
+            self.run(["pacesetter", "bundle", "make", str(self.made("fleet")), "--store", str(store)])
+        return str(store)
+
+
+def try_row(row: Row, workshop: Workshop) -> list[Outcome]:
+    """Every command of a row."""
+    return [_try(row.name, command, workshop) for command in row.commands]
+
+
+def _try(name: str, command: str, workshop: Workshop) -> Outcome:
+    why = left_out(command) or ("what it is given is the reader's" if "=…" in command else "")
+    if why:
+        return Outcome(name, command, "left out", why, 0.0)
+    start = time.perf_counter()
+    for begin, first in BEFORE.items():
+        if command.startswith(f"pacesetter {begin}"):
+            workshop.run(workshop.filled(shlex.split(first)))
+    words = smaller(command) if command.startswith("pacesetter") else shlex.split(command)
+    if command.startswith("dvc"):
+        for path in ("dvc.yaml", "params.yaml", ".dvc", "src"):
+            copy = shutil.copytree if (ROOT / path).is_dir() else shutil.copy
+            copy(ROOT / path, workshop.folder / path)
+        words = [sys.executable, "-m", *words]
+        subprocess.run(["git", "init", "--quiet"], cwd=workshop.folder, check=True)
+    is_fine, said = workshop.run(workshop.filled(words))
+    return Outcome(name, command, "works" if is_fine else "FAILED", said, time.perf_counter() - start)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("rows", nargs="*", help="only rows whose numbers have one of these in them")
+    parser.add_argument("--list", action="store_true")
+    options = parser.parse_args()
+    rows = [row for row in read_rows(PAGE.read_text(encoding="utf-8")) if row.status != "planned"]
+    rows = [row for row in rows if not options.rows or any(part in row.name for part in options.rows)]
+    if options.list:
+        for row in rows:
+            for command in row.commands:
+                print(f"{row.name:<24} {left_out(command) or shlex.join(smaller(command))}")
+        return
+    outcomes = []
+    with tempfile.TemporaryDirectory(prefix="capabilities-") as place:
+        workshop = Workshop(Path(place))
+        for row in rows:
+            for found in try_row(row, workshop):
+                print(f"{found.row:<24} {found.result:<9} {found.seconds:6.1f} s  {found.command}  {found.why[:100]}")
+                outcomes.append(found)
+    failed = [found for found in outcomes if found.result == "FAILED"]
+    ran = sum(found.result != "left out" for found in outcomes)
+    print(f"{ran - len(failed)} of {ran} commands work; {len(outcomes) - ran} were left out")
+    sys.exit(bool(failed))
+
+
+if __name__ == "__main__":
+    main()

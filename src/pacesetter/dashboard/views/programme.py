@@ -1,0 +1,54 @@
+"""The programme: which phases are done, what their gates decided, and the report of each."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pandas as pd
+import streamlit as st
+
+from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.texts import say
+from pacesetter.dashboard.views.parts import contained, table
+from pacesetter.evaluation.programme.status import ProgrammeStatus, latest_status, read_status
+
+__all__ = ["show_programme"]
+
+SECONDS = 2.0  # between two looks at a programme that is going on
+
+
+def show_programme() -> None:
+    """The page of the latest programme."""
+    folder = latest_status(current().runs)
+    if folder is None:
+        st.info(say("programme.empty", folder=current().runs))
+        return
+    _going_on(str(folder))
+
+
+@st.fragment(run_every=SECONDS)
+def _going_on(folder: str) -> None:
+    with contained():
+        status = read_status(Path(folder))
+        _standing(status)
+        names = ("phase", "state", "decision", "seconds", "result")
+        table(pd.DataFrame(status.rows, columns=names), "programme.phases", file_name="programme.csv")
+        _report(Path(folder), status)
+
+
+def _standing(status: ProgrammeStatus) -> None:
+    done = sum(phase.state == "done" for phase in status.phases)
+    st.progress(done / max(len(status.phases), 1), say("programme.done", done=done, count=len(status.phases)))
+    (st.warning if status.synthetic else st.caption)(status.sentence)
+    st.caption(say("programme.run", run=status.run, started=status.started))
+
+
+def _report(folder: Path, status: ProgrammeStatus) -> None:
+    """The completion report of the phase that the reader picks."""
+    reported = {phase.name: folder / phase.report for phase in status.phases if phase.report}
+    if not reported:
+        return
+    name = st.selectbox(say("programme.report"), list(reported), index=len(reported) - 1, key="programme.phase")
+    page = reported[name].with_suffix(".md")
+    if page.is_file():
+        st.markdown(page.read_text(encoding="utf-8"))

@@ -1,0 +1,88 @@
+"""The environment check: whether the installed versions are what the package asks for, and what hardware there is."""
+
+from __future__ import annotations
+
+import os
+import platform
+import shutil
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import NamedTuple
+
+from pacesetter.evaluation.report.page import Section
+
+__all__ = ["EnvironmentRow", "check_environment", "environment_section"]
+
+PACKAGE = "pacesetter"
+GIGABYTE = 2**30
+LEAST_DISK_GB = 2.0
+
+
+class EnvironmentRow(NamedTuple):
+    """One thing that was looked at: what there is, what is asked for, and whether that is enough."""
+
+    name: str
+    value: str
+    wanted: str
+    is_enough: bool
+
+
+def check_environment(runs: str | Path = ".") -> list[EnvironmentRow]:
+    """Python, the packages that are always needed, processor, memory, GPU, and room on the disk of `runs`."""
+    return [_python(), *_packages(), _processor(), _gpu(), _disk(Path(runs))]
+
+
+def environment_section(rows: list[EnvironmentRow]) -> Section:
+    """As a table, with a sentence on what is not enough."""
+    poor = [row.name for row in rows if not row.is_enough]
+    text = f"Not as asked for: {', '.join(poor)}." if poor else "Everything is as asked for."
+    table = tuple((row.name, row.value, row.wanted, "ok" if row.is_enough else "MISSED") for row in rows)
+    return Section("Environment", text, (), ("what", "there", "asked for", ""), table)
+
+
+def _python() -> EnvironmentRow:
+    found = platform.python_version()
+    return EnvironmentRow("Python", found, ">=3.11", tuple(map(int, found.split(".")[:2])) >= (3, 11))
+
+
+def _packages() -> list[EnvironmentRow]:
+    """Each requirement of the package without an extra, beside the installed version."""
+    from packaging.requirements import Requirement
+
+    asked = [Requirement(text) for text in requires(PACKAGE) or ()]
+    always = [each for each in asked if each.marker is None or each.marker.evaluate({"extra": ""})]
+    rows = [_package(each.name, str(each.specifier)) for each in always]
+    return [*rows, _package("torch", "==2.13.0")]
+
+
+def _package(name: str, wanted: str) -> EnvironmentRow:
+    from packaging.specifiers import SpecifierSet
+
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        return EnvironmentRow(name, "not installed", wanted, False)
+    # A local version such as 2.13.0+cpu says how it was built, not which release it is.
+    return EnvironmentRow(name, found, wanted, SpecifierSet(wanted).contains(found.partition("+")[0], prereleases=True))
+
+
+def _processor() -> EnvironmentRow:
+    return EnvironmentRow("processor cores", str(os.cpu_count() or 1), ">=1", True)
+
+
+def _gpu() -> EnvironmentRow:
+    """Whether torch can use a GPU; none is not a fault, since everything runs without."""
+    try:
+        import torch
+    except ModuleNotFoundError:
+        return EnvironmentRow("GPU", "unknown: torch is not installed", "optional", True)
+    if not torch.cuda.is_available():
+        return EnvironmentRow("GPU", "none", "optional", True)
+    device = torch.cuda.get_device_properties(0)
+    return EnvironmentRow("GPU", f"{device.name}, {device.total_memory / GIGABYTE:.0f} GB", "optional", True)
+
+
+def _disk(runs: Path) -> EnvironmentRow:
+    place = next(folder for folder in (runs.resolve(), *runs.resolve().parents) if folder.is_dir())
+    free = shutil.disk_usage(place).free / GIGABYTE
+    return EnvironmentRow("free disk", f"{free:.1f} GB", f">={LEAST_DISK_GB:g} GB", free >= LEAST_DISK_GB)

@@ -1,0 +1,105 @@
+"""Costs of single symbols, Almgren–Chriss impact and starting holdings, against numbers worked out by hand.
+
+Runs `market.holdings`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+import pytest
+
+from pacesetter.data import load
+from pacesetter.errors import ConfigError
+from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.backtest.sensitivity import scaled_costs
+from pacesetter.evaluation.baselines.catalogue import make_baseline
+from pacesetter.features import feature_table
+from pacesetter.market import Accounts, Column, Costs, Fill, Limits, MarketBars, MarketParameters, OrderKind
+from pacesetter.market.bars import Bar
+from pacesetter.market.fill import impact
+from pacesetter.market.parameters import StartingHolding, SymbolCost
+from pacesetter.policies.market_rows import market_bank
+from pacesetter.policies.policy import QUANTITIES
+
+FREE = Costs(commission_bps=0.0, spread_bps=0.0, slippage_bps=0.0, borrow_bps_per_year=0.0)
+DEAR = replace(FREE, by_symbol=(SymbolCost("B", 50.0),))
+
+
+def play(policy: Any, panel: Any, rules: MarketParameters) -> Any:
+    bank = market_bank(panel, feature_table(panel, ["return_1"]))
+    return backtest(policy, panel, first=60, market=rules, bank=bank, window_bars=2)
+
+
+class Still:
+    """A policy that trades nothing."""
+
+    name, action = "still", QUANTITIES
+
+    def decide(self, seen: Any) -> Any:
+        return np.zeros(len(seen.panel.symbols))
+
+
+def test_one_symbol_pays_more_than_the_other() -> None:
+    panel = load("synthetic", symbols=2, bars=80, seed=1)
+    rules = MarketParameters(costs=replace(FREE, by_symbol=(SymbolCost(panel.symbols[1], 50.0),)))
+    policy = make_baseline("equal_weight", market_bank(panel, feature_table(panel, ["return_1"])), rules)
+    played = play(policy, panel, rules)
+    fills = played.fills[0]
+    opens = panel["open"][61]
+    np.testing.assert_allclose(fills[:, Fill.PRICE] / opens, [1.0, 1.005])
+    paid = abs(fills[1, Fill.QUANTITY]) * opens[1] * 0.005
+    assert played.ledger[0, Column.SPREAD] == pytest.approx(paid)
+    dearer = play(policy, panel, scaled_costs(rules, 2.0))
+    assert dearer.ledger[:, Column.SPREAD].sum() == pytest.approx(2 * played.ledger[:, Column.SPREAD].sum(), rel=0.02)
+
+
+def test_almgren_chriss_adds_half_the_permanent_to_the_temporary_impact() -> None:
+    costs = replace(FREE, impact_bps=100.0, permanent_bps=40.0, impact_model="almgren_chriss")
+    rules = MarketParameters(costs=costs, limits=Limits(volume_cap_fraction=1.0)).packed()
+    assert impact(25.0, 100.0, rules) == pytest.approx(0.5 * 0.004 * 0.25 + 0.01 * 0.25**0.6)
+    root = MarketParameters(costs=replace(FREE, impact_bps=100.0), limits=Limits(volume_cap_fraction=1.0)).packed()
+    assert impact(25.0, 100.0, root) == 0.01 * 0.5  # the square root, bit for bit as before
+
+
+def test_an_account_begins_with_its_holdings_and_moves_with_them() -> None:
+    panel = load("synthetic", symbols=2, bars=80, seed=1)
+    held = StartingHolding(panel.symbols[0], 10.0)
+    rules = MarketParameters(costs=FREE, holdings=(held,))
+    played = play(Still(), panel, rules)
+    expected = 100_000.0 + 10.0 * panel.close[61:, 0]
+    np.testing.assert_allclose(played.equity[1:], expected)
+    assert played.ledger[0, Column.EQUITY_BEFORE] == pytest.approx(100_000.0 + 10.0 * panel.close[60, 0])
+
+
+@pytest.mark.parametrize(
+    ("make", "sentence"),
+    [
+        (lambda: Costs(by_symbol=(SymbolCost("A", 1.0), SymbolCost("A", 2.0))), "names A twice"),
+        (lambda: Costs(by_symbol=(SymbolCost("A", -50.0),)), "less than nothing"),
+        (lambda: Costs(permanent_bps=1.0), "is a part of impact_model=almgren_chriss"),
+        (lambda: StartingHolding("A", float("nan")), "give a number"),
+        (lambda: MarketParameters(holdings=(StartingHolding("A", -1.0),)), "is short"),
+        (lambda: MarketParameters(costs=Costs(permanent_bps=1.0, impact_model="almgren_chriss")), "volume_cap"),
+    ],
+)
+def test_what_cannot_be_is_refused(make: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        make()
+
+
+def test_a_holding_that_is_not_traded_is_refused() -> None:
+    panel = load("synthetic", symbols=2, bars=80, seed=1)
+    rules = MarketParameters(holdings=(StartingHolding("SPY", 1.0),))
+    with pytest.raises(ConfigError, match="SPY, which is not traded"):
+        play(Still(), panel, rules)
+
+
+def test_accounts_without_costs_of_their_own_are_as_they_were() -> None:
+    bars = MarketBars.from_arrays(np.full((3, 2), 10.0))
+    assert not bars.values[..., Bar.COST].any()
+    accounts = Accounts(bars, MarketParameters(costs=FREE), kind=OrderKind.QUANTITY)
+    accounts.step(np.array([[5.0, 5.0]]))
+    assert accounts.ledger[0, Column.SPREAD] == 0.0

@@ -1,0 +1,24 @@
+"""The environment check names what is installed beside what is asked for."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from pacesetter.training.programme import environment
+from pacesetter.training.programme.environment import check_environment, environment_section
+
+
+def test_versions_and_hardware_are_named(tmp_path: Path) -> None:
+    rows = {row.name: row for row in check_environment(tmp_path / "runs")}
+    assert rows["Python"].is_enough
+    assert rows["numpy"].is_enough
+    assert rows["numpy"].wanted
+    assert rows["GPU"].wanted == "optional"
+    assert rows["free disk"].value.endswith("GB")
+
+
+def test_what_is_missed_is_said(tmp_path: Path) -> None:
+    row = environment._package("numpy", ">=99")
+    assert not row.is_enough
+    assert not environment._package("no-such-package", ">=1").is_enough
+    assert "Not as asked for: numpy." in environment_section([row]).text
