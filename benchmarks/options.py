@@ -1,6 +1,6 @@
 """What options add: written and learned ones beside PPO, yardsticks on the same bars, on planted markets.
 
-    python benchmarks/options.py [--strengths 0.4 0.2] [--seeds 1 2] [--steps 12288] [--record]
+    python benchmarks/options.py [--strengths 0.4 0.2] [--seeds 1 2] [--steps 24576] [--record]
 
 One agent of six symbols each, trained on 1,080 bars, chosen on 360 and played in one account on 360 later ones. Gates
 of options are those of the validation set, of the deterministic policy.
@@ -76,7 +76,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--strengths", type=float, nargs="+", default=[0.4, 0.2])
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
-    parser.add_argument("--steps", type=int, default=12_288)
+    parser.add_argument("--steps", type=int, default=24_576)
     parser.add_argument("--folder", default="")
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()

@@ -10,11 +10,13 @@ from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pacesetter.build import build_panel, stored_config
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
-from pacesetter.evaluation.report.options_page import option_spells
+from pacesetter.evaluation.explain.findings import explanation_sections
+from pacesetter.evaluation.report.options_page import option_spells, options_section
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.learning.options.config import WRITTEN
 from pacesetter.registry import configure
@@ -55,6 +57,15 @@ def test_a_backtest_says_which_option_was_in_force(played: Backtest, tmp_path: P
     spells = option_spells(played.episode().fills)
     assert spells["bars"].sum() == played.options.size
     assert spells["bars"].max() > 1  # an option lasts
+
+
+def test_a_report_explains_the_selector_and_shows_the_options(run: StoredRun, played: Backtest) -> None:
+    judged: Any = SimpleNamespace(contribution=SimpleNamespace(table=pd.DataFrame(index=list(run.panel.symbols))))
+    titles = [section.title for section in explanation_sections(run, judged)]
+    assert titles[0] == "Attribution by feature (S0)"
+    section = options_section(played, "S0")
+    assert {row[0] for row in section.rows} == set(np.unique(played.options))
+    assert len(section.figures) == 1
 
 
 def test_it_begins_anew_with_every_backtest(run: StoredRun, played: Backtest) -> None:

@@ -137,7 +137,7 @@ class OptionFleet(Fleet):
 
 
 class OptionAgent(SymbolAgent):
-    """One agent with options; as a module it gives the selector's probabilities, which attributions explain."""
+    """One agent with options; as a module it gives what the selector prefers, which attributions explain."""
 
     def __init__(self, config: Network, shapes: Shapes, hidden: int, column: int, options: OptionSet) -> None:
         nn.Module.__init__(self)
@@ -153,9 +153,12 @@ class OptionAgent(SymbolAgent):
         return len(self.options)
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, torch.Tensor]:
-        """Probabilities (batch, option) of those that may begin, and the value of the one in force (batch,)."""
+        """Probabilities (batch, option) as if all might begin, and the value of the one in force (batch,).
+
+        Where an option may begin is a step: with it, no gradient along a path could account for the whole change.
+        """
         answer, value = self.evaluate(observation)
-        return answer.selector.probabilities, value
+        return answer.logits.softmax(-1), value
 
     def evaluate(self, observation: Tensors) -> tuple[OptionAnswer, torch.Tensor]:
         features = self.encoder(observation)
