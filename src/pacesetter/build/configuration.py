@@ -560,7 +560,7 @@ def one_account_options(config: Config) -> Any:
 
 
 def _options(agent: Mapping[str, Any], support: TaskSupport) -> Any:
-    beside = {"algorithm", *support.defaults}  # the network's, which is no part of the method
+    beside = {"algorithm", *support.defaults}  # the network has options of its own
     return configure(
         load(support.options), {name: value for name, value in agent.items() if name not in beside}, "agent"
     )

@@ -35,7 +35,7 @@ class OptionPolicy:
     trades   by the orders of its agents, or by targets made of them, as `FleetTargets`
     notes    of the last decision: `option`, the name of the one in force for each symbol
 
-    It begins anew at a backtest's first bar.
+    At a backtest's first bar it starts without an option.
     """
 
     def __init__(

@@ -197,7 +197,7 @@ def test_a_switch_is_charged_once_to_the_option_that_ended():
     arrivals, ended = torch.zeros(3, 1), torch.zeros(3, 1, dtype=torch.bool)
     began = torch.tensor([[True], [False], [True]])
     found = option_advantages(rewards, values, arrivals, began, ended, 1.0, 1.0, cost=0.25)
-    assert found.flatten().tolist() == [-0.25, -0.25, 0.0]  # the beginning of the rollout is nobody's switch here
+    assert found.flatten().tolist() == [-0.25, -0.25, 0.0]  # at the beginning of the rollout none ended
 
 
 # ---- gradients ------------------------------------------------------------------------------------------------------

@@ -69,7 +69,7 @@ class OptionFleet(Fleet):
         self.options, self.column, self._told = OptionSet.described(options), column, dict(options)
         super().__init__(config, _seen(shapes, self.options), symbols, actions, hidden)
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
-        # Here, not at each call: whoever asks the encoder hands over whole windows.
+        # Here, not at each call: all who ask the encoder hand over whole windows.
         self.encoder.register_forward_pre_hook(_newest(self.options.seen_bars))
 
     @property

@@ -5,7 +5,7 @@ An option that began in s, earned R = Σ γ^i·r_i in d bars and left in s' is o
     Q(s, o) → R + γ^d·max_o' Q'(s', o')          over the options that may begin in s', Q' the target values
     selector  ascends Σ_o π(o|s)·Q(s, o) + ent_coef · entropy, over those that may begin in s
 
-Rows stay valid whoever selected the option, since rules do not change: they are drawn from a replay.
+Rows stay valid under any selector, since rules do not change: they are drawn from a replay.
 """
 
 from __future__ import annotations

@@ -123,7 +123,7 @@ class BundlePolicy:
     def _before(self, seen: Seen) -> dict[str, Array]:
         """What was kept of the bar before, zeros at the first; of the same bar asked about again, what it began with.
 
-        A backtest begins anew.
+        A backtest starts without any.
         """
         spec, rows = self.model.spec, len(seen.panel.symbols)
         if not spec.remembered:

@@ -162,7 +162,7 @@ class FleetAct:
         self.reset()
 
     def reset(self) -> None:
-        """Begin anew."""
+        """Forget what was kept."""
         self.kept, self.noted = self.fleet.no_memory(self.market.env_count), dict[str, Any]()
 
     @torch.no_grad()
