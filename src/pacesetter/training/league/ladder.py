@@ -82,6 +82,8 @@ ENTRANTS: dict[str, tuple[str, ...]] = {
     "ppo": ("agent=ppo_small", "task.action=discrete", *_VALIDATED),
     "ppo_expected": ("agent=ppo_small", "task.action=discrete", "agent.advantages=expected", *_VALIDATED),
     "sac": ("agent=sac_small", "task.action=continuous", *_VALIDATED),
+    "options": ("agent=options_small", "task.action=continuous", *_VALIDATED),
+    "option_critic": ("agent=option_critic", "task.action=continuous", *_VALIDATED),
 }
 QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run that a laptop does in half an hour
 
