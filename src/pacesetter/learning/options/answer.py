@@ -18,7 +18,7 @@ from pacesetter.agents.heads import MaskedCategorical, TanhGaussian
 from pacesetter.learning.options.config import WAIT, OptionRules
 from pacesetter.learning.options.written import Situation, endings, initiation, orders
 
-__all__ = ["MEMORY", "OptionAnswer", "OptionMemory", "OptionSet", "Played"]
+__all__ = ["MEMORY", "OptionAnswer", "OptionBar", "OptionMemory", "OptionSet"]
 
 MEMORY = "option_memory"  # entry of an observation: what was kept of the bar before
 MEDIAN = 0.5
@@ -82,7 +82,7 @@ class OptionSet:
         return 3 + len(self)
 
 
-class Played(NamedTuple):
+class OptionBar(NamedTuple):
     """What a bar came to, (row,) each: the order (row, 1), the option that gave it, whether that began here."""
 
     orders: torch.Tensor
@@ -100,7 +100,7 @@ class OptionAnswer(TanhGaussian):
     `mode` and `sample` play the bar and leave what it came to in `played`.
     """
 
-    played: Played
+    played: OptionBar
 
     def __init__(
         self,
@@ -157,7 +157,7 @@ class OptionAnswer(TanhGaussian):
         is_over = (before.option < 0) | (before.steps >= self.options.timeout)
         return torch.where(is_over, torch.ones_like(chance), chance)
 
-    def play(self, deterministic: bool, epsilon: float = 0.0) -> Played:
+    def play(self, deterministic: bool, epsilon: float = 0.0) -> OptionBar:
         """End the option in force or not, choose the next where it did, and let it give its order.
 
         epsilon   share of the choices that are drawn evenly from those that may begin
@@ -173,7 +173,7 @@ class OptionAnswer(TanhGaussian):
         steps = torch.where(began, torch.zeros_like(before.steps), before.steps)
         spent = torch.where(began, torch.zeros_like(spent), spent)
         memory = OptionMemory(option, steps + 1, spent, self.open).vector()
-        return Played(self._order(option, steps, deterministic), option, began, memory)
+        return OptionBar(self._order(option, steps, deterministic), option, began, memory)
 
     def _order(self, option: torch.Tensor, steps: torch.Tensor, deterministic: bool) -> torch.Tensor:
         """(row, 1)."""

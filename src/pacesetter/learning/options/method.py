@@ -15,7 +15,7 @@ from pacesetter.learning.experience.market import FleetMarket, FleetStep
 from pacesetter.learning.experience.rollout import ReturnScale, action_mix, by_symbol, sharpe
 from pacesetter.learning.fleet.method import Acting, FleetMethod
 from pacesetter.learning.options.agents import OptionFleet
-from pacesetter.learning.options.answer import OptionAnswer, Played
+from pacesetter.learning.options.answer import OptionAnswer, OptionBar
 from pacesetter.learning.options.config import HISTORY_BARS, FleetOptions
 from pacesetter.learning.options.written import Situation, initiation, read_market
 
@@ -33,7 +33,7 @@ class OptionStep:
 
     observation: dict[str, torch.Tensor]
     answer: OptionAnswer
-    played: Played
+    played: OptionBar
     step: FleetStep
     completed: torch.Tensor
     gained: torch.Tensor
@@ -93,7 +93,7 @@ class OptionMethod(FleetMethod[OptionFleet, FleetMarket]):
         self.scale.observe(step.rewards[None], ended[None])
         return OptionStep(observation, answer, played, step, *self._succeeded(answer, played, step))
 
-    def _succeeded(self, answer: OptionAnswer, played: Played, step: FleetStep) -> tuple[torch.Tensor, torch.Tensor]:
+    def _succeeded(self, answer: OptionAnswer, played: OptionBar, step: FleetStep) -> tuple[torch.Tensor, torch.Tensor]:
         """Which options were completed, and which of those without a loss of equity.
 
         One that began at a bar ended the one before; the last of an episode ends with it.
