@@ -136,7 +136,7 @@ def _spread(values: Any, form: str) -> str:
 def main() -> None:
     body = table(["buffer", "value"], buffer_rows())
     body += (
-        f"\n\nFleet of ten on the planted market (strength 0.8), seeds {SEEDS}, target positions, episodes of {EPISODE} "
+        f"\n\nFleet of ten, planted market (strength 0.8), seeds {SEEDS}, target positions, episodes of {EPISODE} "
         "bars, goals drawn from 0 to 4 %. Success: the episode ends within 0.1 % of its goal, on the validation set, "
         "with the same starts and goals for all. Mean and range over seeds.\n\n"
     )

@@ -85,7 +85,7 @@ def main() -> None:
     body += table(["", "SAC, one component", "MO-SAC, five objectives", "difference"], step_rows())
     rows, spread = front_rows()
     body += (
-        f"\n\nFleet of ten on the planted market (strength 0.8), {STEPS:,} steps of each symbol, the five objectives by "
+        f"\n\nFleet of ten, planted market (strength 0.8), {STEPS:,} steps of each symbol, the five objectives by "
         "weighted sums. Sharpe ratio of all agents together on the validation set at the learned weights, the largest "
         "drawdown of an agent, the largest weight, and updates of the preference network.\n\n"
     )

@@ -20,7 +20,7 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.fleet.front_page import choose_point, front_section, read_front
 from pacesetter.policies.conditions import asked_entries
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 MARKET = [
     *("data=synthetic", "data.symbols=2", "data.bars=480", "task=fleet", "features.names=[return_1]", *QUIET),
