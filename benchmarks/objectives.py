@@ -17,7 +17,7 @@ from pacesetter.learning.learner import Between
 from pacesetter.learning.objectives.front import hypervolume, spread_preferences
 from pacesetter.training.hydra.compose import compose
 
-SEEDS, STEPS = (1, 2, 3), 6_144
+SEEDS, STEPS = (1, 2), 4_096
 MARKET = (
     *("+preset=planted", "data.bars=2400", "features.leadlag.lookback=null", "task=fleet", "task.action=target"),
     *("agent.network=mlp_tiny", "agent.heads=[32]", "agent.gamma=0.5", "train.envs=8", "agent.buffer_size=800"),
