@@ -17,7 +17,7 @@ from pacesetter.learning.learner import Between
 from pacesetter.learning.objectives.front import hypervolume, spread_preferences
 from pacesetter.training.hydra.compose import compose
 
-SEEDS, STEPS = (1, 2, 3), 6_144
+SEEDS, STEPS = (1, 2), 4_096
 MARKET = (
     *("+preset=planted", "data.bars=2400", "features.leadlag.lookback=null", "task=fleet", "task.action=target"),
     *("agent.network=mlp_tiny", "agent.heads=[32]", "agent.gamma=0.5", "train.envs=8", "agent.buffer_size=800"),
@@ -85,7 +85,7 @@ def main() -> None:
     body += table(["", "SAC, one component", "MO-SAC, five objectives", "difference"], step_rows())
     rows, spread = front_rows()
     body += (
-        f"\n\nFleet of ten on the planted market (strength 0.8), {STEPS:,} steps of each symbol, the five objectives by "
+        f"\n\nFleet of ten, planted market (strength 0.8), {STEPS:,} steps of each symbol, the five objectives by "
         "weighted sums. Sharpe ratio of all agents together on the validation set at the learned weights, the largest "
         "drawdown of an agent, the largest weight, and updates of the preference network.\n\n"
     )

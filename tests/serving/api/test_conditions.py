@@ -6,12 +6,13 @@ Runs `policies.conditions`, `evaluation.fleet.front_page`.
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import pytest
 from bundles import QUIET, Made, make
-from served import Served
+from served import NO_LIMITS, Served
 
 from pacesetter.build.configuration import task_of
 from pacesetter.build.environments import build_table
@@ -20,7 +21,7 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.fleet.front_page import choose_point, front_section, read_front
 from pacesetter.policies.conditions import asked_entries
-from pacesetter.policies.observation import market_bank
+from pacesetter.policies.market_rows import market_bank
 
 MARKET = [
     *("data=synthetic", "data.symbols=2", "data.bars=480", "task=fleet", "features.names=[return_1]", *QUIET),
@@ -41,6 +42,9 @@ def weighing(tmp_path_factory: pytest.TempPathFactory) -> Made:
     return make(tmp_path_factory.mktemp("weights"), [*MARKET, *own])
 
 
+PATIENT = replace(NO_LIMITS, seconds=60.0)  # the first answer waits for a compiler
+
+
 def actions(served: Served, **asked: Any) -> list[float]:
     answer = served.client.post("/v1/decide", json=asked, headers={"Authorization": f"Bearer {served.tokens['trade']}"})
     assert answer.status_code == 200, answer.text
@@ -55,7 +59,7 @@ def status(served: Served, **asked: Any) -> int:
 def test_a_goal_is_a_parameter_of_a_request(aiming: Made, tmp_path: Any) -> None:
     spec = aiming.bundle.model.spec
     assert spec.conditions == {"achieved_goal": (), "desired_goal": (0.01,)}
-    served = Served(aiming, tmp_path)
+    served = Served(aiming, tmp_path, PATIENT)
     usual = actions(served)
     assert actions(served, goal=0.01) == usual == actions(served, goal=0.01, achieved=0.0)
     assert actions(served, goal=0.04) != usual
@@ -70,7 +74,7 @@ def test_weights_are_a_parameter_of_a_request(weighing: Made, tmp_path: Any) -> 
     chosen = front["points"][front["chosen"]]["preference"]
     spec = weighing.bundle.model.spec
     assert spec.conditions["preference"] == pytest.approx(tuple(chosen))
-    served = Served(weighing, tmp_path)
+    served = Served(weighing, tmp_path, PATIENT)
     assert actions(served, preference=chosen) == pytest.approx(actions(served), abs=1e-6)
     one, other = actions(served, preference=[1.0, 0.0, 0.0]), actions(served, preference=[0.0, 0.0, 1.0])
     assert one != other
