@@ -184,6 +184,8 @@ def main() -> None:
     parser.add_argument("--only", nargs="+", default=list(VARIANTS))
     parser.add_argument("--scores", type=Path, help="file of finished rows, a line of JSON each")
     parser.add_argument("--cost", default="")
+    parser.add_argument("--costs", nargs="*", default=["PPO", "SAC"], help="methods whose curiosity is timed")
+    parser.add_argument("--cost-steps", type=int, default=2_048)
     parser.add_argument("--record", action="store_true")
     options = parser.parse_args()
     if options.cost:
@@ -193,8 +195,8 @@ def main() -> None:
     header = ["fleet", "test Sharpe ratio", "against without", *MEASURES, "seconds"]
     text = table(header, rows_of(scores))
     costs = []
-    for base in ("PPO", "SAC"):
-        plain, curious = cost(base, 2_048), cost(f"{base} + curiosity", 2_048)
+    for base in options.costs:
+        plain, curious = (cost(name, options.cost_steps) for name in (base, f"{base} + curiosity"))
         ratios = (curious["seconds"] / plain["seconds"], curious["memory"] / plain["memory"] - 1)
         figures = (f"{1e3 * plain['seconds']:.2f}", f"{ratios[0]:.2f}", f"{plain['memory']:.0f}", f"{ratios[1]:+.1%}")
         costs.append([base, *figures])

@@ -146,7 +146,7 @@ def test_an_agent_is_judged_by_the_configured_reward_within_its_controllers_rang
         ({"settings": []}, r"task\.controller\.settings is empty"),
         ({"settings": [{"longest": 65}]}, r"settings\[0\] has windows of 8 to 65 bars; stay within 8 to 64"),
         ({"settings": [{"weights": {"signl": 1.0}}]}, r"weights names 'signl'.*did you mean 'signal'"),
-        ({"rule": "regime"}, "rule=regime and task.controller.regimes go together"),
+        ({"rule": "regime"}, "rule=regime needs a regime with another setting than the first"),
         ({"rule": "regime", "regimes": {"bul": 0}}, "has no regime 'bul'; did you mean 'bull'"),
         ({"rule": "regime", "regimes": {"bull": 1}}, r"regimes\.bull=1 is not the place of a setting, 0 to 0"),
         ({"rule": "often"}, "often"),

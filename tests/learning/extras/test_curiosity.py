@@ -9,7 +9,9 @@ import pytest
 import torch
 
 from pacesetter.errors import ConfigError
+from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.curiosity import Curiosity, CuriosityConfig, CuriosityGates, MovingErrors
+from pacesetter.learning.extras.extra import learn_from_draw
 
 RING = 8
 
@@ -130,3 +132,15 @@ def test_the_rewards_that_a_fleet_learns_from_are_mixed(make_learner: Callable[.
     targets = [learner.method.prepare(rollout, learner)["targets"] for learner, rollout in both]
     assert rollouts[0].features.shape[-1] == 0
     assert not torch.allclose(*targets)
+
+
+def test_the_models_learn_from_some_draws_of_a_replay_alone() -> None:
+    curiosity = Curiosity(4, None, CuriosityConfig(replay_every=3))
+    states, following, actions = torch.randn(16, 4), torch.randn(16, 4), torch.rand(16, 1)
+    batch = Transitions(torch.zeros(16, dtype=torch.long), {}, actions, rewards=torch.zeros(16))
+    for _ in range(7):  # every draw asks for rewards, and then lets the models learn
+        curiosity.reward(batch, states, following, 0)
+        learn_from_draw(curiosity, batch, states, following)
+    assert len(curiosity.log) == 2
+    with pytest.raises(ConfigError, match=r"agent\.extras\.curiosity\.replay_every=0"):
+        CuriosityConfig(replay_every=0)

@@ -64,7 +64,8 @@ def test_shipped_presets_compose_on_their_markets(name: str) -> None:
     for cell in {cell.entrant: cell for cell in Ablation(name, seeds="1").cells(preset)}.values():
         if cell.overrides is not None:
             assert compose([*cell.market_overrides, *cell.overrides]).train.steps > 0
-    assert len(preset.overrides()) == 1 + len(preset.variants) + sum(map(len, preset.sweeps.values()))
+    compared = len(preset.variants) + len(preset.others) + sum(map(len, preset.sweeps.values()))
+    assert len(preset.overrides()) == 1 + compared
 
 
 @pytest.mark.parametrize(

@@ -53,13 +53,13 @@ class Controller:
     every      bars from one decision of the controller to its next
     rule       constant: the first setting; cycle: one after another; regime: by that of most symbols
     settings   to choose from
-    regimes    regime -> place of its setting, from 0; the first one where a regime is not named
+    regimes    regime -> place of its setting, from 0, for rule=regime
     """
 
     every: int = 20
     rule: Literal["constant", "cycle", "regime"] = "constant"
     settings: tuple[LevelSetting, ...] = (LevelSetting(),)
-    regimes: dict[str, int] = field(default_factory=dict)
+    regimes: dict[str, int] = field(default_factory=lambda: dict.fromkeys(REGIMES, 0))
 
     def __post_init__(self) -> None:
         check_range(1, owner=WHERE, every=self.every)
@@ -71,8 +71,11 @@ class Controller:
             if not 0 <= place < len(self.settings):
                 last = len(self.settings) - 1
                 raise ConfigError(f"{WHERE}.regimes.{name}={place} is not the place of a setting, 0 to {last}")
-        if (self.rule == "regime") != bool(self.regimes):
-            raise ConfigError(f"{WHERE}.rule=regime and {WHERE}.regimes go together; give both or neither")
+        if (self.rule == "regime") != any(self.regimes.values()):
+            raise ConfigError(
+                f"{WHERE}.rule=regime needs a regime with another setting than the first, e.g. {WHERE}.regimes.bear=1, "
+                "and other rules need none"
+            )
 
     @property
     def resolutions(self) -> set[str]:

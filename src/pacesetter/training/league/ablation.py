@@ -7,6 +7,7 @@ A preset is a small file, `conf/ablate/NAME.yaml`:
     base:      overrides of the whole method, which every variant shares
     variants:  name -> overrides that switch a part off, or another in
     sweeps:    key -> values, each of them a variant
+    others:    name -> overrides in place of the base: another method, which has other keys
 
 Cells are those of the league: kept by configuration and bars, so that a stopped ablation continues where it was, and
 another variant adds only its own cells.
@@ -56,19 +57,24 @@ class AblationPreset:
     base: tuple[str, ...]
     variants: dict[str, tuple[str, ...]] = field(default_factory=dict)
     sweeps: dict[str, tuple[Any, ...]] = field(default_factory=dict)
+    others: dict[str, tuple[str, ...]] = field(default_factory=dict)
     markets: tuple[str, ...] = ("planted 0.4",)
 
     def __post_init__(self) -> None:
-        if not self.variants and not self.sweeps:
+        if not self.variants and not self.sweeps and not self.others:
             raise ConfigError("an ablation needs variants or sweeps to compare the base with; give one or more")
-        if FULL in self.variants:
+        for name in self.others:
+            if name in self.variants:
+                raise ConfigError(f"'{name}' is among the variants and the others; give one of them another name")
+        if FULL in self.variants or FULL in self.others:
             raise ConfigError(f"the variant '{FULL}' is the base itself; give it another name")
 
     def overrides(self) -> dict[str, tuple[str, ...]]:
         """Every variant by name with all its overrides, the full method first."""
         swept = {f"{key}={value}": (f"{key}={value}",) for key, values in self.sweeps.items() for value in values}
         changed = {name: tuple(texts) for name, texts in self.variants.items()} | swept
-        return {FULL: tuple(self.base)} | {name: (*self.base, *texts) for name, texts in changed.items()}
+        own = {name: (*self.base, *texts) for name, texts in changed.items()}
+        return {FULL: tuple(self.base)} | own | {name: tuple(texts) for name, texts in self.others.items()}
 
 
 @dataclass(frozen=True)
