@@ -30,9 +30,12 @@ def make(bank: Bank, kind: str = "mlp", action: str = "discrete", **options: Any
 
 
 @pytest.mark.parametrize("kind", ["mlp", "transformer"])
-@pytest.mark.parametrize("action", ["discrete", "continuous"])
-def test_the_batch_answers_as_each_member_alone(bank: Bank, kind: str, action: str) -> None:
+@pytest.mark.parametrize(("action", "is_apart"), [("discrete", False), ("continuous", True)])
+def test_the_batch_answers_as_each_member_alone(bank: Bank, kind: str, action: str, is_apart: bool) -> None:
+    """Also where a member was ruined and is at other bars than the rest."""
     learner = make(bank, kind, action)
+    if is_apart:
+        learner.observation["index"][3, 1] += 2
     method: Any = learner.method
     population: Population = method.population
     members = population.members(population.draw(), 0.1)

@@ -14,6 +14,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import Distribution
 from pacesetter.agents.layout import Tensors
 from pacesetter.errors import ConfigError
+from pacesetter.learning.experience.gather import INDEX
 from pacesetter.learning.fleet.encoding import compiled, narrow
 
 __all__ = ["ENCODER", "Members", "Population"]
@@ -35,7 +36,7 @@ class Population:
         if isinstance(fleet.encoder, RecurrentEncoder):
             raise ConfigError("agent=es cannot batch a recurrent network over members; take agent.network=mlp_small")
         self.fleet, self.size, self.rows, self.tables, self.config = fleet, size, rows, tables, config
-        self._outputs = compiled(torch.vmap(self._member_outputs), config)
+        self._batched: dict[bool, Callable[..., torch.Tensor]] = {}
 
     @property
     def parameters(self) -> dict[str, nn.Parameter]:
@@ -59,27 +60,41 @@ class Population:
 
         Environments are (symbol, member, env) flattened, as are the rows of the compact observation.
         """
-        compact = {name: entry for name, entry in observation.items() if name != ACTION_MASK}
-        # Gathered for all members at once: inside vmap every index would get an axis of members.
-        seen = {name: self._by_member(entry) for name, entry in self.tables(compact).items()}
-        outputs = self._outputs(members, seen)  # (member, symbol · env, output)
-        symbols = len(self.fleet.symbols) if self.rows is None else len(self.rows)
-        in_order = outputs.unflatten(1, (symbols, -1)).transpose(0, 1).flatten(0, 2)
+        seen = {name: self._by_member(entry) for name, entry in observation.items() if name != ACTION_MASK}
+        index = seen.pop(INDEX)
+        # All members play the same bars unless one was ruined, so that windows are mostly gathered and scaled once.
+        is_shared = bool((index == index[:1]).all())
+        bars = self.tables({INDEX: index[0] if is_shared else index.flatten(0, 1)})
+        if not is_shared:
+            bars = {name: entry.unflatten(0, index.shape[:2]) for name, entry in bars.items()}
+        outputs = self._outputs(is_shared)(members, bars, seen)  # (member, symbol · env, output)
+        in_order = outputs.unflatten(1, (self.symbols, -1)).transpose(0, 1).flatten(0, 2)
         policy: Distribution = self.fleet.policy(in_order.float(), observation.get(ACTION_MASK))
         return policy
 
+    def _outputs(self, is_shared: bool) -> Callable[..., torch.Tensor]:
+        """`_member_outputs` of all members at once, their bars in common or not."""
+        if is_shared not in self._batched:
+            batched = torch.vmap(self._member_outputs, (0, None if is_shared else 0, 0))
+            self._batched[is_shared] = compiled(batched, self.config)
+        return self._batched[is_shared]
+
+    @property
+    def symbols(self) -> int:
+        """Of the market."""
+        return len(self.fleet.symbols) if self.rows is None else len(self.rows)
+
     def _by_member(self, entry: torch.Tensor) -> torch.Tensor:
         """(symbol · member · env, …) as (member, symbol · env, …)."""
-        symbols = len(self.fleet.symbols) if self.rows is None else len(self.rows)
-        return entry.view(symbols, self.size, -1, *entry.shape[1:]).transpose(0, 1).flatten(1, 2)
+        return entry.view(self.symbols, self.size, -1, *entry.shape[1:]).transpose(0, 1).flatten(1, 2)
 
-    def _member_outputs(self, member: Members, observation: Tensors) -> torch.Tensor:
+    def _member_outputs(self, member: Members, bars: Tensors, account: Tensors) -> torch.Tensor:
         """(symbol · env, output) of one member; `vmap` runs it for all."""
         own: dict[str, Members] = {ENCODER: {}, ACTOR: {}}
         for name, one in member.items():
             prefix = name[: name.index(".") + 1]
             own[prefix][name.removeprefix(prefix)] = one
         with narrow(self.fleet.frozen.device, self.config):
-            features = torch.func.functional_call(self.fleet.encoder, own[ENCODER], (observation,)).float()
+            features = torch.func.functional_call(self.fleet.encoder, own[ENCODER], ({**bars, **account},)).float()
         outputs: torch.Tensor = torch.func.functional_call(self.fleet.actor, own[ACTOR], (features, self.rows))
         return outputs
