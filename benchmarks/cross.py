@@ -14,12 +14,13 @@ from record import publish, table
 from rich.console import Console
 from scipy.stats import spearmanr
 
-from pacesetter.build import build_panel
+from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.leadlag import LeadLag
 from pacesetter.leadlag.estimators.learned import read_relations
 from pacesetter.leadlag.structure.ranking import row_mean
+from pacesetter.learning.relations import attention_relations
 from pacesetter.panel import Panel
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.league.ladder import MARKETS
@@ -38,6 +39,7 @@ ESTIMATORS = (
     *("ccf_lag1", "ccf_auc", "ccf_peak", "levy_returns", "hayashi_yoshida", "mutual_information", "transfer_entropy"),
     *("levy_path", "signature"),
 )
+UNTRAINED = "attention before training"
 MARKET = "planted 0.4"
 DECILES = "deciles 1963-1995, 1 bp"
 
@@ -83,9 +85,12 @@ def whom(folder: str, seeds: list[int]) -> str:
         panel = _seen(run)
         truth: Any = build_panel(StoredRun(run).config).truth
         pairs = _planted(truth)
-        for name, scores in _matrices(panel, run).items():
+        first = _untrained(run)
+        matrices = {UNTRAINED: _scores(first)} | _matrices(panel, run)
+        for name, scores in matrices.items():
             hits.setdefault(name, []).append(_among_strongest(scores, list(pairs)))
-        by_lag = {"learned": np.abs(read_relations(str(run))[1]), "ccf_peak": _correlations(panel)}
+        learned = np.abs(read_relations(str(run))[1])
+        by_lag = {UNTRAINED: np.abs(first), "learned": learned, "ccf_peak": _correlations(panel)}
         for name, weights in by_lag.items():
             right = [weights[:, i, j].argmax() + 1 == lag for (i, j), lag in pairs.items()]
             delays.setdefault(name, []).append(float(np.mean(right)))
@@ -95,7 +100,8 @@ def whom(folder: str, seeds: list[int]) -> str:
     ]
     about = (
         f"Market `{MARKET}`, the same seeds and runs, all bars that the fleet saw as one window. The strongest pairs "
-        "of a matrix are as many as are planted. `learned` is the attention of the run."
+        "of a matrix are as many as are planted. `learned` is the attention of the run. Before training it already "
+        "follows its biases, which are correlations of these bars at each delay."
     )
     header = ["matrix", "planted among the strongest pairs", "delay right"]
     return f"## Whom its attention finds\n\n{about}\n\n{table(header, rows)}"
@@ -128,6 +134,21 @@ def _matrices(panel: Panel, run: Path) -> dict[str, Any]:
     last = len(panel) - 1
     found = {name: LeadLag(name).fit(panel).scores(last, last) for name in ESTIMATORS}
     return {"learned": LeadLag("learned", run=str(run)).fit(panel).scores(last, last)} | found
+
+
+def _untrained(run: Path) -> Any:
+    """(lag, leader, follower) the attention of the same network before it learned: its biases alone."""
+    config = StoredRun(run).config
+    panel = build_panel(config)
+    parts = build_parts(config, panel)
+    learner: Any = build_learner(config, parts)
+    return attention_relations(learner.fleet.encoder, parts.validation, panel.symbols)
+
+
+def _scores(weights: Any) -> Any:
+    """(leader, follower) as `learned` scores weights by lag."""
+    total = np.abs(weights).sum(0)
+    return total - total.T
 
 
 def _correlations(panel: Panel) -> Any:

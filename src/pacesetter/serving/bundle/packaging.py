@@ -178,7 +178,7 @@ def _lookback(
         return memory, {}
     needed = lookback_memory(build_task(stored_config(folder)))
     # The agent that chooses the windows looks back as well, and its view must be fixed too.
-    learned = {name: max(bars, needed) for name, bars in memory.items() if name.startswith("leadlag_")}
+    learned = {name: max(bars, needed) for name, bars in memory.items() if name.startswith(("leadlag_", "leaders_"))}
     return memory | learned, lookback_files(folder, panel, observations)
 
 
