@@ -4,8 +4,9 @@ US → Japan.
     python benchmarks/leadlag_accuracy.py US_JAPAN_FILE --record
 
 Planted: 10 symbols, five leaders and a follower of each a bar later, 1,000 bars, fat tails (Student's t with 5 degrees
-of freedom), MARKETS seeds. A cell is direction / links: the share of the planted pairs that are pointed the right way
-(a coin has 0.5), and the share that the test names as links at 5 % family-wise; in brackets false links a market.
+of freedom), 10 seeds. A cell is direction / links: the share of the planted pairs that are pointed the right way
+(a coin has 0.5, 0 means that it says nothing of them), and the share that the test names as links at 5 % family-wise;
+in brackets false links a market.
 
     linear           y(t) = 0.4·x(t−1) + 0.92·ε(t)
     multiplicative   y(t) = x(t−1)·ε(t)

@@ -62,8 +62,8 @@ def main() -> None:
     rows = [(name, cost["seconds"], cost["peak_mb"]) for name, cost in costs.items()]
     rows.append(("whole command", wall, max(cost["peak_mb"] for cost in costs.values())))
     body = (
-        f"`pacesetter leadlag data=bars.parquet`: {SYMBOLS} symbols × {BARS:,} hourly bars, defaults (window 720 hours "
-        f"= 30 days, 200 draws); allowed: {ALLOWED_SECONDS} s and {ALLOWED_MB:,} MB.\n\n"
+        f"`pacesetter leadlag data=bars.parquet`: {SYMBOLS} symbols × {BARS:,} hourly bars, defaults (window 1,080 "
+        f"hours = 45 days, 200 draws); allowed: {ALLOWED_SECONDS} s and {ALLOWED_MB:,} MB.\n\n"
         f"{table(('stage', 'seconds', 'peak MB'), rows)}\n\n"
         f"Processor time {processor:.0f} s on {os.cpu_count()} cores; load of the machine before the start "
         f"{before:.1f}. With other work beside it the wall time says little; the processor time does."

@@ -33,6 +33,7 @@ VARIANTS: dict[str, dict[str, Any]] = {
     "50 symbols": {"symbols": 50},
     "250 bars": {"bars": 250},
     "500 bars": {"bars": 500},
+    "720 bars": {"bars": 720},
     "1,000 bars": {"bars": 1000},
 }
 METHODS = ("ccf_peak", "granger", "ccf_auc", "ccf_lag1", "levy_returns")
@@ -79,7 +80,10 @@ def row(name: str, method: str, options: dict[str, Any]) -> tuple[Any, ...]:
 def main() -> None:
     start = time.perf_counter()
     rows = [row(name, "ccf_peak", options) for name, options in VARIANTS.items()]
-    rows += [row(name, "granger", VARIANTS[name]) for name in ("base", "strength 0.2", "500 bars")]
+    rows += [
+        row(name, "granger", VARIANTS[name])
+        for name in ("base", "strength 0.2", "500 bars", "720 bars")
+    ]
     rows += [row("base", method, {}) for method in METHODS[2:]]
     header = ("market", "method", "recall", "precision, related", "precision, direct", "delay and sign right", "links")
     body = (

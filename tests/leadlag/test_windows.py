@@ -74,11 +74,11 @@ def test_it_follows_scikit_learns_conventions(market: ps.Panel) -> None:
 @pytest.mark.parametrize(
     ("freq", "bars", "window", "text"),
     [
-        ("h", 35_000, 720, "720 hours = 30 days"),
-        ("D", 3_000, 730, "730 days = 2.0 years"),
-        ("B", 3_000, 781, "781 trading days = 3.0 years"),
-        ("min", 3_000, 720, "720 minutes = 12 hours"),
-        ("5min", 3_000, 864, "864 bars = 3 days"),
+        ("h", 35_000, 1080, "1,080 hours = 45 days"),
+        ("D", 3_000, 1095, "1,095 days = 3.0 years"),
+        ("B", 3_000, 1043, "1,043 trading days = 4.0 years"),
+        ("min", 3_000, 1440, "1,440 minutes = 24 hours"),
+        ("5min", 3_000, 1152, "1,152 bars = 4 days"),
         ("B", 301, 150, "150 trading days = 210 days"),  # half of a short history
     ],
 )

@@ -331,7 +331,7 @@ class StudyResult:
 
     @property
     def window_text(self) -> str:
-        """The window in its own unit and in time, e.g. `720 hours = 30 days`."""
+        """The window in its own unit and in time, e.g. `1,080 hours = 45 days`."""
         return span_text(self.panel.index, self.study.bars)
 
     @property

@@ -1,8 +1,8 @@
 """Windows as people name them: a panel or a frame of bars, an end by date, a length in bars or in time.
 
 Without a length there is a usual one: the shortest round span of time that holds ENOUGH_BARS. That number comes from
-the power curve (benchmarks/results/leadlag_power.md): relations of strength 0.4 are found in three of four cases
-from about 700 bars on, and a longer window would find more of them later.
+the power curve (benchmarks/results/leadlag_power.md): it is the shortest measured window in which four of five
+relations of strength 0.4 are found; a longer one would find more of them, later.
 """
 
 from __future__ import annotations
@@ -20,10 +20,11 @@ from pacesetter.stamps import moment_of
 
 __all__ = ["as_panel", "bar_of", "bars_in", "is_span", "span_text", "usual_window"]
 
-ENOUGH_BARS = 700
+ENOUGH_BARS = 1000
 DAY = pd.Timedelta(days=1)
 YEAR = pd.Timedelta(days=365, hours=6)
-HOURS, DAYS, YEARS = (1, 2, 3, 6, 12), (1, 2, 3, 5, 7, 14, 30, 60, 90, 180), (1, 2, 3, 5, 10, 20, 50, 100)
+HOURS, DAYS = (1, 2, 3, 6, 12), (1, 2, 3, 4, 5, 7, 10, 14, 21, 30, 45, 60, 90, 180)
+YEARS = (1, 2, 3, 4, 5, 10, 20, 50, 100)
 ROUND_SPANS = (
     *(DAY * hours / 24 for hours in HOURS),
     *(DAY * days for days in DAYS),
@@ -105,7 +106,7 @@ def usual_window(index: pd.DatetimeIndex) -> int:
 
 
 def span_text(index: pd.DatetimeIndex, bars: int) -> str:
-    """The last `bars` bars in their own unit and in time, e.g. `720 hours = 30 days`."""
+    """The last `bars` bars in their own unit and in time, e.g. `1,080 hours = 45 days`."""
     days = (index[-1] - index[-1 - bars]) / DAY
     if days < 2:
         time = f"{24 * days:.3g} hours"

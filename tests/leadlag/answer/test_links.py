@@ -135,6 +135,20 @@ def test_information_sees_relations_that_correlation_cannot() -> None:
         assert find_links(x, Gauge(method), draws=40).linked(LEVEL)[0, 1], method
 
 
+def test_information_points_a_multiplicative_relation_the_right_way() -> None:
+    """x_j(t) = x_i(t−1)·ε(t) moves volatility alone: information sees its direction, and the null, which keeps
+    volatility, does not call it a link."""
+    rng = np.random.default_rng(11)
+    x = rng.standard_normal((1500, 6))
+    for leader in (0, 2, 4):
+        x[1:, leader + 1] *= x[:-1, leader]
+    pairs = [0, 2, 4], [1, 3, 5]
+    for method in ("mutual_information", "transfer_entropy"):
+        answer = answer_window(x, tuple("abcdef"), Gauge(method))
+        assert (answer.leadership[pairs] > 0.02).all(), method
+    assert not find_links(x, Gauge("mutual_information"), draws=40).linked(LEVEL)[pairs].any()
+
+
 def test_absent_symbols_have_no_chance() -> None:
     x = np.random.default_rng(10).standard_normal((200, 3))
     x[:, 1] = np.nan
