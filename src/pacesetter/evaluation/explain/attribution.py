@@ -119,9 +119,7 @@ class Attributions:
         bars = go.Bar(y=[push.feature for push in strongest], x=[push.size for push in strongest], orientation="h")
         figure = styled(go.Figure(bars), f"Pushes behind the latest: {orders[-1]}", 140 + 18 * len(strongest))
         figure.update_yaxes(autorange="reversed", type="category", automargin=True)
-        text = (
-            "The features behind the latest orders by integrated gradients, and the strongest against each."
-        )
+        text = "The features behind the latest orders by integrated gradients, and the strongest against each."
         return BehaviourFinding("Why these orders", text, pd.DataFrame({"order": orders, "why": said}), figure)
 
     def findings(self) -> list[BehaviourFinding]:

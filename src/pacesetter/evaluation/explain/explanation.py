@@ -123,7 +123,7 @@ def _why(
     words = [_order_words(float(values[k]), symbols[k] if len(symbols) else "") for k in places]
     # What is explained of a discrete order is its own probability: what raises it speaks for it, a sale or not.
     signs = [np.sign(values[k]) if is_discrete else 1.0 for k in places]
-    return [found.signed(dict(zip(places, signs, strict=True))).why(places, words)]
+    return [attributions.signed(dict(zip(places, signs, strict=True))).why(places, words)]
 
 
 def _order_words(value: float, symbol: str) -> str:
