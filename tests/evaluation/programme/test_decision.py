@@ -82,6 +82,16 @@ def test_gates_pass_with_no_evidence_and_both_are_said(run: Path) -> None:
     assert excess.measured.value == pytest.approx(0.08)
 
 
+def test_a_named_index_stands_for_the_market(run: Path) -> None:
+    path = run / EVALUATION / "evaluation.json"
+    judged = json.loads(path.read_text(encoding="utf-8"))
+    path.write_text(json.dumps(judged | {"index": {"name": "SPY", "annual_return": 0.19}}), encoding="utf-8")
+    found = decide(run, read_gate_set("final"))
+    excess = next(each for each in found.held if each.limit.metric == "excess_annual_return")
+    assert excess.gate.value == pytest.approx(0.01)
+    assert not excess.gate.passed
+
+
 @pytest.mark.parametrize(("changed", "decision"), [({"max_drawdown": 0.31}, "NO-GO"), ({"sharpe": 0.8}, "NO-GO")])
 def test_one_failed_gate_is_no_go(run: Path, changed: dict[str, float], decision: str) -> None:
     write(run, **changed)

@@ -11,11 +11,11 @@ import pandas as pd
 import pytest
 
 from pacesetter.data import load
-from pacesetter.errors import DataError
+from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.catalogue import evaluate_baselines
 from pacesetter.evaluation.statistics.metrics import total_return
-from pacesetter.evaluation.statistics.regimes import benchmark_table, index_returns, market_regimes, regime_table
+from pacesetter.evaluation.statistics.regimes import Index, benchmark_table, index_returns, market_regimes, regime_table
 from pacesetter.features import REGIMES, regime_labels
 from pacesetter.market import Costs, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
@@ -91,3 +91,13 @@ def test_half_of_the_index_has_half_its_beta_and_no_alpha() -> None:
 def test_a_panel_without_the_bars_is_refused() -> None:
     with pytest.raises(DataError, match="give the panel of the backtest"):
         regime_table(results()["cash"], load("synthetic", symbols=5, bars=300, start="2030-01-01"))
+
+
+def test_a_named_index_replaces_all_symbols_in_equal_parts() -> None:
+    panel = market()
+    index = Index.of(panel, panel.symbols[0])
+    np.testing.assert_array_equal(index.returns, index_returns(panel, panel.symbols[0]))
+    table = benchmark_table(results(), panel, index.returns)
+    assert not np.allclose(table.loc["equal_weight", "beta"], benchmark_table(results(), panel).loc["equal_weight", "beta"])
+    with pytest.raises(ConfigError, match=r"evaluation\.index=SPYY is not a symbol of the data"):
+        Index.of(panel, "SPYY")

@@ -1,4 +1,7 @@
-"""The runtime: bar by bar it sees what a backtest sees, and decides what a backtest decides."""
+"""The runtime: bar by bar it sees what a backtest sees, and decides what a backtest decides.
+
+Runs `serving.trader.why`.
+"""
 
 from __future__ import annotations
 

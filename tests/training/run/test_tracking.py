@@ -162,8 +162,10 @@ def test_what_is_no_store_is_refused_in_a_sentence(small, run):
 
 def test_what_is_not_asked_for_is_left_out(small, run, monkeypatch):
     without(monkeypatch, "mlflow", "tensorboard")
-    (only,) = tracking.make_trackers(small("ppo", "track.mlflow=auto", "track.tensorboard=auto"), run)
+    usage, only = tracking.make_trackers(small("ppo", "track.mlflow=auto", "track.tensorboard=auto"), run)
     assert isinstance(only, tracking.JsonLog)
+    assert isinstance(usage, tracking.UsageLog)
+    usage.close(True)
 
 
 def test_rooms_log_json_lines_into_the_run(small, console):

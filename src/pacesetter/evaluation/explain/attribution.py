@@ -7,8 +7,9 @@ With f the explained output, x an observation and b the baseline, the attributio
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -19,6 +20,7 @@ from numpy.typing import NDArray
 from pacesetter.errors import ConfigError, DataError, needs
 from pacesetter.evaluation.explain.behaviour import BehaviourFinding, Names
 from pacesetter.evaluation.report.pictures import PALETTE, styled
+from pacesetter.policies.why import Push, why_sentence
 
 if TYPE_CHECKING:
     import torch
@@ -95,6 +97,30 @@ class Attributions:
         lags = np.arange(windows[0].shape[2])[::-1]
         parts = [_measured(entry.swapaxes(1, 2), {"lag": lags}) for entry in windows]
         return _shared(pd.concat(parts).groupby("lag", as_index=False).sum())
+
+    def signed(self, signs: Mapping[int, float]) -> Attributions:
+        """The same with some observations' attributions turned round by a sign."""
+        factors = np.array([signs.get(row, 1.0) for row in range(len(self.outputs))])
+        entries = {name: entry * factors[:, None, None, None] for name, entry in self.entries.items()}
+        return replace(self, entries=entries, outputs=self.outputs * factors, baselines=self.baselines * factors)
+
+    def pushes(self, row: int) -> list[Push]:
+        """What each feature does to the explained output of one observation, bars and assets summed."""
+        return [
+            Push(feature, math.nan, float(size))
+            for name, entry in self.entries.items()
+            for feature, size in zip(self.names[name], entry[row].sum(axis=(0, 1)), strict=True)
+        ]
+
+    def why(self, rows: Sequence[int], orders: Sequence[str]) -> BehaviourFinding:
+        """A sentence for each order in words, of the observations `rows`."""
+        said = [why_sentence(order, self.pushes(row)) for row, order in zip(rows, orders, strict=True)]
+        strongest = sorted(self.pushes(rows[-1]), key=lambda push: -abs(push.size))[:10]
+        bars = go.Bar(y=[push.feature for push in strongest], x=[push.size for push in strongest], orientation="h")
+        figure = styled(go.Figure(bars), f"Pushes behind the latest: {orders[-1]}", 140 + 18 * len(strongest))
+        figure.update_yaxes(autorange="reversed", type="category", automargin=True)
+        text = "The features behind the latest orders by integrated gradients, and the strongest against each."
+        return BehaviourFinding("Why these orders", text, pd.DataFrame({"order": orders, "why": said}), figure)
 
     def findings(self) -> list[BehaviourFinding]:
         """Findings by feature and, where there are any, by asset and by lag."""

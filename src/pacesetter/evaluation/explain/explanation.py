@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Protocol, runtime_checkable
 
@@ -28,6 +29,7 @@ from pacesetter.policies.market_rows import market_bank
 __all__ = ["Witness", "explain_agent"]
 
 Array = NDArray[Any]
+LEAST_ORDER, MOST_ORDERS = 0.1, 5  # of the orders that are explained: beyond the hold zone, the latest
 HOLDING = ("position", "weight"), ("position", "unrealised_return")
 
 
@@ -101,11 +103,31 @@ def explain_agent(
     named = symbols if policy.is_whole or not symbols else [symbols[row] for row in chosen]
     attributions = integrated_gradients(agent, few, bank.names, named)
     found = [*attributions.findings(), action_distribution(orders.astype(int) if is_discrete else orders)]
+    if not policy.is_whole:
+        found += _why(attributions, orders.reshape(-1)[chosen], is_discrete, named)
     x, y = _strongest(attributions)
     found.append(state_action_map(seen, as_continuous(orders) if is_discrete else orders, x, y, bank.names))
     if readout(agent).values is not None:
         found.append(value_landscape(agent, seen, *HOLDING, bank.names))
     return found + ([attention_map(agent, few, panel.symbols)] if _attends(agent) else [])
+
+
+def _why(
+    attributions: Attributions, orders: Array, is_discrete: bool, symbols: Sequence[str]
+) -> list[BehaviourFinding]:
+    """Sentences on the latest orders that were not to hold; nothing where there was none."""
+    values = as_continuous(orders) if is_discrete else orders
+    places = [int(place) for place in np.flatnonzero(np.abs(np.nan_to_num(values)) > LEAST_ORDER)[-MOST_ORDERS:]]
+    if not places:
+        return []
+    words = [_order_words(float(values[k]), symbols[k] if len(symbols) else "") for k in places]
+    # What is explained of a discrete order is its own probability: what raises it speaks for it, a sale or not.
+    signs = [np.sign(values[k]) if is_discrete else 1.0 for k in places]
+    return [attributions.signed(dict(zip(places, signs, strict=True))).why(places, words)]
+
+
+def _order_words(value: float, symbol: str) -> str:
+    return f"{'buy' if value > 0 else 'sell'} {abs(value):.2f} {symbol}".strip()
 
 
 def _strongest(attributions: Attributions) -> list[tuple[str, str]]:

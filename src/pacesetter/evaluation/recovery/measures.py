@@ -13,6 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.build.configuration import Gates
+from pacesetter.evaluation.recovery.options import OPTION_RANGES
 from pacesetter.evaluation.recovery.trace import Trace
 from pacesetter.evaluation.statistics.gates import Gate, Limit, Measured, Sense, hold
 from pacesetter.evaluation.statistics.metrics import sharpe
@@ -52,16 +53,15 @@ FILLS, TRIPS, STATES, FINITE = "trade rate", "round trips per 1,000 steps", "sta
 HISTOGRAM, VOLUNTARY = "histogram entropy", "voluntary trades"
 ABOVE_CONSTANT = "Sharpe ratio above the best constant action"
 SPREAD = "policy spread"
-OPTIONS = ("smallest option share", "largest option share", "mean option duration")
 TRACED = (ENTROPY, DISTINCT, TRIPS, STATES, FINITE)  # only where the validation set is played once more
-SHARES = (HISTOGRAM, COVERAGE, LARGEST, DISTINCT, FILLS, VOLUNTARY, STATES, FINITE, SPREAD, *OPTIONS[:2])
+SHARES = (HISTOGRAM, COVERAGE, LARGEST, DISTINCT, FILLS, VOLUNTARY, STATES, FINITE, SPREAD)
 # name -> lowest and highest value, of all that training measures of a policy
 RANGES: dict[str, tuple[float, float]] = {
     **dict.fromkeys(SHARES, (0.0, 1.0)),
     ENTROPY: (0.0, float(np.log(BINS))),
     TRIPS: (0.0, 1000.0),
     ABOVE_CONSTANT: (-np.inf, np.inf),
-    OPTIONS[2]: (0.0, np.inf),
+    **OPTION_RANGES,
 }
 PASSED_BY = "agents that pass: "  # begins the names of a fleet's shares
 RANGES |= {PASSED_BY + name: (0.0, 1.0) for name in list(RANGES)}

@@ -11,13 +11,34 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.evaluation.recovery.trace import Trace
-from pacesetter.evaluation.statistics.gates import Gate
+from pacesetter.evaluation.statistics.gates import Gate, Limit, Measured, hold
 
-__all__ = ["OptionRuns", "option_gates", "option_runs", "option_values", "regime_alignment"]
+__all__ = [
+    "OPTION_LIMITS",
+    "OPTION_RANGES",
+    "OptionRuns",
+    "option_gates",
+    "option_runs",
+    "option_values",
+    "regime_alignment",
+]
 
 Array = NDArray[Any]
 SMALLEST, LARGEST, DURATION = "smallest option share", "largest option share", "mean option duration"
 SUCCESS, ALIGNED, ALL_USED = "option success", "option switches at regime changes", "options used"
+OPTION_LIMITS = (
+    Limit(SMALLEST, ">", 0.1, optional=True),
+    Limit(LARGEST, "<=", 0.6, optional=True),
+    Limit(DURATION, ">", 5.0, optional=True),
+    Limit(SUCCESS, ">", 0.5, optional=True),
+    Limit(ALL_USED, ">=", 1.0, optional=True),
+    Limit(ALIGNED, ">", 0.0, optional=True),
+)
+OPTION_RANGES = {
+    **dict.fromkeys((SMALLEST, LARGEST, SUCCESS, ALL_USED), (0.0, 1.0)),
+    DURATION: (0.0, np.inf),
+    ALIGNED: (-np.inf, np.inf),
+}
 DRAWS, LEVEL = 200, 0.95  # of the null, and its quantile that is to be beaten
 NEAR_BARS = 3  # a switch at a change of regime or up to two bars later counts as one with it: orders take a bar
 
@@ -79,16 +100,8 @@ def option_values(trace: Trace) -> dict[str, float]:
 
 def option_gates(trace: Trace) -> list[Gate]:
     """The gates of options, of all columns together; none of a policy without options."""
-    values = option_values(trace)
-    limits = {
-        SMALLEST: (">", 0.1),
-        LARGEST: ("<=", 0.6),
-        DURATION: (">", 5.0),
-        SUCCESS: (">", 0.5),
-        ALL_USED: (">=", 1.0),
-        ALIGNED: (">", 0.0),
-    }
-    return [Gate(name, values[name], *limits[name]) for name in values]  # type: ignore[arg-type]
+    measured = {name: Measured(value) for name, value in option_values(trace).items()}
+    return [each.gate for each in hold(OPTION_LIMITS, measured)]
 
 
 def regime_alignment(trace: Trace, draws: int = DRAWS, seed: int = 0) -> float:

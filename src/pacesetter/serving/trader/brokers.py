@@ -159,7 +159,7 @@ def _fillable(order: Order | None, price: float) -> float:
     """What the bar that opens at `price` may fill of an order; a limit order only where that is its limit or better.
 
     The kernel fills at the open alone, so a limit that the bar reaches later is not filled: rather too few than at
-    prices that nobody would have had.
+    prices that no order had.
     """
     if order is None:
         return 0.0
