@@ -30,6 +30,9 @@ LOOKS = {  # name -> width, height, scheme, language
 COMMAND = "from pacesetter.cli import app; app()"
 IDLE = "document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'"
 
+DRAWN = """!document.querySelector('[data-testid=stSkeleton]') && !document.getElementById('first') &&
+[...document.querySelectorAll('[data-testid=stPlotlyChart]')].every(chart => chart.querySelector('.main-svg'))"""
+
 
 @contextmanager
 def served(runs: Path, journal: str) -> Iterator[str]:
@@ -58,10 +61,11 @@ def take(browser: Any, address: str, look: str, target: Path, is_app: bool) -> N
     page.goto(f"{address}?language={language}")
     if is_app:
         page.wait_for_function(IDLE, timeout=120_000)
-        page.wait_for_timeout(2500)
+        page.wait_for_function(DRAWN, timeout=120_000)
+        page.wait_for_timeout(1500)
     else:
         page.wait_for_selector(".main-svg", timeout=60_000)
-    page.screenshot(path=target)
+    page.screenshot(path=target, timeout=180_000)
     page.close()
     print(f"→ {target}", flush=True)
 
@@ -85,7 +89,8 @@ def main() -> None:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for look in options.looks:
             for name in options.pages:
-                take(browser, f"{address}/{name}", look, options.out / f"dashboard_{name}_{look}.png", True)
+                place = address if name == "runs" else f"{address}/{name}"  # the first page has no name
+                take(browser, place, look, options.out / f"dashboard_{name}_{look}.png", True)
             if options.report is not None:
                 take(browser, options.report.resolve().as_uri(), look, options.out / f"report_{look}.png", False)
         browser.close()

@@ -11,6 +11,7 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pacesetter.dashboard.book import HALTED, Book, JournalReader
 from pacesetter.dashboard.folders import RunFacts, find_runs, read_run, stamp
@@ -52,10 +53,9 @@ MIRRORED = """<style>
 
 def _of_reader() -> str | None:
     """What this reader chose; None before, and outside a page."""
-    try:
-        return st.session_state.get("language") or st.query_params.get("language")
-    except Exception:  # outside a page there is no session
+    if get_script_run_ctx(suppress_warning=True) is None:
         return None
+    return st.session_state.get("language") or st.query_params.get("language")
 
 
 use_reader(_of_reader)
