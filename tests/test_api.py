@@ -98,3 +98,23 @@ def test_gymnasium_knows_the_environments_in_either_order_of_imports(imports: st
 def test_importing_the_package_does_not_import_gymnasium() -> None:
     code = "import sys, pacesetter; sys.exit('gymnasium' in sys.modules)"
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0
+
+
+# ---- what a notebook shows ------------------------------------------------------------------------------------------
+
+
+def test_everything_has_a_line_and_a_page_of_its_own(tmp_path):
+    from pacesetter.runs import Run
+
+    market = ps.load("synthetic", symbols=3, bars=400, seed=1)
+    result = ps.backtest("hold", market, first=300)
+    verdict = result.verdict(against=["equal_weight"], draws=30)
+    run = Run.create(tmp_path, "try", {"seed": 1})
+    for thing in (market, ps.LeadLag("ccf_peak").fit(market), result, result.backtest, verdict, run):
+        name = type(thing).__name__
+        assert name in repr(thing) or "Backtest" in repr(thing)
+        assert "\n" not in repr(thing)
+        assert thing._repr_html_().startswith("<")
+    assert "no evidence" in repr(verdict)
+    assert "<li>" in verdict._repr_html_()
+    assert "not finished" in run._repr_html_()

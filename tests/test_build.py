@@ -233,3 +233,17 @@ def test_agents_see_what_a_stored_classifier_said_out_of_fold(small, tmp_path):
 def test_shrinkage_has_one_default():
     for function in (leadlag_features, expected_returns):
         assert inspect.signature(function).parameters["shrinkage"].default == LeadLagFeatures().shrinkage
+
+
+# ---- actions by name ------------------------------------------------------------------------------------------------
+
+
+def test_actions_have_the_names_of_orders_windows_or_ranges():
+    from pacesetter.build.actions import action_names
+
+    assert action_names({"problem": "trading"}, 7)[0] == "hold"
+    assert action_names({"problem": "lookback", "windows": {"grid": [5, 20]}}, 2) == ["5 bars", "20 bars"]
+    moved = {"problem": "lookback", "windows": {"action": "relative", "deltas": [-5, 5]}}
+    assert action_names(moved, 2) == ["-5 bars", "+5 bars"]
+    assert action_names({}, 2, (-1.0, 1.0)) == ["orders -1.0 to +0.0", "orders +0.0 to +1.0"]
+    assert action_names({}, 2) == ["action 1", "action 2"]

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import hashlib
+import html
 import json
 import os
 import platform
 import subprocess
 import sys
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -20,14 +21,26 @@ from pacesetter.errors import RunError
 from pacesetter.locks import LOCK
 from pacesetter.old_names import SCHEMA
 
-__all__ = ["DECISION", "EVALUATION", "Run", "config_hash", "provenance", "sha256", "write_atomic"]
+__all__ = [
+    "DECISION",
+    "EVALUATION",
+    "TAGS",
+    "Run",
+    "config_hash",
+    "provenance",
+    "read_tags",
+    "sha256",
+    "write_atomic",
+    "write_tags",
+]
 
 EVALUATION = "evaluation"  # folder of a run in which its judgement lies
+TAGS = "tags.txt"  # of a run: a person's words for it, one a line; no part of what was computed
 DECISION = "decision.json"  # in it, what the latest set of gates said
 KNOWN_LIBRARIES = ("numpy", "numba", "pandas", "pyarrow", "scipy", "ta-lib", "gymnasium", "torch", "stable-baselines3")
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Run:
     """One run folder.
 
@@ -73,6 +86,18 @@ class Run:
             raise RunError(f"{path}/manifest.json lacks required keys; the run is damaged, or this is not a run")
         return run
 
+    def __repr__(self) -> str:
+        return f"Run({self.folder.name})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: where it is, how it stands, and what lies in it."""
+        manifest = self.manifest
+        state = "finished" if manifest["finished"] else "not finished"
+        files = ", ".join(sorted(path.name for path in self.folder.iterdir()))
+        rows = {"folder": self.folder, "started": manifest.get("started", ""), "state": state, "files": files}
+        lines = "".join(f"<tr><th>{name}</th><td>{html.escape(str(value))}</td></tr>" for name, value in rows.items())
+        return f"<table>{lines}</table>"
+
     @property
     def manifest(self) -> dict[str, Any]:
         """The manifest as it stands on disk."""
@@ -115,7 +140,7 @@ class Run:
             str(path.relative_to(self.folder)): sha256(path)
             for path in sorted(self.folder.rglob("*"))
             # The manifest cannot hold its own hash, and the lock belongs to the process.
-            if path.is_file() and path.name not in ("manifest.json", LOCK)
+            if path.is_file() and path.name not in ("manifest.json", LOCK, TAGS)
         }
         manifest = self.manifest | facts | {"artefacts": artefacts, "finished": True}
         self.write_json("manifest.json", manifest)
@@ -218,3 +243,23 @@ def _processor() -> str:
     except OSError:
         return platform.processor()
     return next((line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")), platform.machine())
+
+
+# ---- a person's words for a run -------------------------------------------------------------------------------------
+
+
+def read_tags(folder: Path) -> list[str]:
+    """The words that a run was tagged with; none where there is no file."""
+    path = folder / TAGS
+    return path.read_text(encoding="utf-8").split() if path.is_file() else []
+
+
+def write_tags(folder: str | Path, add: Sequence[str] = (), remove: Sequence[str] = ()) -> list[str]:
+    """Add words to a run's tags and remove others; gives those that it has then. Refuses a folder that is not a run."""
+    run = Run.open(folder)
+    odd = next((word for word in add if not word.replace("-", "").replace("_", "").isalnum()), None)
+    if odd is not None:
+        raise RunError(f"'{odd}' cannot be a tag; write letters, digits, '-' and '_' only")
+    kept = sorted({*read_tags(run.folder), *add} - set(remove))
+    write_atomic(run.folder / TAGS, "".join(f"{word}\n" for word in kept))
+    return kept

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import errno
 import json
+import os
 import re
 import subprocess
 import sys
@@ -141,3 +142,15 @@ def test_fetch_process_split_leave_artefacts_with_hashes(command, tmp_path):
     assert shown.returncode == 0, shown.stderr
     assert json.loads((tmp_path / "data/splits.json").read_text())["hash"]
     assert len(list((tmp_path / "data").glob("*.manifest.json"))) == 3
+
+
+def test_the_shell_completes_commands():
+    """As a shell asks: by an environment variable with what is typed so far."""
+    asked = {"_PACESETTER_COMPLETE": "complete_bash", "COMP_WORDS": "pacesetter lea", "COMP_CWORD": "1"}
+    code = "from pacesetter.cli import app; app(prog_name='pacesetter')"
+    done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True)
+    assert done.stdout.split() == ["leadlag", "league"]
+    shown = subprocess.run(
+        [sys.executable, "-c", code, "--show-completion", "bash"], capture_output=True, text=True, check=True
+    )
+    assert "_PACESETTER_COMPLETE=complete_bash" in shown.stdout

@@ -140,7 +140,8 @@ def test_every_page_opens_without_complaint(page, tmp_path):
     for name in PAGES:
         go(page, name)
         assert page.get_by_test_id("stException").count() == 0
-        assert "HALTED" in page.get_by_test_id("stAlert").first.inner_text()
+        has_banner = page.get_by_test_id("stAlert").filter(has_text="HALTED").count() > 0
+        assert has_banner == (name == "Book")  # the journal is of old bars: no page but its own says that it is halted
         width = page.evaluate("document.querySelector('[data-testid=stMain]').scrollWidth")
         assert width <= LAPTOP["width"]
         keep(page, name.replace("–", "").replace(" ", "_").lower(), tmp_path)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from dataclasses import replace
 from datetime import date, timedelta
 from pathlib import Path
 
@@ -9,7 +10,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from pacesetter.dashboard.folders import Filters, RunFacts, curves, equity_figure, find_runs, read_run, run_table
+from pacesetter.dashboard.folders import (
+    Filters,
+    RunFacts,
+    by_job,
+    curves,
+    equity_figure,
+    find_runs,
+    read_run,
+    run_table,
+)
+from pacesetter.dashboard.tables import config_differences
+from pacesetter.errors import RunError
+from pacesetter.runs import write_tags
 
 
 @pytest.fixture(scope="module")
@@ -40,6 +53,43 @@ def test_runs_inside_runs_are_found_and_cache_and_bundles_are_not(tmp_path):
         (tmp_path / place / "manifest.json").write_text("{}")
     assert [folder.name for folder in find_runs(tmp_path)] == ["b"]
     assert find_runs(tmp_path / "nowhere") == []
+
+
+def test_runs_inside_a_job_stand_below_it(facts):
+    job = replace(facts["job"], name="20260101-job")
+    inside = replace(facts["trader"], name="20260101-job/agents/20260101-fleet", title="fleet")
+    newer = replace(facts["trader"], name="20260202-other", started=job.started + timedelta(days=1))
+    assert by_job([inside, job, newer]) == [newer, job, inside]
+    assert inside.label.startswith("agents: fleet · ")
+    assert run_table([inside])["label"].iloc[0].startswith("└ agents: fleet")
+
+
+def test_tags_are_read_and_filter(runs, facts):
+    folder = facts["trader"].folder
+    write_tags(folder, ["good", "final"])
+    try:
+        run = read_run(folder, runs)
+        assert run.tags == ("final", "good")
+        assert Filters(tags=["good"]).keep(run)
+        assert not Filters(tags=["bad"]).keep(run)
+        assert write_tags(folder, remove=["good", "final"]) == []
+        with pytest.raises(RunError, match="cannot be a tag"):
+            write_tags(folder, ["a b"])
+    finally:
+        (folder / "tags.txt").unlink()
+
+
+def test_curves_are_aligned_at_their_first_bar(facts):
+    judged = curves([facts["trader"]]).judged
+    line = equity_figure(judged, False, is_aligned=True).data[0]
+    assert line.x[0] == 0
+    assert line.x[-1] == len(judged[0].returns) - 1
+
+
+def test_settings_in_which_runs_differ(facts):
+    different = config_differences({name: facts[name].folder for name in ("trader", "live")})
+    assert list(different["key"]) == ["train.steps"]
+    assert config_differences({"a": facts["trader"].folder, "b": facts["trader"].folder}).empty
 
 
 def test_a_judged_run_has_its_verdict_and_interval(facts, judgement):
@@ -84,7 +134,7 @@ def test_curves_of_several_runs_and_the_problem_of_one(facts, tmp_path):
     (tmp_path / "evaluation" / "evaluation.json").write_text("{}")
     found = curves([facts["trader"], facts["live"], broken])
     assert [each.policy for each in found.judged] == ["equal_weight"]
-    assert list(found.metrics) == [facts["live"].name]
+    assert list(found.metrics) == [facts["live"].label]
     assert "returns.parquet" in found.problems["broken"]
     assert found.measured() == ["reward", "entropy", "sharpe", "trade_rate"]
     names = [line.name for line in equity_figure(found.judged, with_baselines=True).data]

@@ -6,6 +6,7 @@ import pytest
 from starlette.applications import Starlette
 from starlette.testclient import TestClient
 
+from pacesetter.dashboard.book import Book
 from pacesetter.dashboard.routes import ROUTES, warm_up
 from pacesetter.dashboard.windows import open_lens
 
@@ -15,7 +16,9 @@ def client():
     return TestClient(Starlette(routes=ROUTES))
 
 
-def test_the_first_view_has_the_runs_and_the_halt_over_streamlits_page(client, looking):
+def test_the_first_view_has_the_runs_and_the_halt_over_streamlits_page(client, looking, monkeypatch):
+    assert "HALTED" not in client.get("/").text  # the journal is of old bars
+    monkeypatch.setattr(Book, "is_live", lambda book: True)
     page = client.get("/").text
     assert page.count("<td>") == 5 * 8
     assert "HALTED" in page

@@ -10,10 +10,12 @@ import pytest
 
 from pacesetter import dashboard
 from pacesetter.dashboard import settings, texts
+from pacesetter.dashboard.languages.persian import PERSIAN
+from pacesetter.dashboard.views import PAGES, RESULTS
 from pacesetter.errors import ConfigError
 
 ROOM = Path(dashboard.__file__).parent
-SOURCES = [path.read_text() for path in ROOM.rglob("*.py") if path.name != "texts.py"]
+SOURCES = [path.read_text() for path in ROOM.rglob("*.py") if path.name not in ("texts.py", "persian.py")]
 NODES = [node for source in SOURCES for node in ast.walk(ast.parse(source))]
 SHOWING = {"title", "header", "subheader", "markdown", "caption", "info", "warning", "error", "button", "toggle"}
 SHOWING |= {"selectbox", "multiselect", "slider", "radio", "checkbox", "metric", "text_input", "date_input", "expander"}
@@ -41,7 +43,7 @@ def test_every_key_that_is_said_has_a_text():
 def test_every_text_is_said_somewhere():
     _, starts = _said()
     written = {node.value for node in NODES if isinstance(node, ast.Constant)}
-    pages = {f"{name}.title" for name in ("runs", "leadlag", "live", "agent", "book", "programme")}
+    pages = {f"{name}.{part}" for name in (*PAGES, *RESULTS) for part in ("title", "empty")} | {"language"}
     assert {key for key in texts.ENGLISH if key not in written | pages and not key.startswith(starts)} == set()
 
 
@@ -62,6 +64,20 @@ def test_a_second_language_falls_back_to_english(monkeypatch):
         assert (texts.say("runs.title"), texts.say("book.title")) == ("Läufe", "Book")
     finally:
         settings.use(before)
+
+
+def test_every_text_is_there_in_persian_with_the_same_values():
+    assert set(PERSIAN) == set(texts.ENGLISH)
+    for key, template in PERSIAN.items():
+        names = [{name for _, name, _, _ in Formatter().parse(text) if name} for text in (template, texts.ENGLISH[key])]
+        assert names[0] == names[1], key
+
+
+def test_a_reader_s_language_goes_before_that_of_the_settings(monkeypatch):
+    monkeypatch.setattr(texts, "_readers", [lambda: "fa"])
+    assert texts.say("runs.title") == PERSIAN["runs.title"]
+    monkeypatch.setattr(texts, "_readers", [lambda: "xx"])
+    assert texts.language() == "en"
 
 
 def test_an_unknown_language_is_refused():

@@ -10,12 +10,14 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
+import pandas as pd
 import pytest
 from streamlit.testing.v1 import AppTest
 
 from pacesetter import dashboard
 from pacesetter.dashboard import settings
-from pacesetter.dashboard.views import live
+from pacesetter.dashboard.book import Book
+from pacesetter.dashboard.views import RESULTS, live
 from pacesetter.dashboard.views.runs import embedded
 from pacesetter.errors import DataError
 
@@ -23,7 +25,8 @@ PAGES = ("runs", "leadlag", "live", "agent", "book", "programme")
 
 
 def draw(page: str) -> AppTest:
-    script = f"from pacesetter.dashboard.views import PAGES, parts\nparts.halted_banner()\nPAGES['{page}']()"
+    pages = "from pacesetter.dashboard.views import PAGES, RESULTS, parts"
+    script = f"{pages}\nparts.halted_banner()\n(PAGES | RESULTS)['{page}']()"
     return AppTest.from_string(script, default_timeout=60).run()
 
 
@@ -81,7 +84,8 @@ def test_filters_choose_what_the_table_shows(looking, judgement):
     app.multiselect(key="runs.task").set_value(["trading"]).run()
     assert len(app.dataframe[0].value) == 3
     app.selectbox(key="runs.regime").set_value(judgement.regimes["bars"].idxmax()).run()
-    assert list(app.dataframe[0].value["policy"]) == ["equal_weight"]
+    assert len(app.dataframe[0].value) == 1
+    assert "trader" in app.dataframe[0].value["label"].iloc[0]
 
 
 def test_the_damaged_run_tells_its_problem_in_the_table(looking):
@@ -117,11 +121,44 @@ def test_a_run_that_goes_on_shows_its_gates_and_the_time_left(looking):
     assert "most used action" in app.warning[0].value
 
 
-def test_the_book_is_halted_on_every_page(looking):
-    for page in ("runs", "book"):
-        assert "HALTED" in draw(page).error[0].value
-    shown = {metric.label: metric.value for metric in draw("book").metric}
+def test_a_live_book_is_halted_on_every_page_and_an_old_one_on_its_own(looking, monkeypatch):
+    assert not draw("runs").error  # the journal is of old bars
+    app = draw("book")
+    assert "HALTED" in app.error[0].value
+    shown = {metric.label: metric.value for metric in app.metric}
     assert shown["Risk state"] == "HALTED"
+    monkeypatch.setattr(Book, "is_live", lambda book: True)
+    assert "HALTED" in draw("runs").error[0].value
+
+
+def test_pages_of_results_show_what_commands_left(looking, tmp_path):
+    (tmp_path / "league").mkdir()
+    league = {"market": ["planted"] * 2, "entrant": ["direct", "lasso"], "seeds": 3, "sharpe": [2.0, 1.0]}
+    pd.DataFrame(league | {"half_width": 0.5}).to_csv(tmp_path / "league" / "table.csv", index=False)
+    points = [{"objectives": [1.0, 0.0], "efficient": True, "utility": 1.0}, {"objectives": [0.0, 1.0], "utility": 0.5}]
+    (tmp_path / "front.json").write_text(json.dumps({"objectives": ["pnl", "risk"], "points": points, "chosen": 0}))
+    settings.use(replace(looking, runs=tmp_path))
+    app = draw("league")
+    assert not app.exception
+    assert list(app.dataframe[0].value["entrant"]) == ["direct", "lasso"]
+    assert "1 of 2 preferences" in draw("pareto").markdown[0].value
+
+
+@pytest.mark.parametrize("page", RESULTS)
+def test_an_empty_page_of_results_says_what_to_run(page, nothing):
+    app = draw(page)
+    assert not app.exception
+    assert "`pacesetter " in app.info[0].value
+
+
+def test_the_reader_chooses_the_columns_and_the_language(looking):
+    app = AppTest.from_file(str(Path(dashboard.__file__).with_name("app.py")), default_timeout=60).run()
+    app.multiselect(key="runs.columns").set_value(["label", "sharpe"]).run()
+    assert list(app.dataframe[0].value.columns) == ["label", "sharpe"]
+    app.session_state["language"] = "fa"
+    app.run()
+    assert not app.exception
+    assert app.selectbox(key="runs.regime").label == "رژیم"
 
 
 def test_a_broken_journal_leaves_the_other_pages_alone(looking, tmp_path):

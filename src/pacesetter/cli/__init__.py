@@ -24,6 +24,7 @@ from pacesetter.cli import (
     results,
     serve,
 )
+from pacesetter.cli.heartbeat import with_heartbeat
 from pacesetter.errors import PacesetterError
 from pacesetter.words import printable
 
@@ -45,7 +46,7 @@ PANELS = {  # of `pacesetter --help`, in this order
     "Look": ("demo", "run", "programme", "leadlag", "scan", "selftest", "reproduce", "data", "dashboard"),
     "Train": ("train", "tune", "sweep", "cluster", "agents", "profile", "config", "verify"),
     "Learn from runs": ("export", "distill", "finetune", "online", "migrate"),
-    "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "league", "ablate", "fleet"),
+    "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "tag", "league", "ablate", "fleet"),
     "Trade": ("bundle", "serve", "keys", "paper", "halt", "resume", "drill", "journal"),
 }
 
@@ -99,7 +100,8 @@ def main() -> None:
     if not sys.stdout.isatty():
         os.environ.setdefault("COLUMNS", UNBROKEN)
     try:
-        app()
+        with with_heartbeat(sys.argv[1:]):
+            app()
     except PacesetterError as problem:
         typer.echo(f"error: {printable(problem)}", err=True)
         sys.exit(2)

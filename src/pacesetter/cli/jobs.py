@@ -18,7 +18,7 @@ __all__ = ["register"]
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (run, leadlag, train, migrate, verify, agents, tune, sweep, league, ablate, profile, config):
+    for command in (run, leadlag, train, migrate, verify, tag, agents, tune, sweep, league, ablate, profile, config):
         app.command()(command)
 
 
@@ -102,6 +102,17 @@ def verify(run: Annotated[Path, typer.Argument(help="A finished run folder.")]) 
 
     if not verify_run(run):
         raise typer.Exit(1)
+
+
+def tag(
+    run: Annotated[Path, typer.Argument(help="A run folder.")],
+    words: Annotated[list[str] | None, typer.Argument(help="Words to add; none shows those it has.")] = None,
+    remove: Annotated[list[str] | None, typer.Option(help="A word to take off; may be given again.")] = None,
+) -> None:
+    """Give a run words of your own, by which the dashboard finds it, e.g. `tag runs/<run> final`."""
+    from pacesetter.runs import write_tags
+
+    typer.echo(f"{run.name}: {', '.join(write_tags(run, words or (), remove or ())) or 'no tags'}")
 
 
 def agents(overrides: Overrides = None) -> None:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from contextlib import suppress
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -37,11 +38,13 @@ def paper(
     """Trade on paper: feed=replay|yahoo|alpaca|ccxt broker=paper|alpaca data.source=… risk.order_fraction=0.1."""
     from pacesetter.evaluation.baselines.catalogue import BASELINES
     from pacesetter.registry import configure
+    from pacesetter.serving.trader.display import PaperDisplay
     from pacesetter.serving.trader.session import PaperConfig, open_session
     from pacesetter.training.run.interrupts import leave, on_sigterm
 
     config = configure(PaperConfig, _with_data(options or []), "paper")
     trader = open_session(policy, config, BASELINES)
+    display = trader.display = PaperDisplay(trader, partial(typer.echo, err=True), config.bars)
     try:
         with on_sigterm(leave):
             result = trader.run(config.bars)
@@ -49,6 +52,7 @@ def paper(
         typer.echo("stopped without loss: run the same command to resume", err=True)
         raise
     trader.watch.alerts.close()
+    display.close()
     refused = ", ".join(f"{name} {count}" for name, count in sorted(result.denials.items())) or "none"
     typer.echo(
         f"bars decided on: {result.new_bars} new, {result.bars} in all; "

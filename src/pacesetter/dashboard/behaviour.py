@@ -22,6 +22,7 @@ from pacesetter.policies.agent import AgentPolicy
 __all__ = [
     "episode_folders",
     "explain",
+    "most_traded",
     "order_shares",
     "orders_by_hour",
     "orders_figure",
@@ -95,6 +96,12 @@ def reward_figure(parts: pd.DataFrame) -> go.Figure:
         label = say("agent.total") if name == "reward" else name.removeprefix("reward_").replace("_", " ")
         figure.add_scatter(x=parts.index, y=parts[name].cumsum(), name=label, mode="lines", line={"width": width})
     return styled(figure, say("agent.rewards"), 340)
+
+
+def most_traded(episode: Episode) -> list[str]:
+    """The symbols of an episode, those with the most trades first."""
+    counts = episode.trades()["symbol"].value_counts().reindex(list(episode.symbols), fill_value=0)
+    return [str(name) for name in counts.sort_values(ascending=False, kind="stable").index]
 
 
 def replayed(episode: Episode, symbols: Sequence[str], bars: int) -> Episode:

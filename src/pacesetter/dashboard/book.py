@@ -24,6 +24,8 @@ __all__ = ["Book", "JournalReader", "equity_figure", "pnl_figure"]
 
 HALTED = "halted"
 MOST_EVENTS = 500
+LIVE_BARS, DAY_SECONDS = 5, 86_400.0  # without a bar for longer, a book is a replay or has ended
+NUMBERS = r"[-+]?\d[\d.,:%T-]*"  # alerts that differ in these only are one
 
 
 @dataclass(frozen=True, eq=False)
@@ -109,6 +111,22 @@ class Book:
         }
         rows = [(name, value, float(limits[name]), value / limits[name]) for name, value in used.items()]
         return pd.DataFrame(rows, columns=["name", "used", "limit", "share"])
+
+    def is_live(self, now: datetime | None = None) -> bool:
+        """Whether bars still come: the newest is a few bars old at most, a long weekend of daily ones."""
+        bar = self.equity.index.to_series().diff().median()
+        usual = bar.total_seconds() if bar == bar else DAY_SECONDS
+        return self.age_seconds(now) < max(LIVE_BARS * usual, DAY_SECONDS)
+
+    def alerts(self) -> pd.DataFrame:
+        """Events folded by kind and message: how often, when first and last; the latest first."""
+        events = self.events[["time", "kind", "message"]]
+        shape = events["message"].str.replace(NUMBERS, "…", regex=True)
+        spans = {"times": ("time", "size"), "first": ("time", "min"), "last": ("time", "max")}
+        folded = events.groupby([events["kind"], shape], sort=False).agg(**spans, latest=("message", "last"))
+        folded = folded.droplevel(1).reset_index().rename(columns={"latest": "message"})
+        table = folded[["last", "kind", "times", "message", "first"]]
+        return table.sort_values("last", ascending=False, ignore_index=True)
 
     def age_seconds(self, now: datetime | None = None) -> float:
         """From the newest bar until now."""

@@ -11,11 +11,11 @@ import pandas as pd
 from jinja2 import Environment, PackageLoader, StrictUndefined
 
 from pacesetter.dashboard.folders import RunFacts, run_table
-from pacesetter.dashboard.texts import column, say
+from pacesetter.dashboard.texts import RIGHT_TO_LEFT, column, language, say
 
 __all__ = ["first_page"]
 
-SHOWN = {"name": "", "started": "%Y-%m-%d %H:%M", "task": "", "data": "", "status": "", "sharpe": "+.2f"}
+SHOWN = {"label": "", "started": "%Y-%m-%d %H:%M", "task": "", "data": "", "status": "", "sharpe": "+.2f"}
 SHOWN |= {"interval": "", "verdict": ""}  # column -> how a value is written
 MOST_ROWS = 10  # what a laptop's screen holds
 
@@ -27,6 +27,8 @@ def first_page(runs: Sequence[RunFacts], pages: Sequence[str], halted: str | Non
         return index
     view = _template().render(
         title=say("app.title"),
+        language=language(),
+        direction="rtl" if language() in RIGHT_TO_LEFT else "ltr",
         pages=[say(f"{name}.title") for name in pages],
         halted=None if halted is None else say("book.halted", reason=halted).lstrip("# "),
         count=say("runs.count", shown=len(runs), count=len(runs)),

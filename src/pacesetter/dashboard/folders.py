@@ -21,9 +21,9 @@ from pacesetter.evaluation.report.compare import Judged
 from pacesetter.evaluation.report.pictures import styled, thinned
 from pacesetter.evaluation.statistics.intervals import Interval
 from pacesetter.evaluation.statistics.regression import read_result
-from pacesetter.runs import EVALUATION, Run
+from pacesetter.runs import EVALUATION, TAGS, Run, read_tags
 
-__all__ = ["Filters", "RunFacts", "curves", "equity_figure", "find_runs", "read_run", "run_table", "stamp"]
+__all__ = ["Filters", "RunFacts", "by_job", "curves", "equity_figure", "find_runs", "read_run", "run_table", "stamp"]
 
 PASSED_BY = {"bundles", "cache", "checkpoints", "tensorboard", "mlflow", "supervised", "diagnostics"}
 DEEPEST = 5  # folders below the runs: a stage's own run, and those of a sweep
@@ -36,6 +36,7 @@ class RunFacts:
     """One run folder; what cannot be read leaves a sentence in `problem` and the rest as far as it is known.
 
     result   evaluation.json of a judged run, else None
+    title    what its configuration calls it        tags   words that `pacesetter tag` gave it
     """
 
     folder: Path
@@ -47,6 +48,25 @@ class RunFacts:
     status: str = "damaged"
     result: dict[str, Any] | None = None
     problem: str = ""
+    title: str = ""
+    tags: tuple[str, ...] = ()
+
+    @property
+    def job(self) -> str:
+        """The run that it is inside of, by its folder; its own where it stands alone."""
+        return Path(self.name).parts[0]
+
+    @property
+    def is_inside(self) -> bool:
+        return self.job != self.name
+
+    @property
+    def label(self) -> str:
+        """Its name as a person would say it: what it is called and when it began, and its stage inside a job."""
+        if self.started is None or not self.title:
+            return self.name
+        stage = f"{' / '.join(Path(self.name).parts[1:-1])}: " if self.is_inside else ""
+        return f"{stage}{self.title} · {self.started:%d %b %H:%M:%S}"
 
     @property
     def regimes(self) -> dict[str, dict[str, float]]:
@@ -61,6 +81,7 @@ class RunFacts:
     def row(self, regime: str | None = None) -> dict[str, Any]:
         """The run's line of the table; Sharpe ratio and return are those in `regime` where one is named."""
         own = {name: getattr(self, name) for name in ("name", "started", "task", "data", "preset", "status")}
+        own |= {"label": f"{'└ ' if self.is_inside else ''}{self.label}", "tags": ", ".join(self.tags)}
         return own | (self._judgement(regime) if self.result else {}) | {"problem": self.problem}
 
     def _judgement(self, regime: str | None) -> dict[str, Any]:
@@ -102,7 +123,10 @@ def _runs_below(folder: Path, depth: int) -> Iterator[Path]:
 
 def stamp(folder: Path) -> tuple[float, ...]:
     """Times of change of what `read_run` reads: equal stamps give equal facts."""
-    files = [folder / "manifest.json", folder / "config.yaml", *(folder / name / "evaluation.json" for name in JUDGED)]
+    files = [
+        *(folder / name for name in ("manifest.json", "config.yaml", TAGS)),
+        *(folder / name / "evaluation.json" for name in JUDGED),
+    ]
     return tuple(path.stat().st_mtime if path.is_file() else 0.0 for path in files)
 
 
@@ -133,6 +157,8 @@ def _facts(folder: Path, name: str) -> RunFacts:
         status=_status(manifest),
         result=_result(folder),
         problem=f"{failed['stage']}: {failed['why']}" if failed else "",
+        title=str(manifest["name"]),
+        tags=tuple(read_tags(folder)),
     )
 
 
@@ -157,6 +183,7 @@ class Filters:
     tasks: Sequence[str] = ()
     data: Sequence[str] = ()
     presets: Sequence[str] = ()
+    tags: Sequence[str] = ()
     regime: str | None = None
     since: date | None = None
     until: date | None = None
@@ -165,6 +192,8 @@ class Filters:
         """Whether a run is shown; one without a date is, unless a first or last day is asked for."""
         chosen = ((self.tasks, run.task), (self.data, run.data), (self.presets, run.preset))
         if any(wanted and value not in wanted for wanted, value in chosen):
+            return False
+        if self.tags and not set(self.tags) & set(run.tags):
             return False
         if self.regime is not None and run.regimes.get(self.regime, {}).get("bars", 0) < 2:
             return False
@@ -178,10 +207,19 @@ def run_table(runs: Iterable[RunFacts], filters: Filters | None = None) -> pd.Da
     """A row for each run that the filters keep, with `problem` where any has one; figures of judged runs only."""
     filters = filters or Filters()
     kept = [run for run in runs if filters.keep(run)]
-    about, origin = ["name", "started", "task", "status"], ["policy", "data", "preset"]
+    about, origin = ["label", "started", "task", "status", "tags"], ["policy", "data", "preset", "name"]
     figures = ["verdict", "sharpe", "interval", "yearly_return", "drawdown", "gates"]
     problems = ["problem"] if any(run.problem for run in kept) else []
     return pd.DataFrame([run.row(filters.regime) for run in kept], columns=[*about, *figures, *origin, *problems])
+
+
+def by_job(runs: Sequence[RunFacts]) -> list[RunFacts]:
+    """The runs with those inside a job below it; the job that began last first."""
+    begun = {run.name: run.started for run in runs if run.started is not None and not run.is_inside}
+    oldest = pd.Timestamp(0, tz="UTC")
+    order = sorted({run.job for run in runs}, key=lambda job: (begun.get(job, oldest), job), reverse=True)
+    place = {job: number for number, job in enumerate(order)}
+    return sorted(runs, key=lambda run: (place[run.job], run.is_inside, run.name))
 
 
 # ---- curves ---------------------------------------------------------------------------------------------------------
@@ -210,10 +248,10 @@ def curves(runs: Iterable[RunFacts]) -> Curves:
     for run in runs:
         try:
             if run.result is not None and not run.chooses_windows:
-                found.judged.append(Judged(run.name, run.result, _returns(run.folder)))
+                found.judged.append(Judged(run.label, run.result, _returns(run.folder)))
             metrics = read_metrics(run.folder)
             if len(metrics):
-                found.metrics[run.name] = metrics
+                found.metrics[run.label] = metrics
         except (PacesetterError, OSError, ValueError, json.JSONDecodeError) as problem:
             found.problems[run.name] = str(problem)
     return found
@@ -227,17 +265,23 @@ def _returns(folder: Path) -> pd.DataFrame:
         raise RunError(say("runs.no_returns", path=path, kind=type(problem).__name__)) from problem
 
 
-def equity_figure(judged: Sequence[Judged], with_baselines: bool) -> go.Figure:
-    """Equity of each judged policy from 100 on its own bars; of the first one its baselines too, if asked for."""
+def equity_figure(judged: Sequence[Judged], with_baselines: bool, is_aligned: bool = False) -> go.Figure:
+    """Equity of each judged policy from 100 on its own bars; of the first one its baselines too, if asked for.
+
+    Curves of different periods lie over each other where they are aligned: by bars since the start, not by dates.
+    """
     figure = go.Figure()
     for run in judged:
-        _line(figure, run.returns[run.policy], f"{run.policy} · {run.name}", {"width": 2.2})
+        _line(figure, run.returns[run.policy], f"{run.policy} · {run.name}", {"width": 2.2}, is_aligned)
     for name in judged[0].returns.columns if with_baselines else ():
         if name != judged[0].policy:
-            _line(figure, judged[0].returns[name], str(name), {"width": 1.0})
-    return styled(figure, say("runs.equity"), 460).update_yaxes(type="log")
+            _line(figure, judged[0].returns[name], str(name), {"width": 1.0}, is_aligned)
+    figure = styled(figure, say("runs.equity"), 460).update_yaxes(type="log")
+    return figure.update_xaxes(title=say("runs.bar")) if is_aligned else figure
 
 
-def _line(figure: go.Figure, returns: pd.Series, name: str, line: dict[str, Any]) -> None:
+def _line(figure: go.Figure, returns: pd.Series, name: str, line: dict[str, Any], is_aligned: bool) -> None:
     rows, equity = thinned(len(returns)), 100 * np.cumprod(1 + returns.to_numpy())
-    figure.add_scatter(x=returns.index[rows], y=equity[rows], name=name, mode="lines", line=line)
+    figure.add_scatter(
+        x=rows if is_aligned else returns.index[rows], y=equity[rows], name=name, mode="lines", line=line
+    )

@@ -14,11 +14,11 @@ import pandas as pd
 import plotly.graph_objects as go
 import yaml
 
+from pacesetter.build.actions import action_names
 from pacesetter.dashboard.texts import say
 from pacesetter.errors import RunError
 from pacesetter.evaluation.report.pictures import styled
 from pacesetter.evaluation.statistics.gates import Gate
-from pacesetter.market.orders import Discrete
 
 __all__ = ["LiveRun", "curve_figure", "gate_rows", "mix_figure", "read_lines", "read_live", "read_metrics"]
 
@@ -130,14 +130,9 @@ def _validation(line: Mapping[str, Any]) -> dict[str, float]:
 
 
 def _named_mix(mixes: dict[int, list[float]], task: Mapping[str, Any]) -> pd.DataFrame:
-    """(line, action) shares, with the orders' names where there are seven, and a lookback agent's windows by theirs."""
+    """(line, action) shares, with orders and windows by their names."""
     table: pd.DataFrame = pd.DataFrame.from_dict(mixes, orient="index").rename_axis("step")
-    windows = task.get("windows", {})
-    grid = windows.get("grid" if windows.get("action", "absolute") == "absolute" else "deltas", ())
-    if len(table.columns) == len(grid) and windows.get("space", "discrete") == "discrete":
-        table.columns = [say("live.window", bars=bars) for bars in grid]
-    elif len(table.columns) == len(Discrete) and task.get("problem") != "lookback":
-        table.columns = [order.name.lower().replace("_", " ") for order in Discrete]
+    table.columns = action_names(task, len(table.columns))
     return table
 
 

@@ -1,25 +1,33 @@
-"""Every word that the pages say, by key. A second language is a second dictionary in LANGUAGES; gaps are English.
+"""Every word that the pages say, by key, in English; other languages are in `languages`, and their gaps are English.
 
 Texts of lower packages, such as an error's sentence or a finding's title, are shown as they are.
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
+from pacesetter.dashboard.languages.persian import PERSIAN
 from pacesetter.dashboard.settings import current
 from pacesetter.errors import ConfigError, did_you_mean
 
-__all__ = ["ENGLISH", "LANGUAGES", "check_language", "column", "say"]
+__all__ = ["ENGLISH", "LANGUAGES", "RIGHT_TO_LEFT", "check_language", "column", "language", "say", "use_reader"]
 
 ENGLISH: dict[str, str] = {
+    "language": "English",
     "app.title": "Pacesetter",
+    "app.language": "Language",
+    "app.results": "Results",
+    "app.chart": "Chart: {title}. The tables of this page have its numbers.",
     "app.failed": "This section could not be drawn ({kind}: {problem}). The rest of the page is not affected.",
     "app.save": "Save {file}",
     "choose.run": "Run",
     "choose.runs": "Runs to compare",
     "choose.all": "all",
     "choose.some": "choose one or more",
+    "choose.parts": "Show",
+    "choose.columns": "Columns",
     # ---- runs
     "runs.title": "Runs",
     "runs.empty": "There is no run under `{folder}` yet. Create one with `make demo` or `pacesetter run`, or give "
@@ -37,6 +45,12 @@ ENGLISH: dict[str, str] = {
     "runs.no_report": "None of these runs has a report: `pacesetter run` and `pacesetter evaluate RUN` write one.",
     "runs.open": "Open the report",
     "runs.save_report": "Save the report",
+    "runs.inside": "show the runs inside jobs",
+    "runs.aligned": "align the curves at their first bar",
+    "runs.bar": "bars since the start",
+    "runs.differences": "Settings in which they differ",
+    "runs.same": "The chosen runs have the same settings.",
+    "runs.tag": "Tags are given by `pacesetter tag RUN WORD`.",
     "runs.damaged": "the folder is damaged or not a run ({kind})",
     "runs.no_returns": "{path} cannot be read ({kind}); evaluate the run again",
     "verdict.evidence": "evidence",
@@ -44,6 +58,29 @@ ENGLISH: dict[str, str] = {
     "mlflow.show": "Show what MLflow tracked",
     "mlflow.missing": "MLflow is not installed; install it with: pip install 'pacesetter[track]'",
     "mlflow.unreadable": "the MLflow store cannot be read ({problem}); give another by --mlflow",
+    # ---- results
+    "league.title": "League",
+    "league.empty": "No league has been played here yet: `pacesetter league quick`.",
+    "league.text": "Annualised Sharpe ratio on the test set after costs, mean over seeds; share of what the oracle "
+    "earns; seeds with a t statistic above 1.9.",
+    "league.picture": "Sharpe ratio, with its 95 % interval",
+    "ablations.title": "Ablations",
+    "ablations.empty": "Nothing has been ablated here yet: `pacesetter ablate features`.",
+    "ablations.text": "The method without one part at a time; the gap to the whole method is paired by seed.",
+    "ablations.picture": "Sharpe ratio less that of the whole method, with its 95 % interval",
+    "decisions.title": "Decisions",
+    "decisions.empty": "No gates have been decided here yet: `pacesetter validate RUN gates=final`.",
+    "decisions.text": "What the latest set of gates said of each run.",
+    "options.title": "Options",
+    "options.empty": "No run here has learned options: `pacesetter train agent=options`.",
+    "options.text": "How long options last and how often each is chosen, at the end of training.",
+    "options.picture": "Options over the steps of training",
+    "pareto.title": "Pareto front",
+    "pareto.empty": "No run here has several objectives: `pacesetter train task=fleet agent=mosac`.",
+    "pareto.text": "{count} of {all} preferences are on the front: none of the others is better in every objective.",
+    "pareto.picture": "What each preference came to on the validation set",
+    "pareto.front": "on the front",
+    "pareto.other": "not on it",
     # ---- lead–lag
     "leadlag.title": "Lead–lag",
     "leadlag.empty": "There are no bars under `{folder}`. Run `pacesetter leadlag data=sample`.",
@@ -77,7 +114,6 @@ ENGLISH: dict[str, str] = {
     "leadlag.histogram": "How often the agent chose each window",
     "leadlag.bars": "bars",
     # ---- training live
-    "live.window": "{bars} bars",
     "live.title": "Training live",
     "live.empty": "No run under `{folder}` has metrics yet. Start one: `pacesetter train data=sandbox`.",
     "live.no_training": "{folder} trains nothing; choose a run of pacesetter train",
@@ -131,6 +167,7 @@ ENGLISH: dict[str, str] = {
     "agent.total": "reward",
     "agent.no_reward": "An evaluated episode has no reward; a validation episode has.",
     "agent.bars": "Bars played",
+    "agent.symbols": "Symbols (the most traded first)",
     "agent.explain": "Explain this agent",
     "agent.explain_hint": "Runs the agent on its first test bars and attributes its actions to features, assets and "
     "lags. It needs torch and captum and takes a while.",
@@ -181,6 +218,10 @@ ENGLISH: dict[str, str] = {
     "book.no_limits": "This journal has no record of its limits.",
     "book.denied": "Orders refused so far: {what}.",
     "book.alerts": "Alerts and events",
+    "book.every_event": "Every event ({count})",
+    "column.times": "times",
+    "column.first": "first",
+    "column.last": "latest",
     "book.no_alerts": "Nothing to report.",
     "book.trades": "Trades",
     "book.no_bar": "the journal has no bar of run '{run}' yet; wait for one",
@@ -217,7 +258,21 @@ ENGLISH: dict[str, str] = {
     "kill.button": "HALT NOW",
     "kill.reason": "halted on the dashboard by {name}",
     # ---- columns of tables; a column that is not here is shown by its own name
-    "column.name": "run",
+    "column.label": "run",
+    "column.name": "folder",
+    "column.tags": "tags",
+    "column.yearly_return": "annual return",
+    "column.drawdown": "drawdown",
+    "column.verdict": "verdict",
+    "column.status": "state",
+    "column.policy": "policy",
+    "column.problem": "problem",
+    "column.half_width": "±",
+    "column.gap": "gap to the whole",
+    "column.gap_half_width": "± of the gap",
+    "column.p_adjusted": "p, adjusted",
+    "column.reliable": "reliable seeds",
+    "column.chosen": "chosen",
     "column.started": "started (UTC)",
     "column.task": "task",
     "column.regime": "regime",
@@ -240,12 +295,25 @@ ENGLISH: dict[str, str] = {
     "column.data": "data",
     "column.preset": "preset",
 }
-LANGUAGES: dict[str, dict[str, str]] = {"en": ENGLISH}
+LANGUAGES: dict[str, dict[str, str]] = {"en": ENGLISH, "fa": PERSIAN}
+RIGHT_TO_LEFT = ("fa",)
+_readers: list[Callable[[], str | None]] = []
+
+
+def use_reader(ask: Callable[[], str | None]) -> None:
+    """Ask this for the language that the present reader chose, before that of the settings."""
+    _readers[:] = [ask]
+
+
+def language() -> str:
+    """That of the present reader, else that of the settings."""
+    chosen = _readers[0]() if _readers else None
+    return chosen if chosen in LANGUAGES else current().language
 
 
 def say(key: str, **values: Any) -> str:
-    """The text of a key in the language of the settings, with its values set in."""
-    return LANGUAGES[current().language].get(key, ENGLISH[key]).format(**values)
+    """The text of a key in the reader's language, with its values set in."""
+    return LANGUAGES[language()].get(key, ENGLISH[key]).format(**values)
 
 
 def column(name: str) -> str:
@@ -254,8 +322,8 @@ def column(name: str) -> str:
     return say(key) if key in ENGLISH else name.replace("_", " ")
 
 
-def check_language(language: str) -> str:
+def check_language(name: str) -> str:
     """The language, if it is known."""
-    if language not in LANGUAGES:
-        raise ConfigError(f"there are no texts in '{language}'{did_you_mean(language, LANGUAGES)}")
-    return language
+    if name not in LANGUAGES:
+        raise ConfigError(f"there are no texts in '{name}'{did_you_mean(name, LANGUAGES)}")
+    return name

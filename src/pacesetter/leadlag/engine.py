@@ -6,6 +6,7 @@ everything inside the package reads.
 
 from __future__ import annotations
 
+import html
 import operator
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,7 +16,6 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple, NoReturn, overload
 import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
-from tqdm import tqdm
 
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, MEGABYTE, Backend, Resources, Scorer
@@ -23,6 +23,7 @@ from pacesetter.leadlag.series import Increments, Series, read_series
 from pacesetter.leadlag.structure.ranking import row_mean
 from pacesetter.leadlag.windows import as_panel, bar_of, bars_in
 from pacesetter.panel import Panel
+from pacesetter.progress import counted
 from pacesetter.registry import configure
 
 if TYPE_CHECKING:
@@ -30,6 +31,7 @@ if TYPE_CHECKING:
 
     from pacesetter.leadlag.answer.gauge import Gauge
 
+REPR_ROWS = 8  # of a ranking in a notebook
 __all__ = ["CacheInfo", "LeadLag", "Window"]
 
 Array = NDArray[Any]
@@ -123,6 +125,14 @@ class LeadLag:
         parts = [repr(self.method), *(f"{name}={value!r}" for name, value in given.items())]
         fitted = f", fitted on {self._bars:,} bars × {self._symbols} symbols" if self._bars else ""
         return f"LeadLag({', '.join(parts)}{fitted})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the line of `repr`, and once it is fitted the ranking over all bars."""
+        line = f"<p>{html.escape(repr(self))}</p>"
+        if not self._bars:
+            return line
+        ranked = self.ranking(lookback=self._bars - 1).head(REPR_ROWS)
+        return line + str(ranked.to_html(float_format="{:+.3f}".format))
 
     def get_params(self, deep: bool = True) -> dict[str, Any]:
         """What it was made with, as scikit-learn's `clone` asks for it."""
@@ -338,12 +348,11 @@ class LeadLag:
         """Row slices and their matrices, a block at a time, under a progress bar."""
         # Blocks bound the memory of an iterator, and are large enough to keep all threads busy.
         size = max(1, BLOCK_BYTES // (self._symbols**2 * 8))
-        hidden = None if progress is None else not progress  # None: tqdm hides itself where there is no terminal
-        with tqdm(total=len(ends), desc=self.method, unit="matrix", disable=hidden, delay=0 if progress else 1) as bar:
+        with counted(self.method, len(ends), "window", progress) as update:
             for start in range(0, len(ends), size):
                 rows = slice(start, min(start + size, len(ends)))
                 yield rows, self.many(ends[rows], lookbacks[rows])
-                bar.update(rows.stop - rows.start)
+                update(rows.stop - rows.start)
 
     def _ask(self, what: str, end: int, lookback: int) -> Array:
         end, lookback = self._checked(end, lookback)

@@ -33,13 +33,37 @@ def test_configuration_is_frozen():
         compose().seed = 3  # type: ignore[misc]
 
 
-@pytest.mark.parametrize("preset", ["sandbox", "equities_daily", "equities_hourly", "crypto_daily", "planted"])
+PRESETS = (
+    "sandbox",
+    "equities_daily",
+    "equities_hourly",
+    "synthetic_hourly",
+    "crypto_daily",
+    "crypto_hourly",
+    "planted",
+)
+
+
+@pytest.mark.parametrize("preset", PRESETS)
 def test_presets_compose(preset):
     assert compose([f"+preset={preset}"]).name == preset.replace("_", "-")
 
 
 def test_an_override_beats_the_preset():
-    assert compose(["+preset=equities_hourly", "data.symbols=9"]).data["symbols"] == 9
+    assert compose(["+preset=synthetic_hourly", "data.symbols=9"]).data["symbols"] == 9
+
+
+def test_a_preset_that_was_renamed_says_so():
+    with pytest.raises(ConfigError, match=r"renamed to \+preset=synthetic_hourly"):
+        compose(["+preset=equities_hourly", "data.symbols=9"])
+
+
+@pytest.mark.parametrize(("preset", "hours"), [("crypto_hourly", 1), ("crypto_daily", 24)])
+def test_crypto_presets_never_close_and_have_windows_and_limits_of_their_own(preset, hours):
+    config = compose([f"+preset={preset}"])
+    assert config.data["calendar"] == "24/7"
+    assert config.lag["lookback"] * hours >= 24 * 30
+    assert config.task["market"]["limits"]["portfolio_loss_limit_fraction"] == 0.3
 
 
 @pytest.mark.parametrize(

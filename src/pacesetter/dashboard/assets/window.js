@@ -48,7 +48,7 @@ async function show(part, labels, answer) {
   part("sentence").textContent = window.sentence
   const colour = shades(window.scale)
   for (const [name, draw] of [["matrix", matrix], ["links", links], ["ranking", ranking]]) {
-    const svg = `<svg viewBox="0 0 ${SIDE} ${SIDE}" role="img">${draw(window[name], colour)}</svg>`
+    const svg = `<svg viewBox="0 0 ${SIDE} ${SIDE}" role="img" aria-label="${safe(window[name].title)}">${draw(window[name], colour)}</svg>`
     part(name).innerHTML = `<figcaption>${safe(window[name].title)}</figcaption>${svg}`
   }
   part("pictures").onpointermove = event => showTip(part("tip"), event, window.matrix)

@@ -30,6 +30,7 @@ from pacesetter.learning.objectives.conditions import FRONT
 
 __all__ = ["show_agent"]
 
+FIRST_SYMBOLS = 4  # drawn until the reader chooses: more lines cannot be told apart
 MONEY = {"pnl": "%+.2f", "return": "percent", "entry_price": "%.2f", "exit_price": "%.2f", "quantity": "%+.4f"}
 SHARES = dict.fromkeys(("growth", "cash", "turnover"), "percent") | {"positions": "%.1f"}
 SHARES |= dict.fromkeys(("sharpe", "difference", "low", "high"), "%+.2f")
@@ -98,20 +99,21 @@ def _replayed(folder: str) -> None:
     episode = _loaded(folder, (Path(folder) / "ledger.parquet").stat().st_mtime)
     left, right = st.columns(2)
     with left:
-        symbol = st.selectbox(
-            say("column.symbol"), ["", *episode.symbols], key=f"agent.symbol.{folder}", format_func=_symbol
+        traded = behaviour.most_traded(episode)
+        symbols = st.multiselect(
+            say("agent.symbols"),
+            traded,
+            traded[:FIRST_SYMBOLS],
+            key=f"agent.symbol.{folder}",
+            placeholder=say("choose.all"),
         )
     with right:
         most = len(episode.ledger)
         bars = st.slider(say("agent.bars"), 1, most, most, key=f"agent.bars.{folder}") if most > 1 else 1
-    shown = behaviour.replayed(episode, [symbol] if symbol else [], bars)
+    shown = behaviour.replayed(episode, symbols, bars)
     st.markdown(behaviour.replayed(episode, [], bars).verdict())
     chart(shown.figure(), "agent.episode")
     table(shown.trades(), "agent.trades", file_name="trades.csv", formats=MONEY)
-
-
-def _symbol(name: str) -> str:
-    return name or say("choose.all")
 
 
 def _why(run: RunFacts) -> None:

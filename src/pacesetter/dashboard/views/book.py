@@ -10,7 +10,7 @@ import streamlit as st
 from pacesetter.dashboard.book import Book, equity_figure, pnl_figure
 from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import say
-from pacesetter.dashboard.views.parts import chart, contained, open_book, table, trading_runs
+from pacesetter.dashboard.views.parts import chart, contained, halted_banner, open_book, table, trading_runs
 
 __all__ = ["show_book"]
 
@@ -22,6 +22,7 @@ LIMITS = {"used": "%.4g", "limit": "%.4g", "share": "percent"}
 
 def show_book() -> None:
     """The page."""
+    halted_banner(is_own_page=True)
     with contained():
         _kill()
     with contained():
@@ -102,7 +103,9 @@ def _events(book: Book) -> None:
     if book.events.empty:
         st.caption(say("book.no_alerts"))
     else:
-        table(book.events[["time", "kind", "message"]].iloc[::-1], "book.events", file_name="events.csv")
+        table(book.alerts(), "book.alerts", formats={"message": 600})
+        with st.expander(say("book.every_event", count=len(book.events))):
+            table(book.events[["time", "kind", "message"]].iloc[::-1], "book.events", file_name="events.csv")
 
 
 def _kill() -> None:

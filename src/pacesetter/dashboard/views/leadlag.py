@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import pandas as pd
 import streamlit as st
 
+from pacesetter.dashboard.folders import RunFacts
 from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import say
 from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
@@ -25,7 +27,7 @@ from pacesetter.dashboard.windows import (
 from pacesetter.leadlag import ESTIMATORS
 from pacesetter.leadlag.study import Study
 
-__all__ = ["show_leadlag"]
+__all__ = ["newest_first", "show_leadlag"]
 
 LEADERS = {"contribution": "percent", "leads": "percent", "mean_rank": "%.1f"}
 POLICIES = {"reward": "%+.4f", "reward_se": "%.4f", "mean_lookback": "%.0f", "switches": "percent"}
@@ -39,12 +41,17 @@ def show_leadlag() -> None:
         return
     left, right = st.columns([3, 1])
     with left:
-        stored = sorted(runs, key=lambda run: not (run.folder / "load").is_dir())  # stored bars open at once
-        run = choose_run(stored, "leadlag.run").name
+        run = choose_run(newest_first(runs), "leadlag.run").name
     with right:
         names = [name for name in ESTIMATORS if not hasattr(ESTIMATORS[name], "is_given")]  # others need a run
         method = st.selectbox(say("leadlag.method"), names, names.index(Study.method), key="leadlag.method")
     _windows(run, method)
+
+
+def newest_first(runs: Sequence[RunFacts]) -> list[RunFacts]:
+    """The newest finished run first, before all others one that stored its bars: it opens at once."""
+    dated = sorted(runs, key=lambda run: run.started or pd.Timestamp(0, tz="UTC"), reverse=True)
+    return sorted(dated, key=lambda run: (run.status != "finished", not (run.folder / "load").is_dir()))
 
 
 @st.fragment

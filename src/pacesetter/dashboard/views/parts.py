@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import lru_cache
@@ -10,25 +11,86 @@ from typing import Any
 
 import pandas as pd
 import streamlit as st
+from streamlit.runtime.scriptrunner import get_script_run_ctx
 
 from pacesetter.dashboard.book import HALTED, Book, JournalReader
 from pacesetter.dashboard.folders import RunFacts, find_runs, read_run, stamp
 from pacesetter.dashboard.settings import current
-from pacesetter.dashboard.texts import column, say
+from pacesetter.dashboard.texts import LANGUAGES, RIGHT_TO_LEFT, column, language, say, use_reader
 from pacesetter.errors import PacesetterError
 from pacesetter.words import for_spreadsheets
 
 __all__ = [
     "all_runs",
     "chart",
+    "choose_language",
     "choose_run",
     "contained",
     "halt_reason",
     "halted_banner",
     "open_book",
+    "set_style",
     "table",
     "trading_runs",
 ]
+
+
+STYLE = """<style>
+.stMainBlockContainer {padding-top: 4rem}  /* a laptop's screen is low */
+.st-key-language {position: fixed; top: 0.35rem; inset-inline-end: 3.2rem; width: auto; z-index: 999991}
+.stElementContainer:has(.for-readers) {position: absolute}
+.for-readers {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}
+@media (max-width: 640px) {.stMainBlockContainer {padding-inline: 0.8rem}}
+</style>"""
+MIRRORED = """<style>
+.stMain, [data-testid=stHeader] {direction: rtl}
+.stPlotlyChart, .stDataFrame, .stSlider, pre, code, [data-testid=stBidiComponent] {direction: ltr}
+</style>"""
+
+
+# ---- the reader's language ------------------------------------------------------------------------------------------
+
+
+def _of_reader() -> str | None:
+    """What this reader chose; None before, and outside a page."""
+    if get_script_run_ctx(suppress_warning=True) is None:
+        return None
+    return st.session_state.get("language") or st.query_params.get("language")
+
+
+use_reader(_of_reader)
+
+
+def choose_language() -> None:
+    """The switch in the page's corner; the choice stays in the address."""
+    if "language" not in st.session_state:
+        st.session_state["language"] = language()
+    chosen = st.segmented_control(
+        say("app.language"),
+        list(LANGUAGES),
+        key="language",
+        format_func=lambda name: LANGUAGES[name]["language"],
+        label_visibility="collapsed",
+        required=True,
+    )
+    if chosen and chosen != st.query_params.get("language", current().language):
+        st.query_params["language"] = chosen
+
+
+def set_style() -> None:
+    """What the theme lacks; and from right to left where the language runs so."""
+    st.html(STYLE + (MIRRORED if language() in RIGHT_TO_LEFT else ""))
+    _page_language()(key="app.document", data={"language": language()})
+
+
+@st.cache_resource(show_spinner=False)
+def _page_language() -> Any:
+    """Tells the browser, and whoever reads aloud, in which language the page is."""
+    script = "export default ({ data, parentElement }) => { document.documentElement.lang = data.language }"
+    return st.components.v2.component("pacesetter_language", html="<span></span>", js=script)
+
+
+# ---- runs -----------------------------------------------------------------------------------------------------------
 
 
 @lru_cache(maxsize=5000)
@@ -45,7 +107,8 @@ def all_runs() -> list[RunFacts]:
 def choose_run(runs: Sequence[RunFacts], key: str) -> RunFacts:
     """The run that the reader picks, the first one until then."""
     names = {run.name: run for run in runs}
-    return names[st.selectbox(say("choose.run"), list(names), key=key)]
+    chosen = st.selectbox(say("choose.run"), list(names), key=key, format_func=lambda name: names[name].label)
+    return names[chosen]
 
 
 @contextmanager
@@ -60,7 +123,9 @@ def contained() -> Iterator[None]:
 
 
 def chart(figure: Any, key: str) -> None:
-    """A figure in the house style, which a theme would paint over."""
+    """A figure in the house style, which a theme would paint over; its title is read aloud to who cannot see it."""
+    title = figure.layout.title.text or ""
+    st.html(f'<p class="for-readers">{html.escape(say("app.chart", title=title))}</p>')
     st.plotly_chart(figure, key=key, theme=None, config={"displaylogo": False})
 
 
@@ -108,20 +173,26 @@ def trading_runs() -> list[str]:
     return _reader(current().journal).runs() if current().journal else []
 
 
-def halt_reason() -> str | None:
-    """Why trading stands still, by the kill switch or by the newest book; None while it goes on."""
-    switch = current().switch
-    if switch is not None and switch.engaged():
-        return switch.reason()
+def halt_reason(is_own_page: bool = False) -> str | None:
+    """Why trading stands still, by the kill switch or by the newest book; None while it goes on.
+
+    Only for a book that is live: a replay of old bars, or one that ended weeks ago, is told on its own page only.
+    """
     try:
         book = open_book()
     except PacesetterError:  # the page of the book tells it
         return None
+    is_live = book is not None and book.is_live()
+    if is_live == is_own_page:  # a live one has its banner on every page already
+        return None
+    switch = current().switch
+    if switch is not None and switch.engaged():
+        return switch.reason()
     return book.reason if book is not None and book.state == HALTED else None
 
 
-def halted_banner() -> None:
-    """On every page: trading stands still, and why."""
-    reason = halt_reason()
+def halted_banner(is_own_page: bool = False) -> None:
+    """On every page where the book is live, else on the book's own: trading stands still, and why."""
+    reason = halt_reason(is_own_page)
     if reason is not None:
         st.error(say("book.halted", reason=reason), icon=":material/front_hand:")

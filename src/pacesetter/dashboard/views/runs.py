@@ -8,9 +8,10 @@ from pathlib import Path
 
 import streamlit as st
 
-from pacesetter.dashboard.folders import Filters, RunFacts, curves, equity_figure, run_table
+from pacesetter.dashboard.folders import Filters, RunFacts, by_job, curves, equity_figure, run_table
 from pacesetter.dashboard.live import curve_figure
 from pacesetter.dashboard.settings import current
+from pacesetter.dashboard.tables import config_differences
 from pacesetter.dashboard.texts import column, say
 from pacesetter.dashboard.tracked import tracked_runs, tracking_uri
 from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contained, table
@@ -18,13 +19,17 @@ from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contai
 __all__ = ["embedded", "show_runs"]
 
 FORMATS = {
-    "name": 430,
+    "label": 330,
     "verdict": 100,
     "sharpe": "%+.2f",
     "yearly_return": "percent",
     "drawdown": "percent",
 }
 REPORTS = ("report.html", "evaluation/report.html")
+FIRST_COLUMNS = (
+    *("label", "task", "status", "tags", "verdict", "sharpe", "interval", "yearly_return", "drawdown", "gates", "data"),
+    "problem",
+)
 FIRST_CHOSEN = 3  # judged runs that are compared until the reader chooses
 REPORT_PIXELS = 900
 MOST_PROBLEMS = 3  # told below the table, which has all
@@ -37,9 +42,9 @@ def show_runs() -> None:
         st.info(say("runs.empty", folder=current().runs))
         return
     filters = _filters(runs)
-    kept = [run for run in runs if filters.keep(run)]
+    kept = by_job([run for run in runs if filters.keep(run)])
     st.caption(say("runs.count", shown=len(kept), count=len(runs)))
-    table(run_table(kept, filters), "runs.table", file_name="runs.csv", formats=FORMATS)
+    _table(kept, filters)
     for run in [run for run in kept if run.problem][:MOST_PROBLEMS]:
         st.warning(f"{run.name}: {run.problem}")
     with contained():
@@ -50,14 +55,30 @@ def show_runs() -> None:
         _tracked()
 
 
+def _table(kept: Sequence[RunFacts], filters: Filters) -> None:
+    """The runs by job, in the columns that the reader chose; those inside a job only if asked for."""
+    left, right = st.columns([3, 1], vertical_alignment="bottom")
+    has_inside = any(run.is_inside for run in kept)
+    is_whole = right.toggle(say("runs.inside"), key="runs.inside") if has_inside else True
+    listed = run_table([run for run in kept if is_whole or not run.is_inside], filters)
+    first = [name for name in FIRST_COLUMNS if name in listed]
+    chosen = left.multiselect(
+        say("choose.columns"), list(listed.columns), first, format_func=column, key="runs.columns"
+    )
+    table(listed[chosen or first], "runs.table", file_name="runs.csv", formats=FORMATS)
+    if "tags" in chosen and not any(run.tags for run in kept):
+        st.caption(say("runs.tag"))
+
+
 def _filters(runs: Sequence[RunFacts]) -> Filters:
     """One line of choices, each from what the runs have."""
-    tasks, data, presets, regimes, since, until = st.columns(6)
+    tasks, data, presets, tags, regimes, since, until = st.columns(7)
     known = sorted({regime for run in runs for regime, row in run.regimes.items() if row["bars"] > 1})
     return Filters(
         tasks=_several(tasks, "task", {run.task for run in runs}),
         data=_several(data, "data", {run.data for run in runs}),
         presets=_several(presets, "preset", {run.preset for run in runs}),
+        tags=_several(tags, "tags", {word for run in runs for word in run.tags}),
         regime=regimes.selectbox(say("column.regime"), [None, *known], format_func=_regime, key="runs.regime"),
         since=since.date_input(say("runs.since"), None, key="runs.since"),
         until=until.date_input(say("runs.until"), None, key="runs.until"),
@@ -78,20 +99,39 @@ def _compare(runs: Sequence[RunFacts]) -> None:
     by_name = {run.name: run for run in runs if not run.problem}
     judged = [name for name, run in by_name.items() if run.result is not None]
     chosen = st.multiselect(
-        say("choose.runs"), list(by_name), judged[:FIRST_CHOSEN], key="runs.chosen", placeholder=say("choose.some")
+        say("choose.runs"),
+        list(by_name),
+        judged[:FIRST_CHOSEN],
+        key="runs.chosen",
+        placeholder=say("choose.some"),
+        format_func=lambda name: by_name[name].label,
     )
     found = curves(by_name[name] for name in chosen if name in by_name)
     for name, problem in found.problems.items():
         st.warning(f"{name}: {problem}")
     if found.judged:
-        with_baselines = st.checkbox(say("runs.baselines"), len(found.judged) == 1, key="runs.baselines")
-        chart(equity_figure(found.judged, with_baselines), "runs.equity")
+        left, right = st.columns(2)
+        with_baselines = left.checkbox(say("runs.baselines"), len(found.judged) == 1, key="runs.baselines")
+        is_aligned = right.checkbox(say("runs.aligned"), key="runs.aligned")
+        chart(equity_figure(found.judged, with_baselines, is_aligned), "runs.equity")
     elif chosen:
         st.info(say("runs.not_judged"))
     metrics = found.measured()
     for metric, place in zip(metrics, st.columns(max(len(metrics), 1)), strict=False):
         with place:
             chart(curve_figure(found.metrics, metric), f"runs.{metric}")
+    if len(chosen) > 1:
+        _differences({by_name[name].label: by_name[name].folder for name in chosen if name in by_name})
+
+
+def _differences(folders: dict[str, Path]) -> None:
+    """The settings in which the chosen runs differ, folded."""
+    with st.expander(say("runs.differences")):
+        different = config_differences(folders)
+        if different.empty:
+            st.caption(say("runs.same"))
+        else:
+            table(different, "runs.differences", file_name="differences.csv")
 
 
 def _report(runs: Sequence[RunFacts]) -> None:

@@ -6,6 +6,7 @@ baselines, folds, stressed and synthetic markets all come through `backtest`, so
 
 from __future__ import annotations
 
+import html
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from datetime import datetime
@@ -77,6 +78,15 @@ class Backtest:
     def __repr__(self) -> str:
         span = f"{self.times[0]:%Y-%m-%d} → {self.times[-1]:%Y-%m-%d}"
         return f"Backtest({self.name}, {len(self)} bars × {len(self.symbols)} symbols, {span})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: the line of `repr`, and its main figures."""
+        from pacesetter.evaluation.statistics.metrics import metrics
+
+        names = ("total_return", "annual_return", "volatility", "sharpe", "max_drawdown", "turnover", "round_trips")
+        figures = metrics(self)
+        shown = pd.Series({name.replace("_", " "): figures[name] for name in names}, name=self.name).to_frame()
+        return f"<p>{html.escape(repr(self))}</p>{shown.to_html(float_format='{:,.3f}'.format)}"
 
     @property
     def returns(self) -> Array:

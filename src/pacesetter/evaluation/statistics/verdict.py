@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
@@ -34,7 +35,7 @@ class Claim:
     figures: str
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Verdict:
     """What a backtest shows; Sharpe ratios are annualised and, where cash is among the baselines, in excess of it.
 
@@ -62,6 +63,17 @@ class Verdict:
     variants: int = 0
     overfitting: float | None = None
     costs: dict[float, float] = field(default_factory=dict)
+
+    def __repr__(self) -> str:
+        return f"Verdict({self.name}: {'evidence' if self.is_evidence else 'no evidence'}. {self.sentence})"
+
+    def _repr_html_(self) -> str:
+        """What a notebook shows: evidence or none, and a line for each claim."""
+        claims = "".join(
+            f"<li>{'✓' if claim.holds else '✗'} {html.escape(claim.what)}: {html.escape(claim.figures)}</li>"
+            for claim in self.claims()
+        )
+        return f"<p><b>{'Evidence' if self.is_evidence else 'No evidence'}</b></p><ul>{claims}</ul>"
 
     @property
     def beats_cash(self) -> bool:

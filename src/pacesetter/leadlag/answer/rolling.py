@@ -12,13 +12,13 @@ from typing import Any, NamedTuple
 import numpy as np
 from numba import njit, prange
 from numpy.typing import NDArray
-from tqdm import tqdm
 
 from pacesetter.leadlag.answer.answer import answer_window
 from pacesetter.leadlag.answer.gauge import Gauge
 from pacesetter.leadlag.answer.prepare import Preparation
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, part_moments
 from pacesetter.leadlag.series import Series, inverse_deviations
+from pacesetter.progress import counted
 
 __all__ = ["Answers", "rolling_answers"]
 
@@ -53,7 +53,7 @@ def rolling_answers(
     symbols = len(series.symbols)
     size = max(BLOCK_BYTES // (8 * symbols * symbols), 1)
     slides = gauge.is_linear and preparation.is_plain
-    with tqdm(total=len(ends), desc=title, unit="window", disable=None, delay=1) as bar:
+    with counted(title, len(ends), "window") as update:
         for start in range(0, len(ends), size):
             block = np.ascontiguousarray(ends[start : start + size], dtype=np.int64)
             left_out = excluded[start : start + size]
@@ -64,7 +64,7 @@ def rolling_answers(
             )
             answers.leadership[left_out[:, :, None] | left_out[:, None, :]] = np.nan
             yield answers
-            bar.update(len(block))
+            update(len(block))
 
 
 def _asked(

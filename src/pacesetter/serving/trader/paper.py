@@ -12,7 +12,7 @@ import math
 import time
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, Protocol
 
 import numpy as np
 import pandas as pd
@@ -58,6 +58,14 @@ class PaperResult(NamedTuple):
     is_at_end: bool
 
 
+class Display(Protocol):
+    """Somebody who is shown that trading begins, and each bar once it is done."""
+
+    def open(self) -> None: ...
+
+    def bar(self) -> None: ...
+
+
 class PaperTrader:
     """One desk on one feed, with its journal, kill switch and watch."""
 
@@ -76,6 +84,7 @@ class PaperTrader:
         self.desk, self.feed, self.journal, self.switch, self.watch = desk, feed, journal, switch, watch
         self.observe, self.succession = observe, succession
         self.bars = 0  # decided on so far
+        self.display: Display | None = None  # who watches
         where = journal.engine.url.render_as_string(hide_password=True)
         self._name = f"run '{journal.run}' in {where}"  # that the switch is engaged by where a limit of its own acted
         self._panel: Panel | None = None
@@ -96,8 +105,12 @@ class PaperTrader:
         before = self.bars
         try:
             self._resume(state)
+            if self.display is not None:
+                self.display.open()
             for count, bar in enumerate(self._new_bars()):
                 self._trade(bar)
+                if self.display is not None:
+                    self.display.bar()
                 if count + 1 == most_bars:
                     break
         except Exception as problem:

@@ -39,6 +39,7 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     _register_groups()
     overrides = name_source(overrides)
     _refuse_old_names(overrides)
+    _refuse_renamed_preset(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
             problem = _task_of(overrides)
@@ -68,6 +69,20 @@ def _check_gates(config: Config) -> None:
         from pacesetter.evaluation.programme.gate_sets import read_gate_set  # imports what evaluates
 
         read_gate_set(config.evaluation.acceptance)
+
+
+RENAMED_PRESETS = {"equities_hourly": ("synthetic_hourly", r"data\.(bars|groups|strength|regimes|symbols=\d)")}
+
+
+def _refuse_renamed_preset(overrides: Sequence[str]) -> None:
+    """Refuse what only the former market of a preset's name understands, by the name that it has now."""
+    for old, (new, only_there) in RENAMED_PRESETS.items():
+        meant = next((text for text in overrides if re.match(only_there, text)), None)
+        if meant is not None and f"+preset={old}" in overrides:
+            raise ConfigError(
+                f"+preset={old} has real bars now and no {meant.split('=')[0]} of that kind; the synthetic market was "
+                f"renamed to +preset={new}"
+            )
 
 
 def _refuse_pair(overrides: Sequence[str], problem: str) -> None:

@@ -22,6 +22,7 @@ from numpy.typing import NDArray
 from rich.console import Console
 
 from pacesetter.build import Config, Parts
+from pacesetter.build.actions import action_names
 from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.gates import Gate
@@ -189,6 +190,9 @@ class Meter(Callback[Any]):
         self.started, self.first = time.perf_counter(), session.learner.step
         self.shown: dict[str, Any] = {}
         self.state = {"recent": [], **self._nothing()}
+        is_box = isinstance(self.space, spaces.Box)
+        bounds = (float(self.space.low.min()), float(self.space.high.max())) if is_box else None
+        self.action_names = action_names(session.config.task, len(self.state["mix"]), bounds)
 
     def _nothing(self) -> dict[str, Any]:
         size = BINS if isinstance(self.space, spaces.Box) else int(action_sizes(self.space).max())
@@ -230,7 +234,7 @@ class Meter(Callback[Any]):
         }
 
     def told(self) -> list[str]:
-        """What the progress line says: reward, entropy, most used action, trade rate, rolling Sharpe ratio."""
+        """What the progress line says: reward, entropy, most used action by name, trade rate, rolling Sharpe ratio."""
         shown = self.shown
         if not shown:
             return []
@@ -238,7 +242,7 @@ class Meter(Callback[Any]):
         return [
             "no episode yet" if math.isnan(shown["reward"]) else f"reward {shown['reward']:+.3f}",
             f"entropy {shown['entropy']:.2f}",
-            f"mix {max(mix):.0%}@{mix.index(max(mix))}",
+            f"{max(mix):.0%} {self.action_names[mix.index(max(mix))]}",
             f"trades {shown['trade_rate']:.0%}",
             f"sharpe {shown['sharpe']:+.2f}",
         ]

@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.progress import BarColumn, MofNCompleteColumn, Progress, TextColumn, TimeRemainingColumn
 
+from pacesetter.progress import LogLines
 from pacesetter.training.run.callbacks import Meter, Session, Validator
 
 __all__ = ["progress", "status"]
@@ -23,9 +24,19 @@ def progress(session: Session[Any], meter: Meter, validator: Validator[Any]) -> 
         TimeRemainingColumn(),
         TextColumn("{task.fields[live]}"),
     )
+    if not session.console.is_terminal and session.config.track.progress:
+        yield _logged(session, meter, validator)
+        return
     with Progress(*columns, console=session.console, disable=not session.config.track.progress) as bar:
         task = bar.add_task("train", total=session.config.train.steps, completed=session.learner.step, live="")
         yield lambda: bar.update(task, completed=session.learner.step, live=status(meter, validator))
+
+
+def _logged(session: Session[Any], meter: Meter, validator: Validator[Any]) -> Callable[[], None]:
+    """The same for a log: a line a minute."""
+    step, steps = session.learner.step, session.config.train.steps
+    lines = LogLines("train", steps, "steps", lambda line: session.console.print(line, soft_wrap=True), done=step)
+    return lambda: lines.update(session.learner.step, status(meter, validator))
 
 
 def status(meter: Meter, validator: Validator[Any]) -> str:

@@ -1,0 +1,37 @@
+"""In which settings runs differ, by key."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import pandas as pd
+import yaml
+
+__all__ = ["config_differences"]
+
+ABSENT = "–"
+SAID_ELSEWHERE = ("name", "runs", "schema")  # the table of runs has them
+
+
+def config_differences(folders: Mapping[str, Path]) -> pd.DataFrame:
+    """(key, run) values of the keys in which the configurations of these runs differ, as texts."""
+    stored = {name: _flat(_read(folder)) for name, folder in folders.items()}
+    keys = sorted({key for values in stored.values() for key in values if key not in SAID_ELSEWHERE})
+    rows = {key: {name: values.get(key, ABSENT) for name, values in stored.items()} for key in keys}
+    different = {key: row for key, row in rows.items() if len(set(row.values())) > 1}
+    return pd.DataFrame.from_dict(different, orient="index", columns=list(stored)).rename_axis("key").reset_index()
+
+
+def _read(folder: Path) -> Any:
+    return yaml.load(
+        (folder / "config.yaml").read_text(encoding="utf-8"), getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+    )
+
+
+def _flat(content: Any, before: str = "") -> dict[str, str]:
+    if isinstance(content, dict) and content:
+        parts = [_flat(value, f"{before}.{key}" if before else str(key)) for key, value in content.items()]
+        return {key: value for part in parts for key, value in part.items()}
+    return {before: str(content)}

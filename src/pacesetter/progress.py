@@ -1,0 +1,67 @@
+"""How far something long is: a bar on a terminal; in a log a line after three seconds, then one a minute."""
+
+from __future__ import annotations
+
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+
+from tqdm import tqdm
+
+__all__ = ["LogLines", "counted"]
+
+FIRST_SECONDS = 3.0  # below it nothing is said: it is not long
+EVERY_SECONDS = 60.0
+
+
+class LogLines:
+    """Lines for a log: `title: done of total unit, time left`; at most one a minute, none for what is short."""
+
+    def __init__(
+        self,
+        title: str,
+        total: int,
+        unit: str,
+        write: Callable[[str], object] | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        done: int = 0,
+    ) -> None:
+        self.title, self.total, self.unit, self.clock = title, total, unit, clock
+        self.write = write or (lambda line: print(line, file=sys.stderr, flush=True))
+        self.started, self.first = clock(), done
+        self.next = self.started + FIRST_SECONDS
+
+    def update(self, done: int, note: str = "") -> None:
+        """Where it is now; says it where it is time to."""
+        now = self.clock()
+        if now < self.next or done >= self.total:
+            return
+        self.next = now + EVERY_SECONDS
+        rate = (done - self.first) / (now - self.started)
+        left = f", {timedelta(seconds=round((self.total - done) / rate))} left" if rate > 0 else ""
+        told = f"{self.title}: {done:,} of {self.total:,} {self.unit}{left}"
+        self.write(f"{told}; {note}" if note else told)
+
+
+@contextmanager
+def counted(title: str, total: int, unit: str, is_shown: bool | None = None) -> Iterator[Callable[[int], None]]:
+    """Give a function that is told how many more are done. `is_shown` None decides by what stderr is."""
+    if is_shown or (is_shown is None and sys.stderr.isatty()):
+        with tqdm(total=total, desc=title, unit=unit, delay=0 if is_shown else 1) as bar:
+            yield lambda more: _moved(bar, more)
+        return
+    lines, done = LogLines(title, total, unit if unit.endswith("s") else f"{unit}s"), 0
+
+    def update(more: int) -> None:
+        nonlocal done
+        done += more
+        if is_shown is None:
+            lines.update(done)
+
+    yield update
+
+
+def _moved(bar: tqdm[None], more: int) -> None:
+    bar.update(more)

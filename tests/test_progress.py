@@ -1,0 +1,42 @@
+"""How far something long is: nothing for what is short, a line after three seconds, then one a minute."""
+
+from __future__ import annotations
+
+from pacesetter.progress import LogLines, counted
+
+
+class Clock:
+    def __init__(self) -> None:
+        self.now = 100.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_lines_come_after_three_seconds_and_then_once_a_minute():
+    clock, lines = Clock(), []
+    told = LogLines("train", 1000, "steps", lines.append, clock)
+    for second in range(130):
+        clock.now = 100.0 + second
+        told.update(second, "reward +1.0")
+    assert [line.split(" of ")[0] for line in lines] == ["train: 3", "train: 63", "train: 123"]
+    assert lines[0] == "train: 3 of 1,000 steps, 0:16:37 left; reward +1.0"
+
+
+def test_what_is_done_or_short_says_nothing():
+    clock, lines = Clock(), []
+    told = LogLines("train", 10, "steps", lines.append, clock)
+    told.update(5)
+    clock.now += 100
+    told.update(10)
+    assert lines == []
+
+
+def test_a_log_gets_lines_and_a_hidden_one_none(capsys, monkeypatch):
+    monkeypatch.setattr("pacesetter.progress.FIRST_SECONDS", -1.0)
+    with counted("windows", 10, "window") as update:
+        update(4)
+    assert capsys.readouterr().err.startswith("windows: 4 of 10 windows")
+    with counted("windows", 10, "window", False) as update:
+        update(4)
+    assert capsys.readouterr().err == ""
