@@ -80,10 +80,7 @@ def row(name: str, method: str, options: dict[str, Any]) -> tuple[Any, ...]:
 def main() -> None:
     start = time.perf_counter()
     rows = [row(name, "ccf_peak", options) for name, options in VARIANTS.items()]
-    rows += [
-        row(name, "granger", VARIANTS[name])
-        for name in ("base", "strength 0.2", "500 bars", "720 bars")
-    ]
+    rows += [row(name, "granger", VARIANTS[name]) for name in ("base", "strength 0.2", "500 bars", "720 bars")]
     rows += [row("base", method, {}) for method in METHODS[2:]]
     header = ("market", "method", "recall", "precision, related", "precision, direct", "delay and sign right", "links")
     body = (

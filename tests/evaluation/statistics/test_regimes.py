@@ -98,6 +98,8 @@ def test_a_named_index_replaces_all_symbols_in_equal_parts() -> None:
     index = Index.of(panel, panel.symbols[0])
     np.testing.assert_array_equal(index.returns, index_returns(panel, panel.symbols[0]))
     table = benchmark_table(results(), panel, index.returns)
-    assert not np.allclose(table.loc["equal_weight", "beta"], benchmark_table(results(), panel).loc["equal_weight", "beta"])
+    assert not np.allclose(
+        table.loc["equal_weight", "beta"], benchmark_table(results(), panel).loc["equal_weight", "beta"]
+    )
     with pytest.raises(ConfigError, match=r"evaluation\.index=SPYY is not a symbol of the data"):
         Index.of(panel, "SPYY")
