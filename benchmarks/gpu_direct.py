@@ -20,8 +20,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-if not hasattr(np, "row_stack"):
-    np.vstack = np.vstack  # numba 0.68 asks for it, NumPy 2.5 has it no more
+vars(np).setdefault("row_stack", np.vstack)  # numba-cuda asks for it, NumPy 2.5 has it no more
 
 if find_spec("pacesetter") is None:  # not installed on a bare GPU machine: its packages are found in src
     package = types.ModuleType("pacesetter")

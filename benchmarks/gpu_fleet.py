@@ -31,8 +31,7 @@ import torch
 
 os.environ["NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS"] = "0"  # 9,152 accounts are few for a GPU; their step is short anyway
 
-if not hasattr(np, "row_stack"):
-    np.vstack = np.vstack  # numba 0.68 asks for it, NumPy 2.5 has it no more
+vars(np).setdefault("row_stack", np.vstack)  # numba-cuda asks for it, NumPy 2.5 has it no more
 
 if find_spec("pacesetter") is None:  # not installed on a bare GPU machine: its rooms are found in src
     package = types.ModuleType("pacesetter")
