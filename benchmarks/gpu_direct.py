@@ -17,10 +17,7 @@ import types
 from importlib.util import find_spec
 from pathlib import Path
 
-import numpy as np
 import torch
-
-vars(np).setdefault("row_stack", np.vstack)  # numba-cuda asks for it, NumPy 2.5 has it no more
 
 if find_spec("pacesetter") is None:  # not installed on a bare GPU machine: its packages are found in src
     package = types.ModuleType("pacesetter")

@@ -31,9 +31,7 @@ import torch
 
 os.environ["NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS"] = "0"  # 9,152 accounts are few for a GPU; their step is short anyway
 
-vars(np).setdefault("row_stack", np.vstack)  # numba-cuda asks for it, NumPy 2.5 has it no more
-
-if find_spec("pacesetter") is None:  # not installed on a bare GPU machine: its rooms are found in src
+if find_spec("pacesetter") is None:  # not installed on a bare GPU machine: its packages are found in src
     package = types.ModuleType("pacesetter")
     package.__path__ = [str(Path(__file__).resolve().parents[1] / "src" / "pacesetter")]
     sys.modules["pacesetter"] = package

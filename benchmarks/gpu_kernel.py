@@ -19,7 +19,7 @@ import torch
 
 os.environ["NUMBA_CUDA_LOW_OCCUPANCY_WARNINGS"] = "0"  # the comparison with the CPU is small on purpose
 
-if find_spec("pacesetter") is None:  # not installed on a bare GPU machine: its rooms are found in src
+if find_spec("pacesetter") is None:  # not installed on a bare GPU machine: its packages are found in src
     package = types.ModuleType("pacesetter")
     package.__path__ = [str(Path(__file__).resolve().parents[1] / "src" / "pacesetter")]
     sys.modules["pacesetter"] = package
