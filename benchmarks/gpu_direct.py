@@ -2,7 +2,7 @@
 
 Runs from the repository root where only torch, numba, numpy, safetensors, pandas and pyarrow are installed:
 
-    python benchmarks/gpu_direct.py [--symbols 10 143 1000] [--bars 3000] [--rounds 20] [--record]
+    python benchmarks/gpu_direct.py [--symbols 10 143 1000] [--bars 3000] [--rounds 20] [--compile] [--record]
 
 Signals are drawn at random, since a round takes as long whatever they say; what is timed is the differentiable ledger,
 its gradient and the step. Without a GPU only the CPU is timed.
@@ -68,8 +68,10 @@ def main() -> None:
     parser.add_argument("--symbols", type=int, nargs="+", default=[10, 143, 1_000])
     parser.add_argument("--bars", type=int, default=3_000)
     parser.add_argument("--rounds", type=int, default=20)
+    parser.add_argument("--compile", action="store_true", help="also compiled; tracing 48 bars takes minutes")
     asked = parser.parse_known_args()[0]
-    ways = [("cpu", False)] + ([("cuda", False), ("cuda", True)] if torch.cuda.is_available() else [])
+    compiled = (False, True) if asked.compile else (False,)
+    ways = [("cpu", False)] + [("cuda", each) for each in compiled if torch.cuda.is_available()]
     rows = []
     for symbols in asked.symbols:
         panel = Synthetic(symbols=symbols, bars=asked.bars, groups=max(symbols // 5, 1), seed=7).read()
@@ -77,9 +79,9 @@ def main() -> None:
         reference = None
         for device, compile_it in ways:
             learner = learner_on(bank, device, compile_it)
-            found = played(learner)
-            reference = found if reference is None else reference
-            apart = float((found - reference).abs().max())
+            returns = played(learner)
+            reference = returns if reference is None else reference
+            apart = float((returns - reference).abs().max())
             took = milliseconds(learner, asked.rounds)
             rows.append([symbols, device, "yes" if compile_it else "no", f"{took:.1f}", f"{apart:.1e}"])
             print(rows[-1], flush=True)
