@@ -264,7 +264,7 @@ class _Account:
 
     def _begun(self, rules: MarketParameters) -> Array:
         """The account's vector at its first close, with the holdings that it begins with."""
-        vector = self.batch.restart(np.ones(1, dtype=bool))[0, 0]
+        vector: Array = self.batch.restart(np.ones(1, dtype=bool))[0, 0]
         if not rules.holdings:
             return vector
         bar = self.batch.bank.bars[0, self.first]
