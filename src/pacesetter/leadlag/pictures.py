@@ -88,10 +88,8 @@ class Web:
         return _largest(self.scores)
 
     def width(self, weight: float) -> float:
-        """Line width in points, 0.6 for the weakest to 2.6 for the strongest arrow."""
-        weights = [arrow[2] for arrow in self.arrows]
-        low, high = min(weights), max(weights)
-        return 0.6 + 2.0 * (weight - low) / (high - low) if high > low else 1.6
+        """Line width in points: 2.6 for the strongest arrow, in proportion for the others, 0.4 at least."""
+        return max(2.6 * weight / max(arrow[2] for arrow in self.arrows), 0.4)
 
 
 def matrix_picture(

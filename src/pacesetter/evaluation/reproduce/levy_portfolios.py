@@ -77,12 +77,12 @@ def portfolio(panel: Panel, score: str, kind: str, next_close: bool = False) -> 
     weights = follower_weights(engine.many(ends, LOOKBACK), moves[ends], SHARE)
     after = fill_to_fill_returns(panel) if next_close else np.vstack([moves[1:], np.full_like(moves[:1], np.nan)])
     earned = after[ends]
-    known = np.isfinite(earned).any(axis=1)
+    known = np.flatnonzero(np.isfinite(earned).any(axis=1))
     return pd.Series(np.nansum(weights * earned, axis=1)[known], panel.index[ends][known])
 
 
 def _wealth(returns: pd.Series) -> float:
-    return float((1 + returns).prod())
+    return float(np.prod(1 + returns.to_numpy()))
 
 
 def _sharpe(returns: pd.Series, panel: Panel) -> float:
