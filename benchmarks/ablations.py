@@ -1,6 +1,6 @@
 """Ablations at a small size on tuning seeds: what actions, and parts of the observation, are worth to PPO.
 
-python benchmarks/ablations.py [--presets actions features] [--seeds 1+2] [--folder runs/ablate] [--record] [KEY=VALUE …]
+python benchmarks/ablations.py [--presets actions features] [--seeds 1+2] [--name ablations] [--record] [KEY=VALUE …]
 """
 
 from __future__ import annotations
@@ -37,10 +37,11 @@ def main() -> None:
     parser.add_argument("--presets", nargs="+", default=["actions", "features"])
     parser.add_argument("--seeds", default="1+2")
     parser.add_argument("--folder", default="runs/ablate")
+    parser.add_argument("--name", default="ablations")
     asked, rest = parser.parse_known_args()
     more = [text for text in rest if "=" in text]
     parts = [section(preset, asked.seeds, asked.folder, more) for preset in asked.presets]
-    publish("ablations", "\n\n".join(parts), "Ablations of PPO")
+    publish(asked.name, "\n\n".join(parts), "Ablations of PPO")
 
 
 if __name__ == "__main__":
