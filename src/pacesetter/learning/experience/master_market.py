@@ -100,7 +100,7 @@ class MasterMarket:
         self.lookup = Tables(bank.windows, bank.context, bank.places, self.batch.window_bars, True).to(self.device)
 
     def cross_fit(self, earlier: Advisers, later: Advisers, boundary: int) -> None:
-        """Let bars before `boundary` be advised on by `later`, which learned from the others, and those by `earlier`."""
+        """Let bars before `boundary` be advised on by `later`, which learned from the rest; the rest by `earlier`."""
         self._halves = (earlier, later, boundary)
 
     def joint(self) -> MasterMarket:
