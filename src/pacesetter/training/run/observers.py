@@ -38,7 +38,7 @@ def fleet(session: Session[Any]) -> tuple[Any, Validator[Any]]:
 @OBSERVERS.register("options")
 def options(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """A fleet with options, or one agent with options of every symbol."""
-    from pacesetter.training.run.options import OptionMeter, OptionValidator
+    from pacesetter.training.options.observers import OptionMeter, OptionValidator
 
     return OptionMeter(session), OptionValidator(session)
 

@@ -1,0 +1,1 @@
+"""What a run of `agent=options` does beside those of a fleet."""
