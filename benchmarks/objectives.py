@@ -17,9 +17,9 @@ from pacesetter.learning.learner import Between
 from pacesetter.learning.objectives.front import hypervolume, spread_preferences
 from pacesetter.training.hydra.compose import compose
 
-SEEDS, STEPS = (1, 2), 4_096
+SEEDS, STEPS = (1,), 3_072
 MARKET = (
-    *("+preset=planted", "data.bars=2400", "features.leadlag.lookback=null", "task=fleet", "task.action=target"),
+    *("+preset=planted", "task=fleet", "task.action=target"),
     *("agent.network=mlp_tiny", "agent.heads=[32]", "agent.gamma=0.5", "train.envs=8", "agent.buffer_size=800"),
     *("agent.learning_starts=256", "agent.learning_rate=0.003"),
 )
@@ -36,7 +36,14 @@ def step_rows() -> list[list[Any]]:
     """Milliseconds of one step of all environments, without learning: policy, market, replay."""
     rows = []
     for symbols in (10, 143):
-        size = (f"data.symbols={symbols}", f"data.groups={max(2, symbols // 5)}", "seed=1", "agent.learning_starts=1")
+        size = (
+            "features.leadlag.lookback=null",
+            "data.bars=600",
+            f"data.symbols={symbols}",
+            f"data.groups={max(2, symbols // 5)}",
+            "seed=1",
+            "agent.learning_starts=1",
+        )
         times = []
         for own in (("agent=sac", "task.reward.components={pnl:300}"), ("agent=mosac",)):
             learner, _ = made(*size, *own)

@@ -1,6 +1,6 @@
 """Vector environments with goals, and one agent that learns in them by Stable-Baselines3's hindsight buffer.
 
-Runs `learning.sb3.hindsight`.
+Runs `learning.sb3.hindsight`, `rewards.goals`.
 """
 
 from __future__ import annotations

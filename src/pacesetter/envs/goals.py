@@ -57,7 +57,7 @@ class GoalVectorEnv(VectorWrapper):
         for e in np.flatnonzero(ended):
             infos["final_obs"][e] |= {ACHIEVED: self.achieved[e].copy(), DESIRED: self.desired[e].copy()}
         self._begin(ended)
-        # A reward of the market that is not a number must reach whoever watches for it.
+        # A reward of the market that is not a number must reach the fail-safe.
         return self._shown(observation), rewards + 0.0 * paid, terminated, truncated, infos
 
     @property

@@ -33,7 +33,7 @@ from pacesetter.evaluation.backtest.markets import (
 from pacesetter.evaluation.backtest.scenarios import Scenario, evaluate_scenarios
 from pacesetter.evaluation.explain.reward_audit import reward_frame
 from pacesetter.evaluation.fleet.direct_page import DIRECT, LearnedRelations
-from pacesetter.evaluation.fleet.front_page import front_section
+from pacesetter.evaluation.fleet.front_page import FRONT, front_section
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section
 from pacesetter.evaluation.judgement import Judgement, judge_policy
 from pacesetter.evaluation.programme.gate_sets import read_gate_set
@@ -43,7 +43,6 @@ from pacesetter.evaluation.statistics.regimes import Index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.features import FEATURES, FeatureTable
 from pacesetter.features.feature import default_names
-from pacesetter.learning.objectives.conditions import FRONT
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import Policy

@@ -39,7 +39,7 @@ class ConditionedPolicy:
     """A policy with what it is asked for; everything else is its own.
 
     asked         entry -> numbers, or () where the account says them
-    period_bars   after which returns are counted anew; None: never
+    period_bars   after which returns are counted from 0 again; None: never
     """
 
     policy: Policy

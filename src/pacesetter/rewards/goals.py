@@ -19,7 +19,7 @@ class Goals:
 
     goal        that validation, backtests and requests without one of their own aim for
     cap         training episodes draw theirs uniformly from 0 to it; a goal beyond it was never practised
-    tolerance   a return that is no further from the goal has reached it
+    tolerance   a return within this distance of the goal has reached it
     scale       the reward falls in a line from 1 at the goal to 0 at this distance
     """
 

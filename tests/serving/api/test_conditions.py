@@ -1,6 +1,6 @@
 """What a request may ask a policy for: a goal, or weights of its objectives; and the same policy in a backtest.
 
-Runs `policies.conditions`, `evaluation.fleet.front_page`.
+Runs `policies.conditions`, `evaluation.fleet.front_page`, `training.objectives.validator`.
 """
 
 from __future__ import annotations

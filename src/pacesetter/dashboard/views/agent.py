@@ -23,10 +23,9 @@ from pacesetter.evaluation.fleet.agents_page import (
     read_agents,
     validation_curves,
 )
-from pacesetter.evaluation.fleet.front_page import choose_point, front_figure, read_front
+from pacesetter.evaluation.fleet.front_page import FRONT, choose_point, front_figure, read_front
 from pacesetter.evaluation.fleet.proposals_page import ALLOCATIONS, allocations_section, read_allocations
 from pacesetter.evaluation.report.options_page import options_figure
-from pacesetter.learning.objectives.conditions import FRONT
 
 __all__ = ["show_agent"]
 

@@ -16,7 +16,7 @@ from pacesetter.evaluation.report.pictures import PALETTE, styled
 from pacesetter.learning.objectives.conditions import FRONT
 from pacesetter.runs import write_atomic
 
-__all__ = ["choose_point", "front_figure", "front_section", "read_front"]
+__all__ = ["FRONT", "choose_point", "front_figure", "front_section", "read_front"]
 
 TITLE = "Front of the objectives"
 CHOSEN, BEATEN, OTHER = PALETTE[5], PALETTE[7], PALETTE[0]

@@ -45,7 +45,7 @@ class GoalMarket(ConditionedMarket):
         self.achieved.copy_((growth - 1.0).float())
         self._count(step.terminated | step.truncated)
         rewards = self.options.reward(self.achieved, self.desired)[:, 0]
-        # Beside the goal's reward the money that the market paid: NaN there must reach whoever watches for it.
+        # Beside the goal's reward the money that the market paid: NaN there must reach the fail-safe.
         return step._replace(rewards=rewards.float() + 0.0 * step.rewards)
 
     def again(self, market: FleetMarket) -> GoalMarket:

@@ -18,10 +18,9 @@ Array = NDArray[Any]
 def is_efficient(points: ArrayLike) -> Array:
     """(point,) True where no other of the (point, k) points is as good in all objectives and better in one."""
     values = np.asarray(points, dtype=np.float64)
-    as_good = (values[None] >= values[:, None]).all(2)
-    better = (values[None] > values[:, None]).any(2)
-    efficient: Array = ~(as_good & better).any(1)
-    return efficient
+    as_good = np.all(values[None] >= values[:, None], axis=2)
+    better = np.any(values[None] > values[:, None], axis=2)
+    return np.asarray(~np.any(np.logical_and(as_good, better), axis=1))
 
 
 def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:

@@ -60,7 +60,7 @@ class BundlePolicy:
     notes   of the last decision: `option`, the names of those in force, where the policy has options, and
             `curiosity_reward`, how surprising the bar was to a policy that learned with curiosity, None at its first
     kept    what such a policy keeps from bar to bar; asked about the same bar again, it answers as before
-    asked   what the policy is asked for beside the market, by input: the bundle's own numbers where nobody asks
+    asked   what the policy is asked for beside the market, by input: the bundle's own numbers by default
     entries   what the model was shown at it
     """
 

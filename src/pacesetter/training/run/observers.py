@@ -46,8 +46,8 @@ def options(session: Session[Any]) -> tuple[Any, Validator[Any]]:
 @OBSERVERS.register("objectives")
 def objectives(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """A fleet with many objectives."""
+    from pacesetter.training.objectives.validator import ObjectivesValidator
     from pacesetter.training.run.fleet import FleetMeter
-    from pacesetter.training.run.objectives import ObjectivesValidator
 
     return FleetMeter(session), ObjectivesValidator(session)
 

@@ -1,0 +1,1 @@
+"""Runs with many objectives: their validation, and the front that they leave."""
