@@ -35,7 +35,7 @@ class Proposal:
     def draw(self, generator: np.random.Generator) -> Array:
         """(key,) a point; what falls outside the cube is moved to its face."""
         drawn = generator.multivariate_normal(self.mean, self.covariance, method="eigh")
-        return np.clip(drawn, 0.0, 1.0)
+        return np.asarray(np.clip(drawn, 0.0, 1.0))
 
     @property
     def deviation(self) -> Array:
