@@ -231,7 +231,7 @@ def make_learner(options: argparse.Namespace, bank: Bank) -> FleetTrainer:
     costs = Costs(commission_bps=COST_BPS, spread_bps=0.0, slippage_bps=0.0)
     rules = MarketParameters(costs=costs, bars_per_year=252 * 7)
     sizes = network(options.network)
-    where = {"window_bars": getattr(sizes, "memory_bars", WINDOW), "market": rules}
+    where = {"window_bars": getattr(sizes, "memory_bars", None) or WINDOW, "market": rules}
     market = FleetMarket(bank, options.envs, options.device, episode_bars=min(EPISODE, options.bars // 4), **where)
     fleet = Fleet(sizes, market.shapes, market.symbols, market.actions)
     config = FleetPPO(

@@ -66,9 +66,9 @@ class Population:
         is_shared = bool((index == index[:1]).all())
         bars = self.tables({INDEX: index[0] if is_shared else index.flatten(0, 1)})
         if not is_shared:
-            bars = {name: entry.unflatten(0, index.shape[:2]) for name, entry in bars.items()}
+            bars = {name: torch.unflatten(entry, 0, index.shape[:2]) for name, entry in bars.items()}
         outputs = self._outputs(is_shared)(members, bars, seen)  # (member, symbol · env, output)
-        in_order = outputs.unflatten(1, (self.symbols, -1)).transpose(0, 1).flatten(0, 2)
+        in_order = torch.unflatten(outputs, 1, (self.symbols, -1)).transpose(0, 1).flatten(0, 2)
         policy: Distribution = self.fleet.policy(in_order.float(), observation.get(ACTION_MASK))
         return policy
 

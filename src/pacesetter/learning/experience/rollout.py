@@ -62,14 +62,11 @@ class Rollout:
 
     def to(self, device: torch.device) -> Rollout:
         """The same on a device."""
-        return Rollout(
-            **{
-                name: {entry: one.to(device) for entry, one in part.items()}
-                if isinstance(part, dict)
-                else part.to(device)
-                for name, part in vars(self).items()
-            }
-        )
+        moved: dict[str, Any] = {
+            name: {entry: one.to(device) for entry, one in part.items()} if isinstance(part, dict) else part.to(device)
+            for name, part in vars(self).items()
+        }
+        return Rollout(**moved)
 
 
 def by_symbol(entry: torch.Tensor, symbols: int) -> torch.Tensor:

@@ -162,7 +162,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
 
     def _rows(self, entry: torch.Tensor, envs: torch.Tensor) -> torch.Tensor:
         """(step, symbol · env, …) of some environments of each symbol as (symbol · env · step, …)."""
-        chosen = entry.unflatten(1, (self.symbols, -1))[:, :, envs]
+        chosen = torch.unflatten(entry, 1, (self.symbols, -1))[:, :, envs]
         return chosen.permute(1, 2, 0, *range(3, chosen.ndim)).flatten(0, 2)
 
     # ---- learning -------------------------------------------------------------------------------------------------
