@@ -19,7 +19,9 @@ from pacesetter.dashboard import settings
 from pacesetter.dashboard.book import Book
 from pacesetter.dashboard.views import RESULTS, live
 from pacesetter.dashboard.views.runs import embedded
+from pacesetter.dashboard.windows import open_lens
 from pacesetter.errors import DataError
+from pacesetter.leadlag.study import Study
 
 PAGES = ("runs", "leadlag", "live", "agent", "book", "programme")
 
@@ -108,8 +110,10 @@ def test_the_window_is_asked_for_the_chosen_run_and_score(looking):
     app = draw("leadlag")
     (window,) = app.get("bidi_component")
     asked = json.loads(window.proto.json)
-    assert asked["source"] == {"run": next(looking.runs.glob("*-job-*")).name, "method": "ccf_auc"}
-    assert asked["sliders"]["lookback"] == {"min": 5, "max": 319, "value": 250}
+    run = next(looking.runs.glob("*-job-*")).name
+    assert asked["source"] == {"run": run, "method": Study.method, "language": "en"}
+    usual = open_lens(looking.runs, run, Study.method).usual
+    assert asked["sliders"]["lookback"] == {"min": 5, "max": 319, "value": usual}
 
 
 def test_a_run_that_goes_on_shows_its_gates_and_the_time_left(looking):

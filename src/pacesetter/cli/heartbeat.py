@@ -38,7 +38,7 @@ def with_heartbeat(words: list[str]) -> Iterator[None]:
         return
     out, error, done = sys.stdout, sys.stderr, Event()
     streams = Heard(out), Heard(error)
-    sys.stdout, sys.stderr = streams  # type: ignore[assignment]
+    sys.stdout, sys.stderr = streams
     Thread(target=_beat, args=(command, streams, done), daemon=True).start()
     try:
         yield

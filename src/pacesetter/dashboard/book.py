@@ -248,11 +248,12 @@ def equity_figure(book: Book) -> go.Figure:
     """Equity above drawdown above exposure, over time."""
     rows, table = thinned(len(book.equity)), book.equity
     figure = make_subplots(rows=3, cols=1, shared_xaxes=True, row_heights=[0.5, 0.25, 0.25], vertical_spacing=0.05)
-    lines = (("equity", 1.0, ",.0f"), ("drawdown", -1.0, ".1%"), ("exposure", 1.0, ".0%"))
-    for place, (name, sign, form) in enumerate(lines, start=1):
+    # a drawdown has no sign anywhere; it hangs down because its axis does
+    lines = (("equity", True, ",.0f"), ("drawdown", "reversed", ".1%"), ("exposure", True, ".0%"))
+    for place, (name, direction, form) in enumerate(lines, start=1):
         line = {"color": PALETTE[place - 1], "width": 1.6}
-        figure.add_scatter(x=table.index[rows], y=sign * table[name].iloc[rows], line=line, row=place, col=1)
-        figure.update_yaxes(title=say(f"book.{name}"), tickformat=form, row=place, col=1)
+        figure.add_scatter(x=table.index[rows], y=table[name].iloc[rows], line=line, row=place, col=1)
+        figure.update_yaxes(title=say(f"book.{name}"), tickformat=form, autorange=direction, row=place, col=1)
     return styled(figure, say("book.course"), 480).update_layout(
         showlegend=False, uirevision="equity", margin={"l": 95}
     )

@@ -11,7 +11,7 @@ from starlette.routing import Route
 
 from pacesetter.dashboard.first import first_page
 from pacesetter.dashboard.settings import current
-from pacesetter.dashboard.texts import say
+from pacesetter.dashboard.texts import ASKED, say
 from pacesetter.dashboard.views import PAGES
 from pacesetter.dashboard.views.parts import all_runs, halt_reason
 from pacesetter.dashboard.windows import open_lens
@@ -31,6 +31,7 @@ def _first_page() -> str:
 def _window(request: Request) -> Response:
     """One window as JSON: `run`, `method`, `end` (a bar) and `lookback` (bars); 400 with a sentence if it is none."""
     asked = request.query_params
+    ASKED.set(asked.get("language"))
     try:
         lens = open_lens(current().runs, asked["run"], asked["method"])
         return JSONResponse(lens.view(int(asked["end"]), int(asked["lookback"])).drawing())

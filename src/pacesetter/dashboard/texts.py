@@ -6,6 +6,7 @@ Texts of lower packages, such as an error's sentence or a finding's title, are s
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextvars import ContextVar
 from typing import Any
 
 from pacesetter.dashboard.languages.persian import PERSIAN
@@ -297,6 +298,7 @@ ENGLISH: dict[str, str] = {
 }
 LANGUAGES: dict[str, dict[str, str]] = {"en": ENGLISH, "fa": PERSIAN}
 RIGHT_TO_LEFT = ("fa",)
+ASKED: ContextVar[str | None] = ContextVar("asked", default=None)  # the language that a request names
 _readers: list[Callable[[], str | None]] = []
 
 
@@ -307,7 +309,7 @@ def use_reader(ask: Callable[[], str | None]) -> None:
 
 def language() -> str:
     """That of the present reader, else that of the settings."""
-    chosen = _readers[0]() if _readers else None
+    chosen = ASKED.get() or (_readers[0]() if _readers else None)
     return chosen if chosen in LANGUAGES else current().language
 
 

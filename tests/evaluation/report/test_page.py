@@ -22,7 +22,7 @@ def test_page_holds_sections_notes_and_facts(tmp_path):
     sections = [Section("Summary", "All of it.", header=("symbol", "x"), rows=(("A", 1), ("B", 2)))]
     path = write_report(tmp_path / "report.html", "try", sections, ["survivors only"], {"seed": "3"})
     page = path.read_text()
-    for part in ("<h1>try</h1>", 'id="summary"', "survivors only", "<td>B</td>", "<dt>seed</dt><dd>3</dd>"):
+    for part in ("<h1>try</h1>", 'id="summary"', "survivors only", "<td>B</td>", '<dt>seed</dt><dd dir="auto">3</dd>'):
         assert part in page
 
 
@@ -69,7 +69,7 @@ def test_the_header_tabs_and_faint_rows_are_there(tmp_path):
     sections.append(Section("Links and lags", ".", (), ("symbol", "x"), rows, faint=(1,)))
     page = write_report(tmp_path / "r.html", "try", sections, header={"capital": "100,000"}).read_text()
     assert re.findall('data-tab="([^"]+)"', page) == ["Result", "Robustness", "Lead–lag", "Data"]
-    assert "<dt data-word>capital</dt><dd>100,000</dd>" in page
+    assert '<dt data-word>capital</dt><dd dir="auto">100,000</dd>' in page
     assert page.count('class="faint"') == 1
     assert page.count('type="search"') == 1  # a table of 40 rows can be searched
     few = write_report(tmp_path / "few.html", "try", sections[:2]).read_text()

@@ -42,7 +42,7 @@ async function show(part, labels, answer) {
   }
   const window = await answer.json()
   for (const [name, told] of Object.entries(window.told)) {
-    part(`${name}-told`).textContent = `${labels[name]}: ${told}`
+    part(`${name}-told`).innerHTML = `${safe(labels[name])}: <bdi>${safe(told)}</bdi>`
     part(name).setAttribute("aria-valuetext", told)
   }
   part("sentence").textContent = window.sentence

@@ -40,7 +40,10 @@ STYLE = """<style>
 .st-key-language {position: fixed; top: 0.35rem; inset-inline-end: 3.2rem; width: auto; z-index: 999991}
 .stElementContainer:has(.for-readers) {position: absolute}
 .for-readers {position: absolute; width: 1px; height: 1px; overflow: hidden; clip-path: inset(50%)}
-@media (max-width: 640px) {.stMainBlockContainer {padding-inline: 0.8rem}}
+@media (max-width: 640px) {
+  .stMainBlockContainer {padding-inline: 0.8rem}
+  .st-key-runs_filters [data-testid=stColumn] {min-width: calc(50% - 1rem); flex: 1 1 calc(50% - 1rem)}
+}
 </style>"""
 MIRRORED = """<style>
 .stMain, [data-testid=stHeader] {direction: rtl}

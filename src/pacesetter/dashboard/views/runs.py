@@ -72,7 +72,8 @@ def _table(kept: Sequence[RunFacts], filters: Filters) -> None:
 
 def _filters(runs: Sequence[RunFacts]) -> Filters:
     """One line of choices, each from what the runs have."""
-    tasks, data, presets, tags, regimes, since, until = st.columns(7)
+    with st.container(key="runs_filters"):
+        tasks, data, presets, tags, regimes, since, until = st.columns(7)
     known = sorted({regime for run in runs for regime, row in run.regimes.items() if row["bars"] > 1})
     return Filters(
         tasks=_several(tasks, "task", {run.task for run in runs}),

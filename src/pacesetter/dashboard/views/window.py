@@ -7,7 +7,7 @@ from typing import Any
 
 import streamlit as st
 
-from pacesetter.dashboard.texts import say
+from pacesetter.dashboard.texts import language, say
 from pacesetter.dashboard.windows import SHORTEST, Lens
 
 __all__ = ["show_window"]
@@ -19,7 +19,7 @@ def show_window(lens: Lens, run: str) -> None:
     _component()(
         key=f"leadlag.window.{run}",
         data={
-            "source": {"run": run, "method": lens.method},
+            "source": {"run": run, "method": lens.method, "language": language()},
             "labels": {"end": say("leadlag.date"), "lookback": say("leadlag.lookback")},
             "sliders": {
                 "end": {"min": min(SHORTEST, last), "max": last, "value": last},
