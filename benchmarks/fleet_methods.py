@@ -2,8 +2,8 @@
 
     python benchmarks/fleet_methods.py [--seeds 1+2] [--folder runs/fleet_methods] [--methods es,sac] [--record]
 
-Cells are those of `pacesetter league`, kept by configuration and data. All methods but ES have the same samples. Time is
-that of the processor, since the machine may be shared; to 80 % is to 80 % of PPO's last validation score with the seed.
+Cells are those of `pacesetter league`, kept by configuration and data. All methods but ES have the same samples. Time
+is that of the processor, since the machine may be shared; to 80 % is to 80 % of PPO's last validation score.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ from pacesetter.training.league.ladder import MARKETS
 
 MARKET, MOST = "planted 0.4", 0.8
 ABOUT = (
-    "League market `planted 0.4`: 10 symbols, 2.5 bps a side, 1,800 bars to train, 600 to choose by, 3,000 for the test. "
+    "League market `planted 0.4`: 10 symbols, 2.5 bps a side, 1,800 bars to train, 600 to choose by, 3,000 to test. "
     "Annualised Sharpe ratio on the test set after costs, all agents in one account; tuning seeds, on which settings "
     "were chosen. Every learner has the network `mlp_tiny`, sees `leadlag_expected`, and uses `task.action=target`."
 )

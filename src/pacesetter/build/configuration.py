@@ -5,6 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from importlib.util import find_spec
 from typing import Any, Literal
 
 from pacesetter.build.tasks.task import TASKS, Task
@@ -535,10 +536,11 @@ def build_task(config: Config) -> Any:
 
 def _with_memory(task: Any, agent: dict[str, Any]) -> Any:
     """The task with windows as long as the network's answers depend on, where the network says so."""
-    from pacesetter.agents.encoders import network  # torch: for those who train only
-
-    if not (agent.get("network") and hasattr(task, "window_bars")):
+    # Without torch, as where only baselines are played, no network is ever built.
+    if not (agent.get("network") and hasattr(task, "window_bars") and find_spec("torch")):
         return task
+    from pacesetter.agents.encoders import network
+
     bars = network(agent["network"], **(agent.get("network_options") or {})).memory_bars
     return task if bars is None else dataclasses.replace(task, window_bars=bars)
 

@@ -114,8 +114,8 @@ class Book:
 
     def is_live(self, now: datetime | None = None) -> bool:
         """Whether bars still come: the newest is a few bars old at most, a long weekend of daily ones."""
-        bar = self.equity.index.to_series().diff().median()
-        usual = bar.total_seconds() if bar == bar else DAY_SECONDS
+        bar = pd.Timedelta(self.equity.index.to_series().diff().median())
+        usual = DAY_SECONDS if pd.isna(bar) else bar.total_seconds()
         return self.age_seconds(now) < max(LIVE_BARS * usual, DAY_SECONDS)
 
     def alerts(self) -> pd.DataFrame:

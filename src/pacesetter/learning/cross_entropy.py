@@ -40,7 +40,7 @@ class Proposal:
     @property
     def deviation(self) -> Array:
         """(key,) standard deviation along each axis."""
-        return np.sqrt(np.diag(self.covariance))
+        return np.asarray(np.sqrt(np.diag(self.covariance)))
 
 
 @dataclass(frozen=True)

@@ -63,7 +63,7 @@ class ServedCuriosity(nn.Module):
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
         own = {name: entry for name, entry in observation.items() if name != EXPECTED}
-        agent = self.served.agent
+        agent: Any = self.served.agent
         state = agent.encoder(own)
         policy, value = agent.decide(state, own.get(ACTION_MASK))
         features, expected = self.own["encoder"](state), observation[EXPECTED]

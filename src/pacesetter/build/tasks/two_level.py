@@ -18,7 +18,8 @@ class TwoLevelTask(LookbackTask):
     name = "two_level"
     learned_as = "lookback"
     config = TwoLevelConfig
-    refusals: ClassVar[Mapping[str, str]] = LookbackTask.refusals | {
+    refusals: ClassVar[Mapping[str, str]] = {
+        **LookbackTask.refusals,
         "bundle": "{run} chooses windows under a controller, which a bundle does not hold; bundle one of task=lookback",
     }
 

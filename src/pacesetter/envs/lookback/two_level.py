@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, ClassVar, Literal
 from weakref import WeakKeyDictionary
 
@@ -179,9 +180,8 @@ class TwoLevelBatch(LookbackBatch):
     def _steer(self) -> None:
         """Put the setting of each row in force: first its market, then its range and its weights."""
         for market, rows in list(self.groups):
-            self.setting[rows] = self.controller.places(
-                self._own(market)[self.t[rows]], lambda market=market: self._labels_of(market)
-            )
+            labels = partial(self._labels_of, market)
+            self.setting[rows] = self.controller.places(self._own(market)[self.t[rows]], labels)
         if not self._keeps_market and self.controller.resolutions != {OWN_RESOLUTION}:
             self._change_markets()
         self.high = np.minimum(self.dealt_high, self._highs[self.setting])

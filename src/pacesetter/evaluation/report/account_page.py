@@ -57,7 +57,8 @@ def _rules(rules: MarketParameters) -> dict[str, str]:
 def monthly_section(result: Backtest) -> Section:
     """Returns by year and month, and of each year, as a heat map with numbers."""
     by_month = _compounded(result, "M")
-    table = pd.DataFrame({"year": by_month.index.year, "month": by_month.index.month, "value": by_month.to_numpy()})
+    days = pd.PeriodIndex(by_month.index)
+    table = pd.DataFrame({"year": days.year, "month": days.month, "value": by_month.to_numpy()})
     months = table.pivot_table(index="year", columns="month", values="value").reindex(columns=range(1, 13))
     years = _compounded(result, "Y")
     won = int((by_month > 0).sum())

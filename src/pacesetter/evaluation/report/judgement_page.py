@@ -81,7 +81,7 @@ def _line(cells: Any) -> str:
 
 def _verdict_section(found: Judgement) -> Section:
     table = results_section(found.results, found.intervals)
-    own = {"title": VERDICT, "text": found.sentence, "is_evidence": found.verdict.is_evidence}
+    own: dict[str, Any] = {"title": VERDICT, "text": found.sentence, "is_evidence": found.verdict.is_evidence}
     faint = tuple(place for place, row in enumerate(table.rows) if _includes_zero(found.intervals[str(row[0])]))
     return replace(table, **own, reasons=verdict_reasons(found), faint=faint)
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from pacesetter.evaluation.judgement import Judgement
 from pacesetter.evaluation.statistics.metrics import metrics
 
@@ -25,7 +27,7 @@ def _traded(figures: dict[str, float]) -> str:
 
 
 def _index(found: Judgement) -> str:
-    row = found.benchmark.loc[found.verdict.name]
+    row: Any = found.benchmark.loc[found.verdict.name]
     beta, correlation = float(row["beta"]), float(row["correlation"])
     told = f"beta {beta:.1f}, correlation {correlation:.2f}"
     if correlation >= LIKE_THE_INDEX:

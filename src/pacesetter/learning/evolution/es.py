@@ -137,9 +137,9 @@ class ES(FleetMethod[Fleet, FleetMarket]):
         for name, parameter in self.population.parameters.items():
             is_shared = name.startswith(ENCODER)
             noise = self.noise[name] if is_shared else self.noise[name][:, self.present]
-            parameter = parameter if is_shared else parameter[self.present]
-            step = step + evolution_loss(parameter, noise, utilities, self.config.sigma, is_shared)
-            squares = parameter.square().sum() if is_shared else parameter.square().flatten(1).sum(1)
+            own: torch.Tensor = parameter if is_shared else parameter[self.present]
+            step = step + evolution_loss(own, noise, utilities, self.config.sigma, is_shared)
+            squares = own.square().sum() if is_shared else own.square().flatten(1).sum(1)
             decay = decay + 0.5 * self.config.decay * squares
         return Losses({"evolution": step, "decay": decay}, {"decay_loss": decay.detach()})
 

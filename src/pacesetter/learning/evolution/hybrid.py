@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 
@@ -82,7 +82,7 @@ class HybridTrainer(FleetTrainer):
     is_evolving   which phase it is          phase_scores   (round,) mean return a bar of the phase's rounds
     """
 
-    declared = (*FleetTrainer.declared, "is_evolving", "phase_steps", "phase_scores")
+    declared: ClassVar[tuple[str, ...]] = (*FleetTrainer.declared, "is_evolving", "phase_steps", "phase_scores")
 
     def __init__(self, method: PPO[Any, Any], evolution: FleetTrainer) -> None:
         super().__init__(method)  # after evolution was made, so that the fleet has PPO's state value

@@ -117,12 +117,15 @@ class MOSAC(SAC):
     @property
     def scales(self) -> list[Any]:
         """How each objective is scaled."""
-        return list(self.own["scales"])  # type: ignore[call-overload]
+        scales: Any = self.own["scales"]
+        return list(scales)
 
     @property
     def reference(self) -> torch.Tensor:
         """(objective, 1) chebyshev's reference point."""
-        return self.own["best"]["reference"]  # type: ignore[index, return-value]
+        best: Any = self.own["best"]
+        reference: torch.Tensor = best["reference"]
+        return reference
 
     def scaled(self, objectives: torch.Tensor) -> torch.Tensor:
         """(objective, row) of (row, objective) values, each in deviations of its discounted return."""
@@ -164,7 +167,7 @@ class MOSAC(SAC):
         for extra in acting.extras.values():
             changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
             extra.learn(batch, features, following)
-            if changed is not None:
+            if changed is not None and batch.rewards is not None:
                 rewards[self.names.index(EXPLORATION)] += changed - batch.rewards
         wanted: torch.Tensor = rewards + self.config.gamma * ~batch.terminated * values
         return wanted
@@ -182,4 +185,4 @@ class MOSAC(SAC):
 
 def make_mosac(setup: Setup) -> FleetTrainer:
     """Multi-objective SAC of a fleet."""
-    return make_learner(MOSAC, FleetMOSAC, setup)  # type: ignore[arg-type]
+    return make_learner(MOSAC, FleetMOSAC, setup)

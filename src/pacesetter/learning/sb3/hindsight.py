@@ -35,7 +35,8 @@ class GoalReplay(HerReplayBuffer):
 
     def __init__(self, *arguments: Any, options: HindsightConfig, env: Any, **more: Any) -> None:
         strategy = "future" if options.strategy == "random" else options.strategy
-        super().__init__(*arguments, env=env, n_sampled_goal=options.k, goal_selection_strategy=strategy, **more)
+        own: dict[str, Any] = more | {"env": env, "n_sampled_goal": options.k, "goal_selection_strategy": strategy}
+        super().__init__(*arguments, **own)
         self.options, self.env = options, GoalRewards(options)  # type: ignore[assignment]
 
     def sample(self, batch_size: int, env: Any = None) -> Any:

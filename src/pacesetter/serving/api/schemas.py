@@ -141,7 +141,7 @@ def _asked(policy: PolicySpec, name: str) -> Any:
     low, high = policy.limits[name]
     number = Annotated[float, Field(strict=True, ge=low, le=high)]
     (count,) = policy.inputs[name]
-    return number if count == 1 else Annotated[list[number], Field(min_length=count, max_length=count)]  # type: ignore[valid-type]
+    return number if count == 1 else Annotated[list[number], Field(min_length=count, max_length=count)]
 
 
 def _nested(shape: tuple[int, ...]) -> Any:

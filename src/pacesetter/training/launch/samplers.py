@@ -103,7 +103,7 @@ def value_at(kind: Any, share: float) -> float | int:
     """The value at a share of an interval's way, on a logarithmic scale where the interval has one."""
     low, high = (math.log(end) if kind.log else float(end) for end in (kind.low, kind.high))
     place = low + float(share) * (high - low)
-    value = min(max(math.exp(place) if kind.log else place, kind.low), kind.high)
+    value: float = min(max(math.exp(place) if kind.log else place, kind.low), kind.high)
     return round(value) if isinstance(kind.low, int) else value
 
 
