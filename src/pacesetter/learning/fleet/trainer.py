@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 from functools import reduce
 from operator import add
 from pathlib import Path
-from typing import Any
+from typing import Any, ClassVar
 
 import torch
 from torch import nn
@@ -46,7 +46,7 @@ class FleetTrainer:
     It moves the fleet, and what the method and its extras own, to the market's device. Steps are those of each symbol.
     """
 
-    declared = ("encoder_optimiser", "head_optimiser", "market", "observation", "steps")
+    declared: ClassVar[tuple[str, ...]] = ("encoder_optimiser", "head_optimiser", "market", "observation", "steps")
 
     def __init__(self, method: Method) -> None:
         self.method, self.fleet, self.market, self.config = method, method.fleet, method.market, method.config

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any, ClassVar
 
 import torch
 
@@ -79,7 +80,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
     """IMPALA for all symbols of a market at once."""
 
     config: FleetImpala
-    declared = ("line",)
+    declared: ClassVar[tuple[str, ...]] = ("line",)
 
     def __init__(self, fleet: Fleet, market: FleetMarket, config: FleetImpala) -> None:
         super().__init__(fleet, market, config)
@@ -149,7 +150,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         order = torch.randperm(self.market.envs_each, device=self.device)
         for envs in order.view(-1, self.envs_in_batch):
             observation = {name: self._rows(entry, envs) for name, entry in rollout.observation.items()}
-            chosen = {name: self._rows(entry, envs) for name, entry in rows.items()}
+            chosen: dict[str, Any] = {name: self._rows(entry, envs) for name, entry in rows.items()}
             yield Transitions(self.by_row(len(chosen["rewards"])), observation, **chosen)
 
     @torch.no_grad()
@@ -163,7 +164,8 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
     def _rows(self, entry: torch.Tensor, envs: torch.Tensor) -> torch.Tensor:
         """(step, symbol · env, …) of some environments of each symbol as (symbol · env · step, …)."""
         chosen = torch.unflatten(entry, 1, (self.symbols, -1))[:, :, envs]
-        return chosen.permute(1, 2, 0, *range(3, chosen.ndim)).flatten(0, 2)
+        rows: torch.Tensor = chosen.permute(1, 2, 0, *range(3, chosen.ndim)).flatten(0, 2)
+        return rows
 
     # ---- learning -------------------------------------------------------------------------------------------------
 
