@@ -25,7 +25,7 @@ from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.scan.scan import ScanPlan, scan
 
 QUIET = Console(file=io.StringIO())
-KILL_AFTER = 0.5  # of the seconds that the same workers took undisturbed
+KILL_AFTER = 0.5  # of the seconds that the quickest took undisturbed
 
 
 def timed(plan: ScanPlan, market: list[str], workers: int) -> tuple[float, pd.DataFrame]:
@@ -36,13 +36,14 @@ def timed(plan: ScanPlan, market: list[str], workers: int) -> tuple[float, pd.Da
         return time.perf_counter() - start, rows
 
 
-def kill_one(after: float) -> threading.Timer:
-    """End the first worker that there is then."""
+def kill_one(after: float, killed: list[int]) -> threading.Timer:
+    """End the first worker that there is then, and note its process."""
 
     def kill() -> None:
         children = multiprocessing.active_children()
         if children and children[0].pid:
             os.kill(children[0].pid, signal.SIGKILL)
+            killed.append(children[0].pid)
 
     timer = threading.Timer(after, kill)
     timer.start()
@@ -65,10 +66,12 @@ def main() -> None:
     sizes = [int(size) for size in options.workers.split(",")]
     found = {size: timed(plan, market, size) for size in sizes}
     first, rows = found[sizes[0]], []
-    killer = kill_one(KILL_AFTER * found[sizes[1]][0])
-    killed = timed(plan, market, sizes[1])
+    dead: list[int] = []
+    killer = kill_one(KILL_AFTER * min(seconds for seconds, _ in found.values()), dead)
+    disturbed = timed(plan, market, sizes[1])
     killer.cancel()
-    for name, (seconds, own) in [*found.items(), (f"{sizes[1]}, one killed", killed)]:
+    name_of = f"{sizes[1]}, one killed" if dead else f"{sizes[1]}, done before one was killed"
+    for name, (seconds, own) in [*found.items(), (name_of, disturbed)]:
         rows.append([name, seconds, f"{first[0] / seconds:.2f}", "yes" if own.equals(first[1]) else "NO"])
     load = ", ".join(f"{value:.1f}" for value in os.getloadavg())
     body = (

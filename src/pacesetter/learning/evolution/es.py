@@ -134,12 +134,12 @@ class ES(FleetMethod[Fleet, FleetMarket]):
         assert batch.advantages is not None
         utilities = self.per_symbol(batch.advantages)
         step = decay = torch.zeros(self.symbols, device=self.device)
-        for name, parameter in self.population.parameters.items():
+        for name, whole in self.population.parameters.items():
             is_shared = name.startswith(ENCODER)
             noise = self.noise[name] if is_shared else self.noise[name][:, self.present]
-            own: torch.Tensor = parameter if is_shared else parameter[self.present]
-            step = step + evolution_loss(own, noise, utilities, self.config.sigma, is_shared)
-            squares = own.square().sum() if is_shared else own.square().flatten(1).sum(1)
+            parameter: torch.Tensor = whole if is_shared else whole[self.present]
+            step = step + evolution_loss(parameter, noise, utilities, self.config.sigma, is_shared)
+            squares = parameter.square().sum() if is_shared else parameter.square().flatten(1).sum(1)
             decay = decay + 0.5 * self.config.decay * squares
         return Losses({"evolution": step, "decay": decay}, {"decay_loss": decay.detach()})
 

@@ -164,7 +164,8 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
     def _rows(self, entry: torch.Tensor, envs: torch.Tensor) -> torch.Tensor:
         """(step, symbol · env, …) of some environments of each symbol as (symbol · env · step, …)."""
         chosen = torch.unflatten(entry, 1, (self.symbols, -1))[:, :, envs]
-        return chosen.permute(1, 2, 0, *range(3, chosen.ndim)).flatten(0, 2)
+        rows: torch.Tensor = chosen.permute(1, 2, 0, *range(3, chosen.ndim)).flatten(0, 2)
+        return rows
 
     # ---- learning -------------------------------------------------------------------------------------------------
 

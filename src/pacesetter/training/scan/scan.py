@@ -170,7 +170,7 @@ def _row(cell: ScanCell, panel: Panel, study: Study) -> ScanRow:
         links=found.network.number_of_edges(),
         firm_links=firm_links(found.network),
         leader=leader,
-        leader_p=float(found.ranking["p_value"].loc[leader]),
+        leader_p=float(found.ranking["p_value"].iloc[0]),
         **figures,
     )
 
