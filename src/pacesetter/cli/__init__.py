@@ -24,8 +24,8 @@ from pacesetter.cli import (
     results,
     serve,
 )
-from pacesetter.cli.heartbeat import with_heartbeat
 from pacesetter.errors import PacesetterError
+from pacesetter.progress import with_heartbeat
 from pacesetter.words import printable
 
 __all__ = ["app", "main"]

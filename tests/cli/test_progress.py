@@ -2,7 +2,13 @@
 
 from __future__ import annotations
 
-from pacesetter.progress import LogLines, counted
+import sys
+import time
+
+import pytest
+
+from pacesetter import progress
+from pacesetter.progress import LogLines, counted, with_heartbeat
 
 
 class Clock:
@@ -39,4 +45,27 @@ def test_a_log_gets_lines_and_a_hidden_one_none(capsys, monkeypatch):
     assert capsys.readouterr().err.startswith("windows: 4 of 10 windows")
     with counted("windows", 10, "window", False) as update:
         update(4)
+    assert capsys.readouterr().err == ""
+
+
+# ---- silence ---------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def quick(monkeypatch):
+    monkeypatch.setattr(progress, "FIRST_SECONDS", 0.6)
+
+
+def test_silence_is_broken_once(quick, capsys):
+    with with_heartbeat(["leadlag", "data=sample"]):
+        time.sleep(2.2)
+    assert capsys.readouterr().err.count("leadlag: at work for ") == 1
+
+
+@pytest.mark.parametrize("words", [["serve", "bundles"], ["--help"], ["paper", "bundles"]])
+def test_what_serves_or_only_tells_stays_silent(words, quick, capsys):
+    before = sys.stdout
+    with with_heartbeat(words):
+        assert sys.stdout is before
+        time.sleep(1.2)
     assert capsys.readouterr().err == ""
