@@ -34,7 +34,7 @@ from pacesetter.leadlag.windows import as_panel, bar_of
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import Policy, Seen
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.registry import configure
 from pacesetter.runs import Run
 from pacesetter.stamps import utc_index
@@ -111,7 +111,7 @@ def backtest(policy: Any, bars: Panel | pd.DataFrame, *, first: Any = None, **ma
     """Play a policy over bars by the package's own kernel, costs and caps.
 
     policy   a baseline's name; a DataFrame of weights (time, symbol), each row held from the next bar on; a function of
-             `Seen` that gives weights; a Stable-Baselines3 model of Trading-v0; a policy; or the folder of a run
+             `Snapshot` that gives weights; a Stable-Baselines3 model of Trading-v0; a policy; or the folder of a run
     first    bar of the first decision, by place or date; a run's own first test bar, or bar 250 or a quarter of them
     market   options of the market, e.g. `costs={"commission_bps": 1}`; a run's own otherwise
 
@@ -156,15 +156,15 @@ def evaluate(run: str | Path, *, draws: int = 1000) -> Judgement:
 class FunctionPolicy:
     """A function of what is seen that gives a weight for each symbol."""
 
-    function: Callable[[Seen], Any]
+    function: Callable[[Snapshot], Any]
     action: str = "target"
 
     @property
     def name(self) -> str:
         return getattr(self.function, "__name__", "function")
 
-    def decide(self, seen: Seen) -> Array:
-        return np.asarray(self.function(seen), dtype=np.float64)
+    def decide(self, snapshot: Snapshot) -> Array:
+        return np.asarray(self.function(snapshot), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -175,10 +175,10 @@ class WeightsPolicy:
     action: str = "target"
     name: str = "weights"
 
-    def decide(self, seen: Seen) -> Array:
-        row = int(self.weights.index.searchsorted(seen.panel.index[seen.t], side="right")) - 1
+    def decide(self, snapshot: Snapshot) -> Array:
+        row = int(self.weights.index.searchsorted(snapshot.panel.index[snapshot.t], side="right")) - 1
         if row < 0:
-            return np.zeros(len(seen.panel.symbols))
+            return np.zeros(len(snapshot.panel.symbols))
         known: Array = self.weights.to_numpy(dtype=np.float64)[row]
         return known
 

@@ -50,11 +50,11 @@ def aggregate(fields: tuple[str, ...], blocks: Array, mask: Array, starts: Array
     bars = np.arange(len(mask))[:, None]
     last = np.maximum.reduceat(np.where(mask, bars, -1), starts)
     first = np.minimum.reduceat(np.where(mask, bars, len(mask)), starts)
-    seen = last >= 0
+    has_bars = last >= 0
     column = np.arange(mask.shape[1])[None, :]
 
     def pick(block: Array, rows: Array) -> Array:
-        return np.where(seen, block[np.where(seen, rows, 0), column], np.nan)
+        return np.where(has_bars, block[np.where(has_bars, rows, 0), column], np.nan)
 
     def coarse(field: str, block: Array) -> Array:
         observed = np.where(mask, block, np.nan)
@@ -69,4 +69,4 @@ def aggregate(fields: tuple[str, ...], blocks: Array, mask: Array, starts: Array
             return np.where(some, np.add.reduceat(np.where(np.isnan(observed), 0.0, observed), starts), np.nan)
         return pick(block, last)
 
-    return np.stack([coarse(field, block) for field, block in zip(fields, blocks, strict=True)]), seen
+    return np.stack([coarse(field, block) for field, block in zip(fields, blocks, strict=True)]), has_bars

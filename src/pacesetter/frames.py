@@ -383,7 +383,7 @@ def _in_order(stamps: Array, code: Array, row: Array, symbols: Any, table: _Tabl
     back = order[1:][same & (np.diff(stamps[order]) < 0)]
     ranked = np.lexsort((row, stamps, code)) if len(back) else order
     again = (np.diff(code[ranked]) == 0) & (np.diff(stamps[ranked]) == 0)
-    for rule, found, what, remedy in (
+    for rule, places, what, remedy in (
         ("order", back, "the bar is older than the one before it", "sort the rows, or allow with data.allow=order"),
         (
             "duplicate",
@@ -392,8 +392,8 @@ def _in_order(stamps: Array, code: Array, row: Array, symbols: Any, table: _Tabl
             "delete one, or keep the last with data.allow=duplicate",
         ),
     ):
-        for which in np.unique(code[found]):
-            mine = np.sort(found[code[found] == which])
+        for which in np.unique(code[places]):
+            mine = np.sort(places[code[places] == which])
             when = str(pd.Timestamp(stamps[mine[0]], tz="UTC"))
             table.report(rule, what, row[mine], remedy, str(symbols[which]), when)
     # `again` marks the earlier of two equal stamps: the last in the file stands.

@@ -98,8 +98,8 @@ class Panel:
         if odd is not None:
             raise DataError(f"field '{odd}' has shape {arrays[odd].shape}, not {shape[0]} bars × {shape[1]} symbols")
         blocks = np.stack(list(arrays.values())) if arrays else np.empty((0, *shape))
-        seen = np.isfinite(arrays.get("close", np.full(shape, np.nan))) if mask is None else mask
-        return cls(utc_index(index), tuple(map(str, symbols)), tuple(fields), blocks, seen, **attributes)
+        is_known = np.isfinite(arrays.get("close", np.full(shape, np.nan))) if mask is None else mask
+        return cls(utc_index(index), tuple(map(str, symbols)), tuple(fields), blocks, is_known, **attributes)
 
     @classmethod
     def from_frame(cls, frame: pd.DataFrame, *, symbol: str = "asset", **attributes: Any) -> Panel:
@@ -313,9 +313,11 @@ class Panel:
         # The last bar known at or before each moment.
         source = self.index.searchsorted(target, side="right") - 1
         at = np.maximum(source, 0)
-        found = (source >= 0) & (latest | (self.index[at] == target))
-        fresh = found & (np.diff(source, prepend=-1) > 0)  # a bar carried to a second moment was not observed there
-        blocks = np.where(found[None, :, None], self.blocks[:, at], np.nan)
+        is_matched = (source >= 0) & (latest | (self.index[at] == target))
+        fresh = is_matched & (
+            np.diff(source, prepend=-1) > 0
+        )  # a bar carried to a second moment was not observed there
+        blocks = np.where(is_matched[None, :, None], self.blocks[:, at], np.nan)
         return replace(self, index=target, blocks=blocks, mask=self.mask[at] & fresh[:, None], truth=None)
 
     # ---- putting together -------------------------------------------------------------------------------------

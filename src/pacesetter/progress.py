@@ -46,8 +46,8 @@ class LogLines:
         self.next = now + EVERY_SECONDS
         rate = (done - self.first) / (now - self.started)
         left = f", {timedelta(seconds=round((self.total - done) / rate))} left" if rate > 0 else ""
-        told = f"{self.title}: {done:,} of {self.total:,} {self.unit}{left}"
-        self.write(f"{told}; {note}" if note else told)
+        line = f"{self.title}: {done:,} of {self.total:,} {self.unit}{left}"
+        self.write(f"{line}; {note}" if note else line)
 
 
 @contextmanager
@@ -110,12 +110,12 @@ def with_heartbeat(words: list[str]) -> Iterator[None]:
 
 
 def _beat(command: str, streams: tuple[Heard, ...], done: Event) -> None:
-    started = told = time.monotonic()
+    started = last_line = time.monotonic()
     wait = FIRST_SECONDS
     while not done.wait(0.5):
         now = time.monotonic()
-        if now - max(told, *(stream.last for stream in streams)) < wait:
+        if now - max(last_line, *(stream.last for stream in streams)) < wait:
             continue
-        told, wait = now, EVERY_SECONDS
+        last_line, wait = now, EVERY_SECONDS
         streams[-1].write(f"{command}: at work for {now - started:.0f} s …\n")
         streams[-1].flush()

@@ -206,7 +206,7 @@ def provenance() -> dict[str, Any]:
         "processor": _processor(),
         "cores": os.cpu_count(),
         "threads": {name: os.environ.get(name) for name in ("OMP_NUM_THREADS", "NUMBA_NUM_THREADS")},
-        "versions": {name: found for name in ("pacesetter", *KNOWN_LIBRARIES) if (found := _version(name))},
+        "versions": {name: version for name in ("pacesetter", *KNOWN_LIBRARIES) if (version := _version(name))},
     }
 
 

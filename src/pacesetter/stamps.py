@@ -134,11 +134,11 @@ class StampReader:
         return moments + self._bar_length(moments) if self.stamp == "open" else moments
 
     def _ends_of(self, days: pd.DatetimeIndex) -> pd.DatetimeIndex:
-        seen = ~np.asarray(days.isna())
-        if self.stamp == "open" and self._length_of(days[seen]) > DAY:
+        is_known = ~np.asarray(days.isna())
+        if self.stamp == "open" and self._length_of(days[is_known]) > DAY:
             raise DataError(f"{self.origin}: dates are the opens of bars longer than a day; give the dates they close")
         out = np.full(len(days), np.iinfo(np.int64).min)
-        out[seen] = (self.close_of or end_of_day)(days[seen]).asi8
+        out[is_known] = (self.close_of or end_of_day)(days[is_known]).asi8
         return utc_index(out.view("M8[ns]"))
 
     def _length_of(self, days: pd.DatetimeIndex) -> pd.Timedelta:
@@ -245,5 +245,5 @@ def _nothing(length: int) -> pd.DatetimeIndex:
 
 
 def _all_midnight(index: pd.DatetimeIndex) -> bool:
-    seen = index.dropna()
-    return bool((seen == seen.normalize()).all())
+    known = index.dropna()
+    return bool((known == known.normalize()).all())

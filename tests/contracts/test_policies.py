@@ -21,7 +21,7 @@ from pacesetter.leadlag.signals import leadlag_features
 from pacesetter.panel import Panel
 from pacesetter.policies.agent import AgentPolicy
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import Policy, Seen
+from pacesetter.policies.policy import Policy, Snapshot
 
 FIRST, NOW = 290, 332  # at both the allocations are renewed
 FORECASTS = ("ridge", "lasso", "expected")
@@ -65,7 +65,7 @@ class Peeks:
     name: str = "peeks"
     action: str = "target"
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         later, now = self.panel.close[seen.t + self.ahead], self.panel.close[seen.t]
         return np.where(later > now, 0.1, 0.0)
 
@@ -82,7 +82,7 @@ def test_features_that_peek_are_caught_through_the_observation() -> None:
     class Follows:
         name, action = "follows", "target"
 
-        def decide(self, seen: Seen) -> Any:
+        def decide(self, seen: Snapshot) -> Any:
             return np.where(seen.observation["supervised"][:, -1] > 0.5, 0.1, 0.0)
 
     def leaking_bank(panel: Panel) -> Bank:
@@ -104,7 +104,7 @@ class Scaled:
     name: str = "scaled"
     action: str = "continuous"
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         columns = self.scaler.transform(np.asarray(seen.observation["window"][:, -1]))
         return np.tanh(np.nan_to_num(columns)[:, 0])
 

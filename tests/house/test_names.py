@@ -9,6 +9,8 @@ from pathlib import Path
 import pytest
 
 SOURCE = Path(__file__).resolve().parents[2] / "src" / "pacesetter"
+VAGUE = ("told", "seen", "found")
+CONFIGURED = ("envs/lookback/actions.py",)  # `windows.seen` is a key of the configuration
 ONCE = ("play", "load_fleet", "stored_config", "show")
 
 
@@ -43,3 +45,24 @@ def test_a_second_class_of_a_name_is_found(tmp_path):
     for module in ("first", "second"):
         (tmp_path / f"{module}.py").write_text("class Guard: ...\nclass _Own: ...\n")
     assert twice(defined(ast.ClassDef, tmp_path)) == {"Guard": ["first.py", "second.py"]}
+
+
+def vague(source: Path = SOURCE) -> dict[str, list[str]]:
+    """Modules -> variables and parameters that say how a value came, not what it is."""
+    names = defaultdict(list)
+    for path in sorted(source.rglob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+            name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else ""
+            is_bound = isinstance(node, ast.arg) or isinstance(getattr(node, "ctx", None), ast.Store)
+            if is_bound and name in VAGUE:
+                names[str(path.relative_to(source))].append(f"{name}, line {node.lineno}")
+    return names
+
+
+def test_no_variable_is_called_told_seen_or_found():
+    assert {module: names for module, names in vague().items() if module not in CONFIGURED} == {}
+
+
+def test_a_vague_name_is_noticed(tmp_path):
+    (tmp_path / "first.py").write_text("def read(told):\n    seen = told\n    return seen\n")
+    assert vague(tmp_path) == {"first.py": ["told, line 1", "seen, line 2"]}

@@ -19,7 +19,7 @@ from pacesetter.market import Column, Fill
 from pacesetter.panel import Panel
 from pacesetter.policies.agent import AgentPolicy
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 BARS, SYMBOLS = 300, 3
 
@@ -59,7 +59,7 @@ class Recording:
     def __init__(self, policy: AgentPolicy) -> None:
         self.policy, self.name, self.action, self.masks = policy, policy.name, policy.action, list[Any]()
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         self.masks.append(seen.masks)
         return self.policy.decide(seen)
 

@@ -14,7 +14,7 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.explain.findings import explanation_sections
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.market.ledger import Column
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.training.run.train import train
 
 BARS, FIRST = 500, 400
@@ -29,7 +29,7 @@ class Script:
     def __init__(self, action: str, orders: np.ndarray) -> None:
         self.action, self.orders = action, orders
 
-    def decide(self, seen: Seen) -> np.ndarray:
+    def decide(self, seen: Snapshot) -> np.ndarray:
         return self.orders[seen.t - seen.first]
 
 

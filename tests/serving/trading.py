@@ -12,7 +12,7 @@ import numpy as np
 from pacesetter.data.loading import load
 from pacesetter.market.parameters import Exits, MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.serving.journal.journal import Journal, journal_url
 from pacesetter.serving.monitor.alerts import Alerts
 from pacesetter.serving.monitor.watch import Thresholds, Watch
@@ -38,7 +38,7 @@ class Rule:
     def __init__(self, action: str) -> None:
         self.name, self.action = f"{action} rule", action
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         closes = seen.panel.close[-10:]
         return RULES[self.action](closes[-1] / closes[0] - 1.0)
 

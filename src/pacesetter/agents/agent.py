@@ -40,8 +40,8 @@ class Demonstrations:
 
 def demonstrate(agent: Agent, observations: Iterable[Observation]) -> Demonstrations:
     """The deterministic actions of `agent` on a stream of single observations; refuses an empty stream."""
-    seen = [dict(observation) for observation in observations]
-    if not seen:
+    rows = [dict(observation) for observation in observations]
+    if not rows:
         raise DataError("the stream of observations is empty; give at least one")
-    actions = np.stack([agent.act(observation, deterministic=True) for observation in seen])
-    return Demonstrations({name: np.stack([entry[name] for entry in seen]) for name in seen[0]}, actions)
+    actions = np.stack([agent.act(observation, deterministic=True) for observation in rows])
+    return Demonstrations({name: np.stack([entry[name] for entry in rows]) for name in rows[0]}, actions)

@@ -104,12 +104,12 @@ class AttentionStack(nn.Module):
 
     def weights(self, x: torch.Tensor, allowed: torch.Tensor | None = None) -> torch.Tensor:
         """(batch, layer, head, item, item) attention weights of the same pass."""
-        found = []
+        weights = []
         for block in self.blocks:
             assert isinstance(block, Block)
-            found.append(block.weights(x, allowed))
+            weights.append(block.weights(x, allowed))
             x = block(x, allowed)
-        return torch.stack(found, dim=1)
+        return torch.stack(weights, dim=1)
 
 
 class AssetAttention(nn.Module):

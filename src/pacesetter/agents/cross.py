@@ -120,8 +120,8 @@ class CrossEncoder(MlpEncoder):
         if self.across is None:
             raise ConfigError("this network was made without leaders; give agent.network=cross for several symbols")
         window = self.config.window
-        seen = {window: self.normaliser.scaled(window, observation[window])} if self.layout.window else {}
-        shares: torch.Tensor = self.across.shares(self._query(seen, observation), observation[LEADERS])
+        inputs = {window: self.normaliser.scaled(window, observation[window])} if self.layout.window else {}
+        shares: torch.Tensor = self.across.shares(self._query(inputs, observation), observation[LEADERS])
         return shares.mean(1)
 
 

@@ -164,10 +164,10 @@ class Fleet(nn.Module):
 
 def _checked(symbols: tuple[str, ...], more: Sequence[str]) -> tuple[str, ...]:
     """All symbols; refuses none at all, and one twice."""
-    found = (*symbols, *more)
-    if not more or len(set(found)) < len(found):
-        raise ConfigError(f"a fleet needs at least one symbol, each once, not {', '.join(found) or 'none'}")
-    return found
+    joined = (*symbols, *more)
+    if not more or len(set(joined)) < len(joined):
+        raise ConfigError(f"a fleet needs at least one symbol, each once, not {', '.join(joined) or 'none'}")
+    return joined
 
 
 class FleetAgent:
@@ -196,12 +196,12 @@ class FleetAgent:
     def act(self, observation: Observation, deterministic: bool = True) -> NDArray[Any]:
         """Orders (symbol,), int64 or float32; an entry without an axis of symbols, as `portfolio`, is shown to all."""
         wanted = {name: shape for name, shape in self.fleet.shapes.items() if name in observation}
-        seen = {name: self._for_each(observation[name], shape) for name, shape in wanted.items()}
+        inputs = {name: self._for_each(observation[name], shape) for name, shape in wanted.items()}
         if self.follow is not None:
-            seen[STREAM] = self.follow(observation[WINDOW])
+            inputs[STREAM] = self.follow(observation[WINDOW])
         if ACTION_MASK in observation:
-            seen[ACTION_MASK] = self._for_each(observation[ACTION_MASK], (self.fleet.actions or 0,))
-        policy, _ = self.fleet.evaluate(seen | self.memory, self.rows)
+            inputs[ACTION_MASK] = self._for_each(observation[ACTION_MASK], (self.fleet.actions or 0,))
+        policy, _ = self.fleet.evaluate(inputs | self.memory, self.rows)
         actions = (policy.mode() if deterministic else policy.sample()).cpu().numpy()
         self.memory = self.fleet.kept(policy)
         self.notes = self.fleet.notes(policy)

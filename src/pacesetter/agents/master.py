@@ -186,5 +186,5 @@ class Master(nn.Module):
         single = np.ndim(observation[PROPOSALS]) == 1
         tensors = {name: torch.as_tensor(observation[name], device=self.frozen.device) for name in self.shapes}
         policy, _ = self.evaluate({name: entry[None] for name, entry in tensors.items()} if single else tensors)
-        found = shares(policy.mode() if deterministic else policy.sample()).cpu().numpy()
-        return np.asarray(found[0] if single else found)
+        weights = shares(policy.mode() if deterministic else policy.sample()).cpu().numpy()
+        return np.asarray(weights[0] if single else weights)

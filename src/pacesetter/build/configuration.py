@@ -383,8 +383,8 @@ class Config:
         if "source" not in self.data:
             raise ConfigError("data needs a source: data=sample, data=synthetic, data=csv …")
         if not isinstance(self.agent.get("network_options") or {}, dict):
-            told = self.agent["network_options"]
-            raise ConfigError(f"agent.network_options={told} must be a mapping, e.g. {{width: 64}}")
+            network_options = self.agent["network_options"]
+            raise ConfigError(f"agent.network_options={network_options} must be a mapping, e.g. {{width: 64}}")
         if _reads_leaders(self.agent):
             object.__setattr__(self, "features", _with_leaders(self))
         build_study(self)

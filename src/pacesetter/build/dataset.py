@@ -100,8 +100,10 @@ def differences(manifest: Mapping[str, Any], config: Config, panel: Panel) -> li
 
 def check_dataset(path: object, manifest: Mapping[str, Any], config: Config, panel: Panel) -> None:
     """Refuse a dataset of another market."""
-    if found := differences(manifest, config, panel):
-        raise DataError(f"{path} does not fit this run: {'; '.join(found)}; export it again with this configuration")
+    if mismatches := differences(manifest, config, panel):
+        raise DataError(
+            f"{path} does not fit this run: {'; '.join(mismatches)}; export it again with this configuration"
+        )
 
 
 def _hash(content: Mapping[str, Any]) -> str:

@@ -51,10 +51,10 @@ def build_readiness(config: Config) -> Readiness:
 def build_fold(config: Config, panel: Panel) -> Fold:
     """The bars of the training, validation and test set; a run sees those of the first two."""
     # Expanding: each fold begins at the first bar and ends a stretch later.
-    seen = panel.rows(0, len(panel) * (config.train.fold + 1) // config.train.folds)
+    known = panel.rows(0, len(panel) * (config.train.fold + 1) // config.train.folds)
     first, second = config.train.shares
     # Rounded: in binary 1 − 0.7 − 0.1 is 0.20000000000000004.
-    (fold,) = chronological(seen, first, second, round(1 - first - second, 9), config.train.purge_bars).folds
+    (fold,) = chronological(known, first, second, round(1 - first - second, 9), config.train.purge_bars).folds
     return fold
 
 
@@ -145,8 +145,8 @@ def split_panel(config: Config, panel: Panel) -> Split:
     """The bars of the training and validation set, from the panel's first on; those of the test set are left out."""
     fold = build_fold(config, panel)
     # `seen` includes purged bars between the sets: they are history for features, but start no episode.
-    learned, seen = panel.rows(0, int(fold.train[-1]) + 1), panel.rows(0, _last_seen(fold) + 1)
-    return Split(learned, seen, int(fold.validation[0]) if len(fold.validation) else 0)
+    learned, known = panel.rows(0, int(fold.train[-1]) + 1), panel.rows(0, _last_seen(fold) + 1)
+    return Split(learned, known, int(fold.validation[0]) if len(fold.validation) else 0)
 
 
 @dataclass(frozen=True, eq=False)

@@ -32,13 +32,13 @@ def build_market(config: Config, panel: Panel | list[Panel], envs_each: int, **o
         options |= {"table": build_table(config, panel), "supervised": build_supervised(config, panel)}
     # Features of the whole panel; only the task's symbols become blocks.
     bank = Bank.from_panels(panel, options.pop("table"), options.pop("supervised"), symbols=task.symbols or None)
-    told = {
+    settings = {
         "action": task.action,
         "window_bars": task.window_bars,
         "market": replace(task.market, bars_per_year=(panel[0] if isinstance(panel, list) else panel).bars_per_year),
         "reward": task.reward,
     }
-    return FleetMarket(bank, envs_each, config.train.device, **told | options)
+    return FleetMarket(bank, envs_each, config.train.device, **settings | options)
 
 
 def load_fleet_agent(folder: str | Path, panel: Panel) -> FleetAgent:

@@ -75,13 +75,15 @@ def _fix_normalisers(learner: Learner, environments: Any, kind: str) -> None:
     network = getattr(learner, "fleet", None)
     if network is None:
         network = getattr(getattr(learner, "algorithm", None), "policy", None)
-    found = [] if network is None else [part for part in network.modules() if isinstance(part, ObservationNormaliser)]
-    if bank is None or not found or any(WINDOW not in part.layout.sizes for part in found):
+    normalisers = (
+        [] if network is None else [part for part in network.modules() if isinstance(part, ObservationNormaliser)]
+    )
+    if bank is None or not normalisers or any(WINDOW not in part.layout.sizes for part in normalisers):
         raise ConfigError(
             f"features.normaliser={kind} is for agents with a network that trade; leave it out, or take task=fleet or "
             "task=trading with agent=ppo"
         )
     rows = bank.windows[bank.known]  # (row, feature), bars whose features are all known
     scaler = NORMALISERS[kind]().fit(rows)
-    for part in found:
+    for part in normalisers:
         part.fix(WINDOW, scaler.centre_, scaler.scale_)

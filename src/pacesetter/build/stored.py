@@ -42,10 +42,10 @@ def load_agent(folder: str | Path, env: Any) -> AlgorithmAgent:
     torch.set_num_threads(stored_config(folder).train.threads or torch.get_num_threads())
     checkpoints = Path(folder) / "checkpoints"
     # A run without validation has no best.
-    found = [checkpoints / name for name in ("best", "last") if (checkpoints / name / "state.json").is_file()]
-    if not found:
+    stored = [checkpoints / name for name in ("best", "last") if (checkpoints / name / "state.json").is_file()]
+    if not stored:
         raise RunError(f"{folder} has no checkpoint of an agent; train one with pacesetter train")
-    return AlgorithmAgent(load_algorithm(found[0], env))
+    return AlgorithmAgent(load_algorithm(stored[0], env))
 
 
 def load_lookback(folder: str | Path, panel: Panel) -> FittedLookback:

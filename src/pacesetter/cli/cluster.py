@@ -47,8 +47,10 @@ def cluster(
         console.print(section_table(section))
     console.print(f"Report: {result.run.folder / 'report.html'}", soft_wrap=True)
     if result.failed:
-        told = "; ".join(f"{name}: {why}" for name, why in result.failed.items())
-        raise RunError(f"{len(result.failed)} of {len(result.runs)} runs failed, run the same command to retry; {told}")
+        reasons = "; ".join(f"{name}: {why}" for name, why in result.failed.items())
+        raise RunError(
+            f"{len(result.failed)} of {len(result.runs)} runs failed, run the same command to retry; {reasons}"
+        )
 
 
 def scan(

@@ -50,11 +50,11 @@ def distill(
     from pacesetter.training.offline.distill import distill as train_student
 
     asked = Student(network=network, heads=heads, steps=steps, episodes=episodes)
-    found = train_student(run, asked, seed)
+    student = train_student(run, asked, seed)
     if store is not None:
         from pacesetter.serving.bundle.packaging import bundle_run
 
-        folder, bundle = bundle_run(found.folder, store)
+        folder, bundle = bundle_run(student.folder, store)
         teacher = bundle.manifest["training"]["teacher"]["weights_hash"]
         typer.echo(f"Bundle: {folder}, teacher {teacher[:12]}")
 

@@ -212,12 +212,12 @@ def nested(options: list[str]) -> dict[str, Any]:
 
     from pacesetter.errors import ConfigError
 
-    found = OmegaConf.create()
+    tree = OmegaConf.create()
     for word in options:
         if "=" not in word:
             raise ConfigError(f"'{word}' is not KEY=VALUE; write it like feed=replay")
         try:
-            found.merge_with_dotlist([word])
+            tree.merge_with_dotlist([word])
         except (YAMLError, OmegaConfBaseException) as problem:
             raise ConfigError(f"'{word}' cannot be read; close its brackets and quotes") from problem
-    return dict(OmegaConf.to_container(found))  # type: ignore[arg-type]
+    return dict(OmegaConf.to_container(tree))  # type: ignore[arg-type]

@@ -97,9 +97,13 @@ def _roll_back(runs: Path) -> None:
     from pacesetter.evaluation.programme.status import latest_status, read_status
     from pacesetter.training.programme.programme import roll_back
 
-    found = latest_status(runs)
-    served = "" if found is None else next(each.line for each in read_status(found).phases if each.name == "bundle")
-    folder, status, phases = roll_back(runs, found)
+    programme_folder = latest_status(runs)
+    served = (
+        ""
+        if programme_folder is None
+        else next(each.line for each in read_status(programme_folder).phases if each.name == "bundle")
+    )
+    folder, status, phases = roll_back(runs, programme_folder)
     typer.echo(f"{folder.name}: rolled back {', '.join(phases)}. {status.sentence}")
     if "bundle" in phases and served:
         typer.echo(_previous_bundle(runs))

@@ -127,19 +127,19 @@ def _judge(
 
     expected = None if gate is None else read_result(gate)
     tell = partial(typer.echo, err=True)
-    found = stored.judge(draws, trader, is_fast=is_fast, tell=tell)
+    judgement = stored.judge(draws, trader, is_fast=is_fast, tell=tell)
     manifest = Run.open(stored.folder).manifest
-    sections, folder = stored.report(found), _results(stored)
+    sections, folder = stored.report(judgement), _results(stored)
     facts = {"run": stored.folder.name, "config hash": manifest["config_hash"]}
-    is_repeated = expected is None or _repeats(expected, found.to_json(), tolerance)
+    is_repeated = expected is None or _repeats(expected, judgement.to_json(), tolerance)
     if is_repeated or gate is None or gate.resolve() != (folder / RESULT).resolve():
-        stored.store(found, folder, facts)
+        stored.store(judgement, folder, facts)
     if is_explained:
-        sections += stored.insights(found)
+        sections += stored.insights(judgement)
     facts |= {"data fingerprint": stored.panel.fingerprint, "seed": str(stored.config.seed)}
     notes, header = stored.panel.notes, stored.header()
     page = write_report(folder / "report.html", stored.folder.name, sections, notes, facts, header)
-    _track(stored, found.to_json())
+    _track(stored, judgement.to_json())
     _show(sections[:2], stored.brief)
     typer.echo(f"Report: {write_pdf(page) if has_pdf else page}")
     return is_repeated
@@ -201,11 +201,11 @@ def _agents_of(folder: Path) -> Path:
     return fleet if folder in (fleet, master) else better_run(fleet, master)
 
 
-def _repeats(expected: dict[str, Any], found: dict[str, Any], tolerance: float) -> bool:
+def _repeats(expected: dict[str, Any], measured: dict[str, Any], tolerance: float) -> bool:
     """Whether the stored result is repeated; says what differs."""
     from pacesetter.evaluation.statistics.regression import regression_gates
 
-    gates = regression_gates(expected, found, tolerance)
+    gates = regression_gates(expected, measured, tolerance)
     failed = [each for each in gates if not each.passed]
     for each in failed:
         typer.echo(f"differs: {each.name} by {each.value:.3g} (at most {tolerance:g})")
@@ -232,10 +232,10 @@ def _evaluate_elsewhere(stored: Any, overrides: list[str]) -> None:
     table.to_csv(target)
     shown = table[list(stored.shown)].rename(columns=stored.shown)
     typer.echo(shown.to_string(float_format=lambda value: f"{value:+.3f}"))
-    found, count = spread(table, stored.figure), table.index.unique("scenario").size
+    spreads, count = spread(table, stored.figure), table.index.unique("scenario").size
     if count > 1:
         title = stored.shown[stored.figure]
-        typer.echo(f"\n{title} over {count} scenarios:\n{found.to_string(float_format=lambda v: f'{v:+.3f}')}")
+        typer.echo(f"\n{title} over {count} scenarios:\n{spreads.to_string(float_format=lambda v: f'{v:+.3f}')}")
     typer.echo(f"→ {target}")
 
 
@@ -296,8 +296,8 @@ def _train_classifiers(panel: Panel, table: Any, fold: Fold, task: Any, folder: 
     if networks:
         options["width"] = max(OWN[name].width for name in networks)
     chosen = networks or NETWORKS
-    found = run_supervised(panel, table, fold, networks=chosen, market=task.market, cache=folder, options=options)
-    _show([finding.section() for finding in found.findings()], HIDDEN)
+    supervised = run_supervised(panel, table, fold, networks=chosen, market=task.market, cache=folder, options=options)
+    _show([finding.section() for finding in supervised.findings()], HIDDEN)
     typer.echo(f"→ {folder}")
 
 
@@ -309,12 +309,12 @@ def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list
 
     start, bank = time.perf_counter(), market_bank(panel, table)
     results = evaluate_baselines(panel, int(fold.test[0]), names, market=task.market, bank=bank)
-    spent, told = time.perf_counter() - start, []
+    spent, notes = time.perf_counter() - start, []
     if not names:
         results, same = distinct(results)
-        told = [sentence for sentence in (same, left_out_sentence(bank)) if sentence]
+        notes = [sentence for sentence in (same, left_out_sentence(bank)) if sentence]
     _show([results_section(results)], BRIEF)
-    for sentence in told:
+    for sentence in notes:
         typer.echo(sentence)
     symbols = f"{len(panel.symbols)} symbol{'' if len(panel.symbols) == 1 else 's'}"
     typer.echo(f"{len(results)} baselines × {len(fold.test)} bars × {symbols} in {spent:.1f} s")

@@ -99,13 +99,13 @@ def bundle_check(
     from pacesetter.serving.bundle.store import find_bundle
 
     signer = Signer.find(key)
-    found = find_bundle(bundle, signer, unverified)
-    found.model.probe()
+    opened = find_bundle(bundle, signer, unverified)
+    opened.model.probe()
     signed = (
-        "signed by this key" if signer else "SIGNATURE NOT CHECKED: give --key" if found.is_signed else "not signed"
+        "signed by this key" if signer else "SIGNATURE NOT CHECKED: give --key" if opened.is_signed else "not signed"
     )
-    _warn(found)
-    typer.echo(f"{found.name} is intact: {len(found.files)} files, model {found.model.sha256[:12]}, {signed}")
+    _warn(opened)
+    typer.echo(f"{opened.name} is intact: {len(opened.files)} files, model {opened.model.sha256[:12]}, {signed}")
 
 
 def bundle_list(store: StoreFolder = Path("bundles")) -> None:
@@ -123,8 +123,8 @@ def bundle_list(store: StoreFolder = Path("bundles")) -> None:
         mark = "→" if row["bundle"] == current else ""
         versions = ", ".join(f"{name} {row['versions'][name]}" for name in SHOWN if name in row["versions"])
         signed, decision = "yes" if row["signed"] else "no", row.get("decision", "")
-        told = (row["bundle"], row["run"], row["model"][:12], row["made"], signed, decision, versions)
-        table.add_row(mark, *map(cell, told))
+        cells = (row["bundle"], row["run"], row["model"][:12], row["made"], signed, decision, versions)
+        table.add_row(mark, *map(cell, cells))
     Console().print(table)
 
 

@@ -56,9 +56,9 @@ class Book:
     @property
     def state(self) -> str:
         """active, reducing or halted; an event after the newest bar counts, as a halt between bars does."""
-        told = self.events[self.events["kind"].isin(["halt", "resume"])]
-        if len(told) and told["time"].iloc[-1] >= self.equity.index[-1]:
-            return HALTED if told["kind"].iloc[-1] == "halt" else "active"
+        changes = self.events[self.events["kind"].isin(["halt", "resume"])]
+        if len(changes) and changes["time"].iloc[-1] >= self.equity.index[-1]:
+            return HALTED if changes["kind"].iloc[-1] == "halt" else "active"
         return str(self.last["state"])
 
     @property

@@ -27,8 +27,8 @@ INSET, CURVE = 0.08, 0.8  # margin of a small multiple's frame, and what of its 
 
 def fleet_folder(folder: Path) -> Path | None:
     """Where `fleet.csv` is: in the run, or in the run inside a main job's stage; None where there is no fleet."""
-    found = stage_run(folder, "agents")
-    return found if (found / AGENTS).is_file() else None
+    stage = stage_run(folder, "agents")
+    return stage if (stage / AGENTS).is_file() else None
 
 
 def figures_of(fleet: pd.DataFrame) -> list[str]:
@@ -81,8 +81,8 @@ def multiples_figure(curves: pd.DataFrame, fleet: pd.DataFrame) -> go.Figure:
     figure, is_weak = go.Figure(), (fleet["reason"] != "").to_numpy()
     _lines(figure, _inside(np.array([[0], [1]])) + column, heights[[-1, -1]], {"color": PALETTE[7], "width": 0.6})
     for at, colour in ((~is_weak, PALETTE[0]), (is_weak, PALETTE[5])):
-        told = [f"{name} {value:+.2f}" for name in shown.columns[at] for value in (*shown[name], np.nan)]
-        _lines(figure, steps[:, at], heights[:-1, at], {"color": colour, "width": 1.6}, told)
+        labels = [f"{name} {value:+.2f}" for name in shown.columns[at] for value in (*shown[name], np.nan)]
+        _lines(figure, steps[:, at], heights[:-1, at], {"color": colour, "width": 1.6}, labels)
     names = [f"{name} ✕ {why}" if why else name for name, why in zip(fleet["symbol"], fleet["reason"], strict=True)]
     figure.add_scatter(x=column, y=1 - row, mode="text", text=names, textposition="bottom right", hoverinfo="skip")
     rows = -(-len(fleet) // ACROSS)
@@ -97,8 +97,8 @@ def _inside(values: Array, low: float = 0.0, high: float = 1.0) -> Array:
     return INSET + (1 - 2 * INSET) * (values - low) / ((high - low) or 1.0)
 
 
-def _lines(figure: go.Figure, x: Array, y: Array, line: dict[str, Any], told: Sequence[str] = ()) -> None:
+def _lines(figure: go.Figure, x: Array, y: Array, line: dict[str, Any], labels: Sequence[str] = ()) -> None:
     """Add the columns of `x` and `y` (point, line) as one trace, with a gap after each line."""
     gap = np.full((1, y.shape[1]), np.nan)
     x, y = (np.concatenate([values, gap]).T.ravel() for values in (x, y))
-    figure.add_scatter(x=x, y=y, text=told, mode="lines", line=line, hoverinfo="text" if len(told) else "skip")
+    figure.add_scatter(x=x, y=y, text=labels, mode="lines", line=line, hoverinfo="text" if len(labels) else "skip")

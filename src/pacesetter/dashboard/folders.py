@@ -244,17 +244,17 @@ class Curves:
 
 def curves(runs: Iterable[RunFacts]) -> Curves:
     """Curves of each run as far as it has any; what cannot be read is told by run."""
-    found = Curves()
+    result = Curves()
     for run in runs:
         try:
             if run.result is not None and not run.chooses_windows:
-                found.judged.append(Judged(run.label, run.result, _returns(run.folder)))
+                result.judged.append(Judged(run.label, run.result, _returns(run.folder)))
             metrics = read_metrics(run.folder)
             if len(metrics):
-                found.metrics[run.label] = metrics
+                result.metrics[run.label] = metrics
         except (PacesetterError, OSError, ValueError, json.JSONDecodeError) as problem:
-            found.problems[run.name] = str(problem)
-    return found
+            result.problems[run.name] = str(problem)
+    return result
 
 
 def _returns(folder: Path) -> pd.DataFrame:

@@ -113,20 +113,20 @@ def read_live(folder: Path, status: str) -> LiveRun:
         metrics=metrics,
         mix=_named_mix(mixes, config["task"]),
         validations=pd.DataFrame([_validation(line) for line in validations]),
-        gates={way: _gates(found) for way, found in _ways(validations[-1])} if validations else {},
+        gates={way: _gates(measured) for way, measured in _ways(validations[-1])} if validations else {},
         stage=_stage(folder),
         quiet_seconds=time.time() - (path if path.is_file() else folder).stat().st_mtime,
     )
 
 
 def _ways(line: Mapping[str, Any]) -> list[tuple[str, Any]]:
-    return [(way, found) for way, found in line["validation"].items() if isinstance(found, dict)]
+    return [(way, measured) for way, measured in line["validation"].items() if isinstance(measured, dict)]
 
 
 def _validation(line: Mapping[str, Any]) -> dict[str, float]:
-    found = line["validation"]
+    validation = line["validation"]
     sharpes = {f"sharpe_{way}": each.get("sharpe") for way, each in _ways(line)}
-    return {"step": line["step"], "score": found["score"], **sharpes}
+    return {"step": line["step"], "score": validation["score"], **sharpes}
 
 
 def _named_mix(mixes: dict[int, list[float]], task: Mapping[str, Any]) -> pd.DataFrame:
@@ -138,21 +138,21 @@ def _named_mix(mixes: dict[int, list[float]], task: Mapping[str, Any]) -> pd.Dat
 
 def _stage(folder: Path) -> str:
     """The curriculum's stage that the log told last."""
-    told = [STAGE.search(str(line.get("message", ""))) for line in read_lines(folder / "log.jsonl")]
-    found = [match for match in told if match]
-    return f"{int(found[-1]['level']) + 1}: {found[-1]['stage']}" if found else ""
+    searched = [STAGE.search(str(line.get("message", ""))) for line in read_lines(folder / "log.jsonl")]
+    matches = [match for match in searched if match]
+    return f"{int(matches[-1]['level']) + 1}: {matches[-1]['stage']}" if matches else ""
 
 
 def gate_rows(live: LiveRun) -> pd.DataFrame:
     """A row for each gate and way of acting: value, limit, and whether it passed."""
-    found = [(way, gate) for way, gates in live.gates.items() for gate in gates]
-    rows = [(gate.name, way, gate.value, f"{SENSES[gate.sense]} {gate.limit:g}", gate.passed) for way, gate in found]
+    pairs = [(way, gate) for way, gates in live.gates.items() for gate in gates]
+    rows = [(gate.name, way, gate.value, f"{SENSES[gate.sense]} {gate.limit:g}", gate.passed) for way, gate in pairs]
     return pd.DataFrame(rows, columns=["gate", "way", "value", "limit", "passed"])
 
 
-def _gates(told: Mapping[str, Any]) -> list[Gate]:
+def _gates(validation: Mapping[str, Any]) -> list[Gate]:
     """Those of a way of acting that have a value."""
-    return [Gate(**found) for found in told.get("gates", {}).values() if found["value"] is not None]
+    return [Gate(**gate) for gate in validation.get("gates", {}).values() if gate["value"] is not None]
 
 
 # ---- figures; `uirevision` keeps a reader's zoom while new lines come ------------------------------------------------

@@ -34,7 +34,7 @@ def tracked_runs(uri: str) -> pd.DataFrame:
     try:
         client = MlflowClient(tracking_uri=uri)
         experiments = {each.experiment_id: each.name for each in client.search_experiments()}
-        found = client.search_runs(list(experiments), max_results=MOST_RUNS)
+        runs = client.search_runs(list(experiments), max_results=MOST_RUNS)
     except MlflowException as problem:
         raise RunError(say("mlflow.unreadable", problem=str(problem).splitlines()[0])) from problem
     rows = [
@@ -45,6 +45,6 @@ def tracked_runs(uri: str) -> pd.DataFrame:
             "started": pd.Timestamp(run.info.start_time, unit="ms", tz="UTC"),
             **{name: run.data.metrics.get(name) for name in METRICS},
         }
-        for run in found
+        for run in runs
     ]
     return pd.DataFrame(rows, columns=["name", "experiment", "status", "started", *METRICS])

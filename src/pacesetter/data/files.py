@@ -99,8 +99,8 @@ class _Files(ABC):
 
     def _files(self) -> list[Path]:
         if os.path.isdir(self.path):
-            found = (file for file in sorted(Path(self.path).iterdir()) if not file.name.startswith("."))
-            files = [file for file in found if file.is_file() and file.name.lower().endswith(self.endings)]
+            paths = (file for file in sorted(Path(self.path).iterdir()) if not file.name.startswith("."))
+            files = [file for file in paths if file.is_file() and file.name.lower().endswith(self.endings)]
             if not files:
                 raise DataError(f"folder {self.path} has no {' or '.join(self.endings)} file; give another data.path")
             return files
@@ -268,9 +268,9 @@ def _is_name(cell: str) -> bool:
 def _ragged(lines: list[str], numbers: Array, delimiter: str, width: int, name: str) -> str:
     """The sentence that names the first line with too few or too many columns."""
     for number in numbers:
-        found = len(_cells(lines[number - 1], delimiter))
-        if found != width:
-            return f"{name} row {number}: {found} columns instead of {width} [columns]; the line is truncated or broken"
+        count = len(_cells(lines[number - 1], delimiter))
+        if count != width:
+            return f"{name} row {number}: {count} columns instead of {width} [columns]; the line is truncated or broken"
     return f"{name} has a broken line [columns]; write it again"
 
 

@@ -69,8 +69,8 @@ def load(source: str | Path | pd.DataFrame, **options: Any) -> Panel:
     """
     if isinstance(source, pd.DataFrame):
         return _believe(read_frame(source), configure(Loading, options, "data"), "the frame")
-    name, found = source_of(source)
-    origin, loading = source_and_loading(name, found | options)
+    name, reader = source_of(source)
+    origin, loading = source_and_loading(name, reader | options)
     if loading.cache is None:
         return _believe(origin.read(), loading, name)
     return _kept(loading.cache, origin, loading, lambda: _believe(origin.read(), loading, name))
@@ -91,8 +91,8 @@ def source_of(named: str | Path) -> tuple[str, dict[str, Any]]:
 def check(source: str, **options: Any) -> Readiness:
     """What is right and wrong with a source's bars, without refusing them; what is allowed or repaired is a warning."""
     origin, loading = source_and_loading(source, options)
-    found = readiness(_bars(origin.read(), source), loading.quality)
-    return replace(found, findings=_judged(found.findings, loading))
+    report = readiness(_bars(origin.read(), source), loading.quality)
+    return replace(report, findings=_judged(report.findings, loading))
 
 
 def _judged(findings: tuple[Finding, ...], loading: Loading) -> tuple[Finding, ...]:

@@ -72,12 +72,12 @@ class Readiness:
 def examine(bars: Bars, quality: Quality | None = None) -> tuple[Finding, ...]:
     """Every broken rule: what the reader met, then the values, then the calendar."""
     quality = quality or Quality()
-    found = list(bars.problems)
+    problems = list(bars.problems)
     for rule in VALUE_RULES:
-        found += _per_symbol(bars, rule)
+        problems += _per_symbol(bars, rule)
     for check in (_names, _future, _nan_volume, _jumps, _stale, _newest, _gaps, _coverage, _columns, _calendar):
-        found += check(bars, quality)
-    return tuple(found)
+        problems += check(bars, quality)
+    return tuple(problems)
 
 
 def readiness(bars: Bars, quality: Quality | None = None) -> Readiness:
@@ -235,13 +235,13 @@ def _jumps(bars: Bars, quality: Quality) -> Iterator[Finding]:
             ratio = closes[1:] / closes[:-1]
             size = np.maximum(ratio, 1 / ratio)
         # As a ratio, so that a fall of 40 % and the rise that undoes it count alike.
-        found = np.flatnonzero(size > 1 / (1 - quality.jump_fraction))
-        if len(found):
-            like = min(COMMON_SPLITS, key=lambda split: abs(split - size[found[0]]))
+        places = np.flatnonzero(size > 1 / (1 - quality.jump_fraction))
+        if len(places):
+            like = min(COMMON_SPLITS, key=lambda split: abs(split - size[places[0]]))
             # Within 5 %: the split happens with an ordinary move of the market.
-            split = f", like a {like:g}:1 split" if abs(size[found[0]] / like - 1) < 0.05 else ""
-            what = f"close moved by a factor of {ratio[found[0]]:.3g} in one bar{split}"
-            yield _finding(bars, "jump", what, column, rows[found + 1], "check that prices are adjusted")
+            split = f", like a {like:g}:1 split" if abs(size[places[0]] / like - 1) < 0.05 else ""
+            what = f"close moved by a factor of {ratio[places[0]]:.3g} in one bar{split}"
+            yield _finding(bars, "jump", what, column, rows[places + 1], "check that prices are adjusted")
 
 
 def _stale(bars: Bars, quality: Quality) -> Iterator[Finding]:
@@ -265,11 +265,11 @@ def _newest(bars: Bars, quality: Quality) -> Iterator[Finding]:
 
 def _gaps(bars: Bars, quality: Quality) -> Iterator[Finding]:
     for column in range(len(bars.symbols)):
-        seen = np.flatnonzero(bars.mask[:, column])
-        if len(seen) == 0:
+        observed = np.flatnonzero(bars.mask[:, column])
+        if len(observed) == 0:
             continue
         # Before its first bar and after its last a symbol is not listed: no gap.
-        missing = seen[0] + np.flatnonzero(~bars.mask[seen[0] : seen[-1] + 1, column])
+        missing = observed[0] + np.flatnonzero(~bars.mask[observed[0] : observed[-1] + 1, column])
         if len(missing):
             what = "a bar is missing between the symbol's first and last"
             yield _finding(bars, "gap", what, column, missing, "it stays unobserved, or data.fill=forward")
@@ -285,16 +285,16 @@ def _coverage(bars: Bars, quality: Quality) -> Iterator[Finding]:
 
 def _life(bars: Bars, column: int) -> dict[str, Any]:
     """First and last observed bar of a symbol, how many, and the observed share between them."""
-    seen = np.flatnonzero(bars.mask[:, column])
-    first, last = (str(bars.index[seen[0]]), str(bars.index[seen[-1]])) if len(seen) else ("", "")
-    span = int(seen[-1] - seen[0] + 1) if len(seen) else 0
+    observed = np.flatnonzero(bars.mask[:, column])
+    first, last = (str(bars.index[observed[0]]), str(bars.index[observed[-1]])) if len(observed) else ("", "")
+    span = int(observed[-1] - observed[0] + 1) if len(observed) else 0
     return {
         "symbol": bars.symbols[column],
         "first": first,
         "last": last,
-        "bars": len(seen),
-        "missing": span - len(seen),
-        "coverage": len(seen) / span if span else 0.0,
+        "bars": len(observed),
+        "missing": span - len(observed),
+        "coverage": len(observed) / span if span else 0.0,
     }
 
 

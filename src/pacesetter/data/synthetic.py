@@ -148,8 +148,8 @@ class Synthetic:
         if not self.randomise:
             return self._market({})
         drawn = draw(self.randomise, self._generator("randomise"), "data.randomise")
-        told = ", ".join(f"{name}={value!r}" for name, value in drawn.items())
-        logging.getLogger("pacesetter.data").info("synthetic market of seed %d: %s", self.seed, told)
+        described = ", ".join(f"{name}={value!r}" for name, value in drawn.items())
+        logging.getLogger("pacesetter.data").info("synthetic market of seed %d: %s", self.seed, described)
         options = {option.name: getattr(self, option.name) for option in fields(self)}
         return configure(type(self), options | drawn | {"randomise": {}}, "data")._market(drawn)
 
@@ -170,7 +170,7 @@ class Synthetic:
             schedule, epochs = self._end_signal(schedule, epochs)
         listed = self._draw_listed()
         bar = np.arange(self.bars)[:, None]
-        seen = (bar >= listed[:, 0]) & (bar <= listed[:, 1])
+        is_listed = (bar >= listed[:, 0]) & (bar <= listed[:, 1])
 
         drift, regime_volatility = np.array(list(self.regimes.values())).T[:, regimes, None]
         followers = (schedule.lags > 0)[epochs]
@@ -178,7 +178,7 @@ class Synthetic:
         own, common = self._draw_moves(schedule, epochs)
         deviations = volatility * np.where(followers, self.noise, 1.0) * self._parts()
         own_returns = (deviations * own).sum(axis=0)
-        own_returns[1:] *= seen[1:] & seen[:-1]  # unobserved returns have no followers
+        own_returns[1:] *= is_listed[1:] & is_listed[:-1]  # unobserved returns have no followers
         # The first bar has no close before it, hence no return to follow.
         own_returns[0] = 0.0
         response = plant(schedule, epochs, own_returns)
@@ -192,8 +192,8 @@ class Synthetic:
         return Panel.from_fields(
             self._sessions.closes(self.bars),
             [f"S{number:0{len(str(self.symbols - 1))}d}" for number in range(self.symbols)],
-            {name: np.where(seen, block, np.nan) for name, block in values.items()},
-            seen,
+            {name: np.where(is_listed, block, np.nan) for name, block in values.items()},
+            is_listed,
             calendar="24/7" if self.calendar == "24/7" else None,
             truth=Truth(schedule, epochs, regimes, tuple(self.regimes), listed, response, drawn),
         )

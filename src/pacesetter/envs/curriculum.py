@@ -310,9 +310,9 @@ class CurriculumEnv(gymnasium.Wrapper[Any, Any, Any, Any]):
 
     def step(self, action: Any) -> tuple[Any, Any, bool, bool, dict[str, Any]]:
         """Step, and let the course hear of it."""
-        seen, reward, terminated, truncated, info = self.env.step(action)
+        observation, reward, terminated, truncated, info = self.env.step(action)
         self.course.hear(info["ledger"][None], np.array([terminated or truncated]))
-        return seen, reward, terminated, truncated, info
+        return observation, reward, terminated, truncated, info
 
 
 class CurriculumVectorEnv(VectorWrapper):
@@ -339,9 +339,9 @@ class CurriculumVectorEnv(VectorWrapper):
 
     def step(self, actions: Any) -> tuple[Any, Any, Any, Any, dict[str, Any]]:
         """Step, and let the course hear of it."""
-        seen, rewards, terminated, truncated, infos = self.env.step(actions)
+        observations, rewards, terminated, truncated, infos = self.env.step(actions)
         self.course.hear(infos["ledger"], terminated | truncated)
-        return seen, rewards, terminated, truncated, infos
+        return observations, rewards, terminated, truncated, infos
 
     @property
     def batch(self) -> Batch:

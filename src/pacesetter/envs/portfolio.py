@@ -46,8 +46,8 @@ class PortfolioEnv(SingleEnv):
         if propose is not None:
             self.observation_space = _with_proposals(self.observation_space, self.batch.bank.positions_each)
 
-    def _complete(self, seen: Observation) -> Observation:
-        return seen if self.propose is None else _proposed_alone(self.propose, seen)
+    def _complete(self, observation: Observation) -> Observation:
+        return observation if self.propose is None else _proposed_alone(self.propose, observation)
 
 
 class PortfolioVectorEnv(BatchVectorEnv):
@@ -76,9 +76,9 @@ class PortfolioVectorEnv(BatchVectorEnv):
         return observation if self.propose is None else _proposed(self.propose, observation)
 
     def _final_observation(self, e: int, finals: Array) -> Observation:
-        seen = super()._final_observation(e, finals)
+        observation = super()._final_observation(e, finals)
         # The last observation is bootstrapped from, so it needs proposals like any other.
-        return seen if self.propose is None else _proposed_alone(self.propose, seen)
+        return observation if self.propose is None else _proposed_alone(self.propose, observation)
 
 
 def _with_proposals(space: Any, positions_each: int) -> spaces.Dict:

@@ -120,8 +120,8 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         self._is_over = False
         if self.journal is not None:
             self.journal.begin(self._block, self._time)
-        seen = self._complete(self.batch.builder.build(self._block, self._time, vectors[0, 0]))
-        return seen, {"symbols": self.batch.bank.symbols[self._block], "bar": self._time}
+        observation = self._complete(self.batch.builder.build(self._block, self._time, vectors[0, 0]))
+        return observation, {"symbols": self.batch.bank.symbols[self._block], "bar": self._time}
 
     def step(self, action: Any) -> tuple[Observation, float, bool, bool, dict[str, Any]]:
         """Decide at this close, fill in the next bar, and see its close."""
@@ -139,10 +139,10 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
         info = {"equity": row.item(EQUITY), "reward": components, "ledger": row}
         if self.journal is not None:
             self._record(reward, info)
-        seen = self.batch.builder.build(self._block, self._time, vector)
+        observation = self.batch.builder.build(self._block, self._time, vector)
         if self.is_whole:
-            seen = self._complete(seen)
-        return seen, reward, terminated > 0.0, truncated > 0.0, info
+            observation = self._complete(observation)
+        return observation, reward, terminated > 0.0, truncated > 0.0, info
 
     def action_masks(self) -> Array:
         """(K · 7,) True where a discrete order would be sent now; MaskablePPO asks for it."""
@@ -159,9 +159,9 @@ class SingleEnv(gymnasium.Env[Observation, Any]):
             return chart(self.journal)
         return None
 
-    def _complete(self, seen: Observation) -> Observation:
+    def _complete(self, observation: Observation) -> Observation:
         """What a portfolio adds to the observation."""
-        return seen
+        return observation
 
     def _record(self, reward: float, info: dict[str, Any]) -> None:
         assert self.journal is not None

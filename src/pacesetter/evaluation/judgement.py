@@ -109,7 +109,7 @@ class Judgement:
             "sentence": self.sentence,
             "is_evidence": self.verdict.is_evidence,
             "verdict": _plain(asdict(self.verdict)),
-            "intervals": {name: list(found) for name, found in self.intervals.items()},
+            "intervals": {name: list(interval) for name, interval in self.intervals.items()},
             "gates": [asdict(gate) | {"passed": gate.passed} for gate in self.gates],
             "windows": self.windows.tolist(),
             "bars_per_year": self.result.bars_per_year,
@@ -159,7 +159,7 @@ def judge_policy(
     regimes, windows = regime_table(own, panel), _windows(own)
     stressed = [] if is_fast else [_stressed(policy, panel, first, rules, bank_of, window_bars, tell)]
     labels = {each.label: each.market or rules for each in sensitivity_scenarios(panel, first, market=rules)}
-    found = Judgement(
+    judgement = Judgement(
         results=results,
         verdict=verdict,
         intervals=_intervals(results, draws, seed),
@@ -174,7 +174,7 @@ def judge_policy(
         is_fast=is_fast,
         index=None if index is None else _index_figures(index, own, panel),
     )
-    return found.accepted_by(read_gate_set(Evaluation().acceptance))
+    return judgement.accepted_by(read_gate_set(Evaluation().acceptance))
 
 
 def _windows(result: Backtest) -> Array:

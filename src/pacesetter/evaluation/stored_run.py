@@ -152,11 +152,11 @@ class StoredRun:
         policy: Policy = task_of(self.config).policy(Stored(self.folder, self.config, self.panel, self.table))
         return policy
 
-    def report(self, found: Judgement) -> list[Section]:
+    def report(self, judgement: Judgement) -> list[Section]:
         """Everything that a report says of a judgement."""
         from pacesetter.evaluation.report.judgement_page import judgement_sections
 
-        return [*judgement_sections(found), *self.sections()]
+        return [*judgement_sections(judgement), *self.sections()]
 
     def header(self) -> dict[str, str]:
         """What a report is about: data, test period, costs, capital and seed."""
@@ -165,17 +165,17 @@ class StoredRun:
         source, judged = str(self.config.data["source"]), self.panel.index[self.first :]
         return page_header(source, judged, self.panel.symbols, self.config.seed, self.task.market)
 
-    def store(self, found: Judgement, folder: Path, facts: Mapping[str, str]) -> None:
+    def store(self, judgement: Judgement, folder: Path, facts: Mapping[str, str]) -> None:
         """Write what other commands read of a judgement."""
         from pacesetter.evaluation.report.judgement_page import store_judgement
 
-        store_judgement(found, folder, facts)
+        store_judgement(judgement, folder, facts)
 
-    def insights(self, found: Judgement) -> list[Section]:
+    def insights(self, judgement: Judgement) -> list[Section]:
         """Explanations: what the agent looks at, what it is paid for, when the structure broke."""
         from pacesetter.evaluation.explain.findings import insight_sections
 
-        return insight_sections(self, found)
+        return insight_sections(self, judgement)
 
     def sections(self) -> list[Section]:
         """What its training left for a report: a direct policy's relations, a validated master's allocations."""
@@ -208,7 +208,7 @@ class StoredRun:
         policy, trials = self.policy, Trials.beside(self.folder.parent)  # a run that cannot be judged is not a trial
         task, seed = str(self.config.task["problem"]), self.config.seed
         trial = Trial(self.whole.fingerprint, task, self.folder.name, seed)
-        found = judge_policy(
+        judgement = judge_policy(
             policy,
             self.panel,
             self.first,
@@ -222,11 +222,11 @@ class StoredRun:
             index=self.index,
             tell=tell,
         )
-        found = self._accepted(found)
-        trials.add(replace(trial, sharpe=_per_bar(found)))
-        returns = pd.Series(found.result.returns, found.result.times)
-        rewards = reward_frame(found.result, self.task.reward, self.config.train.steps)
-        return replace(found, rewards=rewards, trials=trials.about(trial, returns))
+        judgement = self._accepted(judgement)
+        trials.add(replace(trial, sharpe=_per_bar(judgement)))
+        returns = pd.Series(judgement.result.returns, judgement.result.times)
+        rewards = reward_frame(judgement.result, self.task.reward, self.config.train.steps)
+        return replace(judgement, rewards=rewards, trials=trials.about(trial, returns))
 
     @property
     def index(self) -> Index | None:
@@ -234,10 +234,10 @@ class StoredRun:
         symbol = self.config.evaluation.index
         return None if symbol is None else Index.of(self.whole, symbol)
 
-    def _accepted(self, found: Judgement) -> Judgement:
+    def _accepted(self, judgement: Judgement) -> Judgement:
         """By the gates of `evaluation.acceptance`, which may read what training left too."""
         gates = read_gate_set(self.config.evaluation.acceptance)
-        return found.accepted_by(gates, read_record(self.folder, gates.index, found.to_json()))
+        return judgement.accepted_by(gates, read_record(self.folder, gates.index, judgement.to_json()))
 
     def on(self, market: str) -> pd.DataFrame:
         """Figures of the policy and simple baselines by (scenario, policy) on other markets: see `MARKETS`."""
@@ -262,8 +262,8 @@ class StoredRun:
         return scenario
 
 
-def _per_bar(found: Judgement) -> float:
-    return float(found.verdict.sharpe.value / found.result.bars_per_year**0.5)
+def _per_bar(judgement: Judgement) -> float:
+    return float(judgement.verdict.sharpe.value / judgement.result.bars_per_year**0.5)
 
 
 def _monte_carlo(run: StoredRun) -> Any:

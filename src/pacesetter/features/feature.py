@@ -82,22 +82,22 @@ def on_observed(
     if is_whole:
         return indicator(*(column.T for column in columns)).T
     # A bar counts as observed only where every field that the indicator reads is there.
-    seen = reduce(np.logical_and, map(np.isfinite, columns), panel.mask[first:])
-    has_all = seen.all(axis=0)
+    observed = reduce(np.logical_and, map(np.isfinite, columns), panel.mask[first:])
+    has_all = observed.all(axis=0)
     with np.errstate(divide="ignore", invalid="ignore", over="ignore"):
-        values = indicator(*(column.T for column in columns)).T if has_all.any() else np.empty(seen.shape)
+        values = indicator(*(column.T for column in columns)).T if has_all.any() else np.empty(observed.shape)
         if not has_all.all():  # most symbols have every bar, and are spared the packing
             values, rest = values.astype(np.float64), np.flatnonzero(~has_all)
-            values[:, rest] = _packed(indicator, [column[:, rest].T for column in columns], seen[:, rest].T).T
+            values[:, rest] = _packed(indicator, [column[:, rest].T for column in columns], observed[:, rest].T).T
     return values
 
 
-def _packed(indicator: Callable[..., Array], blocks: Sequence[Array], seen: Array) -> Array:
-    """(symbol, bar) values over the bars that are `seen`, computed on packed rows; NaN elsewhere."""
-    counts = seen.sum(axis=1)
+def _packed(indicator: Callable[..., Array], blocks: Sequence[Array], observed: Array) -> Array:
+    """(symbol, bar) values over the bars that are `observed`, computed on packed rows; NaN elsewhere."""
+    counts = observed.sum(axis=1)
     # Packed, a recursion (EMA, RSI) steps from observed bar to observed bar, as if the gap were not there.
     packed = np.arange(counts.max(initial=0)) < counts[:, None]
-    return _move(indicator(*(_move(block, seen, packed) for block in blocks)), packed, seen)
+    return _move(indicator(*(_move(block, observed, packed) for block in blocks)), packed, observed)
 
 
 def _move(values: Array, source: Array, target: Array) -> Array:

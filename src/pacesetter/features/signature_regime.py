@@ -30,15 +30,15 @@ def path_signature(log_prices: Array, window: int) -> Array:
     ∫(t dx − x dt)/2 with t from 0 to 1 and x from the window's first price; NaN before there are as many moves.
     """
     moves = np.diff(log_prices, axis=0)
-    found = np.full((*log_prices.shape, 3), np.nan)
+    signature = np.full((*log_prices.shape, 3), np.nan)
     if len(moves) < window:
-        return found
+        return signature
     each = np.lib.stride_tricks.sliding_window_view(moves, window, axis=0)  # (time, symbol, move)
     before, clock = np.cumsum(each, axis=-1) - each, np.arange(window) / window
-    found[window:, :, 0] = each.sum(-1)
-    found[window:, :, 1] = 0.5 * (clock * each - before / window).sum(-1)
-    found[window:, :, 2] = np.square(each).sum(-1)
-    return found
+    signature[window:, :, 0] = each.sum(-1)
+    signature[window:, :, 1] = 0.5 * (clock * each - before / window).sum(-1)
+    signature[window:, :, 2] = np.square(each).sum(-1)
+    return signature
 
 
 @dataclass
@@ -69,8 +69,8 @@ class SignatureRegimes:
                 f"bars have {len(rows)}; give more bars or fewer kinds"
             )
         self.scale_ = rows.mean(axis=0), rows.std(axis=0) + 1e-12
-        found = KMeans(self.kinds, n_init=5, random_state=self.seed).fit((rows - self.scale_[0]) / self.scale_[1])
-        self.centres_ = found.cluster_centers_[np.argsort(found.cluster_centers_[:, 2])]
+        clusters = KMeans(self.kinds, n_init=5, random_state=self.seed).fit((rows - self.scale_[0]) / self.scale_[1])
+        self.centres_ = clusters.cluster_centers_[np.argsort(clusters.cluster_centers_[:, 2])]
         return self
 
     def labels(self, panel: Panel) -> Array:
@@ -85,6 +85,6 @@ class SignatureRegimes:
     def _inputs(self, panel: Panel) -> Array:
         """Signatures in units that compare: drift and area per deviation, and the logarithm of the variation."""
         close = np.where(panel.mask, panel.close, np.nan)
-        found = path_signature(np.log(close), self.window)
-        spread = np.sqrt(np.maximum(found[..., 2:], SMALLEST))
-        return np.concatenate([found[..., :2] / spread, np.log(spread)], axis=-1)
+        signature = path_signature(np.log(close), self.window)
+        spread = np.sqrt(np.maximum(signature[..., 2:], SMALLEST))
+        return np.concatenate([signature[..., :2] / spread, np.log(spread)], axis=-1)

@@ -176,13 +176,13 @@ def _wanted(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Featu
     """The features by name, then the extra ones; refuses a name that appears twice and what is not a Feature."""
     chosen = default_names() if names is None else [names] if isinstance(names, str) else names
     wanted = [FEATURES[name] for name in chosen] + list(extra)
-    seen: set[str] = set()
+    listed: set[str] = set()
     for feature in wanted:
         if not isinstance(feature, Feature):
             raise ConfigError(f"{feature!r} is not a Feature; a plugin's entry point must name one")
-        if feature.name in seen:
+        if feature.name in listed:
             raise ConfigError(f"feature '{feature.name}' is requested twice; each feature has one column")
-        seen.add(feature.name)
+        listed.add(feature.name)
     return wanted
 
 

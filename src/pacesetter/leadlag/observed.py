@@ -14,8 +14,8 @@ Array = NDArray[Any]
 
 def observed_assets(matrices: Array) -> Array:
     """(…, N) True where an asset has a finite score with at least one other asset, in matrices (…, N, N)."""
-    seen: Array = np.isfinite(matrices).sum(axis=-1) > 1  # an observed asset has its own diagonal too
-    return seen
+    observed: Array = np.isfinite(matrices).sum(axis=-1) > 1  # an observed asset has its own diagonal too
+    return observed
 
 
 def ratio(numerator: ArrayLike, denominator: ArrayLike) -> Array:

@@ -81,7 +81,7 @@ def window_predictions(
     engine = LeadLag(method, **options).fit(panel)
     # One scale for all lookbacks, so that they are compared on the same outcomes.
     tables = Prediction.of(panel, engine, horizon_bars, max(lookbacks))
-    found = np.full((len(panel), len(lookbacks)), np.nan)
+    predictions = np.full((len(panel), len(lookbacks)), np.nan)
     size = max(BLOCK_BYTES // (len(panel.symbols) ** 2 * 8), 1)
     # All lookbacks of a block in turn: they read the same span of a table that is not held whole.
     for first in range(0, len(panel), size):
@@ -93,8 +93,8 @@ def window_predictions(
             scores = np.full(matrices.shape[:2], np.nan)
             measures = measure_windows(matrices, bars, tables, scores)
             is_measured = measures[:, Measure.IS_MEASURED] > 0
-            found[bars[is_measured], column] = measures[is_measured, Measure.PREDICTION]
-    return found
+            predictions[bars[is_measured], column] = measures[is_measured, Measure.PREDICTION]
+    return predictions
 
 
 def measure_windows(matrices: Array, bars: Array, tables: Prediction, scores: Array) -> Array:
@@ -102,27 +102,27 @@ def measure_windows(matrices: Array, bars: Array, tables: Prediction, scores: Ar
 
     `scores` (window, N) holds the leader scores to agree with, NaN for none, and then those of the new matrices.
     """
-    found = np.empty((len(bars), len(Measure)))
+    measures = np.empty((len(bars), len(Measure)))
     measure = _measure_few if len(bars) <= FEW_WINDOWS else _measure_many
-    measure(matrices, bars, tables.moves, tables.outcomes, scores, found)
-    return found
+    measure(matrices, bars, tables.moves, tables.outcomes, scores, measures)
+    return measures
 
 
 @njit(cache=True)
-def _measure_few(matrices: Array, bars: Array, moves: Array, outcomes: Array, scores: Array, found: Array) -> None:
+def _measure_few(matrices: Array, bars: Array, moves: Array, outcomes: Array, scores: Array, measures: Array) -> None:
     for k in range(bars.size):
-        _measure(matrices[k], moves[bars[k]], outcomes[bars[k]], scores[k], found[k])
+        _measure(matrices[k], moves[bars[k]], outcomes[bars[k]], scores[k], measures[k])
 
 
 @njit(parallel=True, cache=True)
-def _measure_many(matrices: Array, bars: Array, moves: Array, outcomes: Array, scores: Array, found: Array) -> None:
+def _measure_many(matrices: Array, bars: Array, moves: Array, outcomes: Array, scores: Array, measures: Array) -> None:
     for k in prange(bars.size):
-        _measure(matrices[k], moves[bars[k]], outcomes[bars[k]], scores[k], found[k])
+        _measure(matrices[k], moves[bars[k]], outcomes[bars[k]], scores[k], measures[k])
 
 
 @njit(cache=True)
-def _measure(matrix: Array, moves: Array, outcomes: Array, scores: Array, found: Array) -> None:
-    """Fill `found` (Measure,) for one window and put its leader scores in place of the ones before."""
+def _measure(matrix: Array, moves: Array, outcomes: Array, scores: Array, measures: Array) -> None:
+    """Fill `measures` (Measure,) for one window and put its leader scores in place of the ones before."""
     symbols = matrix.shape[0]
     push = np.zeros(symbols)
     total, pairs = 0.0, 0
@@ -144,10 +144,10 @@ def _measure(matrix: Array, moves: Array, outcomes: Array, scores: Array, found:
             square += score**2
         scores[i] = score
     prediction = _push_cosine(push, outcomes)
-    found[Measure.IS_MEASURED] = 0.0 if np.isnan(prediction) else 1.0
-    found[Measure.PREDICTION] = 0.0 if np.isnan(prediction) else prediction
-    found[Measure.STRENGTH] = total / pairs if pairs else 0.0
-    found[Measure.AGREEMENT] = together / np.sqrt(before_square * square) if before_square * square > 0 else 1.0
+    measures[Measure.IS_MEASURED] = 0.0 if np.isnan(prediction) else 1.0
+    measures[Measure.PREDICTION] = 0.0 if np.isnan(prediction) else prediction
+    measures[Measure.STRENGTH] = total / pairs if pairs else 0.0
+    measures[Measure.AGREEMENT] = together / np.sqrt(before_square * square) if before_square * square > 0 else 1.0
 
 
 @njit(cache=True)
@@ -163,8 +163,8 @@ def _push_cosine(push: Array, outcomes: Array) -> float:
 
 
 @njit(cache=True)
-def leader_information(increments: Array, ends: Array, lookbacks: Array, scores: Array, found: Array) -> None:
-    """Fill `found` (window,) with the mutual information of leaders and followers one bar later, as a share of log 4.
+def leader_information(increments: Array, ends: Array, lookbacks: Array, scores: Array, information: Array) -> None:
+    """Fill `information` (window,): of leaders about followers one bar later, as a share of log 4.
 
     Leaders and followers are Σ max(±score, 0)·x over `increments` (time, N), each cut at its own quartiles in the
     window. The mean that chance alone gives, (bins − 1)²/2n, is taken off: a short window is not flattered.
@@ -180,7 +180,7 @@ def leader_information(increments: Array, ends: Array, lookbacks: Array, scores:
                 elif scores[k, i] < 0:
                     follow[u] -= scores[k, i] * increments[bar + 1, i]
         # Miller–Madow: independent series in b × b bins show (b − 1)²/2n nats on average.
-        found[k] = (_binned_information(lead, follow) - (BINS - 1) ** 2 / (2 * n)) / np.log(BINS)
+        information[k] = (_binned_information(lead, follow) - (BINS - 1) ** 2 / (2 * n)) / np.log(BINS)
 
 
 @njit(cache=True)

@@ -85,27 +85,27 @@ def read_series(panel: Panel, increments: Increments, minimum: int, spans_gaps: 
         raise DataError(f"lead–lag needs at least two assets, the panel has {len(panel.symbols)}; add symbols")
     if len(panel) < 2:
         raise DataError(f"lead–lag needs at least two bars, the panel has {len(panel)}; load more history")
-    seen = panel.mask & np.isfinite(panel.close)
-    levels = _levels(panel, seen, increments)
+    is_known = panel.mask & np.isfinite(panel.close)
+    levels = _levels(panel, is_known, increments)
     if spans_gaps:
-        whole, previous = _last_observed(levels, seen)
+        whole, previous = _last_observed(levels, is_known)
     else:
-        whole, previous = seen.copy(), np.zeros_like(levels)
+        whole, previous = is_known.copy(), np.zeros_like(levels)
         whole[0], previous[1:] = False, levels[:-1]
-        whole[1:] &= seen[:-1]
+        whole[1:] &= is_known[:-1]
     x = levels - previous
     if increments == "simple":
         x = np.divide(x, previous, out=np.zeros_like(x), where=previous != 0)
     # A missing increment is 0, so that it adds nothing to any sum; the third total counts the observed ones.
     x[~whole] = 0.0
-    return Series(panel.symbols, x, np.cumsum(x, axis=0), seen, _running_totals(x, whole), minimum)
+    return Series(panel.symbols, x, np.cumsum(x, axis=0), is_known, _running_totals(x, whole), minimum)
 
 
-def _last_observed(levels: Array, seen: Array) -> tuple[Array, Array]:
+def _last_observed(levels: Array, is_known: Array) -> tuple[Array, Array]:
     """(time, symbol) where an observed bar has one before it, however long ago, and the level of that one."""
-    latest = np.maximum.accumulate(np.where(seen, np.arange(len(seen))[:, None], -1))
-    before = np.vstack([np.full((1, seen.shape[1]), -1), latest[:-1]])
-    return seen & (before >= 0), np.take_along_axis(levels, np.maximum(before, 0), axis=0)
+    latest = np.maximum.accumulate(np.where(is_known, np.arange(len(is_known))[:, None], -1))
+    before = np.vstack([np.full((1, is_known.shape[1]), -1), latest[:-1]])
+    return is_known & (before >= 0), np.take_along_axis(levels, np.maximum(before, 0), axis=0)
 
 
 def _running_totals(x: Array, whole: Array) -> Array:
@@ -122,18 +122,18 @@ def end_to_end(windows: Array, minimum: int) -> Series:
     # A window of n increments spans n + 1 bars: its first bar is the last of the window before, whose increment is not
     # read.
     x = np.vstack([np.zeros((1, flat.shape[1])), np.nan_to_num(flat)])
-    seen = np.vstack([np.isfinite(flat[:1]), np.isfinite(flat)])
-    totals = _running_totals(x, seen)
+    is_known = np.vstack([np.isfinite(flat[:1]), np.isfinite(flat)])
+    totals = _running_totals(x, is_known)
     symbols = tuple(map(str, range(flat.shape[1])))
-    return Series(symbols, x, np.cumsum(x, axis=0), seen, totals, minimum)
+    return Series(symbols, x, np.cumsum(x, axis=0), is_known, totals, minimum)
 
 
-def _levels(panel: Panel, seen: Array, increments: Increments) -> Array:
+def _levels(panel: Panel, is_known: Array, increments: Increments) -> Array:
     """(time, symbol) closes or their logarithms, zero where nothing was observed."""
     # 1 where not observed: log 1 = 0 without a warning, and no increment reads it.
-    close = np.where(seen, panel.close, 1.0)
+    close = np.where(is_known, panel.close, 1.0)
     if increments in ("simple", "difference"):
-        return np.where(seen, close, 0.0)
+        return np.where(is_known, close, 0.0)
     bad = np.argwhere(close <= 0)
     if len(bad):
         bar, column = bad[0]

@@ -157,8 +157,8 @@ def default_options(name: str, task: str) -> dict[str, Any]:
         from pacesetter.learning.extras.extra import EXTRAS
 
         own["extras"] = dict.fromkeys(EXTRAS)
-    told = {"algorithm": name} | dict(support.defaults) | {k: v for k, v in own.items() if k not in support.defaults}
-    return dict(json.loads(json.dumps(told)))
+    options = {"algorithm": name} | dict(support.defaults) | {k: v for k, v in own.items() if k not in support.defaults}
+    return dict(json.loads(json.dumps(options)))
 
 
 def load(target: Any) -> Any:

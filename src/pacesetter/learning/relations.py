@@ -36,15 +36,15 @@ def attention_relations(encoder: CrossEncoder, market: FleetMarket, symbols: Seq
         count[follower] += len(bars)
         for part in torch.split(bars, ROWS_AT_ONCE):
             index = torch.stack([torch.full_like(part, block), part], dim=1).to(market.device)
-            seen = market.tables({INDEX: index})
-            found = encoder.leader_shares(seen).double().cpu()  # (row, leader, lag)
-            rows = seen[LEADERS].double().cpu().unflatten(-1, (config.leaders, -1))
+            observation = market.tables({INDEX: index})
+            attention = encoder.leader_shares(observation).double().cpu()  # (row, leader, lag)
+            rows = observation[LEADERS].double().cpu().unflatten(-1, (config.leaders, -1))
             places = rows[..., PLACE].long()
-            found = torch.where(places[..., None] >= 0, found, 0.0)
-            sign = torch.sign(rows[..., LINKS : LINKS + config.lags]) * found
+            attention = torch.where(places[..., None] >= 0, attention, 0.0)
+            sign = torch.sign(rows[..., LINKS : LINKS + config.lags]) * attention
             where = places.clamp(min=0).flatten()
             for lag in range(config.lags):
-                shares[lag, :, follower].index_add_(0, where, found[..., lag].flatten())
+                shares[lag, :, follower].index_add_(0, where, attention[..., lag].flatten())
                 signs[lag, :, follower].index_add_(0, where, sign[..., lag].flatten())
     means = shares / count.clamp(min=1)
     means = torch.where(means >= LEAST / (config.leaders * config.lags + 1), means, 0.0)

@@ -90,12 +90,12 @@ def unpack(plain: Any, tensors: Mapping[str, torch.Tensor]) -> Any:
 
 def tensors_hash(tensors: Mapping[str, torch.Tensor]) -> str:
     """SHA-256 over names and bytes of tensors."""
-    found = hashlib.sha256()
+    digest = hashlib.sha256()
     # Sorted: the hash is of the content, not of the order in which modules were made.
     for name, tensor in sorted(tensors.items()):
-        found.update(name.encode())
-        found.update(tensor.detach().cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()
+        digest.update(name.encode())
+        digest.update(tensor.detach().cpu().contiguous().numpy().tobytes())
+    return digest.hexdigest()
 
 
 def write_state(folder: str | Path, header: Mapping[str, Any], state: Mapping[str, Any]) -> Path:

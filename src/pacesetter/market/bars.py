@@ -100,18 +100,18 @@ class MarketBars:
         """Bars from (time, symbol) arrays; observed where the close is finite unless `mask` says otherwise."""
         check_range(1, delisted_after_bars=delisted_after_bars)
         closes = _matrix("close", close)
-        seen = np.isfinite(closes) if mask is None else _matrix("mask", mask, closes.shape).astype(bool)
-        last = _last_seen(seen)
+        is_known = np.isfinite(closes) if mask is None else _matrix("mask", mask, closes.shape).astype(bool)
+        last = _last_seen(is_known)
         marks = np.where(last >= 0, np.take_along_axis(closes, np.maximum(last, 0), axis=0), 0.0)
         names = symbols or tuple(f"asset{column}" for column in range(closes.shape[1]))
         values = np.empty((*closes.shape, len(Bar)))
         for column, prices in ((Bar.CLOSE, close), (Bar.OPEN, open), (Bar.HIGH, high), (Bar.LOW, low)):
             given = closes if prices is None else _matrix(column.name.lower(), prices, closes.shape)
-            _check_prices(column.name.lower(), given, seen, names)
-            values[..., column] = np.where(seen, given, marks)
+            _check_prices(column.name.lower(), given, is_known, names)
+            values[..., column] = np.where(is_known, given, marks)
         traded = np.zeros(closes.shape) if volume is None else _matrix("volume", volume, closes.shape)
-        values[..., Bar.VOLUME] = np.where(seen, np.nan_to_num(traded), 0.0)
-        values[..., Bar.STATUS] = _status(seen, last, delisted_after_bars)
+        values[..., Bar.VOLUME] = np.where(is_known, np.nan_to_num(traded), 0.0)
+        values[..., Bar.STATUS] = _status(is_known, last, delisted_after_bars)
         values[..., Bar.COST] = 0.0
         return cls(values, names, volume is not None)
 
@@ -126,22 +126,22 @@ def _matrix(name: str, values: ArrayLike, shape: tuple[int, ...] | None = None) 
     return matrix
 
 
-def _last_seen(seen: Array) -> Array:
+def _last_seen(is_known: Array) -> Array:
     """(time, symbol) row of the latest observed bar up to each bar, −1 before the first."""
-    rows = np.where(seen, np.arange(len(seen))[:, None], -1)
+    rows = np.where(is_known, np.arange(len(is_known))[:, None], -1)
     latest: Array = np.maximum.accumulate(rows, axis=0)
     return latest
 
 
-def _status(seen: Array, last: Array, delisted_after_bars: int) -> Array:
-    missing = np.arange(len(seen))[:, None] - last
+def _status(is_known: Array, last: Array, delisted_after_bars: int) -> Array:
+    missing = np.arange(len(is_known))[:, None] - last
     gone = (last >= 0) & (missing >= delisted_after_bars)
-    return np.where(seen, TRADING, np.where(gone, DELISTED, HALTED))
+    return np.where(is_known, TRADING, np.where(gone, DELISTED, HALTED))
 
 
-def _check_prices(field: str, prices: Array, seen: Array, symbols: tuple[str, ...]) -> None:
+def _check_prices(field: str, prices: Array, is_known: Array, symbols: tuple[str, ...]) -> None:
     """Refuse the first observed price that is not a positive number."""
-    is_bad = seen & ~(np.isfinite(prices) & (prices > 0))
+    is_bad = is_known & ~(np.isfinite(prices) & (prices > 0))
     if is_bad.any():
         bar, symbol = np.argwhere(is_bad)[0]
         raise DataError(

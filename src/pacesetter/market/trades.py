@@ -45,8 +45,8 @@ def trades(fills: ArrayLike, first_bar: int = 0) -> list[Trade]:
     rows = np.asarray(fills, dtype=np.float64)
     if rows.ndim != 3 or rows.shape[2] != len(Fill):
         raise DataError(f"fills have shape {rows.shape}; give (step, position, {len(Fill)}) of one account")
-    found = (_of_position(rows[:, position], position, first_bar) for position in range(rows.shape[1]))
-    return sorted(chain.from_iterable(found), key=lambda trade: (trade.entry_bar, trade.position))
+    by_position = (_of_position(rows[:, position], position, first_bar) for position in range(rows.shape[1]))
+    return sorted(chain.from_iterable(by_position), key=lambda trade: (trade.entry_bar, trade.position))
 
 
 def _of_position(rows: NDArray[Any], position: int, first_bar: int) -> Iterator[Trade]:

@@ -2,6 +2,6 @@
 
 from __future__ import annotations
 
-from pacesetter.policies.policy import Policy, Seen
+from pacesetter.policies.policy import Policy, Snapshot
 
-__all__ = ["Policy", "Seen"]
+__all__ = ["Policy", "Snapshot"]

@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
 from pacesetter.envs.batch.observation import PortfolioEntry, write_own_accounts
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 __all__ = ["AgentPolicy", "per_symbol"]
 
@@ -41,23 +41,23 @@ class AgentPolicy:
     deterministic: bool = True
     own_account: bool = True
 
-    def decide(self, seen: Seen) -> Array:
-        if seen.t == seen.first and hasattr(self.agent, "reset"):
+    def decide(self, snapshot: Snapshot) -> Array:
+        if snapshot.t == snapshot.first and hasattr(self.agent, "reset"):
             self.agent.reset()  # else it would remember the last bars of the backtest before
-        entries = seen.observation if self.is_whole else per_symbol(seen.observation, self.own_account)
+        entries = snapshot.observation if self.is_whole else per_symbol(snapshot.observation, self.own_account)
         observation = {entry: np.array(values) for entry, values in entries.items()}  # torch warns of read-only arrays
-        if seen.masks is not None:
-            observation[ACTION_MASK] = seen.masks.ravel() if self.is_whole else seen.masks
+        if snapshot.masks is not None:
+            observation[ACTION_MASK] = snapshot.masks.ravel() if self.is_whole else snapshot.masks
         actions = np.asarray(self.agent.act(observation, self.deterministic), dtype=np.float64)
         # An agent of the whole market gives one flat vector; a batch of symbol agents gives rows.
         return actions.reshape(-1, 2) if self.action == "hybrid" else actions.reshape(-1)
 
     @property
-    def decide_many(self) -> Callable[[Sequence[Seen]], Array] | None:
+    def decide_many(self) -> Callable[[Sequence[Snapshot]], Array] | None:
         """Asks an agent of the whole market for several accounts at once; None where it takes one at a time."""
         return self._decide_many if self.is_whole and getattr(self.agent, "takes_rows", False) else None
 
-    def _decide_many(self, accounts: Sequence[Seen]) -> Array:
+    def _decide_many(self, accounts: Sequence[Snapshot]) -> Array:
         observation = {
             entry: np.stack([np.asarray(each.observation[entry]) for each in accounts])
             for entry in accounts[0].observation

@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.envs.batch.observation import PortfolioEntry
-from pacesetter.policies.policy import Policy, Seen
+from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.rewards.goals import ACHIEVED, DESIRED
 from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE
 
@@ -60,8 +60,8 @@ class ConditionedPolicy:
     def action(self) -> str:
         return self.policy.action
 
-    def decide(self, seen: Seen) -> Array:
-        return self.policy.decide(self._completed(seen, 0))
+    def decide(self, snapshot: Snapshot) -> Array:
+        return self.policy.decide(self._completed(snapshot, 0))
 
     @property
     def decide_many(self) -> Any:
@@ -69,17 +69,17 @@ class ConditionedPolicy:
         many = getattr(self.policy, "decide_many", None)
         if many is None:
             return None
-        return lambda accounts: many([self._completed(seen, place) for place, seen in enumerate(accounts)])
+        return lambda accounts: many([self._completed(snapshot, place) for place, snapshot in enumerate(accounts)])
 
-    def _completed(self, seen: Seen, place: int) -> Seen:
+    def _completed(self, snapshot: Snapshot, place: int) -> Snapshot:
         """What is seen, with what is asked for; `place` tells accounts apart that are asked about together."""
-        portfolio = np.asarray(seen.observation["portfolio"])
+        portfolio = np.asarray(snapshot.observation["portfolio"])
         ratio = float(portfolio.reshape(-1, portfolio.shape[-1])[0, PortfolioEntry.EQUITY_RATIO])
-        since = seen.t - seen.first
+        since = snapshot.t - snapshot.first
         if place not in self._began or since == 0 or (self.period_bars and since % self.period_bars == 0):
             self._began[place] = ratio
         began = self._began[place]
         is_whole = bool(getattr(self.policy, "is_whole", False))
-        rows = None if is_whole else len(seen.panel.symbols)
+        rows = None if is_whole else len(snapshot.panel.symbols)
         entries = asked_entries(self.asked, ratio / began - 1.0 if began > 0 else 0.0, rows)
-        return seen._replace(observation={**seen.observation, **entries})
+        return snapshot._replace(observation={**snapshot.observation, **entries})

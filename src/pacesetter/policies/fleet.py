@@ -14,7 +14,7 @@ from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.targets import joint_targets
 from pacesetter.policies.agent import AgentPolicy
-from pacesetter.policies.policy import Policy, Seen
+from pacesetter.policies.policy import Policy, Snapshot
 
 if TYPE_CHECKING:
     from pacesetter.agents.fleet import Fleet
@@ -59,23 +59,23 @@ class FleetTargets:
         """The agents."""
         return self.advice.fleet
 
-    def decide(self, seen: Seen) -> NDArray[Any]:
+    def decide(self, snapshot: Snapshot) -> NDArray[Any]:
         from pacesetter.agents.master import PROPOSALS
 
-        return self._targets(seen, self.advice(seen)[PROPOSALS])
+        return self._targets(snapshot, self.advice(snapshot)[PROPOSALS])
 
-    def decide_many(self, accounts: Sequence[Seen]) -> list[NDArray[Any]]:
+    def decide_many(self, accounts: Sequence[Snapshot]) -> list[NDArray[Any]]:
         """Orders of each account, by one pass through the networks."""
         from pacesetter.agents.master import PROPOSALS
 
         return [self._targets(*each) for each in zip(accounts, self.advice.many(accounts)[PROPOSALS], strict=True)]
 
-    def _targets(self, seen: Seen, advised: NDArray[Any]) -> NDArray[Any]:
-        held = np.asarray(seen.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
+    def _targets(self, snapshot: Snapshot, advised: NDArray[Any]) -> NDArray[Any]:
+        held = np.asarray(snapshot.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
         proposals = np.asarray(advised, dtype=np.float64)
         targets = joint_targets(proposals, held, self.market, are_targets=self.are_targets)
         # Without a bar there is no price to trade at: NaN leaves the position as it is.
-        return np.where(seen.panel.mask[seen.t], targets, np.nan)
+        return np.where(snapshot.panel.mask[snapshot.t], targets, np.nan)
 
 
 @dataclass(frozen=True, eq=False)
@@ -89,12 +89,12 @@ class FleetPolicy:
     own_account: bool = True
     _policies: dict[tuple[str, ...], AgentPolicy] = field(default_factory=dict, init=False, repr=False)
 
-    def decide(self, seen: Seen) -> NDArray[Any]:
+    def decide(self, snapshot: Snapshot) -> NDArray[Any]:
         from pacesetter.agents.fleet import FleetAgent
 
-        symbols = seen.panel.symbols
+        symbols = snapshot.panel.symbols
         # One for each set of symbols: a backtest of part of the market reads other rows of the stacked heads.
         if symbols not in self._policies:
             agent = FleetAgent(self.fleet, symbols)
             self._policies[symbols] = AgentPolicy(agent, self.name, self.action, own_account=self.own_account)
-        return self._policies[symbols].decide(seen)
+        return self._policies[symbols].decide(snapshot)

@@ -15,7 +15,7 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import Master
 from pacesetter.agents.stream.encoder import STREAM, BarFollower, follower_of
 from pacesetter.learning.experience.master_market import Advisers
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 __all__ = ["Advice", "MasterPolicy"]
 
@@ -30,12 +30,12 @@ class Advice:
     _advisers: dict[tuple[str, ...], Advisers] = field(default_factory=dict, init=False, repr=False)
     _followers: dict[tuple[str, ...], BarFollower | None] = field(default_factory=dict, init=False, repr=False)
 
-    def __call__(self, seen: Seen) -> dict[str, Array]:
+    def __call__(self, snapshot: Snapshot) -> dict[str, Array]:
         """What a master sees of the market, entries (symbol, …)."""
-        return {name: entry[0] for name, entry in self.many([seen]).items()}
+        return {name: entry[0] for name, entry in self.many([snapshot]).items()}
 
     @torch.no_grad()
-    def many(self, accounts: Sequence[Seen]) -> dict[str, Array]:
+    def many(self, accounts: Sequence[Snapshot]) -> dict[str, Array]:
         """The same of several accounts in markets of the same symbols, entries (account, symbol, …)."""
         symbols, device = accounts[0].panel.symbols, self.fleet.frozen.device
         if symbols not in self._advisers:
@@ -69,9 +69,9 @@ class MasterPolicy:
         """The agents."""
         return self.advice.fleet
 
-    def decide(self, seen: Seen) -> Array:
-        return np.asarray(self.master.act(self.advice(seen)), dtype=np.float64)
+    def decide(self, snapshot: Snapshot) -> Array:
+        return np.asarray(self.master.act(self.advice(snapshot)), dtype=np.float64)
 
-    def decide_many(self, accounts: Sequence[Seen]) -> Array:
+    def decide_many(self, accounts: Sequence[Snapshot]) -> Array:
         """(account, symbol) orders, by one pass through the networks."""
         return np.asarray(self.master.act(self.advice.many(accounts)), dtype=np.float64)

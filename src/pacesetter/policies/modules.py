@@ -309,9 +309,9 @@ class ServedMaster(nn.Module):
         self.master, self.advisers = master, advisers
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
-        seen = self.advisers(observation)
-        policy, value = self.master.evaluate(seen)
-        return shares(policy.mode()), seen[CONFIDENCE], value
+        advised = self.advisers(observation)
+        policy, value = self.master.evaluate(advised)
+        return shares(policy.mode()), advised[CONFIDENCE], value
 
 
 def serve_master(

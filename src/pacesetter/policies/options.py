@@ -22,7 +22,7 @@ from pacesetter.policies.agent import per_symbol
 from pacesetter.policies.spec import PolicySpec
 
 if TYPE_CHECKING:
-    from pacesetter.policies.policy import Seen
+    from pacesetter.policies.policy import Snapshot
 
 __all__ = ["OptionPolicy", "ServedOptions", "serve_options"]
 
@@ -53,20 +53,20 @@ class OptionPolicy:
         self.notes: dict[str, list[str]] = {}
         self._symbols: tuple[str, ...] = ()
 
-    def decide(self, seen: Seen) -> NDArray[Any]:
-        symbols = seen.panel.symbols
-        if seen.t == seen.first or symbols != self._symbols:
+    def decide(self, snapshot: Snapshot) -> NDArray[Any]:
+        symbols = snapshot.panel.symbols
+        if snapshot.t == snapshot.first or symbols != self._symbols:
             self._agent, self._symbols = FleetAgent(self.fleet, symbols), symbols
-        shown = per_symbol(seen.observation, self.own_account)
+        shown = per_symbol(snapshot.observation, self.own_account)
         # Copied: torch warns of read-only arrays.
         orders = self._agent.act({name: np.array(entry) for name, entry in shown.items()})
         self.notes = self._agent.notes
         proposals = np.asarray(orders, dtype=np.float64)
         if self.trades == "orders":
             return proposals
-        held = np.asarray(seen.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
+        held = np.asarray(snapshot.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
         targets = joint_targets(proposals, held, self.market)
-        return np.where(seen.panel.mask[seen.t], targets, np.nan)
+        return np.where(snapshot.panel.mask[snapshot.t], targets, np.nan)
 
 
 class ServedOptions(nn.Module):

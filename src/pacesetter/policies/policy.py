@@ -9,13 +9,13 @@ from numpy.typing import NDArray
 
 from pacesetter.panel import Panel
 
-__all__ = ["QUANTITIES", "Policy", "Seen"]
+__all__ = ["QUANTITIES", "Policy", "Snapshot"]
 
 Array = NDArray[Any]
 QUANTITIES = "quantities"  # action of a policy that sizes orders itself, as a guarded one does
 
 
-class Seen(NamedTuple):
+class Snapshot(NamedTuple):
     """All that may be known at the close of bar t.
 
     panel         rows 0 … t, as views
@@ -41,7 +41,7 @@ class Policy(Protocol):
 
     One that learned from data has `fitted_until`, the last moment it saw, and so have the parts it is made of; it is
     refused on bars up to there. One that answers for several accounts at once has `decide_many(accounts)`, a sequence
-    of `Seen` to a row of orders each; see `backtest_many`.
+    of `Snapshot` to a row of orders each; see `backtest_many`.
     """
 
     @property
@@ -50,6 +50,6 @@ class Policy(Protocol):
     @property
     def action(self) -> str: ...
 
-    def decide(self, seen: Seen) -> Array:
+    def decide(self, snapshot: Snapshot) -> Array:
         """(symbol,) orders at the close of bar `seen.t`; (symbol, 2) hybrid ones."""
         ...

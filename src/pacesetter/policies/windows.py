@@ -16,12 +16,15 @@ __all__ = ["unmasked"]
 Array = NDArray[Any]
 
 
-def unmasked(seen: Mapping[str, Array], spec: PolicySpec) -> dict[str, Array]:
+def unmasked(observation: Mapping[str, Array], spec: PolicySpec) -> dict[str, Array]:
     """A batch of observations with every action allowed, as `leadlag.lookback.policy.roll` shows them.
 
     The memory of a recurrent policy is empty, as at the first bar of an episode.
     """
-    rows = len(seen["lookback"])
-    absent = {name: shape for name, shape in spec.inputs.items() if name not in seen}
+    rows = len(observation["lookback"])
+    absent = {name: shape for name, shape in spec.inputs.items() if name not in observation}
     filled = {name: float(name == ACTION_MASK) for name in absent}
-    return {**seen, **{name: np.full((rows, *shape), filled[name], np.float32) for name, shape in absent.items()}}
+    return {
+        **observation,
+        **{name: np.full((rows, *shape), filled[name], np.float32) for name, shape in absent.items()},
+    }

@@ -122,8 +122,8 @@ def exploration(equity_before: Any, unrealised: Any, exposure: Any, state: Any) 
     side = (gain >= -0.001) * 1.0 + (gain >= 0.0) * 1.0 + (gain >= 0.001) * 1.0
     here = [4.0 * size + side == float(place) for place in range(BINS)]
     visits = sum(where(is_here, count, 0.0) for is_here, count in zip(here, state, strict=True))
-    seen = sum(where(count > 0.0, 1.0, 0.0) for count in state)
-    value = where(visits < 10.0, 0.1 / (1.0 + visits), 0.0) * 0.999**seen
+    visited = sum(where(count > 0.0, 1.0, 0.0) for count in state)
+    value = where(visits < 10.0, 0.1 / (1.0 + visits), 0.0) * 0.999**visited
     return value, tuple(where(is_here, count + 1.0, count) for is_here, count in zip(here, state, strict=True))
 
 

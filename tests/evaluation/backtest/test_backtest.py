@@ -21,7 +21,7 @@ from pacesetter.features import ZScore, feature_table
 from pacesetter.market import Column, Costs, Fill, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 FREE = MarketParameters(
     costs=Costs(commission_bps=0, spread_bps=0, slippage_bps=0),
@@ -34,12 +34,12 @@ FREE = MarketParameters(
 class Decides:
     """A policy from a function of what is seen."""
 
-    decision: Callable[[Seen], Any]
+    decision: Callable[[Snapshot], Any]
     name: str = "test"
     action: str = "target"
-    seen: list[Seen] = field(default_factory=list)
+    seen: list[Snapshot] = field(default_factory=list)
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         self.seen.append(seen)
         return self.decision(seen)
 
@@ -49,7 +49,7 @@ def market() -> Panel:
     return load("synthetic", symbols=4, bars=300, seed=3)
 
 
-def equal(seen: Seen) -> Any:
+def equal(seen: Snapshot) -> Any:
     return np.full(len(seen.panel.symbols), 1 / len(seen.panel.symbols))
 
 
@@ -212,7 +212,7 @@ class DecidesForAll(Decides):
 
     asked: list[int] = field(default_factory=list)
 
-    def decide_many(self, accounts: list[Seen]) -> Any:
+    def decide_many(self, accounts: list[Snapshot]) -> Any:
         self.asked.append(len(accounts))
         return [self.decision(seen) for seen in accounts]
 

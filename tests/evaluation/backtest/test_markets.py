@@ -17,7 +17,7 @@ from pacesetter.evaluation.backtest.markets import (
     unstable_windows,
 )
 from pacesetter.evaluation.backtest.scenarios import evaluate_scenarios, spread
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 
 @dataclass
@@ -28,7 +28,7 @@ class Trained:
     action: str = "target"
     fitted_until: str = "2030-01-01"
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         return np.full(len(seen.panel.symbols), 0.1)
 
 

@@ -18,7 +18,7 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.backtest.walk_forward import combinatorial, walk_forward
 from pacesetter.evaluation.baselines.allocators import EqualWeight
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 BARS = 420
 
@@ -37,7 +37,7 @@ class Constant:
     name: str = "constant"
     action: str = "target"
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         return np.full(3, self.weight)
 
 

@@ -24,7 +24,7 @@ from pacesetter.evaluation.baselines.allocators import (
 )
 from pacesetter.market import Column, Fill, Limits, MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 NO_SEEN: Any = None
 WIDE = MarketParameters(limits=Limits(position_cap_fraction=1.0))
@@ -41,9 +41,9 @@ def returns(symbols: int = 6, bars: int = 500) -> np.ndarray[Any, Any]:
     return scale * (rng.standard_normal((bars, symbols)) + 0.5 * rng.standard_normal((bars, 1)))
 
 
-def seen_at(panel: Panel, t: int, first: int | None = None) -> Seen:
+def seen_at(panel: Panel, t: int, first: int | None = None) -> Snapshot:
     nothing = {"position": np.zeros((len(panel.symbols), 7), np.float32)}
-    return Seen(panel.rows(0, t + 1), t, nothing, None, t if first is None else first)
+    return Snapshot(panel.rows(0, t + 1), t, nothing, None, t if first is None else first)
 
 
 def test_inverse_volatility_is_that() -> None:

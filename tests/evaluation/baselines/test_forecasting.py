@@ -27,7 +27,7 @@ from pacesetter.features import feature_table
 from pacesetter.market.parameters import Costs, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 CHEAP = MarketParameters(costs=Costs(commission_bps=1, spread_bps=1, slippage_bps=1))
 FIRST = 1_200
@@ -81,7 +81,7 @@ def test_features_are_scaled_by_the_bars_before_the_validation_quarter():
     scales = []
     for each in (Panel.from_fields(panel.index, panel.symbols, {"close": panel.close}), wild):
         ridge = Ridge()
-        ridge.fit(Seen(each, 399, {}), fill_returns(each), 300)
+        ridge.fit(Snapshot(each, 399, {}), fill_returns(each), 300)
         scales.append(ridge.scale)
     np.testing.assert_array_equal(*scales)
 

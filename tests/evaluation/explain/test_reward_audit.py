@@ -15,7 +15,7 @@ from pacesetter.errors import DataError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.explain.reward_audit import RewardAudit, audit, audit_ledger, reward_frame
 from pacesetter.market.ledger import Column, Flag
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.rewards.reward import RewardConfig
 
 STEPS = 2000
@@ -29,7 +29,7 @@ class Churning:
 
     name, action = "churning", "discrete"
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         return np.array([seen.t % 7])
 
 

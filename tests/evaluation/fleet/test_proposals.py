@@ -39,7 +39,7 @@ from pacesetter.market.parameters import Costs, Limits, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.master import Advice, MasterPolicy
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 SMALL = MasterNetwork(width=16, heads=2, layers=1, hidden=16)
 
@@ -50,7 +50,7 @@ class Fixed(Advice):
 
     proposals: tuple[float, ...] = ()
 
-    def __call__(self, seen: Seen) -> dict[str, Any]:
+    def __call__(self, seen: Snapshot) -> dict[str, Any]:
         return super().__call__(seen) | {PROPOSALS: np.array(self.proposals, dtype=np.float32)}
 
 
@@ -71,14 +71,14 @@ def fleet(panel: Panel) -> Fleet:
     return Fleet(network("mlp", width=8, layers=1), market.shapes, market.symbols, market.actions, 8)
 
 
-def seen_in(panel: Panel, bank: Bank, orders: list[float]) -> Seen:
+def seen_in(panel: Panel, bank: Bank, orders: list[float]) -> Snapshot:
     """What is seen at bar 60 by a policy that ordered these weights at bar 59."""
-    met: list[Seen] = []
+    met: list[Snapshot] = []
 
     class Once:
         name, action = "once", "target"
 
-        def decide(self, seen: Seen) -> Any:
+        def decide(self, seen: Snapshot) -> Any:
             met.append(seen._replace(observation={name: np.array(part) for name, part in seen.observation.items()}))
             return np.array(orders)
 
@@ -126,7 +126,7 @@ def test_gates_tell_cash_and_one_symbol_from_a_spread(panel: Panel, bank: Bank) 
         class Constant:
             name, action = "constant", "target"
 
-            def decide(self, seen: Seen) -> Any:
+            def decide(self, seen: Snapshot) -> Any:
                 return np.array(weights)
 
         played = backtest(Constant(), panel, first=50, last=80, bank=bank, window_bars=4)
@@ -158,7 +158,7 @@ def test_effective_positions_count_what_is_held(panel: Panel, bank: Bank) -> Non
     class Thirds:
         name, action = "thirds", "target"
 
-        def decide(self, seen: Seen) -> Any:
+        def decide(self, seen: Snapshot) -> Any:
             return np.array([0.1, 0.1, 0.1, 0.0])
 
     played = backtest(Thirds(), panel, first=50, last=80, bank=bank, window_bars=4)

@@ -13,7 +13,7 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics.contribution import asset_pnl, contribution
 from pacesetter.market.ledger import Column, Flag
 from pacesetter.market.parameters import Exits, Limits, MarketParameters
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 
 class Erratic:
@@ -21,7 +21,7 @@ class Erratic:
 
     name, action = "erratic", "target"
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         weights = np.random.default_rng(seen.t).uniform(-0.14, 0.14, len(seen.panel.symbols))
         weights[-1] = 0.0
         return weights

@@ -19,7 +19,7 @@ from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.statistics import metrics as ours
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.market.ledger import Column
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 YEAR = 252
 SERIES = arrays(np.float64, (40, 3), elements=st.floats(-0.2, 0.2).map(lambda value: round(value, 6)))
@@ -136,7 +136,7 @@ class Shuffled:
 
     name, action = "shuffled", "target"
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         return np.random.default_rng(seen.t).dirichlet(np.ones(len(seen.panel.symbols))) * 0.3
 
 

@@ -19,7 +19,7 @@ from pacesetter.evaluation.statistics.regimes import Index, benchmark_table, ind
 from pacesetter.features import REGIMES, regime_labels
 from pacesetter.market import Costs, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 FREE = MarketParameters(
     costs=Costs(commission_bps=0, spread_bps=0, slippage_bps=0),
@@ -40,7 +40,7 @@ class Half:
     name: str = "half"
     action: str = "target"
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         return np.full(len(seen.panel.symbols), 0.5 / len(seen.panel.symbols))
 
 

@@ -16,7 +16,7 @@ from pacesetter.learning.direct.policy import DirectPolicy
 from pacesetter.learning.direct.series import MarketSeries
 from pacesetter.market.parameters import Costs, Limits, MarketParameters, Orders
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 from .conftest import market_panel, whole_bank
 
@@ -49,7 +49,7 @@ class Scripted:
     def __init__(self, targets: Any) -> None:
         self.targets = targets
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         return self.targets[seen.t]
 
 

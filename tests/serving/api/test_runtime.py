@@ -23,7 +23,7 @@ from pacesetter.leadlag.lookback.policy import ConstantLookback
 from pacesetter.market.ledger import Fill
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.serving.api.runtime import BundlePolicy, Holding, ReportedAccount, Runtime, serving_market
 from pacesetter.serving.trader.history import History
 from pacesetter.serving.trader.lookback import LeadLagRows
@@ -38,7 +38,7 @@ class Spy:
         self.policy, self.name, self.action = policy, policy.name, policy.action
         self.seen: list[tuple[dict[str, Any], Any]] = []
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         self.seen.append(({name: np.array(entry) for name, entry in seen.observation.items()}, seen.masks))
         return self.policy.decide(seen)
 

@@ -17,7 +17,7 @@ from bundles import FLEET, make
 from pacesetter.build import best_fleet, build_table
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.policies.curiosity import load_curiosity
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.journal.entries import _decision_rows
 
@@ -26,12 +26,12 @@ class Noted:
     """A bundled policy that keeps the notes and observations of every decision."""
 
     def __init__(self, policy: BundlePolicy) -> None:
-        self.policy, self.kept = policy, list[tuple[Seen, Any, list[Any]]]()
+        self.policy, self.kept = policy, list[tuple[Snapshot, Any, list[Any]]]()
 
     def __getattr__(self, name: str) -> Any:
         return getattr(self.policy, name)
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         orders = self.policy.decide(seen)
         self.kept.append((seen, orders, self.policy.notes["curiosity_reward"]))
         return orders
@@ -67,7 +67,7 @@ def test_the_surprise_of_a_bar_is_the_forward_error_of_the_decision_before(curio
     np.testing.assert_allclose(np.array(rewards[1], dtype=float), expected.numpy(), atol=1e-3)
 
 
-def features(fleet: Any, seen: Seen) -> torch.Tensor:
+def features(fleet: Any, seen: Snapshot) -> torch.Tensor:
     from pacesetter.policies.agent import per_symbol
 
     shown = per_symbol(seen.observation, True)

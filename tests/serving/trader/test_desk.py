@@ -12,7 +12,7 @@ from trading import FIRST, Rule, small_market, small_panel
 
 from pacesetter.market.parameters import StartingHolding, SymbolCost
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.order import Order, State
 from pacesetter.serving.trader.brokers import OrderStatus, PaperBroker
@@ -29,7 +29,7 @@ def play(desk: Desk, panel: Panel, first: int, last: int) -> list[Ticket]:
         bars, now = last_bars(so_far), so_far.index[-1].timestamp()
         desk.settle(so_far, bars, now)
         blank = {"position": np.zeros(0), "portfolio": np.zeros(0)}
-        tickets.append(desk.decide(Seen(so_far, t, blank, None, FIRST), bars, now))
+        tickets.append(desk.decide(Snapshot(so_far, t, blank, None, FIRST), bars, now))
     return tickets
 
 

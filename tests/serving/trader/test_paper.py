@@ -24,7 +24,7 @@ from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.market.state import Position
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import table_observer
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.serving.journal.journal import Journal, journal_url, tables
 from pacesetter.serving.monitor.alerts import Alert, Alerts
 from pacesetter.serving.risk.guard import Guard, Order, State
@@ -102,7 +102,7 @@ class Watcher:
 
     name, action = "watcher", "discrete"
 
-    def decide(self, seen: Seen) -> Any:
+    def decide(self, seen: Snapshot) -> Any:
         assert seen.masks is not None
         numbers = [np.nan_to_num(seen.observation[entry]).ravel() for entry in ("window", "position", "portfolio")]
         seed = int(np.concatenate(numbers).astype(np.float32).view(np.uint32).sum(dtype=np.uint64))

@@ -18,4 +18,4 @@ from pacesetter.training.run.progress import status
     ],
 )
 def test_the_best_score_joins_the_figures(figures, state, line):
-    assert status(SimpleNamespace(told=lambda: figures), SimpleNamespace(state=state)) == line
+    assert status(SimpleNamespace(figures=lambda: figures), SimpleNamespace(state=state)) == line

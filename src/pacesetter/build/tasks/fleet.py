@@ -137,7 +137,7 @@ class FleetTask(Task):
             served,
             spec,
             spec.symbols,
-            shown(market, lambda seen: look(seen) | {EXPECTED: expected.repeat(len(seen["position"]), 1)}, draw, count),
+            shown(market, lambda rows: look(rows) | {EXPECTED: expected.repeat(len(rows["position"]), 1)}, draw, count),
         )
 
 

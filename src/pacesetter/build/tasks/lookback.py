@@ -136,9 +136,9 @@ def _drawn(agent: Any, seed: int) -> Any:
 
     calls = count()
 
-    def act(seen: Any) -> Any:
+    def act(observation: Any) -> Any:
         with seeded(seed * 1_000_003 + next(calls)):
-            return agent.act(seen, deterministic=False)
+            return agent.act(observation, deterministic=False)
 
     return act
 

@@ -124,19 +124,21 @@ class SingleAgentTask(Task):
         return self._parts(config, feature_split(config, panel))
 
     def _parts(self, config: Config, split: FeatureSplit) -> Parts:
-        task, learned, seen = build_task(config), split.learned, split.seen
+        task, learned, visible = build_task(config), split.learned, split.seen
         # Bars per year of all seen bars for both sets, so that rates and Sharpe ratios do not differ between them.
-        common = {"has_windows": False, "market": replace(task.market, bars_per_year=seen.bars_per_year)}
+        common = {"has_windows": False, "market": replace(task.market, bars_per_year=visible.bars_per_year)}
         episodes = {"episode_bars": task.episode_bars, "continued": task.continued, "starts": task.starts} | common
         if task.repetition_limit is not None:
             episodes["repetition_limit"] = task.repetition_limit
         if task.switch != "action":
             episodes["switch"] = task.switch
         copies = market_copies(config, split)
-        known = [copies.beside(panel, split.features(panel)) for panel in (learned, seen)]  # in the same order in both
+        known = [
+            copies.beside(panel, split.features(panel)) for panel in (learned, visible)
+        ]  # in the same order in both
         (learned_too, first), (seen_too, second) = known
         train = self._following(task, self.environment(config, learned_too, config.train.envs, **first, **episodes))
-        blocks = 1 if self.is_whole else len(task.symbols or seen.symbols)
+        blocks = 1 if self.is_whole else len(task.symbols or visible.symbols)
         validation = self.environment(config, seen_too, blocks, **second, starts="fixed", **common)
         validation.batch.use_starts(_starts_from(split.start, validation.batch.bank, task.window_bars, blocks))
         return Parts(train, validation)

@@ -61,11 +61,12 @@ def ablations(root: Path) -> Iterator[Shown]:
 
 def decisions(root: Path) -> Iterator[Shown]:
     """What each run's latest set of gates decided, in one table."""
-    found = [(path, each) for path, each in _stored(root, "decision.json") if "decision" in each]
-    if found:
+    stored = [(path, each) for path, each in _stored(root, "decision.json") if "decision" in each]
+    if stored:
         names = ("gates", "decision", "sentence")
         rows = [
-            {"run": _place(path.parent.parent, root)} | {name: each.get(name) for name in names} for path, each in found
+            {"run": _place(path.parent.parent, root)} | {name: each.get(name) for name in names}
+            for path, each in stored
         ]
         yield Shown(say("decisions.title"), say("decisions.text"), pd.DataFrame(rows))
 
@@ -115,8 +116,8 @@ RESULT_PAGES: dict[str, Callable[[Path], Iterator[Shown]]] = {
 
 def _files(root: Path, name: str) -> list[Path]:
     """Files of that name below the runs, the newest first."""
-    found = [path for depth in range(DEEPEST) for path in root.glob("/".join([*["*"] * depth, name]))]
-    return sorted(found, key=lambda path: path.stat().st_mtime, reverse=True)
+    paths = [path for depth in range(DEEPEST) for path in root.glob("/".join([*["*"] * depth, name]))]
+    return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
 
 
 def _tables(root: Path, columns: set[str]) -> Iterator[tuple[Path, pd.DataFrame]]:

@@ -56,12 +56,14 @@ def _has_agent(run: RunFacts) -> bool:
 
 def _episode(run: RunFacts) -> Path | None:
     """The stored episode that the reader picks; None, with a word on what to run, where there is none."""
-    found = behaviour.episode_folders(run.folder)
-    if not found:
+    folders = behaviour.episode_folders(run.folder)
+    if not folders:
         st.info(say("agent.no_episode"))
         return None
-    name = st.radio(say("agent.episode"), list(found), horizontal=True, format_func=lambda name: say(f"episode.{name}"))
-    return found[name]
+    name = st.radio(
+        say("agent.episode"), list(folders), horizontal=True, format_func=lambda name: say(f"episode.{name}")
+    )
+    return folders[name]
 
 
 def _does(run: RunFacts) -> None:

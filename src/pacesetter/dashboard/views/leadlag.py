@@ -73,11 +73,11 @@ def _windows(run: str, method: str) -> None:
 def _draw_leadership(lens: Lens, run: str) -> None:
     most = lens.longest
     lookback = st.slider(say("leadlag.lookback"), min(SHORTEST, most), most, lens.usual, key=f"leadlag.lookback.{run}")
-    found = _leadership(run, lens.method, lookback)
-    st.markdown(found.text)
-    chart(found.timeline, "leadlag.timeline")
-    chart(found.anomalies, "leadlag.anomalies")
-    table(found.table, "leadlag.leaders", file_name="leaders.csv", formats=LEADERS)
+    leadership = _leadership(run, lens.method, lookback)
+    st.markdown(leadership.text)
+    chart(leadership.timeline, "leadlag.timeline")
+    chart(leadership.anomalies, "leadlag.anomalies")
+    table(leadership.table, "leadlag.leaders", file_name="leaders.csv", formats=LEADERS)
 
 
 def _draw_agent(lens: Lens, run: str) -> None:

@@ -86,8 +86,8 @@ def _filters(runs: Sequence[RunFacts]) -> Filters:
     )
 
 
-def _several(place: st.delta_generator.DeltaGenerator, name: str, found: set[str]) -> list[str]:
-    return place.multiselect(column(name), sorted(found - {""}), key=f"runs.{name}", placeholder=say("choose.all"))
+def _several(place: st.delta_generator.DeltaGenerator, name: str, values: set[str]) -> list[str]:
+    return place.multiselect(column(name), sorted(values - {""}), key=f"runs.{name}", placeholder=say("choose.all"))
 
 
 def _regime(name: str | None) -> str:
@@ -107,20 +107,20 @@ def _compare(runs: Sequence[RunFacts]) -> None:
         placeholder=say("choose.some"),
         format_func=lambda name: by_name[name].label,
     )
-    found = curves(by_name[name] for name in chosen if name in by_name)
-    for name, problem in found.problems.items():
+    chosen_curves = curves(by_name[name] for name in chosen if name in by_name)
+    for name, problem in chosen_curves.problems.items():
         st.warning(f"{name}: {problem}")
-    if found.judged:
+    if chosen_curves.judged:
         left, right = st.columns(2)
-        with_baselines = left.checkbox(say("runs.baselines"), len(found.judged) == 1, key="runs.baselines")
+        with_baselines = left.checkbox(say("runs.baselines"), len(chosen_curves.judged) == 1, key="runs.baselines")
         is_aligned = right.checkbox(say("runs.aligned"), key="runs.aligned")
-        chart(equity_figure(found.judged, with_baselines, is_aligned), "runs.equity")
+        chart(equity_figure(chosen_curves.judged, with_baselines, is_aligned), "runs.equity")
     elif chosen:
         st.info(say("runs.not_judged"))
-    metrics = found.measured()
+    metrics = chosen_curves.measured()
     for metric, place in zip(metrics, st.columns(max(len(metrics), 1)), strict=False):
         with place:
-            chart(curve_figure(found.metrics, metric), f"runs.{metric}")
+            chart(curve_figure(chosen_curves.metrics, metric), f"runs.{metric}")
     if len(chosen) > 1:
         _differences({by_name[name].label: by_name[name].folder for name in chosen if name in by_name})
 

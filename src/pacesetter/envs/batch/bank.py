@@ -164,8 +164,8 @@ class Bank:
     @property
     def regimes(self) -> Array:
         """(block, time) label of the regime that most symbols of the block are in; −1 is unknown."""
-        found = range(-1, int(self.labels.max(initial=0)) + 1)
-        counts = [(self.labels == label).sum(axis=1) for label in found]
+        labels = range(-1, int(self.labels.max(initial=0)) + 1)
+        counts = [(self.labels == label).sum(axis=1) for label in labels]
         # Labels begin at −1, unknown; at a tie the lower label wins.
         most: Array = np.argmax(counts, axis=0) - 1
         return most

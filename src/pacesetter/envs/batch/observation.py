@@ -179,13 +179,13 @@ class ObservationBuilder:
 
     def build(self, block: int, t: int, vector: Array) -> dict[str, Array]:
         """What is seen at the close of bar t of a block, with the account in `vector` (size,)."""
-        seen = self._account(vector)
+        observation = self._account(vector)
         if not self.has_windows:
-            return seen | {"index": np.array((block, t))}
-        seen["window"] = self._windows[block][t - self._bars_before]
+            return observation | {"index": np.array((block, t))}
+        observation["window"] = self._windows[block][t - self._bars_before]
         for entry, views in self._context:
-            seen[entry] = views[block][t]
-        return seen
+            observation[entry] = views[block][t]
+        return observation
 
     def arrange(self, vectors: Array, index: Array, windows: Array, context: Array) -> dict[str, Array]:
         """The observations of a batch from what the compiled step wrote, as views of its arrays."""

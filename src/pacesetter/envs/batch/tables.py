@@ -70,8 +70,8 @@ def entry_columns(names: Sequence[str]) -> dict[str, list[int]]:
     kinds = [next((entry for entry, prefix in CONTEXT.items() if name.startswith(prefix)), "window") for name in names]
     if "window" not in kinds:
         raise DataError("the feature table has regime and lead–lag features only; a window needs at least one other")
-    found = [entry for entry in ("window", *CONTEXT) if entry in kinds]
-    return {entry: [k for k, kind in enumerate(kinds) if kind == entry] for entry in found}
+    entries = [entry for entry in ("window", *CONTEXT) if entry in kinds]
+    return {entry: [k for k, kind in enumerate(kinds) if kind == entry] for entry in entries}
 
 
 def _probabilities(values: ArrayLike, shape: tuple[int, ...]) -> Array:

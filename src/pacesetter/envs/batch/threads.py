@@ -59,12 +59,12 @@ class FasterOf:
         first, second = self._times
         own, function = (first, self.functions[0]) if len(first) <= len(second) else (second, self.functions[1])
         start = self.clock()
-        found = function(*given)
+        result = function(*given)
         own.append(self.clock() - start)
         if len(second) == TRIALS:
             self._chosen = self.functions[min(second) < min(first)]
             self.compares += 1
-        return found
+        return result
 
 
 def use_threads(count: int) -> None:

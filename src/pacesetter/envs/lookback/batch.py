@@ -318,11 +318,11 @@ class LookbackBatch:
         market = self.decided_in[row]
         lookback = int(self.lookback[row])
         reasons = market.engine.diagnose(bar, lookback)
-        told = "; ".join(f"{symbol}: {reason}" for symbol, reason in list(reasons.items())[:3])
+        examples = "; ".join(f"{symbol}: {reason}" for symbol, reason in list(reasons.items())[:3])
         scored = len(market.panel.symbols) - len(reasons)
         return (
             f"at bar {bar} ({market.panel.index[bar]}) the window of {lookback} bars scores {scored} of "
-            f"{len(market.panel.symbols)} assets ({told or 'no leader moved, or no follower could be filled'})"
+            f"{len(market.panel.symbols)} assets ({examples or 'no leader moved, or no follower could be filled'})"
         )
 
     # ---- what is seen -----------------------------------------------------------------------------------------------
@@ -351,11 +351,11 @@ class LookbackBatch:
 
     def observe(self) -> dict[str, Array]:
         """The observations at `t`, float32 with a row per environment; see `entries`."""
-        seen = self._gather(lambda market, rows: market.short_to_long(self.t[rows]))
+        observation = self._gather(lambda market, rows: market.short_to_long(self.t[rows]))
         shown = {
-            "short": seen[:, 0],
-            "middle": seen[:, 1],
-            "long": seen[:, 2],
+            "short": observation[:, 0],
+            "middle": observation[:, 1],
+            "long": observation[:, 2],
             "chosen": self.chosen,
             "universe_mask": self._gather(lambda market, rows: market.universe[self.t[rows]]),
             "lookback": self._metadata(),

@@ -105,6 +105,6 @@ class LookbackEnv(gymnasium.Env[Observation, Any]):
             info["entered"] = [market.panel.symbols[place] for place in entered]
             info["left"] = [market.panel.symbols[place] for place in left]
         if batch.config.liquidity.is_on:
-            found = market.liquidity.window(step.bars, step.lookback)
-            info["liquidity"] = {name: float(values[0]) for name, values in found.items()}
+            liquidity = market.liquidity.window(step.bars, step.lookback)
+            info["liquidity"] = {name: float(values[0]) for name, values in liquidity.items()}
         return info

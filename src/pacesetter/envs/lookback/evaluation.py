@@ -50,14 +50,14 @@ class LookbackEvaluation:
         With `follow_through` among the components there is the annual Sharpe ratio of its net returns too.
         """
         columns = {"reward": self.rewards} | {name: self.parts[..., k] for k, name in enumerate(self.components)}
-        found = {}
+        rows = {}
         for name, values in columns.items():
-            found[name], found[f"{name}_se"] = values.mean(axis=0), self._error(values)
+            rows[name], rows[f"{name}_se"] = values.mean(axis=0), self._error(values)
         if "follow_through" in self.components:
-            found["sharpe"] = sharpe(columns["follow_through"], self.bars_per_year)
-        found["mean_lookback"] = self.lookbacks.mean(axis=0)
-        found["switches"] = (np.diff(self.lookbacks, axis=0) != 0).mean(axis=0) if len(self.bars) > 1 else 0.0
-        return pd.DataFrame(found, index=pd.Index(self.names, name="policy"))
+            rows["sharpe"] = sharpe(columns["follow_through"], self.bars_per_year)
+        rows["mean_lookback"] = self.lookbacks.mean(axis=0)
+        rows["switches"] = (np.diff(self.lookbacks, axis=0) != 0).mean(axis=0) if len(self.bars) > 1 else 0.0
+        return pd.DataFrame(rows, index=pd.Index(self.names, name="policy"))
 
     def gap(self, better: str, worse: str) -> tuple[float, float]:
         """Mean reward of one policy less another's over the same bars, and the standard error of that difference."""

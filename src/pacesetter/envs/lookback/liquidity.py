@@ -30,13 +30,13 @@ class Liquidity:
     @classmethod
     def of(cls, panel: Panel) -> Liquidity:
         """The totals of a panel; a field that it lacks counts as 0."""
-        seen = panel.mask
+        mask = panel.mask
         # Before its listing a symbol does not lower the coverage.
-        possible = np.maximum.accumulate(seen, axis=0)
+        possible = np.maximum.accumulate(mask, axis=0)
         has_volume, has_range = "volume" in panel.fields, panel.has_bars
-        value = panel.close * panel.volume if has_volume else np.zeros(seen.shape)
-        spread = (panel.high - panel.low) / panel.close if has_range else np.zeros(seen.shape)
-        columns = [seen, np.where(seen, value, 0.0), np.where(seen, spread, 0.0), possible]
+        value = panel.close * panel.volume if has_volume else np.zeros(mask.shape)
+        spread = (panel.high - panel.low) / panel.close if has_range else np.zeros(mask.shape)
+        columns = [mask, np.where(mask, value, 0.0), np.where(mask, spread, 0.0), possible]
         totals = np.cumsum(np.stack([np.nan_to_num(column).sum(axis=1) for column in columns], axis=1), axis=0)
         return cls(totals, has_volume, has_range)
 
@@ -76,10 +76,10 @@ class LiquidityFilter:
 
     def is_thin(self, liquidity: Liquidity, ends: Array, lookbacks: Array) -> Array:
         """True where a window holds too little trading; windows of any shape."""
-        found = liquidity.window(ends, lookbacks)
+        measured = liquidity.window(ends, lookbacks)
         thin: Array = (
-            (found["coverage"] < self.min_coverage)
-            | (found["value"] < self.min_value)
-            | (found["range"] > self.max_range)
+            (measured["coverage"] < self.min_coverage)
+            | (measured["value"] < self.min_value)
+            | (measured["range"] > self.max_range)
         )
         return thin

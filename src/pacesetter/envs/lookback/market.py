@@ -187,8 +187,8 @@ class LookbackMarket:
             lookbacks = np.minimum(self._lengths[place], ends)
             self._encodings[place, ends] = self.encode(self.matrices(ends, lookbacks), lookbacks)
             self._is_encoded[place, ends] = True
-        found: Array = self._encodings[place, bars]
-        return found
+        encodings: Array = self._encodings[place, bars]
+        return encodings
 
     def _blocks(self, bars: Array) -> Iterator[Array]:
         """The bars a few at a time, as many as matrices of them may be held at once."""
@@ -210,10 +210,12 @@ class LookbackMarket:
         record = np.zeros((bars, len(grid)), dtype=np.float32)
         if not self.view.record_bars:
             return record
-        found = window_predictions(self.panel, grid, self.view.method, self.view.horizon_bars, **self.view.options)
+        predictions = window_predictions(
+            self.panel, grid, self.view.method, self.view.horizon_bars, **self.view.options
+        )
         known = 1 + self.view.horizon_bars  # bars behind a decision until its outcome is there
         if bars > known:
-            _mean_known(np.nan_to_num(found), np.isfinite(found), known, self.view.record_bars, record)
+            _mean_known(np.nan_to_num(predictions), np.isfinite(predictions), known, self.view.record_bars, record)
         return record
 
     def _context(self) -> Array:

@@ -143,10 +143,10 @@ def _measure(market: LookbackMarket, config: LookbackConfig, bars: Array) -> _Wi
     for place in range(len(grid)):
         own, fresh = lookbacks[:, place], np.full((len(bars), symbols), np.nan)
         matrices = market.matrices(bars, own)
-        found = measure_windows(matrices, bars, market.prediction, fresh)
+        measures = measure_windows(matrices, bars, market.prediction, fresh)
         scores[:, place] = fresh
-        measured[:, place] = found[:, Measure.IS_MEASURED] > 0
-        ledger[:, place, : Measure.IS_MEASURED] = found[:, : Measure.IS_MEASURED]
+        measured[:, place] = measures[:, Measure.IS_MEASURED] > 0
+        ledger[:, place, : Measure.IS_MEASURED] = measures[:, : Measure.IS_MEASURED]
         if "information" in read:
             information = np.empty(len(bars))
             leader_information(market.engine.series_.x, bars, own, fresh, information)

@@ -33,7 +33,7 @@ from pacesetter.market.trades import Trade, trades
 from pacesetter.panel import Panel
 from pacesetter.policies.hybrid import hybrid_orders
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.policies.policy import QUANTITIES, Policy, Seen
+from pacesetter.policies.policy import QUANTITIES, Policy, Snapshot
 from pacesetter.stamps import moment_of
 
 if TYPE_CHECKING:
@@ -273,13 +273,13 @@ class _Account:
         account_rows(vector[None], self.batch.accounts, self.batch.positions, bar[None], self.batch.parameters[0])
         return vector
 
-    def see(self, t: int) -> Seen:
+    def see(self, t: int) -> Snapshot:
         """All that may be known at the close of bar t."""
         is_masked = self.policy.action == "discrete"
         masks = self.batch.action_masks().reshape(len(self.panel.symbols), -1) if is_masked else None
         observation = self.batch.builder.build(0, t, self._vector)
         # Rows up to t only, so that a policy cannot look ahead even by mistake.
-        return Seen(self._shown.rows(0, t + 1), t, observation, masks, self.first)
+        return Snapshot(self._shown.rows(0, t + 1), t, observation, masks, self.first)
 
     def send(self, decided: Array, t: int) -> None:
         """Fill what was decided at the close of bar t, and mark the account at the next close."""

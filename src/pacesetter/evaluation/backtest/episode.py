@@ -67,7 +67,7 @@ class Episode:
         """The episode that a run or `Journal.save` stored; refuses files that are absent, damaged or do not agree."""
         path = Path(folder)
         if not (path / "ledger.parquet").is_file():
-            stored = sorted(str(found.parent) for found in path.rglob("ledger.parquet"))[:5]
+            stored = sorted(str(file.parent) for file in path.rglob("ledger.parquet"))[:5]
             hint = f"give one of {', '.join(stored)}" if stored else "validated trading and portfolio runs have one"
             raise RunError(f"{path} has no ledger.parquet; {hint}" if path.is_dir() else f"no folder at {path}")
         ledger = _read(path / "ledger.parquet", LEDGER_COLUMNS)
@@ -87,8 +87,8 @@ class Episode:
         on that at the mean entry price, and `fills` counts.
         """
         rows = self.fills[list(FILL_COLUMNS)].to_numpy().reshape(len(self.ledger), len(self.symbols), -1)
-        found = [self._described(trade, rows[trade.entry_bar :, trade.position]) for trade in trades(rows)]
-        return pd.DataFrame(found, columns=list(TRADE_COLUMNS))
+        described = [self._described(trade, rows[trade.entry_bar :, trade.position]) for trade in trades(rows)]
+        return pd.DataFrame(described, columns=list(TRADE_COLUMNS))
 
     def summary(self) -> dict[str, float]:
         """Bars, return, cost (money), cost share of the first equity, trades closed and open, win rate, drawdown."""
@@ -108,12 +108,12 @@ class Episode:
 
     def verdict(self) -> str:
         """The summary in a sentence."""
-        found = self.summary()
-        won = f", {found['win_rate']:.0%} of them won" if found["trades"] else ""
+        summary = self.summary()
+        won = f", {summary['win_rate']:.0%} of them won" if summary["trades"] else ""
         return (
-            f"Return {found['return']:+.2%} in {found['bars']:,} bars after costs of {found['cost']:,.2f} "
-            f"({found['cost_share']:.2%} of the first equity); {found['trades']} trades closed{won}, "
-            f"{found['open']} open; largest drawdown {found['max_drawdown']:.2%}."
+            f"Return {summary['return']:+.2%} in {summary['bars']:,} bars after costs of {summary['cost']:,.2f} "
+            f"({summary['cost_share']:.2%} of the first equity); {summary['trades']} trades closed{won}, "
+            f"{summary['open']} open; largest drawdown {summary['max_drawdown']:.2%}."
         )
 
     def figure(self) -> go.Figure:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.baselines.baseline import BASELINES, Allocation, Baseline
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 
 __all__ = [
     "Cash",
@@ -39,8 +39,8 @@ class Cash(Baseline):
 
     name: ClassVar[str] = "cash"
 
-    def decide(self, seen: Seen) -> Array:
-        return np.zeros(len(seen.panel.symbols))
+    def decide(self, snapshot: Snapshot) -> Array:
+        return np.zeros(len(snapshot.panel.symbols))
 
 
 @BASELINES.register("equal_weight")
@@ -54,7 +54,7 @@ class EqualWeight(Allocation):
     def lacks(cls, bank: Bank) -> str:
         return ""
 
-    def allocate(self, returns: Array, seen: Seen) -> Array:
+    def allocate(self, returns: Array, snapshot: Snapshot) -> Array:
         return np.full(returns.shape[1], 1.0 / returns.shape[1])
 
 
@@ -65,8 +65,8 @@ class Hold(EqualWeight):
 
     name: ClassVar[str] = "hold"
 
-    def is_due(self, seen: Seen) -> bool:
-        return seen.t == seen.first
+    def is_due(self, snapshot: Snapshot) -> bool:
+        return snapshot.t == snapshot.first
 
 
 @BASELINES.register("inverse_volatility")
@@ -77,7 +77,7 @@ class InverseVolatility(Allocation):
     name: ClassVar[str] = "inverse_volatility"
     history_bars: int = QUARTER_BARS
 
-    def allocate(self, returns: Array, seen: Seen) -> Array:
+    def allocate(self, returns: Array, snapshot: Snapshot) -> Array:
         volatility = returns.std(axis=0)
         # Without the floor a price that stands still would take the whole account.
         inverse = 1.0 / np.maximum(volatility, max(LEAST_VOLATILITY * volatility.max(), 1e-12))
@@ -103,7 +103,7 @@ class Momentum(Allocation):
                 f"share={self.share} above 0 and at most 1"
             )
 
-    def allocate(self, returns: Array, seen: Seen) -> Array:
+    def allocate(self, returns: Array, snapshot: Snapshot) -> Array:
         # The last month is left out because it reverses (Jegadeesh 1990).
         growth = np.log1p(returns[: len(returns) - self.skipped_bars]).sum(axis=0)
         count = max(round(self.share * len(growth)), 1)
@@ -120,9 +120,9 @@ class Random(Allocation):
     name: ClassVar[str] = "random"
     seed: int = 0
 
-    def allocate(self, returns: Array, seen: Seen) -> Array:
+    def allocate(self, returns: Array, snapshot: Snapshot) -> Array:
         # A generator for each bar: the shares do not depend on how often it was asked before.
-        return np.random.default_rng([self.seed, seen.t]).dirichlet(np.ones(returns.shape[1]))
+        return np.random.default_rng([self.seed, snapshot.t]).dirichlet(np.ones(returns.shape[1]))
 
 
 # ---- by risk --------------------------------------------------------------------------------------------------------
@@ -138,7 +138,7 @@ class Optimised(Allocation):
 
     history_bars: int = YEAR_BARS
 
-    def allocate(self, returns: Array, seen: Seen) -> Array:
+    def allocate(self, returns: Array, snapshot: Snapshot) -> Array:
         from skfolio.moments import LedoitWolf
         from skfolio.optimization import EqualWeighted
         from skfolio.prior import EmpiricalPrior

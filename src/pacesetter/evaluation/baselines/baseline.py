@@ -18,7 +18,7 @@ from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import Registry, configure
 
 __all__ = ["BASELINES", "Allocation", "Baseline", "capped", "recent_returns"]
@@ -44,7 +44,7 @@ class Baseline(ABC):
         return configure(cls, options, cls.name)
 
     @abstractmethod
-    def decide(self, seen: Seen) -> Array:
+    def decide(self, snapshot: Snapshot) -> Array:
         """(symbol,) orders at the close of bar `seen.t`."""
 
 
@@ -83,26 +83,26 @@ class Allocation(Baseline):
     def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
         return configure(cls, {"cap": min(market.limits.position_cap_fraction, 1.0)} | options, cls.name)
 
-    def decide(self, seen: Seen) -> Array:
-        if not self.is_due(seen):
-            return np.full(len(seen.panel.symbols), np.nan)
-        trades, held = seen.panel.mask[seen.t], seen.observation["position"][:, PositionEntry.WEIGHT]
-        returns = recent_returns(seen.panel, self.history_bars)
+    def decide(self, snapshot: Snapshot) -> Array:
+        if not self.is_due(snapshot):
+            return np.full(len(snapshot.panel.symbols), np.nan)
+        trades, held = snapshot.panel.mask[snapshot.t], snapshot.observation["position"][:, PositionEntry.WEIGHT]
+        returns = recent_returns(snapshot.panel, self.history_bars)
         chosen = trades & (np.isfinite(returns).sum(axis=0) >= LEAST_OBSERVED * self.history_bars)
         # NaN leaves a halted symbol as it is: an order for it could not be filled.
         orders = np.where(trades, 0.0, np.nan)
         if chosen.any():
             # What halted symbols tie up cannot be spent on others.
             room = max(1.0 - float(np.abs(held[~trades]).sum()), 0.0)
-            orders[chosen] = capped(room * self.allocate(np.nan_to_num(returns[:, chosen]), seen), self.cap)
+            orders[chosen] = capped(room * self.allocate(np.nan_to_num(returns[:, chosen]), snapshot), self.cap)
         return orders
 
-    def is_due(self, seen: Seen) -> bool:
+    def is_due(self, snapshot: Snapshot) -> bool:
         """Whether the shares are renewed at this close."""
-        return (seen.t - seen.first) % self.every_bars == 0
+        return (snapshot.t - snapshot.first) % self.every_bars == 0
 
     @abstractmethod
-    def allocate(self, returns: Array, seen: Seen) -> Array:
+    def allocate(self, returns: Array, snapshot: Snapshot) -> Array:
         """(k,) shares ≥ 0 that add up to 1, from `returns` (bar, k) of the symbols that may be held."""
 
 

@@ -79,8 +79,8 @@ def distinct(results: Mapping[str, Backtest]) -> tuple[dict[str, Backtest], str]
     """
     groups = alike(results)
     said = [f"{', '.join(same)} has the same returns as {first} at every bar" for first, *same in groups if same]
-    told = f"Shown and counted once: {'; '.join(said)}." if said else ""
-    return {first: results[first] for first, *_ in groups}, told
+    note = f"Shown and counted once: {'; '.join(said)}." if said else ""
+    return {first: results[first] for first, *_ in groups}, note
 
 
 def alike(results: Mapping[str, Backtest]) -> list[list[str]]:

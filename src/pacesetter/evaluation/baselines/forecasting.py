@@ -22,7 +22,7 @@ from pacesetter.errors import DataError
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline, recent_returns
 from pacesetter.market.parameters import BPS, MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import configure
 
 __all__ = ["Expected", "Forecasting", "Lasso", "Oracle", "ReturnsOracle", "Ridge", "fill_returns", "lagged_returns"]
@@ -68,36 +68,36 @@ class Forecasting(Baseline):
         size = min(market.limits.position_cap_fraction, 1.0)
         return configure(cls, {"size": size, "cost": side} | options, cls.name)
 
-    def decide(self, seen: Seen) -> Array:
+    def decide(self, snapshot: Snapshot) -> Array:
         # Fitted at the first decision, from what is known then, and never again: no later bar can leak in.
-        if seen.t == seen.first:
-            self.thresholds = self._fitted(seen)
-        held = seen.observation["position"][:, PositionEntry.WEIGHT] > 0
+        if snapshot.t == snapshot.first:
+            self.thresholds = self._fitted(snapshot)
+        held = snapshot.observation["position"][:, PositionEntry.WEIGHT] > 0
         if self.thresholds == NEVER:
             return np.where(held, 0.0, np.nan)
-        forecast = self.forecast(seen)
+        forecast = self.forecast(snapshot)
         enters = ~held & (forecast > self.thresholds.entry)
         leaves = held & (forecast < self.thresholds.exit)
-        return np.select([~seen.panel.mask[seen.t], enters, leaves], [np.nan, self.size, 0.0], np.nan)
+        return np.select([~snapshot.panel.mask[snapshot.t], enters, leaves], [np.nan, self.size, 0.0], np.nan)
 
-    def _fitted(self, seen: Seen) -> ForecastThresholds:
-        if len(seen.panel) < LEAST_BARS:
+    def _fitted(self, snapshot: Snapshot) -> ForecastThresholds:
+        if len(snapshot.panel) < LEAST_BARS:
             return NEVER
-        earned = fill_returns(seen.panel)
+        earned = fill_returns(snapshot.panel)
         # In time order: shuffled validation would choose penalties with the future.
         split = int(len(earned) * (1 - VALIDATION_SHARE))
-        forecasts = self.fit(seen, earned, split)
+        forecasts = self.fit(snapshot, earned, split)
         return choose_thresholds(forecasts[split:], earned[split:], self.cost, self.size)
 
     @abstractmethod
-    def fit(self, seen: Seen, earned: Array, split: int) -> Array:
+    def fit(self, snapshot: Snapshot, earned: Array, split: int) -> Array:
         """Fit to the known bars; gives (time, symbol) forecasts whose rows from `split` on were not fitted to.
 
         earned   (time, symbol) return from fill to fill of an order decided at each bar; NaN where not yet known
         """
 
     @abstractmethod
-    def forecast(self, seen: Seen) -> Array:
+    def forecast(self, snapshot: Snapshot) -> Array:
         """(symbol,) forecast return of an order decided at bar `seen.t`."""
 
 
@@ -111,8 +111,8 @@ class Regression(Forecasting):
     coefficients: Array = field(default_factory=lambda: np.zeros(0), init=False, repr=False)
     scale: Array = field(default_factory=lambda: np.zeros(0), init=False, repr=False)
 
-    def fit(self, seen: Seen, earned: Array, split: int) -> Array:
-        features = lagged_returns(recent_returns(seen.panel, len(seen.panel)), self.lags)
+    def fit(self, snapshot: Snapshot, earned: Array, split: int) -> Array:
+        features = lagged_returns(recent_returns(snapshot.panel, len(snapshot.panel)), self.lags)
         known: Array = np.asarray(np.isfinite(earned).any(axis=1))
         known[: self.lags] = False
         learned = known & (np.arange(len(earned)) < split - 1)  # the order of the last one is filled beyond the split
@@ -135,8 +135,8 @@ class Regression(Forecasting):
         self.coefficients = np.vstack([everything * spread, middle])
         return forecasts
 
-    def forecast(self, seen: Seen) -> Array:
-        latest = lagged_returns(recent_returns(seen.panel, self.lags), self.lags)[-1]
+    def forecast(self, snapshot: Snapshot) -> Array:
+        latest = lagged_returns(recent_returns(snapshot.panel, self.lags), self.lags)[-1]
         forecast: Array = np.append(latest / self.scale, 1.0) @ self.coefficients
         return forecast
 
@@ -206,11 +206,11 @@ class Expected(Forecasting):
         made.history = bank.context[0, :, :, column].astype(np.float64)  # rows after a decision are not looked at
         return made
 
-    def fit(self, seen: Seen, earned: Array, split: int) -> Array:
-        return self.history[: seen.t + 1]
+    def fit(self, snapshot: Snapshot, earned: Array, split: int) -> Array:
+        return self.history[: snapshot.t + 1]
 
-    def forecast(self, seen: Seen) -> Array:
-        return np.asarray(self.history[seen.t])
+    def forecast(self, snapshot: Snapshot) -> Array:
+        return np.asarray(self.history[snapshot.t])
 
 
 # ---- who knows what was planted -------------------------------------------------------------------------------------
@@ -236,11 +236,11 @@ class Oracle(Forecasting):
         made.truth = truth
         return made
 
-    def fit(self, seen: Seen, earned: Array, split: int) -> Array:
-        return self._response()[1 : seen.t + 2]
+    def fit(self, snapshot: Snapshot, earned: Array, split: int) -> Array:
+        return self._response()[1 : snapshot.t + 2]
 
-    def forecast(self, seen: Seen) -> Array:
-        return np.asarray(self._response()[seen.t + 1])
+    def forecast(self, snapshot: Snapshot) -> Array:
+        return np.asarray(self._response()[snapshot.t + 1])
 
     def _response(self) -> Array:
         assert self.truth is not None, "an oracle is made by `knowing`"
@@ -253,14 +253,14 @@ class ReturnsOracle(Oracle):
 
     name: ClassVar[str] = "oracle_returns"
 
-    def fit(self, seen: Seen, earned: Array, split: int) -> Array:
-        returns = recent_returns(seen.panel, len(seen.panel))
+    def fit(self, snapshot: Snapshot, earned: Array, split: int) -> Array:
+        returns = recent_returns(snapshot.panel, len(snapshot.panel))
         return np.stack([self._expected(returns[: t + 1], t) for t in range(len(returns))])
 
-    def forecast(self, seen: Seen) -> Array:
+    def forecast(self, snapshot: Snapshot) -> Array:
         assert self.truth is not None, "an oracle is made by `knowing`"
         depth = int(self.truth.schedule.lags.max()) + 1
-        return self._expected(recent_returns(seen.panel, depth), seen.t)
+        return self._expected(recent_returns(snapshot.panel, depth), snapshot.t)
 
     def _expected(self, returns: Array, t: int) -> Array:
         """(symbol,) sign · strength · mean return of the leaders `lag` bars before t + 1; the last row is bar t."""

@@ -14,7 +14,7 @@ from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
 from pacesetter.market.parameters import MarketParameters
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import configure
 
 __all__ = ["Rule", "Supervised"]
@@ -47,8 +47,8 @@ class Rule(Baseline):
     def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
         return configure(cls, {"features": bank.names["window"]} | options, cls.name)
 
-    def decide(self, seen: Seen) -> Array:
-        return self._agent().act(seen.observation)[:, 0]
+    def decide(self, snapshot: Snapshot) -> Array:
+        return self._agent().act(snapshot.observation)[:, 0]
 
     def _agent(self) -> RuleAgent:
         return RULES[self.rule](names=self.features)
@@ -79,10 +79,10 @@ class Supervised(Baseline):
     def on(cls, bank: Bank, market: MarketParameters, **options: Any) -> Self:
         return configure(cls, {"size": min(market.limits.position_cap_fraction, 1.0)} | options, cls.name)
 
-    def decide(self, seen: Seen) -> Array:
-        if "supervised" not in seen.observation:
+    def decide(self, snapshot: Snapshot) -> Array:
+        if "supervised" not in snapshot.observation:
             raise DataError("the supervised baseline needs class probabilities; give market_bank(…, supervised=…)")
-        up, held = seen.observation["supervised"][:, -1], seen.observation["position"][:, PositionEntry.WEIGHT]
+        up, held = snapshot.observation["supervised"][:, -1], snapshot.observation["position"][:, PositionEntry.WEIGHT]
         # Bought at `threshold`, sold below one half: a gap between the two, so that noise around one value does not
         # trade.
         return np.select([(held == 0) & (up >= self.threshold), (held > 0) & (up < 0.5)], [self.size, 0.0], np.nan)

@@ -68,17 +68,17 @@ class SupervisedResult:
                 "p50_ms": self.milliseconds[network][0],
                 "p95_ms": self.milliseconds[network][1],
             }
-            for network, found in self.forecasts.items()
-            for part, skill in found.skill.items()
+            for network, forecasts in self.forecasts.items()
+            for part, skill in forecasts.skill.items()
         ]
         return pd.DataFrame(rows)
 
     def sentences(self) -> list[str]:
         """One for each network: its skill on bars after its training, and the time of an answer."""
         return [
-            f"{network}: {list(found.skill.values())[-1].sentence()}; a prediction takes "
+            f"{network}: {list(forecasts.skill.values())[-1].sentence()}; a prediction takes "
             f"{self.milliseconds[network][0]:.2f} ms (95 % below {self.milliseconds[network][1]:.2f} ms)"
-            for network, found in self.forecasts.items()
+            for network, forecasts in self.forecasts.items()
         ]
 
     def findings(self) -> list[BehaviourFinding]:
@@ -131,9 +131,9 @@ def run_supervised(
     forecasts, rows, backtests = {}, [], {}
     for network in networks:
         config = configure(Direction, {**(options or {}), "network": network}, "baseline")
-        found = fit_supervised(panel, table, config, train_bars=int(fold.train[-1]) + 1, folds=folds, cache=cache)
-        forecasts[network] = found
-        bank = market_bank(panel, table, found.probabilities)
+        fitted = fit_supervised(panel, table, config, train_bars=int(fold.train[-1]) + 1, folds=folds, cache=cache)
+        forecasts[network] = fitted
+        bank = market_bank(panel, table, fitted.probabilities)
         for threshold in thresholds:
             policy = make_baseline("supervised", bank, market, threshold=threshold)
             played = {
@@ -144,7 +144,7 @@ def run_supervised(
             }
             backtests[network, threshold] = played["test"]
             rows.append({"network": network, "threshold": threshold} | _figures(played))
-    times = {network: prediction_milliseconds(found.model) for network, found in forecasts.items()}
+    times = {network: prediction_milliseconds(fitted.model) for network, fitted in forecasts.items()}
     return SupervisedResult(forecasts, times, pd.DataFrame(rows), backtests)
 
 

@@ -24,7 +24,7 @@ from pacesetter.learning.expert import NEEDED, RuleExpert
 from pacesetter.market.orders import Discrete
 from pacesetter.market.parameters import BPS, MarketParameters
 from pacesetter.panel import Panel
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.registry import configure
 
 __all__ = ["Expert", "OracleTeacher"]
@@ -60,8 +60,8 @@ class Expert(Baseline):
         names = {"features": tuple(bank.names["window"]), "regimes": tuple(bank.names.get("regime", ()))}
         return configure(cls, names | options, cls.name)
 
-    def decide(self, seen: Seen) -> Array:
-        return np.asarray(self.rule.act(seen.observation), dtype=np.float64)
+    def decide(self, snapshot: Snapshot) -> Array:
+        return np.asarray(self.rule.act(snapshot.observation), dtype=np.float64)
 
 
 @dataclass(frozen=True, eq=False)

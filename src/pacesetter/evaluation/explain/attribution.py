@@ -124,12 +124,12 @@ class Attributions:
 
     def findings(self) -> list[BehaviourFinding]:
         """Findings by feature and, where there are any, by asset and by lag."""
-        found = [self._finding("feature", self.by_feature())]
+        findings = [self._finding("feature", self.by_feature())]
         if self.assets:
-            found.append(self._finding("asset", self.by_asset()))
+            findings.append(self._finding("asset", self.by_asset()))
         if any(entry.shape[2] > 1 for entry in self.entries.values()):
-            found.append(self._finding("lag", self.by_lag()))
-        return found
+            findings.append(self._finding("lag", self.by_lag()))
+        return findings
 
     def _finding(self, kind: str, table: pd.DataFrame) -> BehaviourFinding:
         shown = table[:MOST_BARS]
@@ -185,29 +185,29 @@ def integrated_gradients(
     from pacesetter.learning.sb3.readout import readout
 
     network = readout(agent)
-    seen = network.tensors(observations)
+    tensors = network.tensors(observations)
     starts = {name: _start(centre, (baseline or {}).get(name)) for name, centre in network.centre().items()}
     # Masks are fixed along the path: half a mask means nothing.
-    masks = [name for name in seen if name not in starts]
+    masks = [name for name in tensors if name not in starts]
     # Chosen once at the observation itself, or the explained output would change along the path.
-    weights = _output_weights(network, seen, output)
+    weights = _output_weights(network, tensors, output)
 
     def explained(*parts: torch.Tensor) -> torch.Tensor:
         entries = dict(zip([*starts, *masks], parts[:-1], strict=True))
         return (network.actions(entries) * parts[-1]).sum(-1)
 
-    inputs, fixed = tuple(seen[name] for name in starts), (*(seen[name] for name in masks), weights)
+    inputs, fixed = tuple(tensors[name] for name in starts), (*(tensors[name] for name in masks), weights)
     origin = tuple(start.expand_as(entry) for start, entry in zip(starts.values(), inputs, strict=True))
     with torch.no_grad():
         outputs, baselines = (explained(*part, *fixed).double().numpy() for part in (inputs, origin))
     for steps in STEPS:
         parts = zip(starts, _integrated(explained, inputs, origin, fixed, steps), strict=True)
         entries = {name: _four_axes(part, name in network.encoder.layout.assets) for name, part in parts}
-        found = Attributions(entries, outputs, baselines, tuple(symbols), _feature_names(entries, names or {}))
+        attributions = Attributions(entries, outputs, baselines, tuple(symbols), _feature_names(entries, names or {}))
         # Completeness (Σ a = f(x) − f(b)) is exact for the integral: what is missing is the error of its steps.
-        if np.abs(found.gaps).max() <= tolerance * np.abs(outputs - baselines).max():
+        if np.abs(attributions.gaps).max() <= tolerance * np.abs(outputs - baselines).max():
             break
-    return found
+    return attributions
 
 
 def _integrated(
@@ -219,7 +219,7 @@ def _integrated(
     """
     with needs("attribution", "evaluate"):
         from captum.attr import IntegratedGradients
-    found: Tensors = IntegratedGradients(function).attribute(
+    gradients: Tensors = IntegratedGradients(function).attribute(
         inputs,
         origin,
         additional_forward_args=fixed,
@@ -227,7 +227,7 @@ def _integrated(
         method="riemann_middle",
         internal_batch_size=max(AT_ONCE, len(inputs[0])),
     )
-    return found
+    return gradients
 
 
 def _start(centre: torch.Tensor, given: Array | None) -> torch.Tensor:
@@ -236,12 +236,12 @@ def _start(centre: torch.Tensor, given: Array | None) -> torch.Tensor:
     return centre if given is None else torch.as_tensor(given, dtype=centre.dtype).expand_as(centre)
 
 
-def _output_weights(network: Readout, seen: Mapping[str, torch.Tensor], output: int | None) -> torch.Tensor:
+def _output_weights(network: Readout, inputs: Mapping[str, torch.Tensor], output: int | None) -> torch.Tensor:
     """(observation, output) weights whose product with the outputs is what is explained; fixed along the path."""
     import torch
 
     with torch.no_grad():
-        outputs = network.actions(seen)
+        outputs = network.actions(inputs)
     if output is not None:
         if not 0 <= output < outputs.shape[1]:
             raise ConfigError(f"output={output} is not one of the policy's {outputs.shape[1]} outputs, counted from 0")
@@ -262,10 +262,10 @@ def _four_axes(part: torch.Tensor, is_asset: bool) -> Array:
 
 def _feature_names(entries: Mapping[str, Array], names: Names) -> dict[str, tuple[str, ...]]:
     """The given names of each entry's features, or its own name with a number; refuses a wrong count of them."""
-    found = {}
+    labels = {}
     for entry, values in entries.items():
         width, given = values.shape[3], tuple(names.get(entry, ()))
         if given and len(given) != width:
             raise DataError(f"'{entry}' has {width} features, but {len(given)} names were given")
-        found[entry] = given or ((entry,) if width == 1 else tuple(f"{entry} {k}" for k in range(width)))
-    return found
+        labels[entry] = given or ((entry,) if width == 1 else tuple(f"{entry} {k}" for k in range(width)))
+    return labels

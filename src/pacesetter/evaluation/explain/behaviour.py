@@ -179,12 +179,12 @@ def value_landscape(
     network = readout(agent)
     if network.values is None:
         raise ConfigError(f"{type(agent).__name__} has no critic, so it has no values; give an agent that has one")
-    seen = {name: entry.numpy() for name, entry in network.tensors(observations).items()}
+    entries = {name: entry.numpy() for name, entry in network.tensors(observations).items()}
     # Between the 1 % and 99 % quantiles: outside them the critic was hardly trained.
-    low, high = np.transpose([np.quantile(_feature(seen, feature, names), (0.01, 0.99)) for feature in (x, y)])
+    low, high = np.transpose([np.quantile(_feature(entries, feature, names), (0.01, 0.99)) for feature in (x, y)])
     across, up = np.linspace(low, np.where(high > low, high, low + UNSEEN_SPAN), points).T
     # The median, not the mean: flags and masks keep values that occur.
-    grid = {name: np.repeat(np.median(entry, axis=0)[None], points**2, axis=0) for name, entry in seen.items()}
+    grid = {name: np.repeat(np.median(entry, axis=0)[None], points**2, axis=0) for name, entry in entries.items()}
     for feature, values in zip((x, y), np.meshgrid(across, up), strict=True):
         moved = _feature(grid, feature, names)  # a view
         moved[(slice(None), asset)[: moved.ndim]] = values.ravel()
@@ -211,13 +211,13 @@ def attention_map(
     network = readout(agent)
     encoder, inputs = network.encoder, network.inputs(network.tensors(observations))
     if isinstance(encoder, TransformerEncoder) and encoder.layout.window:
-        kind, found = "bar", encoder.attention_weights(inputs)
-        labels = [str(k) for k in range(1 - found.shape[-1], 1)]
+        kind, attention = "bar", encoder.attention_weights(inputs)
+        labels = [str(k) for k in range(1 - attention.shape[-1], 1)]
     else:
-        kind, found = "asset", encoder.asset_weights(inputs)
-        labels = list(symbols or map(str, range(found.shape[-1])))
+        kind, attention = "asset", encoder.asset_weights(inputs)
+        labels = list(symbols or map(str, range(attention.shape[-1])))
     # Over observations, layers and heads: heads specialise, and a single one would mislead.
-    weights = found.mean(dim=(0, 1, 2)).numpy()
+    weights = attention.mean(dim=(0, 1, 2)).numpy()
     table = pd.DataFrame(weights, index=labels, columns=labels)
     received = pd.Series(weights.mean(axis=0), index=labels).sort_values(ascending=False)
     text = f"Rows attend to columns. Highest attention: {', '.join(f'{k} ({v:.0%})' for k, v in received[:5].items())}."

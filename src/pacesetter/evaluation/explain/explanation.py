@@ -91,25 +91,25 @@ def explain_agent(
     orders, is_discrete = played.orders[: len(witness.shown)], policy.action == "discrete"
     if isinstance(policy.agent, DirectPolicy):
         return [action_distribution(orders)]
-    seen, agent = witness.observations(policy.is_whole), policy.agent
+    observations, agent = witness.observations(policy.is_whole), policy.agent
     symbols: tuple[str, ...] = panel.symbols if policy.is_whole else panel.symbols * len(orders)
     if isinstance(agent, FleetLike):
         place = panel.symbols.index(symbol or panel.symbols[0])
         # Decisions are stored bar by bar, symbol by symbol: every K-th row is this symbol's.
-        seen = {name: entry[place :: len(panel.symbols)] for name, entry in seen.items()}
+        observations = {name: entry[place :: len(panel.symbols)] for name, entry in observations.items()}
         symbols, orders, agent = (), orders[:, place], agent.take(panel.symbols[place])
-    chosen = np.unique(np.linspace(0, len(seen["position"]) - 1, most).astype(int))
-    few = {name: entry[chosen] for name, entry in seen.items()}
+    chosen = np.unique(np.linspace(0, len(observations["position"]) - 1, most).astype(int))
+    few = {name: entry[chosen] for name, entry in observations.items()}
     named = symbols if policy.is_whole or not symbols else [symbols[row] for row in chosen]
     attributions = integrated_gradients(agent, few, bank.names, named)
-    found = [*attributions.findings(), action_distribution(orders.astype(int) if is_discrete else orders)]
+    findings = [*attributions.findings(), action_distribution(orders.astype(int) if is_discrete else orders)]
     if not policy.is_whole:
-        found += _why(attributions, orders.reshape(-1)[chosen], is_discrete, named)
+        findings += _why(attributions, orders.reshape(-1)[chosen], is_discrete, named)
     x, y = _strongest(attributions)
-    found.append(state_action_map(seen, as_continuous(orders) if is_discrete else orders, x, y, bank.names))
+    findings.append(state_action_map(observations, as_continuous(orders) if is_discrete else orders, x, y, bank.names))
     if readout(agent).values is not None:
-        found.append(value_landscape(agent, seen, *HOLDING, bank.names))
-    return found + ([attention_map(agent, few, panel.symbols)] if _attends(agent) else [])
+        findings.append(value_landscape(agent, observations, *HOLDING, bank.names))
+    return findings + ([attention_map(agent, few, panel.symbols)] if _attends(agent) else [])
 
 
 def _why(

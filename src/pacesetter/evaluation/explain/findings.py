@@ -24,17 +24,17 @@ EXPLAINED_BARS = 120  # latest ones that the explanation looks at
 LOOKBACK, STEP = 60, 5  # of the lead–lag windows whose breaks are shown
 
 
-def insight_sections(run: StoredRun, found: Judgement) -> list[Section]:
+def insight_sections(run: StoredRun, judgement: Judgement) -> list[Section]:
     """Explanations, the reward audit, and anomalies over equity."""
-    return [*explanation_sections(run, found), reward_section(run, found), anomaly_section(run, found)]
+    return [*explanation_sections(run, judgement), reward_section(run, judgement), anomaly_section(run, judgement)]
 
 
-def explanation_sections(run: StoredRun, found: Judgement) -> list[Section]:
+def explanation_sections(run: StoredRun, judgement: Judgement) -> list[Section]:
     """What the agent looked at and did in the latest bars; of a fleet, that of the symbol that moved most money.
 
     Of a master the agents are explained that advise it, as they trade by themselves.
     """
-    symbol = str(found.contribution.table.index[0])
+    symbol = str(judgement.contribution.table.index[0])
     findings = explain_agent(
         _as_agent(run),
         run.panel,
@@ -65,31 +65,31 @@ def _titled(finding: BehaviourFinding, symbol: str) -> Section:
     return replace(section, title=f"{section.title} ({symbol})") if symbol else section
 
 
-def reward_section(run: StoredRun, found: Judgement) -> Section:
+def reward_section(run: StoredRun, judgement: Judgement) -> Section:
     """The audit of the run's reward over the judged account: what it would have paid for what was earned."""
-    ledger = found.result.episode().ledger.join(found.rewards)
+    ledger = judgement.result.episode().ledger.join(judgement.rewards)
     # The weights at the end of training, which the final policy was shaped by.
     weights = {name: term.weight_at(run.config.train.steps) for name, term in run.task.reward.components.items()}
-    return _audit_section(audit_ledger(ledger, weights), len(found.result))
+    return _audit_section(audit_ledger(ledger, weights), len(judgement.result))
 
 
-def _audit_section(found: RewardAudit, steps: int) -> Section:
-    signs = " ".join(found.signs) or "No sign of trouble."
+def _audit_section(audit: RewardAudit, steps: int) -> Section:
+    signs = " ".join(audit.signs) or "No sign of trouble."
     text = (
         f"The training reward of the evaluated account: over {steps:,} bars its correlation with the change "
-        f"of equity is {number(found.with_equity, '+.2f')}. {signs}"
+        f"of equity is {number(audit.with_equity, '+.2f')}. {signs}"
     )
     rows = tuple(
-        (str(name), *map(number, values, (".0%", ".3f", "+.2f"))) for name, *values in found.table.itertuples()
+        (str(name), *map(number, values, (".0%", ".3f", "+.2f"))) for name, *values in audit.table.itertuples()
     )
     header = ("component", "share of the reward", "signal to noise", "correlation with equity")
     return Section("Reward components", text, (), header, rows)
 
 
-def anomaly_section(run: StoredRun, found: Judgement) -> Section:
+def anomaly_section(run: StoredRun, judgement: Judgement) -> Section:
     """The judged equity with the moments at which the lead–lag matrix changed more than it used to."""
     engine = LeadLag("ccf_lag1").fit(run.panel)
     ends, lookbacks = engine.windows(LOOKBACK, STEP)
     scores = pd.Series(anomaly_score(engine.many(ends, lookbacks)), run.panel.index[ends])
-    equity = pd.Series(found.result.equity[1:], found.result.times)
+    equity = pd.Series(judgement.result.equity[1:], judgement.result.times)
     return anomaly_overlay(equity, scores[scores.index >= equity.index[0]]).section()

@@ -44,18 +44,18 @@ def read_agents(folder: Path) -> pd.DataFrame:
 def validation_curves(folder: Path) -> pd.DataFrame:
     """(step, symbol) Sharpe ratios of the validations while the fleet learned."""
     lines = map(json.loads, (folder / "metrics.jsonl").read_text(encoding="utf-8").splitlines())
-    found = {line["step"]: line["agents_validation"] for line in lines if "agents_validation" in line}
-    return pd.DataFrame.from_dict(found, orient="index").rename_axis("step")
+    by_step = {line["step"]: line["agents_validation"] for line in lines if "agents_validation" in line}
+    return pd.DataFrame.from_dict(by_step, orient="index").rename_axis("step")
 
 
 def fleet_sentence(table: pd.DataFrame) -> str:
     """How many agents are above the bar, why the others are not, and what a second try brought."""
     weak = table[table["state"] == STRUGGLER]
     reasons = ", ".join(f"{count} {reason}" for reason, count in Counter(weak["reason"]).most_common())
-    told = f"{len(table) - len(weak)} of {len(table)} agents above the bar, {len(weak)} struggle"
-    told += f" ({reasons})" if reasons else ""
+    sentence = f"{len(table) - len(weak)} of {len(table)} agents above the bar, {len(weak)} struggle"
+    sentence += f" ({reasons})" if reasons else ""
     tried = table["retrained"][table["retrained"] != ""]
-    return told + (f"; {len(tried)} retrained, {(tried == BETTER).sum()} of them better" if len(tried) else "")
+    return sentence + (f"; {len(tried)} retrained, {(tried == BETTER).sum()} of them better" if len(tried) else "")
 
 
 def agents_section(folder: Path) -> Section:

@@ -35,17 +35,17 @@ def head_accuracies(
     observation = flat | {INDEX: index}
     wanted = extra.wanted(observation, NextBar(bank, market.device), market.tables)
     features = trainer.fleet.encoder(market.tables(observation)).float()
-    found: dict[str, dict[str, float | None]] = {}
+    accuracies: dict[str, dict[str, float | None]] = {}
     for name, accuracy in extra.accuracy(features, wanted).items():
-        found[name] = {"accuracy": accuracy, "majority": _majority(name, wanted[name]), "oracle": None}
-    if "change" in found and panel is not None and panel.truth is not None:
+        accuracies[name] = {"accuracy": accuracy, "majority": _majority(name, wanted[name]), "oracle": None}
+    if "change" in accuracies and panel is not None and panel.truth is not None:
         columns = [panel.position(symbol) for symbol in market.symbols]
         response = torch.as_tensor(panel.truth.response[first + 1 : last + 1, columns].T.copy(), device=market.device)
         change = wanted["change"].view(len(columns), -1)
         known = torch.isfinite(change) & (change != 0) & (response != 0)
         right = (response.sign() == change.sign())[known]
-        found["change"]["oracle"] = float(right.float().mean()) if len(right) else None
-    return found
+        accuracies["change"]["oracle"] = float(right.float().mean()) if len(right) else None
+    return accuracies
 
 
 def _majority(name: str, wanted: torch.Tensor) -> float:
@@ -56,12 +56,12 @@ def _majority(name: str, wanted: torch.Tensor) -> float:
     return float(torch.unique(known, return_counts=True)[1].max() / len(known)) if len(known) else float("nan")
 
 
-def accuracy_table(found: Mapping[str, Mapping[str, float | None]]) -> Table:
+def accuracy_table(accuracies: Mapping[str, Mapping[str, float | None]]) -> Table:
     """What `head_accuracies` gave, as a table."""
     table = Table(
         "head", "accuracy", "majority", "oracle", title="Auxiliary heads, validation set", title_justify="left"
     )
-    for name, row in found.items():
+    for name, row in accuracies.items():
         cells = ["–" if row[key] is None else f"{row[key]:.3f}" for key in ("accuracy", "majority", "oracle")]
         table.add_row(f"{name} (squared error)" if name == "volatility" else name, *cells)
     return table

@@ -59,12 +59,12 @@ class LearnedRelations:
         from pacesetter.learning.state import read_state
 
         checkpoint = best_checkpoint(run)
-        policy, found = load_direct(checkpoint), read_state(checkpoint)["found"]
+        policy, fitted = load_direct(checkpoint), read_state(checkpoint)["found"]
         weights = policy.weights.detach().numpy()
         relations = sorted(_used(weights, policy.symbols, policy.lags), key=lambda each: -abs(each.weight))
         planted = _planted(panel.truth, panel.symbols) if panel.truth is not None else set()
         recovered = planted & {(each.leader, each.follower, each.delay) for each in relations}
-        sureness = float(found.get("sureness", np.nan))
+        sureness = float(fitted.get("sureness", np.nan))
         return cls(tuple(relations), weights.size, sureness, _score(run), len(planted), len(recovered))
 
     @property

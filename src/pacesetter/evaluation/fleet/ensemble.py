@@ -58,9 +58,9 @@ class Ensemble:
     @cached_property
     def correlation(self) -> pd.DataFrame:
         """(agent, agent) of returns; 0 beside an agent that never moves."""
-        found = self.returns.corr().fillna(0.0).to_numpy(copy=True)
-        np.fill_diagonal(found, 1.0)
-        return pd.DataFrame(found, self.returns.columns, self.returns.columns)
+        correlation = self.returns.corr().fillna(0.0).to_numpy(copy=True)
+        np.fill_diagonal(correlation, 1.0)
+        return pd.DataFrame(correlation, self.returns.columns, self.returns.columns)
 
     @property
     def _of_movers(self) -> NDArray[Any]:
@@ -174,11 +174,11 @@ def _evidence_row(returns: Array, bars_per_year: float, draws: int, seed: int) -
 # ---- from a run -----------------------------------------------------------------------------------------------------
 
 
-def returns_frame(found: FleetPlay, market: FleetMarket) -> pd.DataFrame:
+def returns_frame(played: FleetPlay, market: FleetMarket) -> pd.DataFrame:
     """(time, agent) returns of what was played in a market of one panel."""
     times = pd.DatetimeIndex(market.batch.bank.times[0], tz="UTC", name="time")
-    returns = found.aligned(len(times)).double().numpy()
-    return pd.DataFrame(returns, times, list(found.symbols)).dropna(how="all")
+    returns = played.aligned(len(times)).double().numpy()
+    return pd.DataFrame(returns, times, list(played.symbols)).dropna(how="all")
 
 
 def unseen_returns(run: StoredRun) -> pd.DataFrame:

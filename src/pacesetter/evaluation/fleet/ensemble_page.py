@@ -18,15 +18,15 @@ LEVEL = 0.05
 MOST_LABELS = 45
 
 
-def evidence_section(found: pd.DataFrame, period: str) -> Section:
-    """Each agent's Sharpe ratio with its interval, the best first; `found` is of `ensemble.evidence`."""
-    good = int(((found["q_value"] < LEVEL) & (found["sharpe"] > 0)).sum())
+def evidence_section(evidence: pd.DataFrame, period: str) -> Section:
+    """Each agent's Sharpe ratio with its interval, the best first; `evidence` is of `ensemble.evidence`."""
+    good = int(((evidence["q_value"] < LEVEL) & (evidence["sharpe"] > 0)).sum())
     text = (
         f"Each agent alone over {period}, out-of-sample: Sharpe ratio with its 95 % interval, "
-        f"p-value of no difference to cash, and q-value after false-discovery control over all {len(found)} agents. "
-        f"{_count(good, len(found))} above cash with a q-value below {LEVEL}."
+        f"p-value of no difference to cash, and q-value after false-discovery control over all {len(evidence)} agents. "
+        f"{_count(good, len(evidence))} above cash with a q-value below {LEVEL}."
     )
-    ordered = found.sort_values("sharpe", ascending=False, kind="stable")
+    ordered = evidence.sort_values("sharpe", ascending=False, kind="stable")
     rows = tuple(
         (name, f"{row.sharpe:+.2f}", f"{row.low:+.2f} to {row.high:+.2f}", f"{row.p_value:.3f}", f"{row.q_value:.3f}")
         for name, row in zip(ordered.index, ordered.itertuples(), strict=True)
@@ -55,41 +55,43 @@ def _evidence_figure(ordered: pd.DataFrame) -> go.Figure:
     return titled.update_yaxes(title="Sharpe ratio")
 
 
-def ensemble_section(found: Ensemble) -> Section:
+def ensemble_section(ensemble: Ensemble) -> Section:
     """How alike the agents are, who earns, and whom one might leave out."""
-    contribution = found.contribution
+    contribution = ensemble.contribution
     text = (
-        f"{len(found.sharpe)} agents, equally weighted: mean correlation {found.mean_correlation:+.2f}, as diverse as "
-        f"{found.independent:.1f} independent ones; diversification ratio {found.diversification:.2f} (volatility of "
-        f"the mean agent over that of all together). Contributions: Herfindahl {contribution.herfindahl:.3f}, Gini "
-        f"{contribution.gini:.2f}. {_pruning(found)}"
+        f"{len(ensemble.sharpe)} agents, equally weighted: mean correlation {ensemble.mean_correlation:+.2f}, "
+        f"as diverse as {ensemble.independent:.1f} independent ones; diversification ratio "
+        f"{ensemble.diversification:.2f} (volatility of the mean agent over that of all together). Contributions: "
+        f"Herfindahl {contribution.herfindahl:.3f}, Gini {contribution.gini:.2f}. {_pruning(ensemble)}"
     )
-    table = found.table()
+    table = ensemble.table()
     rows = tuple(
         (row.Index, f"{row.sharpe:+.2f}", f"{row.share:+.1%}", row.other, f"{row.correlation:+.2f}", row.suggestion)
         for row in table.itertuples()
     )
     header = ("symbol", "Sharpe ratio", "share", "most like", "correlation", "suggestion")
-    return Section("Agents together", text, (correlation_figure(found), _shares_figure(table["share"])), header, rows)
+    return Section(
+        "Agents together", text, (correlation_figure(ensemble), _shares_figure(table["share"])), header, rows
+    )
 
 
-def _pruning(found: Ensemble) -> str:
-    left_out = len(found.sharpe) - len(found.kept)
+def _pruning(ensemble: Ensemble) -> str:
+    left_out = len(ensemble.sharpe) - len(ensemble.kept)
     if not left_out:
         return "There is no agent to leave out."
-    told = f"Leaving out {left_out} that lose or duplicate a better one (correlation {found.redundant} or more) "
-    told += f"keeps {len(found.kept)}."
-    later = found.pruned_later()
+    sentence = f"Leaving out {left_out} that lose or duplicate a better one (correlation {ensemble.redundant} or more) "
+    sentence += f"keeps {len(ensemble.kept)}."
+    later = ensemble.pruned_later()
     if later is None:
-        return told
-    told += f" Selected on the first half of these bars, the second half has a Sharpe ratio of {later[1]:+.2f}"
-    return told + f" with those kept and {later[0]:+.2f} with all."
+        return sentence
+    sentence += f" Selected on the first half of these bars, the second half has a Sharpe ratio of {later[1]:+.2f}"
+    return sentence + f" with those kept and {later[0]:+.2f} with all."
 
 
-def correlation_figure(found: Ensemble) -> go.Figure:
+def correlation_figure(ensemble: Ensemble) -> go.Figure:
     """Correlations of the agents' returns, agents that move alike side by side."""
-    order = _alike(found.correlation)
-    matrix = found.correlation.iloc[order, order]
+    order = _alike(ensemble.correlation)
+    matrix = ensemble.correlation.iloc[order, order]
     names = [str(name) for name in matrix.columns]
     heat = go.Heatmap(z=matrix.to_numpy(), x=names, y=names, zmin=-1, zmax=1, colorscale="PuOr_r")
     figure = styled(go.Figure(heat), "Correlation of the agents' returns", 560)

@@ -27,7 +27,7 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.policies.fleet import FleetPolicy, fleet_action
 from pacesetter.policies.master import Advice, MasterPolicy
-from pacesetter.policies.policy import Policy, Seen
+from pacesetter.policies.policy import Policy, Snapshot
 
 __all__ = [
     "FIXED",
@@ -61,16 +61,16 @@ class ProposedAllocation:
     def name(self) -> str:
         return f"{self.allocation.name}{OF_PROPOSALS}"
 
-    def decide(self, seen: Seen) -> Array:
-        proposals, trades = self.advice(seen)[PROPOSALS], seen.panel.mask[seen.t]
-        is_held = seen.observation["position"][:, PositionEntry.WEIGHT] > 0
+    def decide(self, snapshot: Snapshot) -> Array:
+        proposals, trades = self.advice(snapshot)[PROPOSALS], snapshot.panel.mask[snapshot.t]
+        is_held = snapshot.observation["position"][:, PositionEntry.WEIGHT] > 0
         wanted = trades & ((proposals > self.hold_zone) | (is_held & (proposals >= -self.hold_zone)))
-        if (wanted == is_held)[trades].all() and not self.allocation.is_due(seen):
+        if (wanted == is_held)[trades].all() and not self.allocation.is_due(snapshot):
             return np.full(len(trades), np.nan)
         orders = np.where(trades, 0.0, np.nan)
         if wanted.any():
-            returns = np.nan_to_num(recent_returns(seen.panel, self.allocation.history_bars)[:, wanted])
-            orders[wanted] = capped(self.allocation.allocate(returns, seen), self.allocation.cap)
+            returns = np.nan_to_num(recent_returns(snapshot.panel, self.allocation.history_bars)[:, wanted])
+            orders[wanted] = capped(self.allocation.allocate(returns, snapshot), self.allocation.cap)
         return orders
 
 
@@ -134,8 +134,8 @@ def compare_allocations(
         return backtest(policy, panel, first=first, last=last, market=rules, bank=bank, window_bars=window_bars)
 
     fleet = FleetPolicy(master.fleet, fleet_action(master.fleet), fitted_until=master.fitted_until)
-    told = master.advice, master.fitted_until, rules.orders.hold_zone
-    policies = [ProposedAllocation(kind.on(bank, rules), *told) for kind in fixed]
+    options = master.advice, master.fitted_until, rules.orders.hold_zone
+    policies = [ProposedAllocation(kind.on(bank, rules), *options) for kind in fixed]
     return AllocationComparison(play(master), play(fleet), tuple(play(policy) for policy in policies))
 
 

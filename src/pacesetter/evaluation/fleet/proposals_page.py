@@ -47,11 +47,11 @@ def read_allocations(folder: Path) -> pd.DataFrame:
     return read_table(path, index_col="policy")
 
 
-def allocation_gates(found: Mapping[str, float]) -> list[Gate]:
+def allocation_gates(figures: Mapping[str, float]) -> list[Gate]:
     """Whether by its `measures` an account has collapsed: to cash, which hides from the market, or into one symbol."""
     return [
-        Gate("mean share of cash", found["cash"], "<=", MOST_CASH),
-        Gate("effective number of positions", found["positions"], ">=", FEWEST_POSITIONS),
+        Gate("mean share of cash", figures["cash"], "<=", MOST_CASH),
+        Gate("effective number of positions", figures["positions"], ">=", FEWEST_POSITIONS),
     ]
 
 

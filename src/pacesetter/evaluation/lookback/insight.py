@@ -37,29 +37,29 @@ ANOMALY_BARS, STEP = 60, 5
 MOST_ROWS = 25
 
 
-def lookback_insights(run: LookbackRun, found: LookbackJudgement) -> list[Section]:
+def lookback_insights(run: LookbackRun, judgement: LookbackJudgement) -> list[Section]:
     """Attributions, attention, the best window and why, the reward audit, anomalies, and concentration."""
     return [
-        *_attributions(run, found),
-        _best_window(run, found),
-        _audit(run, found),
-        _anomalies(run, found),
-        *_concentration(run, found),
+        *_attributions(run, judgement),
+        _best_window(run, judgement),
+        _audit(run, judgement),
+        _anomalies(run, judgement),
+        *_concentration(run, judgement),
     ]
 
 
-def _attributions(run: LookbackRun, found: LookbackJudgement) -> list[Section]:
+def _attributions(run: LookbackRun, judgement: LookbackJudgement) -> list[Section]:
     """Integrated gradients by entry and asset of decisions that are evenly spread, and attention where there is any."""
     from pacesetter.learning.sb3.readout import readout
 
     task: Any = task_of(run.config)
     agent = load_agent(run.folder, task.environment(run.config, run.panel))
-    rows = np.unique(np.linspace(0, len(found.times) - 1, EXPLAINED).astype(int))
+    rows = np.unique(np.linspace(0, len(judgement.times) - 1, EXPLAINED).astype(int))
     batch = run.task.make_batch(run.panel, len(rows))
-    own = found.evaluation.lookbacks[:, found.evaluation.place(AGENT)]
+    own = judgement.evaluation.lookbacks[:, judgement.evaluation.place(AGENT)]
     held = np.concatenate([[run.task.windows.start], own[:-1]])[rows]
-    batch.place(batch.markets[0], found.evaluation.bars[rows], held)
-    seen = batch.observe()
+    batch.place(batch.markets[0], judgement.evaluation.bars[rows], held)
+    observations = batch.observe()
     network = readout(agent)
     symbols = run.panel.symbols if network.encoder.layout.assets else ()
     encoded = run.task.view.coder().names(run.panel.symbols)
@@ -70,11 +70,11 @@ def _attributions(run: LookbackRun, found: LookbackJudgement) -> list[Section]:
         }
     if run.task.view.features:
         names["context"] = run.task.view.features
-    attributions = integrated_gradients(agent, seen, names, symbols)
+    attributions = integrated_gradients(agent, observations, names, symbols)
     sections = [finding.section() for finding in attributions.findings()]
     sections.append(_by_entry(attributions.by_feature()))
     if network.encoder.assets is not None:
-        sections.append(attention_map(agent, seen, symbols).section())
+        sections.append(attention_map(agent, observations, symbols).section())
     return sections
 
 
@@ -86,9 +86,9 @@ def _by_entry(features: pd.DataFrame) -> Section:
     return Section("Attribution by entry", text, (), ("entry", "share"), rows)
 
 
-def _best_window(run: LookbackRun, found: LookbackJudgement) -> Section:
+def _best_window(run: LookbackRun, judgement: LookbackJudgement) -> Section:
     """Which window would have been best at each bar, when, and what the agent had instead."""
-    evaluation = found.evaluation
+    evaluation = judgement.evaluation
     constants = [name for name in evaluation.names if name.startswith("constant ")]
     rewards = evaluation.rewards[:, [evaluation.place(name) for name in constants]]
     best, own = rewards.argmax(axis=1), evaluation.rewards[:, evaluation.place(AGENT)]
@@ -117,12 +117,12 @@ def _best_window(run: LookbackRun, found: LookbackJudgement) -> Section:
     return Section("Best window in hindsight", text, (), header, tuple(rows))
 
 
-def _audit(run: LookbackRun, found: LookbackJudgement) -> Section:
+def _audit(run: LookbackRun, judgement: LookbackJudgement) -> Section:
     """Whether the reward's components are balanced, and follow what the leaders → followers strategy earns."""
-    evaluation, place = found.evaluation, found.evaluation.place(AGENT)
+    evaluation, place = judgement.evaluation, judgement.evaluation.place(AGENT)
     weights = [run.task.reward.components[name].weight_at(run.config.train.steps) for name in evaluation.components]
     components = pd.DataFrame(evaluation.parts[:, place] * weights, columns=list(evaluation.components))
-    earned = _strategy(run, found).sum(axis=1)
+    earned = _strategy(run, judgement).sum(axis=1)
     found_audit = audit(components, evaluation.rewards[:, place], earned, np.ones(len(earned), dtype=bool))
     signs = " ".join(found_audit.signs) or "No sign of trouble."
     text = (
@@ -136,36 +136,36 @@ def _audit(run: LookbackRun, found: LookbackJudgement) -> Section:
     return Section("Reward components", text, (), header, rows)
 
 
-def _strategy(run: LookbackRun, found: LookbackJudgement) -> Array:
+def _strategy(run: LookbackRun, judgement: LookbackJudgement) -> Array:
     """(time, symbol) what following the leaders of the agent's windows earns by each symbol, before costs."""
     from pacesetter.leadlag.strategy import fill_to_fill_returns, last_moves
 
-    bars, own = found.evaluation.bars, found.evaluation.lookbacks[:, found.evaluation.place(AGENT)]
+    bars, own = judgement.evaluation.bars, judgement.evaluation.lookbacks[:, judgement.evaluation.place(AGENT)]
     engine = LeadLag(run.task.view.method, **run.task.view.options).fit(run.panel)
     weights = follower_weights(engine.many(bars, own), last_moves(run.panel)[bars], run.task.quantile)
     return np.asarray(np.nan_to_num(weights * fill_to_fill_returns(run.panel)[bars]))
 
 
-def _anomalies(run: LookbackRun, found: LookbackJudgement) -> Section:
+def _anomalies(run: LookbackRun, judgement: LookbackJudgement) -> Section:
     """The agent's cumulated reward with the moments at which the lead–lag matrix changed more than it used to."""
     engine = LeadLag("ccf_lag1").fit(run.panel)
     ends, lookbacks = engine.windows(ANOMALY_BARS, STEP)
     scores = pd.Series(anomaly_score(engine.many(ends, lookbacks)), run.panel.index[ends])
-    own = found.evaluation.rewards[:, found.evaluation.place(AGENT)]
-    curve = pd.Series(1 + np.cumsum(own) / max(np.abs(own).sum(), 1e-12), found.times)
+    own = judgement.evaluation.rewards[:, judgement.evaluation.place(AGENT)]
+    curve = pd.Series(1 + np.cumsum(own) / max(np.abs(own).sum(), 1e-12), judgement.times)
     section = anomaly_overlay(curve, scores[scores.index >= curve.index[0]]).section()
     text = section.text.replace("equity", "reward")
     return Section("Anomalies over reward", text, section.figures, section.header, section.rows)
 
 
-def _concentration(run: LookbackRun, found: LookbackJudgement) -> list[Section]:
+def _concentration(run: LookbackRun, judgement: LookbackJudgement) -> list[Section]:
     """By asset and by pair: who leads in the chosen windows, and who earns; and how concentrated both are."""
-    bars, own = found.evaluation.bars, found.evaluation.lookbacks[:, found.evaluation.place(AGENT)]
+    bars, own = judgement.evaluation.bars, judgement.evaluation.lookbacks[:, judgement.evaluation.place(AGENT)]
     engine = LeadLag(run.task.view.method, **run.task.view.options).fit(run.panel)
     matrices = engine.many(bars, own)
     symbols = run.panel.symbols
     positive = np.nan_to_num(np.clip(matrices, 0, None))
-    leads, earned = positive.sum(axis=2).mean(axis=0), _strategy(run, found).sum(axis=0)
+    leads, earned = positive.sum(axis=2).mean(axis=0), _strategy(run, judgement).sum(axis=0)
     order = np.argsort(-leads)[:MOST_ROWS]
     rows = tuple((symbols[i], f"{leads[i] / leads.sum():.1%}", f"{earned[i]:+.4f}") for i in order)
     shares, gains = leads / leads.sum(), np.abs(earned) / max(np.abs(earned).sum(), 1e-12)

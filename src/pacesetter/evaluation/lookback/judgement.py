@@ -114,10 +114,10 @@ class LookbackJudgement:
 
     def _gap_sentence(self) -> str:
         row = self.figures.loc[AGENT]
-        told = [f"{row['share of the optimum']:.0%} of the way to the optimum, which knows every later bar"]
+        shares = [f"{row['share of the optimum']:.0%} of the way to the optimum, which knows every later bar"]
         if row.get("share of the regime oracle", float("nan")) == row.get("share of the regime oracle"):
-            told.insert(0, f"{row['share of the regime oracle']:.0%} of the way to the regime oracle")
-        return f"From the best constant in hindsight it went {' and '.join(told)}."
+            shares.insert(0, f"{row['share of the regime oracle']:.0%} of the way to the regime oracle")
+        return f"From the best constant in hindsight it went {' and '.join(shares)}."
 
     def _use_sentence(self) -> str:
         most = self.windows["share"].idxmax()
@@ -129,14 +129,14 @@ class LookbackJudgement:
         """Every figure by name, as a regression gate and a comparison read it."""
         tables = {"figures": self.figures, "regimes": self.regimes, "costs": self.costs, "safety": self.safety}
         tables |= {"windows": self.windows, "worth": self.worth}
-        told = {
+        content = {
             "task": "lookback",
             "policy": AGENT,
             "sentence": self.sentence,
             "is_evidence": self.is_evidence,
             "rival": self.rival,
-            "intervals": {name: list(found) for name, found in self.intervals.items()},
-            "differences": {name: list(found) for name, found in self.differences.items()},
+            "intervals": {name: list(interval) for name, interval in self.intervals.items()},
+            "differences": {name: list(interval) for name, interval in self.differences.items()},
             "gates": [
                 {
                     "name": gate.name,
@@ -148,7 +148,7 @@ class LookbackJudgement:
                 for gate in self.gates
             ],
         } | {name: {str(key): row for key, row in table.to_dict("index").items()} for name, table in tables.items()}
-        plain: dict[str, Any] = _plain(told)
+        plain: dict[str, Any] = _plain(content)
         return plain
 
 
@@ -171,12 +171,14 @@ def _regime_oracle(panel: Panel, scores: WindowScores, first: int) -> RegimeOrac
     """Its windows are those that were best before `first`; it is told the regimes of the later bars."""
     truth: Any = panel.truth
     table, regimes = scores.table(panel)[:first], np.asarray(truth.regimes)
-    found = []
+    schedules = []
     for regime in range(int(regimes.max()) + 1):
         rows = table[regimes[:first] == regime]
         rows = rows[np.isfinite(rows).all(axis=1)]
-        found.append(scores.grid[int(rows.mean(axis=0).argmax())] if len(rows) else scores.grid[len(scores.grid) // 2])
-    return RegimeOracle(tuple(found))
+        schedules.append(
+            scores.grid[int(rows.mean(axis=0).argmax())] if len(rows) else scores.grid[len(scores.grid) // 2]
+        )
+    return RegimeOracle(tuple(schedules))
 
 
 def judge_lookback(
@@ -197,25 +199,25 @@ def judge_lookback(
     market = LookbackMarket(panel, config.windows, config.view)
     stop = market.last if last is None else min(last, market.last)
     policies = dict(agents) | lookback_policies(panel, config, first, stop)
-    found = evaluate_lookback(policies, panel, config, start=first, stop=stop)
-    means = dict(zip(found.names, found.rewards.mean(axis=0), strict=True))
-    rivals = [name for name in found.names if name not in (*agents, *KNOWING)]
+    evaluation = evaluate_lookback(policies, panel, config, start=first, stop=stop)
+    means = dict(zip(evaluation.names, evaluation.rewards.mean(axis=0), strict=True))
+    rivals = [name for name in evaluation.names if name not in (*agents, *KNOWING)]
     rival, level = max(rivals, key=lambda name: means[name]), 1 - (1 - LEVEL) / max(trials, 1)
     learned = _learned_constant(panel, config, first)
     return LookbackJudgement(
-        evaluation=found,
-        times=panel.index[found.bars],
-        figures=_figures(found, config),
-        intervals={name: _mean(found, name, draws, seed) for name in found.names},
-        differences=_differences(found, rivals, rival, level, draws, seed),
+        evaluation=evaluation,
+        times=panel.index[evaluation.bars],
+        figures=_figures(evaluation, config),
+        intervals={name: _mean(evaluation, name, draws, seed) for name in evaluation.names},
+        differences=_differences(evaluation, rivals, rival, level, draws, seed),
         rival=rival,
         learned=learned,
         level=level,
         trials=max(trials, 1),
-        regimes=_regimes(found, panel, learned),
-        costs=_costs(found, config),
-        windows=_windows(found, config),
-        safety=_safety(found, market),
+        regimes=_regimes(evaluation, panel, learned),
+        costs=_costs(evaluation, config),
+        windows=_windows(evaluation, config),
+        safety=_safety(evaluation, market),
     )
 
 
@@ -229,8 +231,8 @@ def _learned_constant(panel: Panel, config: LookbackConfig, first: int) -> str:
     return f"constant {windows.grid[place]}"
 
 
-def _mean(found: LookbackEvaluation, name: str, draws: int, seed: int) -> Interval:
-    return interval(found.rewards[:, found.place(name)], _average, draws=draws, seed=seed)
+def _mean(evaluation: LookbackEvaluation, name: str, draws: int, seed: int) -> Interval:
+    return interval(evaluation.rewards[:, evaluation.place(name)], _average, draws=draws, seed=seed)
 
 
 def _average(values: Array) -> Array:
@@ -238,14 +240,14 @@ def _average(values: Array) -> Array:
 
 
 def _differences(
-    found: LookbackEvaluation, rivals: Sequence[str], rival: str, level: float, draws: int, seed: int
+    evaluation: LookbackEvaluation, rivals: Sequence[str], rival: str, level: float, draws: int, seed: int
 ) -> dict[str, Difference]:
     """The agent less each other policy; against the rival at the level that counts every trial."""
-    own, gaps = found.rewards[:, found.place(AGENT)], {}
-    for name in found.names:
+    own, gaps = evaluation.rewards[:, evaluation.place(AGENT)], {}
+    for name in evaluation.names:
         if name == AGENT:
             continue
-        other = found.rewards[:, found.place(name)]
+        other = evaluation.rewards[:, evaluation.place(name)]
         blocks = block_length(own - other)  # a mean of differences is the difference of means: their own dependence
         asked = level if name == rival else LEVEL
         gaps[name] = paired_difference(own, other, _average, level=asked, draws=draws, block_bars=blocks, seed=seed)
@@ -255,17 +257,17 @@ def _differences(
 # ---- tables ---------------------------------------------------------------------------------------------------------
 
 
-def _figures(found: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:
+def _figures(evaluation: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:
     """A row per policy: reward, components, regret, shares of the gaps, switches and what they cost."""
-    table = found.table()
+    table = evaluation.table()
     rewards = table["reward"]
     limit = rewards[OPTIMUM if OPTIMUM in rewards else HINDSIGHT]
-    constant = max(rewards[name] for name in found.names if name.startswith("constant "))
+    constant = max(rewards[name] for name in evaluation.names if name.startswith("constant "))
     table["regret"] = limit - rewards
     table["share of the optimum"] = _share(rewards, constant, limit)
     if REGIME_ORACLE in rewards:
         table["share of the regime oracle"] = _share(rewards, constant, rewards[REGIME_ORACLE])
-    table["switching cost"] = _switching_cost(found, config)
+    table["switching cost"] = _switching_cost(evaluation, config)
     return table
 
 
@@ -274,30 +276,30 @@ def _share(rewards: pd.Series, worse: float, better: float) -> pd.Series:
     return (rewards - worse) / gap if gap > 0 else rewards * float("nan")
 
 
-def _switching_cost(found: LookbackEvaluation, config: LookbackConfig) -> Array:
+def _switching_cost(evaluation: LookbackEvaluation, config: LookbackConfig) -> Array:
     """(policy,) mean reward that switches took."""
-    if "switching" not in found.components:
-        return np.zeros(len(found.names))
+    if "switching" not in evaluation.components:
+        return np.zeros(len(evaluation.names))
     weight = config.reward.components["switching"].weight_at(0)
-    return np.asarray(np.abs(weight * found.parts[..., found.components.index("switching")].mean(axis=0)))
+    return np.asarray(np.abs(weight * evaluation.parts[..., evaluation.components.index("switching")].mean(axis=0)))
 
 
-def _costs(found: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:
+def _costs(evaluation: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:
     """(factor, policy) mean reward of the same windows where a switch costs that many times as much."""
-    cost, means = _switching_cost(found, config), found.rewards.mean(axis=0)
+    cost, means = _switching_cost(evaluation, config), evaluation.rewards.mean(axis=0)
     rows = {factor: means + (1 - factor) * cost for factor in COST_FACTORS}
-    return pd.DataFrame(rows, index=pd.Index(found.names, name="policy")).T.rename_axis("cost factor")
+    return pd.DataFrame(rows, index=pd.Index(evaluation.names, name="policy")).T.rename_axis("cost factor")
 
 
-def _regimes(found: LookbackEvaluation, panel: Panel, learned: str) -> pd.DataFrame:
+def _regimes(evaluation: LookbackEvaluation, panel: Panel, learned: str) -> pd.DataFrame:
     """(regime, figure) by the regime that most symbols are in at the decision."""
-    regimes = market_regimes(panel)[found.bars]
-    own, fixed, limit = (found.place(name) for name in (AGENT, learned, found.names[-1]))
+    regimes = market_regimes(panel)[evaluation.bars]
+    own, fixed, limit = (evaluation.place(name) for name in (AGENT, learned, evaluation.names[-1]))
     rows = {}
     for code, name in enumerate(REGIMES):
         bars = regimes == code
-        means = found.rewards[bars].mean(axis=0) if bars.any() else np.full(len(found.names), np.nan)
-        chosen = found.lookbacks[bars, own]
+        means = evaluation.rewards[bars].mean(axis=0) if bars.any() else np.full(len(evaluation.names), np.nan)
+        chosen = evaluation.lookbacks[bars, own]
         rows[name] = {
             "bars": int(bars.sum()),
             "reward": float(means[own]),
@@ -308,9 +310,9 @@ def _regimes(found: LookbackEvaluation, panel: Panel, learned: str) -> pd.DataFr
     return pd.DataFrame(rows).T.astype({"bars": int}).rename_axis("regime")
 
 
-def _windows(found: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:
+def _windows(evaluation: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:
     """(window, figure): share of the agent's bars and of the optimum's, and its mean reward as a constant."""
-    own, limit = found.lookbacks[:, found.place(AGENT)], found.lookbacks[:, -1]
+    own, limit = evaluation.lookbacks[:, evaluation.place(AGENT)], evaluation.lookbacks[:, -1]
     listed = sorted({*config.windows.grid, *_most_used(own)})
     rows = {}
     for bars in listed:
@@ -318,8 +320,8 @@ def _windows(found: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:
         rows[bars] = {
             "share": float((own == bars).mean()),
             "share of the optimum": float((limit == bars).mean()),
-            "reward as a constant": float(found.rewards[:, found.place(name)].mean())
-            if name in found.names
+            "reward as a constant": float(evaluation.rewards[:, evaluation.place(name)].mean())
+            if name in evaluation.names
             else np.nan,
         }
     return pd.DataFrame(rows).T.rename_axis("window")
@@ -331,10 +333,10 @@ def _most_used(windows: Array, most: int = 10) -> list[int]:
     return [int(value) for value in values[np.argsort(-counts)[:most]]]
 
 
-def _safety(found: LookbackEvaluation, market: LookbackMarket) -> pd.DataFrame:
+def _safety(evaluation: LookbackEvaluation, market: LookbackMarket) -> pd.DataFrame:
     """(policy, figure) coverage, traded value and range of the windows in force, and how often they were changed."""
-    held = market.liquidity.window(found.bars[:, None], found.lookbacks)
-    clamped = found.clamped
+    held = market.liquidity.window(evaluation.bars[:, None], evaluation.lookbacks)
+    clamped = evaluation.clamped
     return pd.DataFrame(
         {
             "coverage": held["coverage"].mean(axis=0),
@@ -343,12 +345,12 @@ def _safety(found: LookbackEvaluation, market: LookbackMarket) -> pd.DataFrame:
             "filtered": ((clamped & Clamp.THIN) > 0).mean(axis=0),
             "limited": ((clamped & ~Clamp.THIN) > 0).mean(axis=0),
         },
-        index=pd.Index(found.names, name="policy"),
+        index=pd.Index(evaluation.names, name="policy"),
     )
 
 
-def _text(found: Interval) -> str:
-    return f"{found.value:+.4f} ({found.low:+.4f} to {found.high:+.4f})"
+def _text(interval: Interval) -> str:
+    return f"{interval.value:+.4f} ({interval.low:+.4f} to {interval.high:+.4f})"
 
 
 def _plain(content: Any) -> Any:

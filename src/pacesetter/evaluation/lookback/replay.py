@@ -149,11 +149,11 @@ class LookbackReplay:
         batch = task.make_batch(self.run.panel, len(shown))
         held = [own[row - 1] if row else task.windows.start for row in shown]
         batch.place(batch.markets[0], self.windows["bar"].to_numpy()[shown], held)
-        seen = batch.observe()
+        observation = batch.observe()
         header = ("entry", *(f"{self.windows.index[row]:%Y-%m-%d}" for row in shown))
         rows = [
             (f"{name} {k}" if values.shape[1] > 1 else name, *(f"{value:+.4g}" for value in values[:, k]))
-            for name, values in seen.items()
+            for name, values in observation.items()
             for k in range(min(values.shape[1], 12))
         ]
         return Section("Observations", "The first twelve numbers of each entry.", (), header, tuple(rows))

@@ -107,49 +107,49 @@ class LookbackRun:
         trial = Trial(panel.fingerprint, "lookback", self.folder.name, seed)
         trials.add(trial)
         count = len({each.run for each in trials.of(panel.fingerprint, "lookback")})
-        found = judge_lookback(agents, panel, self.task, self.first, trials=count, draws=draws, seed=seed)
+        judgement = judge_lookback(agents, panel, self.task, self.first, trials=count, draws=draws, seed=seed)
         other = None if trader is None else StoredRun(trader)
-        worth = worth_table(found, panel, self.task, trader=other, draws=draws, seed=seed)
-        return replace(found, worth=worth, notes=worth_sentences(worth, found.learned))
+        worth = worth_table(judgement, panel, self.task, trader=other, draws=draws, seed=seed)
+        return replace(judgement, worth=worth, notes=worth_sentences(worth, judgement.learned))
 
     def play(self) -> dict[str, float]:
         """The agent alone on the test bars: reward, components, windows and switches."""
-        found = evaluate_lookback({AGENT: self.agent(self.panel)}, self.panel, self.task, start=self.first)
-        row: Any = found.table().loc[AGENT]
+        evaluation = evaluate_lookback({AGENT: self.agent(self.panel)}, self.panel, self.task, start=self.first)
+        row: Any = evaluation.table().loc[AGENT]
         return {str(name): float(value) for name, value in row.items() if np.isfinite(value)}
 
-    def report(self, found: LookbackJudgement) -> list[Section]:
+    def report(self, judgement: LookbackJudgement) -> list[Section]:
         """Everything that a report says of a judgement."""
-        return [*lookback_sections(found, self.panel), self._stress(found)]
+        return [*lookback_sections(judgement, self.panel), self._stress(judgement)]
 
     def header(self) -> dict[str, str]:
         """What a report is about: data, test period and seed."""
         source, judged = str(self.config.data["source"]), self.panel.index[self.first :]
         return page_header(source, judged, self.panel.symbols, self.config.seed)
 
-    def store(self, found: LookbackJudgement, folder: Path, facts: Mapping[str, str]) -> None:
+    def store(self, judgement: LookbackJudgement, folder: Path, facts: Mapping[str, str]) -> None:
         """Write what other commands read of a judgement."""
-        store_lookback(found, self.panel, folder, facts)
+        store_lookback(judgement, self.panel, folder, facts)
 
-    def insights(self, found: LookbackJudgement) -> list[Section]:
+    def insights(self, judgement: LookbackJudgement) -> list[Section]:
         """Explanations: what the agent looks at, what it is paid for, when the structure broke."""
         from pacesetter.evaluation.lookback.insight import lookback_insights
 
-        return lookback_insights(self, found)
+        return lookback_insights(self, judgement)
 
-    def _stress(self, found: LookbackJudgement) -> Section:
+    def _stress(self, judgement: LookbackJudgement) -> Section:
         """The same agent, not retrained, on stressed bars, beside the constant that the training set chose."""
         start = max(
             self.first - HISTORY_BARS - self.task.windows.longest, 0
         )  # what the agent and features look back to
         recent = self.panel.rows(start, None)
-        table = self.over(stress_scenarios(recent, self.first - start)[1:], found.learned)
-        wide = table["reward"].unstack("policy")[[AGENT, found.learned]]
+        table = self.over(stress_scenarios(recent, self.first - start)[1:], judgement.learned)
+        wide = table["reward"].unstack("policy")[[AGENT, judgement.learned]]
         rows = tuple(
             (str(name).replace("_", " "), *(f"{value:+.4f}" for value in row)) for name, *row in wide.itertuples()
         )
         text = "Mean reward on test bars that are changed from a third of the way on; the guide describes each stress."
-        return Section("Stress", text, (), ("scenario", AGENT, found.learned), rows)
+        return Section("Stress", text, (), ("scenario", AGENT, judgement.learned), rows)
 
     # ---- other markets --------------------------------------------------------------------------------------------
 
@@ -171,9 +171,9 @@ class LookbackRun:
             simple = baseline_policies(WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars))
             names = beside or ("volatility", "cross-validated", *(f"constant {bars}" for bars in task.windows.grid))
             policies = {AGENT: self.agent(panel)} | {name: simple[name] for name in names}
-            found = evaluate_lookback(policies, panel, task, start=self._start(scenario), stop=scenario.last)
-            table = found.table()
-            rows |= {(scenario.label, name): table.loc[name, list(FIGURES)] for name in found.names}
+            evaluation = evaluate_lookback(policies, panel, task, start=self._start(scenario), stop=scenario.last)
+            table = evaluation.table()
+            rows |= {(scenario.label, name): table.loc[name, list(FIGURES)] for name in evaluation.names}
         index = pd.MultiIndex.from_tuples(rows, names=["scenario", "policy"])
         return pd.DataFrame([row.to_dict() for row in rows.values()], index=index)
 

@@ -39,7 +39,7 @@ HISTORY_BARS = 750  # before the test bars, from which the rule takes its thresh
 
 
 def worth_table(
-    found: LookbackJudgement,
+    judgement: LookbackJudgement,
     panel: Panel,
     config: LookbackConfig,
     *,
@@ -51,12 +51,12 @@ def worth_table(
 
     Refuses a trader of other bars, and one that reads no lead–lag features.
     """
-    schedules = dict(_schedules(found, len(panel)))
-    results = {EXPECTED: _by_rule(schedules, panel, found, config)}
+    schedules = dict(_schedules(judgement, len(panel)))
+    results = {EXPECTED: _by_rule(schedules, panel, judgement, config)}
     if trader is not None:
-        results[f"trader {trader.folder.name}"] = _by_trader(schedules, panel, trader, found)
+        results[f"trader {trader.folder.name}"] = _by_trader(schedules, panel, trader, judgement)
     rows = {
-        (rule, name): _row(each, played[found.learned], draws, seed)
+        (rule, name): _row(each, played[judgement.learned], draws, seed)
         for rule, played in results.items()
         for name, each in played.items()
     }
@@ -81,13 +81,13 @@ def worth_sentences(worth: pd.DataFrame, learned: str) -> tuple[str, ...]:
     return tuple(said)
 
 
-def _schedules(found: LookbackJudgement, bars: int) -> Iterator[tuple[str, Array]]:
+def _schedules(judgement: LookbackJudgement, bars: int) -> Iterator[tuple[str, Array]]:
     """Name -> (time,) windows of the whole panel; before the test bars all have the constant chosen there."""
-    evaluation = found.evaluation
-    constant = int(found.learned.removeprefix("constant "))
-    best = max((n for n in evaluation.names if n.startswith("constant ")), key=lambda n: found.intervals[n].value)
+    evaluation = judgement.evaluation
+    constant = int(judgement.learned.removeprefix("constant "))
+    best = max((n for n in evaluation.names if n.startswith("constant ")), key=lambda n: judgement.intervals[n].value)
     limit = OPTIMUM if OPTIMUM in evaluation.names else evaluation.names[-1]
-    for name in dict.fromkeys((AGENT, found.learned, best, limit)):
+    for name in dict.fromkeys((AGENT, judgement.learned, best, limit)):
         schedule = np.full(bars, constant, dtype=np.int64)
         chosen = evaluation.lookbacks[:, evaluation.place(name)]
         schedule[evaluation.bars] = chosen
@@ -96,10 +96,10 @@ def _schedules(found: LookbackJudgement, bars: int) -> Iterator[tuple[str, Array
 
 
 def _by_rule(
-    schedules: Mapping[str, Array], panel: Panel, found: LookbackJudgement, config: LookbackConfig
+    schedules: Mapping[str, Array], panel: Panel, judgement: LookbackJudgement, config: LookbackConfig
 ) -> dict[str, Backtest]:
     """The `expected` rule with each schedule, on as much history as it needs."""
-    first = int(found.evaluation.bars[0])
+    first = int(judgement.evaluation.bars[0])
     start = max(first - HISTORY_BARS - config.windows.longest, 0)
     part, market = panel.rows(start, None), MarketParameters(costs=config.costs, bars_per_year=panel.bars_per_year)
     played = {}
@@ -113,7 +113,7 @@ def _by_rule(
 
 
 def _by_trader(
-    schedules: Mapping[str, Array], panel: Panel, trader: StoredRun, found: LookbackJudgement
+    schedules: Mapping[str, Array], panel: Panel, trader: StoredRun, judgement: LookbackJudgement
 ) -> dict[str, Backtest]:
     """A stored trader with each schedule in place of the lookback that it was trained with."""
     asked = trader.config.features.leadlag
@@ -124,7 +124,7 @@ def _by_trader(
         )
     if trader.panel.fingerprint != panel.fingerprint:
         raise DataError(f"{trader.folder} trades other bars than the lookback agent; train both on the same data")
-    first = max(int(found.evaluation.bars[0]), trader.first)
+    first = max(int(judgement.evaluation.bars[0]), trader.first)
     rules, window_bars = trader.task.market, trader.task.window_bars
     names, played = trader.table.names, {}
     for name, schedule in schedules.items():

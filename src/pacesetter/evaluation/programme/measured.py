@@ -89,8 +89,8 @@ class RunRecord:
 
     def best_of(self, kinds: tuple[str, ...]) -> str | None:
         """The baseline with the best Sharpe ratio among those whose names begin so."""
-        found = {name: self.figure("sharpe", name) for name in self.judged["figures"] if name.startswith(kinds)}
-        known = {name: value for name, value in found.items() if not math.isnan(value)}
+        figures = {name: self.figure("sharpe", name) for name in self.judged["figures"] if name.startswith(kinds)}
+        known = {name: value for name, value in figures.items() if not math.isnan(value)}
         return max(known, key=lambda name: known[name]) if known else None
 
     def series(self, name: str | None) -> np.ndarray[Any, Any] | None:
@@ -136,8 +136,8 @@ def metric_names() -> list[str]:
 
 def _read(record: RunRecord, name: str) -> Measured | None:
     metric = find_metric(name)
-    found = Measured(math.nan) if metric is None else metric.read(record)
-    return None if math.isnan(found.value) else found
+    value = Measured(math.nan) if metric is None else metric.read(record)
+    return None if math.isnan(value.value) else value
 
 
 def _json(path: Path) -> dict[str, Any]:
@@ -188,8 +188,8 @@ def _bootstrapped(name: str, statistic: Callable[[float], Statistic], is_risk: b
             return Measured(value)
         # Risk lasts longer than trends do, see `intervals`.
         blocks = block_length(own**2) if is_risk else None
-        found = interval(own, statistic(record.bars_per_year), block_bars=blocks)
-        return Measured(value, found.low, found.high)
+        bounds = interval(own, statistic(record.bars_per_year), block_bars=blocks)
+        return Measured(value, bounds.low, bounds.high)
 
     return read
 
@@ -207,8 +207,8 @@ def _paired(record: RunRecord, value: float, other: str | None, statistic: Calla
     own, beside = record.series(record.policy), record.series(other)
     if own is None or beside is None or math.isnan(record.bars_per_year):
         return Measured(value)
-    found = paired_difference(own, beside, statistic(record.bars_per_year))
-    return Measured(value, found.low, found.high)
+    difference = paired_difference(own, beside, statistic(record.bars_per_year))
+    return Measured(value, difference.low, difference.high)
 
 
 def _above_index(record: RunRecord) -> Measured:
@@ -235,8 +235,8 @@ def _supervised_ratio(record: RunRecord) -> Measured:
 
 def _stress(name: str, pick: Callable[[list[float]], float]) -> Callable[[RunRecord], Measured]:
     def read(record: RunRecord) -> Measured:
-        found = [float(row[name]) for row in record.judged.get("stress", {}).values()]
-        return Measured(pick(found) if found else math.nan)
+        values = [float(row[name]) for row in record.judged.get("stress", {}).values()]
+        return Measured(pick(values) if values else math.nan)
 
     return read
 
@@ -314,16 +314,16 @@ def _verdict(name: str, place: int | None = None) -> Callable[[RunRecord], Measu
     """A figure of the verdict; NaN where it was not looked at."""
 
     def read(record: RunRecord) -> Measured:
-        found = record.judged.get("verdict", {}).get(name)
-        return Measured(math.nan if found is None else float(found if place is None else found[place]))
+        value = record.judged.get("verdict", {}).get(name)
+        return Measured(math.nan if value is None else float(value if place is None else value[place]))
 
     return read
 
 
 def _costs(multiple: float) -> Callable[[RunRecord], Measured]:
     def read(record: RunRecord) -> Measured:
-        found = record.judged.get("verdict", {}).get("costs", {})
-        return Measured(float(found.get(str(multiple), math.nan)))
+        costs = record.judged.get("verdict", {}).get("costs", {})
+        return Measured(float(costs.get(str(multiple), math.nan)))
 
     return read
 

@@ -22,14 +22,14 @@ def measure_supervised(run: StoredRun) -> Path:
     They are fitted to the bars before it only. Without a validation set the best is null.
     """
     validation = build_fold(run.config, run.panel).validation
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
     if len(validation) > 1:
         bank = run.bank(run.panel)
         names = [name for name in possible_baselines(bank) if name.startswith(SUPERVISED)]
         first, last = int(validation[0]), int(validation[-1])
         played = evaluate_baselines(run.panel, first, names, last=last, market=run.task.market, bank=bank)
-        found = {name: float(metrics(each)["sharpe"]) for name, each in played.items()}
-    known = [value for value in found.values() if not math.isnan(value)]
-    content = {"baselines": found} | ({"sharpe": max(known)} if known else {})
+        figures = {name: float(metrics(each)["sharpe"]) for name, each in played.items()}
+    known = [value for value in figures.values() if not math.isnan(value)]
+    content = {"baselines": figures} | ({"sharpe": max(known)} if known else {})
     (run.folder / EVALUATION).mkdir(exist_ok=True)
     return write_atomic(run.folder / EVALUATION / SUPERVISED_FILE, json.dumps(content, indent=2) + "\n")

@@ -223,7 +223,7 @@ def _distinct(trace: Trace) -> float:
     """Mean number of distinct actions in a sliding 20 / min(20, kinds); over the steps there are where fewer."""
     kinds = trace.kinds or BINS
     codes = trace.actions if trace.kinds else np.clip((trace.actions + 1) * BINS // 2, 0, BINS - 1)
-    found = []
+    counts = []
     for column in range(trace.columns):
         played = codes[trace.is_played[:, column], column].astype(np.int64)
         if len(played) == 0:
@@ -231,8 +231,8 @@ def _distinct(trace: Trace) -> float:
         width = min(SLIDING, len(played))
         windows = np.lib.stride_tricks.sliding_window_view(played, width)
         is_used = np.stack([(windows == code).any(axis=1) for code in range(kinds)])
-        found.append(is_used.sum(axis=0) / min(SLIDING, kinds))
-    return float(np.concatenate(found).mean()) if found else 0.0
+        counts.append(is_used.sum(axis=0) / min(SLIDING, kinds))
+    return float(np.concatenate(counts).mean()) if counts else 0.0
 
 
 def state_counts(trace: Trace) -> Array:

@@ -115,12 +115,12 @@ def regime_alignment(trace: Trace, draws: int = DRAWS, seed: int = 0) -> float:
         return 0.0
     generator = np.random.default_rng(seed)
     changed = np.concatenate([each for _, each in pairs])
-    found = _information(np.concatenate([began for began, _ in pairs]), changed)
+    information = _information(np.concatenate([began for began, _ in pairs]), changed)
     null = []
     for _ in range(draws):
         shifted = [np.roll(began, generator.integers(1, len(began))) for began, _ in pairs]
         null.append(_information(np.concatenate(shifted), changed))
-    return found - float(np.quantile(null, LEVEL))
+    return information - float(np.quantile(null, LEVEL))
 
 
 def _column(trace: Trace, column: int) -> tuple[Array, Array] | None:

@@ -33,8 +33,8 @@ def page_header(
     data: str, times: pd.DatetimeIndex, symbols: Sequence[str], seed: int, rules: MarketParameters | None = None
 ) -> dict[str, str]:
     """What a page is about, for its top: data, period and seed; of an account its costs, capital and limits too."""
-    told = {"data": data, "period": span_text(times), "bars": f"{len(times):,}", "symbols": f"{len(symbols):,}"}
-    return told | ({} if rules is None else _rules(rules)) | {"seed": str(seed)}
+    facts = {"data": data, "period": span_text(times), "bars": f"{len(times):,}", "symbols": f"{len(symbols):,}"}
+    return facts | ({} if rules is None else _rules(rules)) | {"seed": str(seed)}
 
 
 def _rules(rules: MarketParameters) -> dict[str, str]:
@@ -147,7 +147,7 @@ def trades_section(result: Backtest) -> Section:
     by_symbol: dict[int, list[Trade]] = {}
     for trade in result.trades():
         by_symbol.setdefault(trade.position, []).append(trade)
-    earned = {place: sum(trade.pnl for trade in found) for place, found in by_symbol.items()}
+    earned = {place: sum(trade.pnl for trade in closed) for place, closed in by_symbol.items()}
     order = sorted(by_symbol, key=lambda place: -abs(earned[place]))
     choices = tuple((result.symbols[place], _prices_figure(result, place, by_symbol[place])) for place in order)
     rows = tuple(_symbol_row(result, place, by_symbol[place]) for place in order)
@@ -161,12 +161,12 @@ def trades_section(result: Backtest) -> Section:
     return Section("Trades on prices", text if order else "Nothing was traded.", (), header, rows, choices=choices)
 
 
-def _symbol_row(result: Backtest, place: int, found: list[Trade]) -> tuple[str, ...]:
-    gains = np.array([trade.pnl for trade in found])
-    bars = [(len(result) - 1 if trade.exit_bar is None else trade.exit_bar) - trade.entry_bar for trade in found]
+def _symbol_row(result: Backtest, place: int, closed: list[Trade]) -> tuple[str, ...]:
+    gains = np.array([trade.pnl for trade in closed])
+    bars = [(len(result) - 1 if trade.exit_bar is None else trade.exit_bar) - trade.entry_bar for trade in closed]
     return (
         result.symbols[place],
-        f"{len(found):,}",
+        f"{len(closed):,}",
         f"{(gains > 0).mean():.0%}",
         f"{gains.sum():+,.0f}",
         f"{np.mean(bars):.0f}",
@@ -175,17 +175,17 @@ def _symbol_row(result: Backtest, place: int, found: list[Trade]) -> tuple[str, 
     )
 
 
-def _prices_figure(result: Backtest, place: int, found: list[Trade]) -> go.Figure:
+def _prices_figure(result: Backtest, place: int, closed: list[Trade]) -> go.Figure:
     """A symbol's closes with the entries and exits of its largest trades."""
     most = min(MOST_MARKS, MARKS_IN_ALL // len(result.symbols))
-    drawn = sorted(sorted(found, key=lambda trade: -abs(trade.pnl))[:most], key=lambda trade: trade.entry_bar)
+    drawn = sorted(sorted(closed, key=lambda trade: -abs(trade.pnl))[:most], key=lambda trade: trade.entry_bar)
     closes = np.where(result.closes[:, place] > 0, result.closes[:, place], np.nan)
     rows = _few(len(result), MOST_IN_ALL // len(result.symbols))
     line = {"width": 1.2, "color": "#808080"}
     figure = go.Figure(go.Scatter(x=result.times[rows], y=closes[rows], mode="lines", name="close", line=line))
     for name, marks in _marks(result, drawn).items():
         figure.add_scatter(name=name, mode="markers", **marks)
-    cut = f" ({len(drawn)} of {len(found)} trades)" if len(drawn) < len(found) else ""
+    cut = f" ({len(drawn)} of {len(closed)} trades)" if len(drawn) < len(closed) else ""
     return styled(figure, f"{result.symbols[place]}: entries and exits{cut}", 420)
 
 
@@ -211,7 +211,7 @@ def _marks(result: Backtest, drawn: list[Trade]) -> Mapping[str, dict[str, Any]]
         name: {
             "x": result.times[[bar for bar, _, _ in points]],
             "y": [price for _, price, _ in points],
-            "text": [f"{result.times[bar]:{form}}: {told}" for bar, _, told in points],
+            "text": [f"{result.times[bar]:{form}}: {label}" for bar, _, label in points],
             "hovertemplate": "%{text}<extra></extra>",
             "marker": marker,
         }
@@ -220,14 +220,14 @@ def _marks(result: Backtest, drawn: list[Trade]) -> Mapping[str, dict[str, Any]]
     }
 
 
-def _entries(found: list[Trade]) -> list[tuple[int, float, str]]:
-    return [(trade.entry_bar, trade.entry_price, f"entry at {trade.entry_price:,.2f}") for trade in found]
+def _entries(closed: list[Trade]) -> list[tuple[int, float, str]]:
+    return [(trade.entry_bar, trade.entry_price, f"entry at {trade.entry_price:,.2f}") for trade in closed]
 
 
-def _exits(found: list[Trade]) -> list[tuple[int, float, str]]:
+def _exits(closed: list[Trade]) -> list[tuple[int, float, str]]:
     return [
         (trade.exit_bar, trade.exit_price or 0.0, f"{trade.pnl:+,.0f}, {trade.reason.replace('_', ' ')}")
-        for trade in found
+        for trade in closed
         if trade.exit_bar is not None
     ]
 

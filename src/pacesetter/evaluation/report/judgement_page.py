@@ -36,31 +36,31 @@ MOST_LINES = 6
 SENSES = {"<=": "≤", ">=": "≥", ">": ">", "<": "<"}
 
 
-def judgement_sections(found: Judgement) -> list[Section]:
+def judgement_sections(judgement: Judgement) -> list[Section]:
     """The sections of the report that a judgement fills, the verdict first."""
     return [
-        _verdict_section(found),
-        _gates_section(found),
-        _benchmark_section(found),
-        monthly_section(found.result),
-        weights_section(found.result),
-        trades_section(found.result),
-        _regimes_section(found),
-        _scenario_section("Stress", FAST_TEXT if found.is_fast else STRESS_TEXT, found.stress),
-        _scenario_section("Costs and limits", FAST_TEXT if found.is_fast else RULES_TEXT, found.rules),
-        _assets_section(found),
-        *_option_sections(found),
+        _verdict_section(judgement),
+        _gates_section(judgement),
+        _benchmark_section(judgement),
+        monthly_section(judgement.result),
+        weights_section(judgement.result),
+        trades_section(judgement.result),
+        _regimes_section(judgement),
+        _scenario_section("Stress", FAST_TEXT if judgement.is_fast else STRESS_TEXT, judgement.stress),
+        _scenario_section("Costs and limits", FAST_TEXT if judgement.is_fast else RULES_TEXT, judgement.rules),
+        _assets_section(judgement),
+        *_option_sections(judgement),
     ]
 
 
-def store_judgement(found: Judgement, folder: Path, facts: Mapping[str, str] | None = None) -> None:
+def store_judgement(judgement: Judgement, folder: Path, facts: Mapping[str, str] | None = None) -> None:
     """Write evaluation.json, evaluation.md, memo.md and the judged policy's ledger into a folder."""
-    write_atomic(folder / RESULT, json.dumps(found.to_json(), indent=2, default=str) + "\n")
-    write_atomic(folder / "evaluation.md", markdown(judgement_sections(found)))
-    write_atomic(folder / "memo.md", memo(found.verdict, found.gates, facts))
-    found.result.save(folder, dict(found.rewards))
-    returns = {name: each.returns for name, each in found.results.items()}
-    pd.DataFrame(returns, found.result.times).to_parquet(folder / RETURNS)
+    write_atomic(folder / RESULT, json.dumps(judgement.to_json(), indent=2, default=str) + "\n")
+    write_atomic(folder / "evaluation.md", markdown(judgement_sections(judgement)))
+    write_atomic(folder / "memo.md", memo(judgement.verdict, judgement.gates, facts))
+    judgement.result.save(folder, dict(judgement.rewards))
+    returns = {name: each.returns for name, each in judgement.results.items()}
+    pd.DataFrame(returns, judgement.result.times).to_parquet(folder / RETURNS)
 
 
 def markdown(sections: list[Section]) -> str:
@@ -79,11 +79,11 @@ def _line(cells: Any) -> str:
     return "| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |"
 
 
-def _verdict_section(found: Judgement) -> Section:
-    table = results_section(found.results, found.intervals)
-    own: dict[str, Any] = {"title": VERDICT, "text": found.sentence, "is_evidence": found.verdict.is_evidence}
-    faint = tuple(place for place, row in enumerate(table.rows) if _includes_zero(found.intervals[str(row[0])]))
-    return replace(table, **own, reasons=verdict_reasons(found), faint=faint)
+def _verdict_section(judgement: Judgement) -> Section:
+    table = results_section(judgement.results, judgement.intervals)
+    own: dict[str, Any] = {"title": VERDICT, "text": judgement.sentence, "is_evidence": judgement.verdict.is_evidence}
+    faint = tuple(place for place, row in enumerate(table.rows) if _includes_zero(judgement.intervals[str(row[0])]))
+    return replace(table, **own, reasons=verdict_reasons(judgement), faint=faint)
 
 
 def _includes_zero(ratio: Interval) -> bool:
@@ -102,11 +102,11 @@ RULES_TEXT = "The same policy under other costs and limits, one at a time."
 
 def results_section(results: Mapping[str, Backtest], intervals: Mapping[str, Interval] | None = None) -> Section:
     """Figures and equity of many backtests over the same bars: the first one first, the others by Sharpe ratio."""
-    found = {name: metrics(each) for name, each in results.items()}
-    first, *rest = found
-    rest.sort(key=lambda name: -found[name]["sharpe"])
+    figures = {name: metrics(each) for name, each in results.items()}
+    first, *rest = figures
+    rest.sort(key=lambda name: -figures[name]["sharpe"])
     order = [first, *rest]
-    rows = [_score(name, found[name], intervals) for name in order]
+    rows = [_score(name, figures[name], intervals) for name in order]
     days = results[first].times
     text = f"{len(days):,} bars, {span_text(days)}, all with the same costs and caps."
     return Section(
@@ -127,24 +127,24 @@ def _score(name: str, row: Mapping[str, float], intervals: Mapping[str, Interval
     )
 
 
-def _gates_section(found: Judgement) -> Section:
-    failed = sum(not gate.passed for gate in found.gates)
+def _gates_section(judgement: Judgement) -> Section:
+    count, failed = len(judgement.gates), sum(not gate.passed for gate in judgement.gates)
     decision = "NO-GO" if failed else "GO"
-    text = f"{decision}: {len(found.gates) - failed} of {len(found.gates)} gates passed; the memo has the decision."
+    text = f"{decision}: {count - failed} of {count} gates passed; the memo has the decision."
     rows = tuple(
         (gate.name, plain(gate.value), f"{SENSES[gate.sense]} {gate.limit:g}", "pass" if gate.passed else "FAIL")
-        for gate in found.gates
+        for gate in judgement.gates
     )
     return Section("Gates", text, (), ("gate", "value", "limit", ""), rows)
 
 
-def _benchmark_section(found: Judgement) -> Section:
+def _benchmark_section(judgement: Judgement) -> Section:
     header = ("policy", "alpha", "beta", "correlation", "Sharpe ratio above it", "drawdown against it")
     rows = tuple(
         (str(name), *map(number, values, ("+.1%", ".2f", ".2f", "+.2f", ".1%")))
-        for name, *values in found.benchmark.itertuples()
+        for name, *values in judgement.benchmark.itertuples()
     )
-    index = "an equal-weight index of all symbols" if found.index is None else found.index.name
+    index = "an equal-weight index of all symbols" if judgement.index is None else judgement.index.name
     text = (
         f"Against {index} without costs; alpha is annualised. "
         "A drawdown is a share of the highest equity before it, and never has a sign."
@@ -152,17 +152,17 @@ def _benchmark_section(found: Judgement) -> Section:
     return Section("Against the index", text, (), header, rows)
 
 
-def _regimes_section(found: Judgement) -> Section:
+def _regimes_section(judgement: Judgement) -> Section:
     header = ("regime", "bars", "total return", "Sharpe ratio", "bars with a gain")
     rows = tuple(
         (str(name).replace("_", " "), bars, *map(number, values, ("+.1%", "+.2f", ".0%")))
-        for name, bars, *values in found.regimes.itertuples()
+        for name, bars, *values in judgement.regimes.itertuples()
     )
     text = (
         "By the regime that most symbols were in at the close of the decision. "
-        f"{int((found.windows > 0).sum())} of {len(found.windows)} equal periods of the test set had a gain."
+        f"{int((judgement.windows > 0).sum())} of {len(judgement.windows)} equal periods of the test set had a gain."
     )
-    return Section("Results by regime", text, (_window_picture(found),), header, rows)
+    return Section("Results by regime", text, (_window_picture(judgement),), header, rows)
 
 
 def _scenario_section(title: str, text: str, table: pd.DataFrame) -> Section:
@@ -175,8 +175,8 @@ def _scenario_section(title: str, text: str, table: pd.DataFrame) -> Section:
     return Section(title, text, (), header, rows)
 
 
-def _assets_section(found: Judgement) -> Section:
-    earned = found.contribution
+def _assets_section(judgement: Judgement) -> Section:
+    earned = judgement.contribution
     text = (
         f"What each symbol earned after costs. Concentration of the absolute shares: Herfindahl "
         f"{number(earned.herfindahl, '.3f')}, Gini {number(earned.gini, '.2f')}."
@@ -185,11 +185,11 @@ def _assets_section(found: Judgement) -> Section:
     return Section("Contribution by asset", text, (), ("symbol", "profit and loss", "share"), rows)
 
 
-def _option_sections(found: Judgement) -> list[Section]:
+def _option_sections(judgement: Judgement) -> list[Section]:
     """Of a policy with options, those of the symbol that moved most money under its price."""
-    if found.result.options is None:
+    if judgement.result.options is None:
         return []
-    return [options_section(found.result, str(found.contribution.table.index[0]))]
+    return [options_section(judgement.result, str(judgement.contribution.table.index[0]))]
 
 
 # ---- pictures -------------------------------------------------------------------------------------------------------
@@ -213,12 +213,12 @@ def _draw(figure: go.Figure, result: Backtest, line: Mapping[str, Any]) -> None:
     figure.add_scatter(y=result.drawdown[rows], row=2, col=1, showlegend=False, **common)
 
 
-def _window_picture(found: Judgement) -> go.Figure:
-    days = found.result.times
-    starts = [days[part[0]] for part in np.array_split(np.arange(len(days)), len(found.windows))]
+def _window_picture(judgement: Judgement) -> go.Figure:
+    days = judgement.result.times
+    starts = [days[part[0]] for part in np.array_split(np.arange(len(days)), len(judgement.windows))]
     bars = go.Bar(
         x=[f"{day:{day_form(days)}}" for day in starts],
-        y=found.windows,
-        marker_color=[PALETTE[0] if gain > 0 else PALETTE[5] for gain in found.windows],
+        y=judgement.windows,
+        marker_color=[PALETTE[0] if gain > 0 else PALETTE[5] for gain in judgement.windows],
     )
     return styled(go.Figure(bars), "Return of equal periods of the test set", 260).update_yaxes(tickformat=".0%")

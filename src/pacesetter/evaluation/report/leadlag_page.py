@@ -135,8 +135,8 @@ def leadlag_verdict(result: StudyResult) -> str:
     smallest = _smallest_effect(result)
     if not leaders and not followers:
         return f"No evidence of a leader: over {window} no interval excludes zero. {smallest}{earned}"
-    found = f"leaders: {_names(leaders)}; followers: {_names(followers)}"
-    return f"Over {window}, all symbols tested together: {found}. {smallest}{earned}"
+    names = f"leaders: {_names(leaders)}; followers: {_names(followers)}"
+    return f"Over {window}, all symbols tested together: {names}. {smallest}{earned}"
 
 
 def _smallest_effect(result: StudyResult) -> str:

@@ -67,9 +67,9 @@ def prices(panel: Panel) -> go.Figure:
     figure = go.Figure()
     for column, symbol in enumerate(panel.symbols[:MOST_LINES]):
         close = np.where(panel.mask[:, column], panel.close[:, column], np.nan)
-        seen = np.flatnonzero(np.isfinite(close))
-        if len(seen):
-            line = 100 * close[rows] / close[seen[0]]
+        known = np.flatnonzero(np.isfinite(close))
+        if len(known):
+            line = 100 * close[rows] / close[known[0]]
             figure.add_scatter(x=panel.index[rows], y=line, name=symbol, mode="lines", line={"width": 1})
     cut = f" (first {MOST_LINES} of {len(panel.symbols)})" if len(panel.symbols) > MOST_LINES else ""
     return styled(figure, f"Closes, first bar = 100{cut}", 460).update_yaxes(type="log")

@@ -15,10 +15,17 @@ DEAR = 0.25  # of what was earned before costs
 FEW_TRIPS = 20
 
 
-def verdict_reasons(found: Judgement) -> tuple[str, ...]:
+def verdict_reasons(judgement: Judgement) -> tuple[str, ...]:
     """Short sentences, the weightiest first."""
-    figures = metrics(found.result)
-    asked = (_traded(figures), _index(found), _chance(found), _beaten(found), _costs(figures), _rare(figures))
+    figures = metrics(judgement.result)
+    asked = (
+        _traded(figures),
+        _index(judgement),
+        _chance(judgement),
+        _beaten(judgement),
+        _costs(figures),
+        _rare(figures),
+    )
     return tuple(sentence for sentence in asked if sentence)
 
 
@@ -26,19 +33,19 @@ def _traded(figures: dict[str, float]) -> str:
     return "It never held a position." if figures["exposure"] == 0 else ""
 
 
-def _index(found: Judgement) -> str:
-    row: Any = found.benchmark.loc[found.verdict.name]
+def _index(judgement: Judgement) -> str:
+    row: Any = judgement.benchmark.loc[judgement.verdict.name]
     beta, correlation = float(row["beta"]), float(row["correlation"])
-    told = f"beta {beta:.1f}, correlation {correlation:.2f}"
+    figures = f"beta {beta:.1f}, correlation {correlation:.2f}"
     if correlation >= LIKE_THE_INDEX:
-        return f"Moves like the index: {told}."
+        return f"Moves like the index: {figures}."
     if abs(correlation) <= APART:
-        return f"Moves apart from the index: {told}."
-    return f"Moves partly with the index: {told}." if correlation == correlation else ""
+        return f"Moves apart from the index: {figures}."
+    return f"Moves partly with the index: {figures}." if correlation == correlation else ""
 
 
-def _chance(found: Judgement) -> str:
-    ratio = found.verdict.sharpe
+def _chance(judgement: Judgement) -> str:
+    ratio = judgement.verdict.sharpe
     if ratio.low > 0:
         return f"Earned more than cash: even the low end of its Sharpe ratio is above zero ({ratio.low:+.2f})."
     if ratio.high < 0:
@@ -46,8 +53,8 @@ def _chance(found: Judgement) -> str:
     return f"Within chance: its Sharpe ratio may be anything from {ratio.low:+.2f} to {ratio.high:+.2f}."
 
 
-def _beaten(found: Judgement) -> str:
-    gap, best = found.verdict.difference, found.verdict.baseline
+def _beaten(judgement: Judgement) -> str:
+    gap, best = judgement.verdict.difference, judgement.verdict.baseline
     if gap is None:
         return ""
     if gap.high < 0:

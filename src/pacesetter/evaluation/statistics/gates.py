@@ -91,8 +91,8 @@ class Held:
     @property
     def gate(self) -> Gate:
         """As a report shows it; what was not measured is NaN and fails."""
-        found = self.measured or Measured(math.nan)
-        return Gate(self.limit.name, found.value, self.limit.sense, self.limit.limit, found.oracle)
+        measured = self.measured or Measured(math.nan)
+        return Gate(self.limit.name, measured.value, self.limit.sense, self.limit.limit, measured.oracle)
 
     @property
     def holds(self) -> bool:
@@ -111,12 +111,12 @@ class Held:
 
     def to_json(self) -> dict[str, Any]:
         """Plain values; what was not measured is null."""
-        found = self.measured
+        measured = self.measured
         return {
             "metric": self.limit.metric,
             "about": self.limit.name,
-            "value": None if found is None else found.value,
-            "interval": None if found is None or math.isnan(found.low) else [found.low, found.high],
+            "value": None if measured is None else measured.value,
+            "interval": None if measured is None or math.isnan(measured.low) else [measured.low, measured.high],
             "sense": self.limit.sense,
             "limit": self.limit.limit,
             "passed": self.gate.passed,

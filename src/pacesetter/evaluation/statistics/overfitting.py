@@ -141,7 +141,7 @@ def _halves(matrix: Array, blocks: int) -> tuple[Array, Array]:
         mean, square = which @ centred.sum(axis=1) / bars, which @ np.square(centred).sum(axis=1) / bars
         deviation = np.sqrt(np.maximum(square - mean**2, 0.0))
         total = mean + matrix.mean(axis=0)
-        found: Array = np.divide(total, deviation, out=np.zeros_like(total), where=deviation > SAME * np.abs(total))
-        return found
+        sharpes: Array = np.divide(total, deviation, out=np.zeros_like(total), where=deviation > SAME * np.abs(total))
+        return sharpes
 
     return ratios(members), ratios(1.0 - members)

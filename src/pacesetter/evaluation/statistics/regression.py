@@ -16,14 +16,14 @@ __all__ = ["RESULT", "read_result", "regression_gates"]
 RESULT = "evaluation.json"
 
 
-def regression_gates(stored: Mapping[str, Any], found: Mapping[str, Any], tolerance: float = 1e-6) -> list[Gate]:
+def regression_gates(stored: Mapping[str, Any], measured: Mapping[str, Any], tolerance: float = 1e-6) -> list[Gate]:
     """A gate for each number of the stored result: how far the new one is away, as a share of it (of 1 where smaller).
 
     Names of nested entries are joined by dots. A stored number that the new result does not have fails, and so does
     text that differs; what is new there is not looked at.
     """
     check_range(0, tolerance=tolerance)
-    new = dict(_flat(found))
+    new = dict(_flat(measured))
     return [Gate(name, _distance(value, new.get(name)), "<=", tolerance) for name, value in _flat(stored)]
 
 
@@ -36,13 +36,13 @@ def _flat(content: Any, name: str = "") -> Iterator[tuple[str, Any]]:
         yield from _flat(value, f"{name}.{key}" if name else str(key))
 
 
-def _distance(stored: Any, found: Any) -> float:
-    numbers = all(isinstance(value, (int, float)) for value in (stored, found))
-    if not numbers or math.isnan(stored) or math.isnan(found):
-        both_unknown = numbers and math.isnan(stored) and math.isnan(found)
-        return 0.0 if stored == found or both_unknown else math.inf
+def _distance(stored: Any, measured: Any) -> float:
+    numbers = all(isinstance(value, (int, float)) for value in (stored, measured))
+    if not numbers or math.isnan(stored) or math.isnan(measured):
+        both_unknown = numbers and math.isnan(stored) and math.isnan(measured)
+        return 0.0 if stored == measured or both_unknown else math.inf
     # Relative for large numbers, absolute below 1: a figure near 0 would have no meaningful relative distance.
-    return 0.0 if stored == found else abs(found - stored) / max(abs(stored), 1.0)
+    return 0.0 if stored == measured else abs(measured - stored) / max(abs(stored), 1.0)
 
 
 def read_result(path: str | Path) -> dict[str, Any]:

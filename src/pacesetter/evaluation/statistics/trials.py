@@ -123,8 +123,8 @@ class Trials:
         """The trials of tasks that count together with `task`, each run once, by its last line."""
         alike = TRADING if task in TRADING else (task,)
         # Later lines replace earlier ones: a run is entered when it starts and again when it is judged.
-        found = {(trial.data, trial.run, trial.seed): trial for trial in self._read() if trial.task in alike}
-        return list(found.values())
+        alike_trials = {(trial.data, trial.run, trial.seed): trial for trial in self._read() if trial.task in alike}
+        return list(alike_trials.values())
 
     def _read(self) -> list[Trial]:
         lines = self.path.read_text(encoding="utf-8").splitlines() if self.path.exists() else []

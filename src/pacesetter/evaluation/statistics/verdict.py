@@ -92,15 +92,15 @@ class Verdict:
 
     def claims(self) -> list[Claim]:
         """Each claim that was tested, those without evidence first."""
-        found = [self._over_cash()]
+        claims = [self._over_cash()]
         if self.difference is not None:
             what = f"{self.name} beats {self.baseline}, the best of {_count(self.baselines, 'baseline')}"
-            found.append(Claim(self.beats_baselines, what, f"difference of the Sharpe ratios {self.difference}"))
+            claims.append(Claim(self.beats_baselines, what, f"difference of the Sharpe ratios {self.difference}"))
         if self.overfitting is not None:
             share = f"the best falls to or below their median out-of-sample with probability {self.overfitting:.2f}"
             what = f"the selection among {self.variants} variants is more than chance"
-            found.append(Claim(self.overfitting <= MOST_OVERFITTING, what, share))
-        return sorted(found, key=lambda claim: claim.holds)
+            claims.append(Claim(self.overfitting <= MOST_OVERFITTING, what, share))
+        return sorted(claims, key=lambda claim: claim.holds)
 
     @property
     def sentence(self) -> str:

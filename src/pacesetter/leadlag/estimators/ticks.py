@@ -125,10 +125,10 @@ class TickWindows(WindowScorer):
 
     def _ticks(self, end: int, lookback: int) -> tuple[Array, Array, Array]:
         """Observed bars of one window as packed ticks."""
-        seen = self.series.seen[end - lookback : end + 1].T
-        columns, bars = np.nonzero(seen)
-        values = self.series.path[end - lookback : end + 1].T[seen]
-        return bars.astype(np.float64), values, np.searchsorted(columns, np.arange(len(seen) + 1))
+        is_known = self.series.seen[end - lookback : end + 1].T
+        columns, bars = np.nonzero(is_known)
+        values = self.series.path[end - lookback : end + 1].T[is_known]
+        return bars.astype(np.float64), values, np.searchsorted(columns, np.arange(len(is_known) + 1))
 
     def _answers(self, end: int, lookback: int) -> tuple[Array, Array]:
         """Score and lag matrices of one window, NaN where not scored."""

@@ -195,8 +195,8 @@ class RegimeOracle:
     def fit(cls, panel: Panel, scores: WindowScores) -> RegimeOracle:
         """The windows of `scores` with the best mean prediction in each regime of a synthetic panel."""
         table, regimes = scores.table(panel), _regimes(panel)
-        found = [_best(scores.grid, _means(table[regimes == regime])) for regime in range(int(regimes.max()) + 1)]
-        return cls(tuple(found))
+        best = [_best(scores.grid, _means(table[regimes == regime])) for regime in range(int(regimes.max()) + 1)]
+        return cls(tuple(best))
 
     @property
     def longest(self) -> int:
@@ -250,5 +250,5 @@ def _moves(panel: Panel) -> Array:
 def _mean_moves(panel: Panel) -> Array:
     """(time,) mean absolute move over the observed assets."""
     moves = np.abs(_moves(panel))
-    seen = np.isfinite(moves)
-    return np.asarray(np.nansum(moves, axis=1) / np.maximum(seen.sum(axis=1), 1))
+    is_known = np.isfinite(moves)
+    return np.asarray(np.nansum(moves, axis=1) / np.maximum(is_known.sum(axis=1), 1))

@@ -38,13 +38,13 @@ def hermitian_clusters(matrix: Array, clusters: int, seed: int = 0) -> Array:
     from sklearn.cluster import KMeans
 
     matrix = np.asarray(matrix, dtype=np.float64)
-    seen = observed_assets(matrix)
-    if not 2 <= clusters <= seen.sum():
-        raise ConfigError(f"clusters={clusters} must be in 2 … {seen.sum()}, the number of observed assets")
-    inner = np.nan_to_num(matrix[np.ix_(seen, seen)])
+    observed = observed_assets(matrix)
+    if not 2 <= clusters <= observed.sum():
+        raise ConfigError(f"clusters={clusters} must be in 2 … {observed.sum()}, the number of observed assets")
+    inner = np.nan_to_num(matrix[np.ix_(observed, observed)])
     if not inner.any():
         raise DataError("the lead–lag matrix is zero everywhere; there is nothing to cluster")
     labels = np.full(len(matrix), -1)
     means = KMeans(clusters, n_init=10, random_state=seed)
-    labels[seen] = means.fit_predict(hermitian_projector(inner, clusters))
+    labels[observed] = means.fit_predict(hermitian_projector(inner, clusters))
     return labels

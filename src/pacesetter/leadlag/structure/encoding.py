@@ -114,16 +114,16 @@ class SignatureSummary:
         # Singular values of an antisymmetric matrix come in equal pairs, a pair for each plane; an odd N leaves one 0
         # over.
         sizes = np.linalg.svd(np.nan_to_num(matrices), compute_uv=False)[..., ::2][..., : matrices.shape[-1] // 2]
-        seen = np.maximum(observed_assets(matrices).sum(axis=-1), 2)[..., None]
+        counts = np.maximum(observed_assets(matrices).sum(axis=-1), 2)[..., None]
         energy = np.square(sizes).sum(axis=-1, keepdims=True)
         share = np.divide(np.square(sizes), energy, out=np.zeros(sizes.shape), where=energy > 0)
         entropy = -(share * np.log(np.where(share > 0, share, 1.0))).sum(axis=-1, keepdims=True)
         leading = np.zeros((*sizes.shape[:-1], self.planes))
-        leading[..., : sizes.shape[-1]] = (sizes / seen)[..., : self.planes]
+        leading[..., : sizes.shape[-1]] = (sizes / counts)[..., : self.planes]
         # ‖S‖² is twice the sum over planes, spread over n(n − 1) ordered pairs.
-        rms = np.sqrt(2 * energy / (seen * (seen - 1)))
+        rms = np.sqrt(2 * energy / (counts * (counts - 1)))
         # ⌊n/2⌋ planes at most, whose entropy is log ⌊n/2⌋ when all are alike.
-        return np.concatenate([leading, rms, share[..., :1], entropy / np.log(np.maximum(seen // 2, 2))], axis=-1)
+        return np.concatenate([leading, rms, share[..., :1], entropy / np.log(np.maximum(counts // 2, 2))], axis=-1)
 
     def names(self, symbols: Sequence[str]) -> tuple[str, ...]:
         return (*(f"plane{place}" for place in range(1, self.planes + 1)), "link_rms", "plane1_share", "plane_entropy")

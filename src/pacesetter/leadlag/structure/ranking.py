@@ -44,9 +44,9 @@ def serial_rank(matrices: Array) -> Array:
     matrices = np.asarray(matrices, dtype=np.float64)
     stack = matrices.reshape(-1, *matrices.shape[-2:])
     scores = np.full(stack.shape[:2], np.nan)
-    for score, matrix, seen in zip(scores, stack, observed_assets(stack), strict=True):
-        if seen.sum() > 1:
-            score[seen] = _fiedler(np.nan_to_num(matrix[np.ix_(seen, seen)]))
+    for score, matrix, observed in zip(scores, stack, observed_assets(stack), strict=True):
+        if observed.sum() > 1:
+            score[observed] = _fiedler(np.nan_to_num(matrix[np.ix_(observed, observed)]))
     return scores.reshape(matrices.shape[:-1])
 
 

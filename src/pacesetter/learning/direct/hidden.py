@@ -75,7 +75,9 @@ def fit_hidden(
         fold = _fit(x[rows], y[rows] - x[rows] @ own, hidden, seed + 1 + place)
         with torch.no_grad():
             said[block[0] : block[-1] + 1] = fold(x[block[0] : block[-1] + 1])
-    share, utility, sureness = max((_added(held_out, said, y, share) for share in SHARES), key=lambda found: found[1])
+    share, utility, sureness = max(
+        (_added(held_out, said, y, share) for share in SHARES), key=lambda candidate: candidate[1]
+    )
     return Hidden(layers, said, share if sureness >= LEAST_SURE else 0.0, utility, sureness)
 
 

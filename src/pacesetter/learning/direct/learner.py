@@ -100,18 +100,18 @@ class DirectLearner:
         returns = (series.earned / volatility).clamp(-policy.cut, policy.cut)
         purge_bars = self.config.lags + RETURN_BARS
         x, y = inputs.cpu().numpy(), returns.cpu().numpy()  # coordinate descent is one weight after another
-        found = fit_sparse(x, y, folds=self.config.folds, purge_bars=purge_bars)
-        policy.weights.copy_(torch.from_numpy(found.weights))
-        self.signals[:bars] = torch.from_numpy(found.held_out).to(self.device)
+        fit = fit_sparse(x, y, folds=self.config.folds, purge_bars=purge_bars)
+        policy.weights.copy_(torch.from_numpy(fit.weights))
+        self.signals[:bars] = torch.from_numpy(fit.held_out).to(self.device)
         self.found = {
-            "penalty": found.penalty,
-            "relaxed": found.share,
-            "utility": found.utility,
-            "sureness": found.sureness,
-            "inputs_used": int((found.weights != 0).sum()),
+            "penalty": fit.penalty,
+            "relaxed": fit.share,
+            "utility": fit.utility,
+            "sureness": fit.sureness,
+            "inputs_used": int((fit.weights != 0).sum()),
         }
         if policy.layers is not None:
-            weights, held_out = (found.weights, *found.without), self.signals[:bars].clone()
+            weights, held_out = (fit.weights, *fit.without), self.signals[:bars].clone()
             sizes: Any = {"hidden": policy.hidden, "purge_bars": purge_bars, "seed": self.config.seed}
             self._take_hidden(fit_hidden(inputs, returns, weights, held_out, **sizes))
         # The last bars have no outcome yet, so no weights have seen them.
@@ -123,13 +123,13 @@ class DirectLearner:
         if len(wanted):
             policy.log_gain.fill_(math.log(policy.cap / float(wanted.quantile(CAP_QUANTILE))))
 
-    def _take_hidden(self, found: Hidden) -> None:
+    def _take_hidden(self, fit: Hidden) -> None:
         """Let the policy use as much of the hidden layer as blocks left out confirm."""
         layers: Any = self.policy.layers
-        layers.load_state_dict(found.layers.state_dict())
-        layers[-1].weight.mul_(found.share)
-        self.signals[: len(found.held_out)] += found.share * found.held_out
-        self.found |= {"hidden_share": found.share, "hidden_sureness": found.sureness}
+        layers.load_state_dict(fit.layers.state_dict())
+        layers[-1].weight.mul_(fit.share)
+        self.signals[: len(fit.held_out)] += fit.share * fit.held_out
+        self.found |= {"hidden_share": fit.share, "hidden_sureness": fit.sureness}
 
     def round(self) -> None:
         """One step up the objective of accounts over segments drawn at random."""
@@ -260,8 +260,8 @@ class DirectLearner:
         self, folder: str | Path, header: Mapping[str, Any] | None = None, more: Mapping[str, Any] | None = None
     ) -> Path:
         """Store all of it, and `more` beside it, without pickle; `load_direct` needs nothing else."""
-        told = {"learner": self._described()} | dict(header or {})
-        return write_state(folder, told, self.state_dict() | {"run": dict(more or {})})
+        content = {"learner": self._described()} | dict(header or {})
+        return write_state(folder, content, self.state_dict() | {"run": dict(more or {})})
 
     def load(self, folder: str | Path) -> dict[str, Any]:
         """Resume from what `save` stored, and give its `more`; refuses another configuration or other symbols."""
@@ -288,10 +288,10 @@ def make_direct(setup: Setup) -> DirectLearner:
 
 def load_direct(folder: str | Path) -> DirectPolicy:
     """The policy that `DirectLearner.save` stored, in single precision, as it is served; refuses another learner's."""
-    told = read_header(folder).get("learner", {})
-    if told.get("algorithm") != KIND:
+    described = read_header(folder).get("learner", {})
+    if described.get("algorithm") != KIND:
         raise RunError(f"{folder} holds no direct policy; give checkpoints/best of a run of agent=direct")
-    made = dict(told["policy"])
+    made = dict(described["policy"])
     policy = DirectPolicy(tuple(made.pop("symbols")), **made).double()
     policy.load_state_dict(read_state(folder)["policy"])
     return policy.float().eval()

@@ -97,16 +97,16 @@ def fit_sparse(
     # Above the largest correlation every weight is 0; starting there, the path includes doing nothing.
     strongest = max(float(np.abs(whole.response).max()) / whole.bars, 1.2 * unit)
     path = _Path([whole, *_purged(x, y, whole, blocks, purge_bars)])
-    found: list[Candidate] = []
+    candidates: list[Candidate] = []
     for penalty in np.geomspace(strongest, lowest * unit, points):
         plain, refit = path.at(float(penalty))
         for share in shares:
             weights = [share * far + (1 - share) * near for near, far in zip(plain, refit, strict=True)]
             utility = sum(part.utility(each) for part, each in zip(parts, weights[1:], strict=True))
-            found.append((utility, float(penalty) / unit, share, weights))
-        if _is_past(found, len(shares)):
+            candidates.append((utility, float(penalty) / unit, share, weights))
+        if _is_past(candidates, len(shares)):
             break
-    _, penalty, share, weights = max(found, key=lambda entry: entry[0])  # the first of equals: the sparsest
+    _, penalty, share, weights = max(candidates, key=lambda entry: entry[0])  # the first of equals: the sparsest
     held_out = np.concatenate([x[block] @ each for block, each in zip(blocks, weights[1:], strict=True)])
     worth, sureness = _worth(held_out, y)
     # The utility was chosen as the best of many, so being above 0 is not enough.
@@ -140,10 +140,10 @@ def _worth(signal: Array, y: Array) -> tuple[float, float]:
     return float(by_bar.mean()) / y.shape[1], float(by_bar.mean()) / spread if spread > 0 else 0.0
 
 
-def _is_past(found: list[Candidate], shares: int) -> bool:
+def _is_past(candidates: list[Candidate], shares: int) -> bool:
     """Whether the best penalty so far finds something and lies `PATIENCE` penalties back."""
-    best = max(range(len(found)), key=lambda place: found[place][0])
-    return found[best][0] > 0 and len(found) // shares - 1 - best // shares >= PATIENCE
+    best = max(range(len(candidates)), key=lambda place: candidates[place][0])
+    return candidates[best][0] > 0 and len(candidates) // shares - 1 - best // shares >= PATIENCE
 
 
 class _Path:
@@ -156,7 +156,7 @@ class _Path:
     def at(self, penalty: float) -> tuple[list[Array], list[Array]]:
         pairs = list(zip(self.products, self.weights, strict=True))
         self.weights = [sparse_weights(each, penalty, start) for each, start in pairs]
-        return self.weights, [relaxed(each, found) for each, found in zip(self.products, self.weights, strict=True)]
+        return self.weights, [relaxed(each, weights) for each, weights in zip(self.products, self.weights, strict=True)]
 
 
 def sparse_weights(products: CrossProducts, penalty: float, start: Array) -> Array:
@@ -164,13 +164,13 @@ def sparse_weights(products: CrossProducts, penalty: float, start: Array) -> Arr
     from sklearn.linear_model import lasso_path
 
     shape_only = np.broadcast_to(0.0, (products.bars, len(start)))  # all is in the products
-    found = np.zeros_like(start)
+    solution = np.zeros_like(start)
     for column in range(start.shape[1]):
         response = np.ascontiguousarray(products.response[:, column])
         # The optimality condition of the lasso: all weights of this symbol are 0.
         if np.abs(response).max() <= penalty * products.bars:
             continue
-        found[:, column] = lasso_path(
+        solution[:, column] = lasso_path(
             shape_only,
             np.array([math.sqrt(products.bars)]),  # returns of variance 1, by which the tolerance is measured
             alphas=[penalty],
@@ -181,17 +181,17 @@ def sparse_weights(products: CrossProducts, penalty: float, start: Array) -> Arr
             tol=TOLERANCE,
             max_iter=SWEEPS,
         )[1][:, 0]
-    return found
+    return solution
 
 
 def relaxed(products: CrossProducts, weights: Array) -> Array:
     """The optimum without a penalty over the inputs that each symbol uses."""
     gram, response = products.inputs / products.bars, products.response / products.bars
-    found = np.zeros_like(weights)
+    solution = np.zeros_like(weights)
     for column in range(weights.shape[1]):
         used = np.flatnonzero(weights[:, column])
         if len(used):
             # The chosen inputs may be nearly collinear, since neighbouring lags and markets are.
             system = gram[np.ix_(used, used)] + RIDGE * np.eye(len(used))
-            found[used, column] = np.linalg.solve(system, response[used, column])
-    return found
+            solution[used, column] = np.linalg.solve(system, response[used, column])
+    return solution

@@ -60,14 +60,14 @@ class Population:
 
         Environments are (symbol, member, env) flattened, as are the rows of the compact observation.
         """
-        seen = {name: self._by_member(entry) for name, entry in observation.items() if name != ACTION_MASK}
-        index = seen.pop(INDEX)
+        inputs = {name: self._by_member(entry) for name, entry in observation.items() if name != ACTION_MASK}
+        index = inputs.pop(INDEX)
         # All members play the same bars unless one was ruined, so that windows are mostly gathered and scaled once.
         is_shared = bool((index == index[:1]).all())
         bars = self.tables({INDEX: index[0] if is_shared else index.flatten(0, 1)})
         if not is_shared:
             bars = {name: torch.unflatten(entry, 0, index.shape[:2]) for name, entry in bars.items()}
-        outputs = self._outputs(is_shared)(members, bars, seen)  # (member, symbol · env, output)
+        outputs = self._outputs(is_shared)(members, bars, inputs)  # (member, symbol · env, output)
         in_order = torch.unflatten(outputs, 1, (self.symbols, -1)).transpose(0, 1).flatten(0, 2)
         policy: Distribution = self.fleet.policy(in_order.float(), observation.get(ACTION_MASK))
         return policy

@@ -214,13 +214,13 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
 
 def read_dataset(path: str | Path) -> tuple[dict[str, Any], DatasetTables, StoredEpisodes]:
     """The manifest, the tables and all episodes; refuses what is damaged, and a folder whose parts differ."""
-    found = [_read(part, True) for part in _parts(path)]
-    manifest, tables, _ = found[0]
-    for other, _, _ in found[1:]:
+    parts = [_read(part, True) for part in _parts(path)]
+    manifest, tables, _ = parts[0]
+    for other, _, _ in parts[1:]:
         for name in SAME:
             if other.get(name) != manifest.get(name):
                 raise DataError(f"the parts of {path} differ in {name}; keep datasets of one kind in a folder")
-    episodes = [part for _, _, blocks in found for part in blocks]
+    episodes = [part for _, _, blocks in parts for part in blocks]
     if not episodes:
         raise DataError(f"{path} has no episode; record some first")
     assert tables is not None

@@ -246,8 +246,8 @@ class FleetMarket:
         self.waiting.copy_(self.pool[places.flatten()])
 
     def _seen(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:
-        seen = self._tensors(observation)
-        return seen if self.actions is None else seen | {ACTION_MASK: torch.as_tensor(self.engine.action_masks())}
+        tensors = self._tensors(observation)
+        return tensors if self.actions is None else tensors | {ACTION_MASK: torch.as_tensor(self.engine.action_masks())}
 
     @staticmethod
     def _tensors(observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:

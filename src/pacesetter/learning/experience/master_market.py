@@ -146,21 +146,21 @@ class MasterMarket:
             **self._tensors(happened),
         )
 
-    def tables(self, seen: Tensors) -> dict[str, torch.Tensor]:
+    def tables(self, observation: Tensors) -> dict[str, torch.Tensor]:
         """What the master sees of an observation as this market hands it out."""
         # Advice of frozen agents is stored with the rollout; advice that learns is computed where gradients are needed.
-        return dict(seen) if PROPOSALS in seen else self._advised(seen)
+        return dict(observation) if PROPOSALS in observation else self._advised(observation)
 
-    def _advised(self, seen: Tensors) -> dict[str, torch.Tensor]:
+    def _advised(self, observation: Tensors) -> dict[str, torch.Tensor]:
         """What the master sees of places; by advisers that did not learn from their bars, where there are such."""
-        full = self.lookup(seen)
+        full = self.lookup(observation)
         if self._halves is None:
             return dict(self.advisers(full))
         earlier, later, boundary = self._halves
-        told = dict(earlier(full))
-        is_early = seen[INDEX][:, 1, None] < boundary
+        advice = dict(earlier(full))
+        is_early = observation[INDEX][:, 1, None] < boundary
         others = later(full)
-        return told | {name: torch.where(is_early, others[name], told[name]) for name in (PROPOSALS, CONFIDENCE)}
+        return advice | {name: torch.where(is_early, others[name], advice[name]) for name in (PROPOSALS, CONFIDENCE)}
 
     @torch.no_grad()
     def _seen(self, observation: Mapping[str, Any]) -> dict[str, torch.Tensor]:

@@ -153,16 +153,16 @@ def record(market: FleetMarket, teach: Teach | None, share: float, episodes: int
     torch.manual_seed(seed)
     # Rounded up, so at least `episodes` are recorded.
     wanted = -(-episodes // market.env_count)
-    seen, ended = market.reset(), torch.zeros(market.env_count, dtype=torch.long)
+    observation, ended = market.reset(), torch.zeros(market.env_count, dtype=torch.long)
     steps: list[RecordedStep] = []
     while int(ended.min()) < wanted:
-        other = uniform(seen, market.actions)
-        policy = Mixture(other if teach is None else teach(seen), other, share)
+        other = uniform(observation, market.actions)
+        policy = Mixture(other if teach is None else teach(observation), other, share)
         actions = policy.sample()
-        steps.append(RecordedStep(seen, actions, policy.log_prob(actions), market.step(actions)))
+        steps.append(RecordedStep(observation, actions, policy.log_prob(actions), market.step(actions)))
         outcome = steps[-1].outcome
         ended += (outcome.terminated | outcome.truncated).long()
-        seen = outcome.observation
+        observation = outcome.observation
     return steps
 
 
@@ -178,7 +178,7 @@ def whole_episodes(
     begins = np.zeros(done.shape[1], np.int64) if begins is None else begins
     each = [_spans(done[:, env], int(begins[env]), most) for env in range(done.shape[1])]
     nexts = np.array([spans[-1][1] + 1 if spans else begin for spans, begin in zip(each, begins, strict=True)])
-    spans = [(env, first, last) for env, found in enumerate(each) for first, last in found]
+    spans = [(env, first, last) for env, bounds in enumerate(each) for first, last in bounds]
     if not spans:
         return None, nexts
     envs, firsts, lasts = (np.array(part, dtype=np.int64) for part in zip(*spans, strict=True))

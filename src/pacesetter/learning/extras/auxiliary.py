@@ -163,7 +163,7 @@ class Auxiliary:
     def row_losses(self, observation: Tensors, features: torch.Tensor) -> dict[str, tuple[torch.Tensor, torch.Tensor]]:
         """Head -> (row,) losses, and where they are known."""
         wanted = self.wanted(observation, self.targets)
-        found = {}
+        losses = {}
         for name, predicted in self.predict(features).items():
             target = wanted[name]
             if name in ("change", "volatility"):
@@ -172,18 +172,18 @@ class Auxiliary:
             else:
                 known = target >= 0
                 error = F.cross_entropy(predicted, target.clamp(min=0).long(), reduction="none")
-            found[name] = error, known
-        return found
+            losses[name] = error, known
+        return losses
 
     def predict(self, features: torch.Tensor) -> dict[str, torch.Tensor]:
         """Head -> (row,) numbers, or (row, class) logits, of (symbol · n, width) features."""
-        found = {name: self.own[name](features, self.around.places) for name in self.config.heads}
+        predictions = {name: self.own[name](features, self.around.places) for name in self.config.heads}
         for name in ("change", "volatility"):
-            if name in found:
-                found[name] = found[name].squeeze(1)
-        if "volatility" in found:
-            found["volatility"] = F.softplus(found["volatility"])
-        return found
+            if name in predictions:
+                predictions[name] = predictions[name].squeeze(1)
+        if "volatility" in predictions:
+            predictions["volatility"] = F.softplus(predictions["volatility"])
+        return predictions
 
     @torch.no_grad()
     def wanted(

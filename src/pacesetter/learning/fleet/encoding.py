@@ -124,10 +124,10 @@ class BarsOnce:
         """The same with the `broken` (segment, bar) rows encoded where they are, by at most `room` segments more."""
         begins, index = _begins(places, broken).flatten(), places.flatten(0, 1)
         pieces = index[begins.byte().argsort(descending=True, stable=True)[:room]]
-        found = torch.cat([self._from(part) for part in torch.split(pieces, self.most_broken)])
+        states = torch.cat([self._from(part) for part in torch.split(pieces, self.most_broken)])
         piece = (begins.cumsum(0) - 1).clamp(0, len(pieces) - 1)
         offset = (index[:, 1] - pieces[piece, 1]).clamp(0, self.segment_bars - 1)
-        return torch.where(broken.flatten()[:, None], found[piece, offset], encoded)
+        return torch.where(broken.flatten()[:, None], states[piece, offset], encoded)
 
     @property
     def most_broken(self) -> int:

@@ -59,7 +59,7 @@ class ExpectedPPO(PPO[AgentsT, Any]):
         log_probs, tried, values = (torch.stack(parts) for parts in zip(*self.considered, strict=True))
         scaled = self.scale(tried.view(len(tried), self.symbols, -1)).view_as(tried)
         sent = scaled.gather(-1, rollout.actions.unsqueeze(-1)).squeeze(-1)
-        found = expected_advantages(
+        result = expected_advantages(
             scaled + values,
             log_probs.exp(),
             rollout.values,
@@ -67,13 +67,13 @@ class ExpectedPPO(PPO[AgentsT, Any]):
             ended,
             self.config.gamma * self.config.gae_lambda,
         )
-        advantages, weights = by_symbol(found.advantages, self.symbols), by_symbol(log_probs.exp(), self.symbols)
+        advantages, weights = by_symbol(result.advantages, self.symbols), by_symbol(log_probs.exp(), self.symbols)
         deviation = (weights * advantages**2).sum(-1).mean(1).sqrt() + 1e-8
         return {
             "log_probs": by_symbol(log_probs, self.symbols),
             "advantages": advantages / deviation[:, None, None],
-            "remainders": by_symbol(found.remainders, self.symbols) / deviation[:, None],
-            "targets": by_symbol(found.targets, self.symbols),
+            "remainders": by_symbol(result.remainders, self.symbols) / deviation[:, None],
+            "targets": by_symbol(result.targets, self.symbols),
         }
 
     def surrogate(self, batch: Transitions, policy: Distribution) -> tuple[torch.Tensor, torch.Tensor]:

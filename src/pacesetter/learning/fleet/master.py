@@ -108,8 +108,8 @@ class MasterTrainer(FleetTrainer):
 
     def complete(self, stored: dict[str, Any]) -> dict[str, Any]:
         if "advisers" in stored:  # they too may be from before some options; what the run of the fleet says is kept
-            told = {"has_state_value": self.advisers.has_state_value} | stored["advisers"]
-            stored = stored | {"advisers": describe_fleet(blank_fleet(told))}
+            described = {"has_state_value": self.advisers.has_state_value} | stored["advisers"]
+            stored = stored | {"advisers": describe_fleet(blank_fleet(described))}
         return super().complete(stored)
 
     def describe(self) -> dict[str, Any]:
@@ -120,12 +120,12 @@ class MasterTrainer(FleetTrainer):
 
 def load_master(folder: str | Path) -> tuple[Master, Fleet]:
     """The master that `MasterTrainer.save` stored, and the agents that advise it; refuses what has no master."""
-    told = read_header(folder).get("learner", {})
-    if told.get("algorithm") != MasterPPO.__name__:
+    described = read_header(folder).get("learner", {})
+    if described.get("algorithm") != MasterPPO.__name__:
         raise RunError(f"{folder} has no master; give checkpoints/best of a run of task=master")
-    state, fleet = read_state(folder), blank_fleet(told["advisers"])
+    state, fleet = read_state(folder), blank_fleet(described["advisers"])
     with torch.random.fork_rng(devices=[]):
-        master = Master(configure(MasterNetwork, told["network"], "network"), told["shapes"])
+        master = Master(configure(MasterNetwork, described["network"], "network"), described["shapes"])
     master.load_state_dict(state["fleet"])
     fleet.load_state_dict(state["advisers"])
     return master, fleet

@@ -135,14 +135,14 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
             for name, entry in step.observation.items()
         }
         self.scale.observe(step.rewards[None], ended[None])
-        seen = {OBSERVATION + name: entry for name, entry in observation.items()}
+        entries = {OBSERVATION + name: entry for name, entry in observation.items()}
         rest = {"actions": actions, "rewards": step.rewards, "terminated": step.terminated}
         rest |= {"objectives": step.objectives, "log_probs": log_probs}
         if self.config.hindsight is not None:
             rest["ended"] = ended
         if added := [extra for extra in acting.extras.values() if getattr(extra, "belongs_to_collection", False)]:
             rest["shaping"] = self.shaped(added, observation, actions, following, step, acting)
-        self.replay.add(seen | {FOLLOWING + name: entry for name, entry in following.items()} | rest)
+        self.replay.add(entries | {FOLLOWING + name: entry for name, entry in following.items()} | rest)
         return actions, step
 
     def shaped(

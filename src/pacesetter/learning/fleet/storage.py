@@ -70,7 +70,7 @@ def load_fleet(folder: str | Path) -> Fleet:
 
 def describe_fleet(fleet: Fleet) -> dict[str, Any]:
     """All but the weights, as JSON reads it back."""
-    told = {
+    described = {
         "network": next(name for name in NETWORKS if type(NETWORKS[name]) is type(fleet.config)),
         "options": dataclasses.asdict(fleet.config),
         "shapes": fleet.shapes,
@@ -80,18 +80,20 @@ def describe_fleet(fleet: Fleet) -> dict[str, Any]:
         "has_state_value": fleet.has_state_value,
     }
     if type(fleet) is not Fleet:
-        told |= {"kind": fleet.kind, "own": fleet.own}
-    return dict(json.loads(json.dumps(told)))
+        described |= {"kind": fleet.kind, "own": fleet.own}
+    return dict(json.loads(json.dumps(described)))
 
 
-def blank_fleet(told: Mapping[str, Any]) -> Fleet:
+def blank_fleet(described: Mapping[str, Any]) -> Fleet:
     """An untrained fleet as `describe_fleet` told; random numbers are left as they were."""
-    config = network(told["network"], **told["options"])
-    shapes = {name: tuple(shape) for name, shape in told["shapes"].items()}
-    kind = load_object(_checked_kind(told.get("kind", Fleet.kind)))
+    config = network(described["network"], **described["options"])
+    shapes = {name: tuple(shape) for name, shape in described["shapes"].items()}
+    kind = load_object(_checked_kind(described.get("kind", Fleet.kind)))
     with torch.random.fork_rng(devices=[]):
-        fleet: Fleet = kind(config, shapes, told["symbols"], told["actions"], told["hidden"], **told.get("own", {}))
-    fleet.has_state_value = told.get("has_state_value", True)
+        fleet: Fleet = kind(
+            config, shapes, described["symbols"], described["actions"], described["hidden"], **described.get("own", {})
+        )
+    fleet.has_state_value = described.get("has_state_value", True)
     return fleet
 
 

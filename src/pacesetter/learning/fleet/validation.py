@@ -59,11 +59,11 @@ class FleetPlay:
 
     def aligned(self, bars: int) -> torch.Tensor:
         """(bar, symbol) returns at the bars of the market, of which it has `bars`; NaN where a symbol did not play."""
-        found = torch.full((bars, len(self.symbols)), torch.nan)
+        returns = torch.full((bars, len(self.symbols)), torch.nan)
         for column, start in enumerate(self.starts.tolist()):
             last = min(self.returns.shape[1], bars - start - 1)
-            found[start + 1 : start + 1 + last, column] = self.returns[column, :last]
-        return found
+            returns[start + 1 : start + 1 + last, column] = self.returns[column, :last]
+        return returns
 
     @property
     def growth(self) -> torch.Tensor:
@@ -84,23 +84,23 @@ def play(fleet: Fleet, market: FleetMarket, deterministic: bool = True) -> Fleet
     if not market.is_fixed or market.envs_each != 1:
         raise ConfigError("a fleet is validated in one environment per symbol with fixed starts; build the market so")
     rows = torch.tensor(fleet.places(market.symbols), device=market.device)
-    seen, starts = market.reset(), market.waiting[:, 1].cpu()
-    told, parts, actions, look = [], [], [], looking(fleet, market)
+    observation, starts = market.reset(), market.waiting[:, 1].cpu()
+    results, parts, actions, look = [], [], [], looking(fleet, market)
     kept = fleet.no_memory(market.env_count)
     is_over = torch.zeros(market.env_count, dtype=torch.bool, device=market.device)
     while not bool(is_over.all()):
-        policy, _ = fleet.evaluate({**look(seen), **kept}, rows)
+        policy, _ = fleet.evaluate({**look(observation), **kept}, rows)
         actions.append(policy.mode() if deterministic else policy.sample())
         kept = fleet.kept(policy)
         step = market.step(actions[-1])
         entries = (step.returns, step.costs, step.rewards, policy.entropy(), step.trades.float())
-        told.append(torch.where(is_over[:, None], torch.nan, torch.stack(entries, dim=1)))
+        results.append(torch.where(is_over[:, None], torch.nan, torch.stack(entries, dim=1)))
         parts.append(torch.where(is_over[:, None], torch.nan, step.objectives))
         is_over = is_over | step.terminated | step.truncated
-        seen = step.observation
+        observation = step.observation
     rules = market.batch.market
     mix = action_mix(torch.stack(actions, dim=1), market.actions, rules.orders.hold_zone).cpu()
-    returns, costs, rewards, entropy, trades = torch.stack(told, dim=1).cpu().unbind(2)
+    returns, costs, rewards, entropy, trades = torch.stack(results, dim=1).cpu().unbind(2)
     objectives = torch.stack(parts).nanmean(0).cpu()
     played = (returns, costs, rewards, entropy, trades, mix)
     return FleetPlay(market.symbols, starts, *played, rules.bars_per_year, objectives)

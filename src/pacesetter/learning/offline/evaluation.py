@@ -72,11 +72,11 @@ def doubly_robust(log_ratios: Array, rewards: Array, taken: Array, values: Array
     taken   (episode, step) Q̂ of the actions in the data        values   (episode, step) V̂ of the policy
     Unbiased whatever the model says, and without variance where the model is right and the world certain.
     """
-    found = np.zeros(len(rewards))
+    estimates = np.zeros(len(rewards))
     ratios = np.exp(log_ratios)
     for t in reversed(range(rewards.shape[1])):
-        found = values[:, t] + ratios[:, t] * (rewards[:, t] + gamma * found - taken[:, t])
-    return found
+        estimates = values[:, t] + ratios[:, t] * (rewards[:, t] + gamma * estimates - taken[:, t])
+    return estimates
 
 
 def fitted_q(basis: Array, expected: Array, rewards: Array, gamma: float, horizon: int, penalty: float = 1e-6) -> Array:
@@ -126,9 +126,9 @@ def policy_estimates(
     actions the policy would never, or nearly never, choose.
     """
     check_range(1, draws=draws)
-    found = [_of_symbol(fleet, rows, place, gamma) for place in range(len(rows.symbols))]
-    steps = max(part.rewards.shape[1] for part in found)
-    held = _Held(*(np.concatenate([_widened(part[i], steps) for part in found]) for i in range(len(_Held._fields))))
+    by_symbol = [_of_symbol(fleet, rows, place, gamma) for place in range(len(rows.symbols))]
+    steps = max(part.rewards.shape[1] for part in by_symbol)
+    held = _Held(*(np.concatenate([_widened(part[i], steps) for part in by_symbol]) for i in range(len(_Held._fields))))
     effective, shared = effective_episodes(held.log_ratios), float(np.exp(held.log_ratios).mean())
     if not np.isfinite(held.log_ratios).all() or effective < LEAST_EFFECTIVE or shared < LEAST_SHARED:
         raise DataError(

@@ -122,10 +122,10 @@ class StoredRows:
         """(symbol,) deviation of the discounted sums of rewards, by which they are divided."""
         sums = discounted_sums(padded(self.episodes.rows["rewards"], self.episodes.lengths), gamma)
         kept = np.arange(sums.shape[1]) < self.episodes.lengths[:, None]
-        found = [
+        scales = [
             sums[self.episodes.symbols == place][kept[self.episodes.symbols == place]].std() for place in self.present
         ]
-        return torch.tensor(found, dtype=torch.float32, device=self.device).clamp(min=1e-8)
+        return torch.tensor(scales, dtype=torch.float32, device=self.device).clamp(min=1e-8)
 
     # ---- what a trainer asks of a market --------------------------------------------------------------------------
 
@@ -198,9 +198,9 @@ class StoredRows:
 def padded(values: Array, lengths: Array, fill: float = 0.0) -> Array:
     """(episode, step, …) of (row, …) values of episodes one after another; `fill` behind the end of each."""
     steps = int(lengths.max())
-    found = np.full((len(lengths), steps, *values.shape[1:]), fill, dtype=np.float64)
-    found[np.arange(steps) < lengths[:, None]] = values
-    return found
+    result = np.full((len(lengths), steps, *values.shape[1:]), fill, dtype=np.float64)
+    result[np.arange(steps) < lengths[:, None]] = values
+    return result
 
 
 def discounted_sums(rewards: Array, gamma: float) -> Array:

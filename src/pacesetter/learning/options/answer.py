@@ -65,9 +65,11 @@ class OptionSet:
     seen_bars: int | None = None
 
     @classmethod
-    def described(cls, told: Mapping[str, Any]) -> OptionSet:
+    def described(cls, description: Mapping[str, Any]) -> OptionSet:
         """The set that `FleetOptions.described` told of."""
-        return cls(**{**told, "names": tuple(told["names"]), "rules": OptionRules(**told["rules"])})
+        return cls(
+            **{**description, "names": tuple(description["names"]), "rules": OptionRules(**description["rules"])}
+        )
 
     def __len__(self) -> int:
         return len(self.names)

@@ -78,10 +78,10 @@ class OptionCritic(OptionMethod):
         orders = torch.stack([each.played.orders for each in steps])
         log_probs = torch.stack([order_policy(e.answer, e.played.option).log_prob(e.played.orders) for e in steps])
         gains = by_symbol(advantages, self.symbols)
-        seen = {name: torch.stack([each.observation[name] for each in steps]) for name in steps[0].observation}
-        seen[MEMORY] = torch.stack(self.kept)
+        observations = {name: torch.stack([each.observation[name] for each in steps]) for name in steps[0].observation}
+        observations[MEMORY] = torch.stack(self.kept)
         return {
-            "observation": {name: by_symbol(entry, self.symbols) for name, entry in seen.items()},
+            "observation": {name: by_symbol(entry, self.symbols) for name, entry in observations.items()},
             "actions": by_symbol(torch.cat([orders, option[..., None], began[..., None]], dim=-1), self.symbols),
             "log_probs": by_symbol(log_probs, self.symbols),
             "targets": by_symbol(advantages + values, self.symbols),

@@ -174,8 +174,8 @@ def make_algorithm(
     own = {"network": network, "network_options": network_options or {}, "heads": heads, "seed": seed}
     own["extras"] = dict(extras or {})
     own["hindsight"] = None if hindsight is None else dict(hindsight)
-    told = {"algorithm": name, "hyperparameters": hyperparameters, "advantages": advantages} | own
-    return _build(configure(Recipe, told, "agent"), env, device, tables)
+    recipe = {"algorithm": name, "hyperparameters": hyperparameters, "advantages": advantages} | own
+    return _build(configure(Recipe, recipe, "agent"), env, device, tables)
 
 
 def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None = None) -> BaseAlgorithm:
@@ -256,11 +256,11 @@ def _policy(recipe: Recipe, config: Network, tables: Tables | None) -> dict[str,
 def _check_environment(name: str, chosen: Algorithm, env: gymnasium.Env[Any, Any] | VecEnv) -> None:
     """Refuse actions the algorithm cannot learn, and masks that are missing."""
     observation_shapes(env.observation_space)
-    found = "continuous" if isinstance(env.action_space, spaces.Box) else "discrete"
-    if chosen.actions not in ("either", found):
-        others = [other for other in ALGORITHMS if ALGORITHMS[other].actions in ("either", found)]
+    kind = "continuous" if isinstance(env.action_space, spaces.Box) else "discrete"
+    if chosen.actions not in ("either", kind):
+        others = [other for other in ALGORITHMS if ALGORITHMS[other].actions in ("either", kind)]
         raise ConfigError(
-            f"{name} needs {chosen.actions} actions, but the environment's are {found} ({env.action_space}); "
+            f"{name} needs {chosen.actions} actions, but the environment's are {kind} ({env.action_space}); "
             f"choose {chosen.actions} actions or one of {', '.join(others)}"
         )
     if chosen.masked and not is_masking_supported(env):
@@ -391,9 +391,9 @@ class AlgorithmAgent:
         """Actions of one observation or a batch, under its `action_mask` entry where the algorithm masks."""
         masks = {"action_masks": observation.get(ACTION_MASK)} if self.masked else {}
         known: Any = self.algorithm.observation_space  # the mask may come beside what the policy sees
-        seen = {name: entry for name, entry in observation.items() if name in known.spaces}
+        inputs = {name: entry for name, entry in observation.items() if name in known.spaces}
         action, self._memory = self.algorithm.predict(
-            seen, state=self._memory, episode_start=self._starts, deterministic=deterministic, **masks
+            inputs, state=self._memory, episode_start=self._starts, deterministic=deterministic, **masks
         )
         if self._memory is not None:
             self._starts = np.zeros(self._memory[0].shape[1], dtype=bool)
@@ -416,8 +416,8 @@ def save_algorithm(
         "variables": {name: _reach(algorithm, name) for name in variables},
         "counters": {name: getattr(algorithm, name) for name in _COUNTERS if hasattr(algorithm, name)},
     }
-    told = {"recipe": asdict(_reach(algorithm, "recipe")), "spaces": _spaces(algorithm)}
-    return write_state(folder, told | dict(header or {}), own | dict(state or {}))
+    content = {"recipe": asdict(_reach(algorithm, "recipe")), "spaces": _spaces(algorithm)}
+    return write_state(folder, content | dict(header or {}), own | dict(state or {}))
 
 
 def load_algorithm(
@@ -451,14 +451,14 @@ def load_weights(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
 
 def _reach(algorithm: BaseAlgorithm, path: str) -> Any:
     """The attribute at a dotted path, e.g. `policy.optimizer`."""
-    found: Any = algorithm
+    value: Any = algorithm
     for name in path.split("."):
-        found = getattr(found, name)
-    return found
+        value = getattr(value, name)
+    return value
 
 
 def _spaces(algorithm: BaseAlgorithm) -> dict[str, Any]:
     """What the encoder sees and what the policy does: equal whether windows are gathered inside or outside."""
     shapes = _extractors(algorithm)[0].shapes
-    seen = {name: list(shapes[name]) for name in sorted(shapes)}
-    return {"observation": seen, "action": str(algorithm.action_space)}
+    entries = {name: list(shapes[name]) for name in sorted(shapes)}
+    return {"observation": entries, "action": str(algorithm.action_space)}

@@ -55,20 +55,20 @@ class AllOrdersPPO(PPO):
         starts = np.concatenate([buffer.episode_starts[1:], np.asarray(self._last_episode_starts)[None]])
         values, ended = self._tensor(buffer.values), self._tensor(starts) > 0
         decay, probabilities = self.gamma * self.gae_lambda, log_probs.exp()
-        found = expected_advantages(action_values, probabilities, values, torch.zeros_like(values), ended, decay)
-        buffer.returns[:] = found.targets.cpu().numpy()
+        advantages = expected_advantages(action_values, probabilities, values, torch.zeros_like(values), ended, decay)
+        buffer.returns[:] = advantages.targets.cpu().numpy()
         scale = 1.0
         if self.normalize_advantage:
-            scale = float((probabilities * found.advantages**2).sum(-1).mean().sqrt()) + 1e-8
+            scale = float((probabilities * advantages.advantages**2).sum(-1).mean().sqrt()) + 1e-8
         actions = self._tensor(buffer.actions).long().squeeze(-1)
-        rows = (log_probs, found.advantages / scale, found.remainders / scale, actions, found.targets)
+        rows = (log_probs, advantages.advantages / scale, advantages.remainders / scale, actions, advantages.targets)
         return Considered(*(part.flatten(0, 1) for part in rows))
 
     def _judged(self, batch: Batch, tried: Counterfactual, t: int) -> tuple[torch.Tensor, torch.Tensor]:
         """(env, order) log-probabilities of what was seen at step t of the round, and Q(x, a) = r_a + γ·V(x'_a)."""
         buffer: Any = self.rollout_buffer
-        seen = {name: self._tensor(entry[t]) for name, entry in buffer.observations.items()}
-        categorical: Any = self.policy.get_distribution(seen).distribution
+        observation = {name: self._tensor(entry[t]) for name, entry in buffer.observations.items()}
+        categorical: Any = self.policy.get_distribution(observation).distribution
         following = {name: self._tensor(entry) for name, entry in _following(batch, tried).items()}
         values = self.policy.predict_values(following).view(tried.rewards.shape)
         values = torch.where(self._tensor(tried.terminated), 0.0, self.gamma * values)

@@ -233,12 +233,12 @@ class FullInformation(OnPolicyAlgorithm):
     ) -> torch.Tensor:
         """Exact discounted returns of the policy within the segments, (segment, bar, before); the last one's own
         value stands for what comes behind."""
-        later, found = values[:, -1].detach(), []
+        later, returns = values[:, -1].detach(), []
         for t in range(policy.shape[1] - 1, -1, -1):
             following = later.unsqueeze(1).expand(-1, policy.shape[2], -1).gather(-1, in_force[:, t])
             later = (policy[:, t] * (rewards[:, t] + self.gamma * following)).sum(-1)
-            found.append(later)
-        return torch.stack(found[::-1], 1)
+            returns.append(later)
+        return torch.stack(returns[::-1], 1)
 
 
 def _segments(usable: Array, length: int) -> tuple[int, Array]:

@@ -130,26 +130,26 @@ class SB3Learner:
     def entropy(self) -> float:
         """Mean policy entropy on the latest observations, in nats; NaN for a policy without one."""
         policy: Any = self.algorithm.policy
-        seen, _ = policy.obs_to_tensor(self.algorithm._last_obs)
+        observation, _ = policy.obs_to_tensor(self.algorithm._last_obs)
         with undisturbed():
             if isinstance(policy, ActorCriticPolicy) and not hasattr(policy, "lstm_actor"):
-                found = policy.get_distribution(seen).entropy()
-                return float("nan") if found is None else float(found.mean())
+                entropy = policy.get_distribution(observation).entropy()
+                return float("nan") if entropy is None else float(entropy.mean())
             if hasattr(getattr(policy, "actor", None), "action_log_prob"):
                 widths = policy.action_space.high - policy.action_space.low  # it acts in [-1, 1], which is 2 wide
-                return float(np.log(widths / 2).sum()) - float(policy.actor.action_log_prob(seen)[1].mean())
+                return float(np.log(widths / 2).sum()) - float(policy.actor.action_log_prob(observation)[1].mean())
         return -self.losses().get("entropy_loss", float("nan"))
 
     def shapes(self) -> dict[str, tuple[int, ...]]:
         """Shapes of what the encoder takes, all entries per asset as one: `window`, `assets`, vectors, mask."""
         extractor = next(module for module in self.algorithm.policy.modules() if isinstance(module, EncoderExtractor))
-        layout, seen = extractor.encoder.layout, extractor.shapes
+        layout, entries = extractor.encoder.layout, extractor.shapes
         shapes: dict[str, tuple[int, ...]] = {name: (size,) for name, size in layout.vectors.items()}
         if layout.window:
-            shapes["window"] = seen[next(iter(layout.window))]
+            shapes["window"] = entries[next(iter(layout.window))]
         if layout.assets:
-            shapes["assets"] = (seen[next(iter(layout.assets))][0], sum(layout.assets.values()))
-        return shapes | ({} if layout.mask is None else {"universe_mask": seen[layout.mask]})
+            shapes["assets"] = (entries[next(iter(layout.assets))][0], sum(layout.assets.values()))
+        return shapes | ({} if layout.mask is None else {"universe_mask": entries[layout.mask]})
 
     def weights(self) -> dict[str, torch.Tensor]:
         """Every tensor of the policy, by name."""
@@ -177,11 +177,11 @@ class SB3Learner:
         for part in parts:
             named = dict(policy.named_modules())
             encoders = [module for module in named.values() if isinstance(module, EncoderExtractor)]
-            found = encoders if part == ENCODER else [named[part]] if part and part in named else []
-            if not found:
+            modules = encoders if part == ENCODER else [named[part]] if part and part in named else []
+            if not modules:
                 known = [ENCODER, *(name for name, _ in policy.named_children())]
                 raise ConfigError(f"train.freeze names '{part}', which the policy lacks{did_you_mean(part, known)}")
-            for module in found:
+            for module in modules:
                 module.requires_grad_(False)
 
     def take_weights(self, folder: str | Path) -> int:

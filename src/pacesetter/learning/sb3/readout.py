@@ -74,7 +74,9 @@ def readout(agent: Any) -> Readout:
     if isinstance(agent, SymbolAgent):
         return _of_symbol_agent(agent)
     if isinstance(agent, Classifier):
-        return Readout(agent.encoder, agent.shapes, lambda seen: agent(seen).softmax(-1), None, len(CLASSES), dict)
+        return Readout(
+            agent.encoder, agent.shapes, lambda observation: agent(observation).softmax(-1), None, len(CLASSES), dict
+        )
     algorithm = agent.algorithm if isinstance(agent, AlgorithmAgent) else agent
     if not isinstance(algorithm, BaseAlgorithm):
         raise ConfigError(
@@ -121,8 +123,8 @@ def _on_policy(policy: Any) -> tuple[Function, Function]:
 
 def _outputs(distribution: Any) -> torch.Tensor:
     """Probabilities (batch, choice · option), or the mean of a Gaussian (batch, number)."""
-    found = getattr(distribution, "distributions", None) or distribution.distribution
-    parts = found if isinstance(found, list) else [found]
+    distributions = getattr(distribution, "distributions", None) or distribution.distribution
+    parts = distributions if isinstance(distributions, list) else [distributions]
     if isinstance(parts[0], torch.distributions.Categorical):
         return torch.cat([part.probs for part in parts], dim=-1)
     return distribution.mode()  # type: ignore[no-any-return]

@@ -90,12 +90,12 @@ def _replay_state(buffer: Any) -> dict[str, Any]:
     """The filled part of the buffer; observations hold places instead of windows where the environment gives those."""
     assert isinstance(buffer, DictReplayBuffer)
     filled = buffer.buffer_size if buffer.full else buffer.pos
-    seen = {part: {name: rows[:filled] for name, rows in getattr(buffer, part).items()} for part in _SEEN}
+    observations = {part: {name: rows[:filled] for name, rows in getattr(buffer, part).items()} for part in _SEEN}
     rest = {name: getattr(buffer, name)[:filled] for name in _REPLAYED}
     if isinstance(buffer, HerReplayBuffer):
         rest |= {name: getattr(buffer, name)[:filled] for name in _EPISODES}
         rest["current"] = buffer._current_ep_start.copy()
-    return seen | rest | {"pos": buffer.pos, "full": buffer.full}
+    return observations | rest | {"pos": buffer.pos, "full": buffer.full}
 
 
 def _fill_replay(buffer: Any, state: Mapping[str, Any]) -> None:

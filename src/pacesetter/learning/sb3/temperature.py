@@ -24,20 +24,20 @@ def sample_at(agent: AlgorithmAgent, observation: Observation, temperature: floa
     """
     policy: Any = agent.algorithm.policy
     known: Any = agent.algorithm.observation_space
-    seen, _ = policy.obs_to_tensor({name: entry for name, entry in observation.items() if name in known.spaces})
+    tensors, _ = policy.obs_to_tensor({name: entry for name, entry in observation.items() if name in known.spaces})
     if isinstance(policy, ActorCriticPolicy) and not hasattr(policy, "lstm_actor"):
-        return _clipped(policy, _drawn(_distributions(policy, seen, observation, agent.masked), temperature))
+        return _clipped(policy, _drawn(_distributions(policy, tensors, observation, agent.masked), temperature))
     if hasattr(getattr(policy, "actor", None), "get_action_dist_params"):
-        mean, log_deviation, _ = policy.actor.get_action_dist_params(seen)
+        mean, log_deviation, _ = policy.actor.get_action_dist_params(tensors)
         scale = log_deviation.exp() * math.sqrt(temperature)
         return np.asarray(policy.unscale_action(torch.tanh(mean + scale * torch.randn_like(mean)).cpu().numpy()))
     return agent.act(observation, deterministic=False)
 
 
-def _distributions(policy: Any, seen: Any, observation: Observation, is_masked: bool) -> list[Any]:
+def _distributions(policy: Any, tensors: Any, observation: Observation, is_masked: bool) -> list[Any]:
     options = {"action_masks": observation[ACTION_MASK]} if is_masked and ACTION_MASK in observation else {}
-    found = policy.get_distribution(seen, **options)
-    parts = getattr(found, "distributions", None) or found.distribution
+    distribution = policy.get_distribution(tensors, **options)
+    parts = getattr(distribution, "distributions", None) or distribution.distribution
     return list(parts) if isinstance(parts, (list, tuple)) else [parts]
 
 
@@ -51,5 +51,5 @@ def _drawn(parts: list[Any], temperature: float) -> torch.Tensor:
 
 
 def _clipped(policy: Any, actions: torch.Tensor) -> NDArray[Any]:
-    found, space = actions.cpu().numpy(), policy.action_space
-    return np.clip(found, space.low, space.high) if hasattr(space, "low") else found
+    result, space = actions.cpu().numpy(), policy.action_space
+    return np.clip(result, space.low, space.high) if hasattr(space, "low") else result

@@ -96,8 +96,8 @@ class Classifier(nn.Module):
         is_single = np.ndim(observation["window"]) == 2
         tensors = {entry: torch.tensor(observation[entry]) for entry in self.shapes}
         logits = self({entry: values[None] for entry, values in tensors.items()} if is_single else tensors)
-        found: Array = logits.softmax(-1).numpy()
-        return found[0] if is_single else found
+        probabilities: Array = logits.softmax(-1).numpy()
+        return probabilities[0] if is_single else probabilities
 
 
 @dataclass(frozen=True, eq=False)
@@ -117,18 +117,20 @@ class Examples:
     @classmethod
     def of(cls, panel: Panel, table: FeatureTable, window_bars: int) -> Examples:
         """The examples of a panel and its table; windows and context are those that environments show."""
-        seen = ObservationTables.from_table(table)
+        gathered = ObservationTables.from_table(table)
         moves = fill_to_fill_returns(panel).T
-        tables = Tables(seen.windows[:, None], seen.context[:, :, None], seen.places, window_bars, is_whole=False)
-        names = {entry: seen.names[entry] for entry in ("window", *seen.places)}
+        tables = Tables(
+            gathered.windows[:, None], gathered.context[:, :, None], gathered.places, window_bars, is_whole=False
+        )
+        names = {entry: gathered.names[entry] for entry in ("window", *gathered.places)}
         labels = np.select([moves > 0, moves < 0], [1, 0], -1)
         return cls(tables, labels, ~table.windows_missing(window_bars, limit=0.0), names)
 
     def places(self, start: int, stop: int) -> Array:
         """(example, 2) symbol and bar of whole windows that end at bars start … stop−1 and whose move is labelled."""
         usable = self.has_window[:, start:stop] & (self.labels[:, start:stop] >= 0)
-        found: Array = np.argwhere(usable) + np.array([0, start])
-        return found
+        places: Array = np.argwhere(usable) + np.array([0, start])
+        return places
 
     def batch(self, places: Array) -> tuple[dict[str, torch.Tensor], torch.Tensor]:
         """Observations and labels (example,) of some places."""
@@ -141,12 +143,12 @@ class Examples:
 
         After it a gap is filled as environments fill it, so that this is what a model says of what they show.
         """
-        found = np.full((len(self.labels), stop - start, len(CLASSES)), np.nan, dtype=np.float32)
+        probabilities = np.full((len(self.labels), stop - start, len(CLASSES)), np.nan, dtype=np.float32)
         begun = np.argwhere(np.logical_or.accumulate(self.has_window, axis=1)[:, start:stop])
         for rows in np.array_split(begun, len(begun) // AT_ONCE + 1):
             observation, _ = self.batch(rows + np.array([0, start]))
-            found[rows[:, 0], rows[:, 1]] = model(observation).softmax(-1).numpy()
-        return found
+            probabilities[rows[:, 0], rows[:, 1]] = model(observation).softmax(-1).numpy()
+        return probabilities
 
 
 def fit_classifier(config: Direction, examples: Examples, stop: int) -> Classifier:

@@ -93,8 +93,8 @@ class Forecasts:
         if min(rows.min(initial=0), bars.min(initial=0)) < 0:
             missing = [*np.array(panel.symbols)[rows < 0], *panel.index[bars < 0]]
             raise DataError(f"the classifier has no prediction for {missing[0]}; fit it on a panel that has it")
-        found: Array = self.probabilities[np.ix_(rows, bars)]
-        return found
+        chosen: Array = self.probabilities[np.ix_(rows, bars)]
+        return chosen
 
     def save(self, folder: str | Path) -> Path:
         """Store weights, probabilities and what is known of them: safetensors and JSON."""
@@ -152,10 +152,10 @@ def fit_supervised(
     folder = None if cache is None else Path(cache) / f"{config.network}-{key}"
     if folder is not None and (folder / "state.json").is_file():
         return Forecasts.load(folder)
-    found = _fit(panel, table, config, facts)
+    forecasts = _fit(panel, table, config, facts)
     if folder is not None:
-        found.save(folder)
-    return found
+        forecasts.save(folder)
+    return forecasts
 
 
 def _fit(panel: Panel, table: FeatureTable, config: Direction, facts: Mapping[str, Any]) -> Forecasts:

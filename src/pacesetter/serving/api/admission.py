@@ -127,8 +127,8 @@ class Admission:
         route = scope["path"] if scope["path"] in self.routes else "other"
         seconds = time.perf_counter() - started
         self.metrics.request(route, answer.status, seconds)
-        told = {"route": route, "status": answer.status, "ms": round(1000 * seconds, 3), "key": scope.get("key")}
-        log.info("request", extra=told)
+        entry = {"route": route, "status": answer.status, "ms": round(1000 * seconds, 3), "key": scope.get("key")}
+        log.info("request", extra=entry)
 
     async def _serve(self, scope: MutableMapping[str, Any], receive: Receive, answer: _Answer) -> None:
         # An unknown path needs a key too, so that a stranger cannot tell which routes exist.
@@ -200,10 +200,10 @@ class Admission:
     async def _body(self, scope: Mapping[str, Any], receive: Receive) -> bytes:
         """All of the body; refuses one above the limit as soon as its header or its bytes show it."""
         # The promise is checked first, and the body itself again while it arrives: a promise may be false.
-        told = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
-        if not told.isdigit():
+        length = next((value for name, value in scope["headers"] if name == b"content-length"), b"0")
+        if not length.isdigit():
             raise Refusal(400)
-        if len(told) > MOST_DIGITS or int(told) > self.settings.max_body_bytes:
+        if len(length) > MOST_DIGITS or int(length) > self.settings.max_body_bytes:
             raise Refusal(413)
         try:
             async with asyncio.timeout(self.settings.seconds):
@@ -292,8 +292,8 @@ class Turns:
 
 
 def _promises_body(scope: Mapping[str, Any]) -> bool:
-    told = {name: value for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding")}
-    return b"transfer-encoding" in told or told.get(b"content-length", b"0").strip(b"0") != b""
+    headers = {name: value for name, value in scope["headers"] if name in (b"content-length", b"transfer-encoding")}
+    return b"transfer-encoding" in headers or headers.get(b"content-length", b"0").strip(b"0") != b""
 
 
 def _replay(body: bytes, receive: Receive) -> Receive:

@@ -104,8 +104,8 @@ def _add_operation(app: FastAPI, service: Service, metrics: Metrics) -> None:
         """The model answers, one inference is run; and every symbol has the bars that a decision needs."""
         await service.run(service.runtime.bundle.model.probe, status=503)
         waiting = service.runtime.history.waiting()
-        told = {"error": "bars are missing; send them to /v1/decide, or start with --history", "symbols": waiting}
-        return JSONResponse(told, 503) if waiting else {"status": "ready"}
+        content = {"error": "bars are missing; send them to /v1/decide, or start with --history", "symbols": waiting}
+        return JSONResponse(content, 503) if waiting else {"status": "ready"}
 
     @app.get("/metrics", response_class=Response)
     async def read_metrics() -> Response:
@@ -129,7 +129,7 @@ def _add_trading(app: FastAPI, service: Service, metrics: Metrics) -> None:
         if answer is None:
             return JSONResponse({"stored": True, "missing_bars": runtime.history.missing_bars()}, 202)
         metrics.decided(answer)
-        return Response(service.told(answer), media_type="application/json")
+        return Response(service.to_json(answer), media_type="application/json")
 
     # FastAPI validates by annotation, and this one is known only once the bundle is open.
     decide.__annotations__["ask"] = decision_models(runtime.bundle.features, runtime.bundle.model.spec)
@@ -248,7 +248,7 @@ class Service:
             missing_bars=max(history.missing_bars(), 0),
         )
 
-    def told(self, answer: RuntimeAnswer) -> bytes:
+    def to_json(self, answer: RuntimeAnswer) -> bytes:
         """An answer as JSON, in the shape of `DecideOut`."""
         bundle = self.runtime.bundle
         whole = {
@@ -276,12 +276,13 @@ class Service:
             asked[PREFERENCE] = [weight / total for weight in asked[PREFERENCE]]
         return asked
 
-    def _account(self, told: AccountIn) -> ReportedAccount:
-        _check_once(self._served(row.symbol for row in told.positions))
+    def _account(self, account: AccountIn) -> ReportedAccount:
+        _check_once(self._served(row.symbol for row in account.positions))
         holdings = {
-            row.symbol: Holding(row.quantity, row.entry_price, row.best_price, row.bars_held) for row in told.positions
+            row.symbol: Holding(row.quantity, row.entry_price, row.best_price, row.bars_held)
+            for row in account.positions
         }
-        return ReportedAccount(told.cash, holdings, told.peak_equity, told.stop_outs)
+        return ReportedAccount(account.cash, holdings, account.peak_equity, account.stop_outs)
 
     def _panel(self, bars: list[Any]) -> Panel | None:
         """The bars as a panel of all symbols, those without a bar not observed."""
@@ -383,9 +384,9 @@ async def refuse_http(request: Request, problem: Exception) -> JSONResponse:
 async def refuse_invalid(request: Request, problem: Exception) -> JSONResponse:
     """Places and kinds of mistakes; names that the caller made up, and values, are left out."""
     assert isinstance(problem, RequestValidationError)
-    found = []
+    problems = []
     for mistake in problem.errors()[:MOST_PROBLEMS]:
         place, kind = mistake["loc"], mistake["type"]
         # An unknown field's name is the caller's own text, which is never repeated.
-        found.append({"where": list(place[:-1] if kind == "extra_forbidden" else place), "what": kind})
-    return JSONResponse({"error": WORDS[422], "problems": found}, 422)
+        problems.append({"where": list(place[:-1] if kind == "extra_forbidden" else place), "what": kind})
+    return JSONResponse({"error": WORDS[422], "problems": problems}, 422)

@@ -56,8 +56,8 @@ class Keys:
         """The key of a token; every key is compared, in equal time, whichever fits."""
         digest = _hash(token).encode()
         # A list, not `next`: stopping at the match would tell by its time which key it was.
-        found = [key for key in self.keys if hmac.compare_digest(key.sha256.encode(), digest)]
-        return found[0] if found else None
+        matches = [key for key in self.keys if hmac.compare_digest(key.sha256.encode(), digest)]
+        return matches[0] if matches else None
 
     def check_startable(self) -> None:
         """Refuse to serve without a valid key, or with a publicly known one."""

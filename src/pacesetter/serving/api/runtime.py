@@ -27,7 +27,7 @@ from pacesetter.market.targets import joint_targets, within_account
 from pacesetter.panel import SECONDS_PER_YEAR, Panel
 from pacesetter.policies.agent import per_symbol
 from pacesetter.policies.conditions import asked_entries
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.policies.spec import EXPECTED, SURPRISE
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.risk.guard import Decision, Guard, Order
@@ -80,33 +80,33 @@ class BundlePolicy:
     confidence: Array
     value: float | None
 
-    def decide(self, seen: Seen) -> Array:
+    def decide(self, snapshot: Snapshot) -> Array:
         spec = self.model.spec
         # Rows of a fleet or market are told apart by place alone: another order would trade other symbols.
-        if spec.symbols and seen.panel.symbols != spec.symbols:
+        if spec.symbols and snapshot.panel.symbols != spec.symbols:
             raise ConfigError(f"policy '{self.name}' is for the {len(spec.symbols)} symbols of its training, in order")
         is_whole = spec.rows == "market"
         if is_whole:
-            entries = {name: entry[None] for name, entry in seen.observation.items()}
+            entries = {name: entry[None] for name, entry in snapshot.observation.items()}
         else:
-            entries = per_symbol(seen.observation, self.own_account)
+            entries = per_symbol(snapshot.observation, self.own_account)
         if ACTION_MASK in spec.inputs:
-            entries[ACTION_MASK] = self._masks(seen, is_whole)
+            entries[ACTION_MASK] = self._masks(snapshot, is_whole)
         if self.asked:
-            achieved = float(seen.observation["portfolio"][PortfolioEntry.EQUITY_RATIO]) - 1.0
-            rows = 1 if is_whole else len(seen.panel.symbols)
+            achieved = float(snapshot.observation["portfolio"][PortfolioEntry.EQUITY_RATIO]) - 1.0
+            rows = 1 if is_whole else len(snapshot.panel.symbols)
             entries |= asked_entries(self.asked, achieved, rows)
-        before = self._before(seen)
+        before = self._before(snapshot)
         self.entries = entries | before
         answer = self.model(self.entries)
         if not all(np.isfinite(part).all() for part in answer.values()):
             raise DataError("the policy's output is not finite; check the newest bars or features, and the account")
-        symbols = len(seen.panel.symbols)
+        symbols = len(snapshot.panel.symbols)
         self.confidence = answer["confidence"].reshape(symbols, -1).prod(axis=1)  # hybrid: of the kind and of the value
         self.value = float(answer["value"].mean()) if "value" in answer else None
         if before:
             after = {name: answer[f"{name}_after"] for name in before}
-            self.kept = Kept(seen.panel.index[seen.t].isoformat(), before, after)
+            self.kept = Kept(snapshot.panel.index[snapshot.t].isoformat(), before, after)
         self.notes = {}
         if spec.options:
             places = answer["option"].round().astype(int).ravel()
@@ -116,20 +116,20 @@ class BundlePolicy:
             pairs = zip(answer[SURPRISE].ravel().tolist(), (before[EXPECTED][:, -1] > 0).tolist(), strict=True)
             self.notes["curiosity_reward"] = [value if known else None for value, known in pairs]
         if self.market is not None:
-            return self._targets(answer, seen, self.market)
+            return self._targets(answer, snapshot, self.market)
         chosen = answer["probabilities"].argmax(axis=-1) if self.action == "discrete" else answer["orders"]
         return np.asarray(chosen, dtype=np.float64).reshape((symbols, 2) if self.action == "hybrid" else symbols)
 
-    def _before(self, seen: Seen) -> dict[str, Array]:
+    def _before(self, snapshot: Snapshot) -> dict[str, Array]:
         """What was kept of the bar before, zeros at the first; of the same bar asked about again, what it began with.
 
         A backtest starts without any.
         """
-        spec, rows = self.model.spec, len(seen.panel.symbols)
+        spec, rows = self.model.spec, len(snapshot.panel.symbols)
         if not spec.remembered:
             return {}
-        at, known = seen.panel.index[seen.t].isoformat(), self.kept
-        if known is None or (seen.t == seen.first and known.at != at):
+        at, known = snapshot.panel.index[snapshot.t].isoformat(), self.kept
+        if known is None or (snapshot.t == snapshot.first and known.at != at):
             return {name: np.zeros((rows, *spec.inputs[name]), np.float32) for name in spec.remembered}
         return dict(known.before if known.at == at else known.after)
 
@@ -155,17 +155,17 @@ class BundlePolicy:
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
-    def _masks(self, seen: Seen, is_whole: bool) -> Array:
+    def _masks(self, snapshot: Snapshot, is_whole: bool) -> Array:
         """Masks of the account, or of each agent's own account where the answers become targets."""
         if self.trades_targets:
-            position = seen.observation["position"]
+            position = snapshot.observation["position"]
             return np.asarray(write_own_masks(np.zeros((len(position), len(Discrete)), dtype=bool), position))
-        assert seen.masks is not None
-        return seen.masks.reshape(1, -1) if is_whole else seen.masks
+        assert snapshot.masks is not None
+        return snapshot.masks.reshape(1, -1) if is_whole else snapshot.masks
 
-    def _targets(self, answer: Mapping[str, Array], seen: Seen, market: MarketParameters) -> Array:
+    def _targets(self, answer: Mapping[str, Array], snapshot: Snapshot, market: MarketParameters) -> Array:
         """(symbol,) shares of equity by what the agents propose, as `FleetTargets` in a backtest."""
-        held = np.asarray(seen.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
+        held = np.asarray(snapshot.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
         if "orders" in answer:
             proposals = answer["orders"].reshape(-1)
         else:
@@ -176,7 +176,7 @@ class BundlePolicy:
             targets = within_account(proposals, market)
         else:
             targets = joint_targets(proposals, held, market)
-        return np.where(seen.panel.mask[seen.t], targets, np.nan)
+        return np.where(snapshot.panel.mask[snapshot.t], targets, np.nan)
 
 
 @dataclass(frozen=True)
@@ -207,21 +207,21 @@ class ReportedBroker:
         self.account, self.positions = np.zeros(len(Account)), np.zeros((len(symbols), len(Position)))
         self.stop_outs = 0
 
-    def report(self, told: ReportedAccount, prices: Array) -> None:
+    def report(self, account: ReportedAccount, prices: Array) -> None:
         """Take over the caller's books at the last `prices` (symbol,); signals stay as they are."""
         self.positions[:, : Position.SIGNAL] = 0.0
         self.positions[:, Position.BARS_HELD] = 0.0
-        for symbol, held in told.holdings.items():
+        for symbol, held in account.holdings.items():
             row = self.positions[self.symbols.index(symbol)]
             row[Position.QUANTITY], row[Position.ENTRY_PRICE] = held.quantity, held.entry_price
             # The entry is the most careful guess: a trailing stop starts from there.
             row[Position.BEST_PRICE] = held.entry_price if held.best_price is None else held.best_price
             row[Position.BARS_HELD] = held.bars_held
         # Dust in an empty account would make shares of equity explode.
-        cash = told.cash if abs(told.cash) > LEAST_MONEY else 0.0
+        cash = account.cash if abs(account.cash) > LEAST_MONEY else 0.0
         equity = cash + float(self.positions[:, Position.QUANTITY] @ prices)
-        self.account[:] = cash, equity, max(told.peak_equity or equity, equity, LEAST_MONEY), 0.0
-        self.stop_outs = told.stop_outs
+        self.account[:] = cash, equity, max(account.peak_equity or equity, equity, LEAST_MONEY), 0.0
+        self.stop_outs = account.stop_outs
 
     def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         # The caller trades: what really filled is in the account that it reports next.
@@ -387,8 +387,10 @@ class Runtime:
             self._settled = panel.index[-1]
         late_bars = max(now - panel.index[-1].timestamp(), 0.0) / self.bar_seconds
         shown = {**entries, "position": np.zeros((len(self.symbols), 1)), "portfolio": np.zeros(1)}
-        seen = Seen(panel, t, shown, first=-1)  # a server has no first bar: what a policy keeps is restored or empty
-        ticket = self.desk.decide(seen, bars, now, late_bars + more_late)
+        snapshot = Snapshot(
+            panel, t, shown, first=-1
+        )  # a server has no first bar: what a policy keeps is restored or empty
+        ticket = self.desk.decide(snapshot, bars, now, late_bars + more_late)
         return RuntimeAnswer(panel.index[-1], self._lines(ticket), self.policy.value, self.guard.state.value)
 
     def _lines(self, ticket: Ticket) -> tuple[Line, ...]:

@@ -135,13 +135,13 @@ class WindowRuntime:
         count = known.sum(axis=1)
         scores = np.where(known, matrix, 0.0).sum(axis=1) / np.maximum(count, 1)
         order = [place for place in np.argsort(-scores).tolist() if count[place]]
-        told = [LeaderOut(symbol=self.symbols[place], score=float(scores[place])) for place in order]
+        leaders = [LeaderOut(symbol=self.symbols[place], score=float(scores[place])) for place in order]
         return MatrixOut(
             method=view.method,
             strength=float(np.abs(matrix[known]).mean()) if known.any() else 0.0,
             scored=len(order),
-            leaders=[row for row in told[:MOST_LEADERS] if row.score > 0],
-            followers=[row for row in told[::-1][:MOST_LEADERS] if row.score < 0],
+            leaders=[row for row in leaders[:MOST_LEADERS] if row.score > 0],
+            followers=[row for row in leaders[::-1][:MOST_LEADERS] if row.score < 0],
         )
 
 
@@ -187,8 +187,8 @@ def make_window_app(runtime: WindowRuntime, keys: Keys, settings: ApiSettings | 
         """The model answers, and there are as many bars as the agent looks at."""
         runtime.bundle.model.probe()
         missing = runtime.missing_bars()
-        told = {"error": "bars are missing; send them to /v1/lookback, or start with --history", "bars": missing}
-        return JSONResponse(told, 503) if missing else {"status": "ready"}
+        content = {"error": "bars are missing; send them to /v1/lookback, or start with --history", "bars": missing}
+        return JSONResponse(content, 503) if missing else {"status": "ready"}
 
     @app.get("/metrics", response_class=Response)
     async def read_metrics() -> Response:

@@ -50,8 +50,8 @@ def lookback_graph(folder: Path, config: Config, panel: Panel, observations: int
     graph = export_onnx(exported.module, exported.spec)
     batches = chain(random_observations(exported.spec, observations // 2), exported.real)
     parity = check_parity(exported.module, Model(graph), batches)
-    told = json.dumps(asdict(lookback_spec(folder, config, panel)), indent=2).encode() + b"\n"
-    return LookbackGraph(graph, exported.spec, parity, told)
+    spec = json.dumps(asdict(lookback_spec(folder, config, panel)), indent=2).encode() + b"\n"
+    return LookbackGraph(graph, exported.spec, parity, spec)
 
 
 def lookback_spec(folder: Path, config: Config, panel: Panel) -> LookbackSpec:

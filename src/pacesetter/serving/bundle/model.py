@@ -184,8 +184,8 @@ def read_graph(data: bytes) -> tuple[PolicySpec, bytes]:
     try:
         graph = onnx.load_model_from_string(data)
         graph.DiscardUnknownFields()  # what this version cannot read, the runtime shall not either
-        told = {item.key: item.value for item in graph.metadata_props}
-        spec = PolicySpec.from_json(told[SPEC])
+        metadata = {item.key: item.value for item in graph.metadata_props}
+        spec = PolicySpec.from_json(metadata[SPEC])
     except Exception as problem:  # damaged bytes end in any of a dozen exceptions
         raise RunError(f"model.onnx is not a policy ({type(problem).__name__}); make the bundle again") from problem
     parts = list(_messages(graph))
@@ -201,9 +201,9 @@ def read_graph(data: bytes) -> tuple[PolicySpec, bytes]:
         raise RunError(f"model.onnx uses the operator {unknown[0]}; policies consist of arithmetic alone")
     if sum(isinstance(part, onnx.GraphProto) for part in parts) != 1:
         raise RunError("model.onnx has nested graphs; a policy has one graph")
-    found = tuple(item.name for item in graph.graph.input), tuple(item.name for item in graph.graph.output)
-    if found != (tuple(spec.graph_inputs), spec.graph_outputs):
-        raise RunError(f"model.onnx has inputs and outputs {found}, unlike its spec; make the bundle again")
+    names = tuple(item.name for item in graph.graph.input), tuple(item.name for item in graph.graph.output)
+    if names != (tuple(spec.graph_inputs), spec.graph_outputs):
+        raise RunError(f"model.onnx has inputs and outputs {names}, unlike its spec; make the bundle again")
     return spec, bytes(graph.SerializeToString())
 
 

@@ -269,10 +269,10 @@ def _results(judged: Path) -> dict[str, Any] | None:
     if not path.is_file():
         return None
     try:
-        told = json.loads(path.read_text(encoding="utf-8"))
-        passed = [bool(gate["passed"]) for gate in told["gates"]]
-        figures: dict[str, Any] = dict(told["figures"][told["policy"]])
-        sentence = told["sentence"]
+        results = json.loads(path.read_text(encoding="utf-8"))
+        passed = [bool(gate["passed"]) for gate in results["gates"]]
+        figures: dict[str, Any] = dict(results["figures"][results["policy"]])
+        sentence = results["sentence"]
     except (OSError, ValueError, LookupError, TypeError) as problem:
         raise RunError(f"{path} is damaged ({problem!r}); make it again: pacesetter evaluate RUN") from problem
     return {"verdict": sentence, "gates passed": f"{sum(passed)} of {len(passed)}"} | figures

@@ -44,15 +44,15 @@ def check_parity(module: nn.Module, model: Model, batches: Iterable[Mapping[str,
     apart, largest = dict.fromkeys(model.spec.outputs, 0.0), dict.fromkeys(model.spec.outputs, 1.0)
     for batch in batches:
         rows = {name: np.ascontiguousarray(batch[name], dtype=np.float32) for name in model.spec.inputs}
-        told = module({name: torch.as_tensor(entry) for name, entry in rows.items()})
-        ours = dict(zip(model.spec.outputs, (one.numpy() for one in told), strict=True))
+        expected = module({name: torch.as_tensor(entry) for name, entry in rows.items()})
+        ours = dict(zip(model.spec.outputs, (one.numpy() for one in expected), strict=True))
         theirs = model(rows)
         for name, own in ours.items():
             # np.maximum, unlike max, keeps a NaN.
             apart[name] = float(np.maximum(apart[name], np.abs(own - theirs[name]).max()))
             largest[name] = max(largest[name], float(np.abs(own).max()))
         ties += _ties(ours[answer], theirs[answer])
-        count += len(told[0])
+        count += len(expected[0])
     most = float(np.max([apart[name] / largest[name] for name in apart]))  # NaN stays NaN, and is refused
     if not most <= TOLERANCE:
         raise RunError(f"the exported graph differs from the policy by {most:.2g}, above {TOLERANCE:g}; report this")

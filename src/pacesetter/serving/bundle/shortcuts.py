@@ -83,7 +83,7 @@ class ServedAttention(nn.Module):
         rows, width = x.shape[1:]
         key, value = (weight.reshape(self.heads, -1, width) for weight in self.weights[1:])
         query = F.linear(x[-1], self.weights[0], self.biases[0]).reshape(rows, self.heads, -1)
-        seen, asked = x.transpose(0, 1), (query.transpose(0, 1) @ key).transpose(0, 1)
-        shares = (asked @ seen.transpose(1, 2) / math.sqrt(query.shape[-1])).softmax(-1)  # (row, head, bar)
-        mixed = (shares @ seen).transpose(0, 1) @ value.transpose(1, 2)  # (head, row, width of a head)
+        tokens, asked = x.transpose(0, 1), (query.transpose(0, 1) @ key).transpose(0, 1)
+        shares = (asked @ tokens.transpose(1, 2) / math.sqrt(query.shape[-1])).softmax(-1)  # (row, head, bar)
+        mixed = (shares @ tokens).transpose(0, 1) @ value.transpose(1, 2)  # (head, row, width of a head)
         return self.output(mixed.transpose(0, 1).flatten(1) + self.biases[2])  # type: ignore[no-any-return]

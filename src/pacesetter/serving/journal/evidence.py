@@ -52,15 +52,15 @@ def check_rows(records: Sequence[Row], stored: Mapping[str, Sequence[Row]]) -> i
     Records of an earlier version say nothing of other tables: what was written before the first that does is not looked
     at, and not counted.
     """
-    told = [(row["kind"], json.loads(row["content"])) for row in records]
+    recorded = [(row["kind"], json.loads(row["content"])) for row in records]
     # Records of older versions have no hashes of rows; only a chain that has them throughout can show additions.
-    bars = {content["time"]: content for kind, content in told if kind == "bar" and "rows" in content}
-    is_whole = len(bars) == sum(kind == "bar" for kind, _ in told)
+    bars = {content["time"]: content for kind, content in recorded if kind == "bar" and "rows" in content}
+    is_whole = len(bars) == sum(kind == "bar" for kind, _ in recorded)
     for table in HASHED:
         _check_table(table, stored[table.name], bars, is_whole)
     if is_whole:
-        _check_statuses(told, stored["orders"])
-        _check_events(told, stored["events"])
+        _check_statuses(recorded, stored["orders"])
+        _check_events(recorded, stored["events"])
     return len(bars)
 
 
@@ -88,10 +88,10 @@ def _check_table(table: Table, rows: Sequence[Row], bars: Mapping[str, Row], is_
         raise RunError(f"the journal has {table.name} of {added[0]}, a bar that the audit log does not know; {REMEDY}")
 
 
-def _check_statuses(told: Iterable[tuple[str, Any]], orders: Sequence[Row]) -> None:
+def _check_statuses(recorded: Iterable[tuple[str, Any]], orders: Sequence[Row]) -> None:
     """Hold each order's status against all that was ever said of it."""
     expected: dict[str, str] = {}
-    for kind, content in told:
+    for kind, content in recorded:
         if kind == "bar":
             expected |= content["placed"]
         moved = content["statuses"] if kind == "bar" else content if kind == "statuses" else {}
@@ -105,16 +105,16 @@ def _check_statuses(told: Iterable[tuple[str, Any]], orders: Sequence[Row]) -> N
             )
 
 
-def _check_events(told: Iterable[tuple[str, Any]], events: Sequence[Row]) -> None:
+def _check_events(recorded: Iterable[tuple[str, Any]], events: Sequence[Row]) -> None:
     expected: Counter[tuple[Any, ...]] = Counter()
-    for kind, content in told:
+    for kind, content in recorded:
         if kind == "event":
             expected[_moment(datetime.fromisoformat(content["time"])), content["kind"], content["message"]] += 1
         for name, message in content["events"] if kind == "bar" else ():
             expected[content["time"], name, message] += 1
-    found: Counter[tuple[Any, ...]] = Counter((_moment(row["time"]), row["kind"], row["message"]) for row in events)
-    if found != expected:
-        odd = next(iter((found - expected) + (expected - found)))
+    counts: Counter[tuple[Any, ...]] = Counter((_moment(row["time"]), row["kind"], row["message"]) for row in events)
+    if counts != expected:
+        odd = next(iter((counts - expected) + (expected - counts)))
         raise RunError(f"the journal's event '{odd[1]}' at {odd[0]} is not as in the audit log; {REMEDY}")
 
 

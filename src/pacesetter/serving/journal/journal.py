@@ -154,8 +154,8 @@ class Journal:
         )
         order = [table.c.time] if "time" in table.c else []
         with self._transaction() as connection:
-            found = connection.execute(chosen.order_by(*order, *table.primary_key.columns)).mappings()
-            return [dict(row) for row in found]
+            rows = connection.execute(chosen.order_by(*order, *table.primary_key.columns)).mappings()
+            return [dict(row) for row in rows]
 
     def holdings(self) -> dict[str, float]:
         """Symbol -> quantity: the sum of its fills; flat symbols are left out."""
@@ -323,9 +323,9 @@ def _put_in_place(partial: Path, path: Path) -> None:
 def _check_ours(url: URL) -> None:
     """Refuse a database with foreign tables, before even our SQLite settings are applied to it."""
     with create_engine(url, poolclass=NullPool).connect() as connection:
-        found = set(inspect(connection).get_table_names())
-    foreign = sorted(found - KEPT_AT_BASE)
-    if foreign and not found >= set(tables.METADATA.tables):
+        tables_there = set(inspect(connection).get_table_names())
+    foreign = sorted(tables_there - KEPT_AT_BASE)
+    if foreign and not tables_there >= set(tables.METADATA.tables):
         raise RunError(
             f"{url.render_as_string(hide_password=True)} is not a journal: it has tables like '{foreign[0]}'; "
             "give the journal a database of its own"

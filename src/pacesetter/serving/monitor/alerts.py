@@ -161,9 +161,9 @@ class Alerts:
             return False
         # Set before it is sent: a sink that hangs must not let the same alert queue up.
         self.latest[alert.kind], self._levels[alert.kind] = alert.at, alert.level
-        told = _with_repeats(alert, self._folded.pop(alert.kind, 0))
+        message = _with_repeats(alert, self._folded.pop(alert.kind, 0))
         for sink in self._sinks:
-            self._thread.submit(_send, sink, told)
+            self._thread.submit(_send, sink, message)
         return True
 
     def close(self) -> None:

@@ -68,8 +68,8 @@ class KillSwitch:
 
     def since(self) -> str:
         """When it was engaged, in UTC; empty while it is not."""
-        told = _entry(self.path, "at")
-        return told or (_stamp(self.path.stat().st_mtime) if self.path.is_file() else "")
+        moment = _entry(self.path, "at")
+        return moment or (_stamp(self.path.stat().st_mtime) if self.path.is_file() else "")
 
     def take_release(self) -> str:
         """Who released it since it was last engaged, given once to each holder of the switch; empty if not released."""

@@ -47,7 +47,7 @@ class AlpacaBroker:
     def settle(self, now: Array, bar: Array, orders: Iterable[Order]) -> Settlement:
         try:
             # Orders before the account: a fill in between shows in the positions now, and in its order at the next bar.
-            found = [(order, self._look(order.client_id)) for order in orders]
+            looked_up = [(order, self._look(order.client_id)) for order in orders]
             self._read_account()
         except ConfigError:
             raise
@@ -57,8 +57,8 @@ class AlpacaBroker:
         for k in np.flatnonzero(self.positions[:, Position.QUANTITY]).tolist():
             self.positions[k, Position.BARS_HELD] += 1.0
             follow_best_price(self.positions, k, bar)
-        fills = [self._new_fill(order, at) for order, at in found if at is not None]
-        closed = {order.client_id: status for order, at in found if (status := self._status(at)) in FINAL_STATUSES}
+        fills = [self._new_fill(order, at) for order, at in looked_up if at is not None]
+        closed = {order.client_id: status for order, at in looked_up if (status := self._status(at)) in FINAL_STATUSES}
         for client_id in closed:
             self._paid.pop(client_id, None)
         return Settlement(tuple(filter(None, fills)), closed)
@@ -84,10 +84,10 @@ class AlpacaBroker:
 
     def find(self, client_id: str) -> OrderStatus:
         try:
-            found = self._look(client_id)
+            reported = self._look(client_id)
         except Exception:  # as above
             return OrderStatus.UNKNOWN
-        return OrderStatus.PENDING if found is None else self._status(found)
+        return OrderStatus.PENDING if reported is None else self._status(reported)
 
     def cancel_all(self) -> None:
         with _answered("cancel"):
@@ -109,15 +109,15 @@ class AlpacaBroker:
                 return None
             raise
 
-    def _status(self, found: Any) -> OrderStatus:
+    def _status(self, reported: Any) -> OrderStatus:
         """Ours for the service's word; what never arrived counts as cancelled."""
-        return OrderStatus.CANCELLED if found is None else WORDS.get(_word(found.status), OrderStatus.SENT)
+        return OrderStatus.CANCELLED if reported is None else WORDS.get(_word(reported.status), OrderStatus.SENT)
 
     def _read_account(self) -> None:
         """Take over cash, equity and positions as the service has them."""
-        found = self._client.get_account()
-        equity = float(found.equity)
-        self.account[Account.CASH], self.account[Account.EQUITY] = float(found.cash), equity
+        reported = self._client.get_account()
+        equity = float(reported.equity)
+        self.account[Account.CASH], self.account[Account.EQUITY] = float(reported.cash), equity
         self.account[Account.PEAK_EQUITY] = max(self.account[Account.PEAK_EQUITY], equity)
         held = {position.symbol: position for position in self._client.get_all_positions()}
         unknown = sorted(set(held) - set(self._symbols))
@@ -134,18 +134,18 @@ class AlpacaBroker:
                 row[Position.BEST_PRICE], row[Position.BARS_HELD] = entry, 0.0
             row[Position.QUANTITY], row[Position.ENTRY_PRICE] = quantity, entry
 
-    def _new_fill(self, order: Order, found: Any) -> Execution | None:
+    def _new_fill(self, order: Order, reported: Any) -> Execution | None:
         """What was traded of an order since `order.quantity` was left of it, at its own price.
 
         The service reports the mean price of all fills; earlier fills are known unless this process is new.
         """
-        filled = float(found.filled_qty or 0.0)
-        left = float(found.qty) - filled
+        filled = float(reported.filled_qty or 0.0)
+        left = float(reported.qty) - filled
         # `order` holds what was open when it was last looked at, so this is what was traded since.
         new = order.quantity - (left if order.quantity > 0 else -left)
         if not new:
             return None
-        mean = float(found.filled_avg_price)
+        mean = float(reported.filled_avg_price)
         before = self._paid.get(order.client_id, mean * (filled - abs(new)))
         self._paid[order.client_id] = mean * filled
         return Execution(order.client_id, order.symbol, new, (mean * filled - before) / abs(new), 0.0, "order")

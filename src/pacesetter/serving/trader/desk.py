@@ -26,7 +26,7 @@ from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
 from pacesetter.policies.hybrid import hybrid_orders
 from pacesetter.policies.market_rows import with_account
-from pacesetter.policies.policy import QUANTITIES, Policy, Seen
+from pacesetter.policies.policy import QUANTITIES, Policy, Snapshot
 from pacesetter.serving.risk.clusters import clusters
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.jumps import check_jumps
@@ -147,15 +147,15 @@ class Desk:
         """An order was never taken: its symbol is left as it is."""
         self.guard.done(client_id)
 
-    def decide(self, seen: Seen, bars: Array, now: float, late_bars: float | Array = 0.0) -> Ticket:
+    def decide(self, snapshot: Snapshot, bars: Array, now: float, late_bars: float | Array = 0.0) -> Ticket:
         """Ask the policy at the close of the last of `bars`, and the guard about each order that follows.
 
         `late_bars` is how many bars the clock is past the bar's close, or past what is known of each symbol.
         """
-        decided = np.asarray(self.policy.decide(self._own_view(seen)), dtype=np.float64)
+        decided = np.asarray(self.policy.decide(self._own_view(snapshot)), dtype=np.float64)
         actions, quantities, self._signals = self._sized(decided)
-        view = self._account_view(seen.panel, bars, late_bars)
-        orders, unsure = self._by_confidence(self._orders(quantities, self._begin(seen.panel)))
+        view = self._account_view(snapshot.panel, bars, late_bars)
+        orders, unsure = self._by_confidence(self._orders(quantities, self._begin(snapshot.panel)))
         decisions = (*self.guard.check_all(orders, view, now), *unsure)
         allowed = {decision.order.symbol for decision in decisions if decision.allowed}
         sent = np.array([symbol in allowed for symbol in self.symbols])
@@ -235,10 +235,10 @@ class Desk:
 
     # ---- inside ---------------------------------------------------------------------------------------------------
 
-    def _own_view(self, seen: Seen) -> Seen:
+    def _own_view(self, snapshot: Snapshot) -> Snapshot:
         """What the policy sees: the account as these books have it, and the masks of discrete orders."""
         masks = self._masks() if self._kind is OrderKind.DISCRETE else None
-        return seen._replace(observation=with_account(seen.observation, self.account_vector()), masks=masks)
+        return snapshot._replace(observation=with_account(snapshot.observation, self.account_vector()), masks=masks)
 
     def _masks(self) -> Array:
         """(symbol, 7) by the environments' own rule."""
@@ -301,14 +301,14 @@ class GuardedPolicy:
         self.desk = Desk(policy, guard, panel.symbols, rules)
         self.tickets: list[Ticket] = []
 
-    def decide(self, seen: Seen) -> Array:
-        bars, now = last_bars(seen.panel), seen.panel.index[-1].timestamp()
-        self.desk.settle(seen.panel, bars, now)
-        ratio = float(seen.observation["portfolio"][PortfolioEntry.EQUITY_RATIO])
+    def decide(self, snapshot: Snapshot) -> Array:
+        bars, now = last_bars(snapshot.panel), snapshot.panel.index[-1].timestamp()
+        self.desk.settle(snapshot.panel, bars, now)
+        ratio = float(snapshot.observation["portfolio"][PortfolioEntry.EQUITY_RATIO])
         # The observation is float32, hence the tolerance.
         if abs(self.desk.equity / self.market.initial_cash - ratio) > 1e-5:
             raise ConfigError("the backtest uses another market than the guard's books; give it market=guarded.market")
-        self.tickets.append(self.desk.decide(seen, bars, now))
+        self.tickets.append(self.desk.decide(snapshot, bars, now))
         return self.tickets[-1].quantities
 
 

@@ -34,8 +34,8 @@ class FoldedAlerts(logging.Filter):
 
     def summary(self) -> str:
         """Every kind with its count and its latest message; empty where there was none twice."""
-        told = [f"{kind} {count}× (latest: {self.latest[kind]})" for kind, count in self.counts.items() if count > 1]
-        return f"alerts folded: {'; '.join(told)}" if told else ""
+        folded = [f"{kind} {count}× (latest: {self.latest[kind]})" for kind, count in self.counts.items() if count > 1]
+        return f"alerts folded: {'; '.join(folded)}" if folded else ""
 
 
 class PaperDisplay:

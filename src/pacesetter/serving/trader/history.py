@@ -113,8 +113,8 @@ class History:
 
     def _whole_with(self, bars: Panel) -> dict[str, int]:
         """Field -> latest bars, these included, in which every symbol was observed with it."""
-        seen = bars.mask & np.isfinite(bars.blocks)
-        is_whole = np.logical_and.reduce(seen, axis=2)[:, ::-1]  # (field, bar), the latest bar first
+        is_known = bars.mask & np.isfinite(bars.blocks)
+        is_whole = np.logical_and.reduce(is_known, axis=2)[:, ::-1]  # (field, bar), the latest bar first
         runs = np.where(is_whole.all(axis=1), len(bars), is_whole.argmin(axis=1)).tolist()
         return {f: run + (self._whole[f] if run == len(bars) else 0) for f, run in zip(bars.fields, runs, strict=True)}
 

@@ -83,9 +83,9 @@ class ServedLookback:
             return self.task.windows.start
         return self._agent.choose(panel, t, previous)
 
-    def _act(self, seen: Mapping[str, Array]) -> Array:
+    def _act(self, observation: Mapping[str, Array]) -> Array:
         """Actions of a batch of observations (row, …); a recurrent agent's memory is that of the bar before."""
-        answer = self.model(unmasked({**seen, **self._memory}, self.model.spec))
+        answer = self.model(unmasked({**observation, **self._memory}, self.model.spec))
         self._memory = {name: answer[f"{name}_after"] for name in (HIDDEN, CELL) if f"{name}_after" in answer}
         self.confidence = float(answer["confidence"].ravel()[-1])
         return answer["probabilities"].argmax(axis=-1) if "probabilities" in answer else answer["orders"]

@@ -22,7 +22,7 @@ from pacesetter.errors import DataError, PacesetterError, RunError
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import Observe
-from pacesetter.policies.policy import Seen
+from pacesetter.policies.policy import Snapshot
 from pacesetter.serving.journal import tables
 from pacesetter.serving.journal.entries import make_page
 from pacesetter.serving.journal.journal import Journal, Row
@@ -133,9 +133,9 @@ class PaperTrader:
         self._heed_within_bar()
         self._follow()
         observation = self.observe(panel)
-        seen = Seen(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
+        snapshot = Snapshot(panel, len(panel) - 1, observation, None, len(panel) - 1 - self.bars)
         # An account that could not be read is treated as infinitely old: exits pass, entries do not.
-        ticket = self._ticket(seen, bars, now, late if settlement.is_known else math.inf)
+        ticket = self._ticket(snapshot, bars, now, late if settlement.is_known else math.inf)
         denied = [not each.allowed for each in ticket.decisions if each.reason != "halted"]  # which has its own alert
         self.watch.served(ticket.actions, denied, observation)
         # Counted before the state is written, which must say that this bar is done.
@@ -148,13 +148,13 @@ class PaperTrader:
             raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
         self._send(ticket)
 
-    def _ticket(self, seen: Seen, bars: Array, now: float, late: float) -> Ticket:
+    def _ticket(self, snapshot: Snapshot, bars: Array, now: float, late: float) -> Ticket:
         """The policy's orders; or, halted and asked to flatten, one against every position."""
         desk = self.desk
         is_flattening = desk.guard.state is State.HALTED and desk.options.flatten_on_halt
         if is_flattening and np.any(desk.broker.positions[:, Position.QUANTITY]):
-            return desk.flattened(seen.panel, now)
-        return desk.decide(seen, bars, now, late)
+            return desk.flattened(snapshot.panel, now)
+        return desk.decide(snapshot, bars, now, late)
 
     def _why(self, ticket: Ticket) -> list[str]:
         """A sentence for each order that may be sent, where they are asked for; they are logged too."""
@@ -171,10 +171,10 @@ class PaperTrader:
     def _follow(self) -> None:
         """Let the store's current bundle decide from this bar on, where the trader follows it; the journal knows."""
         if self.succession is not None:
-            policy, told = self.succession.look()
-            if told:
-                log.info("%s", told)
-                self.journal.note("policy", told)
+            policy, sentence = self.succession.look()
+            if sentence:
+                log.info("%s", sentence)
+                self.journal.note("policy", sentence)
             if policy is not None:
                 self.desk.policy = policy
 
@@ -292,7 +292,9 @@ class PaperTrader:
             state, bars, last = stored[1], int(stored[1]["bars"]), pd.Timestamp(stored[1]["last"], tz="UTC")
         panel = self.feed.history(last)
         is_there = len(panel) > 0 and panel.index[-1] == last
-        if not is_there or any(state.get(name, told) != told for name, told in self._identity(last).items()):
+        if not is_there or any(
+            state.get(name, expected) != expected for name, expected in self._identity(last).items()
+        ):
             raise RunError(
                 f"run '{self.journal.run}' is at {last}, and up to there this feed has other symbols or bars; "
                 "give the same data, or another run= or folder= for a book of its own"
@@ -325,10 +327,10 @@ class PaperTrader:
 
     def _latch(self) -> None:
         """Stay halted, and log it, where the journal's last event is a halt, which the state may not know yet."""
-        told = [row for row in self.journal.rows(tables.events) if row["kind"] in ("halt", "resume")]
-        was_halted = bool(told) and told[-1]["kind"] == "halt"
+        changes = [row for row in self.journal.rows(tables.events) if row["kind"] in ("halt", "resume")]
+        was_halted = bool(changes) and changes[-1]["kind"] == "halt"
         if was_halted:
-            self.desk.guard.halt(told[-1]["message"])
+            self.desk.guard.halt(changes[-1]["message"])
         self._heed_switch(by="")
         if was_halted and self.desk.guard.state is State.HALTED:
             log.warning("still halted: %s", self.desk.guard.reason)
@@ -337,16 +339,16 @@ class PaperTrader:
         """Log where the book was another policy's: intended after a rollback, otherwise perhaps a mistake."""
         name = self.desk.policy.name
         if before not in (None, name):
-            told = f"{name} resumes with the book of {before}, {self.bars} bars old"
-            log.warning("%s; for a book of its own give another run= or folder=", told)
-            self.journal.note("policy", told)
+            sentence = f"{name} resumes with the book of {before}, {self.bars} bars old"
+            log.warning("%s; for a book of its own give another run= or folder=", sentence)
+            self.journal.note("policy", sentence)
 
     def _reconcile(self) -> None:
         """Compare the broker's positions with the fills, and ask it about orders whose status is not known."""
         orders, known = list(self.desk.guard.in_flight.values()), {}
-        found = [self.desk.broker.find(order.client_id) for order in orders]
-        self._compare(order for order, at in zip(orders, found, strict=True) if at is not OrderStatus.PENDING)
-        for order, at in zip(orders, found, strict=True):
+        statuses = [self.desk.broker.find(order.client_id) for order in orders]
+        self._compare(order for order, at in zip(orders, statuses, strict=True) if at is not OrderStatus.PENDING)
+        for order, at in zip(orders, statuses, strict=True):
             stored = self.journal.rows(tables.orders, client_id=order.client_id)
             if not stored:
                 raise RunError(f"the journal has lost order {order.client_id}, now in flight; continue from a copy")
@@ -372,10 +374,10 @@ class PaperTrader:
                     f"{booked.get(symbol, 0.0):g}; correct it, then resume"
                 )
 
-    def _fate(self, order: Order, found: OrderStatus) -> OrderStatus:
+    def _fate(self, order: Order, status: OrderStatus) -> OrderStatus:
         """Where an order stands whose sending was interrupted: sent now, if it never arrived and still may be."""
-        if found is not OrderStatus.PENDING:
-            return found
+        if status is not OrderStatus.PENDING:
+            return status
         return OrderStatus.CANCELLED if self.desk.guard.state is State.HALTED else self.desk.broker.submit(order)
 
     # ---- what is written ------------------------------------------------------------------------------------------

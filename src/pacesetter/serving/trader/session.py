@@ -122,10 +122,10 @@ def _succession(policy: str, config: PaperConfig, bundle: Bundle | None, key: Si
     """What the trader follows, where it is to; refuses to follow what is not a store."""
     if not config.follow:
         return None
-    found = following(policy, bundle, key, config.unverified) if bundle else None
-    if found is None:
+    succession = following(policy, bundle, key, config.unverified) if bundle else None
+    if succession is None:
         raise ConfigError(f"paper.follow=true follows a store of bundles, and '{policy}' is not one; give the store")
-    return found
+    return succession
 
 
 def _journal(config: PaperConfig, key: SigningKey | None) -> Journal:

@@ -42,9 +42,9 @@ class Succession:
                 return None, f"{folder.name} cannot take over from {self.name}: {why}"
         except PacesetterError as problem:  # a store that is being written to: the next bar looks again
             return None, f"the store cannot be followed now: {problem}"
-        told = f"{folder.name} takes over from {self.name}"
+        sentence = f"{folder.name} takes over from {self.name}"
         self.bundle, self.name, self.refused = bundle, folder.name, ""
-        return BundlePolicy(bundle), told
+        return BundlePolicy(bundle), sentence
 
     def _unfit(self, bundle: Bundle) -> str:
         """Why a bundle cannot decide in the place of the present one; nothing where it can."""

@@ -91,11 +91,11 @@ def _below(kinds: Sequence[type[Any]], name: str) -> list[type[Any]]:
 
 
 def _texts(kinds: Sequence[type[Any]]) -> dict[str, str]:
-    found: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for kind in kinds:
         for base in reversed(kind.__mro__):
-            found |= field_texts(base)
-    return found
+            texts |= field_texts(base)
+    return texts
 
 
 def field_texts(kind: type[Any]) -> dict[str, str]:

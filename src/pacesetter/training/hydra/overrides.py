@@ -86,11 +86,11 @@ def name_source(overrides: Sequence[str]) -> list[str]:
 
 def find_presets(overrides: Sequence[str]) -> list[str]:
     """The overrides with `+preset=FILE.yaml` as Hydra knows it: by name, its folder on the search path."""
-    found = []
+    presets = []
     for text in overrides:
         match = PRESET_FILE.match(text)
-        found += _named(Path(match["path"])) if match else [text]
-    return found
+        presets += _named(Path(match["path"])) if match else [text]
+    return presets
 
 
 def _named(path: Path) -> list[str]:

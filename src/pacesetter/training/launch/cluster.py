@@ -72,8 +72,8 @@ class ClusterPlan:
 
     def rows(self) -> list[dict[str, int]]:
         """Group, fold and seed of every run, in order."""
-        found = itertools.product(range(len(self.groups)), range(self.folds), self.seeds)
-        return [{"group": group, "fold": fold, "seed": seed} for group, fold, seed in found]
+        combinations = itertools.product(range(len(self.groups)), range(self.folds), self.seeds)
+        return [{"group": group, "fold": fold, "seed": seed} for group, fold, seed in combinations]
 
     def overrides(self, group: int, fold: int, seed: int) -> tuple[str, ...]:
         """What sets one run apart from the others."""
@@ -165,10 +165,10 @@ def _is_finished(task: Assignment) -> bool:
 def _row(plan: ClusterPlan, row: dict[str, int], job: TrackedTask[Assignment, RunOutcome]) -> dict[str, Any]:
     """One run and what it came to; one that failed has NaN for it."""
     name, symbols = Path(job.task.folder).name, len(plan.groups[row["group"]])
-    told = {"name": name, **row, "symbols": symbols, "state": job.state, "tries": job.tries, "worker": job.worker}
-    found = asdict(job.result) if job.result else {}
+    described = {"name": name, **row, "symbols": symbols, "state": job.state, "tries": job.tries, "worker": job.worker}
+    result = asdict(job.result) if job.result else {}
     nothing = {"steps": np.nan, "score": np.nan, "stopped": "", "weights_hash": "", "run": ""}
-    return told | nothing | found | {"why": str(job.error or "")}
+    return described | nothing | result | {"why": str(job.error or "")}
 
 
 def by_fold(runs: pd.DataFrame) -> pd.DataFrame:

@@ -110,8 +110,8 @@ class Progress:
         step, score = follower.step, follower.score
         if job.result is not None:  # a fleet's score may still change after its last validation
             step, score = job.result.steps, job.result.score if math.isfinite(job.result.score) else None
-        seen = {"step": step, "score": score, "steps_per_second": follower.steps_per_second}
-        return {"state": job.state, "worker": job.worker, "tries": job.tries, **seen}
+        progress = {"step": step, "score": score, "steps_per_second": follower.steps_per_second}
+        return {"state": job.state, "worker": job.worker, "tries": job.tries, **progress}
 
     def _keep(self, name: str, row: dict[str, Any]) -> None:
         now = datetime.now(UTC).isoformat(timespec="milliseconds")
@@ -143,10 +143,10 @@ def _cells(row: dict[str, Any]) -> tuple[str, str, str]:
 
 def _sentence(name: str, row: dict[str, Any]) -> str:
     step, score, _ = _cells(row)
-    told = {
+    details = {
         "running": f"on {row['worker']}, try {row['tries']}",
         "waiting": f"its worker {row['worker']} died at step {step}; moves to another",
         "done": f"{step} steps, score {score}",
         "failed": f"at step {step} of try {row['tries']}",
     }
-    return f"{name} {row['state']}: {told[row['state']]}"
+    return f"{name} {row['state']}: {details[row['state']]}"

@@ -212,7 +212,7 @@ class Refit:
 class _Silent:
     """A watcher that lets an agent learn to the end."""
 
-    def step(self, seen: Any) -> None:
+    def step(self, step: Any) -> None:
         pass
 
     def between(self) -> None:

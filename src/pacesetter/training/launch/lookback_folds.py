@@ -39,8 +39,8 @@ def lookback_walk_forward(
     for number, fold in enumerate(splits.folds):
         is_fitted = number % refit_every == 0
         agent = _fit(config, panel, fold) if is_fitted or agent is None else agent
-        found = _played(agent, config, panel, fold, int(fold.test[0]), int(fold.test[-1]))
-        rows.append({"from": panel.index[fold.test[0]], "to": panel.index[fold.test[-1]]} | _figures(found))
+        evaluation = _played(agent, config, panel, fold, int(fold.test[0]), int(fold.test[-1]))
+        rows.append({"from": panel.index[fold.test[0]], "to": panel.index[fold.test[-1]]} | _figures(evaluation))
         rows[-1] |= {"train_bars": len(fold.train), "fitted": is_fitted}
         _tell(tell, number + 1, len(splits.folds), rows[-1])
     table = pd.DataFrame(rows).rename_axis("fold")
@@ -66,8 +66,8 @@ def lookback_paths(config: Config, panel: Panel, folds: int, tell: Tell | None =
         agent = _fit(config, panel, fold)
         for block_number in np.unique(np.minimum(fold.test // block, folds - 1)):
             bars = fold.test[np.minimum(fold.test // block, folds - 1) == block_number]
-            found = _played(agent, config, panel, fold, int(bars[0]), int(bars[-1]))
-            tested.setdefault(int(block_number), []).append(_figures(found))
+            evaluation = _played(agent, config, panel, fold, int(bars[0]), int(bars[-1]))
+            tested.setdefault(int(block_number), []).append(_figures(evaluation))
         _tell(tell, number, len(splits.folds), tested[int(block_number)][-1])
     paths = zip(*(tested[key] for key in sorted(tested)), strict=True)
     rows = [{name: float(np.mean([part[name] for part in path])) for name in path[0]} for path in paths]
@@ -105,11 +105,11 @@ def _played(
     return evaluate_lookback(policies, panel, task, start=start, stop=last, block_bars=50)
 
 
-def _figures(found: LookbackEvaluation) -> dict[str, Any]:
-    means = dict(zip(found.names, found.rewards.mean(axis=0).tolist(), strict=True))
+def _figures(evaluation: LookbackEvaluation) -> dict[str, Any]:
+    means = dict(zip(evaluation.names, evaluation.rewards.mean(axis=0).tolist(), strict=True))
     best = max(value for name, value in means.items() if name.startswith("constant "))
     chosen = {name: means[name] for name in (AGENT, LEARNED, VALIDATED)}
-    switches = float((np.diff(found.lookbacks[:, 0]) != 0).mean()) if len(found.bars) > 1 else 0.0
+    switches = float((np.diff(evaluation.lookbacks[:, 0]) != 0).mean()) if len(evaluation.bars) > 1 else 0.0
     return chosen | {BEST: best, "switches": switches}
 
 

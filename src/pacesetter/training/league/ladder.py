@@ -92,8 +92,8 @@ QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run 
 
 def markets_of(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Markets by name, in the ladder's order, all but the large ones without a name; refuses an unknown one."""
-    found = _known(names, MARKETS, "market")
-    return {name: MARKETS[name] for name in found if names or not name.startswith(LARGE)}
+    markets = _known(names, MARKETS, "market")
+    return {name: MARKETS[name] for name in markets if names or not name.startswith(LARGE)}
 
 
 def entrants_of(names: tuple[str, ...]) -> list[str]:

@@ -148,12 +148,12 @@ def _gates(part: pd.DataFrame, oracle: pd.DataFrame) -> dict[str, float]:
 def smallest_strengths(table: pd.DataFrame) -> dict[str, float]:
     """Entrant -> the smallest planted strength from which on 4 of 5 seeds have t > 1.9; NaN where none is."""
     planted = table[table["market"].str.startswith(PLANTED)]
-    found = {}
+    smallest = {}
     for entrant, part in planted.groupby("entrant", sort=False):
         by_strength = (part["reliable"] >= MOST_SEEDS * part["seeds"]).to_numpy()[np.argsort(_strengths(part))]
         is_kept = np.logical_and.accumulate(by_strength[::-1])[::-1]
-        found[str(entrant)] = float(np.sort(_strengths(part))[is_kept].min()) if is_kept.any() else float("nan")
-    return found
+        smallest[str(entrant)] = float(np.sort(_strengths(part))[is_kept].min()) if is_kept.any() else float("nan")
+    return smallest
 
 
 def _strengths(planted: pd.DataFrame) -> Any:

@@ -116,9 +116,9 @@ def _learn(
 
 def _visited(fleet: Fleet, market: FleetMarket, episodes: int, share: float, seed: int) -> StoredEpisodes:
     steps = record(market, fleet_teacher(fleet, market), share, episodes, seed)
-    found, _ = whole_episodes(steps, market, 0, most=-(-episodes // market.env_count))
-    assert found is not None
-    return found
+    episodes_of, _ = whole_episodes(steps, market, 0, most=-(-episodes // market.env_count))
+    assert episodes_of is not None
+    return episodes_of
 
 
 # ---- side by side ---------------------------------------------------------------------------------------------------
@@ -164,13 +164,13 @@ def _mode(fleet: Fleet, market: FleetMarket, state: dict[str, torch.Tensor]) -> 
 
 def _states(fleet: Fleet, market: FleetMarket) -> list[dict[str, torch.Tensor]]:
     """What a fleet sees while it plays the market once."""
-    seen, states = market.reset(), []
+    observation, states = market.reset(), []
     is_over = torch.zeros(market.env_count, dtype=torch.bool)
     while not bool(is_over.all()):
-        states.append(seen)
-        step = market.step(fleet_teacher(fleet, market)(seen).mode())
+        states.append(observation)
+        step = market.step(fleet_teacher(fleet, market)(observation).mode())
         is_over |= step.terminated | step.truncated
-        seen = step.observation
+        observation = step.observation
     return states
 
 
@@ -186,8 +186,8 @@ def _stored(
 ) -> Run:
     agent = config.agent | {"network": asked.network, "heads": [asked.heads]}
     agent["network_options"] = dict(asked.network_options) if asked.network_options else None
-    told = replace(config, name=f"{config.name}-student", agent=agent)
-    run = Run.create(Path(folder).resolve().parent, told.name, told.to_dict())
+    student_config = replace(config, name=f"{config.name}-student", agent=agent)
+    run = Run.create(Path(folder).resolve().parent, student_config.name, student_config.to_dict())
     save_fleet(student, run.path("checkpoints/best"))
     facts = {"fleets": [asdict(row) for row in rows], "held_out_divergence": held_out, "student": asdict(asked)}
     run.write_json(REPORT, facts)

@@ -56,18 +56,18 @@ def export_episodes(
     market = build_recording_market(config, panel, config.train.envs, bars)
     teach, policy = _teacher(source, config, panel, market)
     manifest = dataset_manifest(config, panel, market, _label(source), policy, names, seed)
-    found: dict[str, Any] = {}
+    datasets: dict[str, Any] = {}
     with DatasetWriter(out, manifest, market_tables(market)) as writer:
         for place, name in enumerate(names):
             steps = record(market, teach, REGIMES[name], episodes, seed + place)
             part, _ = whole_episodes(steps, market, place, most=-(-episodes // market.env_count))
             assert part is not None
             writer.add(part)
-            found[name] = part
+            datasets[name] = part
     return ExportedEpisodes(
         Path(out),
-        {name: len(part) for name, part in found.items()},
-        {name: part.row_count for name, part in found.items()},
+        {name: len(part) for name, part in datasets.items()},
+        {name: part.row_count for name, part in datasets.items()},
     )
 
 

@@ -60,7 +60,7 @@ def fine_tune(folder: str | Path, overrides: Sequence[str], console: Console | N
     result = train(config, console=console or Console())
     after = best_fleet(result.run.folder)
     markets = {"new": (config, panel), "old": (old, build_panel(old))}
-    rows = [_row(name, before, after, *told) for name, told in markets.items()]
+    rows = [_row(name, before, after, *market) for name, market in markets.items()]
     result.run.write_json(REPORT, {"from": Path(folder).resolve().name, "rows": [asdict(row) for row in rows]})
     (console or Console()).print(transfer_table(rows))
     return result.run

@@ -33,7 +33,7 @@ REPORT = "offline.json"
 class OfflineMeter(FleetMeter):
     """Losses of the latest round and figures on the rows held out."""
 
-    def told(self) -> list[str]:
+    def figures(self) -> list[str]:
         losses = {name: value for name, value in self.shown.items() if name.endswith("loss")}
         return [f"{self.learner.symbols} agents", *(f"{name} {value:.3f}" for name, value in losses.items())]
 
@@ -51,9 +51,9 @@ class OfflineValidator(Validator[FleetTrainer]):
         save_fleet(self.learner.fleet, folder)
 
     def _play(self) -> dict[str, Any]:
-        found = {name: float(values.mean()) for name, values in self._judged().items()}
+        means = {name: float(values.mean()) for name, values in self._judged().items()}
         self.gates["deterministic"] = []
-        return {"score": -found["held_out_loss"], "deterministic": {"sharpe": None} | found}
+        return {"score": -means["held_out_loss"], "deterministic": {"sharpe": None} | means}
 
     def _judged(self) -> dict[str, torch.Tensor]:
         method: Any = self.learner.method
@@ -67,14 +67,14 @@ class OfflineValidator(Validator[FleetTrainer]):
             save_fleet(self.learner.fleet, best)
         fleet = self.learner.fleet
         fleet.load_state_dict(load_fleet(best).state_dict())
-        found = play(fleet, self.markets.validation)
-        table = agent_table(found, 0.0, self.session.config.train.gates.max_share)
+        played = play(fleet, self.markets.validation)
+        table = agent_table(played, 0.0, self.session.config.train.gates.max_share)
         for_spreadsheets(table).to_csv(self.session.run.path(AGENTS), index=False)
-        returns_frame(found, self.markets.validation).to_parquet(self.session.run.path(RETURNS))
-        self.state["sharpe"] = found.sharpe_together
+        returns_frame(played, self.markets.validation).to_parquet(self.session.run.path(RETURNS))
+        self.state["sharpe"] = played.sharpe_together
         judged = {name: float(values.mean()) for name, values in self._judged().items()}
         estimates, note = self._estimates()
-        self._tell(judged, estimates, found.sharpe_together, note)
+        self._tell(judged, estimates, played.sharpe_together, note)
 
     def _estimates(self) -> tuple[list[Estimate], str]:
         """What the data says of the policy, and what the market does; or why the data cannot say anything."""

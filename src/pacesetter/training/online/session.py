@@ -64,9 +64,9 @@ def _tell(updater: OnlineUpdater, updates: list[Update], panel: Panel, out: Cons
     """The updates, and what the fleet earned with them beside what it would have earned without."""
     table = Table("update", "bar", "shadow", "gain a bar", "forgotten", "drift")
     for each in updates:
-        told = each.kind if not each.why else f"{each.kind}: {each.why}"
+        event = each.kind if not each.why else f"{each.kind}: {each.why}"
         numbers = (f"{each.gain:+.2e}", f"{each.forgotten:+.2f}")
-        table.add_row(str(each.number), each.time[:16], told, *numbers, ", ".join(each.drift))
+        table.add_row(str(each.number), each.time[:16], event, *numbers, ", ".join(each.drift))
     out.print(table)
     known = panel.rows(0, updater.bars)
     frozen = updater.returns(

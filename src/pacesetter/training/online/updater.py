@@ -155,10 +155,10 @@ class OnlineUpdater:
         """Take note of all bars of `panel`, and update as often as is due; gives the updates."""
         if self.run is None:
             raise RunError("the updater has not begun; call begin with the bars so far")
-        found = []
+        events = []
         while self.bars + self.config.every_bars <= len(panel):
-            found.append(self._update(panel.rows(0, self.bars + self.config.every_bars)))
-        return found
+            events.append(self._update(panel.rows(0, self.bars + self.config.every_bars)))
+        return events
 
     def _update(self, panel: Panel) -> Update:
         """One round: look for drift, train a shadow, judge it, and store what came of it."""
@@ -249,8 +249,8 @@ class OnlineUpdater:
 
     def returns(self, fleet: Fleet, panel: Panel, table: FeatureTable, first: int) -> np.ndarray[Any, Any]:
         """(bar,) mean return of the agents from the order at bar `first` on."""
-        found = play(fleet, self._market(panel, table, 1, first=first)).aligned(len(panel))
-        return np.asarray(np.nan_to_num(found.nanmean(1).numpy()[first + 1 :]))
+        returns = play(fleet, self._market(panel, table, 1, first=first)).aligned(len(panel))
+        return np.asarray(np.nan_to_num(returns.nanmean(1).numpy()[first + 1 :]))
 
     def _market(
         self, panel: Panel, table: FeatureTable, envs: int, *, starts: str = "fixed", first: int = 0

@@ -21,10 +21,10 @@ __all__ = ["OptionMeter", "OptionValidator"]
 class OptionMeter(FleetMeter):
     """The statistics of a fleet; the progress line says how long options last."""
 
-    def told(self) -> list[str]:
+    def figures(self) -> list[str]:
         if not self.shown:
             return []
-        return [*super().told(), f"options of {self.shown['options/average_duration']:.1f} bars"]
+        return [*super().figures(), f"options of {self.shown['options/average_duration']:.1f} bars"]
 
 
 class OptionValidator(FleetValidator):

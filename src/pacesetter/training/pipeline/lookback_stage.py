@@ -68,16 +68,16 @@ def learn_lookback(job: Job, folder: Path) -> Found:
     start = int(build_fold(job.config, job.panel).test[0])
     run = lookback_run(job) or trained(lookback_config(job.config, folder))
     check_unseen("job.lookback: the agent of", run, job.panel.index[start - 1])
-    found = _judged(run, job.panel, start, folder)
-    return Found(_line(found), (_section(job.panel, found),), {"Lookback": ("switches",)})
+    evaluation = _judged(run, job.panel, start, folder)
+    return Found(_line(evaluation), (_section(job.panel, evaluation),), {"Lookback": ("switches",)})
 
 
 def check_windows(config: Config, folder: Path, panel: Panel) -> tuple[str, Section]:
     """The same with all training bars of the configuration: what is said of it, and its section."""
     own = lookback_config(config, folder)
     own = replace(own, train=replace(own.train, shares=config.train.shares))
-    found = _judged(trained(own), panel, int(build_fold(config, panel).test[0]), folder)
-    return _line(found), _section(panel, found)
+    evaluation = _judged(trained(own), panel, int(build_fold(config, panel).test[0]), folder)
+    return _line(evaluation), _section(panel, evaluation)
 
 
 def _judged(run: Path, panel: Panel, start: int, folder: Path) -> LookbackEvaluation:
@@ -85,9 +85,9 @@ def _judged(run: Path, panel: Panel, start: int, folder: Path) -> LookbackEvalua
     agent, task = load_lookback(run, panel), build_task(stored_config(run))
     scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
     policies: dict[str, Any] = {AGENT: agent} | baseline_policies(scores)
-    found = evaluate_lookback(policies, panel, task, start=start)
-    found.table().to_csv(folder / "table.csv")
-    return found
+    evaluation = evaluate_lookback(policies, panel, task, start=start)
+    evaluation.table().to_csv(folder / "table.csv")
+    return evaluation
 
 
 def lookback_run(job: Job) -> Path | None:
@@ -113,15 +113,15 @@ def check_bars(job: Job) -> None:
         )
 
 
-def _best_fixed(found: LookbackEvaluation) -> str:
-    means = found.rewards.mean(axis=0)
-    fixed = [place for place, name in enumerate(found.names) if name not in (AGENT, HINDSIGHT)]
-    return found.names[max(fixed, key=lambda place: means[place])]
+def _best_fixed(evaluation: LookbackEvaluation) -> str:
+    means = evaluation.rewards.mean(axis=0)
+    fixed = [place for place, name in enumerate(evaluation.names) if name not in (AGENT, HINDSIGHT)]
+    return evaluation.names[max(fixed, key=lambda place: means[place])]
 
 
-def _line(found: LookbackEvaluation) -> str:
-    best = _best_fixed(found)
-    gap, error = found.gap(AGENT, best)
+def _line(evaluation: LookbackEvaluation) -> str:
+    best = _best_fixed(evaluation)
+    gap, error = evaluation.gap(AGENT, best)
     if np.isnan(error):
         return f"too few bars to distinguish the agent from '{best}', the best of the others"
     if not abs(gap) > 2 * error:
@@ -129,18 +129,18 @@ def _line(found: LookbackEvaluation) -> str:
     return f"the agent is {'better' if gap > 0 else 'worse'} than '{best}', the best of the others"
 
 
-def _section(panel: Panel, found: LookbackEvaluation) -> Section:
-    best, (gap, error) = _best_fixed(found), found.gap(AGENT, _best_fixed(found))
-    days = panel.index[found.bars]
+def _section(panel: Panel, evaluation: LookbackEvaluation) -> Section:
+    best, (gap, error) = _best_fixed(evaluation), evaluation.gap(AGENT, _best_fixed(evaluation))
+    days = panel.index[evaluation.bars]
     text = (
         f"Mean reward (how well the window's leaders predicted the next bar, less the cost of switching) over the "
         f"test years, {days[0]:%Y-%m-%d} to {days[-1]:%Y-%m-%d}, {_errors(error)}. The agent minus "
-        f"'{best}', the best of the others in hindsight: {_pair(gap, error)}. {_line(found).capitalize()}. "
+        f"'{best}', the best of the others in hindsight: {_pair(gap, error)}. {_line(evaluation).capitalize()}. "
         "'hindsight' knows the future and is an upper bound that no policy can reach."
     )
-    chosen = {name: found.lookbacks[:, found.names.index(name)] for name in SHOWN}
+    chosen = {name: evaluation.lookbacks[:, evaluation.names.index(name)] for name in SHOWN}
     figure = pictures.lookbacks(days, chosen)
-    return Section("Lookback", text, (figure,), *_table(found))
+    return Section("Lookback", text, (figure,), *_table(evaluation))
 
 
 def _errors(error: float) -> str:
@@ -148,9 +148,9 @@ def _errors(error: float) -> str:
     return "± one standard error of block means" if np.isfinite(error) else "too few for a standard error"
 
 
-def _table(found: LookbackEvaluation) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
+def _table(evaluation: LookbackEvaluation) -> tuple[tuple[str, ...], tuple[tuple[str, ...], ...]]:
     """Policies by reward, the best first."""
-    table = found.table().sort_values("reward", ascending=False)
+    table = evaluation.table().sort_values("reward", ascending=False)
     rows = tuple(
         (str(name), _pair(row["reward"], row["reward_se"]), f"{row['mean_lookback']:.0f}", f"{row['switches']:.0%}")
         for name, row in table.iterrows()

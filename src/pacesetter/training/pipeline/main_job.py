@@ -101,8 +101,8 @@ def find_leaders(job: Job, folder: Path) -> Found:
     count, firm = study.network.number_of_edges(), study.firm_links()
     flagged = f" ({count - firm} flagged)" if firm < count else ""
     line = f"{leaders} leaders, {followers} followers, {count} significant links{flagged}"
-    told = ", ".join(filter(None, (line, str(study.cache))))
-    return Found(told, tuple(leadlag_sections(study)), {"Lead–lag": ("rank interval",)})
+    details = ", ".join(filter(None, (line, str(study.cache))))
+    return Found(details, tuple(leadlag_sections(study)), {"Lead–lag": ("rank interval",)})
 
 
 def write_page(job: Job, folder: Path) -> Found:
@@ -193,10 +193,10 @@ def _warn_of_memory(job: Job) -> None:
 
 def _show(job: Job) -> None:
     """What a reader wants to know at once: tables and sentences, notes on the data, and where the report is."""
-    for found in job.found.values():
-        for section in found.sections:
-            if section.title in found.shown:
-                job.console.print(section_table(section, found.shown[section.title]))
+    for finding in job.found.values():
+        for section in finding.sections:
+            if section.title in finding.shown:
+                job.console.print(section_table(section, finding.shown[section.title]))
                 job.console.print(section.text, highlight=False, markup=False)
     for note in job.panel.notes:
         job.console.print(f"Note: {note}", soft_wrap=True, markup=False)
@@ -211,18 +211,18 @@ def summary(panel: Panel, labels: Any) -> tuple[tuple[str, ...], tuple[tuple[Any
 
 
 def _symbol_row(panel: Panel, labels: Any, column: int) -> tuple[Any, ...]:
-    seen = np.flatnonzero(panel.mask[:, column])
-    closes = panel.close[seen, column]
+    observed = np.flatnonzero(panel.mask[:, column])
+    closes = panel.close[observed, column]
     if len(closes) < 2:
         return (panel.symbols[column], "", "", len(closes), "", "", "", "")
     moves = np.diff(np.log(closes))
     years = len(moves) / panel.bars_per_year
     drawdown = float((closes / np.maximum.accumulate(closes) - 1).min())
-    label = labels[seen[-1], column]
+    label = labels[observed[-1], column]
     return (
         panel.symbols[column],
-        f"{panel.index[seen[0]]:%Y-%m-%d}",
-        f"{panel.index[seen[-1]]:%Y-%m-%d}",
+        f"{panel.index[observed[0]]:%Y-%m-%d}",
+        f"{panel.index[observed[-1]]:%Y-%m-%d}",
         len(closes),
         f"{(closes[-1] / closes[0]) ** (1 / years) - 1:+.1%}",
         f"{moves.std() * np.sqrt(panel.bars_per_year):.1%}",

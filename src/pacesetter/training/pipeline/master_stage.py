@@ -49,9 +49,9 @@ def train_master(job: Job, folder: Path) -> Found:
     run = trained(master_config(job.config, folder, fleet))
     section = allocations_section(run)
     chosen = "master" if better_run(fleet, run) == run else "fleet"
-    told = f"{section.text} On these years the {chosen} is better, so it is evaluated."
+    text = f"{section.text} On these years the {chosen} is better, so it is evaluated."
     line = f"{allocation_sentence(read_allocations(run))}; the {chosen} is evaluated"
-    return Found(line, (replace(section, text=told),), {section.title: HIDDEN})
+    return Found(line, (replace(section, text=text),), {section.title: HIDDEN})
 
 
 def needs_no_master(job: Job) -> str:

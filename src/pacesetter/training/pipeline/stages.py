@@ -144,14 +144,14 @@ def run_stage(job: Job, stage: Stage, label: str) -> None:
     start = time.perf_counter()
     reset_peak()
     if why := stage.skipped(job):
-        found, spent = Found(why), "skipped"
+        finding, spent = Found(why), "skipped"
     else:
         with job.console.status(label), _recorded(job.run, stage.name):
-            found, is_old = _found(job, stage)
+            finding, is_old = _found(job, stage)
         spent = "  kept" if is_old else f"{time.perf_counter() - start:6.1f} s"
-    job.found[stage.name] = found
+    job.found[stage.name] = finding
     job.costs[stage.name] = {"seconds": round(time.perf_counter() - start, 1), "peak_mb": round(peak_mb())}
-    job.console.print(f"  {label:<14}{spent:>8}  {found.line}", soft_wrap=True, highlight=False)
+    job.console.print(f"  {label:<14}{spent:>8}  {finding.line}", soft_wrap=True, highlight=False)
 
 
 def _found(job: Job, stage: Stage) -> tuple[Found, bool]:
@@ -159,12 +159,12 @@ def _found(job: Job, stage: Stage) -> tuple[Found, bool]:
         return stage.work(job, job.folder(stage.name)), False
     job.keys[stage.name] = _key(job, stage)
     kept = job.folder(stage.name)
-    found = _read(kept)
-    is_old = found is not None
-    if found is None:
-        found = _make(job, stage, kept)
+    finding = _read(kept)
+    is_old = finding is not None
+    if finding is None:
+        finding = _make(job, stage, kept)
     shutil.copytree(kept, job.run.folder / stage.name, ignore=shutil.ignore_patterns(RECORD))
-    return found, is_old
+    return finding, is_old
 
 
 def _key(job: Job, stage: Stage) -> str:
@@ -191,14 +191,14 @@ def _make(job: Job, stage: Stage, kept: Path) -> Found:
     fresh = kept.with_name(f".{job.run.folder.name}-{stage.name}")
     fresh.mkdir(parents=True)
     try:
-        found = stage.work(job, fresh)
+        finding = stage.work(job, fresh)
         files = {str(path.relative_to(fresh)): sha256(path) for path in sorted(fresh.rglob("*")) if path.is_file()}
-        write_atomic(fresh / RECORD, json.dumps({"files": files, "found": _plain(found)}))
+        write_atomic(fresh / RECORD, json.dumps({"files": files, "found": _plain(finding)}))
         shutil.rmtree(kept, ignore_errors=True)
         fresh.rename(kept)
     finally:
         shutil.rmtree(fresh, ignore_errors=True)
-    return found
+    return finding
 
 
 def _read(kept: Path) -> Found | None:
@@ -214,8 +214,8 @@ def _read(kept: Path) -> Found | None:
     return Found(stored["line"], sections, {name: tuple(hidden) for name, hidden in stored["shown"].items()})
 
 
-def _plain(found: Found) -> dict[str, Any]:
-    return asdict(Found(found.line, (), found.shown)) | {"sections": [each.to_json() for each in found.sections]}
+def _plain(finding: Found) -> dict[str, Any]:
+    return asdict(Found(finding.line, (), finding.shown)) | {"sections": [each.to_json() for each in finding.sections]}
 
 
 @contextmanager

@@ -41,8 +41,8 @@ def environment_section(rows: list[EnvironmentRow]) -> Section:
 
 
 def _python() -> EnvironmentRow:
-    found = platform.python_version()
-    return EnvironmentRow("Python", found, ">=3.11", tuple(map(int, found.split(".")[:2])) >= (3, 11))
+    installed = platform.python_version()
+    return EnvironmentRow("Python", installed, ">=3.11", tuple(map(int, installed.split(".")[:2])) >= (3, 11))
 
 
 def _packages() -> list[EnvironmentRow]:
@@ -59,11 +59,13 @@ def _package(name: str, wanted: str) -> EnvironmentRow:
     from packaging.specifiers import SpecifierSet
 
     try:
-        found = version(name)
+        installed = version(name)
     except PackageNotFoundError:
         return EnvironmentRow(name, "not installed", wanted, False)
     # A local version such as 2.13.0+cpu says how it was built, not which release it is.
-    return EnvironmentRow(name, found, wanted, SpecifierSet(wanted).contains(found.partition("+")[0], prereleases=True))
+    return EnvironmentRow(
+        name, installed, wanted, SpecifierSet(wanted).contains(installed.partition("+")[0], prereleases=True)
+    )
 
 
 def _processor() -> EnvironmentRow:

@@ -119,10 +119,10 @@ def _classifiers(job: Job, panel: Panel, table: Any, fold: Any, task: Any, folde
     from pacesetter.evaluation.baselines.supervised import run_supervised
 
     options = {"window_bars": task.window_bars}
-    found = run_supervised(
+    supervised = run_supervised(
         panel, table, fold, networks=networks, market=task.market, cache=folder / "supervised", options=options
     )
-    return [finding.section() for finding in found.findings()]
+    return [finding.section() for finding in supervised.findings()]
 
 
 # ---- prototype and tuning -------------------------------------------------------------------------------------------

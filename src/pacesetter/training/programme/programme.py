@@ -113,19 +113,19 @@ def roll_back(runs: Path, folder: Path | None = None) -> tuple[Path, ProgrammeSt
     What was kept of them is moved aside, not deleted, and the next programme makes them again. Refuses where nothing
     was done.
     """
-    found = folder or latest_status(runs)
-    if found is None:
+    programme = folder or latest_status(runs)
+    if programme is None:
         raise RunError(f"{runs} has no programme; start one with: pacesetter programme")
-    status = read_status(found)
+    status = read_status(programme)
     begun = [phase for phase in status.phases[status.last_good() + 1 :] if phase.state not in (WAITING, ROLLED_BACK)]
     begun = begun or [phase for phase in status.phases if phase.state == DONE][-1:]
     if not begun:
-        raise RunError(f"{found.name} has nothing to roll back: {status.sentence}")
+        raise RunError(f"{programme.name} has nothing to roll back: {status.sentence}")
     for phase in begun:
         _set_aside(runs, phase)
         status = status.with_phase(phase.name, state=ROLLED_BACK, decision="", line="", seconds=None)
-    write_status(status, found)
-    return found, status, [phase.name for phase in begun]
+    write_status(status, programme)
+    return programme, status, [phase.name for phase in begun]
 
 
 def _set_aside(runs: Path, phase: PhaseStatus) -> None:
@@ -157,14 +157,14 @@ class _Board(StageWatch):
     def goes_on(self, job: Job, stage: Stage) -> bool:
         if stage.name not in PHASES:
             return True
-        found, decision = job.found[stage.name], phase_decision(job.folder(stage.name))
+        finding, decision = job.found[stage.name], phase_decision(job.folder(stage.name))
         is_over = decision == NO_GO and not self.despite_no_go
         report = self._report(job, stage, decision)
         self._update(
             stage.name,
             state=STOPPED if is_over else DONE,
             decision=decision,
-            line=found.line,
+            line=finding.line,
             seconds=job.costs[stage.name]["seconds"],
             report=report,
             kept=job.folder(stage.name).name if stage.name in job.keys else "",
@@ -183,7 +183,7 @@ class _Board(StageWatch):
 
     def _report(self, job: Job, stage: Stage, decision: str) -> str:
         """The completion report of a phase: what it came to, its tables, what it took, and on what bars."""
-        found, cost = job.found[stage.name], job.costs[stage.name]
+        finding, cost = job.found[stage.name], job.costs[stage.name]
         facts = {
             "decision": decision or "no gates",
             "seconds": f"{cost['seconds']:g}",
@@ -194,8 +194,8 @@ class _Board(StageWatch):
         }
         notes = [*job.panel.notes, *(("The bars are SYNTHETIC.",) if self.status and self.status.synthetic else ())]
         page = job.run.path(f"reports/{stage.name}.html")
-        write_report(page, f"Phase: {stage.name}", found.sections, [found.line, *notes], facts)
-        write_atomic(page.with_suffix(".md"), f"# {stage.name}: {found.line}\n\n{markdown(list(found.sections))}")
+        write_report(page, f"Phase: {stage.name}", finding.sections, [finding.line, *notes], facts)
+        write_atomic(page.with_suffix(".md"), f"# {stage.name}: {finding.line}\n\n{markdown(list(finding.sections))}")
         return str(page.relative_to(job.run.folder))
 
     def _update(self, name: str, **changes: object) -> None:

@@ -129,10 +129,10 @@ def _best_trials(
     preset = config_preset(config, folder / "preset" / "searched-prototype.yaml")
     given = [f"+preset={preset}", f"runs='{folder}'", f"seed={config.seed}", "name=tune", f"tune.trials={trials}"]
     try:
-        found = tune([*given, f"tune.startup={max(min(5, trials), 1)}", *keys], console=Console(quiet=True))
+        study = tune([*given, f"tune.startup={max(min(5, trials), 1)}", *keys], console=Console(quiet=True))
     except RunError:
         return []
-    done = [trial for trial in found.study.trials if trial.state.name == "COMPLETE"]
+    done = [trial for trial in study.study.trials if trial.state.name == "COMPLETE"]
     done.sort(key=lambda trial: -float(trial.value or 0.0))
     return [(trial.number, dict(trial.params)) for trial in done[:top]]
 

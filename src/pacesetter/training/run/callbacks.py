@@ -233,7 +233,7 @@ class Meter(Callback[Any]):
             **curriculum_figures(self.session.parts.train),
         }
 
-    def told(self) -> list[str]:
+    def figures(self) -> list[str]:
         """What the progress line says: reward, entropy, most used action by name, trade rate, rolling Sharpe ratio."""
         shown = self.shown
         if not shown:

@@ -57,9 +57,9 @@ def resumed_config(run: Run, given: Config | None = None) -> Config:
     """The run's own config; refuses a folder without one, and a given config that differs, by a key that was told."""
     config = read_config(run)
     wanted = (given or config).to_dict()
-    found = list(_differences(config.to_dict(), wanted))
-    told = {key for key, *_ in _differences(compose().to_dict(), wanted)} if found else set()
-    for key, there, here in sorted(found, key=lambda difference: difference[0] not in told):
+    differences = list(_differences(config.to_dict(), wanted))
+    asked = {key for key, *_ in _differences(compose().to_dict(), wanted)} if differences else set()
+    for key, there, here in sorted(differences, key=lambda difference: difference[0] not in asked):
         raise RunError(
             f"{run.folder} was made with {key}={there}, not {here}; leave the overrides out to resume it, or start "
             "a new run"

@@ -108,16 +108,16 @@ def play_episodes(
         masks = {ACTION_MASK: env.action_masks()} if getattr(agent, "masked", False) else {}
         chosen = agent.act(observation | masks, deterministic=deterministic)
         observation, reward, terminated, truncated, infos = env.step(chosen)
-        seen = Activity.of(infos)
+        activity = Activity.of(infos)
         if journal is not None and alive[0]:
             parts = {name: float(values[0]) for name, values in infos["reward"].items()}
             journal.add(infos["ledger"][0], env.batch.fills[0], float(reward[0]), parts)
         actions.append(np.reshape(chosen, (env.num_envs, -1))[alive])
         rewards.append(reward[alive])
-        growth.append(float(np.mean((reward if seen.growth is None else seen.growth)[alive])))
-        if seen.trades is not None and seen.voluntary is not None:
-            trades.append(seen.trades[alive])
-            voluntary.append(seen.voluntary[alive])
+        growth.append(float(np.mean((reward if activity.growth is None else activity.growth)[alive])))
+        if activity.trades is not None and activity.voluntary is not None:
+            trades.append(activity.trades[alive])
+            voluntary.append(activity.voluntary[alive])
         alive &= ~(terminated | truncated)
     joined = [np.concatenate(part) if part else None for part in (trades, voluntary)]
     return Played(np.concatenate(actions), np.concatenate(rewards), np.array(growth), *joined)

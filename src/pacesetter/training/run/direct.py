@@ -34,7 +34,7 @@ class DirectMeter(Callback[DirectLearner]):
             rate = (self.learner.step - self.first) / (time.perf_counter() - self.started)
             self.session.log(**self.shown, steps_per_second=rate, resources=resources())
 
-    def told(self) -> list[str]:
+    def figures(self) -> list[str]:
         """What the progress line says."""
         if not self.shown:
             return []
@@ -59,9 +59,9 @@ class DirectValidator(Validator[DirectLearner]):
     def _play(self) -> dict[str, Any]:
         policy = AgentPolicy(self.learner.agent, "direct", "target", is_whole=True)
         self.played = backtest(policy, **self.stretch._asdict())
-        found = measures(self.played)
-        self.gates["deterministic"] = allocation_gates(found)
-        return {"score": found["sharpe"], "deterministic": found}
+        figures = measures(self.played)
+        self.gates["deterministic"] = allocation_gates(figures)
+        return {"score": figures["sharpe"], "deterministic": figures}
 
     def finish(self) -> None:
         """Leave a policy to act even where none was validated."""

@@ -52,9 +52,9 @@ class FleetMeter(Callback[FleetTrainer]):
             return
         mix = logged.pop("action_mix").mean(0).tolist()
         self.shown = {name: float(values.mean()) for name, values in logged.items()}
-        told = self._mixed([round(share, 4) for share in mix]) | curriculum_figures(self.session.parts.train)
+        figures = self._mixed([round(share, 4) for share in mix]) | curriculum_figures(self.session.parts.train)
         # Merged, as a master's cash is both among what is shown and in its mix.
-        self.session.log(**(self.shown | told), **self.costs())
+        self.session.log(**(self.shown | figures), **self.costs())
         self.session.run.log(step=self.learner.step, agents=self._by_agent(logged))
 
     def _mixed(self, shares: list[float]) -> dict[str, Any]:
@@ -74,7 +74,7 @@ class FleetMeter(Callback[FleetTrainer]):
         rate = made / (time.perf_counter() - self.started)
         return {"steps_per_second": rate, "seconds": dict(self.learner.seconds), "resources": resources()}
 
-    def told(self) -> list[str]:
+    def figures(self) -> list[str]:
         """What the progress line says."""
         if not self.shown:
             return []
@@ -95,14 +95,14 @@ class FleetValidator(Validator[FleetTrainer]):
         save_curiosity(self.learner.extras, folder)  # of this moment: its models read this fleet's encoder
 
     def _play(self) -> dict[str, Any]:
-        found = play(self.learner.fleet, self.market)
+        played = play(self.learner.fleet, self.market)
         self.gates["stochastic"] = self._gates()
         if self.recovery is not None:
             self.gates |= self.recovery.fleet(self.learner.fleet, self.market)
-        sharpes = [round(value, DIGITS) for value in found.sharpe.tolist()]
-        validated = dict(zip(found.symbols, sharpes, strict=True))
+        sharpes = [round(value, DIGITS) for value in played.sharpe.tolist()]
+        validated = dict(zip(played.symbols, sharpes, strict=True))
         self.session.run.log(step=self.learner.step, agents_validation=validated)
-        return {"score": float(found.sharpe.mean()), "deterministic": {"sharpe": found.sharpe_together}}
+        return {"score": float(played.sharpe.mean()), "deterministic": {"sharpe": played.sharpe_together}}
 
     @property
     def market(self) -> FleetMarket:
@@ -132,8 +132,8 @@ class FleetValidator(Validator[FleetTrainer]):
         weak = strugglers(self._table(play(self.learner.fleet, self.market)))
         steps = int(self.task.retrain_share * self.session.config.train.steps)
         if weak and steps:
-            told = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and are retrained"
-            self.session.console.print(told, highlight=False)
+            sentence = f"{len(weak)} of {self.learner.symbols} agents are not above the bar and are retrained"
+            self.session.console.print(sentence, highlight=False)
             try:
                 tried = retrain(self.learner, self.market, weak, steps, Between(self.session.listen))
             except Stop:
@@ -151,8 +151,8 @@ class FleetValidator(Validator[FleetTrainer]):
         weights = attention_relations(encoder, self.market, symbols)
         # the validation set chose the fleet, so that it is in-sample too
         until = pd.Timestamp(bank.times[0][bank.lasts[0]], tz="UTC")
-        told = {"symbols": list(symbols), "weights": weights.tolist(), "seen_until": str(until)}
-        self.session.run.write_json(RELATIONS, told)
+        content = {"symbols": list(symbols), "weights": weights.tolist(), "seen_until": str(until)}
+        self.session.run.write_json(RELATIONS, content)
 
     def _tell_extras(self) -> None:
         """The gates of curiosity, and how well auxiliary heads predict the validation set."""
@@ -160,18 +160,18 @@ class FleetValidator(Validator[FleetTrainer]):
         if "curiosity" in extras and len(extras["curiosity"].log):
             self.session.console.print(str(extras["curiosity"].gates()), highlight=False, soft_wrap=True)
         if "auxiliary" in extras and extras["auxiliary"].config.heads:
-            found = head_accuracies(self.learner, self.market, self.session.panel)
-            self.session.run.write_json("auxiliary.json", found)
-            self.session.console.print(accuracy_table(found))
+            accuracies = head_accuracies(self.learner, self.market, self.session.panel)
+            self.session.run.write_json("auxiliary.json", accuracies)
+            self.session.console.print(accuracy_table(accuracies))
 
-    def _table(self, found: FleetPlay) -> pd.DataFrame:
-        return agent_table(found, self.task.bar_sharpe, self.session.config.train.gates.max_share)
+    def _table(self, played: FleetPlay) -> pd.DataFrame:
+        return agent_table(played, self.task.bar_sharpe, self.session.config.train.gates.max_share)
 
-    def _store(self, found: FleetPlay, tried: dict[str, str], best: Path) -> None:
-        table, run = self._table(found), self.session.run
+    def _store(self, played: FleetPlay, tried: dict[str, str], best: Path) -> None:
+        table, run = self._table(played), self.session.run
         table["retrained"] = table["symbol"].map(tried).fillna("")
         for_spreadsheets(table).to_csv(run.path(AGENTS), index=False)
-        returns_frame(found, self.market).to_parquet(run.path(RETURNS))
+        returns_frame(played, self.market).to_parquet(run.path(RETURNS))
         save_fleet(self.learner.fleet, best)
-        self.state["best"] = float(found.sharpe.mean())
+        self.state["best"] = float(played.sharpe.mean())
         self.session.console.print(f"{fleet_sentence(table)} → {run.folder / AGENTS}", soft_wrap=True, highlight=False)

@@ -21,7 +21,7 @@ COLLAPSE, COST, NO_SIGNAL = "collapse", "cost", "no signal"
 SELLS = (Discrete.SELL_PART, Discrete.SELL_ALL)
 
 
-def agent_table(found: FleetPlay, bar_sharpe: float, max_share: float) -> pd.DataFrame:
+def agent_table(played: FleetPlay, bar_sharpe: float, max_share: float) -> pd.DataFrame:
     """A row for each agent in the order of the fleet, as in `fleet.csv`.
 
     score        mean reward per bar            sharpe       annualised, after costs
@@ -32,19 +32,19 @@ def agent_table(found: FleetPlay, bar_sharpe: float, max_share: float) -> pd.Dat
     reason       cost: above the bar before costs; collapse: one action takes more than `max_share`; no signal
     """
     columns = {
-        "score": found.rewards.nanmean(1),
-        "sharpe": found.sharpe,
-        "drawdown": found.drawdown,
-        "trades": found.trades.nansum(1).int(),
-        "entropy": found.entropy.nanmean(1),
-        "main_share": found.mix.amax(1),
+        "score": played.rewards.nanmean(1),
+        "sharpe": played.sharpe,
+        "drawdown": played.drawdown,
+        "trades": played.trades.nansum(1).int(),
+        "entropy": played.entropy.nanmean(1),
+        "main_share": played.mix.amax(1),
     }
-    columns |= dict(zip(("sell", "hold", "buy"), _orders(found.mix).T, strict=True))
-    table = pd.DataFrame({"symbol": found.symbols} | {name: values.numpy() for name, values in columns.items()})
+    columns |= dict(zip(("sell", "hold", "buy"), _orders(played.mix).T, strict=True))
+    table = pd.DataFrame({"symbol": played.symbols} | {name: values.numpy() for name, values in columns.items()})
     is_weak = table["sharpe"] <= bar_sharpe
     reason = pd.Series(NO_SIGNAL, table.index)
     reason[table["main_share"] > max_share] = COLLAPSE
-    reason[found.gross_sharpe.numpy() > bar_sharpe] = COST
+    reason[played.gross_sharpe.numpy() > bar_sharpe] = COST
     state = is_weak.map({True: STRUGGLER, False: OK})
     return table.assign(state=state, reason=reason.where(is_weak, ""), retrained="")
 

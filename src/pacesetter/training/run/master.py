@@ -38,8 +38,8 @@ class MasterMeter(FleetMeter):
         *held, self.shown["cash"] = shares
         return {"cash": shares[-1], "shares": dict(zip(self.learner.advisers.symbols, held, strict=True))}
 
-    def told(self) -> list[str]:
-        return [*super().told()[1:], f"cash {self.shown['cash']:.0%}"] if self.shown else []
+    def figures(self) -> list[str]:
+        return [*super().figures()[1:], f"cash {self.shown['cash']:.0%}"] if self.shown else []
 
 
 class MasterValidator(Validator[MasterTrainer]):
@@ -64,9 +64,9 @@ class MasterValidator(Validator[MasterTrainer]):
 
     def _play(self) -> dict[str, Any]:
         self.played = backtest(self.policy, **self.stretch._asdict())
-        found = measures(self.played)
-        self.gates["deterministic"] = allocation_gates(found)
-        return {"score": found["sharpe"], "deterministic": found}
+        figures = measures(self.played)
+        self.gates["deterministic"] = allocation_gates(figures)
+        return {"score": figures["sharpe"], "deterministic": figures}
 
     # ---- the end --------------------------------------------------------------------------------------------------
 
@@ -84,8 +84,8 @@ class MasterValidator(Validator[MasterTrainer]):
                 return
         table = compare_allocations(self.policy, **self.stretch._asdict()).table()
         for_spreadsheets(table).to_csv(self.session.run.path(ALLOCATIONS))
-        told = f"{allocation_sentence(table)} → {self.session.run.folder / ALLOCATIONS}"
-        self.session.console.print(told, soft_wrap=True, highlight=False)
+        sentence = f"{allocation_sentence(table)} → {self.session.run.folder / ALLOCATIONS}"
+        self.session.console.print(sentence, soft_wrap=True, highlight=False)
 
     def _take(self, folder: Path) -> None:
         """Go on with the master and the agents that are stored there."""
@@ -94,7 +94,7 @@ class MasterValidator(Validator[MasterTrainer]):
 
     def _tune(self, best: Path) -> None:
         """Let the agents learn along, and keep what comes of it where no agent forgets and the score is better."""
-        found = train_jointly(
+        tuned = train_jointly(
             self.learner.joint(self.learner.config.seed + 1),
             self.task.joint_steps,
             self._scores(),
@@ -103,9 +103,9 @@ class MasterValidator(Validator[MasterTrainer]):
         )
         before, score = self.state["best"], self._play()["score"]
         self.session.console.print(
-            f"Joint training {found}; the master's score {before:+.2f} → {score:+.2f}", soft_wrap=True
+            f"Joint training {tuned}; the master's score {before:+.2f} → {score:+.2f}", soft_wrap=True
         )
-        if found.is_kept and score > before:
+        if tuned.is_kept and score > before:
             self.state["best"] = score
             self.keep(best, {"step": self.learner.step, "score": score})
         else:

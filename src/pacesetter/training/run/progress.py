@@ -41,5 +41,5 @@ def _logged(session: Session[Any], meter: Meter, validator: Validator[Any]) -> C
 
 def status(meter: Meter, validator: Validator[Any]) -> str:
     """What the meter tells and the best validation score, in one line."""
-    parts = meter.told()
+    parts = meter.figures()
     return " ".join([*parts, f"best {validator.state['best']:+.4f}"] if parts and validator.state["scores"] else parts)

@@ -136,14 +136,14 @@ def agent_act(agent: Any, is_deterministic: bool = False, temperature: float | N
     agent.reset()
 
     def act(observation: Mapping[str, Any], masks: Any) -> Any:
-        seen = dict(observation)
+        inputs = dict(observation)
         if masks is not None and getattr(agent, "masked", False):
-            seen[ACTION_MASK] = masks
+            inputs[ACTION_MASK] = masks
         if temperature is None:
-            return agent.act(seen, deterministic=is_deterministic)
+            return agent.act(inputs, deterministic=is_deterministic)
         from pacesetter.learning.sb3.temperature import sample_at
 
-        return sample_at(agent, seen, temperature)
+        return sample_at(agent, inputs, temperature)
 
     return act
 

@@ -83,15 +83,15 @@ def _embedded(config: Config) -> str:
 
 def numbers(metrics: Mapping[str, Any], prefix: str = "") -> dict[str, float]:
     """The finite numbers among nested metrics, by dotted name; lists by place."""
-    found: dict[str, float] = {}
+    flat: dict[str, float] = {}
     for key, value in metrics.items():
         if isinstance(value, Mapping):
-            found |= numbers(value, f"{prefix}{key}.")
+            flat |= numbers(value, f"{prefix}{key}.")
         elif isinstance(value, (list, tuple)):
-            found |= numbers({str(place): item for place, item in enumerate(value)}, f"{prefix}{key}.")
+            flat |= numbers({str(place): item for place, item in enumerate(value)}, f"{prefix}{key}.")
         elif isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value):
-            found[f"{prefix}{key}"] = float(value)
-    return found
+            flat[f"{prefix}{key}"] = float(value)
+    return flat
 
 
 def _strict(value: Any) -> Any:
@@ -194,9 +194,9 @@ class MlflowTracker:
             raise ConfigError(f"track.mlflow={uri} is not a store ({why}); give auto, off or a server URI") from problem
         self.folder = run.folder
         experiment = known.experiment_id if known else self._create(config)
-        found = self.client.search_runs([experiment], f"attributes.run_name = '{run.folder.name}'")
-        if found:
-            self.id = found[0].info.run_id
+        runs = self.client.search_runs([experiment], f"attributes.run_name = '{run.folder.name}'")
+        if runs:
+            self.id = runs[0].info.run_id
             self.client.update_run(self.id, status="RUNNING")
             return
         self.id = self.client.create_run(experiment, run_name=run.folder.name).info.run_id
@@ -250,10 +250,10 @@ def log_evaluation(config: Config, folder: Path, result: Mapping[str, Any]) -> b
 def _hardware(run: Run) -> dict[str, Any]:
     """What the run was made with, and the GPU where there is one."""
     manifest = run.manifest
-    found = {name: manifest.get(name) for name in HARDWARE}
+    hardware = {name: manifest.get(name) for name in HARDWARE}
     torch = sys.modules.get("torch")
     has_gpu = torch is not None and torch.cuda.is_available()
-    return found | {"gpu": torch.cuda.get_device_name(0) if torch is not None and has_gpu else "none"}
+    return hardware | {"gpu": torch.cuda.get_device_name(0) if torch is not None and has_gpu else "none"}
 
 
 def _flat(tree: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
@@ -301,14 +301,14 @@ def resources() -> dict[str, float]:
     import resource
 
     use = resource.getrusage(resource.RUSAGE_SELF)
-    found = {"processor_seconds": use.ru_utime + use.ru_stime, "peak_memory_mb": _peak_mb(use.ru_maxrss)}
+    used = {"processor_seconds": use.ru_utime + use.ru_stime, "peak_memory_mb": _peak_mb(use.ru_maxrss)}
     if find_spec("psutil") is not None:
         psutil = importlib.import_module("psutil")
-        found["memory_mb"] = psutil.Process().memory_info().rss / 2**20
+        used["memory_mb"] = psutil.Process().memory_info().rss / 2**20
     torch = sys.modules.get("torch")
     if torch is not None and torch.cuda.is_available():
-        found["gpu_memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
-    return found
+        used["gpu_memory_mb"] = torch.cuda.max_memory_allocated() / 2**20
+    return used
 
 
 def _processor_seconds() -> float:

@@ -216,8 +216,8 @@ def _tell_steps(session: Session[Any]) -> None:
     asked, each = session.config.train.steps, session.learner.round_steps
     whole = -(-asked // each) * each
     if whole != asked:
-        told = f"train.steps={asked} becomes {whole}: the agent trains in whole rollouts of {each} steps"
-        session.console.print(told, soft_wrap=True, highlight=False)
+        sentence = f"train.steps={asked} becomes {whole}: the agent trains in whole rollouts of {each} steps"
+        session.console.print(sentence, soft_wrap=True, highlight=False)
 
 
 def _go_on(session: Session[Any], checkpoints: Any) -> None:

@@ -157,20 +157,20 @@ def _panel(overrides: tuple[str, ...]) -> Panel:
 
 
 def _row(cell: ScanCell, panel: Panel, study: Study) -> ScanRow:
-    found = study.run(panel)
-    leader = str(found.ranking.index[0])
-    figures = {name: found.strategy[name] for name in ("gross_bps", "net_bps", "net_t")}
+    result = study.run(panel)
+    leader = str(result.ranking.index[0])
+    figures = {name: result.strategy[name] for name in ("gross_bps", "net_bps", "net_t")}
     return ScanRow(
         method=cell.method,
         lookback=cell.lookback,
         universe=cell.universe,
         fold=cell.fold,
         symbols=len(panel.symbols),
-        bars=int(found.strategy["bars"]),
-        links=found.network.number_of_edges(),
-        firm_links=firm_links(found.network),
+        bars=int(result.strategy["bars"]),
+        links=result.network.number_of_edges(),
+        firm_links=firm_links(result.network),
         leader=leader,
-        leader_p=float(found.ranking["p_value"].iloc[0]),
+        leader_p=float(result.ranking["p_value"].iloc[0]),
         **figures,
     )
 

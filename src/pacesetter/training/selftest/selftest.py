@@ -78,8 +78,8 @@ class Tally:
 
     @property
     def interval(self) -> tuple[float, float]:
-        found = binomtest(self.count, self.tried).proportion_ci(0.95)
-        return float(found.low), float(found.high)
+        interval = binomtest(self.count, self.tried).proportion_ci(0.95)
+        return float(interval.low), float(interval.high)
 
     def __str__(self) -> str:
         low, high = self.interval
@@ -136,13 +136,13 @@ def run_selftest(config: Config, settings: Selftest, console: Console | None = N
     noise = [copies.noise(seed) for seed in range(settings.copies)]
     false_links = Tally(sum(bool(engine.links(copy)) for copy in noise), settings.copies)
     console.print(f"noise: links named in {false_links} copies", highlight=False)
-    detectable, found = _smallest(copies, engine, settings, console)
+    detectable, counts = _smallest(copies, engine, settings, console)
     agent_found = agent_claims = None
     if settings.agent_copies:
         agent_found, agent_claims = _agents(config, copies, settings, console)
     worth = copies.worth_bps(detectable)
     at = (settings.strength, copies.worth_bps(settings.strength))
-    result = SelftestResult(false_links, detectable, found, worth, *at, agent_found, agent_claims)
+    result = SelftestResult(false_links, detectable, counts, worth, *at, agent_found, agent_claims)
     _store(run, result, panel)
     return result, run
 
@@ -158,8 +158,8 @@ class _Engine:
 
     def links(self, copy: Planted) -> set[tuple[int, int]]:
         moves = Preparation().window(np.diff(np.log(copy.panel.close), axis=0))
-        found = find_links(moves, self.gauge, draws=self.draws, level=LEVEL)
-        return {(int(i), int(j)) for i, j in zip(*np.nonzero(found.linked(LEVEL)), strict=True)}
+        links = find_links(moves, self.gauge, draws=self.draws, level=LEVEL)
+        return {(int(i), int(j)) for i, j in zip(*np.nonzero(links.linked(LEVEL)), strict=True)}
 
     def recall(self, copies: Sequence[Planted]) -> Tally:
         """Planted links that were found, of all."""
