@@ -81,7 +81,7 @@ class FreshBars:
     def __init__(self, config: Any, panel: Any) -> None:
         split = feature_split(config, panel)
         options = {"first_bar": split.start, "episode_bars": EPISODE, "starts": "random"}
-        self.market = GoalMarket(build_market(config, split.seen, 8, **split.features(split.seen), **options), GOALS)
+        self.market = GoalMarket(build_market(config, split.known, 8, **split.features(split.known), **options), GOALS)
 
     @torch.no_grad()
     def judge(self, fleet: Any) -> tuple[float, float, float]:

@@ -53,9 +53,9 @@ class DirectTask(Task):
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         split, task = feature_split(config, panel), build_task(config)
-        known = self._market(config, split.seen, **split.features(split.seen))
+        known = self._market(config, split.known, **split.features(split.known))
         # Features are of all symbols, since the others may lead; only the named ones are traded.
-        traded = split.seen.select(task.symbols) if task.symbols else split.seen
+        traded = split.known.select(task.symbols) if task.symbols else split.known
         # The first decision needs a whole window before it, also where validation starts early.
         first = max(split.start, task.window_bars - 1)
         validation = Stretch(traded, known.bank, first, known.market, task.window_bars)

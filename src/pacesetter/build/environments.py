@@ -131,20 +131,20 @@ def build_supervised(config: Config, panel: Panel) -> NDArray[Any] | None:
 
 
 class Split(NamedTuple):
-    """The bars that training may see: `learned` are those of the training set, `seen` these and the validation set.
+    """The bars that training may see: `learned` are those of the training set, `known` these and the validation set.
 
-    start   first bar of the validation set in `seen`
+    start   first bar of the validation set in `known`
     """
 
     learned: Panel
-    seen: Panel
+    known: Panel
     start: int
 
 
 def split_panel(config: Config, panel: Panel) -> Split:
     """The bars of the training and validation set, from the panel's first on; those of the test set are left out."""
     fold = build_fold(config, panel)
-    # `seen` includes purged bars between the sets: they are history for features, but start no episode.
+    # `known` includes purged bars between the sets: they are history for features, but start no episode.
     learned, known = panel.rows(0, int(fold.train[-1]) + 1), panel.rows(0, _last_seen(fold) + 1)
     return Split(learned, known, int(fold.validation[0]) if len(fold.validation) else 0)
 
@@ -158,7 +158,7 @@ class FeatureSplit:
     """
 
     learned: Panel
-    seen: Panel
+    known: Panel
     start: int
     table: FeatureTable
     supervised: NDArray[Any] | None
@@ -177,12 +177,12 @@ def feature_split(config: Config, panel: Panel, table: FeatureTable | None = Non
     split = split_panel(config, panel)
     if isinstance(config.features.leadlag.lookback, str):
         # Its choices are features here: a lookback agent that knows the test bars would leak them.
-        check_unseen("the lookback agent of", config.features.leadlag.lookback, split.seen.index[-1])
-    known = build_table(config, split.seen) if table is None else table
+        check_unseen("the lookback agent of", config.features.leadlag.lookback, split.known.index[-1])
+    known = build_table(config, split.known) if table is None else table
     # A row of a causal table does not depend on later bars, so cutting it equals computing it on fewer.
-    values = known.values[:, : len(split.seen)]
+    values = known.values[:, : len(split.known)]
     return FeatureSplit(
-        *split, replace(known, index=split.seen.index, values=values), build_supervised(config, split.seen)
+        *split, replace(known, index=split.known.index, values=values), build_supervised(config, split.known)
     )
 
 

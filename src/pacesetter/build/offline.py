@@ -38,7 +38,7 @@ class JudgedMarkets:
         """The validation set, one environment of each symbol from its first bar on."""
         split = feature_split(self.config, self.panel)
         return build_market(
-            self.config, split.seen, 1, **split.features(split.seen), starts="fixed", first_bar=split.start
+            self.config, split.known, 1, **split.features(split.known), starts="fixed", first_bar=split.start
         )
 
     def recorded(self, envs: int, episode_bars: int) -> FleetMarket:

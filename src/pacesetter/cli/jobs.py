@@ -34,7 +34,7 @@ def run(
     own = [text for text in overrides or () if not text.startswith("stage=")]
     own += ["job.fast=true"] if fast else []
     job = run_job(compose(job_overrides(own)), stages=stages[-1] if stages else "report")
-    if "judge" in job.found:
+    if "judge" in job.findings:
         typer.echo(f"Bundle: {_bundled(job)}")
 
 

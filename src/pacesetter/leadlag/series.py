@@ -36,7 +36,7 @@ class Series:
 
     x        (time, symbol) increments, zero where one of their two bars was not observed
     path     (time, symbol) cumulated increments, zero at the first bar
-    seen     (time, symbol) True where the bar was observed
+    is_known (time, symbol) True where the bar was observed
     totals   (time, 3, symbol) running Σx, Σx² and number of observed increments
     minimum  observed increments an asset needs in a window; 0 for the rule of `required_observations`
     """
@@ -44,7 +44,7 @@ class Series:
     symbols: tuple[str, ...]
     x: Array
     path: Array
-    seen: Array
+    is_known: Array
     totals: Array
     minimum: int = 0
 

@@ -46,6 +46,6 @@ def test_every_value_is_kept_with_the_same_probability():
     assert counts.min() > 40
     again = Reservoir(20, 399)
     again.add(range(40))
-    resumed = Reservoir(**again.to_dict())
+    resumed = Reservoir.from_dict(again.to_dict())
     resumed.add(range(40, 100))
     assert resumed.kept == reservoir.kept

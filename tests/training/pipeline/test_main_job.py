@@ -35,7 +35,7 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     job = run_job(compose(["data=sandbox", f"runs={tmp_path}", "name=try", *short]), console)
     manifest = job.run.manifest
     assert manifest["finished"] is True
-    assert set(manifest["costs"]) == set(job.found)
+    assert set(manifest["costs"]) == set(job.findings)
     assert all(cost["peak_mb"] > 50 and cost["seconds"] >= 0 for cost in manifest["costs"].values())
     left = {"load/panel.parquet", "check/readiness.json", "judge/evaluation.json", "judge/memo.md", "report.html"}
     assert left <= set(manifest["artefacts"])
@@ -47,7 +47,7 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     assert "evidence that direct beats cash" in " ".join(printed.split())
     shown = [*_policies(job), *printed.split()]  # one with the returns of another is named in the sentence
     assert {"ridge", "lasso", "expected", "hold"} <= {name.strip(",;.") for name in shown}
-    titles = [section.title for name in PAGE for section in job.found[name].sections]
+    titles = [section.title for name in PAGE for section in job.findings[name].sections]
     assert titles[0] == "Verdict"
     page = (job.run.folder / "report.html").read_text()
     assert all(title.split(" (")[0] in page for title in titles)
@@ -58,7 +58,7 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
 
 def _policies(job):
     """Names in the table of the verdict."""
-    verdict = next(section for section in job.found["judge"].sections if section.title == "Verdict")
+    verdict = next(section for section in job.findings["judge"].sections if section.title == "Verdict")
     return [row[0] for row in verdict.rows]
 
 
@@ -68,7 +68,7 @@ def test_second_job_starts_where_the_first_ended(tmp_path, console):
     assert jobs[0].panel == jobs[1].panel
     assert jobs[0].keys == jobs[1].keys
     assert console.file.getvalue().count("kept") == 1
-    old, new = (job.found["describe"] for job in jobs)
+    old, new = (job.findings["describe"] for job in jobs)
     stored, read = (
         json.dumps([section.to_json() for section in found.sections], sort_keys=True) for found in (old, new)
     )
@@ -87,7 +87,7 @@ def test_other_settings_and_damaged_files_make_a_stage_work_again(tmp_path, cons
 
 def test_one_stage_runs_with_what_it_needs(tmp_path, console):
     job = run_job(compose(["data=sandbox", f"runs={tmp_path}"]), console, stages="check")
-    assert list(job.found) == ["load", "check"]
+    assert list(job.findings) == ["load", "check"]
     with pytest.raises(ConfigError, match="did you mean 'check'"):
         run_job(job.config, console, stages="chek")
 

@@ -19,7 +19,7 @@ def test_the_engine_finds_strong_relations_and_the_report_says_how_strong(tmp_pa
     settings = Selftest(copies=8, agent_copies=1, halvings=3, draws=60, strength=0.6, steps=256)
     result, run = run_selftest(config, settings, Console(quiet=True))
     assert 0.05 < result.detectable < 0.5
-    assert result.found.share >= 0.8
+    assert result.detected.share >= 0.8
     assert result.false_links.count <= 2
     assert result.agent_found is not None
     assert result.agent_found.tried == 1

@@ -71,7 +71,7 @@ class FleetTask(Task):
         split = feature_split(config, panel)
         episodes = episode_options(config) | {"continued": build_task(config).continued}
         validation = build_market(
-            config, split.seen, 1, **split.features(split.seen), starts="fixed", first_bar=split.start
+            config, split.known, 1, **split.features(split.known), starts="fixed", first_bar=split.start
         )
         copies = market_copies(config, split)
         learned, features = copies.beside(split.learned, split.features(split.learned))

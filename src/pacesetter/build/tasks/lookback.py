@@ -69,7 +69,7 @@ class LookbackTask(Task):
             synthetic_share=0.0,
             curriculum=Curriculum(),
         )
-        validation = LookbackVectorEnv(split.seen, 1, replace(task, episodes=steady))
+        validation = LookbackVectorEnv(split.known, 1, replace(task, episodes=steady))
         return Parts(self.environment(config, split.learned, config.train.envs), validation)
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:

@@ -124,7 +124,7 @@ class SingleAgentTask(Task):
         return self._parts(config, feature_split(config, panel))
 
     def _parts(self, config: Config, split: FeatureSplit) -> Parts:
-        task, learned, visible = build_task(config), split.learned, split.seen
+        task, learned, visible = build_task(config), split.learned, split.known
         # Bars per year of all seen bars for both sets, so that rates and Sharpe ratios do not differ between them.
         common = {"has_windows": False, "market": replace(task.market, bars_per_year=visible.bars_per_year)}
         episodes = {"episode_bars": task.episode_bars, "continued": task.continued, "starts": task.starts} | common

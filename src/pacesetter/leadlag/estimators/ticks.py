@@ -125,7 +125,7 @@ class TickWindows(WindowScorer):
 
     def _ticks(self, end: int, lookback: int) -> tuple[Array, Array, Array]:
         """Observed bars of one window as packed ticks."""
-        is_known = self.series.seen[end - lookback : end + 1].T
+        is_known = self.series.is_known[end - lookback : end + 1].T
         columns, bars = np.nonzero(is_known)
         values = self.series.path[end - lookback : end + 1].T[is_known]
         return bars.astype(np.float64), values, np.searchsorted(columns, np.arange(len(is_known) + 1))

@@ -71,7 +71,7 @@ class DirectLearner:
         self.optimiser = torch.optim.Adam(self.policy.shape(), config.learning_rate)
         self.generator = torch.Generator().manual_seed(config.seed)
         self.signals = torch.zeros_like(self.series.volatility)  # of every bar, by weights that did not see it
-        self.found: dict[str, float] = {}
+        self.fit_figures: dict[str, float] = {}
         self._losses: dict[str, float] = {}
         self._rolled = compiled(self.roll, config)
 
@@ -103,7 +103,7 @@ class DirectLearner:
         fit = fit_sparse(x, y, folds=self.config.folds, purge_bars=purge_bars)
         policy.weights.copy_(torch.from_numpy(fit.weights))
         self.signals[:bars] = torch.from_numpy(fit.held_out).to(self.device)
-        self.found = {
+        self.fit_figures = {
             "penalty": fit.penalty,
             "relaxed": fit.share,
             "utility": fit.utility,
@@ -129,13 +129,13 @@ class DirectLearner:
         layers.load_state_dict(fit.layers.state_dict())
         layers[-1].weight.mul_(fit.share)
         self.signals[: len(fit.held_out)] += fit.share * fit.held_out
-        self.found |= {"hidden_share": fit.share, "hidden_sureness": fit.sureness}
+        self.fit_figures |= {"hidden_share": fit.share, "hidden_sureness": fit.sureness}
 
     def round(self) -> None:
         """One step up the objective of accounts over segments drawn at random."""
         loss = self._climb() if bool(self.signals.any()) else 0.0  # without a signal every account stays in cash
         self.steps += self.round_steps
-        self._losses = {"direct_loss": loss, **{name: float(value) for name, value in self.found.items()}}
+        self._losses = {"direct_loss": loss, **{name: float(value) for name, value in self.fit_figures.items()}}
 
     def _climb(self) -> float:
         """The loss of the accounts, and a step of the shape down its gradient."""
@@ -207,7 +207,7 @@ class DirectLearner:
             name: float(getattr(self.policy, f"log_{name}").detach().exp())
             for name in ("gain", "price", "enter", "leave")
         }
-        return self._losses | self.found | shape
+        return self._losses | self.fit_figures | shape
 
     def parameters(self) -> Iterator[tuple[str, nn.Parameter]]:
         """Name and tensor of everything that acts."""
@@ -241,7 +241,7 @@ class DirectLearner:
             "policy": self.policy.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "signals": self.signals,
-            "found": self.found,
+            "found": self.fit_figures,
             "losses": self._losses,
             "steps": self.steps,
             "random": self.generator.get_state(),
@@ -252,7 +252,7 @@ class DirectLearner:
         self.policy.load_state_dict(stored["policy"])
         self.optimiser.load_state_dict(stored["optimiser"])
         self.signals = stored["signals"].clone().to(self.device)
-        self.found, self._losses = dict(stored["found"]), dict(stored["losses"])
+        self.fit_figures, self._losses = dict(stored["found"]), dict(stored["losses"])
         self.steps = int(stored["steps"])
         self.generator.set_state(stored["random"])
 

@@ -53,12 +53,12 @@ class PreferenceSearch:
 
     mean       (number,) parameters             noise     (pair, number) directions of this generation
     members    twice the pairs: member 2i goes one way along direction i, member 2i + 1 the other
-    told       (member, 2) utilities of this generation's episodes: their sum and count
+    utilities  (member, 2) utilities of this generation's episodes: their sum and count
 
     At first all weights are the `first` ones, whatever the account is.
     """
 
-    remembered = ("mean", "noise", "told", "updates")
+    remembered = ("mean", "noise", "utilities", "updates")
 
     def __init__(
         self,
@@ -88,14 +88,14 @@ class PreferenceSearch:
         generator = torch.Generator().manual_seed(0)
         self.mean[: sizes[0]] = (torch.randn(sizes[0], generator=generator) / INPUTS**0.5).to(self.device)
         self.mean[-self.count :] = torch.tensor(first, device=self.device).log()
-        self.told = torch.zeros(self.members, 2, device=self.device)
+        self.utilities = torch.zeros(self.members, 2, device=self.device)
         self.updates = torch.zeros(1, device=self.device)
         self.noise = torch.zeros(population, len(self.mean), device=self.device)
 
     def draw(self) -> None:
         """Directions of a new generation."""
         self.noise.normal_()
-        self.told.zero_()
+        self.utilities.zero_()
 
     def parameters(self, members: torch.Tensor | None) -> torch.Tensor:
         """(row, number) parameters of the members (row,), or (1, number) of the mean."""
@@ -119,9 +119,9 @@ class PreferenceSearch:
 
     def hear(self, members: torch.Tensor, utilities: torch.Tensor) -> None:
         """Take note of episodes that have ended, (row,) each; once every member has some, move the mean."""
-        self.told.index_add_(0, members, torch.stack([utilities, torch.ones_like(utilities)], dim=1))
-        if bool((self.told[:, 1] > 0).all()):
-            self._update(self.told[:, 0] / self.told[:, 1])
+        self.utilities.index_add_(0, members, torch.stack([utilities, torch.ones_like(utilities)], dim=1))
+        if bool((self.utilities[:, 1] > 0).all()):
+            self._update(self.utilities[:, 0] / self.utilities[:, 1])
             self.draw()
 
     def _update(self, utilities: torch.Tensor) -> None:

@@ -32,7 +32,7 @@ class LookbackGraph(NamedTuple):
     graph: bytes
     spec: PolicySpec
     parity: Parity
-    told: bytes
+    description: bytes
 
 
 def lookback_files(folder: str | Path, panel: Panel, observations: int) -> dict[str, bytes]:
@@ -41,7 +41,7 @@ def lookback_files(folder: str | Path, panel: Panel, observations: int) -> dict[
     Refuses a graph that differs from the agent on any of `observations` observations.
     """
     made = lookback_graph(Path(folder), stored_config(folder), panel, observations)
-    return {"lookback.onnx": made.graph, "lookback.json": made.told}
+    return {"lookback.onnx": made.graph, "lookback.json": made.description}
 
 
 def lookback_graph(folder: Path, config: Config, panel: Panel, observations: int) -> LookbackGraph:

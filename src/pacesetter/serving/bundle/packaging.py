@@ -120,7 +120,7 @@ def _bundle_windows(
     training = {name: run.manifest[name] for name in TRAINING_KEYS if name in run.manifest} | {"run": run.folder.name}
     manifest = _manifest(training, fitted_until(config, panel), made.parity) | {"kind": WINDOWS}
     files = bundle_files(made.graph, features, config, manifest, _results(judged or run.folder / EVALUATION))
-    return Store(store).add(config.name, files | {"lookback.json": made.told}, key)
+    return Store(store).add(config.name, files | {"lookback.json": made.description}, key)
 
 
 def bundle_policy(

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -20,7 +20,7 @@ class Reservoir:
     capacity: int
     seed: int = 0
     kept: list[int] = field(default_factory=list)
-    seen: int = 0
+    count: int = 0
 
     def __post_init__(self) -> None:
         check_range(1, owner="online", reservoir=self.capacity)
@@ -28,14 +28,19 @@ class Reservoir:
     def add(self, values: Iterable[int]) -> None:
         """Take new values; the draw of each follows from the seed and how many came before it."""
         for value in values:
-            self.seen += 1
+            self.count += 1
             if len(self.kept) < self.capacity:
                 self.kept.append(int(value))
                 continue
-            place = int(np.random.default_rng([self.seed, self.seen]).integers(self.seen))
+            place = int(np.random.default_rng([self.seed, self.count]).integers(self.count))
             if place < self.capacity:
                 self.kept[place] = int(value)
 
     def to_dict(self) -> dict[str, Any]:
         """All that a restart needs."""
-        return {"capacity": self.capacity, "seed": self.seed, "kept": list(self.kept), "seen": self.seen}
+        return {"capacity": self.capacity, "seed": self.seed, "kept": list(self.kept), "seen": self.count}
+
+    @classmethod
+    def from_dict(cls, stored: Mapping[str, Any]) -> Reservoir:
+        """The reservoir that `to_dict` described."""
+        return cls(stored["capacity"], stored["seed"], list(stored["kept"]), stored["seen"])

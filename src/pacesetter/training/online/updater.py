@@ -321,7 +321,7 @@ class OnlineUpdater:
             self.fleet = load_fleet(self.origin / state["fleet"])
             self.bars, self.first, self.updates = state["bars"], state["first"], state["updates"]
             self.alarm_until, self.history = state["alarm_until"], state["history"]
-            self.reservoir = Reservoir(**state["reservoir"])
+            self.reservoir = Reservoir.from_dict(state["reservoir"])
         except (ValueError, KeyError, TypeError) as problem:
             raise RunError(f"{self.origin / STATE} cannot be read ({problem!r}); use a copy of the run") from problem
         self.drift = DriftMonitor(self.config.confidence)

@@ -107,7 +107,7 @@ def find_leaders(job: Job, folder: Path) -> Found:
 
 def write_page(job: Job, folder: Path) -> Found:
     """The report, its parts in the order of what a reader wants to know first."""
-    sections = [section for name in PAGE if name in job.found for section in job.found[name].sections]
+    sections = [section for name in PAGE if name in job.findings for section in job.findings[name].sections]
     manifest = job.run.manifest
     facts = {
         "config hash": manifest["config_hash"],
@@ -118,7 +118,7 @@ def write_page(job: Job, folder: Path) -> Found:
     }
     rules = configure(MarketParameters, dict(job.config.task.get("market") or {}), "task.market")
     source, seed = str(job.config.data["source"]), job.config.seed
-    header = page_header(source, job.panel.index, job.panel.symbols, seed, rules if "judge" in job.found else None)
+    header = page_header(source, job.panel.index, job.panel.symbols, seed, rules if "judge" in job.findings else None)
     write_report(job.run.path("report.html"), job.config.name, sections, job.panel.notes, facts, header)
     return Found(f"{len(sections)} sections")
 
@@ -165,7 +165,7 @@ def run_job(
     job = Job(config, Run.create(config.runs, config.name, config.to_dict()), console or Console())
     job.console.print(f"[bold]pacesetter[/] {config.name} → {job.run.folder}", soft_wrap=True)
     stopped = told_when_stopped(
-        job.run, job.console, lambda: f"run the same command to resume after {len(job.found)} finished stages"
+        job.run, job.console, lambda: f"run the same command to resume after {len(job.findings)} finished stages"
     )
     with stopped, on_sigterm(leave), ExitStack() as budget:
         for number, stage in enumerate(chosen, start=1):
@@ -193,14 +193,14 @@ def _warn_of_memory(job: Job) -> None:
 
 def _show(job: Job) -> None:
     """What a reader wants to know at once: tables and sentences, notes on the data, and where the report is."""
-    for finding in job.found.values():
+    for finding in job.findings.values():
         for section in finding.sections:
             if section.title in finding.shown:
                 job.console.print(section_table(section, finding.shown[section.title]))
                 job.console.print(section.text, highlight=False, markup=False)
     for note in job.panel.notes:
         job.console.print(f"Note: {note}", soft_wrap=True, markup=False)
-    if "report" in job.found:
+    if "report" in job.findings:
         job.console.print(f"Report: {job.run.folder / 'report.html'}", soft_wrap=True)
 
 

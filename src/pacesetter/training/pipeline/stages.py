@@ -55,7 +55,7 @@ class Job:
     run: Run
     console: Console = field(default_factory=Console)
     panel: Panel = field(init=False)
-    found: dict[str, Found] = field(default_factory=dict)
+    findings: dict[str, Found] = field(default_factory=dict)
     keys: dict[str, str] = field(default_factory=dict)
     costs: dict[str, dict[str, float]] = field(default_factory=dict)
 
@@ -149,7 +149,7 @@ def run_stage(job: Job, stage: Stage, label: str) -> None:
         with job.console.status(label), _recorded(job.run, stage.name):
             finding, is_old = _found(job, stage)
         spent = "  kept" if is_old else f"{time.perf_counter() - start:6.1f} s"
-    job.found[stage.name] = finding
+    job.findings[stage.name] = finding
     job.costs[stage.name] = {"seconds": round(time.perf_counter() - start, 1), "peak_mb": round(peak_mb())}
     job.console.print(f"  {label:<14}{spent:>8}  {finding.line}", soft_wrap=True, highlight=False)
 

@@ -157,7 +157,7 @@ class _Board(StageWatch):
     def goes_on(self, job: Job, stage: Stage) -> bool:
         if stage.name not in PHASES:
             return True
-        finding, decision = job.found[stage.name], phase_decision(job.folder(stage.name))
+        finding, decision = job.findings[stage.name], phase_decision(job.folder(stage.name))
         is_over = decision == NO_GO and not self.despite_no_go
         report = self._report(job, stage, decision)
         self._update(
@@ -183,7 +183,7 @@ class _Board(StageWatch):
 
     def _report(self, job: Job, stage: Stage, decision: str) -> str:
         """The completion report of a phase: what it came to, its tables, what it took, and on what bars."""
-        finding, cost = job.found[stage.name], job.costs[stage.name]
+        finding, cost = job.findings[stage.name], job.costs[stage.name]
         facts = {
             "decision": decision or "no gates",
             "seconds": f"{cost['seconds']:g}",

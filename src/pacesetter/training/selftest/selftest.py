@@ -92,14 +92,14 @@ class SelftestResult:
 
     false_links      noise copies in which the engine named a link
     detectable       smallest strength found in four of five copies, NaN where even the strongest was not
-    found            planted links found at that strength       worth_bps   what such a relation moves a bar
+    detected         planted links found at that strength       worth_bps   what such a relation moves a bar
     agent_found      planted copies on which the agent's returns were above zero at 5 %, one-sided
     agent_claims     noise copies on which they were
     """
 
     false_links: Tally
     detectable: float
-    found: Tally
+    detected: Tally
     worth_bps: float
     strength: float
     strength_bps: float
@@ -114,7 +114,7 @@ class SelftestResult:
         else:
             effect = f"a relation worth {self.worth_bps:.1f} bps a bar (correlation {self.detectable:.2f})"
             said = [
-                f"On bars like yours, {effect} is found with probability {self.found.share:.0%}: {self.found} links."
+                f"On bars like yours, {effect} is found with probability {self.detected.share:.0%}: {self.detected} links."
             ]
         calm = Tally(self.false_links.tried - self.false_links.count, self.false_links.tried)
         said.append(f"Where nothing was planted, the engine named no link in {calm} copies.")
@@ -236,7 +236,7 @@ def _store(run: Run, result: SelftestResult, panel: Panel) -> None:
         ("noise copies in which the engine named a link", str(result.false_links)),
         ("smallest correlation found in four of five copies", f"{result.detectable:.3f}"),
         ("what such a relation moves, bps a bar", f"{result.worth_bps:.1f}"),
-        ("planted links found at that strength", str(result.found)),
+        ("planted links found at that strength", str(result.detected)),
         ("copies with a relation on which the agent was above chance", str(result.agent_found or "not tried")),
         ("copies without one on which it was", str(result.agent_claims or "not tried")),
     )
