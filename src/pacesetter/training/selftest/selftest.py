@@ -113,9 +113,8 @@ class SelftestResult:
             said = ["On bars like yours, even a relation of strength 0.95 is found in fewer than four of five copies."]
         else:
             effect = f"a relation worth {self.worth_bps:.1f} bps a bar (correlation {self.detectable:.2f})"
-            said = [
-                f"On bars like yours, {effect} is found with probability {self.detected.share:.0%}: {self.detected} links."
-            ]
+            chance = f"{self.detected.share:.0%}: {self.detected} links"
+            said = [f"On bars like yours, {effect} is found with probability {chance}."]
         calm = Tally(self.false_links.tried - self.false_links.count, self.false_links.tried)
         said.append(f"Where nothing was planted, the engine named no link in {calm} copies.")
         if self.agent_found is not None and self.agent_claims is not None:
