@@ -20,7 +20,7 @@ from pacesetter.learning.experience.rollout import Rollout
 from pacesetter.learning.fleet.encoding import make_encoding
 from pacesetter.learning.fleet.storage import blank_fleet
 
-__all__ = ["Blueprint", "Order", "Parcel", "RolloutActor", "play_order", "prepare"]
+__all__ = ["Blueprint", "Parcel", "RolloutActor", "RolloutOrder", "play_order", "prepare"]
 
 State = dict[str, Any]
 
@@ -39,7 +39,7 @@ class Blueprint:
     threads: int | None = None
 
 
-class Order(NamedTuple):
+class RolloutOrder(NamedTuple):
     """A rollout to be played.
 
     actor     whose environments           place, before   of the rollout among all, and of the actor's last one
@@ -84,7 +84,7 @@ class RolloutActor:
         self.states: dict[int, State] = {}
         self.observation: dict[str, torch.Tensor] = {}
 
-    def play(self, order: Order) -> Parcel:
+    def play(self, order: RolloutOrder) -> Parcel:
         """The rollout of an order; the random numbers of whoever asks are left as they were."""
         with torch.random.fork_rng(self.devices):
             self._begin(order)
@@ -101,7 +101,7 @@ class RolloutActor:
         self.states[order.actor] = state
         return Parcel(order.place, order.version, rollout, self.observation, state)
 
-    def _begin(self, order: Order) -> None:
+    def _begin(self, order: RolloutOrder) -> None:
         state = order.state if order.state is not None else self.states.get(order.actor)
         if state is None:
             torch.manual_seed(order.seed)
@@ -142,6 +142,6 @@ def prepare(learner: str, blueprint: Blueprint) -> None:
     _ACTORS[learner] = RolloutActor(blueprint)
 
 
-def play_order(learner: str, order: Order) -> Parcel:
+def play_order(learner: str, order: RolloutOrder) -> Parcel:
     """Play by it."""
     return _ACTORS[learner].play(order)

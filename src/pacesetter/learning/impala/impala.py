@@ -25,7 +25,7 @@ from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, L
 from pacesetter.learning.fleet.storage import describe_fleet
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.impala.actor import Blueprint, Parcel
-from pacesetter.learning.impala.line import Crews, Line
+from pacesetter.learning.impala.line import Crews, RolloutLine
 from pacesetter.learning.learner import StepRecord
 from pacesetter.learning.methods import Setup
 
@@ -90,13 +90,13 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         self.line = self._line()
         self.lag = self.waiting = 0
 
-    def _line(self) -> Line:
+    def _line(self) -> RolloutLine:
         config, recipe = self.config, self.market.recipe()
         is_here = config.crew == "here"
         recipe = recipe if is_here else recipe | {"device": "cpu"}
         blueprint = Blueprint(recipe, describe_fleet(self.fleet), config, None if is_here else torch.get_num_threads())
         room = config.actors + config.queue
-        return Line(blueprint, config.actors, room, config.seed, config.crew, config.address, config.retries)
+        return RolloutLine(blueprint, config.actors, room, config.seed, config.crew, config.address, config.retries)
 
     @property
     def round_steps(self) -> int:

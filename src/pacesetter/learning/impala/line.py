@@ -18,10 +18,10 @@ from typing import Any, Literal
 import torch
 
 from pacesetter.errors import ConfigError, RunError
-from pacesetter.learning.impala.actor import Blueprint, Order, Parcel, RolloutActor, State, play_order, prepare
+from pacesetter.learning.impala.actor import Blueprint, Parcel, RolloutActor, RolloutOrder, State, play_order, prepare
 from pacesetter.learning.workers import ActorWorker, Answer, ProcessWorker, Worker, attempt, ray_session
 
-__all__ = ["Crews", "Line"]
+__all__ = ["Crews", "RolloutLine"]
 
 Crews = Literal["here", "processes", "ray"]
 SEEDS_APART = 10_007  # between the actors' seeds, so that those of two learners with near seeds do not meet
@@ -31,11 +31,11 @@ SEEDS_APART = 10_007  # between the actors' seeds, so that those of two learners
 class Flight:
     """An order, and its parcel to come; None before a worker has it."""
 
-    order: Order
+    order: RolloutOrder
     future: Future[Answer] | None = None
 
 
-class Line:
+class RolloutLine:
     """Rollouts of `actors` actors, at most `room` of them ordered and not yet taken.
 
     crew      here: this process plays each when it is taken; processes and ray: workers play ahead
@@ -81,9 +81,9 @@ class Line:
         if self.crew != "here":
             self._send_all()
 
-    def _make_order(self, place: int, weights: dict[str, torch.Tensor], version: int) -> Order:
+    def _make_order(self, place: int, weights: dict[str, torch.Tensor], version: int) -> RolloutOrder:
         actor = place % self.actors
-        return Order(actor, place, place - self.actors, weights, version, self.seed * SEEDS_APART + actor)
+        return RolloutOrder(actor, place, place - self.actors, weights, version, self.seed * SEEDS_APART + actor)
 
     def _wait(self, flight: Flight) -> Parcel:
         if self.crew == "here":
