@@ -74,7 +74,7 @@ def _moved(bar: tqdm[None], more: int) -> None:
 
 # ---- silence ---------------------------------------------------------------------------------------------------------
 
-SERVES = ("serve", "dashboard", "paper")  # these wait for others: silence is no work
+SERVES = ("serve", "dashboard", "paper")  # these wait for others: silence is not work
 
 
 class Heard:

@@ -1,6 +1,7 @@
 """Over every registered task: parts of tiny data, observers, a few steps, its policy, its export or why not.
 
-Runs `build.tasks.fleet`, `build.tasks.lookback`, `build.tasks.master`, `build.tasks.portfolio`.
+Runs `build.tasks.fleet`, `build.tasks.lookback`, `build.tasks.master`, `build.tasks.portfolio`,
+`build.tasks.two_level`.
 """
 
 from __future__ import annotations

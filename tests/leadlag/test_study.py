@@ -1,4 +1,7 @@
-"""A study finds what was planted, says so when nothing was, and sees no bar after its end."""
+"""A study finds what was planted, says so when nothing was, and sees no bar after its end.
+
+Runs `leadlag.replayed_windows`.
+"""
 
 from __future__ import annotations
 

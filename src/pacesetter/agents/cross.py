@@ -5,7 +5,7 @@ Attention over leaders m and delays l of one symbol (Vaswani et al. 2017), by he
     logit[m, l] = q·k(moves of m)/√d + score · S_m + link · |C_l,m| + delay_l        share = exp(logit) / (1 + Σ exp)
 
 S is the lead–lag matrix of the chosen window and C_l,m the correlation with that leader at that delay, both additive
-biases with a learned scale: the delay of each pair is its own. The 1 is nobody: where nobody leads, nothing is read.
+biases with a learned scale: the delay of each pair is its own. The 1 is for none of them: where none leads, nothing is read.
 Who the leaders are is in the entry `leaders`, see `leadlag.leaders`; their order does not matter to the sum.
 """
 
@@ -25,10 +25,10 @@ from pacesetter.errors import ConfigError
 __all__ = ["LEADERS", "Cross", "CrossEncoder", "LeaderAttention"]
 
 LEADERS = "leaders"  # entry (leader · column,): place, score, and a link and a move for each delay
-PLACE, SCORE, LINKS = 0, 1, 2  # columns of a leader; a place below 0 is nobody's
+PLACE, SCORE, LINKS = 0, 1, 2  # columns of a leader; a place below 0 stands for none
 NEVER = -1e9  # logit of a leader that there is not; finite, so that a gradient through it is 0
 FIRST_LINK = 20.0  # scale of |C|: a correlation of 0.2 begins with e⁴ times the share of one that is noise
-FIRST_DELAY = -4.0  # logit of a pair without a link: forty of them begin with 0.7 of what nobody has
+FIRST_DELAY = -4.0  # logit of a pair without a link: forty of them begin with 0.7 of what "no leader" has
 LINKED = 10.0  # a move times its link is so small that the network would not see it
 
 
@@ -57,7 +57,7 @@ class LeaderAttention(nn.Module):
         return self.output(mixed.flatten(1))  # type: ignore[no-any-return]
 
     def shares(self, query: torch.Tensor, entry: torch.Tensor) -> torch.Tensor:
-        """(batch, head, leader, lag) shares of the attention; what is missing to 1 is nobody's."""
+        """(batch, head, leader, lag) shares of the attention; what is missing to 1 goes to no leader."""
         rows = self._rows(entry)
         asked = self.query(query).unflatten(-1, (self.heads, 1, -1))
         keys = self.key(self._moves(rows)).unflatten(-1, (self.heads, -1)).transpose(1, 2)

@@ -20,12 +20,12 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.report import pictures as house
 from pacesetter.evaluation.report.pictures import PALETTE, styled
 from pacesetter.leadlag import pictures
-from pacesetter.leadlag.history import History
 from pacesetter.leadlag.lookback.baselines import GRID
+from pacesetter.leadlag.replayed_windows import ReplayedWindows
 from pacesetter.leadlag.structure.anomaly import AlertLevels, anomaly_score
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
 from pacesetter.leadlag.structure.ranking import row_mean
-from pacesetter.leadlag.study import Finding, Study
+from pacesetter.leadlag.study import Study, WindowFinding
 from pacesetter.leadlag.windows import span_text, usual_window
 from pacesetter.panel import Panel
 
@@ -69,7 +69,7 @@ class WindowView:
     matrix: pictures.Heat
     links: pictures.Web
     ranking: pd.Series
-    finding: Finding
+    finding: WindowFinding
 
     def drawing(self) -> dict[str, Any]:
         """What the browser draws, in plain JSON; an unknown value is None."""
@@ -180,7 +180,7 @@ class Lens:
         step = max((len(panel) - lookback) // MOST_WINDOWS, 1)
         ends = np.arange(lookback, len(panel), step)
         study = replace(self.study, lookback=lookback)
-        matrices = History(study, panel, self.series, self.gauge, study.preparation).matrices(ends)
+        matrices = ReplayedWindows(study, panel, self.series, self.gauge, study.preparation).matrices(ends)
         times, shares = panel.index[ends], contributions(matrices[-1])
         table = leadership_table(matrices, panel.symbols).reset_index()
         title = say("leadlag.timeline", window=span_text(panel.index, lookback))

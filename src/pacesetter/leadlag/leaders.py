@@ -6,7 +6,7 @@ Leader i of symbol j at bar t comes with the estimator's score S[i, j] of the ch
 
 so that Σ_i Σ_l link_l · move_l is `leadlag_expected` in units of σ_j, with the sum left to the reader. Leaders are
 ranked by their largest |C_l| before it is shrunk; at a tie the first symbol comes first. Symbols in another order give
-the same rows, and one that is absent is nobody's leader.
+the same rows, and one that is absent leads none.
 """
 
 from __future__ import annotations
@@ -21,11 +21,11 @@ from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.shrinkage import SHRINKAGE, noise_level, shrink
 from pacesetter.panel import Panel
 
-__all__ = ["CUT", "ENTRY", "NOBODY", "leader_names", "leader_rows"]
+__all__ = ["CUT", "ENTRY", "NO_LEADER", "leader_names", "leader_rows"]
 
 Array = NDArray[Any]
 ENTRY = "leaders"  # of the observation, and what the names of its features begin with
-NOBODY = -1.0  # place of a leader that there is not: fewer symbols are present than leaders are asked for
+NO_LEADER = -1.0  # place of a leader that there is not: fewer symbols are present than leaders are asked for
 CUT = 5.0  # standard deviations; a crash must not be all that a network sees
 PLACE, SCORE, LINKS = 0, 1, 2  # columns of a leader; its moves come after its links
 
@@ -84,7 +84,7 @@ def _fill(links: Array, moves: Array, scores: Array, is_here: Array, level: floa
             best = np.argmax(strengths)
             if strengths[best] < 0:
                 rows[j, place] = 0.0
-                rows[j, place, PLACE] = NOBODY
+                rows[j, place, PLACE] = NO_LEADER
                 continue
             strengths[best] = -1.0
             rows[j, place, PLACE], rows[j, place, SCORE] = best, scores[best, j]

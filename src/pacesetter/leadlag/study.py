@@ -24,7 +24,7 @@ from pacesetter.leadlag.answer.thin import ThinTrading
 from pacesetter.leadlag.engine import CacheInfo, LeadLag
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS
 from pacesetter.leadlag.estimators.learned import Learned
-from pacesetter.leadlag.history import History
+from pacesetter.leadlag.replayed_windows import ReplayedWindows
 from pacesetter.leadlag.series import Increments, Series, read_series
 from pacesetter.leadlag.strategy import COST_BPS
 from pacesetter.leadlag.structure.anomaly import AlertLevels, Autoencoder, anomaly_score, instability, worst_windows
@@ -39,7 +39,7 @@ from pacesetter.registry import configure
 if TYPE_CHECKING:
     import networkx
 
-__all__ = ["Finding", "Study", "StudyResult", "configure_study", "study_defaults"]
+__all__ = ["Study", "StudyResult", "WindowFinding", "configure_study", "study_defaults"]
 
 Array = NDArray[Any]
 TIME_LINE, LEAST_STEP = 500, 20  # windows of the time line at most, and bars between them at least
@@ -166,7 +166,7 @@ class Study:
             bar.update()
             ranking = self._ranking(panel, gauge, finding)
             bar.update()
-            history = History(self, panel, series, gauge, self.preparation)
+            history = ReplayedWindows(self, panel, series, gauge, self.preparation)
             assert self.step is not None
             ends = np.arange(self.bars, len(panel), self.step)
             matrices = history.matrices(ends)
@@ -193,7 +193,7 @@ class Study:
         reading = READ_AS.get(self.increments, "log_return")
         return read_series(panel, reading, gauge.minimum, gauge.estimator.spans_gaps)
 
-    def find(self, panel: Panel, series: Series, gauge: Gauge) -> Finding:
+    def find(self, panel: Panel, series: Series, gauge: Gauge) -> WindowFinding:
         """Answer, links and network of the window that ends with the panel, whose series may hold later bars."""
         raw = series.observed_window(len(panel) - 1, self.bars)
         thin = {} if self.thin == "ignore" else self.thin_trading.flags(panel, raw)
@@ -205,13 +205,13 @@ class Study:
         links = find_links(
             window, gauge, answer, control=self.control, draws=self.draws, level=self.level, seed=self.seed
         )
-        return Finding(window, answer, links, self._network(window, panel, gauge, answer, links, thin), thin)
+        return WindowFinding(window, answer, links, self._network(window, panel, gauge, answer, links, thin), thin)
 
     def _diagnose(self, series: Series, thin: dict[str, str], last: int) -> dict[str, str]:
         excluded = {symbol: f"excluded: {why}" for symbol, why in thin.items()} if self.thin == "exclude" else {}
         return series.diagnose(last, self.bars) | excluded
 
-    def _ranking(self, panel: Panel, gauge: Gauge, finding: Finding) -> pd.DataFrame:
+    def _ranking(self, panel: Panel, gauge: Gauge, finding: WindowFinding) -> pd.DataFrame:
         window, answer, links = finding.window, finding.answer, finding.links
         table = ranking_intervals(
             window,
@@ -277,7 +277,7 @@ def _exchange(symbol: str) -> str:
 
 
 @dataclass(frozen=True, eq=False)
-class Finding:
+class WindowFinding:
     """One window: its prepared increments (time, symbol), their answer, what chance says of it, and its links."""
 
     window: Array

@@ -16,7 +16,7 @@ from pacesetter.learning.experience.market import FleetMarket
 __all__ = ["attention_relations"]
 
 ROWS_AT_ONCE = 4_096
-LEAST = 2.0  # times the share of attention spread evenly over all leaders, delays and nobody; less is not a relation
+LEAST = 2.0  # times the share of attention spread evenly over all leaders, delays and none; less is not a relation
 
 
 @torch.no_grad()

@@ -1,4 +1,7 @@
-"""A master as a run over a fleet's: what it leaves, that it resumes and repeats bit-exactly, tuning, and refusals."""
+"""A master as a run over a fleet's: what it leaves, that it resumes and repeats bit-exactly, tuning, and refusals.
+
+Runs `build.halves`.
+"""
 
 from __future__ import annotations
 

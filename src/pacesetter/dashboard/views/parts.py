@@ -88,7 +88,7 @@ def set_style() -> None:
 
 @st.cache_resource(show_spinner=False)
 def _page_language() -> Any:
-    """Tells the browser, and whoever reads aloud, in which language the page is."""
+    """Tells the browser, and screen readers, in which language the page is."""
     script = "export default ({ data, parentElement }) => { document.documentElement.lang = data.language }"
     return st.components.v2.component("pacesetter_language", html="<span></span>", js=script)
 

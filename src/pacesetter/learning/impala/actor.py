@@ -85,7 +85,7 @@ class RolloutActor:
         self.observation: dict[str, torch.Tensor] = {}
 
     def play(self, order: RolloutOrder) -> Parcel:
-        """The rollout of an order; the random numbers of whoever asks are left as they were."""
+        """The rollout of an order; the random numbers of the caller are left as they were."""
         with torch.random.fork_rng(self.devices):
             self._begin(order)
             self.fleet.load_state_dict(order.weights)

@@ -119,7 +119,7 @@ def unit(kind: Any, value: float) -> float:
 def reward_weights(fixed: Sequence[str]) -> tuple[list[str], list[str]]:
     """Overrides with what a search of reward weights needs, and its intervals: each weight from 0 to twice its own.
 
-    A reward of `pnl` alone gets companions; any other one of one component is refused, since a factor is no choice.
+    A reward of `pnl` alone gets companions; any other one of one component is refused, since a factor changes nothing.
     """
     terms = dict(compose(fixed).task["reward"]["components"])
     own = {name: _weight(name, term) for name, term in terms.items()}

@@ -20,7 +20,7 @@ from pacesetter.panel import Panel
 if TYPE_CHECKING:
     from pacesetter.leadlag.study import Study
 
-__all__ = ["History"]
+__all__ = ["ReplayedWindows"]
 
 Array = NDArray[Any]
 MOST_STRATEGY_BARS = 2500  # the last ten years of daily bars
@@ -29,7 +29,7 @@ ENGINE_WINDOWS = 256  # of scores without delays at once
 
 
 @dataclass(frozen=True, eq=False)
-class History:
+class ReplayedWindows:
     """The panel under a study whose window is in bars."""
 
     study: Study
