@@ -5,7 +5,7 @@ Attention over leaders m and delays l of one symbol (Vaswani et al. 2017), by he
     logit[m, l] = q·k(moves of m)/√d + score · S_m + link · |C_l,m| + delay_l        share = exp(logit) / (1 + Σ exp)
 
 S is the lead–lag matrix of the chosen window and C_l,m the correlation with that leader at that delay, both additive
-biases with a learned scale: the delay of each pair is its own. The 1 is for none of them: where none leads, nothing is read.
+biases with a learned scale: the delay of each pair is its own. The 1 is for none of them: nothing is read then.
 Who the leaders are is in the entry `leaders`, see `leadlag.leaders`; their order does not matter to the sum.
 """
 
