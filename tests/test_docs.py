@@ -111,7 +111,8 @@ def typed_lines(page: Path) -> list[str]:
     """Every `pacesetter …` line of the page's fences, comments and what is joined by && taken apart."""
     fences = re.findall(r"^```\n(.*?)^```", page.read_text(), re.M | re.S)
     lines = [re.split(r"\s#\s", line)[0] for fence in fences for line in fence.splitlines()]
-    return [part.strip() for line in lines for part in line.split("&&") if part.strip().startswith("pacesetter ")]
+    parts = [part.strip() for line in lines for part in line.split("&&")]
+    return [part for part in parts if part.startswith("pacesetter ") and not part.startswith("pacesetter --")]
 
 
 def parsed(words: list[str]) -> Any:

@@ -111,7 +111,8 @@ def with_heartbeat(words: list[str]) -> Iterator[None]:
 
 def _beat(command: str, streams: tuple[Heard, ...], done: Event) -> None:
     started = last_line = time.monotonic()
-    wait = FIRST_SECONDS
+    # A log gets one line a minute, so that a command of seconds leaves its own lines alone.
+    wait = FIRST_SECONDS if streams[-1].isatty() else EVERY_SECONDS
     while not done.wait(0.5):
         now = time.monotonic()
         if now - max(last_line, *(stream.last for stream in streams)) < wait:

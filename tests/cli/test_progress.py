@@ -56,7 +56,8 @@ def quick(monkeypatch):
     monkeypatch.setattr(progress, "FIRST_SECONDS", 0.6)
 
 
-def test_silence_is_broken_once(quick, capsys):
+def test_silence_is_broken_once(monkeypatch, capsys):
+    monkeypatch.setattr(progress, "EVERY_SECONDS", 1.2)  # of a log, which this is
     with with_heartbeat(["leadlag", "data=sample"]):
         time.sleep(2.2)
     assert capsys.readouterr().err.count("leadlag: at work for ") == 1

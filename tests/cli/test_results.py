@@ -39,7 +39,7 @@ def test_evaluate_prints_the_verdict_and_leaves_a_report(judged):
     left = {path.name for path in (run / "evaluation").iterdir()}
     assert {"evaluation.json", "evaluation.md", "memo.md", "ledger.parquet", "returns.parquet", "report.html"} <= left
     page = (run / "evaluation" / "report.html").read_text()
-    assert page.index('class="verdict"') < page.index("<nav>") < page.index('id="gates"')
+    assert page.index('class="verdict"') < page.index("<nav ") < page.index('id="gates"')
     for anchor in ("attribution-by-feature", "reward-components", "anomalies-over-equity"):
         assert f'id="{anchor}"' in page
 

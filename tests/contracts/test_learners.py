@@ -59,6 +59,7 @@ NETWORK = {
 }
 WINDOWS = ("task.windows.longest=60", "task.windows.grid=[10,20,60]", *QUIET)
 OPTIONS = {  # of (method, task) where the defaults would take long; a method without any is tested with its own
+    ("direct", "fleet"): ("agent.network=linear_cross",),
     ("ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
     ("ppo", "fleet"): (*ON_POLICY, "agent.encoder_learning_rate=0.005", "agent.batch_size=64", "agent.target_kl=null"),
     ("es", "fleet"): (

@@ -106,12 +106,12 @@ class Costs:
     spread_bps: float = 4.0
     slippage_bps: float = 3.0
     impact_bps: float = 0.0
-    impact_model: Literal["square_root", "almgren_chriss"] = "square_root"
-    permanent_bps: float = 0.0
-    by_symbol: tuple[SymbolCost, ...] = ()
     borrow_bps_per_year: float = 50.0
     interest_bps_per_year: float = 0.0
     loan_bps_per_year: float = 0.0
+    impact_model: Literal["square_root", "almgren_chriss"] = "square_root"
+    permanent_bps: float = 0.0
+    by_symbol: tuple[SymbolCost, ...] = ()
 
     def __post_init__(self) -> None:
         words = ("impact_model", "by_symbol")

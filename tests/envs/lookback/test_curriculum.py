@@ -9,7 +9,7 @@ import pytest
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs.lookback.actions import Clamp, Windows
-from pacesetter.envs.lookback.curriculum import Curriculum, Dealer, Episodes
+from pacesetter.envs.lookback.curriculum import Curriculum, Dealer, Episodes, common_labels
 from pacesetter.envs.lookback.environment import LookbackEnv
 from pacesetter.envs.lookback.market import View
 from pacesetter.errors import ConfigError, DataError
@@ -48,10 +48,8 @@ def test_fixed_starts_are_one_and_the_same(panel: Panel) -> None:
 
 
 def test_stratified_starts_visit_every_regime_equally(panel: Panel) -> None:
-    from pacesetter.envs.lookback.curriculum import _common_labels
-
     deals, draw = dealer(panel, starts="stratified"), generator()
-    labels = _common_labels(panel)
+    labels = common_labels(panel)
     drawn = [labels[deals.deal(draw).start] for _ in range(600)]
     there = np.unique(labels[64:-2])
     shares = [drawn.count(label) / 600 for label in there]

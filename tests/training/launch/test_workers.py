@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import logging
 import os
 from pathlib import Path
 from typing import Any
@@ -55,6 +56,7 @@ def test_more_workers_than_cores_get_a_sentence(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
+    monkeypatch.setattr(logging.getLogger("pacesetter"), "propagate", True)  # a run before may have turned it off
     with Launcher(workers=3).session():
         assert "launcher.workers=3 share the 2 cores of this machine; fewer may be faster" in caplog.text
     caplog.clear()

@@ -113,8 +113,8 @@ def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
 @pytest.mark.parametrize(
     ("words", "failed", "told"),
     [
-        ("lag.lookback=800", "leadlag", r"lag\.lookback=800 is longer than the history of \d+ bars before the last"),
-        ("lag.lookback=2Y", "leadlag", r"lookback=2Y is longer than the history of \d+ bars before"),
+        ("lag.lookback=1000", "leadlag", r"lag\.lookback=1000 is longer than the history of \d+ bars before the last"),
+        ("lag.lookback=8Y", "leadlag", r"lookback=8Y is longer than the history of \d+ bars before"),
         (
             "data.bars=100 lag.lookback=20",
             "lookback",

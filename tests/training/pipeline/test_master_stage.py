@@ -17,7 +17,7 @@ from pacesetter.training.pipeline.stages import Job, only_run
 from pacesetter.training.run.train import train
 
 SMALL = [
-    *("data=synthetic", "data.symbols=3", "data.bars=240", "features.names=[return_1]", "features.leadlag.lookback=40"),
+    *("data=synthetic", "data.symbols=3", "data.bars=400", "features.names=[return_1]", "features.leadlag.lookback=40"),
     *("task.window_bars=4", "task.episode_bars=20", "task.market.costs.commission_bps=7", "task.reward.clip=3"),
     *("job.fleet_steps=1024", "job.master_steps=1024"),
 ]
