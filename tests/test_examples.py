@@ -11,7 +11,11 @@ import pytest
 EXAMPLES = sorted((Path(__file__).resolve().parents[1] / "examples").glob("[0-9]*.py"))
 
 
-@pytest.mark.parametrize("example", EXAMPLES, ids=lambda path: path.stem)
+LONG = ("04_lookback", "05_train", "06_fleet")  # they train, for half a minute and more
+CASES = [pytest.param(path, marks=pytest.mark.proof) if path.stem in LONG else path for path in EXAMPLES]
+
+
+@pytest.mark.parametrize("example", CASES, ids=lambda path: path.stem)
 def test_example_runs_and_prints(example, tmp_path):
     shown = subprocess.run([sys.executable, str(example)], cwd=tmp_path, capture_output=True, text=True, timeout=250)
     assert shown.returncode == 0, shown.stderr

@@ -22,12 +22,14 @@ def run(folder: Path, name: str, *words: str) -> str:
     return shown.stdout
 
 
+@pytest.mark.proof
 def test_ppo_in_one_file_learns_from_the_native_vector_environment(tmp_path: Path) -> None:
     pytest.importorskip("torch")
     assert "mean reward of a bar" in run(tmp_path, "cleanrl_ppo.py", "--steps", "2048")
 
 
 @pytest.mark.parametrize("algorithm", ["ppo", pytest.param("impala", marks=pytest.mark.proof)])  # three minutes
+@pytest.mark.proof
 def test_rllib_trains_on_the_environments(tmp_path: Path, algorithm: str) -> None:
     pytest.importorskip("ray.rllib")
     name, _, told = run(tmp_path, "rllib.py", "--algorithm", algorithm).strip().splitlines()[-1].partition(": ")

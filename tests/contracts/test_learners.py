@@ -92,6 +92,20 @@ CASES = [(name, support.tasks[0]) for name in METHODS for support in METHODS[nam
 FLEETS = [case for case in CASES if case[1] == "fleet" and case[0] != "direct"]  # which has one policy for all
 EVOLVING = {("es", "fleet"): 16_384}  # all its members play the same bars, so that many steps say little
 TOY_STEPS = {"trading": 4_096, "fleet": 1_536, "master": 4_096, "lookback": 1_024}
+BRIEFLY = {
+    ("ppo", "trading"),
+    ("sac", "trading"),
+    ("ppo", "fleet"),
+    ("direct", "fleet"),
+    ("full_information", "lookback"),
+}
+BRIEFLY |= {
+    ("es", "fleet"),
+    ("options", "fleet"),
+    ("mosac", "fleet"),
+    ("bc", "fleet"),
+}  # the others, ten seconds each, in proof
+KILLED = [case if case in BRIEFLY else pytest.param(case, marks=pytest.mark.proof) for case in CASES]
 every_case = pytest.mark.parametrize("case", CASES, ids="-".join)
 LEDGERS = ("direct", "full_information")  # differentiate tables and step no environment: see their own tests
 STEPPING = [case for case in CASES if case[0] not in (*LEDGERS, *STORED)]
@@ -172,7 +186,7 @@ def processes() -> Any:
     return context
 
 
-@every_case
+@pytest.mark.parametrize("case", KILLED, ids="-".join)
 def test_it_repeats_by_seed_and_resumes_bit_exactly_after_a_kill(
     case: Case, make: Make, configure: Callable[[Case], Config], processes: Any, tmp_path: Path
 ) -> None:

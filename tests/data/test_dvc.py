@@ -13,6 +13,7 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 
 
+@pytest.mark.proof
 def test_repro_runs_the_stages_once(tmp_path):
     pytest.importorskip("dvc", reason="the extra `data` is not installed")
     for name in ("dvc.yaml", "params.yaml"):

@@ -97,6 +97,7 @@ def test_returned_arrays_never_change(market: Panel) -> None:
     assert all(array.tobytes() == before for array, before in kept)
 
 
+@pytest.mark.proof
 def test_many_threads_give_the_numbers_of_one(market: Panel) -> None:
     envs = [TradingVectorEnv(market, 700, episode_bars=9) for _ in range(2)]
     envs[0].batch._is_parallel, envs[1].batch._is_parallel = True, False
@@ -316,6 +317,7 @@ def test_a_seed_may_be_of_numpy(market: Panel) -> None:
         np.testing.assert_array_equal(first["bar"], again["bar"])
 
 
+@pytest.mark.proof
 def test_no_memory_grows_over_a_million_steps(market: Panel) -> None:
     env = TradingVectorEnv(market, 500, episode_bars=50)
     env.reset(seed=0)

@@ -16,6 +16,7 @@ SAID = {
 
 @pytest.mark.filterwarnings("ignore")  # of the kernel's own machinery; what runs inside it is another process
 @pytest.mark.parametrize("path", NOTEBOOKS, ids=lambda path: path.stem)
+@pytest.mark.proof
 def test_notebook_runs(path, tmp_path, monkeypatch):
     monkeypatch.setenv("JUPYTER_PLATFORM_DIRS", "1")
     monkeypatch.setenv("IPYTHONDIR", str(tmp_path))

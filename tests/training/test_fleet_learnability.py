@@ -53,6 +53,7 @@ def test_ten_agents_find_a_planted_signal(tmp_path):
     assert_learned(trained(tmp_path, *SMALL), share=0.75)  # the encoder learns from a tenth of the agents
 
 
+@pytest.mark.proof
 def test_ten_agents_find_nothing_in_noise(tmp_path):
     assert_nothing_found(trained(tmp_path, *SMALL, "data.strength=0"))
 

@@ -12,6 +12,8 @@ from pacesetter.errors import ConfigError
 from pacesetter.learning.learner import Between
 from pacesetter.training.hydra.compose import compose
 
+pytestmark = pytest.mark.proof  # Ray starts for a quarter of a minute
+
 SMALL = (
     *("task=fleet", "agent=impala", "data=synthetic", "data.symbols=3", "data.bars=400", "features.names=[return_1]"),
     *("agent.network=mlp_tiny", "agent.heads=[8]", "agent.n_steps=8", "agent.batch_size=16", "train.envs=4"),

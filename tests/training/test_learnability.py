@@ -98,6 +98,7 @@ def test_so_it_does_with_other_seeds(tmp_path: Path, agent: str, seed: int) -> N
     expect_signal(tmp_path, agent, seed)
 
 
+@pytest.mark.proof
 def test_on_noise_nothing_beats_cash_and_the_verdict_says_so(tmp_path: Path) -> None:
     result, baselines = outcome(tmp_path, *NOISE)
     assert judge(result, baselines).sentence.startswith("No evidence")

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pytest
 from rich.console import Console
 
 from pacesetter.build.configuration import Gates
@@ -57,6 +58,7 @@ def test_on_a_planted_signal_sac_earns_and_does_not_collapse(tmp_path: Path) -> 
     assert not has_nan(read_state(result.run.folder / "checkpoints" / "last"))
 
 
+@pytest.mark.proof
 def test_on_noise_holding_is_right_and_the_gates_only_warn(tmp_path: Path) -> None:
     result, found = trained(0.0, tmp_path)
     gates = values(found, "deterministic")

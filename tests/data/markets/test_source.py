@@ -64,6 +64,7 @@ def test_what_is_missing_is_one_sentence(tmp_path: Path, file: Path) -> None:
         exchange_of("ABC.ZZ")
 
 
+@pytest.mark.proof
 def test_the_preset_finds_us_sectors_ahead_of_japanese_ones_and_none_behind() -> None:
     if not SHARED.is_file():
         pytest.skip("us_japan_sectors_daily_2019_2025.parquet is not beside this checkout (../shared/data)")

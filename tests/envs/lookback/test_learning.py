@@ -77,6 +77,9 @@ def trained(panel: Panel, settings: LookbackConfig, seed: int, steps: int) -> Ag
     return AgentLookback(AlgorithmAgent(learn(algorithm, steps)).act, settings)
 
 
+pytestmark = pytest.mark.proof  # a minute and a half
+
+
 @pytest.fixture(scope="module")
 def found() -> LookbackEvaluation:
     """Fixed windows, the regime oracle and three agents over 20,000 bars that none of them was fitted on."""

@@ -105,7 +105,7 @@ print(len(runtime.decide(ReportedAccount(1e5)).lines))
 """
 
 
-@pytest.mark.parametrize("kind", ["made", "fleet", "master"])
+@pytest.mark.parametrize("kind", ["made", "fleet", pytest.param("master", marks=pytest.mark.proof)])
 def test_a_bundle_is_served_without_what_the_image_leaves_out(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -60,7 +60,9 @@ def early(folder: Path, panel: Panel, bundle: Bundle) -> WindowRuntime:
     return WindowRuntime(replace(bundle, files={**bundle.files, "lookback.json": told}))
 
 
-@pytest.mark.parametrize("kind", list(KINDS))
+@pytest.mark.parametrize(
+    "kind", ["ppo", *(pytest.param(kind, marks=pytest.mark.proof) for kind in KINDS if kind != "ppo")]
+)
 def test_served_windows_are_those_of_the_backtest(kind: str, bundled: Any) -> None:
     folder, panel, bundle = bundled(kind)
     runtime = early(folder, panel, bundle)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 
 import numpy as np
+import pytest
 
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.stored_run import StoredRun
@@ -18,6 +19,7 @@ from pacesetter.training.run.train import train
 OPEN = RiskLimits(order_fraction=1, symbol_fraction=1, gross_fraction=1, drawdown_fraction=1, cluster_correlation=1)
 
 
+@pytest.mark.proof
 def test_a_bundle_orders_what_the_run_does_alone_and_behind_the_guard(small, console, tmp_path):
     stored = StoredRun(Path(train(small("sac", "task.action=hybrid"), console=console).run.folder))
     _, bundle = bundle_run(stored.folder, tmp_path / "bundles", observations=200)

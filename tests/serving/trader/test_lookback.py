@@ -50,6 +50,7 @@ def test_history_is_asked_for_what_the_agent_looks_at(fleet):
     assert history.missing_bars() == 0
 
 
+@pytest.mark.proof
 def test_a_job_ends_with_one_served_decision(fleet, tmp_path):
     told = bundle_and_ask(fleet.run.folder, tmp_path, fleet.run.folder / "evaluation", observations=400)
     assert told.startswith(f"0001-run (model {Bundle.open(tmp_path / '0001-run').model.sha256[:12]}) at ")

@@ -252,6 +252,7 @@ def test_guard_broker_and_journal_do_as_the_plain_ones() -> None:
     run_state_machine_as_test(Trading, settings=_settings(12, 12))
 
 
+@pytest.mark.proof
 def test_a_guard_with_a_looser_limit_is_caught() -> None:
     loose = type("Loose", (Trading,), {"risk": replace(RISK, order_fraction=0.2)})
     with pytest.raises(AssertionError):

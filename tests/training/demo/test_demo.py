@@ -53,6 +53,7 @@ def planted(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 @pytest.mark.usefixtures("planted")
+@pytest.mark.proof
 def test_without_the_deciles_it_runs_on_a_planted_market_and_says_so(tmp_path: Path) -> None:
     console = Console(file=io.StringIO(), width=160)
     demo = Demo(str(tmp_path), QUICK, console)

@@ -55,6 +55,7 @@ def played(monkeypatch: pytest.MonkeyPatch) -> list[Config]:
     return configs
 
 
+@pytest.mark.proof
 def test_reward_weights_are_found_shown_and_written_as_presets(played: list[Config], tmp_path: Path) -> None:
     words = ["+task.reward.components.cost=0.5", "tune.trials=8"]
     result = tune([f"runs={tmp_path}", *CEM, *words], console=QUIET)

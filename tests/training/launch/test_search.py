@@ -22,6 +22,7 @@ RATE = "agent.learning_rate=tag(log, interval(1e-6, 1e-1))"
 ENTROPY = "agent.ent_coef=0.01,0"
 
 
+@pytest.mark.proof
 def test_a_search_finds_the_known_best_and_stops_poor_trials(trained: list[Config], tmp_path: Path) -> None:
     result = tune([f"runs={tmp_path}", RATE, ENTROPY, "tune.trials=15", "tune.startup=4"], console=QUIET)
     assert len(trained) == 15

@@ -32,6 +32,7 @@ def preset(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return path
 
 
+@pytest.mark.proof
 def test_an_ablation_is_played_once_and_then_read(
     preset: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -225,6 +225,7 @@ def test_mistakes_are_refused_in_a_sentence(wrong, sentence, small, console):
         train(small(wrong), console=console)
 
 
+@pytest.mark.proof
 def test_a_master_with_shares_of_its_own_learns_from_bars_that_its_fleet_never_saw(small, tmp_path, console):
     early = compose([*FLEET, "train.shares=[0.4,0.1]", f"runs={tmp_path / 'fleet'}"])
     folder = train(early, console=console).run.folder
