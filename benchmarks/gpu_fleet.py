@@ -41,8 +41,8 @@ from record import publish, table
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet, fleet_card
 from pacesetter.data.synthetic import Synthetic
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.ppo import PPO, FleetPPO

@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 
 from pacesetter.data.synthetic import Synthetic
 from pacesetter.envs import PortfolioEnv, PortfolioVectorEnv, TradingEnv, TradingVectorEnv
-from pacesetter.envs.batch.observation import write_account
+from pacesetter.envs.batch.account_entries import write_account
 from pacesetter.market.parameters import Costs, Exits, Limits, MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.rewards import TRADING, RewardConfig

@@ -5,14 +5,14 @@ from __future__ import annotations
 import numpy as np
 import torch
 
-from pacesetter.envs.batch.loops import account_rows
-from pacesetter.envs.batch.observation import (
+from pacesetter.envs.batch.account_entries import (
     POSITION_SIZE,
     PortfolioEntry,
     PositionEntry,
     write_own_accounts,
     write_own_masks,
 )
+from pacesetter.envs.batch.loops import account_rows
 from pacesetter.learning.experience.master_market import allowed_orders
 from pacesetter.market import MarketBars, MarketParameters
 from pacesetter.market.orders import Discrete

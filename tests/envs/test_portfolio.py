@@ -12,7 +12,7 @@ import pytest
 from gymnasium.utils.env_checker import check_env
 
 from pacesetter.envs import PortfolioEnv, PortfolioVectorEnv
-from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.features import feature_table
 from pacesetter.market.orders import Discrete

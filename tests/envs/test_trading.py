@@ -20,7 +20,7 @@ from gymnasium.wrappers import FlattenObservation
 
 import pacesetter.envs  # noqa: F401 - registers the environments
 from pacesetter.envs import TradingEnv
-from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.envs.render import episode_chart, text_line
 from pacesetter.errors import ConfigError, DataError

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.errors import ConfigError
 from pacesetter.learning.expert import CLAUSES, RuleExpert
 from pacesetter.market.orders import Discrete

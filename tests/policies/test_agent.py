@@ -11,7 +11,8 @@ import pytest
 
 from pacesetter.agents import RULES
 from pacesetter.data import load
-from pacesetter.envs.batch.observation import ObservationBuilder, PortfolioEntry, PositionEntry
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
+from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline

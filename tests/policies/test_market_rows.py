@@ -8,7 +8,8 @@ import numpy as np
 import pytest
 
 from pacesetter.data import load
-from pacesetter.envs.batch.observation import POSITION_SIZE, ObservationBuilder, PortfolioEntry
+from pacesetter.envs.batch.account_entries import POSITION_SIZE, PortfolioEntry
+from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.features import FEATURES, feature_table
 from pacesetter.features.table import FeatureTable
 from pacesetter.panel import Panel

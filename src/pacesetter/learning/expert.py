@@ -18,7 +18,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
-from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.errors import ConfigError
 from pacesetter.market.orders import Discrete
 from pacesetter.rewards.elementwise import namespace

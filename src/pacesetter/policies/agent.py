@@ -11,7 +11,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK, Agent, Observation
-from pacesetter.envs.batch.observation import PortfolioEntry, write_own_accounts
+from pacesetter.envs.batch.account_entries import PortfolioEntry, write_own_accounts
 from pacesetter.policies.policy import Snapshot
 
 __all__ = ["AgentPolicy", "per_symbol"]

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.envs.batch.observation import PortfolioEntry
+from pacesetter.envs.batch.account_entries import PortfolioEntry
 from pacesetter.policies.policy import Policy, Snapshot
 from pacesetter.rewards.goals import ACHIEVED, DESIRED
 from pacesetter.rewards.scalarise import ACCRUED, PREFERENCE

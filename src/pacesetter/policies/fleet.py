@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.targets import joint_targets
 from pacesetter.policies.agent import AgentPolicy

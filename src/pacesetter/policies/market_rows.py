@@ -13,8 +13,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacesetter.envs.batch.account_entries import account_entries
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import ObservationBuilder, account_entries
+from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.envs.batch.tables import entry_columns, last_known, shown
 from pacesetter.features.table import FeatureTable, feature_table
 from pacesetter.panel import Panel

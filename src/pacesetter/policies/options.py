@@ -13,7 +13,7 @@ from torch import nn
 
 from pacesetter.agents.fleet import FleetAgent
 from pacesetter.agents.layout import Tensors
-from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.learning.options.agents import ANY, OptionFleet
 from pacesetter.learning.options.answer import MEMORY
 from pacesetter.market.parameters import MarketParameters

@@ -18,8 +18,8 @@ from stable_baselines3.her.her_replay_buffer import HerReplayBuffer
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.build import Config
+from pacesetter.envs.batch.account_entries import PortfolioEntry
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import PortfolioEntry
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.goals import GoalMarket
 from pacesetter.learning.experience.hindsight import HindsightReplay

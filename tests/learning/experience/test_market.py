@@ -12,8 +12,8 @@ import pytest
 import torch
 
 from pacesetter.data.synthetic import Synthetic
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.market import Costs, Limits, MarketParameters

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.errors import ConfigError
 from pacesetter.learning.equations import returns_to_go, shaping
 from pacesetter.learning.experience.transitions import Transitions

@@ -16,8 +16,8 @@ from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import CONFIDENCE, PROPOSALS, Master, MasterNetwork
 from pacesetter.data.synthetic import Synthetic
+from pacesetter.envs.batch.account_entries import BUYS, SELLS, PositionEntry
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import BUYS, SELLS, PositionEntry
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.features import feature_table
 from pacesetter.learning.experience.market import FleetMarket

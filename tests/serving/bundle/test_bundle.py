@@ -32,9 +32,9 @@ from pacesetter.locks import hold
 from pacesetter.policies.modules import serve_agent
 from pacesetter.runs import Run, sha256
 from pacesetter.serving.api.runtime import ReportedAccount, Runtime
-from pacesetter.serving.bundle.archive import CHUNK_BYTES, MOST_FILES, NEEDED, pack
 from pacesetter.serving.bundle.bundle import Bundle
 from pacesetter.serving.bundle.card import model_card
+from pacesetter.serving.bundle.hashed_files import CHUNK_BYTES, MOST_FILES, NEEDED, pack
 from pacesetter.serving.bundle.packaging import bundle_policy, bundle_run
 from pacesetter.serving.bundle.parity import random_observations
 from pacesetter.serving.bundle.signature import SIGNING_KEY, SigningKey, check_secret

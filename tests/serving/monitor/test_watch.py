@@ -40,8 +40,8 @@ from pacesetter.serving.monitor.watch import (
     action_entropy,
     feature_moments,
 )
-from pacesetter.serving.risk.controls import CONTROLS
 from pacesetter.serving.risk.drill import BEYOND, drill
+from pacesetter.serving.risk.refusals import CONTROLS
 
 
 class Kept:

@@ -18,9 +18,9 @@ from hypothesis import strategies as st
 
 from pacesetter.errors import ConfigError
 from pacesetter.serving.risk.clusters import clusters
-from pacesetter.serving.risk.controls import CONTROLS
 from pacesetter.serving.risk.guard import AccountView, Guard, Order, Quote, State
 from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.serving.risk.refusals import CONTROLS
 
 NOON = 20_000 * 86_400.0 + 43_200.0
 LIMITS = RiskLimits()

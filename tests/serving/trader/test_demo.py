@@ -9,8 +9,8 @@ from typing import Any
 import pytest
 
 from pacesetter.errors import RunError
-from pacesetter.serving.bundle.archive import NEEDED
 from pacesetter.serving.bundle.bundle import Bundle
+from pacesetter.serving.bundle.hashed_files import NEEDED
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.trader.demo import _current
 

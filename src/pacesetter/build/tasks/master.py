@@ -11,8 +11,8 @@ from pacesetter.build.master import best_master, build_master_parts, with_fleet
 from pacesetter.build.tasks.fleet import known_table, shown
 from pacesetter.build.tasks.task import NO_WINDOWS, TASKS, Stored, Task
 from pacesetter.build.tasks.trading import Trading
+from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import ACCOUNT_ENTRIES
 from pacesetter.errors import ConfigError, check_range
 from pacesetter.panel import Panel
 

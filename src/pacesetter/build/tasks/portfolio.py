@@ -8,7 +8,7 @@ from typing import Literal
 
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.build.tasks.trading import SingleAgentTask, Trading
-from pacesetter.envs.batch.observation import ACCOUNT_ENTRIES
+from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
 from pacesetter.errors import ConfigError
 
 __all__ = ["Portfolio", "PortfolioTask"]

@@ -21,8 +21,8 @@ from pacesetter.build.environments import (
 from pacesetter.build.stored import load_agent
 from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.data.splits import Fold
+from pacesetter.envs.batch.account_entries import ACCOUNT_ENTRIES
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import ACCOUNT_ENTRIES
 from pacesetter.envs.batch.starts import Start, Starts
 from pacesetter.envs.programme import check_noise, copies_of
 from pacesetter.errors import ConfigError, DataError, did_you_mean

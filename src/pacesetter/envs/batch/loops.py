@@ -7,8 +7,8 @@ from typing import Any
 
 from numba import prange
 
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry, write_account
 from pacesetter.envs.batch.masks import limit_row, mask_row
-from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry, write_account
 from pacesetter.envs.batch.rows import (
     Cursor,
     first_refused,
@@ -37,7 +37,7 @@ __all__ = [
 ]
 
 REWARDS = ("../../rewards/trading.py", "../../rewards/elementwise.py")
-INLINED = ("rows.py", "observation.py", "starts.py", "masks.py", *REWARDS)
+INLINED = ("rows.py", "account_entries.py", "starts.py", "masks.py", *REWARDS)
 AHEAD = 8  # environments between asking for a bar and reading it
 BARS, CURSOR = 2, 6  # places in the arguments of `step_row` after e
 WIDTHS = (*map(len, (Slot, Bar, Account, Position, Cursor, Column, Fill)), len(PositionEntry) + len(PortfolioEntry))

@@ -20,7 +20,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.envs.batch.observation import write_account
+from pacesetter.envs.batch.account_entries import write_account
 from pacesetter.envs.batch.starts import Start, draw_below, draw_start, next_stream
 from pacesetter.market.jit import jitable
 from pacesetter.market.kernel import open_account, step_account

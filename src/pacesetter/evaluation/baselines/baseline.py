@@ -13,8 +13,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import ConfigError
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel

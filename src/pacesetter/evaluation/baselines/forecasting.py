@@ -16,8 +16,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.data.truth import Truth
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import DataError
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline, recent_returns
 from pacesetter.market.parameters import BPS, MarketParameters

@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.agents.rules import RULES, RuleAgent
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.baselines.baseline import BASELINES, Baseline
 from pacesetter.market.parameters import MarketParameters

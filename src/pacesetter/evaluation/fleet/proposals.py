@@ -14,8 +14,8 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.agents.master import PROPOSALS
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.evaluation.backtest.backtest import Backtest, backtest
 from pacesetter.evaluation.baselines.allocators import EqualWeight, InverseVolatility, RiskParity
 from pacesetter.evaluation.baselines.baseline import Allocation, capped, recent_returns

@@ -12,8 +12,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.batch import Batch
-from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.market.ledger import Column, Fill, Flag
 from pacesetter.market.orders import Discrete, target_range

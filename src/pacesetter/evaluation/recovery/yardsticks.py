@@ -9,8 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from pacesetter.build.configuration import Gates
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.batch import Batch
-from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import DataError
 from pacesetter.evaluation.baselines.teachers import OracleTeacher
 from pacesetter.evaluation.recovery.measures import trace_sharpe, trace_values

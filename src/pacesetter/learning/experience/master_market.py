@@ -16,9 +16,9 @@ from pacesetter.agents.heads import Distribution, MaskedCategorical, TanhGaussia
 from pacesetter.agents.layout import Shapes, Tensors
 from pacesetter.agents.master import CONFIDENCE, PROPOSALS, UNIVERSE, Master, shares
 from pacesetter.agents.stream.encoder import STREAM
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry, write_own_accounts, write_own_masks
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
-from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry, write_own_accounts, write_own_masks
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import INDEX, Tables

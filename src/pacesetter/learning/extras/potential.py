@@ -17,8 +17,8 @@ from torch import nn
 from torch.nn import functional as F  # noqa: N812  (torch's own custom)
 
 from pacesetter.agents.layout import Tensors
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.bank import Bank
-from pacesetter.envs.batch.observation import PositionEntry
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.equations import shaping
 from pacesetter.learning.experience.transitions import Transitions

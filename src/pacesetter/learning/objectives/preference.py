@@ -12,7 +12,7 @@ from typing import Any
 
 import torch
 
-from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry
 from pacesetter.errors import ConfigError
 
 __all__ = ["INPUTS", "PreferenceSearch", "capped", "episode_utility"]

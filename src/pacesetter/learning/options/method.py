@@ -8,7 +8,7 @@ from typing import Any, ClassVar
 
 import torch
 
-from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.gather import INDEX
 from pacesetter.learning.experience.market import FleetMarket, FleetStep

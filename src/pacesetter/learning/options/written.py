@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import torch
 
-from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.learning.options.config import HISTORY_BARS, WAIT, OptionRules
 
 __all__ = ["Situation", "endings", "initiation", "orders", "read_market"]

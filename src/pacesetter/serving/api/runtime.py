@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.build import build_task
-from pacesetter.envs.batch.observation import PortfolioEntry, PositionEntry, write_own_masks
+from pacesetter.envs.batch.account_entries import PortfolioEntry, PositionEntry, write_own_masks
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.market.bars import Bar, MarketBars
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete

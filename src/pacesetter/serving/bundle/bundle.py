@@ -9,7 +9,7 @@ signature.txt  of hashes.json, where a key was given                        mode
 lookback.onnx, lookback.json   the agent that chooses the windows of its lead–lag features, where one does
 ```
 
-All bytes are read once and checked (`archive.py`) before any of them is parsed. Nothing is pickled, and `model.pt` is
+All bytes are read once and checked (`hashed_files.py`) before any of them is parsed. Nothing is pickled, `model.pt` is
 never loaded.
 """
 
@@ -30,7 +30,7 @@ from pacesetter.errors import DataError, RunError
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.registry import configure
 from pacesetter.runs import write_atomic
-from pacesetter.serving.bundle.archive import HASHES, SIGNATURE, check_hashes, hash_list, read_files
+from pacesetter.serving.bundle.hashed_files import HASHES, SIGNATURE, check_hashes, hash_list, read_files
 from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.risk.limits import RiskLimits

@@ -16,12 +16,12 @@ from pacesetter.errors import DataError
 from pacesetter.panel import Panel, utc_index
 from pacesetter.serving.monitor.alerts import Alert, AlertOptions, Alerts, Sink
 from pacesetter.serving.monitor.watch import Thresholds, Vitals, Watch
-from pacesetter.serving.risk.controls import CONTROLS
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.jumps import check_jumps
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.risk.order import AccountView, Order, Quote
+from pacesetter.serving.risk.refusals import CONTROLS
 from pacesetter.serving.trader.desk import last_bars
 
 __all__ = ["DrillConfig", "Drilled", "drill"]

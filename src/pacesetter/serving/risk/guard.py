@@ -1,6 +1,6 @@
 """The risk guard: every order passes here between policy and broker. Pure: no clock, no file, no network of its own.
 
-Read `Guard.check_all` first; `controls.py` lists what it asks, in order, of an entry and of an exit, `memory.py` is
+Read `Guard.check_all` first; `refusals.py` lists what it asks, in order, of an entry and of an exit, `memory.py` is
 what it remembers. Times are UTC seconds since 1970; the caller passes them in.
 """
 
@@ -13,11 +13,11 @@ from dataclasses import replace
 from typing import Any
 
 from pacesetter.errors import ConfigError
-from pacesetter.serving.risk.controls import CONTROLS, EXIT_CONTROLS, ROUNDING
 from pacesetter.serving.risk.exposure import Exposure
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.risk.memory import GuardMemory, recent_windows, side_key
 from pacesetter.serving.risk.order import AccountView, Decision, Order, Quote, State
+from pacesetter.serving.risk.refusals import CONTROLS, EXIT_CONTROLS, ROUNDING
 
 __all__ = ["AccountView", "Decision", "Guard", "Order", "Quote", "State"]
 

@@ -13,9 +13,9 @@ from typing import Any, NamedTuple
 import numpy as np
 from numpy.typing import NDArray
 
+from pacesetter.envs.batch.account_entries import POSITION_SIZE, PortfolioEntry
 from pacesetter.envs.batch.batch import ACTIONS
 from pacesetter.envs.batch.loops import account_rows, mask_rows
-from pacesetter.envs.batch.observation import POSITION_SIZE, PortfolioEntry
 from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.market.bars import Bar, MarketBars

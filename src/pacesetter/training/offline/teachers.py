@@ -9,7 +9,7 @@ import numpy as np
 import torch
 
 from pacesetter.build import Config, best_fleet, build_task
-from pacesetter.envs.batch.observation import PositionEntry
+from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.errors import DataError
 from pacesetter.evaluation.baselines.forecasting import choose_thresholds, fill_returns
 from pacesetter.learning.experience.recording import Teach, fleet_teacher, order_teacher
