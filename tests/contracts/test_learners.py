@@ -143,7 +143,9 @@ def configure(fleet: Path, stored: Path) -> Callable[[Case], Config]:
         sizes = [text for text in NETWORK[task] if not text.startswith("agent.") or text[6:].split("=")[0] in known]
         own = (f"task={task}", f"agent={name}", *sizes, *OPTIONS.get(case, ()))
         if task == "master":  # bars, features and market are its fleet's
-            return compose([*own, *QUIET, f"task.fleet={fleet}", "task.episode_bars=20", *REWARD])
+            return compose(
+                [*own, *QUIET, f"task.fleet={fleet}", "task.cross_fit=false", "task.episode_bars=20", *REWARD]
+            )
         if name in STORED:
             own = (*own, f"agent.dataset={stored}", "agent.regimes=[]")
         if task == "lookback":

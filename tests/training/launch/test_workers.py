@@ -56,7 +56,10 @@ def test_more_workers_than_cores_get_a_sentence(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    monkeypatch.setattr(logging.getLogger("pacesetter"), "propagate", True)  # a run before may have turned it off
+    for name in ("pacesetter", "pacesetter.training.launch.workers"):  # a run before may have turned them off
+        monkeypatch.setattr(logging.getLogger(name), "propagate", True)
+        monkeypatch.setattr(logging.getLogger(name), "disabled", False)
+    caplog.set_level(logging.WARNING, "pacesetter")
     with Launcher(workers=3).session():
         assert "launcher.workers=3 share the 2 cores of this machine; fewer may be faster" in caplog.text
     caplog.clear()
