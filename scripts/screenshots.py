@@ -3,7 +3,7 @@
     python scripts/screenshots.py RUNS --journal sqlite:///paper/journal.db --out docs/pictures
     python scripts/screenshots.py RUNS --report runs/<run>/evaluation/report.html
 
-Look at them before you keep them: a picture that nobody looked at proves nothing.
+Look at them before you keep them: a picture that was not looked at proves nothing.
 """
 
 from __future__ import annotations

@@ -67,8 +67,8 @@ class LeaderAttention(nn.Module):
         biased = biased + self.delay[:, None, :]
         is_there = rows[:, None, :, PLACE, None] >= 0
         flat = torch.where(is_there, biased, NEVER).flatten(2)
-        nobody = torch.zeros_like(flat[..., :1])
-        shares = torch.cat([flat, nobody], dim=-1).softmax(-1)[..., :-1]
+        no_leader = torch.zeros_like(flat[..., :1])
+        shares = torch.cat([flat, no_leader], dim=-1).softmax(-1)[..., :-1]
         return torch.unflatten(shares, -1, (self.leaders, self.lags))
 
     def _rows(self, entry: torch.Tensor) -> torch.Tensor:
