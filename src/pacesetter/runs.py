@@ -249,7 +249,7 @@ def _processor() -> str:
 
 
 def read_tags(folder: Path) -> list[str]:
-    """The words that a run was tagged with; none where there is no file."""
+    """The tags of a run, in order; empty where it has none."""
     path = folder / TAGS
     return path.read_text(encoding="utf-8").split() if path.is_file() else []
 

@@ -47,7 +47,8 @@ def trained_on(monkeypatch) -> list[np.ndarray]:
 
 def elsewhere(function, tasks):
     """As a worker has it: function and task pickled, the result too."""
-    return [pickle.loads(pickle.dumps(pickle.loads(pickle.dumps(function))(task))) for task in tasks]
+    sent = pickle.loads(pickle.dumps((function, list(tasks))))
+    return pickle.loads(pickle.dumps([sent[0](task) for task in sent[1]]))
 
 
 def test_folds_that_are_fitted_elsewhere_are_the_same(run):
