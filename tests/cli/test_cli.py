@@ -150,7 +150,8 @@ def test_the_shell_completes_commands():
     code = "from pacesetter.cli import app; app(prog_name='pacesetter')"
     done = subprocess.run([sys.executable, "-c", code], env={**os.environ, **asked}, capture_output=True, text=True)
     assert done.stdout.split() == ["leadlag", "league"]
-    shown = subprocess.run(
-        [sys.executable, "-c", code, "--show-completion", "bash"], capture_output=True, text=True, check=True
-    )
+    # Typer looks for the shell among the parent processes; in CI there may be none, so it is named here.
+    here = {**os.environ, "_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION": "1"}
+    line = [sys.executable, "-c", code, "--show-completion", "bash"]
+    shown = subprocess.run(line, env=here, capture_output=True, text=True, check=True)
     assert "_PACESETTER_COMPLETE=complete_bash" in shown.stdout

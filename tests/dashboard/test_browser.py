@@ -220,6 +220,7 @@ def test_other_tabs_and_the_fleet(page, tmp_path):
     keep(page, "replay", tmp_path)
     page.get_by_test_id("stSelectbox").first.get_by_role("combobox").click()
     page.get_by_role("option", name="fleet").click()
+    settled(page)  # the page of the other run replaces the tabs; a click on the old ones is lost
     page.get_by_role("tab", name="Fleet").click()
     page.get_by_text("agents above the bar").wait_for(timeout=30_000)
     keep(page, "fleet", tmp_path)

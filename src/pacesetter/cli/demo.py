@@ -24,9 +24,14 @@ def demo(runs: Annotated[Path, typer.Option(help="Folder that the run goes to.")
 
     from pacesetter.training.demo.demo import Demo
 
-    logging.getLogger("pacesetter.training").setLevel(logging.ERROR)  # what its gates say is in the verdict
-    played = Demo(str(runs))
-    played.play()
+    training = logging.getLogger("pacesetter.training")
+    level = training.level
+    training.setLevel(logging.ERROR)  # what its gates say is in the verdict
+    try:
+        played = Demo(str(runs))
+        played.play()
+    finally:
+        training.setLevel(level)
     typer.echo(f"Served decision: {_served(played)}")
 
 

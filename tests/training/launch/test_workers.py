@@ -56,10 +56,11 @@ def test_more_workers_than_cores_get_a_sentence(
     caplog: pytest.LogCaptureFixture, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
-    for name in ("pacesetter", "pacesetter.training.launch.workers"):  # a run before may have turned them off
+    # A command before may have turned any of the loggers above it off or down.
+    for name in ("pacesetter", "pacesetter.training", "pacesetter.training.launch", "pacesetter.training.launch.workers"):
         monkeypatch.setattr(logging.getLogger(name), "propagate", True)
         monkeypatch.setattr(logging.getLogger(name), "disabled", False)
-    caplog.set_level(logging.WARNING, "pacesetter")
+    caplog.set_level(logging.WARNING, "pacesetter.training.launch.workers")
     with Launcher(workers=3).session():
         assert "launcher.workers=3 share the 2 cores of this machine; fewer may be faster" in caplog.text
     caplog.clear()
