@@ -27,7 +27,7 @@ from pacesetter.build import (
     stored_config,
     stored_end,
 )
-from pacesetter.build.configuration import Features, LeadLagFeatures
+from pacesetter.build.sections import Features, LeadLagFeatures
 from pacesetter.envs.batch.starts import Start
 from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
 from pacesetter.leadlag.lookback.policy import ConstantLookback, roll

@@ -14,7 +14,7 @@ import pandas as pd
 import pytest
 
 from pacesetter.build import Config
-from pacesetter.build.configuration import Train
+from pacesetter.build.sections import Train
 from pacesetter.dashboard import settings
 from pacesetter.data.loading import load
 from pacesetter.evaluation.baselines.catalogue import make_baseline

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from pacesetter.build.configuration import Gates
+from pacesetter.build.sections import Gates
 from pacesetter.learning.state import read_state
 from pacesetter.training import compose
 from pacesetter.training.run.train import TrainingResult, train

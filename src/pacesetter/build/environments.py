@@ -10,7 +10,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, LeadLagFeatures, task_of
+from pacesetter.build.configuration import Config, task_of
+from pacesetter.build.sections import LeadLagFeatures
 from pacesetter.build.stored import check_unseen, load_lookback
 from pacesetter.data import check, load
 from pacesetter.data.quality import Readiness

@@ -11,7 +11,7 @@ import numpy as np
 import pandas as pd
 from numpy.typing import ArrayLike, NDArray
 
-from pacesetter.build.configuration import Evaluation
+from pacesetter.build.sections import Evaluation
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.evaluation.backtest.backtest import Backtest, PlayedMarket, backtest, backtest_many
 from pacesetter.evaluation.backtest.sensitivity import FACTORS, scaled_costs, sensitivity_scenarios

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pacesetter.build.configuration import Gates
+from pacesetter.build.sections import Gates
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.recovery.measures import (
     ABOVE_CONSTANT,

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from pacesetter.build.configuration import Gates
+from pacesetter.build.sections import Gates
 from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch

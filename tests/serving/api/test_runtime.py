@@ -14,7 +14,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from pacesetter.build import build_table, build_task
-from pacesetter.build.configuration import LeadLagFeatures
+from pacesetter.build.sections import LeadLagFeatures
 from pacesetter.envs.batch.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest

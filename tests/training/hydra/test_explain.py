@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from pacesetter.build.configuration import Train
+from pacesetter.build.sections import Train
 from pacesetter.errors import ConfigError
 from pacesetter.training import compose
 from pacesetter.training.hydra.explain import explain_keys, field_texts

@@ -57,7 +57,12 @@ def test_more_workers_than_cores_get_a_sentence(
 ) -> None:
     monkeypatch.setattr(os, "cpu_count", lambda: 2)
     # A command before may have turned any of the loggers above it off or down.
-    for name in ("pacesetter", "pacesetter.training", "pacesetter.training.launch", "pacesetter.training.launch.workers"):
+    for name in (
+        "pacesetter",
+        "pacesetter.training",
+        "pacesetter.training.launch",
+        "pacesetter.training.launch.workers",
+    ):
         monkeypatch.setattr(logging.getLogger(name), "propagate", True)
         monkeypatch.setattr(logging.getLogger(name), "disabled", False)
     caplog.set_level(logging.WARNING, "pacesetter.training.launch.workers")

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from gymnasium import spaces
 
-from pacesetter.build.configuration import Gates
+from pacesetter.build.sections import Gates
 from pacesetter.evaluation.statistics.gates import Gate
 from pacesetter.market.ledger import Column, Flag
 from pacesetter.policies.variety import evenness

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Gates
+from pacesetter.build.sections import Gates
 from pacesetter.evaluation.recovery.options import OPTION_RANGES
 from pacesetter.evaluation.recovery.trace import Trace
 from pacesetter.evaluation.statistics.gates import Gate, Limit, Measured, Sense, hold

@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Gates
+from pacesetter.build.sections import Gates
 from pacesetter.envs.batch.account_entries import PositionEntry
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.errors import DataError

@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import LeadLagFeatures
+from pacesetter.build.sections import LeadLagFeatures
 from pacesetter.envs.lookback.batch import LookbackConfig, lookback_config
 from pacesetter.envs.lookback.evaluation import AgentLookback
 from pacesetter.features import FEATURES

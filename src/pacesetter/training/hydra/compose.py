@@ -17,8 +17,8 @@ from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
 
 from pacesetter.build import Config
-from pacesetter.build.configuration import Evaluation, MainJob, Programme, Track, Train
 from pacesetter.build.learner import check_agent
+from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Train
 from pacesetter.build.tasks.task import TASKS, Task
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from pacesetter.build import Config
-from pacesetter.build.configuration import Evaluation, MainJob, Programme, Track, Train
+from pacesetter.build.sections import Evaluation, MainJob, Programme, Track, Train
 from pacesetter.build.tasks.task import TASKS
 from pacesetter.data import SOURCES, Loading
 from pacesetter.errors import ConfigError, did_you_mean

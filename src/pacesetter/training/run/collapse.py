@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from rich.table import Table
 
 from pacesetter.agents.agent import ACTION_MASK
-from pacesetter.build.configuration import Gates
+from pacesetter.build.sections import Gates
 from pacesetter.envs.journal import EpisodeJournal
 from pacesetter.evaluation.recovery.measures import (
     COVERAGE,

@@ -1,0 +1,322 @@
+"""The sections of a configuration: features, training, tracking, main job, programme and evaluation."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pacesetter.errors import ConfigError, check_range, did_you_mean
+from pacesetter.leadlag.estimators.estimator import ESTIMATORS
+from pacesetter.leadlag.lookback.policy import ConstantLookback
+from pacesetter.leadlag.shrinkage import DEFAULT_SHRINKAGE
+from pacesetter.rewards.schedule import Schedule
+
+__all__ = [
+    "Evaluation",
+    "FailSafe",
+    "Features",
+    "Gates",
+    "LeadLagFeatures",
+    "MainJob",
+    "Programme",
+    "Track",
+    "Train",
+    "check_shares",
+]
+
+
+@dataclass(frozen=True)
+class LeadLagFeatures:
+    """Lead–lag features of the table, see `leadlag.signals`; without a lookback there are none.
+
+    lookback        increments in the window, or the run folder of a lookback agent, which then chooses them at each bar
+    method          estimator of the matrix
+    gap_bars        to the matrix that instability is measured against
+    expected_lags   bars between a move and what it lets expect, at most
+    expected_lookback   increments in the window of `leadlag_expected`; None for that of the others
+    shrinkage       of the correlations behind `leadlag_expected`: soft, garrote or hard, see `leadlag.shrinkage`
+    leaders         of each symbol that are shown with their moves of the last `leader_lags` bars; agent.network=cross
+                    sets both by its own options
+    """
+
+    lookback: int | str | None = None
+    method: str = "ccf_auc"
+    gap_bars: int = 20
+    expected_lags: int = 5
+    expected_lookback: int | None = None
+    shrinkage: Literal["soft", "garrote", "hard"] = DEFAULT_SHRINKAGE
+    leaders: int = 0
+    leader_lags: int = 5
+
+    @property
+    def options(self) -> dict[str, Any]:
+        """Options of `leadlag_features` beside the method and the policy."""
+        named = ("gap_bars", "expected_lags", "expected_lookback", "shrinkage", "leaders", "leader_lags")
+        return {name: getattr(self, name) for name in named}
+
+    def __post_init__(self) -> None:
+        if self.method not in ESTIMATORS:
+            raise ConfigError(
+                f"features.leadlag.method='{self.method}' is unknown{did_you_mean(self.method, ESTIMATORS)}"
+            )
+        check_range(1, owner="features.leadlag", gap_bars=self.gap_bars, expected_lags=self.expected_lags)
+        check_range(0, owner="features.leadlag", leaders=self.leaders)
+        check_range(1, owner="features.leadlag", leader_lags=self.leader_lags)
+        if isinstance(self.lookback, int):
+            # A path is checked when the panel is there, since the agent must have been trained on earlier bars.
+            ConstantLookback(self.lookback)  # refuses a window without a lead and a lag
+        if self.expected_lookback is not None:
+            ConstantLookback(self.expected_lookback)
+        if self.leaders and self.lookback is not None:
+            self._check_leaders()
+
+    def _check_leaders(self) -> None:
+        """Refuse delays that no window of theirs holds; a lookback agent's windows are checked where they are known."""
+        own = self.lookback if self.expected_lookback is None else self.expected_lookback
+        if isinstance(own, int) and self.leader_lags >= own:
+            raise ConfigError(
+                f"the last {self.leader_lags} moves of the leaders do not fit into a window of {own} bars; give "
+                "agent.network_options={lags:5}, or a longer features.leadlag.lookback"
+            )
+
+
+@dataclass(frozen=True)
+class Features:
+    """Which features the table holds; none named means every registered one the panel can carry.
+
+    supervised   folder of a direction classifier, as `pacesetter baseline sl` stores it, whose probabilities agents see
+    normaliser   of an agent's features: running counts them while it learns; zscore, minmax and robust are fitted once
+                 to the training set
+    """
+
+    names: tuple[str, ...] = ()
+    leadlag: LeadLagFeatures = field(default_factory=LeadLagFeatures)
+    supervised: str | None = None
+    normaliser: Literal["running", "zscore", "minmax", "robust"] = "running"
+
+
+def check_shares(owner: str, shares: tuple[float, float]) -> None:
+    """Refuse shares of the bars that leave no test set."""
+    first, second = shares
+    if not (first > 0 and second >= 0 and first + second < 1):
+        raise ConfigError(
+            f"{owner}.shares={list(shares)} must leave a test set: training above 0, validation 0 or more, and "
+            "both together below 1"
+        )
+
+
+@dataclass(frozen=True)
+class Gates:
+    """Limits of the collapse monitor, as shares.
+
+    max_share      most that one discrete action, or one of sell, hold and buy, may take of all
+    min_trades     least share of steps with a trade, and with one that the agent asked for
+    min_coverage   least share of a continuous action's 20 bins that are used
+    min_histogram  least entropy of those 20 bins, as a share of the entropy of equal use
+    min_spread     least share of the actions that the stochastic policy's entropy amounts to
+
+    Not measured where null; the preset `recovery` sets them all:
+
+    min_entropy      least entropy in nats of a continuous action's 20 bins; of orders `min_histogram` of the most
+    min_distinct     least share of different actions in a sliding 20
+    min_round_trips  least number of positions closed in full, per 1,000 steps
+    min_states       least share of the states (position × unrealised return × regime) that are visited
+    temperature      of one more stochastic play, beside the deterministic one; `episodes` of it at least
+    constant         whether the policy must beat the best constant action after costs
+    oracle           whether the oracle's values are measured beside, where the market's truth is known
+    """
+
+    max_share: float = 0.6
+    min_trades: float = 0.05
+    min_coverage: float = 0.5
+    min_histogram: float = 0.5
+    min_spread: float = 0.02
+    min_entropy: float | None = None
+    min_distinct: float | None = None
+    min_round_trips: float | None = None
+    min_states: float | None = None
+    temperature: float | None = None
+    episodes: int = 10
+    constant: bool = False
+    oracle: bool = False
+
+    def __post_init__(self) -> None:
+        shares = (
+            "max_share",
+            "min_trades",
+            "min_coverage",
+            "min_histogram",
+            "min_spread",
+            "min_distinct",
+            "min_states",
+        )
+        for name in shares:
+            value = getattr(self, name)
+            if value is not None and not 0 <= value <= 1:
+                raise ConfigError(f"train.gates.{name}={value} must be a share, from 0 to 1")
+        for name in ("min_entropy", "min_round_trips", "temperature"):
+            value = getattr(self, name)
+            if value is not None and not value > 0:
+                raise ConfigError(f"train.gates.{name}={value} must be above 0, or null to leave it out")
+        check_range(1, owner="train.gates", episodes=self.episodes)
+
+    @property
+    def is_traced(self) -> bool:
+        """Whether anything is measured beyond what every validation measures."""
+        limits = (self.min_entropy, self.min_distinct, self.min_round_trips, self.min_states, self.temperature)
+        return self.constant or any(limit is not None for limit in limits)
+
+
+@dataclass(frozen=True)
+class FailSafe:
+    """When a run stops itself with a dump of diagnostics; NaN in weights, losses or rewards always stops it.
+
+    max_loss    a loss above it is divergence
+    max_weight  and so is a weight above it
+    collapse    what failed gates of the stochastic policy do: warn, or stop after `patience` validations in a row
+    """
+
+    max_loss: float = 1e8
+    max_weight: float = 1e4
+    collapse: Literal["warn", "stop"] = "warn"
+    patience: int = 3
+
+
+@dataclass(frozen=True)
+class Track:
+    """Where metrics go beside metrics.jsonl.
+
+    mlflow   auto: the embedded store beside the runs where MLflow is installed; off; or the URI of a server
+    wandb    off, offline or online
+    """
+
+    progress: bool = True
+    tensorboard: Literal["auto", "on", "off"] = "auto"
+    mlflow: str = "auto"
+    wandb: Literal["off", "offline", "online"] = "off"
+
+
+@dataclass(frozen=True)
+class Train:
+    """How an agent is trained; steps are environment steps, all environments together.
+
+    seeds              runs, with seeds from `seed` on
+    threads            of torch, None its own choice; results repeat for an equal number
+    shares             of the bars for training and validation; the rest is the test set, which training never sees
+    purge_bars         left out before each boundary
+    folds, fold        expanding walk-forward: of `folds` equal stretches the run sees those up to number `fold`, from 0
+    validate_every     steps between validations; 0 is never
+    checkpoint_every   steps between checkpoints; 0 is at the end only
+    patience           validations without a better score after which the run stops; None never does
+    best_by            what the best agent is chosen by: the task's score, or the annualised Sharpe ratio
+    schedules          hyperparameter -> schedule over steps, e.g. learning_rate
+    init_from          run folder whose best weights are taken where they fit, or a stored direction classifier
+    freeze             parts of the policy that stay as they are: encoder, or a module of it
+    log_episodes       keep every training episode of a fleet under `episodes/`, as a dataset to learn from
+    """
+
+    steps: int = 100_000
+    envs: int = 16
+    seeds: int = 1
+    threads: int | None = 1
+    device: str = "cpu"
+    shares: tuple[float, float] = (0.6, 0.2)
+    purge_bars: int = 0
+    folds: int = 1
+    fold: int = 0
+    log_every: int = 1_000
+    validate_every: int = 10_000
+    checkpoint_every: int = 10_000
+    patience: int | None = None
+    best_by: Literal["score", "sharpe"] = "score"
+    schedules: dict[str, Schedule] | None = None
+    gates: Gates = field(default_factory=Gates)
+    fail_safe: FailSafe = field(default_factory=FailSafe)
+    init_from: str | None = None
+    freeze: tuple[str, ...] = ()
+    log_episodes: bool = False
+
+    def __post_init__(self) -> None:
+        counts = {name: getattr(self, name) for name in ("steps", "envs", "seeds", "log_every")}
+        check_range(1, owner="train", **counts)
+        check_range(0, owner="train", validate_every=self.validate_every, checkpoint_every=self.checkpoint_every)
+        check_range(0, owner="train", purge_bars=self.purge_bars, threads=self.threads or 0)
+        check_shares("train", self.shares)
+        # Fold k sees stretches 0 … k, so the last fold is the whole panel.
+        if not 0 <= self.fold < self.folds:
+            raise ConfigError(f"train.fold={self.fold} must be below train.folds={self.folds}, counted from 0")
+        if self.patience is not None and (self.patience < 1 or not self.validate_every):
+            raise ConfigError("train.patience counts validations; give 1 or more, and train.validate_every above 0")
+
+
+@dataclass(frozen=True)
+class MainJob:
+    """How long the main job trains.
+
+    lookback         run folder of a lookback agent that is trained already; None trains one
+    lookback_steps   environment steps of the agent that chooses the window
+    direct_steps     bars of accounts in which a direct policy, the default, learns its shape
+    fleet_steps      of each trading agent of another method, e.g. agent=ppo
+    master_steps     of all portfolios in which the master learns
+    draws            of the bootstrap behind every interval
+    memory_mb        budget of the whole job, by which tables are sized; None: none. Less than the bars take is refused
+    fast             leave out stressed markets, other limits and explanations; the verdict and its gates stay whole
+    """
+
+    lookback: str | None = None
+    lookback_steps: int = 20_000
+    direct_steps: int = 61_440
+    fleet_steps: int = 10_000
+    master_steps: int = 10_000
+    draws: int = 2_000
+    memory_mb: int | None = None
+    fast: bool = False
+
+    def __post_init__(self) -> None:
+        counts = ("lookback_steps", "direct_steps", "fleet_steps", "master_steps", "draws")
+        check_range(1, owner="job", memory_mb=self.memory_mb or 1, **{name: getattr(self, name) for name in counts})
+
+
+@dataclass(frozen=True)
+class Programme:
+    """How `pacesetter programme` goes through its phases.
+
+    symbols        of the prototype; where the data lacks one of them, as many of its first symbols stand in
+    trials         of the search on the prototype; 0 leaves tuning out
+    search         keys to search with their values, e.g. ["agent.gamma=0.9,0.99"]; empty: the method's usual ones
+    top            best trials that are retrained on all symbols
+    gain           share by which one of them must be above the default to be taken
+    folds          of the walk-forward validation; 0 leaves it out, and its gate is then not measured
+    most_symbols   of the fleet after a prototype that is CONDITIONAL
+    networks       direction classifiers that are trained beside ridge and lasso: mlp, lstm, gru
+    """
+
+    symbols: tuple[str, ...] = ("SPY", "QQQ", "AAPL", "MSFT", "NVDA", "AMZN", "META", "TSLA", "JPM", "XOM")
+    trials: int = 20
+    search: tuple[str, ...] = ()
+    top: int = 3
+    gain: float = 0.1
+    folds: int = 3
+    most_symbols: int = 50
+    networks: tuple[str, ...] = ()
+
+    def __post_init__(self) -> None:
+        if not self.symbols:
+            raise ConfigError("programme.symbols is empty; name the symbols of the prototype")
+        check_range(0, owner="programme", trials=self.trials, gain=self.gain, folds=self.folds)
+        check_range(1, owner="programme", top=self.top, most_symbols=self.most_symbols)
+        if self.folds == 1:
+            raise ConfigError("programme.folds=1 is not a walk-forward; give 2 or more, or 0 to leave it out")
+
+
+@dataclass(frozen=True)
+class Evaluation:
+    """How a run is judged on the test set.
+
+    index        symbol of the data that alpha, beta and the return above the index are measured against, e.g. SPY; it
+                 need not be traded. None: all symbols in equal parts
+    acceptance   set of gates of the verdict and its memo: a name of `conf/gates`, or a YAML file
+    """
+
+    index: str | None = None
+    acceptance: str = "acceptance"
