@@ -19,7 +19,7 @@ from record import publish, table
 from pacesetter.build import read_config
 from pacesetter.runs import Run
 from pacesetter.training.league.cell import Cell, Score, play_cell
-from pacesetter.training.league.ladder import MARKETS
+from pacesetter.training.league.ladder import ENTRANTS, MARKETS
 
 MARKET, MOST = "planted 0.4", 0.8
 ABOUT = (
@@ -28,7 +28,7 @@ ABOUT = (
     "were chosen. Every learner has the network `mlp_tiny`, sees `leadlag_expected`, and uses `task.action=target`."
 )
 SMALL = ("agent.network=mlp_tiny", "agent.heads=[32]")
-COMMON = ("task=fleet", "task.action=target", "task.retrain_share=0", "train.checkpoint_every=0", "train.threads=1")
+COMMON = ("task=fleet", "task.action=target", "task.retrain_share=0", "train.checkpoint_every=0")
 SAMPLES = ("train.envs=32", "train.steps=49152", "train.validate_every=8192", "train.log_every=8192")
 RATES = ("agent.learning_rate=0.005", "agent.encoder_learning_rate=0.002", "agent.gamma=0.5")
 YARDSTICKS = ("oracle", "lasso", "ridge", "hold")
@@ -37,17 +37,14 @@ METHODS: dict[str, tuple[str, ...]] = {
         *("agent=ppo", *SMALL, *SAMPLES, *RATES, "agent.n_steps=32", "agent.gae_lambda=0.5", "agent.clip_range=0.3"),
         "agent.target_kl=null",
     ),
-    "impala": ("agent=impala_small", *SAMPLES),
+    "impala": ENTRANTS["impala"],
     "sac": (
         *("agent=sac", *SMALL, *SAMPLES, "agent.learning_rate=0.003", "agent.encoder_learning_rate=0.003"),
         *("agent.gamma=0.3", "agent.gradient_steps=4", "agent.batch_size=256", "agent.learning_starts=1024"),
         "agent.tau=0.02",
     ),
-    "es": (
-        *("agent=es_small", "train.envs=8", "train.steps=819200", "train.validate_every=81920"),
-        "train.log_every=81920",
-    ),
-    "hybrid": ("agent=hybrid_small", *SAMPLES),
+    "es": (*ENTRANTS["es"], "train.log_every=81920"),
+    "hybrid": ENTRANTS["hybrid"],
 }
 
 

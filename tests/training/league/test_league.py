@@ -131,3 +131,10 @@ def test_tuning_and_reporting_seeds_never_mix():
 def test_a_misspelt_league_is_refused(asked, message, tmp_path):
     with pytest.raises(ConfigError, match=message):
         league([f"league.folder={tmp_path}", asked], Console(quiet=True))
+
+
+def test_slow_entrants_play_only_where_they_are_named():
+    assert {"direct", "ppo_target", "lasso"} <= set(ladder.entrants_of(()))
+    assert not set(ladder.ONLY_NAMED) & set(ladder.entrants_of(()))
+    assert ladder.entrants_of(("impala", "hold")) == ["hold", "impala"]
+    assert set(ladder.ONLY_NAMED) <= set(ladder.ENTRANTS)

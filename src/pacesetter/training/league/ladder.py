@@ -13,6 +13,7 @@ __all__ = [
     "ENTRANTS",
     "MARKETS",
     "NEED_TRUTH",
+    "ONLY_NAMED",
     "QUICK",
     "REAL",
     "SEEDS",
@@ -69,6 +70,8 @@ LARGE = ("50 symbols", "143 symbols")  # markets that are played only where they
 REAL = "deciles"  # markets of which there is one, so that one seed is played, and whose truth is unknown
 NEED_TRUTH = ("oracle", "oracle_returns", "expected")  # the last needs lead–lag features
 _VALIDATED = ("train.validate_every=20480", "train.log_every=20480")  # how soon it learns is seen by these
+_FLEET = ("task=fleet", "task.action=target", "task.retrain_share=0", "train.checkpoint_every=0")
+_SAMPLES = ("train.envs=32", "train.steps=49152", "train.validate_every=8192", "train.log_every=8192")
 YARDSTICKS = ("oracle", "oracle_returns", "lasso", "ridge", "expected", "hold", "cash")
 ENTRANTS: dict[str, tuple[str, ...]] = {
     "direct": (
@@ -86,7 +89,12 @@ ENTRANTS: dict[str, tuple[str, ...]] = {
     "sac": ("agent=sac_small", "task.action=continuous", *_VALIDATED),
     "options": ("agent=options_small", "task.action=continuous", *_VALIDATED),
     "option_critic": ("agent=option_critic", "task.action=continuous", *_VALIDATED),
+    # All have the samples of `impala` but ES, whose population needs more of them and takes less time for each.
+    "es": (*_FLEET, "agent=es_small", "train.envs=8", "train.steps=819200", "train.validate_every=81920"),
+    "hybrid": (*_FLEET, "agent=hybrid_small", *_SAMPLES),
+    "impala": (*_FLEET, "agent=impala_small", *_SAMPLES),
 }
+ONLY_NAMED = ("options", "option_critic", "es", "hybrid", "impala")  # minutes a cell, and below PPO where recorded
 QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run that a laptop does in half an hour
 
 
@@ -97,8 +105,9 @@ def markets_of(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
 
 
 def entrants_of(names: tuple[str, ...]) -> list[str]:
-    """Yardsticks and entrants by name; refuses an unknown one."""
-    return _known(names, [*YARDSTICKS, *ENTRANTS], "entrant")
+    """Yardsticks and entrants by name, without a name all but those played only where named; refuses an unknown one."""
+    entrants = _known(names, [*YARDSTICKS, *ENTRANTS], "entrant")
+    return [name for name in entrants if names or name not in ONLY_NAMED]
 
 
 def seeds_of(purpose: str) -> tuple[int, ...]:
