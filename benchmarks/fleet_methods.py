@@ -27,22 +27,11 @@ ABOUT = (
     "Annualised Sharpe ratio on the test set after costs, all agents in one account; tuning seeds, on which settings "
     "were chosen. Every learner has the network `mlp_tiny`, sees `leadlag_expected`, and uses `task.action=target`."
 )
-SMALL = ("agent.network=mlp_tiny", "agent.heads=[32]")
-COMMON = ("task=fleet", "task.action=target", "task.retrain_share=0", "train.checkpoint_every=0")
-SAMPLES = ("train.envs=32", "train.steps=49152", "train.validate_every=8192", "train.log_every=8192")
-RATES = ("agent.learning_rate=0.005", "agent.encoder_learning_rate=0.002", "agent.gamma=0.5")
 YARDSTICKS = ("oracle", "lasso", "ridge", "hold")
-METHODS: dict[str, tuple[str, ...]] = {
-    "ppo": (
-        *("agent=ppo", *SMALL, *SAMPLES, *RATES, "agent.n_steps=32", "agent.gae_lambda=0.5", "agent.clip_range=0.3"),
-        "agent.target_kl=null",
-    ),
+METHODS = {
+    "ppo": ENTRANTS["ppo_fleet"],
     "impala": ENTRANTS["impala"],
-    "sac": (
-        *("agent=sac", *SMALL, *SAMPLES, "agent.learning_rate=0.003", "agent.encoder_learning_rate=0.003"),
-        *("agent.gamma=0.3", "agent.gradient_steps=4", "agent.batch_size=256", "agent.learning_starts=1024"),
-        "agent.tau=0.02",
-    ),
+    "sac": ENTRANTS["sac_fleet"],
     "es": (*ENTRANTS["es"], "train.log_every=81920"),
     "hybrid": ENTRANTS["hybrid"],
 }
@@ -51,7 +40,7 @@ METHODS: dict[str, tuple[str, ...]] = {
 def cells(options: argparse.Namespace, seed: int) -> list[Cell]:
     folder, market = str(Path(options.folder).resolve()), MARKETS[MARKET]
     chosen = {name: METHODS[name] for name in options.methods.split(",")}
-    learners = [Cell(folder, MARKET, name, seed, market, (*COMMON, *own)) for name, own in chosen.items()]
+    learners = [Cell(folder, MARKET, name, seed, market, own) for name, own in chosen.items()]
     return [*(Cell(folder, MARKET, name, seed, market, None) for name in YARDSTICKS), *learners]
 
 

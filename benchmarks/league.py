@@ -1,7 +1,7 @@
 """The league on the reporting seeds: direct reinforcement beside oracles, lasso, ridge and hold, by strength.
 
 python benchmarks/league.py [--folder runs/league] [--record]
-python benchmarks/league.py --name league_rl --markets "planted 0.4" --entrants oracle,lasso,ppo,sac --record
+python benchmarks/league.py --name league_rl --markets "planted 0.4" --entrants oracle,ppo [--record] [KEY=VALUE …]
 """
 
 from __future__ import annotations
@@ -55,10 +55,11 @@ def main() -> None:
     parser.add_argument("--markets", default=MARKETS)
     parser.add_argument("--entrants", default=ENTRANTS)
     parser.add_argument("--seeds", default="reporting")
-    given = parser.parse_known_args()[0]
+    given, rest = parser.parse_known_args()
+    more = [text for text in rest if "=" in text]
     asked = [f"league.folder={given.folder}", f"league.seeds={given.seeds}"]
     chosen = [f"league.markets=[{given.markets}]", f"league.entrants=[{given.entrants}]"]
-    found = league([*asked, *chosen], Console(quiet=True))
+    found = league([*asked, *chosen, *more], Console(quiet=True))
     seeds = "Seeds 201 to 205, on which nothing was tuned" if given.seeds == "reporting" else f"Seeds {given.seeds}"
     large = "" if "symbols" not in given.markets else LARGE
     about = (

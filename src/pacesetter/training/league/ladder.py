@@ -71,6 +71,11 @@ REAL = "deciles"  # markets of which there is one, so that one seed is played, a
 NEED_TRUTH = ("oracle", "oracle_returns", "expected")  # the last needs lead–lag features
 _VALIDATED = ("train.validate_every=20480", "train.log_every=20480")  # how soon it learns is seen by these
 _FLEET = ("task=fleet", "task.action=target", "task.retrain_share=0", "train.checkpoint_every=0")
+_SMALL = ("agent.network=mlp_tiny", "agent.heads=[32]")
+_SAC = (
+    *("agent.learning_rate=0.003", "agent.encoder_learning_rate=0.003", "agent.gamma=0.3", "agent.gradient_steps=4"),
+    *("agent.batch_size=256", "agent.learning_starts=1024", "agent.tau=0.02"),
+)
 _SAMPLES = ("train.envs=32", "train.steps=49152", "train.validate_every=8192", "train.log_every=8192")
 YARDSTICKS = ("oracle", "oracle_returns", "lasso", "ridge", "expected", "hold", "cash")
 ENTRANTS: dict[str, tuple[str, ...]] = {
@@ -89,12 +94,22 @@ ENTRANTS: dict[str, tuple[str, ...]] = {
     "sac": ("agent=sac_small", "task.action=continuous", *_VALIDATED),
     "options": ("agent=options_small", "task.action=continuous", *_VALIDATED),
     "option_critic": ("agent=option_critic", "task.action=continuous", *_VALIDATED),
-    # All have the samples of `impala` but ES, whose population needs more of them and takes less time for each.
+    # Fleets with the samples of `ppo_fleet` but ES, whose population needs more of them and less time for each.
+    "ppo_fleet": (
+        *(*_FLEET, *_SMALL, *_SAMPLES, "agent=ppo", "agent.learning_rate=0.005", "agent.encoder_learning_rate=0.002"),
+        *("agent.gamma=0.5", "agent.n_steps=32", "agent.gae_lambda=0.5", "agent.clip_range=0.3"),
+        "agent.target_kl=null",
+    ),
+    "sac_fleet": (*_FLEET, *_SMALL, *_SAMPLES, "agent=sac", *_SAC),
+    "sac_hindsight": (*_FLEET, *_SMALL, *_SAMPLES, "agent=sac", *_SAC, "agent.hindsight={k:4,strategy:future}"),
+    "mosac": (*_FLEET, *_SMALL, *_SAMPLES, "agent=mosac", *_SAC),
     "es": (*_FLEET, "agent=es_small", "train.envs=8", "train.steps=819200", "train.validate_every=81920"),
     "hybrid": (*_FLEET, "agent=hybrid_small", *_SAMPLES),
     "impala": (*_FLEET, "agent=impala_small", *_SAMPLES),
 }
-ONLY_NAMED = ("options", "option_critic", "es", "hybrid", "impala")  # minutes a cell, and below PPO where recorded
+ONLY_NAMED = (  # they take minutes a cell
+    *("options", "option_critic", "ppo_fleet", "sac_fleet", "sac_hindsight", "mosac", "es", "hybrid", "impala"),
+)
 QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run that a laptop does in half an hour
 
 
