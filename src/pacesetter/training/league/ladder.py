@@ -102,13 +102,12 @@ ENTRANTS: dict[str, tuple[str, ...]] = {
     ),
     "sac_fleet": (*_FLEET, *_SMALL, *_SAMPLES, "agent=sac", *_SAC),
     "sac_hindsight": (*_FLEET, *_SMALL, *_SAMPLES, "agent=sac", *_SAC, "agent.hindsight={k:4,strategy:future}"),
-    "mosac": (*_FLEET, *_SMALL, *_SAMPLES, "agent=mosac", *_SAC),
     "es": (*_FLEET, "agent=es_small", "train.envs=8", "train.steps=819200", "train.validate_every=81920"),
     "hybrid": (*_FLEET, "agent=hybrid_small", *_SAMPLES),
     "impala": (*_FLEET, "agent=impala_small", *_SAMPLES),
 }
 ONLY_NAMED = (  # they take minutes a cell
-    *("options", "option_critic", "ppo_fleet", "sac_fleet", "sac_hindsight", "mosac", "es", "hybrid", "impala"),
+    *("options", "option_critic", "ppo_fleet", "sac_fleet", "sac_hindsight", "es", "hybrid", "impala"),
 )
 QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run that a laptop does in half an hour
 
