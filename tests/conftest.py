@@ -63,6 +63,7 @@ REPLAY = ["agent.learning_starts=40", "agent.batch_size=16", "task.action=contin
 AGENTS = {
     "ppo": ["agent=ppo", *ROLLOUTS],
     "recurrent_ppo": ["agent=recurrent_ppo", *ROLLOUTS],
+    "gru_ppo": ["agent=gru_ppo", *ROLLOUTS],
     "maskable_ppo": ["agent=maskable_ppo", *ROLLOUTS],
     "a2c": ["agent=a2c"],
     "sac": ["agent=sac", *REPLAY],

@@ -37,6 +37,20 @@ def test_rllib_trains_on_the_environments(tmp_path: Path, algorithm: str) -> Non
     assert int(told.split()[0]) > 0
 
 
+@pytest.mark.parametrize("algorithm", ["ppo", "impala"])
+@pytest.mark.proof
+def test_rllib_chooses_windows_under_masks(tmp_path: Path, algorithm: str) -> None:
+    pytest.importorskip("ray.rllib")
+    name, _, told = (
+        run(tmp_path, "rllib_lookback.py", "--algorithm", algorithm).strip().splitlines()[-1].partition(": ")
+    )
+    figures = {words.rpartition(" ")[0]: words.rpartition(" ")[2] for words in told.split(", ")}
+    assert name == algorithm
+    assert float(figures["steps"].replace(",", "")) >= 2048
+    assert figures["infeasible"] == "0"  # no masked window was ever chosen
+    assert {"reward", "constant 10", "constant 80"} <= set(figures)
+
+
 def test_the_cluster_file_is_one_of_ray() -> None:
     util = pytest.importorskip("ray.autoscaler._private.util")
     described = yaml.safe_load((EXAMPLES / "cluster.yaml").read_text(encoding="utf-8"))

@@ -78,7 +78,11 @@ OPTIONS = {  # of (method, task) where the defaults would take long; a method wi
     ("a2c", "trading"): ON_POLICY,
     ("maskable_ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
     ("recurrent_ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
-    ("gru_ppo", "lookback"): (*ON_POLICY, "agent.batch_size=64", "task.reward.components={signal:0,switching:1}"),
+    ("gru_ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
+    ("thompson", "lookback"): (
+        *("agent.n_steps=8", "agent.batch_size=64", "agent.learning_rate=0.005"),
+        "task.reward.components={signal:0,switching:1}",
+    ),
     ("sac", "trading"): (*OFF_POLICY, "agent.ent_coef=0.02"),
     ("sac", "fleet"): (*OFF_POLICY, "agent.encoder_learning_rate=0.005"),
     ("mosac", "fleet"): (*OFF_POLICY, "agent.encoder_learning_rate=0.005", "agent.objectives={pnl:0.9,cost:0.1}"),

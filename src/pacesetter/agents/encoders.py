@@ -41,6 +41,7 @@ class Network:
     """Options of every network: its width, which entries are the window and the assets, and how assets attend.
 
     unseen   numbers of the observation that it never sees, as entry.place, e.g. position.3; it reads 0 instead
+    is_normalised   whether running means and deviations scale what it sees; false leaves numbers as they are
     """
 
     encoder: ClassVar[type[Encoder]]
@@ -52,9 +53,10 @@ class Network:
     asset_layers: int = 2
     asset_heads: int = 4
     unseen: tuple[str, ...] = ()
+    is_normalised: bool = True
 
     def __post_init__(self) -> None:
-        sizes = {name: value for name, value in vars(self).items() if isinstance(value, int)}
+        sizes = {name: value for name, value in vars(self).items() if type(value) is int}
         # Every whole number here is a size.
         check_range(1, owner="network", **sizes)
 
@@ -77,7 +79,7 @@ class Encoder(nn.Module, ABC):
         super().__init__()
         self.config, self.width = config, config.width
         self.layout = Layout.of(shapes, config.window, config.assets, config.universe_mask)
-        self.normaliser = ObservationNormaliser(self.layout, config.unseen)
+        self.normaliser = ObservationNormaliser(self.layout, config.unseen, config.is_normalised)
         self.start = nn.Parameter(torch.zeros(self.width))  # the context of an observation that has only a window
         self.vectors = _vector_encoder(sum(self.layout.vectors.values()), self.width)
         self.assets = _asset_encoder(sum(self.layout.assets.values()), config)

@@ -28,6 +28,7 @@ class ObservationNormaliser(nn.Module):
     counted; of a window only the newest bar is, because the others were counted when they were new.
 
     unseen   features that are 0 whatever the observation says, as entry.place
+    is_running   false counts nothing: centre stays 0 and scale 1, and only the cut is left
 
     `fix` sets the features of an entry for good, e.g. by a scaler that was fitted to the training set.
     """
@@ -41,9 +42,9 @@ class ObservationNormaliser(nn.Module):
     shown: torch.Tensor
     fixed: torch.Tensor
 
-    def __init__(self, layout: Layout, unseen: Sequence[str] = ()) -> None:
+    def __init__(self, layout: Layout, unseen: Sequence[str] = (), is_running: bool = True) -> None:
         super().__init__()
-        self.layout, self.hides = layout, bool(unseen)
+        self.layout, self.hides, self.is_running = layout, bool(unseen), is_running
         # Not persistent: it follows from the configuration, not from data.
         self.register_buffer("shown", _shown(layout, unseen), persistent=False)
         size = sum(layout.sizes.values())
@@ -75,6 +76,8 @@ class ObservationNormaliser(nn.Module):
     @torch.no_grad()
     def observe(self, observation: Tensors) -> None:
         """Count a batch of observations, merging its moments into the running ones (Chan, Golub, LeVeque 1979)."""
+        if not self.is_running:
+            return
         parts = [_moments(rows) for rows in self._rows(observation)]
         count, mean, variance = (torch.cat(part) for part in zip(*parts, strict=True))
         total = (self.count + count).clamp(min=1)

@@ -6,6 +6,7 @@ import time
 from collections.abc import Iterable, Sequence
 from functools import partial
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
@@ -140,7 +141,7 @@ def _judge(
     notes, header = stored.panel.notes, stored.header()
     page = write_report(folder / "report.html", stored.folder.name, sections, notes, facts, header)
     _track(stored, judgement.to_json())
-    _show(sections[:2], stored.brief)
+    _show(sections[: stored.printed], stored.brief)
     typer.echo(f"Report: {write_pdf(page) if has_pdf else page}")
     return is_repeated
 
@@ -217,6 +218,7 @@ def _evaluate_elsewhere(stored: Any, overrides: list[str]) -> None:
     """A table of the agent and simple baselines on other markets, printed and stored."""
     from pacesetter.build import build_panel
     from pacesetter.errors import ConfigError, did_you_mean
+    from pacesetter.evaluation.backtest.markets import universe_gap
     from pacesetter.evaluation.backtest.scenarios import spread
     from pacesetter.evaluation.stored_run import MARKETS
     from pacesetter.training import compose
@@ -236,24 +238,35 @@ def _evaluate_elsewhere(stored: Any, overrides: list[str]) -> None:
     if count > 1:
         title = stored.shown[stored.figure]
         typer.echo(f"\n{title} over {count} scenarios:\n{spreads.to_string(float_format=lambda v: f'{v:+.3f}')}")
+    if said := universe_gap(table, stored.figure):
+        typer.echo(said)
     typer.echo(f"→ {target}")
 
 
 def compare(
-    runs: Annotated[list[Path], typer.Argument(help="Evaluated run folders, or folders of runs.")],
+    runs: Annotated[list[Path] | None, typer.Argument(help="Evaluated run folders, or folders of runs.")] = None,
     out: Annotated[Path, typer.Option(help="Page to write; comparison.md is next to it.")] = Path("comparison.html"),
     task: Annotated[str, typer.Option(help="Only runs of this problem, e.g. lookback.")] = "",
     name: Annotated[str, typer.Option(help="Only runs whose name has this in it.")] = "",
+    tag: Annotated[str, typer.Option(help="Only runs with this tag; see pacesetter tag.")] = "",
     since: Annotated[str, typer.Option(help="Only runs started on this day or later, e.g. 2026-11-16.")] = "",
     until: Annotated[str, typer.Option(help="Only runs started on this day or before.")] = "",
+    mlflow: Annotated[str, typer.Option(help="Runs of this MLflow store, e.g. runs/mlflow.db.")] = "",
     pdf: Annotated[bool, typer.Option(help="Also write the page as PDF (needs chromium).")] = False,
 ) -> None:
     """Compare evaluated runs: table, equity curves or cumulated rewards, Markdown."""
-    from pacesetter.evaluation.report.compare import BRIEF, compare_section, find_matching
+    from pacesetter.errors import ConfigError
+    from pacesetter.evaluation.report.compare import BRIEF, RunFilter, compare_section, find_matching
     from pacesetter.evaluation.report.judgement_page import markdown
+    from pacesetter.evaluation.report.mlflow_source import judged_in_mlflow
     from pacesetter.evaluation.report.page import write_pdf, write_report
 
-    section = compare_section(find_matching(runs, task, name, since, until))
+    if not runs and not mlflow:
+        raise ConfigError("name the runs to compare: their folders, a folder of runs, or --mlflow STORE")
+    wanted = RunFilter(task, name, tag, since, until)
+    with TemporaryDirectory(prefix="pacesetter-") as folder:
+        stored = judged_in_mlflow(mlflow, wanted, folder) if mlflow else []
+        section = compare_section([*(find_matching(runs, wanted) if runs else []), *stored])
     _show([section], BRIEF)
     out.parent.mkdir(parents=True, exist_ok=True)
     page = write_report(out, "Comparison", [section])

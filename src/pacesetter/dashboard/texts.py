@@ -160,6 +160,8 @@ ENGLISH: dict[str, str] = {
     "agent.why_tab": "Why",
     "agent.fleet_tab": "Fleet",
     "agent.front_tab": "Objectives",
+    "agent.windows_tab": "Windows",
+    "windows.old": "{folder} was evaluated by an earlier version; `pacesetter evaluate RUN` stores what is shown here.",
     "agent.orders": "Bars with a buy or sell order",
     "agent.by_hour": "Buys minus sells, by hour (UTC)",
     "agent.by_weekday": "Buys minus sells, by weekday (daily or coarser bars)",

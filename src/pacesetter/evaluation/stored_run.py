@@ -58,11 +58,12 @@ class StoredRun:
 
     Refuses a run that trades nothing; one without a checkpoint is refused when its policy is asked for.
 
-    brief   columns of the verdict that a narrow console leaves out
+    brief   columns of the verdict that a narrow console leaves out     printed   sections that a console shows
     shown   figures of another market, by the names they are shown under     figure   the one whose spread is printed
     """
 
     folder: Path
+    printed: ClassVar[int] = 2
     brief: ClassVar[tuple[str, ...]] = ("volatility", "turnover", "costs", "round trips")
     shown: ClassVar[Mapping[str, str]] = {
         "annual_return": "annual return",

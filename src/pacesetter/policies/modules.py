@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import torch
@@ -23,7 +24,6 @@ from pacesetter.agents.layout import Tensors
 from pacesetter.agents.master import CONFIDENCE, PORTFOLIO, Master, shares
 from pacesetter.agents.stream.encoder import StreamEncoder
 from pacesetter.agents.symbol_agent import SymbolAgent
-from pacesetter.errors import ConfigError
 from pacesetter.learning.direct.policy import DirectPolicy
 from pacesetter.learning.experience.master_market import Advisers
 from pacesetter.market.orders import Discrete, as_targets
@@ -42,7 +42,6 @@ __all__ = [
     "serve_algorithm",
     "serve_direct",
     "serve_master",
-    "serve_recurrent",
 ]
 
 HIDDEN, CELL = "memory_hidden", "memory_cell"  # what a recurrent policy hands from one bar to the next
@@ -184,39 +183,18 @@ class ServedRecurrent(nn.Module):
         return (*self.actor(latent, observation.get(ACTION_MASK)), hidden, cell)
 
 
-def serve_recurrent(algorithm: BaseAlgorithm, action: str) -> tuple[ServedRecurrent, PolicySpec]:
-    """A recurrent algorithm's actor as a module of one step; its memory goes in and comes out beside the answer."""
-    from pacesetter.learning.sb3.algorithms import EncoderExtractor
-
-    policy: Any = algorithm.policy
-    extractor = next(module for module in policy.modules() if isinstance(module, EncoderExtractor))
-    actor, _ = _heads(policy, is_whole=False)
-    shape = (int(policy.lstm_actor.num_layers), int(policy.lstm_actor.hidden_size))
-    spec = PolicySpec(
-        inputs=dict(extractor.shapes) | {HIDDEN: shape, CELL: shape},
-        names=dict.fromkeys(extractor.shapes, ()),
-        action="discrete" if isinstance(actor, ChoiceHead) else action,  # type: ignore[arg-type]
-        outputs=(*_outputs(actor, None), f"{HIDDEN}_after", f"{CELL}_after"),
-    )
-    return ServedRecurrent(extractor.encoder, policy.lstm_actor, actor).eval(), spec
-
-
 def serve_algorithm(
     algorithm: BaseAlgorithm, names: Mapping[str, Iterable[str]], action: str, symbols: tuple[str, ...] = ()
-) -> tuple[ServedPolicy, PolicySpec]:
-    """A Stable-Baselines3 algorithm's policy as a module, with its spec; refuses a recurrent one.
+) -> tuple[ServedPolicy | ServedRecurrent, PolicySpec]:
+    """A Stable-Baselines3 algorithm's policy as a module, with its spec.
 
     `names` gives the features of each entry, `action` how the environment reads orders, `symbols` those of a market. A
-    lookback agent's entries have no names of their own.
+    lookback agent's entries have no names of their own. A recurrent policy becomes a module of one step, whose memory
+    goes in and comes out beside the answer.
     """
     from pacesetter.learning.sb3.algorithms import ALGORITHMS, EncoderExtractor
 
     policy: Any = algorithm.policy
-    if hasattr(policy, "lstm_actor"):
-        raise ConfigError(
-            "this policy trades with a memory from bar to bar, which a bundle cannot serve; train ppo, a2c, sac, td3 "
-            "or maskable_ppo"
-        )
     # The first is the one that the actor reads.
     extractor = next(module for module in policy.modules() if isinstance(module, EncoderExtractor))
     is_whole = len(extractor.shapes.get("position", ())) > 1
@@ -232,7 +210,19 @@ def serve_algorithm(
         symbols=symbols if is_whole else (),
         outputs=_outputs(actor, critic),
     )
+    if hasattr(policy, "lstm_actor"):
+        return _recurrent(extractor.encoder, policy.lstm_actor, actor, spec)
     return ServedPolicy(extractor.encoder, actor, critic).eval(), spec
+
+
+def _recurrent(
+    encoder: Encoder, memory: Any, actor: ChoiceHead | BoxHead, spec: PolicySpec
+) -> tuple[ServedRecurrent, PolicySpec]:
+    """The module with a memory, and the spec with it; its critic has a memory of its own and is left out."""
+    shape = (int(memory.num_layers), int(memory.hidden_size))
+    outputs = (*_outputs(actor, None), f"{HIDDEN}_after", f"{CELL}_after")
+    own = replace(spec, inputs=spec.inputs | {HIDDEN: shape, CELL: shape}, outputs=outputs)
+    return ServedRecurrent(encoder, memory, actor).eval(), own
 
 
 class ServedAgent(nn.Module):

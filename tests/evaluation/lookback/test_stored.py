@@ -17,19 +17,23 @@ from typer.testing import CliRunner
 from pacesetter.build import build_study, build_table
 from pacesetter.build.stored import window_at_end
 from pacesetter.cli import app
+from pacesetter.data import load
 from pacesetter.envs.lookback.evaluation import evaluate_lookback
 from pacesetter.errors import ConfigError
+from pacesetter.evaluation.backtest.markets import monte_carlo_scenarios
 from pacesetter.evaluation.lookback.insight import lookback_insights
 from pacesetter.evaluation.lookback.judgement import AGENT, OPTIMUM, STOCHASTIC, LookbackJudgement
-from pacesetter.evaluation.lookback.page import lookback_sections
+from pacesetter.evaluation.lookback.page import lookback_sections, store_lookback
 from pacesetter.evaluation.lookback.replay import LookbackReplay
 from pacesetter.evaluation.lookback.stored import LookbackRun
 from pacesetter.evaluation.lookback.worth import EXPECTED, worth_sentences
 from pacesetter.evaluation.opened import open_run
-from pacesetter.evaluation.report.compare import compare_section, find_judged, find_matching
+from pacesetter.evaluation.report.compare import RunFilter, compare_section, find_judged, find_matching
+from pacesetter.evaluation.report.mlflow_source import judged_in_mlflow
 from pacesetter.evaluation.statistics.regression import read_result, regression_gates
 from pacesetter.leadlag.lookback.policy import StoredLookback
 from pacesetter.leadlag.study import Study
+from pacesetter.runs import write_tags
 from pacesetter.training.launch.folds import changed, fold_report
 
 
@@ -100,10 +104,14 @@ def test_sections_and_insights_read(run: LookbackRun, judged: LookbackJudgement)
     assert {"Reward components", "Concentration by asset", "Concentration by pair"} <= set(insights)
 
 
-def test_the_commands_that_traders_have(run: LookbackRun, tmp_path: Path, lookback_run: Path) -> None:
+def test_the_commands_that_traders_have(run: LookbackRun, tmp_path: Path, lookback_run: Path, trader_run: Path) -> None:
     call = CliRunner().invoke
-    said = call(app, ["evaluate", str(lookback_run), "--draws", "20"])
+    said = call(app, ["evaluate", str(lookback_run), "--draws", "20", "--trader", str(trader_run)])
     assert said.exit_code == 0, said.output
+    assert f"'trader {trader_run.name}' has a net" in " ".join(said.output.split())
+    assert "The liquidity filter acted at 0.0% of the bars" in " ".join(said.output.split())
+    assert "Liquidity by window" in said.output
+    said = call(app, ["evaluate", str(lookback_run), "--draws", "20"])
     stored = lookback_run / "evaluation" / "evaluation.json"
     said = call(app, ["evaluate", str(lookback_run), "--draws", "20", "--gate", str(stored)])
     assert "figures are reproduced" in said.output
@@ -116,11 +124,12 @@ def test_the_commands_that_traders_have(run: LookbackRun, tmp_path: Path, lookba
     said = call(app, ["compare", str(lookback_run), str(lookback_run), "--out", str(page)])
     assert said.exit_code == 0, said.output
     assert "+0.0000 (+0.0000 to +0.0000)" in page.with_suffix(".md").read_text()
-    assert [run.name for run in find_matching([lookback_run.parent], "lookback", "look", "2020-01-01")] == [
-        lookback_run.name
-    ]
-    with pytest.raises(ConfigError, match="leave a filter out"):
-        find_matching([lookback_run.parent], until="2020-01-01")
+    write_tags(lookback_run, ["final"])
+    for wanted in (RunFilter("lookback", "look", since="2020-01-01"), RunFilter(tag="final"), None):
+        assert [run.name for run in find_matching([lookback_run.parent], wanted)] == [lookback_run.name]
+    for wanted in (RunFilter(until="2020-01-01"), RunFilter(tag="first"), RunFilter("trading")):
+        with pytest.raises(ConfigError, match="leave a filter out"):
+            find_matching([lookback_run.parent], wanted)
     judged = find_judged(lookback_run)
     other = find_judged(lookback_run)
     other.result["task"] = "account"
@@ -128,7 +137,48 @@ def test_the_commands_that_traders_have(run: LookbackRun, tmp_path: Path, lookba
         compare_section([judged, other])
 
 
+def test_runs_are_compared_out_of_an_mlflow_store(judged: LookbackJudgement, run: LookbackRun, tmp_path: Path) -> None:
+    mlflow = pytest.importorskip("mlflow")
+    (tmp_path / "evaluation").mkdir()
+    store_lookback(judged, run.panel, tmp_path / "evaluation", {})
+    store = tmp_path / "mlflow.db"
+    client = mlflow.MlflowClient(tracking_uri=f"sqlite:///{store}")
+    experiment = client.create_experiment("windows", artifact_location=(tmp_path / "artifacts").as_uri())
+    for name, tags in (("first", {"kind": "final"}), ("second", {"kind": "final"}), ("third", {})):
+        known = client.create_run(experiment, run_name=name, tags=tags).info.run_id
+        client.log_param(known, "task.problem", "lookback")
+        if name != "third":
+            client.log_artifacts(known, str(tmp_path / "evaluation"), "evaluation")
+    call = ["compare", "--mlflow", str(store), "--task", "lookback", "--out", str(tmp_path / "page.html")]
+    said = CliRunner().invoke(app, [*call, "--tag", "kind=final"])
+    assert said.exit_code == 0, said.output
+    text = (tmp_path / "page.md").read_text()
+    assert "first" in text
+    assert "second" in text
+    refused = CliRunner().invoke(app, [*call, "--tag", "draft"])
+    assert "none of 3 runs" in str(refused.exception) + refused.output
+    with pytest.raises(ConfigError, match="is not a file"):
+        judged_in_mlflow(str(tmp_path / "none.db"), RunFilter(), tmp_path)
+
+
+def test_a_training_universe_leaves_a_test_universe(universe_run: Path, trader_run: Path) -> None:
+    """Half of the symbols are never learned from; the gap is printed for the agent and for rules."""
+    run = LookbackRun(universe_run)
+    assert (run.panel.symbols, run.whole.symbols) == (("S0", "S1"), ("S0", "S1", "S2", "S3"))
+    said = CliRunner().invoke(app, ["evaluate", str(universe_run), "data=universes"])
+    assert said.exit_code == 0, said.output
+    table = run.on("universes")
+    assert set(table.index.unique("scenario")) == {"training universe", "test universe"}
+    gap = table.loc["test universe"]["reward"][AGENT] - table.loc["training universe"]["reward"][AGENT]
+    assert f"Test universe less training universe: {AGENT} {gap:+.4f}" in said.output
+
+
 def test_other_markets(run: LookbackRun) -> None:
+    paths = run.over(monte_carlo_scenarios(run.panel, 2, bars=320))
+    assert set(paths.index.unique("scenario")) == {"path 0", "path 1"}
+    assert np.isfinite(paths["reward"]).all()
+    elsewhere = run.elsewhere("synthetic", load("synthetic", symbols=4, bars=300, seed=9))
+    assert elsewhere.loc[("synthetic", AGENT), "switches"] >= 0
     table = run.on("adversarial")
     assert np.isfinite(table["reward"]).all()
     assert {AGENT, "constant 10"} <= set(table.index.unique("policy"))

@@ -39,6 +39,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "recurrent_ppo": ROLLOUT | {"batch_size": 16, "n_epochs": 2},
     "gru_ppo": ROLLOUT | {"batch_size": 16, "n_epochs": 2},
     "full_information": ROLLOUT,
+    "thompson": ROLLOUT | {"batch_size": 16, "n_epochs": 2},
 }
 # Full information reads tables of windows instead of playing: see its own tests.
 PLAYING = [name for name in ALGORITHMS if name != "full_information"]

@@ -106,6 +106,17 @@ def test_the_optimum_teaches(market: Panel) -> None:
     assert taught.logger.name_to_value["train/teacher_loss"] < early
 
 
+def test_an_anchor_holds_the_constant_of_the_training_set(market: Panel) -> None:
+    """Where nothing is worth leaving it for, the windows are those of the constant that scored best in training."""
+    config, training = settings(), market.rows(0, 300)
+    held = algorithm(training, config, anchor_coef=1.0, n_epochs=8, learning_rate=5e-3)
+    learn(held, 2_048)
+    policies: dict[str, Any] = {f"constant {bars}": ConstantLookback(bars) for bars in GRID}
+    played = evaluate_lookback(policies | {"agent": AgentLookback(AlgorithmAgent(held).act, config)}, training, config)
+    windows = np.unique(played.lookbacks[:, -1])
+    assert [f"constant {bars}" for bars in windows] == [played.table()["reward"].drop("agent").idxmax()]
+
+
 def test_what_is_not_a_table_is_refused(market: Panel) -> None:
     panel = market.rows(0, 300)
     windows = {"shortest": 8, "longest": 64, "seen": GRID, "grid": GRID}

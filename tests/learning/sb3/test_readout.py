@@ -59,6 +59,7 @@ def made(name: str, actions: spaces.Space[Any]) -> Any:
         ("a2c", spaces.Discrete(5)),
         ("maskable_ppo", spaces.Discrete(5)),
         ("full_information", spaces.Discrete(5)),
+        ("thompson", spaces.Discrete(5)),
         ("recurrent_ppo", spaces.Discrete(5)),
         ("gru_ppo", spaces.Discrete(5)),
         ("sac", CONTINUOUS),
@@ -149,5 +150,5 @@ def test_what_cannot_be_read_gets_a_sentence() -> None:
     found = readout(made("ppo", spaces.Discrete(5)))
     with pytest.raises(ConfigError, match="lack 'window'"):
         found.tensors({"position": np.zeros((1, 2))})
-    on_policy = {"ppo", "a2c", "maskable_ppo", "full_information", "recurrent_ppo", "gru_ppo"}
+    on_policy = {"ppo", "a2c", "maskable_ppo", "full_information", "thompson", "recurrent_ppo", "gru_ppo"}
     assert set(ALGORITHMS) == on_policy | {"sac", "td3"}  # each is read above

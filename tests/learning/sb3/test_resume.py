@@ -31,6 +31,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "recurrent_ppo": ON_POLICY,
     "gru_ppo": ON_POLICY,
     "full_information": {"n_steps": 16},
+    "thompson": ON_POLICY,
     "a2c": {"n_steps": 8},
     "sac": OFF_POLICY,
     "td3": OFF_POLICY | {"action_noise": 0.1},

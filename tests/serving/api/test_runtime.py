@@ -1,6 +1,6 @@
 """The runtime: bar by bar it sees what a backtest sees, and decides what a backtest decides.
 
-Runs `serving.trader.why`.
+Runs `serving.bundle.supervised_export`, `serving.trader.probabilities`, `serving.trader.why`.
 """
 
 from __future__ import annotations
@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 import pytest
+from bundles import TRAINING, make
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
@@ -18,8 +19,11 @@ from pacesetter.build.sections import LeadLagFeatures
 from pacesetter.envs.batch.tables import ObservationTables
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.backtest.backtest import backtest
+from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.features import feature_table
 from pacesetter.leadlag.lookback.policy import ConstantLookback
+from pacesetter.learning.supervised.direction import Direction
+from pacesetter.learning.supervised.forecasts import fit_supervised
 from pacesetter.market.ledger import Fill
 from pacesetter.market.state import Account, Position
 from pacesetter.panel import Panel
@@ -50,17 +54,38 @@ def replayed(runtime: Runtime, panel: Panel, first: int) -> Runtime:
     return runtime
 
 
-def test_it_sees_and_decides_what_a_backtest_does(made):
-    panel, bundle = made.panel, made.bundle
+@pytest.fixture
+def served(request, made, tmp_path):
+    """A bundle by its kind: with a memory, one that reads a classifier of more bars than it sees, or a plain one."""
+    if request.param == "plain":
+        return made
+    if request.param != "supervised":
+        words = ["agent=" + request.param if word == "agent=maskable_ppo" else word for word in TRAINING]
+        return make(tmp_path, words)
+    table, seen = build_table(made.config, made.panel), Direction(width=8, window_bars=8, epochs=2, epoch_examples=200)
+    forecasts = fit_supervised(made.panel, table, seen, train_bars=430, folds=1)
+    return make(tmp_path, [*TRAINING, f"features.supervised={forecasts.save(tmp_path / 'classifier')}"])
+
+
+KINDS = ("plain", "gru_ppo", "supervised", pytest.param("recurrent_ppo", marks=pytest.mark.proof))
+
+
+@pytest.mark.parametrize("served", KINDS, indirect=True)
+def test_it_sees_and_decides_what_a_backtest_does(served):
+    panel, bundle, run = served.panel, served.bundle, StoredRun(served.run.folder)
     first = len(panel) - BARS - 1
-    spy, market = Spy(BundlePolicy(bundle)), build_task(made.config).market
-    result = backtest(spy, panel, first=first, market=market, window_bars=bundle.features.window_bars)
+    spy, options = Spy(BundlePolicy(bundle)), {"first": first, "market": build_task(served.config).market}
+    options |= {"bank": run.bank(panel), "window_bars": bundle.features.window_bars}
+    result = backtest(spy, panel, **options)
+    np.testing.assert_array_equal(result.orders, backtest(run.policy, panel, **options).orders)
     runtime = replayed(Runtime(bundle), panel, first)
     for step in range(BARS):
         shown, bars = spy.seen[step][0], panel.rows(first + step, first + step + 1)
         answer = runtime.decide(_reported(shown, panel.symbols, bars.close[0]), bars)
         for entry, values in runtime.history.observation().items():
-            np.testing.assert_array_equal(values, shown[entry])
+            # A classifier is asked about all bars at once in the lab, and about the newest one here.
+            apart = 1e-6 if entry == "supervised" else 0.0
+            np.testing.assert_allclose(values, shown[entry], rtol=0.0, atol=apart)
         account = np.concatenate([shown["position"].ravel(), shown["portfolio"]])
         np.testing.assert_allclose(runtime.desk.account_vector(), account, rtol=1e-5, atol=1e-6)
         assert [line.action for line in answer.lines] == result.orders[step].tolist()

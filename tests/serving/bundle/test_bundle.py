@@ -120,10 +120,10 @@ def test_a_run_without_a_policy_is_refused(made, tmp_path):
         bundle_run(lookback.folder, tmp_path / "bundles")
 
 
-def test_a_policy_that_reads_another_model_is_refused(made, tmp_path):
+def test_a_policy_that_reads_a_classifier_is_refused_without_one(made, tmp_path):
     spec = replace(made.bundle.model.spec, inputs={**made.bundle.model.spec.inputs, "supervised": (3,)})
     given = {"table": build_table(made.config, made.panel), "training": {"run": "x"}}
-    with pytest.raises(ConfigError, match="a supervised model's probabilities"):
+    with pytest.raises(ConfigError, match=r"features\.supervised names no classifier"):
         bundle_policy(nn.Identity(), spec, made.config, made.panel, tmp_path, **given)
 
 

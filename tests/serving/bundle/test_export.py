@@ -143,9 +143,22 @@ def test_a_fleet_is_one_graph_with_a_row_for_each_symbol():
     model.probe()
 
 
-def test_what_cannot_be_served_is_refused(small):
-    with pytest.raises(ConfigError, match="a memory"):
-        built(small("recurrent_ppo"))
+@pytest.mark.parametrize("kind", ["recurrent_ppo", "gru_ppo"])
+def test_a_recurrent_policy_is_a_graph_of_one_step(small, kind):
+    algorithm, env, module, spec = built(small(kind))
+    assert spec.remembered == ("memory_hidden", "memory_cell")
+    model, agent = check_graph_of(module, spec, 500), AlgorithmAgent(algorithm)
+    extractor = next(part for part in algorithm.policy.modules() if isinstance(part, EncoderExtractor))
+    memory = {name: np.zeros((env.num_envs, *spec.inputs[name]), np.float32) for name in spec.remembered}
+    observation, _ = env.reset(seed=0)
+    for _ in range(4):
+        own = agent.act(observation)
+        full = extractor.tables({name: torch.as_tensor(entry) for name, entry in observation.items()})
+        answer = model({name: entry.numpy() for name, entry in full.items()} | memory)
+        np.testing.assert_array_equal(answer["probabilities"].argmax(-1), own)
+        memory = {name: answer[f"{name}_after"] for name in memory}
+        observation, *_ = env.step(own)
+    assert np.abs(memory["memory_hidden"]).max() > 0
 
 
 def test_a_graph_that_differs_is_refused(made):

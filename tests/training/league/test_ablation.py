@@ -11,7 +11,7 @@ from rich.console import Console
 from pacesetter.errors import ConfigError
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.league import cell as cells
-from pacesetter.training.league import ladder
+from pacesetter.training.league import ladder, windows
 from pacesetter.training.league.ablation import Ablation, ablate, ablation_names, ablation_table, load_ablation
 
 MARKET = ("+preset=planted", "data.bars=900", "data.strength=0.8", "features.leadlag.lookback=null", ladder.SHARES)
@@ -41,6 +41,45 @@ def test_an_ablation_is_played_once_and_then_read(
     assert list(table.index) == ["full", "narrow", "oracle", "lasso", "ridge", "hold"]
     assert (tmp_path / "out" / "report.html").is_file()
     monkeypatch.setattr(cells, "train", lambda *_, **__: pytest.fail("a kept cell was trained again"))
+    again = ablate(asked, Console(quiet=True)).set_index("variant")
+    assert again["mean"].equals(table["mean"])
+
+
+WINDOWS = """
+about: a smoothed reward
+markets: [windows]
+judged: windows
+base:
+  - task=lookback
+  - agent=ppo
+  - agent.network=mlp_tiny
+  - agent.heads=[8]
+  - agent.n_steps=8
+  - agent.batch_size=32
+  - train.envs=4
+  - train.steps=64
+  - train.validate_every=0
+  - task.windows.longest=24
+  - task.windows.grid=[10,16,24]
+  - task.windows.seen=[6,12,24]
+  - task.reward.components={signal:1.0,switching:0.05}
+variants:
+  smoothed: ["task.reward.components.signal={weight:1.0,smoothing_steps:5}"]
+"""
+
+
+def test_windows_are_judged_by_the_reward_of_the_full_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    small = ("data=synthetic", "data.symbols=3", "data.bars=300", "train.shares=[0.5,0.1]")
+    monkeypatch.setattr(ladder, "MARKETS", {"windows": small})
+    (tmp_path / "smooth.yaml").write_text(WINDOWS)
+    asked = [f"ablate={tmp_path / 'smooth.yaml'}", f"ablate.folder={tmp_path / 'out'}", "ablate.seeds=1"]
+    table = ablate(asked, Console(quiet=True)).set_index("variant")
+    assert list(table.index) == ["full", "smoothed", *windows.WINDOW_YARDSTICKS]
+    assert table.loc["optimum", "mean"] == pytest.approx(1.0)
+    assert table.loc["best constant", "mean"] == pytest.approx(0.0)
+    assert table["mean"].max() == table.loc["optimum", "mean"]
+    assert (tmp_path / "out" / "report.html").is_file()
+    monkeypatch.setattr(windows, "train", lambda *_, **__: pytest.fail("a kept cell was trained again"))
     again = ablate(asked, Console(quiet=True)).set_index("variant")
     assert again["mean"].equals(table["mean"])
 

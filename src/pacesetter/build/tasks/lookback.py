@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pacesetter.policies.modules import Exported
     from pacesetter.policies.spec import PolicySpec
 
-__all__ = ["LookbackTask"]
+__all__ = ["LookbackTask", "learned_universe"]
 
 ROWS = 500  # observations of a batch
 
@@ -56,7 +56,7 @@ class LookbackTask(Task):
     def parts(self, config: Config, panel: Panel) -> Parts:
         from pacesetter.envs.lookback.vector import LookbackVectorEnv
 
-        task, split = build_task(config), split_panel(config, panel)
+        task, split = build_task(config), split_panel(config, learned_universe(config, panel))
         # Validation is one long episode on the real bars, without curriculum and synthetic markets: scores of different
         # steps then compare.
         steady = replace(
@@ -73,7 +73,8 @@ class LookbackTask(Task):
         return Parts(self.environment(config, split.learned, config.train.envs), validation)
 
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
-        env = self.environment(config, panel.rows(0, int(fold.train[-1]) + 1), config.train.envs)
+        known = learned_universe(config, panel).rows(0, int(fold.train[-1]) + 1)
+        env = self.environment(config, known, config.train.envs)
         env.batch.dealer.keep_within(fold.train)
         return Parts(env, env)
 
@@ -89,14 +90,10 @@ class LookbackTask(Task):
         return _as_policy(learner.agent, config)
 
     def export(self, stored: Stored, count: int) -> Exported:
-        from pacesetter.policies.modules import Exported, serve_algorithm, serve_recurrent
+        from pacesetter.policies.modules import Exported, serve_algorithm
 
         agent = load_agent(stored.folder, self.environment(stored.config, stored.panel))
-        module, spec = (
-            serve_recurrent(agent.algorithm, "continuous")
-            if agent.has_memory
-            else serve_algorithm(agent.algorithm, {}, "continuous")
-        )
+        module, spec = serve_algorithm(agent.algorithm, {}, "continuous")
         return Exported(module, spec, stored.panel.symbols, _shown(stored, spec, count))
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
@@ -106,6 +103,12 @@ class LookbackTask(Task):
                 f"{run} chooses windows for {most or len(own)} symbols, but {label} has {len(there)}; train it with "
                 "task.view.max_assets for universes that differ"
             )
+
+
+def learned_universe(config: Config, panel: Panel) -> Panel:
+    """The symbols that the agent learns from, `task.symbols`; all of them where none are named."""
+    symbols = build_task(config).symbols
+    return panel.select(list(symbols)) if symbols else panel
 
 
 def _shown(stored: Stored, spec: PolicySpec, wanted: int) -> Iterator[dict[str, Any]]:

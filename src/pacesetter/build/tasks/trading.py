@@ -275,6 +275,7 @@ def _shown(algorithm: Any, env: Any, spec: PolicySpec, count: int) -> Iterator[d
 
     extractor = next(module for module in algorithm.policy.modules() if isinstance(module, EncoderExtractor))
     observation, _ = env.reset(seed=0)
+    generator = np.random.default_rng(0)
     # The compared observations are the same each time a run is bundled.
     env.action_space.seed(0)
     for _ in range(0, count, env.num_envs):
@@ -283,5 +284,7 @@ def _shown(algorithm: Any, env: Any, spec: PolicySpec, count: int) -> Iterator[d
         batch = {name: entry.numpy() for name, entry in full.items()}
         if ACTION_MASK in spec.inputs:
             batch[ACTION_MASK] = env.action_masks().astype(np.float32)
+        for name in spec.remembered:  # units of an LSTM or GRU lie in −1 … 1
+            batch[name] = generator.uniform(-1, 1, (env.num_envs, *spec.inputs[name])).astype(np.float32)
         yield batch
         observation, *_ = env.step(env.action_space.sample())

@@ -159,6 +159,8 @@ PERSIAN: dict[str, str] = {
     "agent.total": "پاداش",
     "agent.no_reward": "دور ارزیابی‌شده پاداش ندارد؛ دور اعتبارسنجی دارد.",
     "agent.bars": "میله‌های پخش‌شده",
+    "agent.windows_tab": "پنجره‌ها",
+    "windows.old": "{folder} با نسخهٔ پیشین ارزیابی شده است؛ `pacesetter evaluate RUN` آنچه را اینجا نشان داده می‌شود ذخیره می‌کند.",
     "agent.front_tab": "هدف‌ها",
     "agent.option_symbol": "گزینه‌های",
     "front.empty": "این اجرا جبهه ندارد. یکی آموزش دهید: `pacesetter train task=fleet agent=mosac agent.preferences=8`.",

@@ -9,6 +9,7 @@ import streamlit as st
 
 from pacesetter.build import stage_run
 from pacesetter.dashboard import behaviour
+from pacesetter.dashboard.choices import has_choices, read_choices
 from pacesetter.dashboard.fleet import figures_of, fleet_folder, multiples_figure, sorted_fleet, tiles_figure
 from pacesetter.dashboard.folders import RunFacts
 from pacesetter.dashboard.settings import current
@@ -42,16 +43,28 @@ def show_agent() -> None:
         st.info(say("agent.empty", folder=current().runs))
         return
     run = choose_run(sorted(runs, key=lambda run: not behaviour.episode_folders(run.folder)), "agent.run")
-    names = [say(f"agent.{name}_tab") for name in ("does", "replay", "why", "fleet", "front")]
-    tabs = st.tabs(names, key="agent.tab", on_change="rerun")
-    for tab, draw in zip(tabs, (_does, _replay, _why, _fleet, _front), strict=True):
+    parts = {"does": _does, "replay": _replay, "why": _why, "fleet": _fleet, "front": _front}
+    if has_choices(run.folder):  # it chooses windows, and trades nothing
+        parts = {"windows": _windows}
+    key = "agent.windows" if "windows" in parts else "agent.tab"
+    tabs = st.tabs([say(f"agent.{name}_tab") for name in parts], key=key, on_change="rerun")
+    for tab, draw in zip(tabs, parts.values(), strict=True):
         if tab.open:
             with tab, contained():
                 draw(run)
 
 
 def _has_agent(run: RunFacts) -> bool:
-    return bool(behaviour.episode_folders(run.folder)) or fleet_folder(run.folder) is not None
+    has_episode = bool(behaviour.episode_folders(run.folder))
+    return has_episode or fleet_folder(run.folder) is not None or has_choices(run.folder)
+
+
+def _windows(run: RunFacts) -> None:
+    """Windows over time under price and leadership, by regime, and behind the optimum."""
+    choices = read_choices(run.folder)
+    st.markdown(choices.sentence)
+    for name, figure in choices.figures().items():
+        chart(figure, f"agent.windows.{name}")
 
 
 def _episode(run: RunFacts) -> Path | None:

@@ -42,6 +42,7 @@ class LookbackConfig:
     quantile       share of the assets that are leaders, and that are followers, in the follow-through strategy
     costs          of that strategy; a turnover of 1 pays commission, half the spread, slippage and impact
     trouble_limit  decisions in a row without a measurable reward after which the environment stops
+    symbols        the training universe; () is every symbol of the data, others are left for testing
     """
 
     windows: Windows = field(default_factory=Windows)
@@ -52,6 +53,7 @@ class LookbackConfig:
     costs: Costs = field(default_factory=Costs)
     quantile: float = 0.2
     trouble_limit: int = 50
+    symbols: tuple[str, ...] = ()
 
     def __post_init__(self) -> None:
         if not 0 < self.quantile <= 0.5:

@@ -1,4 +1,4 @@
-"""How much trading a window holds: coverage, traded value and range, by running totals, and the filter on them."""
+"""How much trading a window holds: coverage, traded value, trades and range, by running totals, and their filter."""
 
 from __future__ import annotations
 
@@ -14,18 +14,21 @@ from pacesetter.panel import Panel
 __all__ = ["Liquidity", "LiquidityFilter"]
 
 Array = NDArray[Any]
+TRADES = "trades"
 
 
 @dataclass(frozen=True, eq=False)
 class Liquidity:
-    """Running totals (time, 4) over the symbols: observed bars, traded value, range and all bars a symbol could have.
+    """Running totals (time, 5) over the symbols: observed bars, traded value, range, trades, and all possible bars.
 
-    A symbol could have a bar from its first observed one on. `has_volume` and `has_range` say what the panel holds.
+    A symbol could have a bar from its first observed one on. `has_volume`, `has_range` and `has_trades` say what the
+    panel holds; trades are those of its field `trades`, how many there were in a bar.
     """
 
     totals: Array
     has_volume: bool
     has_range: bool
+    has_trades: bool = False
 
     @classmethod
     def of(cls, panel: Panel) -> Liquidity:
@@ -33,18 +36,21 @@ class Liquidity:
         mask = panel.mask
         # Before its listing a symbol does not lower the coverage.
         possible = np.maximum.accumulate(mask, axis=0)
-        has_volume, has_range = "volume" in panel.fields, panel.has_bars
+        has_volume, has_range, has_trades = "volume" in panel.fields, panel.has_bars, TRADES in panel.fields
         value = panel.close * panel.volume if has_volume else np.zeros(mask.shape)
         spread = (panel.high - panel.low) / panel.close if has_range else np.zeros(mask.shape)
-        columns = [mask, np.where(mask, value, 0.0), np.where(mask, spread, 0.0), possible]
+        trades = panel[TRADES] if has_trades else np.zeros(mask.shape)
+        columns = [mask, *(np.where(mask, each, 0.0) for each in (value, spread, trades)), possible]
         totals = np.cumsum(np.stack([np.nan_to_num(column).sum(axis=1) for column in columns], axis=1), axis=0)
-        return cls(totals, has_volume, has_range)
+        return cls(totals, has_volume, has_range, has_trades)
 
     def window(self, ends: Array, lookbacks: Array) -> dict[str, Array]:
-        """Coverage (0 … 1), mean traded value and mean range, high − low over the close, of windows of any shape."""
-        observed, value, spread, possible = np.moveaxis(self.totals[ends] - self.totals[ends - lookbacks], -1, 0)
+        """Coverage (0 … 1), and means a bar of traded value, trades and range (high − low)/close; any shape."""
+        sums = np.moveaxis(self.totals[ends] - self.totals[ends - lookbacks], -1, 0)
+        observed, value, spread, trades, possible = sums
         count = np.maximum(observed, 1)
-        return {"coverage": observed / np.maximum(possible, 1), "value": value / count, "range": spread / count}
+        means = {"value": value / count, "range": spread / count, TRADES: trades / count}
+        return {"coverage": observed / np.maximum(possible, 1)} | means
 
 
 @dataclass(frozen=True)
@@ -53,24 +59,28 @@ class LiquidityFilter:
 
     min_coverage   least share of bars that were observed
     min_value      least mean traded value of a bar, in the panel's currency
+    min_trades     least mean number of trades of a bar, from the panel's field `trades`
     max_range      largest mean (high − low)/close of a bar, a stand-in for the spread
     thin           reject: the window before stays in force; penalise: the component `thinness` counts it
     """
 
     min_coverage: float = 0.0
     min_value: float = 0.0
+    min_trades: float = 0.0
     max_range: float = float("inf")
     thin: Literal["reject", "penalise"] = "reject"
 
     @property
     def is_on(self) -> bool:
         """True where some window could be thin."""
-        return self.min_coverage > 0 or self.min_value > 0 or self.max_range < float("inf")
+        return max(self.min_coverage, self.min_value, self.min_trades) > 0 or self.max_range < float("inf")
 
     def check(self, liquidity: Liquidity) -> None:
         """Refuse a rule about a field that the panel lacks."""
         if self.min_value > 0 and not liquidity.has_volume:
             raise ConfigError("liquidity.min_value needs volumes, which the panel lacks; leave it at 0")
+        if self.min_trades > 0 and not liquidity.has_trades:
+            raise ConfigError("liquidity.min_trades needs the field trades, which the panel lacks; leave it at 0")
         if self.max_range < float("inf") and not liquidity.has_range:
             raise ConfigError("liquidity.max_range needs highs and lows, which the panel lacks; leave it out")
 
@@ -80,6 +90,7 @@ class LiquidityFilter:
         thin: Array = (
             (measured["coverage"] < self.min_coverage)
             | (measured["value"] < self.min_value)
+            | (measured[TRADES] < self.min_trades)
             | (measured["range"] > self.max_range)
         )
         return thin

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,8 +17,16 @@ from pacesetter.market.parameters import MarketParameters
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 
-__all__ = ["adversarial_scenarios", "monte_carlo_scenarios", "universe_scenarios", "unstable_windows"]
+__all__ = [
+    "adversarial_scenarios",
+    "monte_carlo_scenarios",
+    "split_universes",
+    "universe_gap",
+    "universe_scenarios",
+    "unstable_windows",
+]
 
+TRAINING_UNIVERSE, TEST_UNIVERSE = "training universe", "test universe"
 WARMING_UP_BARS = 250  # features and allocations need history before the first decision
 
 
@@ -87,3 +95,24 @@ def universe_scenarios(
         Scenario(f"universe {number} of {parts}", universe, first, market=market)
         for number, universe in enumerate(universes, start=1)
     ]
+
+
+def split_universes(whole: Panel, symbols: Sequence[str], first: int) -> list[Scenario]:
+    """The symbols that a policy was trained on and the others, each a market over the same bars; refuses no others."""
+    others = [symbol for symbol in whole.symbols if symbol not in symbols]
+    if not others:
+        raise ConfigError("task.symbols names every symbol of the data, which leaves no test universe; leave some out")
+    chosen = {TRAINING_UNIVERSE: list(symbols), TEST_UNIVERSE: others}
+    return [Scenario(name, whole.select(names), first) for name, names in chosen.items()]
+
+
+def universe_gap(table: pd.DataFrame, figure: str) -> str:
+    """How much less each policy of (scenario, policy) has in the test universe; "" where the table is of other markets.
+
+    An agent that learned its symbols by heart loses more there than rules that learned nothing.
+    """
+    if not {TRAINING_UNIVERSE, TEST_UNIVERSE} <= set(table.index.unique("scenario")):
+        return ""
+    gaps = table.loc[TEST_UNIVERSE][figure] - table.loc[TRAINING_UNIVERSE][figure]
+    parts = ", ".join(f"{name} {gap:+.4f}" for name, gap in gaps.items())
+    return f"Test universe less training universe: {parts}"

@@ -47,6 +47,7 @@ class LookbackJudgement:
     regimes        (regime, figure)      costs    (factor, policy) mean reward with other costs of switching
     windows        (window, figure) of the agent: how often, and what each candidate would have earned
     safety         (policy, figure) what trading the windows hold, and how often the filter acted
+    liquidity      (window, figure) the same of every candidate, and at how many bars the filter rejects it
     worth          (rule, schedule) what is earned downstream; empty where it was not asked for
     notes          further sentences of the verdict
     """
@@ -64,6 +65,7 @@ class LookbackJudgement:
     costs: pd.DataFrame
     windows: pd.DataFrame
     safety: pd.DataFrame
+    liquidity: pd.DataFrame
     worth: pd.DataFrame = field(default_factory=pd.DataFrame)
     notes: tuple[str, ...] = ()
 
@@ -106,7 +108,8 @@ class LookbackJudgement:
         counted = (
             f"Counted: {self.trials} trial{'' if self.trials == 1 else 's'} on these bars, level {self.level:.2%}."
         )
-        return " ".join([opened, counted, self._gap_sentence(), self._use_sentence(), *self.notes])
+        said = [opened, counted, self._gap_sentence(), self._use_sentence(), self._safety_sentence()]
+        return " ".join([*said, *self.notes])
 
     @property
     def _rivals(self) -> int:
@@ -125,10 +128,17 @@ class LookbackJudgement:
         said = f"It switched at {row['switches']:.1%} of the bars, at a cost of {row['switching cost']:.5f} a bar"
         return f"{said}, and chose {most} bars at {self.windows['share'].max():.0%} of them."
 
+    def _safety_sentence(self) -> str:
+        row = self.safety.loc[AGENT]
+        return (
+            f"The liquidity filter acted at {row['filtered']:.1%} of the bars, and history or limits at "
+            f"{row['limited']:.1%}; its windows hold {row['coverage']:.0%} of the bars they could."
+        )
+
     def to_json(self) -> dict[str, Any]:
         """Every figure by name, as a regression gate and a comparison read it."""
         tables = {"figures": self.figures, "regimes": self.regimes, "costs": self.costs, "safety": self.safety}
-        tables |= {"windows": self.windows, "worth": self.worth}
+        tables |= {"windows": self.windows, "liquidity": self.liquidity, "worth": self.worth}
         content = {
             "task": "lookback",
             "policy": AGENT,
@@ -218,6 +228,7 @@ def judge_lookback(
         costs=_costs(evaluation, config),
         windows=_windows(evaluation, config),
         safety=_safety(evaluation, market),
+        liquidity=_liquidity(evaluation, market, config),
     )
 
 
@@ -340,13 +351,36 @@ def _safety(evaluation: LookbackEvaluation, market: LookbackMarket) -> pd.DataFr
     return pd.DataFrame(
         {
             "coverage": held["coverage"].mean(axis=0),
-            "traded value": held["value"].mean(axis=0),
-            "range": held["range"].mean(axis=0),
+            **_trading(held, market),
             "filtered": ((clamped & Clamp.THIN) > 0).mean(axis=0),
             "limited": ((clamped & ~Clamp.THIN) > 0).mean(axis=0),
         },
         index=pd.Index(evaluation.names, name="policy"),
     )
+
+
+def _trading(held: Mapping[str, Array], market: LookbackMarket) -> dict[str, Array]:
+    """Means over the bars of what windows (bar, …) hold, NaN of what the panel does not tell."""
+    known = {"value": market.liquidity.has_volume, "trades": market.liquidity.has_trades}
+    known["range"] = market.liquidity.has_range
+    titles = {"traded value": "value", "trades": "trades", "range": "range"}
+    return {
+        title: held[name].mean(axis=0) if known[name] else np.full(held[name].shape[1], np.nan)
+        for title, name in titles.items()
+    }
+
+
+def _liquidity(evaluation: LookbackEvaluation, market: LookbackMarket, config: LookbackConfig) -> pd.DataFrame:
+    """(window, figure) what trading each candidate window holds over the judged bars, and how often it is too thin."""
+    grid, bars = np.array(config.windows.grid), evaluation.bars[:, None]
+    held = market.liquidity.window(bars, grid)
+    thin = (
+        config.liquidity.is_thin(market.liquidity, bars, grid[None])
+        if config.liquidity.is_on
+        else np.zeros((1, len(grid)))
+    )
+    figures = {"coverage": held["coverage"].mean(axis=0), **_trading(held, market), "rejected": thin.mean(axis=0)}
+    return pd.DataFrame(figures, index=pd.Index(grid, name="window"))
 
 
 def _text(interval: Interval) -> str:

@@ -9,13 +9,18 @@ from typing import Any
 
 import numpy as np
 import pandas as pd
-import plotly.graph_objects as go
-from plotly.subplots import make_subplots
 
 from pacesetter.evaluation.lookback.judgement import AGENT, OPTIMUM, STOCHASTIC, LookbackJudgement
+from pacesetter.evaluation.lookback.pictures import (
+    INDEX,
+    LINK,
+    REGIME,
+    choices_picture,
+    course_picture,
+    regret_picture,
+)
 from pacesetter.evaluation.report.judgement_page import VERDICT, markdown
 from pacesetter.evaluation.report.page import Section, number
-from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
 from pacesetter.evaluation.statistics.regimes import index_returns, market_regimes
 from pacesetter.evaluation.statistics.regression import RESULT
 from pacesetter.evaluation.statistics.trials import RETURNS
@@ -24,11 +29,13 @@ from pacesetter.leadlag.engine import LeadLag
 from pacesetter.panel import Panel
 from pacesetter.runs import write_atomic
 
-__all__ = ["BRIEF", "WINDOWS", "lookback_sections", "store_lookback"]
+__all__ = ["BRIEF", "PRINTED", "WINDOWS", "lookback_sections", "store_lookback", "windows_table"]
 
 HEADER = ("policy", "reward", "agent minus it", "regret", "share of the optimum", "mean window", "switches", "cost")
 BRIEF = ("share of the optimum", "mean window", "cost")  # columns left out on a console of 80 letters
-WINDOWS = "windows.parquet"  # (time, policy) windows in force
+TRADING = ("traded value a bar", "trades a bar", "range")
+PRINTED = 4  # sections of the report that a console shows too: verdict, gates, safety, liquidity
+WINDOWS = "windows.parquet"  # (time, policy) windows in force, and the market beside them
 
 
 def lookback_sections(judgement: LookbackJudgement, panel: Panel) -> list[Section]:
@@ -36,13 +43,14 @@ def lookback_sections(judgement: LookbackJudgement, panel: Panel) -> list[Sectio
     sections = [
         _verdict(judgement),
         _gates(judgement),
+        _safety(judgement),
+        _liquidity(judgement),
         _over_time(judgement, panel),
         _candidates(judgement, panel),
         _regret(judgement),
         _components(judgement),
         _regimes(judgement),
         _costs(judgement),
-        _safety(judgement),
     ]
     return sections if judgement.worth.empty else [*sections, _worth(judgement)]
 
@@ -54,9 +62,7 @@ def store_lookback(judgement: LookbackJudgement, panel: Panel, folder: Path, fac
     lines = "".join(f"\n{name}: {value}" for name, value in facts.items())
     write_atomic(folder / "evaluation.md", markdown(sections) + f"{lines}\n")
     names = list(judgement.evaluation.names)
-    windows = pd.DataFrame(judgement.evaluation.lookbacks, judgement.times, names)
-    windows.insert(0, "bar", judgement.evaluation.bars)
-    windows.to_parquet(folder / WINDOWS)
+    windows_table(judgement, panel).to_parquet(folder / WINDOWS)
     pd.DataFrame(judgement.evaluation.rewards, judgement.times, names).to_parquet(folder / RETURNS)
 
 
@@ -128,15 +134,25 @@ def _costs(judgement: LookbackJudgement) -> Section:
 
 def _safety(judgement: LookbackJudgement) -> Section:
     rows = tuple(
-        (str(name), *map(number, values, (".1%", ",.0f", ".2%", ".1%", ".1%")))
+        (str(name), *map(number, values, (".1%", ",.0f", ",.0f", ".2%", ".1%", ".1%")))
         for name, *values in judgement.safety.itertuples()
     )
-    header = ("policy", "bars observed", "traded value a bar", "range", "filter acted", "otherwise limited")
+    header = ("policy", "bars observed", *TRADING, "filter acted", "otherwise limited")
     text = (
         "How much trading the windows in force hold, on average, and at what share of the bars the liquidity filter, "
         "or history and limits of the change, kept the window that was asked for from coming into force."
     )
     return Section("Safety", text, (), header, rows)
+
+
+def _liquidity(judgement: LookbackJudgement) -> Section:
+    rows = tuple(
+        (str(window), *map(number, values, (".1%", ",.0f", ",.0f", ".2%", ".1%")))
+        for window, *values in judgement.liquidity.itertuples()
+    )
+    header = ("window", "bars observed", *TRADING, "filter rejects")
+    text = "How much trading each candidate window holds over the test bars; trades where the data count them."
+    return Section("Liquidity by window", text, (), header, rows)
 
 
 def _worth(judgement: LookbackJudgement) -> Section:
@@ -164,21 +180,22 @@ def _worth(judgement: LookbackJudgement) -> Section:
 
 def _over_time(judgement: LookbackJudgement, panel: Panel) -> Section:
     """Windows under the market's index and the leadership of the market."""
-    figure = make_subplots(rows=3, cols=1, shared_xaxes=True, row_heights=[0.3, 0.25, 0.45], vertical_spacing=0.04)
-    rows = thinned(len(judgement.times))
-    index = 100 * np.cumprod(1 + index_returns(panel)[judgement.evaluation.bars])
-    figure.add_scatter(x=judgement.times[rows], y=index[rows], name="index", mode="lines", row=1, col=1)
-    ends, strength = _leadership(panel, judgement)
-    figure.add_scatter(x=panel.index[ends], y=strength, name="mean lead–lag link", mode="lines", row=2, col=1)
     shown = [name for name in (AGENT, STOCHASTIC, judgement.rival, OPTIMUM) if name in judgement.evaluation.names]
-    for colour, name in zip(PALETTE[2:], dict.fromkeys(shown), strict=False):
-        chosen = pd.Series(judgement.evaluation.lookbacks[:, judgement.evaluation.place(name)])
-        course = chosen.rolling(21, min_periods=1).median().to_numpy()
-        line = {"color": colour, "width": 2.2 if name == AGENT else 1.0}
-        figure.add_scatter(x=judgement.times[rows], y=course[rows], name=name, mode="lines", line=line, row=3, col=1)
-    figure.update_yaxes(type="log", row=3, col=1, title="window (bars)")
-    text = "Index of all symbols, mean size of a link at the middle window, and windows (median over 21 bars)."
-    return Section("Windows over time", text, (styled(figure, "Price, leadership and windows", 560),))
+    text = "Index of all symbols, mean size of a link over 60 bars, and windows (median over 21 bars)."
+    return Section("Windows over time", text, (course_picture(windows_table(judgement, panel), shown),))
+
+
+def windows_table(judgement: LookbackJudgement, panel: Panel) -> pd.DataFrame:
+    """(time, ·) what is stored of a judgement: bar, windows of every policy, index, mean link and regime."""
+    evaluation = judgement.evaluation
+    bars = evaluation.bars
+    table = pd.DataFrame(evaluation.lookbacks, judgement.times, list(evaluation.names))
+    table.insert(0, "bar", bars)
+    ends, strength = _leadership(panel, judgement)
+    links = pd.Series(strength, panel.index[ends]).reindex(judgement.times)
+    regimes = np.array([*REGIMES, "unknown"])[market_regimes(panel)[bars]]  # −1 while none is known
+    index = 100 * np.cumprod(1 + index_returns(panel)[bars])
+    return table.assign(**{INDEX: index, LINK: links, REGIME: regimes})
 
 
 def _leadership(panel: Panel, judgement: LookbackJudgement) -> tuple[Any, Any]:
@@ -192,17 +209,7 @@ def _leadership(panel: Panel, judgement: LookbackJudgement) -> tuple[Any, Any]:
 
 def _candidates(judgement: LookbackJudgement, panel: Panel) -> Section:
     """How often each window was chosen, in all and by regime, and what it earned as a constant."""
-    regimes = market_regimes(panel)[judgement.evaluation.bars]
-    own = judgement.evaluation.lookbacks[:, judgement.evaluation.place(AGENT)]
-    figure = go.Figure()
-    labels = [str(bars) for bars in judgement.windows.index]
-    for code, name in enumerate(REGIMES):
-        bars = own[regimes == code]
-        if len(bars):
-            shares = [float((bars == window).mean()) for window in judgement.windows.index]
-            figure.add_bar(x=labels, y=shares, name=f"{name.replace('_', ' ')} ({len(bars)} bars)")
-    styled(figure.update_layout(barmode="group"), "Share of the bars by regime", 320).update_yaxes(tickformat=".0%")
-    figure.update_xaxes(type="category", title="window (bars)")
+    figure = choices_picture(windows_table(judgement, panel), AGENT, list(judgement.windows.index))
     rows = tuple(
         (str(window), *map(number, values, (".1%", ".1%", "+.4f")))
         for window, *values in judgement.windows.itertuples()
@@ -213,11 +220,9 @@ def _candidates(judgement: LookbackJudgement, panel: Panel) -> Section:
 
 def _regret(judgement: LookbackJudgement) -> Section:
     """Cumulated reward behind the limit."""
-    evaluation, rows = judgement.evaluation, thinned(len(judgement.times))
-    limit = evaluation.rewards[:, evaluation.place(OPTIMUM if OPTIMUM in evaluation.names else evaluation.names[-1])]
-    figure = go.Figure()
-    for name in dict.fromkeys((AGENT, judgement.rival, judgement.learned)):
-        regret = np.cumsum(limit - evaluation.rewards[:, evaluation.place(name)])
-        figure.add_scatter(x=judgement.times[rows], y=regret[rows], name=name, mode="lines")
+    evaluation = judgement.evaluation
+    limit = OPTIMUM if OPTIMUM in evaluation.names else evaluation.names[-1]
+    rewards = pd.DataFrame(evaluation.rewards, judgement.times, list(evaluation.names))
+    figure = regret_picture(rewards, (AGENT, judgement.rival, judgement.learned), limit)
     text = "Reward behind the optimum, summed over the bars; a flatter line is better."
-    return Section("Regret", text, (styled(figure, "Cumulated regret", 320),))
+    return Section("Regret", text, (figure,))

@@ -12,6 +12,7 @@ import numpy as np
 import pandas as pd
 
 from pacesetter.build import Config, build_fold, build_panel, build_task, stored_config, task_of
+from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.envs.lookback.batch import LookbackConfig
 from pacesetter.envs.lookback.evaluation import evaluate_lookback
@@ -19,13 +20,14 @@ from pacesetter.errors import ConfigError, did_you_mean
 from pacesetter.evaluation.backtest.markets import (
     adversarial_scenarios,
     monte_carlo_scenarios,
+    split_universes,
     universe_scenarios,
     unstable_windows,
 )
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.backtest.stress import stress_scenarios
 from pacesetter.evaluation.lookback.judgement import AGENT, STOCHASTIC, LookbackJudgement, judge_lookback
-from pacesetter.evaluation.lookback.page import BRIEF, lookback_sections, store_lookback
+from pacesetter.evaluation.lookback.page import BRIEF, PRINTED, lookback_sections, store_lookback
 from pacesetter.evaluation.lookback.worth import worth_sentences, worth_table
 from pacesetter.evaluation.report.account_page import page_header
 from pacesetter.evaluation.report.page import Section
@@ -45,12 +47,13 @@ FIGURES = ("reward", "reward_se", "switches", "mean_lookback")
 class LookbackRun:
     """A trained run of task=lookback, its bars, and the policy that it came to.
 
-    brief   columns of the verdict that a narrow console leaves out
+    brief   columns of the verdict that a narrow console leaves out     printed   sections that a console shows
     shown   figures of another market, by the names they are shown under     figure   the one whose spread is printed
     """
 
     folder: Path
     brief: ClassVar[tuple[str, ...]] = BRIEF
+    printed: ClassVar[int] = PRINTED
     shown: ClassVar[Mapping[str, str]] = {
         "reward": "reward",
         "reward_se": "standard error",
@@ -70,8 +73,14 @@ class LookbackRun:
         return task
 
     @cached_property
-    def panel(self) -> Panel:
+    def whole(self) -> Panel:
+        """The bars of all symbols, those of the test universe too."""
         return build_panel(self.config)
+
+    @cached_property
+    def panel(self) -> Panel:
+        """The bars of the symbols that it learned from."""
+        return learned_universe(self.config, self.whole)
 
     @property
     def first(self) -> int:
@@ -195,6 +204,9 @@ def _adversarial(run: LookbackRun) -> list[Scenario]:
 
 
 def _universes(run: LookbackRun) -> list[Scenario]:
+    """Training and test universe of the configuration; without them the symbols dealt into two parts."""
+    if run.task.symbols:
+        return split_universes(run.whole, run.task.symbols, run.first)
     return universe_scenarios(run.panel, run.first)
 
 

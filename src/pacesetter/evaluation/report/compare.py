@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
@@ -23,9 +23,9 @@ from pacesetter.evaluation.statistics.metrics import annual_return, max_drawdown
 from pacesetter.evaluation.statistics.overfitting import choice_sentence
 from pacesetter.evaluation.statistics.regression import RESULT, read_result
 from pacesetter.evaluation.statistics.trials import RETURNS
-from pacesetter.runs import EVALUATION, Run
+from pacesetter.runs import EVALUATION, Run, read_tags
 
-__all__ = ["BRIEF", "Judged", "compare_section", "find_judged", "find_matching"]
+__all__ = ["BRIEF", "Judged", "RunFilter", "compare_section", "find_judged", "find_matching"]
 
 Array = NDArray[Any]
 HEADER = ("run", "policy", "Sharpe ratio", "annual return", "drawdown", "gates passed", "verdict")
@@ -91,18 +91,40 @@ def find_judged(folder: str | Path) -> Judged:
     return Judged(run.name, read_result(places[0] / RESULT), read_table(places[0] / RETURNS), places[0])
 
 
-def find_matching(
-    folders: Sequence[Path], task: str = "", name: str = "", since: str = "", until: str = ""
-) -> list[Judged]:
+@dataclass(frozen=True)
+class RunFilter:
+    """Which runs are compared; an empty word lets all pass.
+
+    task    problem of the run                  name           part of its name
+    tag     one of its tags                     since, until   days of its start, e.g. 2026-11-16
+    """
+
+    task: str = ""
+    name: str = ""
+    tag: str = ""
+    since: str = ""
+    until: str = ""
+
+    def passes(self, task: str, name: str, tags: Collection[str], day: str) -> bool:
+        """Whether a run of that task, name, tags and day of its start is one of them."""
+        is_then = (not self.since or day >= self.since) and (not self.until or day <= self.until)
+        is_named = self.name in name and (not self.tag or self.tag in tags)
+        return (not self.task or task == self.task) and is_named and is_then
+
+    def check(self, kept: Sequence[Any], count: int) -> None:
+        """Refuse filters that leave no run of `count`."""
+        if not kept:
+            raise ConfigError(f"none of {count} runs is of that task, name, tag and time; leave a filter out")
+
+
+def find_matching(folders: Sequence[Path], wanted: RunFilter | None = None) -> list[Judged]:
     """The judgements of given runs, and of the evaluated runs inside folders that are none themselves.
 
-    task    problem of the run       name    part of its name       since, until   days of its start, e.g. 2026-11-16
     Refuses filters that leave no run.
     """
     runs = [run for folder in folders for run in _runs_of(folder)]
-    kept = [run for run in runs if _matches(run, task, name, since, until)]
-    if not kept:
-        raise ConfigError(f"none of {len(runs)} runs is of that task, name and time; leave a filter out")
+    kept = [run for run in runs if wanted is None or wanted == RunFilter() or _matches(run, wanted)]
+    (wanted or RunFilter()).check(kept, len(runs))
     return [find_judged(run) for run in kept]
 
 
@@ -113,13 +135,9 @@ def _runs_of(folder: Path) -> list[Path]:
     return [run for run in inside if any((run / place / RESULT).is_file() for place in (EVALUATION, "judge"))]
 
 
-def _matches(run: Path, task: str, name: str, since: str, until: str) -> bool:
-    if not (task or name or since or until):
-        return True
+def _matches(run: Path, wanted: RunFilter) -> bool:
     config, started = stored_config(run), Run.open(run).manifest.get("started", "")
-    day = str(started)[:10]
-    is_then = (not since or day >= since) and (not until or day <= until)
-    return (not task or config.task["problem"] == task) and name in config.name and is_then
+    return wanted.passes(config.task["problem"], config.name, read_tags(run), str(started)[:10])
 
 
 def compare_section(runs: Sequence[Judged]) -> Section:

@@ -25,7 +25,7 @@ from pacesetter.envs.lookback.oracle import optimal_values
 from pacesetter.envs.lookback.table import RewardTable, check_tabular, reward_table
 from pacesetter.errors import ConfigError, DataError
 
-__all__ = ["FullInformation", "expected_rewards"]
+__all__ = ["FullInformation", "best_constant", "expected_rewards"]
 
 Array = NDArray[Any]
 MOST_BYTES = 2**30  # of observations that are kept; more are looked at again in every round
@@ -57,6 +57,8 @@ class FullInformation(OnPolicyAlgorithm):
     n_steps        bars of a segment; a round has one per environment
     n_epochs       updates per round
     teacher_coef   weight of the cross-entropy to the exact optimum's choices on the training set; 0 is none
+    anchor_coef    weight of the cross-entropy to the constant that scores best on the training set; 0 is none. It
+                   leaves that constant only where the reward it expects elsewhere is worth more
     """
 
     policy_aliases: ClassVar[dict[str, Any]] = PPO.policy_aliases
@@ -72,6 +74,7 @@ class FullInformation(OnPolicyAlgorithm):
         ent_coef: float = 0.002,
         vf_coef: float = 0.1,
         teacher_coef: float = 0.0,
+        anchor_coef: float = 0.0,
         max_grad_norm: float = 0.5,
         seed: int | None = None,
         device: str = "cpu",
@@ -95,7 +98,7 @@ class FullInformation(OnPolicyAlgorithm):
             policy_kwargs=policy_kwargs,
             _init_setup_model=_init_setup_model,
         )
-        self.n_epochs, self.teacher_coef = n_epochs, teacher_coef
+        self.n_epochs, self.teacher_coef, self.anchor_coef = n_epochs, teacher_coef, anchor_coef
         self._table: RewardTable | None = None
         self._shown: dict[str, torch.Tensor] | None = None
 
@@ -135,6 +138,7 @@ class FullInformation(OnPolicyAlgorithm):
                 raise DataError("agent=full_information has no bar behind the longest window; give more bars")
             self._table = reward_table(market, batch.config, first, market.last)
             self._best = optimal_values(self._table)[1]
+            self._anchor = best_constant(self._table, usable)
 
     def _observe(self, rows: Array) -> dict[str, torch.Tensor]:
         """Entries (segment, bar, before, …) of the observations with each candidate in force."""
@@ -216,8 +220,10 @@ class FullInformation(OnPolicyAlgorithm):
             weights = held.detach()
             entropy = -(weights * (logs.exp() * logs).sum(-1)).sum(-1).mean()
             taught = -(weights * logs.gather(-1, best.unsqueeze(-1)).squeeze(-1)).sum(-1).mean()
+            anchored = -(weights * logs[..., self._anchor]).sum(-1).mean()
             value_loss = functional.mse_loss(values, self._returns(logs.exp().detach(), rewards, in_force, values))
-            loss = -expected.mean() - self.ent_coef * entropy + self.vf_coef * value_loss + self.teacher_coef * taught
+            loss = -expected.mean() - self.ent_coef * entropy + self.vf_coef * value_loss
+            loss = loss + self.teacher_coef * taught + self.anchor_coef * anchored
             self.policy.optimizer.zero_grad()
             loss.backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
@@ -227,6 +233,7 @@ class FullInformation(OnPolicyAlgorithm):
         self.logger.record("train/entropy_loss", float(-entropy.detach()))
         self.logger.record("train/value_loss", float(value_loss.detach()))
         self.logger.record("train/teacher_loss", float(taught.detach()))
+        self.logger.record("train/anchor_loss", float(anchored.detach()))
 
     def _returns(
         self, policy: torch.Tensor, rewards: torch.Tensor, in_force: torch.Tensor, values: torch.Tensor
@@ -239,6 +246,12 @@ class FullInformation(OnPolicyAlgorithm):
             later = (policy[:, t] * (rewards[:, t] + self.gamma * following)).sum(-1)
             returns.append(later)
         return torch.stack(returns[::-1], 1)
+
+
+def best_constant(table: RewardTable, usable: Array) -> int:
+    """Place in the grid of the window that scores most if it stays in force, over the usable bars (bar,)."""
+    held = np.einsum("tkk->tk", table.total)
+    return int(held[usable].mean(axis=0).argmax())
 
 
 def _segments(usable: Array, length: int) -> tuple[int, Array]:

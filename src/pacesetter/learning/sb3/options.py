@@ -9,7 +9,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 from typing import Any, Literal
 
-__all__ = ["A2COptions", "FullInformationOptions", "PPOOptions", "SACOptions", "TD3Options"]
+__all__ = ["A2COptions", "FullInformationOptions", "PPOOptions", "SACOptions", "TD3Options", "ThompsonOptions"]
 
 
 @dataclass(frozen=True)
@@ -109,4 +109,25 @@ class FullInformationOptions(NetworkOptions):
     ent_coef: float = 0.002
     vf_coef: float = 0.1
     teacher_coef: float = 0.0
+    anchor_coef: float = 0.0
+    max_grad_norm: float = 0.5
+
+
+@dataclass(frozen=True)
+class ThompsonOptions(NetworkOptions):
+    """Thompson sampling over the windows of the grid: a network's last layer is a Bayesian regression per window.
+
+    prior        precision of the last layer's weights before anything was seen
+    forgetting   share of what was seen that counts one round later, since the layers below move; 1 forgets nothing
+    """
+
+    network: str = "mlp_small"
+    heads: tuple[int, ...] = (32,)
+    learning_rate: float = 3e-3
+    n_steps: int = 64
+    batch_size: int = 256
+    n_epochs: int = 4
+    prior: float = 1.0
+    forgetting: float = 0.98
+    vf_coef: float = 0.1
     max_grad_norm: float = 0.5

@@ -125,9 +125,10 @@ class BundlePolicy:
 
         A backtest starts without any.
         """
-        spec, rows = self.model.spec, len(snapshot.panel.symbols)
+        spec = self.model.spec
         if not spec.remembered:
             return {}
+        rows = 1 if spec.rows == "market" else len(snapshot.panel.symbols)
         at, known = snapshot.panel.index[snapshot.t].isoformat(), self.kept
         if known is None or (snapshot.t == snapshot.first and known.at != at):
             return {name: np.zeros((rows, *spec.inputs[name]), np.float32) for name in spec.remembered}

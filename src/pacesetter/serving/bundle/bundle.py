@@ -7,6 +7,7 @@ config.yaml    the run's configuration                                      limi
 manifest.json  run, data, seed, versions, hashes: how it was made           hashes.json SHA-256 of every file
 signature.txt  of hashes.json, where a key was given                        model.pt    TorchScript, where asked for
 lookback.onnx, lookback.json   the agent that chooses the windows of its lead–lag features, where one does
+supervised.onnx   the classifier whose probabilities it reads, where it does
 ```
 
 All bytes are read once and checked (`hashed_files.py`) before any of them is parsed. Nothing is pickled, `model.pt` is
@@ -35,6 +36,7 @@ from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.lookback import LookbackSpec, ServedLookback
+from pacesetter.serving.trader.probabilities import SUPERVISED, ServedClassifier
 
 __all__ = ["Bundle", "FeatureSpec", "partial_folder"]
 
@@ -148,6 +150,15 @@ class Bundle:
             raise RunError(f"{self.name} lacks lookback.onnx, the agent of its lead–lag features; make it again")
         spec = configure(LookbackSpec, self._json("lookback.json"), "lookback")
         return ServedLookback(spec, Model(self.files["lookback.onnx"]))
+
+    @cached_property
+    def classifier(self) -> ServedClassifier | None:
+        """What gives the class probabilities that the policy reads; None where it reads none."""
+        if SUPERVISED not in self.model.spec.inputs:
+            return None
+        if "supervised.onnx" not in self.files:
+            raise RunError(f"{self.name} lacks supervised.onnx, the classifier of its policy; make it again")
+        return ServedClassifier(Model(self.files["supervised.onnx"]))
 
     @cached_property
     def limits(self) -> RiskLimits:

@@ -17,6 +17,7 @@ from numpy.typing import NDArray
 from torch import nn
 
 from pacesetter.build import Config, build_panel, build_table, build_task, fitted_until, stored_config, task_of
+from pacesetter.build.tasks.lookback import learned_universe
 from pacesetter.build.tasks.task import Stored
 from pacesetter.errors import ConfigError, RunError, check_range
 from pacesetter.features import FeatureTable
@@ -32,6 +33,7 @@ from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.parity import Parity, check_parity, random_observations
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store
+from pacesetter.serving.bundle.supervised_export import supervised_files
 from pacesetter.serving.monitor.watch import feature_moments
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.lookback import lookback_memory
@@ -82,7 +84,7 @@ def bundle_run(
     Store(store).next_folder(config.name)
     panel = build_panel(config)
     if task_of(config).judged_as == WINDOWS:
-        return _bundle_windows(run, config, panel, store, judged, key, observations)
+        return _bundle_windows(run, config, learned_universe(config, panel), store, judged, key, observations)
     _check_universe(config, panel)
     table = build_table(config, panel)
     trained = task_of(config).export(Stored(run.folder, config, panel, table), observations // 2)
@@ -145,8 +147,8 @@ def bundle_policy(
     Refuses a graph that differs from the policy on `observations` observations, half of them random, the rest `real`.
     """
     check_range(2, observations=observations)
-    _check_held(spec)
     Store(store).next_folder(config.name)
+    read = supervised_files(config.features.supervised, spec, spec.names, observations)
     graph = export_onnx(module, spec)
     parity = check_parity(module, Model(graph), chain(random_observations(spec, observations // 2), real))
     memory, lookback = _lookback(config, panel, table, observations)
@@ -163,7 +165,7 @@ def bundle_policy(
     if stated := training.get("fitted_until"):  # of a policy that was updated later, while it traded
         until = max(until, pd.Timestamp(stated))
     manifest = _manifest(training, until, parity) | {"feature_moments": feature_moments(table, until)}
-    files = bundle_files(graph, features, config, manifest, results, limits) | lookback
+    files = bundle_files(graph, features, config, manifest, results, limits) | lookback | read
     if has_torchscript:
         files["model.pt"] = export_torchscript(module, spec)
     return Store(store).add(config.name, files, key)
@@ -194,9 +196,10 @@ def bundle_files(
     # Through JSON: paths and tuples become what YAML can write without tags.
     plain = json.loads(json.dumps(config.to_dict(), default=str))
     del plain["runs"]  # a folder of the machine that trained it, which is not used
-    for options, name in ((plain["features"]["leadlag"], "lookback"), (plain["task"], "fleet")):
+    named = (plain["features"]["leadlag"], "lookback"), (plain["features"], "supervised"), (plain["task"], "fleet")
+    for options, name in named:
         if isinstance(options.get(name), str):
-            options[name] = Path(options[name]).name  # the run of its lookback agent or fleet, wherever it lay
+            options[name] = Path(options[name]).name  # of its lookback agent, classifier or fleet, wherever it lay
     texts = {
         "features.json": _json(asdict(features)),
         "limits.json": _json(asdict(limits or RiskLimits())),
@@ -225,12 +228,6 @@ def _check_universe(config: Config, panel: Panel) -> None:
     traded = build_task(config).symbols or panel.symbols
     if config.features.leadlag.lookback is not None and set(traded) != set(panel.symbols):
         raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features use others too")
-
-
-def _check_held(spec: PolicySpec) -> None:
-    """Refuse a policy that reads another model, which would have to be in the bundle too."""
-    if "supervised" in spec.inputs:
-        raise ConfigError("the policy uses a supervised model's probabilities, which a bundle does not include")
 
 
 def _manifest(training: Mapping[str, Any], until: pd.Timestamp, parity: Parity) -> dict[str, Any]:

@@ -14,6 +14,7 @@ from torch import nn
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.errors import RunError
 from pacesetter.market.orders import Discrete
+from pacesetter.policies.modules import CELL, HIDDEN
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.bundle.model import Model
 
@@ -78,6 +79,8 @@ def random_observations(spec: PolicySpec, count: int, seed: int = 0) -> Iterator
         rows = size if spec.rows == "fleet" else min(size, count - first)
         scale = generator.choice([0.1, 1.0, 100.0], (rows, 1)).astype(np.float32)
         batch = {name: _noise(generator, (rows, *shape), scale) for name, shape in spec.inputs.items()}
+        for name in {HIDDEN, CELL} & set(batch):
+            batch[name] = np.tanh(batch[name])  # units of an LSTM or GRU lie in −1 … 1; beyond, rounding alone differs
         if ACTION_MASK in batch:
             batch[ACTION_MASK] = _random_masks(generator, batch[ACTION_MASK].shape)
         yield batch

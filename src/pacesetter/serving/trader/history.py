@@ -20,6 +20,7 @@ from pacesetter.panel import Panel
 from pacesetter.policies.market_rows import LatestRows
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.trader.lookback import LeadLagRows
+from pacesetter.serving.trader.probabilities import SUPERVISED, ServedClassifier
 
 __all__ = ["GONE_BARS", "History"]
 
@@ -31,15 +32,23 @@ MOST_MEMORIES = 8  # history is cut at so many memories, however many gaps a sym
 class History:
     """`panel` holds the bars, `observation()` the table entries (symbol, …) at the last of them."""
 
-    def __init__(self, spec: FeatureSpec, symbols: tuple[str, ...], leadlag: LeadLagRows | None = None) -> None:
-        self.spec, self.symbols, self._leadlag = spec, symbols, leadlag
+    def __init__(
+        self,
+        spec: FeatureSpec,
+        symbols: tuple[str, ...],
+        leadlag: LeadLagRows | None = None,
+        classifier: ServedClassifier | None = None,
+    ) -> None:
+        self.spec, self.symbols, self._leadlag, self._classifier = spec, symbols, leadlag, classifier
+        # The classifier may see more bars than the policy does.
+        self._window_bars = max(spec.window_bars, 0 if classifier is None else classifier.window_bars)
         self.panel: Panel | None = None
         self._blocks, self._mask = np.empty((0, 0, 0)), np.empty((0, 0), bool)  # the panel's bars, and room behind them
         self._stop = 0  # row of theirs behind the panel's last
         self._first = 0  # row of the panel's first bar that a feature may still read
         self._taken = np.zeros(len(symbols), dtype=np.int64)  # bars of each symbol so far
         self._whole = dict.fromkeys(spec.fields, 0)  # latest bars that have a field of all symbols
-        self._rows = LatestRows(spec.names, len(symbols), spec.window_bars)
+        self._rows = LatestRows(spec.names, len(symbols), self._window_bars)
         measured = [k for entry in ("leadlag", "leaders") for k in self._rows.columns.get(entry, [])]
         others = measured if leadlag is not None else []
         self._features = [(k, FEATURES[name]) for k, name in enumerate(spec.names) if k not in others]
@@ -49,7 +58,7 @@ class History:
         """An empty history for a bundle's policy."""
         policy = bundle.lookback
         leadlag = None if policy is None else LeadLagRows(bundle.config.features.leadlag, policy)
-        return cls(bundle.features, symbols, leadlag)
+        return cls(bundle.features, symbols, leadlag, bundle.classifier)
 
     def append(self, bars: Panel) -> None:
         """Take newer bars of all symbols; refuses others, none, and bars that are not newer."""
@@ -62,9 +71,9 @@ class History:
             # Before rows are computed: a window is chosen once, at its bar, and never again.
             self._leadlag.choose(panel, len(bars))
         whole, count = self._whole_with(bars), len(bars)
-        keep = self.spec.memory_bars + self.spec.window_bars
+        keep = self.spec.memory_bars + self._window_bars
         if count > keep:  # older ones reach no row that is observed
-            panel, count = panel.rows(_first_rows(panel.mask)(keep), None), self.spec.window_bars
+            panel, count = panel.rows(_first_rows(panel.mask)(keep), None), self._window_bars
         first_row = _first_rows(panel.mask)
         self._rows.append(self._newest_rows(panel, count, whole, first_row))
         self.panel, self._whole = panel, whole
@@ -75,15 +84,19 @@ class History:
         self._taken += bars.mask.sum(axis=0)
 
     def observation(self) -> dict[str, Array]:
-        """window (symbol, bar, feature), and regime and leadlag (symbol, ·) where the policy has them."""
-        return self._rows.entries()
+        """window (symbol, bar, feature), and regime, leadlag and supervised (symbol, ·) where the policy has them."""
+        entries = self._rows.entries()
+        if self._classifier is None:
+            return entries
+        probabilities = self._classifier(entries, self._rows.known)
+        return {**entries, "window": entries["window"][:, -self.spec.window_bars :], SUPERVISED: probabilities}
 
     def missing_bars(self) -> int:
         """How many bars at least are missing until some symbol has its whole window of known features."""
         known = int(self._rows.known.sum(axis=1).max(initial=0))
         if known > 0:
-            return self.spec.window_bars - known
-        return self.spec.memory_bars + self.spec.window_bars - (0 if self.panel is None else len(self.panel))
+            return self._window_bars - known
+        return self.spec.memory_bars + self._window_bars - (0 if self.panel is None else len(self.panel))
 
     def waiting(self) -> tuple[str, ...]:
         """Symbols with too few bars so far to determine their features, which would differ from those of training."""

@@ -8,6 +8,7 @@ A preset is a small file, `conf/ablate/NAME.yaml`:
     variants:  name -> overrides that switch a part off, or another in
     sweeps:    key -> values, each of them a variant
     others:    name -> overrides in place of the base: another method, which has other keys
+    judged:    by what the entrants are compared: account (default), or windows for lookback agents
 
 Cells are those of the league: kept by configuration and bars, so that a stopped ablation continues where it was, and
 another variant adds only its own cells.
@@ -20,7 +21,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, field
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import pandas as pd
 import yaml
@@ -36,17 +37,48 @@ from pacesetter.training.launch.comparison import LEVEL, compare
 from pacesetter.training.launch.workers import Launcher
 from pacesetter.training.league.cell import Cell, Score, play_cell
 from pacesetter.training.league.ladder import YARDSTICKS, markets_of, seeds_of
+from pacesetter.training.league.windows import WINDOW_YARDSTICKS, WindowCell, WindowScore, play_window_cell
 
-__all__ = ["Ablation", "AblationPreset", "ablate", "ablation_names", "load_ablation"]
+__all__ = ["JUDGED", "Ablation", "AblationPreset", "ablate", "ablation_names", "load_ablation"]
 
 FULL = "full"
-BESIDE = tuple(name for name in YARDSTICKS if name in ("oracle", "lasso", "ridge", "hold"))
-HEADER = ("variant", "seeds", "Sharpe ratio", "difference", "p", "p adjusted", "entropy", "trades / 1,000", "exposure")
-ABOUT = (
-    f"Annualised Sharpe ratio on the test set after costs; ± is half the {LEVEL:.0%} Student interval over seeds. "
-    "Differences are from the full method, paired by seed; p of the paired t test, then with Holm's correction. "
-    "Entropy is that of the orders decided, in nats. Yardsticks on the same bars stand below the variants."
+TESTED = (
+    f"± is half the {LEVEL:.0%} Student interval over seeds. Differences are from the full method, paired by seed; p "
+    "of the paired t test, then with Holm's correction. Yardsticks on the same bars stand below the variants."
 )
+
+
+@dataclass(frozen=True)
+class Judging:
+    """How entrants are compared: the figure of a score, what else is shown of it, and who stands beside.
+
+    columns   figure of a score -> its title and format
+    """
+
+    figure: str
+    title: str
+    columns: dict[str, tuple[str, str]]
+    beside: tuple[str, ...]
+    about: str
+
+
+JUDGED = {
+    "account": Judging(
+        "sharpe",
+        "Sharpe ratio",
+        {"entropy": ("entropy", ".2f"), "traded": ("trades / 1,000", ".0f"), "exposure": ("exposure", ".0%")},
+        tuple(name for name in YARDSTICKS if name in ("oracle", "lasso", "ridge", "hold")),
+        f"Annualised Sharpe ratio on the test set after costs; {TESTED} Entropy is of the orders decided, in nats.",
+    ),
+    "windows": Judging(
+        "share",
+        "share of the optimum",
+        {"reward": ("reward", "+.4f"), "switches": ("switches", ".1%"), "window": ("mean window", ".0f")},
+        WINDOW_YARDSTICKS,
+        "Share of the gap from the best constant in hindsight to the optimum on the test set, by the reward of the "
+        f"full method; {TESTED}",
+    ),
+}
 
 
 @dataclass(frozen=True)
@@ -59,6 +91,7 @@ class AblationPreset:
     sweeps: dict[str, tuple[Any, ...]] = field(default_factory=dict)
     others: dict[str, tuple[str, ...]] = field(default_factory=dict)
     markets: tuple[str, ...] = ("planted 0.4",)
+    judged: Literal["account", "windows"] = "account"
 
     def __post_init__(self) -> None:
         if not self.variants and not self.sweeps and not self.others:
@@ -108,11 +141,15 @@ class Ablation:
             chosen = {name: texts for name, texts in chosen.items() if name == FULL or name in self.variants}
         played = {name: (*texts, *more) for name, texts in chosen.items()}
         return [
-            Cell(str(self.place), market, entrant, seed, overrides, played.get(entrant))
+            self._cell(preset, market, entrant, seed, overrides, played.get(entrant))
             for market, overrides in markets_of(tuple(self.markets or preset.markets)).items()
             for seed in seeds_of(str(self.seeds))
-            for entrant in (*played, *BESIDE)
+            for entrant in (*played, *JUDGED[preset.judged].beside)
         ]
+
+    def _cell(self, preset: AblationPreset, market: str, entrant: str, seed: int, *overrides: Any) -> Cell:
+        own = str(self.place), market, entrant, seed, *overrides
+        return Cell(*own) if preset.judged == "account" else WindowCell(*own, judged=tuple(preset.base))
 
 
 def ablation_names() -> list[str]:
@@ -148,7 +185,8 @@ def ablate(overrides: Sequence[str], console: Console | None = None) -> pd.DataF
         cell.config  # noqa: B018  (a wrong override is refused before anything is played)
     console.print(f"{len(cells)} cells → {options.place}", soft_wrap=True)
     scores = pd.DataFrame([asdict(score) for score in launcher.run(_played, cells)])
-    table = ablation_table(scores)
+    judging = JUDGED[preset.judged]
+    table = ablation_table(scores, judging)
     options.place.mkdir(parents=True, exist_ok=True)
     scores.to_csv(options.place / "scores.csv", index=False)
     table.to_csv(options.place / "table.csv", index=False)
@@ -160,33 +198,35 @@ def ablate(overrides: Sequence[str], console: Console | None = None) -> pd.DataF
     return table
 
 
-def _played(cell: Cell) -> Score:
+def _played(cell: Cell) -> Score | WindowScore:
     """A cell with a line that says what it came to."""
-    score = play_cell(cell)
+    judging = JUDGED["windows" if isinstance(cell, WindowCell) else "account"]
+    score: Any = play_window_cell(cell) if isinstance(cell, WindowCell) else play_cell(cell)
     where = f"{score.market} · seed {score.seed} · {score.entrant}"
-    print(f"{where}: Sharpe ratio {score.sharpe:+.2f} in {score.seconds:.0f} s", flush=True)
-    return score
+    print(f"{where}: {judging.title} {getattr(score, judging.figure):+.2f} in {score.seconds:.0f} s", flush=True)
+    return score  # type: ignore[no-any-return]
 
 
-def ablation_table(scores: pd.DataFrame) -> pd.DataFrame:
+def ablation_table(scores: pd.DataFrame, judging: Judging = JUDGED["account"]) -> pd.DataFrame:
     """A row for each market and variant: mean ± half width, the gap to the full method paired by seed, and p.
 
     Yardsticks are compared too, but their p-values are not adjusted with those of the variants.
     """
     tables = []
     for market, part in scores.groupby("market", sort=False):
-        is_yardstick = part["entrant"].isin(BESIDE)
-        runs = part.rename(columns={"entrant": "variant", "sharpe": "score"})[["variant", "seed", "score"]]
+        is_yardstick = part["entrant"].isin(judging.beside)
+        runs = part.rename(columns={"entrant": "variant", judging.figure: "score"})[["variant", "seed", "score"]]
         table = compare(runs[~is_yardstick])
         beside = compare(runs[is_yardstick | (runs["variant"] == FULL)])
         beside = beside[beside["variant"] != FULL].assign(p_adjusted=float("nan"))
-        means = part.groupby("entrant")[["entropy", "traded", "exposure"]].mean()
+        means = part.groupby("entrant")[list(judging.columns)].mean()
         joined = pd.concat([table.assign(is_yardstick=False), beside.assign(is_yardstick=True)], ignore_index=True)
         tables.append(joined.join(means, on="variant").assign(market=market))
     return pd.concat(tables, ignore_index=True)
 
 
 def _section(preset: AblationPreset, market: str, table: pd.DataFrame) -> Section:
+    judging = JUDGED[preset.judged]
     rows = tuple(
         (
             str(row["variant"]),
@@ -194,13 +234,14 @@ def _section(preset: AblationPreset, market: str, table: pd.DataFrame) -> Sectio
             _pair(row["mean"], row["half_width"]),
             _pair(row["gap"], row["gap_half_width"]),
             *("" if pd.isna(row[name]) else f"{row[name]:.3f}" for name in ("p", "p_adjusted")),
-            f"{row['entropy']:.2f}",
-            f"{row['traded']:.0f}",
-            f"{row['exposure']:.0%}",
+            *(format(row[name], style) for name, (_, style) in judging.columns.items()),
         )
         for row in table.to_dict("records")
     )
-    return Section(f"{preset.about}: {market}", ABOUT, figures=(_picture(market, table),), header=HEADER, rows=rows)
+    titles = (title for title, _ in judging.columns.values())
+    header = ("variant", "seeds", judging.title, "difference", "p", "p adjusted", *titles)
+    pictures = (_picture(market, table, judging.title),)
+    return Section(f"{preset.about}: {market}", judging.about, figures=pictures, header=header, rows=rows)
 
 
 def _pair(value: float, half: float) -> str:
@@ -209,7 +250,7 @@ def _pair(value: float, half: float) -> str:
     return f"{value:+.2f}" if math.isnan(half) else f"{value:+.2f} ± {half:.2f}"
 
 
-def _picture(market: str, table: pd.DataFrame) -> Any:
+def _picture(market: str, table: pd.DataFrame, title: str) -> Any:
     """What each variant changes, with its interval; 0 is the full method."""
     import plotly.graph_objects as go
 
@@ -217,9 +258,7 @@ def _picture(market: str, table: pd.DataFrame) -> Any:
     bars = {"type": "data", "array": variants["gap_half_width"]}
     figure = go.Figure()
     figure.add_scatter(x=variants["gap"], y=variants["variant"], error_x=bars, mode="markers", marker={"size": 10})
-    styled(
-        figure, f"Sharpe ratio less that of the full method, {market}, with 95 % intervals", 140 + 40 * len(variants)
-    )
+    styled(figure, f"{title} less that of the full method, {market}, with 95 % intervals", 140 + 40 * len(variants))
     figure.add_vline(x=0, line={"color": "#808080", "dash": "dot"})
     return figure.update_yaxes(automargin=True)
 

@@ -29,7 +29,7 @@ from pacesetter.training.league.ladder import REAL
 from pacesetter.training.league.speed import NO_SPEED, Speed, speed
 from pacesetter.training.run.train import train
 
-__all__ = ["Cell", "Score", "play_cell"]
+__all__ = ["Cell", "Score", "cell_key", "play_cell"]
 
 VERSION = 2  # of what a score holds: cells of another one are played again
 
@@ -81,7 +81,7 @@ def play_cell(cell: Cell) -> Score:
     """Play the cell, or read what an earlier call with the same configuration and data left."""
     config = cell.config
     panel = _panel(cell.market_overrides, cell.seed)
-    known = Path(cell.folder) / "cells" / f"{_key(cell, config, panel)}.json"
+    known = Path(cell.folder) / "cells" / f"{cell_key(cell, config, panel)}.json"
     if known.is_file():
         return Score(**json.loads(known.read_text(encoding="utf-8")))
     start = time.perf_counter()
@@ -105,7 +105,7 @@ def _panel(market_overrides: tuple[str, ...], seed: int) -> Panel:
     return build_panel(compose([*market_overrides, f"seed={seed}"]))
 
 
-def _key(cell: Cell, config: Config, panel: Panel) -> str:
+def cell_key(cell: Cell, config: Config, panel: Panel) -> str:
     """A hash of everything the score depends on but the code: entrant, configuration and bars."""
     content = config.to_dict() | {"runs": "", "name": ""}
     text = json.dumps([VERSION, cell.entrant, content, panel.fingerprint], sort_keys=True, default=str)

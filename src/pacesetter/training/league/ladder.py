@@ -51,6 +51,15 @@ _DECILES = (
 )
 _EFFECT = ("data.start=1963-01-01", "data.end=1995-12-31")  # large companies led small ones then
 _GONE = ("data.start=2009-01-01", "data.end=2025-12-31")  # and do no longer
+# Relations that hold for long in calm regimes and change every 30 bars in wild ones; 4,800 bars to learn from, 1,200
+# to choose by, 2,000 to be judged on. Nothing else is in the way: no common factor, no fat tails.
+_WINDOWS = (
+    *("data=synthetic", "data.symbols=8", "data.bars=8000", "data.groups=1", "data.unrelated_share=0"),
+    *("data.strength=1.5", "data.negative_share=0", "data.max_delay=1", "data.market_correlation=0", "data.spread=0"),
+    *("data.volatility_clustering=0", "data.tail_degrees=1e9", "data.gap_share=0", "data.path_steps=1"),
+    *("data.regimes={calm:[0.0,0.5],wild:[0.0,2.0]}", "data.regime_bars=500", "data.relation_change_bars=[20000,30]"),
+    "train.shares=[0.6,0.15]",
+)
 MARKETS: dict[str, tuple[str, ...]] = {
     "noise": (*_PLANTED, "data.strength=0"),
     "planted 0.1": (*_PLANTED, "data.strength=0.1"),
@@ -65,8 +74,10 @@ MARKETS: dict[str, tuple[str, ...]] = {
     "deciles 1963-1995, 1 bp": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=1.0"),
     "deciles 1963-1995, 10 bps": (*_DECILES, *_EFFECT, "task.market.costs.commission_bps=10.0"),
     "deciles 2009-2025, 1 bp": (*_DECILES, *_GONE, "task.market.costs.commission_bps=1.0"),
+    "windows": _WINDOWS,
 }
 LARGE = ("50 symbols", "143 symbols")  # markets that are played only where they are named: features take minutes
+WINDOWS = "windows"  # market of the lookback problem, which no trader plays
 REAL = "deciles"  # markets of which there is one, so that one seed is played, and whose truth is unknown
 NEED_TRUTH = ("oracle", "oracle_returns", "expected")  # the last needs lead–lag features
 _VALIDATED = ("train.validate_every=20480", "train.log_every=20480")  # how soon it learns is seen by these
@@ -115,7 +126,7 @@ QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run 
 def markets_of(names: tuple[str, ...]) -> dict[str, tuple[str, ...]]:
     """Markets by name, in the ladder's order, all but the large ones without a name; refuses an unknown one."""
     markets = _known(names, MARKETS, "market")
-    return {name: MARKETS[name] for name in markets if names or not name.startswith(LARGE)}
+    return {name: MARKETS[name] for name in markets if names or not name.startswith((*LARGE, WINDOWS))}
 
 
 def entrants_of(names: tuple[str, ...]) -> list[str]:

@@ -1,0 +1,182 @@
+"""Thompson sampling while an agent learns which window to choose: exploration by what is not known yet.
+
+A network gives features φ(x) of an observation. The reward of each window a is a Bayesian linear regression on them,
+
+    r | x, a ~ N(φ(x)·w_a, s²),        w_a ~ N(m_a, s²·P_a⁻¹),        P_a = prior·I + Σ φφᵀ,        P_a m_a = Σ φ·r
+
+and at every bar the window with the highest drawn reward is chosen: a window is tried as often as it is likely the best
+(Thompson 1933; neural-linear, Riquelme, Tucker and Snoek 2018). Only the chosen window's reward is used. The window in
+force is part of the observation, so that the cost of a switch is learned too; what a choice costs at later bars is not.
+"""
+
+from __future__ import annotations
+
+from typing import Any, ClassVar
+
+import torch
+from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
+from stable_baselines3.common.policies import MultiInputActorCriticPolicy
+from torch import nn
+from torch.nn import functional
+
+__all__ = ["ThompsonPolicy", "ThompsonSampling", "WindowPosterior"]
+
+SMALLEST_DEVIATION = 1e-8  # of rewards; below it they do not vary
+
+
+class WindowPosterior(nn.Module):
+    """Posterior of a linear regression per choice, in buffers, so that a checkpoint has it.
+
+    precision   (choice, feature, feature)      moment   (choice, feature) Σ φ·r      deviation   of the rewards
+    """
+
+    precision: torch.Tensor
+    moment: torch.Tensor
+    deviation: torch.Tensor
+
+    def __init__(self, features: int, choices: int, prior: float = 1.0) -> None:
+        super().__init__()
+        self.prior = prior
+        # float64: precisions of many steps are inverted.
+        eye = torch.eye(features, dtype=torch.float64)
+        self.register_buffer("precision", (prior * eye).repeat(choices, 1, 1))
+        self.register_buffer("moment", torch.zeros(choices, features, dtype=torch.float64))
+        self.register_buffer("deviation", torch.ones((), dtype=torch.float64))
+
+    @property
+    def mean(self) -> torch.Tensor:
+        """(choice, feature) expected weights."""
+        return torch.linalg.solve(self.precision, self.moment.unsqueeze(-1)).squeeze(-1)
+
+    def update(self, features: torch.Tensor, choices: torch.Tensor, rewards: torch.Tensor, forgetting: float) -> None:
+        """Take in features (row, feature), the choices (row,) made there, and their rewards in deviations (row,)."""
+        eye = self.prior * torch.eye(features.shape[1], dtype=torch.float64, device=features.device)
+        chosen = functional.one_hot(choices, len(self.moment)).to(self.moment)
+        known = features.to(self.moment)
+        seen = torch.einsum("ra,ri,rj->aij", chosen, known, known)
+        self.precision.copy_(forgetting * (self.precision - eye) + eye + seen)
+        self.moment.copy_(forgetting * self.moment + torch.einsum("ra,ri,r->ai", chosen, known, rewards.to(known)))
+
+    def draw(self, features: torch.Tensor) -> torch.Tensor:
+        """(row, choice) rewards of weights drawn for each row: φ·w is normal with mean φ·m and variance φᵀP⁻¹φ."""
+        known = features.to(self.moment)
+        spread = torch.linalg.solve(
+            self.precision, known.T.expand(len(self.precision), -1, -1)
+        )  # (choice, feature, row)
+        variance = torch.einsum("ri,air->ra", known, spread).clamp(min=0.0)
+        return known @ self.mean.T + variance.sqrt() * torch.randn_like(variance)
+
+
+class ThompsonPolicy(MultiInputActorCriticPolicy):
+    """Actor and critic whose actor is the mean of the posterior; drawn actions are those of drawn weights."""
+
+    def __init__(self, *arguments: Any, prior: float = 1.0, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        width, choices = int(self.action_net.in_features), int(self.action_net.out_features)  # type: ignore[arg-type]
+        self.posterior = WindowPosterior(width + 1, choices, prior)
+
+    def basis(self, observation: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """φ (row, feature) with a 1 behind for the bias, and values (row,)."""
+        latent, latent_value = self.mlp_extractor(self.extract_features(observation))
+        return torch.cat([latent, torch.ones_like(latent[:, :1])], -1), self.value_net(latent_value).flatten()
+
+    def forward(self, obs: Any, deterministic: bool = False) -> tuple[torch.Tensor, torch.Tensor, torch.Tensor]:
+        features, values = self.basis(obs)
+        scores = self.action_net(features[:, :-1])
+        drawn = scores if deterministic else self.posterior.draw(features)
+        actions = drawn.argmax(-1)
+        return actions, values[:, None], scores.log_softmax(-1).gather(1, actions[:, None]).flatten()
+
+    def _predict(self, observation: Any, deterministic: bool = False) -> torch.Tensor:
+        return self.forward(observation, deterministic)[0]
+
+    @torch.no_grad()
+    def take_mean(self) -> None:
+        """Let the actor's last layer be the mean of the posterior."""
+        mean = self.posterior.mean.to(self.action_net.weight)
+        self.action_net.weight.copy_(mean[:, :-1])  # type: ignore[operator]
+        self.action_net.bias.copy_(mean[:, -1])  # type: ignore[operator]
+
+
+class ThompsonSampling(OnPolicyAlgorithm):
+    """Stable-Baselines3's rollouts with drawn windows; the network learns to predict rewards, in their deviations.
+
+    n_steps      bars of a round, per environment      n_epochs, batch_size   of the network's updates on it
+    prior, forgetting   see `ThompsonOptions`
+    """
+
+    policy_aliases: ClassVar[dict[str, Any]] = {"MultiInputPolicy": ThompsonPolicy}
+    policy: ThompsonPolicy
+
+    def __init__(
+        self,
+        policy: Any,
+        env: Any,
+        learning_rate: float = 3e-3,
+        n_steps: int = 64,
+        batch_size: int = 256,
+        n_epochs: int = 4,
+        prior: float = 1.0,
+        forgetting: float = 0.98,
+        vf_coef: float = 0.1,
+        max_grad_norm: float = 0.5,
+        seed: int | None = None,
+        device: str = "cpu",
+        policy_kwargs: dict[str, Any] | None = None,
+        _init_setup_model: bool = True,
+    ) -> None:
+        if prior <= 0 or not 0 < forgetting <= 1:
+            raise ValueError(f"prior={prior} must be above 0, and forgetting={forgetting} above 0 and at most 1")
+        super().__init__(
+            policy,
+            env,
+            learning_rate=learning_rate,
+            n_steps=n_steps,
+            gamma=0.0,  # returns are then the rewards themselves
+            gae_lambda=0.0,
+            ent_coef=0.0,
+            vf_coef=vf_coef,
+            max_grad_norm=max_grad_norm,
+            use_sde=False,
+            sde_sample_freq=-1,
+            seed=seed,
+            device=device,
+            policy_kwargs={**(policy_kwargs or {}), "prior": prior},
+            _init_setup_model=_init_setup_model,
+        )
+        self.batch_size, self.n_epochs, self.forgetting = batch_size, n_epochs, forgetting
+
+    def train(self) -> None:
+        """Fit the network to the rewards of this round, then the posterior to its new features."""
+        self.policy.set_training_mode(True)
+        self._update_learning_rate(self.policy.optimizer)
+        rewards = torch.as_tensor(self.rollout_buffer.returns)
+        deviation = rewards.double().std(correction=0)
+        if deviation > SMALLEST_DEVIATION:
+            self.policy.posterior.deviation.copy_(deviation)
+        for _ in range(self.n_epochs):
+            for rows in self.rollout_buffer.get(self.batch_size):
+                error, value_error = self._losses(rows)
+                self.policy.optimizer.zero_grad()
+                (error + self.vf_coef * value_error).backward()  # type: ignore[no-untyped-call]
+                nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
+                self.policy.optimizer.step()
+        self._fit_posterior()
+        self._n_updates += self.n_epochs
+        self.logger.record("train/prediction_loss", float(error.detach()))
+        self.logger.record("train/value_loss", float(value_error.detach()))
+
+    def _losses(self, rows: Any) -> tuple[torch.Tensor, torch.Tensor]:
+        """Squared errors of the chosen windows' rewards, and of the value, both in deviations."""
+        features, values = self.policy.basis(rows.observations)
+        rewards = rows.returns / self.policy.posterior.deviation.to(rows.returns)
+        scores = self.policy.action_net(features[:, :-1]).gather(1, rows.actions.long()).flatten()
+        return functional.mse_loss(scores, rewards), functional.mse_loss(values, rewards)
+
+    @torch.no_grad()
+    def _fit_posterior(self) -> None:
+        whole = next(iter(self.rollout_buffer.get(None)))
+        features, _ = self.policy.basis(whole.observations)
+        rewards = whole.returns / self.policy.posterior.deviation.to(whole.returns)
+        self.policy.posterior.update(features, whole.actions.long().flatten(), rewards, self.forgetting)
+        self.policy.take_mean()
