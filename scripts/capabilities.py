@@ -3,6 +3,8 @@
     python scripts/capabilities.py                # all rows, minutes each on a small machine
     python scripts/capabilities.py TB-7.4 LL-84   # only these rows
     python scripts/capabilities.py --list         # what would be run, and what is left out and why
+    python scripts/capabilities.py --folder build/capabilities --minutes 8   # in pieces: the same line resumes it
+    python scripts/capabilities.py --folder build/capabilities --record      # benchmarks/results/capabilities.md
 
 It knows the package only by its command line, so that it cannot share a mistake with the tests. Options that make a
 command small are added here; what a command does is left as the page writes it. Exit 1 if a command fails.
@@ -11,6 +13,7 @@ command small are added here; what a command does is left as the page writes it.
 from __future__ import annotations
 
 import argparse
+import json
 import os
 import re
 import shlex
@@ -19,11 +22,14 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import NamedTuple
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGE = ROOT / "docs" / "capabilities.md"
+RECORD = ROOT / "benchmarks" / "results" / "capabilities.md"
 SECONDS = 900
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 MARKET = ("data=synthetic", "data.symbols=3", "data.bars=420")
@@ -52,10 +58,12 @@ KINDS = (
 )
 # What makes a command small: by its first words; the longest that fits.
 SMALLER = {
-    "run": ("job.lookback_steps=256", "job.direct_steps=3072", "job.fleet_steps=64", "job.draws=20"),
+    "run": ("data=sandbox", "job.lookback_steps=256", "job.direct_steps=3072", "job.fleet_steps=64", "job.draws=20"),
     "train": ("train.steps=64", "train.envs=4", "train.validate_every=64", *QUIET),
     "tune": ("data=synthetic", "data.bars=420", "tune.trials=1", "train.steps=64", "train.validate_every=64", *QUIET),
     "sweep": ("data=synthetic", "data.bars=420", "agent=ppo,a2c", "train.steps=64", "train.validate_every=64", *QUIET),
+    "data check": ("data=sandbox",),
+    "data fetch": ("data=sandbox",),
     "leadlag": ("data=synthetic", "data.symbols=4", "data.bars=300", "lag.lookback=60"),
     "evaluate": ("--draws", "20", "--fast"),
     "verify": (),
@@ -96,6 +104,7 @@ LEFT_OUT = {
     "pacesetter league": "hours, cells are kept; `league quick` for a laptop",
     "pacesetter ablate": "hours, cells are kept",
     "pacesetter reproduce": "needs data that is not distributed",
+    "pacesetter leadlag +preset=us_japan": "needs data that is not distributed",
 }
 
 
@@ -149,28 +158,45 @@ def smaller(command: str) -> list[str]:
     own = [word for word in more if word.partition("=")[0] not in named]
     if words[1:2] == ["train"] and not any(word.startswith(("data=", "+preset=", "task=master")) for word in words):
         own += list(MARKET)
+    if "task=lookback" in words:
+        own += [word for word in LOOKBACK if word.partition("=")[0] not in named]
+    if "data=synthetic" in words and "run" in words and "data.bars" not in named:
+        own += ["data.symbols=6", "data.bars=600"]
     return [*words, *own]
 
 
 class Workshop:
-    """A folder in which commands run, and the runs that they are given."""
+    """A folder in which commands run, the runs that they are given, and what came of each command so far."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
         self._made: dict[str, Path] = {}
-        self._known: dict[tuple[str, ...], tuple[bool, str]] = {}
+        self._log = folder / "outcomes.jsonl"
+        lines = self._log.read_text(encoding="utf-8").splitlines() if self._log.is_file() else []
+        self._known = {tuple(words): (is_fine, said) for words, is_fine, said in map(json.loads, lines)}
 
     def run(self, words: list[str]) -> tuple[bool, str]:
         """Whether the words work, and their last line; several rows may name one command, which runs once."""
         if tuple(words) not in self._known:
             self._known[tuple(words)] = self._run(words)
+            with self._log.open("a", encoding="utf-8") as log:
+                log.write(json.dumps([words, *self._known[tuple(words)]]) + "\n")
         return self._known[tuple(words)]
+
+    def forget_failures(self) -> None:
+        """So that the next run tries again what failed."""
+        kept = {words: outcome for words, outcome in self._known.items() if outcome[0]}
+        self._known = kept
+        lines = [json.dumps([words, *outcome]) + "\n" for words, outcome in kept.items()]
+        self._log.write_text("".join(lines), encoding="utf-8")
 
     def _run(self, words: list[str]) -> tuple[bool, str]:
         line = [sys.executable, "-m", "pacesetter", *words[1:]] if words[0] == "pacesetter" else words
         line = [sys.executable, str(ROOT / words[1]), *words[2:]] if words[0] == "python" else line
         paths = os.pathsep.join(filter(None, (str(ROOT / "src"), os.environ.get("PYTHONPATH"))))
-        env = os.environ | {"PYTHONPATH": paths, "DVC_NO_ANALYTICS": "1"}
+        # dvc calls `pacesetter` by its name, which need not be on the caller's path
+        programs = os.pathsep.join((str(Path(sys.executable).parent), os.environ.get("PATH", "")))
+        env = os.environ | {"PYTHONPATH": paths, "PATH": programs, "DVC_NO_ANALYTICS": "1"}
         try:
             found = subprocess.run(line, cwd=self.folder, env=env, capture_output=True, text=True, timeout=SECONDS)
         except subprocess.TimeoutExpired:
@@ -221,18 +247,53 @@ def _try(name: str, command: str, workshop: Workshop) -> Outcome:
     words = smaller(command) if command.startswith("pacesetter") else shlex.split(command)
     if command.startswith("dvc"):
         for path in ("dvc.yaml", "params.yaml", ".dvc", "src"):
-            copy = shutil.copytree if (ROOT / path).is_dir() else shutil.copy
-            copy(ROOT / path, workshop.folder / path)
+            if not (workshop.folder / path).exists():
+                copy = shutil.copytree if (ROOT / path).is_dir() else shutil.copy
+                copy(ROOT / path, workshop.folder / path)
         words = [sys.executable, "-m", *words]
         subprocess.run(["git", "init", "--quiet"], cwd=workshop.folder, check=True)
     is_fine, said = workshop.run(workshop.filled(words))
     return Outcome(name, command, "works" if is_fine else "FAILED", said, time.perf_counter() - start)
 
 
+@contextmanager
+def workplace(folder: Path | None) -> Iterator[Path]:
+    """The named folder, which stays, or a temporary one."""
+    if folder is not None:
+        folder.mkdir(parents=True, exist_ok=True)
+        yield folder.resolve()
+        return
+    with tempfile.TemporaryDirectory(prefix="capabilities-") as place:
+        yield Path(place)
+
+
+def record(outcomes: list[Outcome], target: Path) -> None:
+    """The outcome of every command as a page of results."""
+    sys.path.insert(0, str(ROOT / "benchmarks"))
+    from record import machine, table
+
+    lines = [(found.row, f"`{found.command}`", found.result, found.why[:80].replace("|", "/")) for found in outcomes]
+    title = "# The command of every row of docs/capabilities.md, at a tiny size"
+    command = f"`python scripts/capabilities.py --record` on {time.strftime('%Y-%m-%d')}: {machine()}"
+    rows = table(("row", "command", "result", "its last line, or why it was left out"), lines)
+    target.write_text(f"{title}\n\n{command}\n\n{summary(outcomes)}\n\n{rows}\n", encoding="utf-8")
+
+
+def summary(outcomes: list[Outcome]) -> str:
+    """How many commands work."""
+    ran = [found for found in outcomes if found.result != "left out"]
+    fine = sum(found.result == "works" for found in ran)
+    return f"{fine} of {len(ran)} commands work; {len(outcomes) - len(ran)} were left out."
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("rows", nargs="*", help="only rows whose numbers have one of these in them")
     parser.add_argument("--list", action="store_true")
+    parser.add_argument("--folder", type=Path, help="where to work; what was run there is not run again")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after these; the next call resumes")
+    parser.add_argument("--again", action="store_true", help="try again what failed in the folder")
+    parser.add_argument("--record", action="store_true", help=f"write {RECORD.relative_to(ROOT)}")
     options = parser.parse_args()
     rows = [row for row in read_rows(PAGE.read_text(encoding="utf-8")) if row.status != "planned"]
     rows = [row for row in rows if not options.rows or any(part in row.name for part in options.rows)]
@@ -241,17 +302,23 @@ def main() -> None:
             for command in row.commands:
                 print(f"{row.name:<24} {left_out(command) or shlex.join(smaller(command))}")
         return
-    outcomes = []
-    with tempfile.TemporaryDirectory(prefix="capabilities-") as place:
-        workshop = Workshop(Path(place))
-        for row in rows:
+    outcomes: list[Outcome] = []
+    end = time.monotonic() + 60 * options.minutes
+    with workplace(options.folder) as place:
+        workshop = Workshop(place)
+        if options.again:
+            workshop.forget_failures()
+        for number, row in enumerate(rows):
+            if time.monotonic() > end:
+                sys.exit(f"{len(rows) - number} rows are left; the same command with --folder resumes")
             for found in try_row(row, workshop):
-                print(f"{found.row:<24} {found.result:<9} {found.seconds:6.1f} s  {found.command}  {found.why[:100]}")
+                line = f"{found.row:<24} {found.result:<9} {found.seconds:6.1f} s  {found.command}  {found.why[:100]}"
+                print(line, flush=True)
                 outcomes.append(found)
-    failed = [found for found in outcomes if found.result == "FAILED"]
-    ran = sum(found.result != "left out" for found in outcomes)
-    print(f"{ran - len(failed)} of {ran} commands work; {len(outcomes) - ran} were left out")
-    sys.exit(bool(failed))
+    print(summary(outcomes))
+    if options.record:
+        record(outcomes, RECORD)
+    sys.exit(any(found.result == "FAILED" for found in outcomes))
 
 
 if __name__ == "__main__":

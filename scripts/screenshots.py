@@ -1,7 +1,9 @@
 """Pictures of the dashboard and of a report in light, dark and on a telephone, taken in a headless Chromium.
 
-    python scripts/screenshots.py RUNS --journal sqlite:///paper/journal.db --out docs/pictures
+    python scripts/screenshots.py RUNS --journal sqlite:///paper/journal.db --out build/screenshots
     python scripts/screenshots.py RUNS --report runs/<run>/evaluation/report.html
+    python scripts/screenshots.py RUNS --make            # makes what is shown first: half an hour on two cores
+    python scripts/screenshots.py RUNS --make --keep     # and puts what the pages show into docs/pictures
 
 Look at them before you keep them: a picture that was not looked at proves nothing.
 """
@@ -20,6 +22,8 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
+ROOT = Path(__file__).resolve().parents[1]
+PICTURES = ROOT / "docs" / "pictures"
 PAGES = ("runs", "leadlag", "live", "agent", "book", "league", "pareto", "programme")
 LOOKS = {  # name -> width, height, scheme, language
     "light": (1366, 900, "light", "en"),
@@ -27,11 +31,46 @@ LOOKS = {  # name -> width, height, scheme, language
     "phone": (390, 844, "light", "en"),
     "fa": (1366, 900, "light", "fa"),
 }
+KEPT = {  # picture of a page of the documentation -> what is taken
+    "dashboard_book.png": "dashboard_book_light.png",
+    "dashboard_leadlag.png": "dashboard_leadlag_light.png",
+    "dashboard_league.png": "dashboard_league_light.png",
+    "dashboard_programme.png": "dashboard_programme_light.png",
+    "dashboard_runs.png": "dashboard_runs_light.png",
+    "dashboard_runs_dark.png": "dashboard_runs_dark.png",
+    "dashboard_runs_phone.png": "dashboard_runs_phone.png",
+    "report.png": "report_light.png",
+    "report_phone.png": "report_phone.png",
+}
+QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
+WORLD: tuple[tuple[str, ...], ...] = (  # what is shown, each kind once; `runs=` is added
+    ("run", "data=sample", "job.lookback_steps=2048", "job.draws=200"),
+    ("train", "task=fleet", "task.action=target", "agent=mosac", "agent.preferences=8", "+preset=planted",
+     "train.steps=512", "name=objectives", *QUIET),
+    ("programme", "+preset=prototype_offline", "programme.trials=2", "programme.top=1", "programme.folds=2",
+     "job.draws=200", "--despite-no-go"),
+)  # fmt: skip
+PAPER = ("paper", "momentum", "data=sample", "first=1200", "bars=250")
+LEAGUE = ("league", "quick", "league.entrants=[oracle,direct,lasso,ridge,hold]")
 COMMAND = "from pacesetter.cli import app; app()"
 IDLE = "document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'"
 
 DRAWN = """!document.querySelector('[data-testid=stSkeleton]') && !document.getElementById('first') &&
 [...document.querySelectorAll('[data-testid=stPlotlyChart]')].every(chart => chart.querySelector('.main-svg'))"""
+
+
+def make_world(runs: Path) -> tuple[str, Path]:
+    """Run the commands whose results are shown; the paper trader's journal, and the main job's report."""
+    paper = runs.parent / "paper"
+    commands = [
+        *((*words, f"runs={runs}") for words in WORLD),
+        (*LEAGUE, f"league.folder={runs / 'league'}"),
+        (*PAPER, f"folder={paper}", f"halt_file={paper / 'HALT'}"),
+    ]
+    for words in commands:
+        print("pacesetter", *words, flush=True)
+        subprocess.run([sys.executable, "-c", COMMAND, *words], check=True, stdout=subprocess.DEVNULL)
+    return f"sqlite:///{paper / 'journal.db'}", next(runs.glob("*-run-*/report.html"))
 
 
 @contextmanager
@@ -78,6 +117,10 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("build/screenshots"))
     parser.add_argument("--pages", nargs="+", default=PAGES)
     parser.add_argument("--looks", nargs="+", default=list(LOOKS), choices=list(LOOKS))
+    parser.add_argument("--make", action="store_true", help="run the commands whose results are shown first")
+    parser.add_argument(
+        "--keep", action="store_true", help=f"put what the pages show into {PICTURES.relative_to(ROOT)}"
+    )
     options = parser.parse_args()
     chromium = shutil.which("chromium") or shutil.which("chromium-browser")
     if chromium is None:
@@ -85,6 +128,9 @@ def main() -> None:
     from playwright.sync_api import sync_playwright
 
     options.out.mkdir(parents=True, exist_ok=True)
+    if options.make:
+        options.runs.mkdir(parents=True, exist_ok=True)
+        options.journal, options.report = make_world(options.runs.resolve())
     with sync_playwright() as playwright, served(options.runs, options.journal) as address:
         browser = playwright.chromium.launch(executable_path=chromium, args=["--no-sandbox"])
         for look in options.looks:
@@ -94,6 +140,9 @@ def main() -> None:
             if options.report is not None:
                 take(browser, options.report.resolve().as_uri(), look, options.out / f"report_{look}.png", False)
         browser.close()
+    if options.keep:
+        for name, taken in KEPT.items():
+            shutil.copy(options.out / taken, PICTURES / name)
 
 
 if __name__ == "__main__":

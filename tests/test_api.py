@@ -5,6 +5,7 @@ from __future__ import annotations
 import subprocess
 import sys
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -63,11 +64,44 @@ def test_costs_are_named_and_a_verdict_compares_over_the_same_bars(market: ps.Pa
     [
         ("hodl", "neither a baseline nor a run folder; did you mean 'hold'"),
         (3, "backtest takes a baseline's name"),
+        ([0.1, 0.2], "weights of shape \\(2,\\) do not fit 3 symbols"),
+        (lambda: 1, "must take one argument, what is seen"),
+        (lambda seen: "all", "must give 3 weights, one a symbol; it gave 'all'"),
+        (lambda seen: [0.1], "must give 3 weights, one a symbol"),
     ],
 )
 def test_what_does_not_decide_is_refused(market: ps.Panel, policy: object, sentence: str) -> None:
     with pytest.raises(ConfigError, match=sentence):
         ps.backtest(policy, market)
+
+
+def test_weights_that_stay_are_a_dict_a_series_or_a_list(market: ps.Panel) -> None:
+    weights = {"S0": 0.1, "S2": 0.05}
+    named, listed = ps.backtest(weights, market, first=300), ps.backtest([0.1, 0.0, 0.05], market, first=300)
+    assert np.array_equal(named.returns, listed.returns)
+    assert np.array_equal(ps.backtest(pd.Series(weights), market, first=300).returns, named.returns)
+    assert named.returns.abs().sum() > 0
+
+
+@pytest.mark.parametrize(
+    ("call", "sentence"),
+    [
+        (lambda market: ps.LeadLag(5), "estimator is given by its name, not as int"),
+        (lambda market: ps.LeadLag(["ccf_peak"]), "estimator is given by its name, not as list"),
+        (lambda market: ps.train(5), "train takes overrides as texts, e.g. 'task=fleet', not int"),
+        (lambda market: ps.evaluate(5), "evaluate takes the folder of a run, as ps.train gives it, not int"),
+        (lambda market: ps.backtest("hold", market, first="2050-01-01"), "first=2050-01-01 leaves no bar to trade"),
+    ],
+)
+def test_wrong_calls_are_answered_in_a_sentence(market: ps.Panel, call: Any, sentence: str) -> None:
+    with pytest.raises(ConfigError, match=sentence):
+        call(market)
+
+
+def test_a_name_that_the_package_lacks_gets_a_suggestion() -> None:
+    with pytest.raises(AttributeError, match="has no attribute 'trian'; did you mean 'train'"):
+        ps.trian  # noqa: B018
+    assert not hasattr(ps, "__wrapped__")
 
 
 def test_weights_of_other_symbols_are_refused(market: ps.Panel) -> None:

@@ -62,7 +62,11 @@ def _register_environments() -> None:
 
 def __getattr__(name: str) -> Any:
     if name not in _HOMES:
-        raise AttributeError(f"module 'pacesetter' has no attribute '{name}'")
+        from pacesetter.errors import did_you_mean
+
+        # names with underscores are asked for by tools, which expect the plain sentence
+        hint = "" if name.startswith("_") else did_you_mean(name, _HOMES)
+        raise AttributeError(f"module 'pacesetter' has no attribute '{name}'{hint}")
     _register_environments()  # here too, since Gymnasium may have been imported after this package
     return getattr(import_module(_HOMES[name]), name)
 

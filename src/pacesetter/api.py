@@ -16,6 +16,7 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property
+from inspect import signature
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -45,7 +46,8 @@ if TYPE_CHECKING:
 __all__ = ["Result", "backtest", "evaluate", "train"]
 
 Array = NDArray[Any]
-TAKES = "a baseline's name, a DataFrame of weights, a function of what is seen, a model, a policy, or a run folder"
+SHORT = 60  # letters of a value in a sentence
+TAKES = "a baseline's name, weights, a function of what is seen, a model, a policy, or a run folder"
 
 
 @dataclass(frozen=True, eq=False)
@@ -110,8 +112,9 @@ class Result:
 def backtest(policy: Any, bars: Panel | pd.DataFrame, *, first: Any = None, **market: Any) -> Result:
     """Play a policy over bars by the package's own kernel, costs and caps.
 
-    policy   a baseline's name; a DataFrame of weights (time, symbol), each row held from the next bar on; a function of
-             `Snapshot` that gives weights; a Stable-Baselines3 model of Trading-v0; a policy; or the folder of a run
+    policy   a baseline's name; a DataFrame of weights (time, symbol), each row held from the next bar on, or one weight
+             a symbol that stays; a function of `Snapshot` that gives weights; a Stable-Baselines3 model of Trading-v0;
+             a policy; or the folder of a run
     first    bar of the first decision, by place or date; a run's own first test bar, or bar 250 or a quarter of them
     market   options of the market, e.g. `costs={"commission_bps": 1}`; a run's own otherwise
 
@@ -119,13 +122,19 @@ def backtest(policy: Any, bars: Panel | pd.DataFrame, *, first: Any = None, **ma
     >>> market = ps.load("synthetic", symbols=3, bars=400, seed=1)
     >>> ps.backtest("hold", market, first=300).equity.shape
     (99,)
+    >>> ps.backtest({"S0": 0.1, "S2": 0.05}, market, first=300).weights.iloc[0].tolist()
+    [0.1, 0.0, 0.05]
+    >>> ps.backtest(lambda seen: [0.1, 0.0, 0.05], market, first=300).trades["symbol"].tolist()
+    ['S0', 'S2']
+    >>> ps.backtest("hold", market, first=300).verdict(against=["equal_weight"], draws=50).is_evidence
+    False
     """
     panel = as_panel(bars)
     if _is_run(policy):
         return _backtest_run(Path(policy), panel, first, market)
     rules = configure(MarketParameters, market, "market")
     bank = market_bank(panel)
-    start = min(250, len(panel) // 4) if first is None else bar_of(panel.index, first)
+    start = min(250, len(panel) // 4) if first is None else _first_bar(panel, first)
     options: dict[str, Any] = {"first": start, "market": rules, "bank": bank}
     return Result(play(_as_policy(policy, panel, bank, rules), panel, **options), panel, options)
 
@@ -134,7 +143,16 @@ def train(*overrides: str, **settings: Any) -> Path:
     """Train as `pacesetter train` does, from the same overrides; gives the run's folder.
 
     Settings may be keywords, with two underscores for a dot: `train(task="fleet", train__steps=20_000)`.
+
+    >>> import pacesetter as ps
+    >>> ps.train("data=synthetic", "agent=pppo")
+    Traceback (most recent call last):
+    ...
+    pacesetter.errors.ConfigError: unknown agent 'pppo'; did you mean 'ppo'?
     """
+    odd = next((text for text in overrides if not isinstance(text, str)), None)
+    if odd is not None:
+        raise ConfigError(f"train takes overrides as texts, e.g. 'task=fleet', not {type(odd).__name__}")
     from pacesetter.training import compose
     from pacesetter.training.run.train import train as train_agent
 
@@ -143,9 +161,18 @@ def train(*overrides: str, **settings: Any) -> Path:
 
 
 def evaluate(run: str | Path, *, draws: int = 1000) -> Judgement:
-    """Judge a run on its test bars as `pacesetter evaluate` does; see `Judgement` for its figures and sentence."""
+    """Judge a run on its test bars as `pacesetter evaluate` does; see `Judgement` for its figures and sentence.
+
+    >>> import pacesetter as ps
+    >>> ps.evaluate("runs/no-such-run")
+    Traceback (most recent call last):
+    ...
+    pacesetter.errors.RunError: runs/no-such-run is not a run folder: it has no manifest.json; give e.g. ...
+    """
     from pacesetter.evaluation.stored_run import StoredRun
 
+    if not isinstance(run, (str, Path)):
+        raise ConfigError(f"evaluate takes the folder of a run, as ps.train gives it, not {type(run).__name__}")
     return StoredRun(Run.open(run).folder).judge(draws)
 
 
@@ -164,7 +191,26 @@ class FunctionPolicy:
         return getattr(self.function, "__name__", "function")
 
     def decide(self, snapshot: Snapshot) -> Array:
-        return np.asarray(self.function(snapshot), dtype=np.float64)
+        decided = self._called(snapshot)
+        try:
+            weights = np.asarray(decided, dtype=np.float64)
+        except (TypeError, ValueError):
+            weights = np.empty(0)
+        if weights.shape != (len(snapshot.panel.symbols),):
+            count = len(snapshot.panel.symbols)
+            raise ConfigError(f"{self.name} must give {count} weights, one a symbol; it gave {_short(decided)}")
+        return weights
+
+    def _called(self, snapshot: Snapshot) -> Any:
+        try:
+            signature(self.function).bind(snapshot)
+        except TypeError as problem:
+            raise ConfigError(
+                f"{self.name} must take one argument, what is seen at a bar, e.g. lambda seen: [0.1, 0.2]: {problem}"
+            ) from None
+        except ValueError:  # a compiled function without a signature
+            pass
+        return self.function(snapshot)
 
 
 @dataclass(frozen=True, eq=False)
@@ -183,6 +229,19 @@ class WeightsPolicy:
         return known
 
 
+def _short(value: Any) -> str:
+    text = " ".join(repr(value).split())
+    return text if len(text) <= SHORT else text[:SHORT] + "…"
+
+
+def _first_bar(panel: Panel, first: Any) -> int:
+    """The bar of the first decision; refuses a date after the last bar at which one can be made."""
+    place = bar_of(panel.index, first)
+    if place >= len(panel) - 1:
+        raise ConfigError(f"first={first} leaves no bar to trade; the last bar is {panel.index[-1]:%Y-%m-%d %H:%M}")
+    return place
+
+
 def _is_run(policy: Any) -> bool:
     return isinstance(policy, (str, Path)) and not (isinstance(policy, str) and policy in BASELINES)
 
@@ -192,6 +251,8 @@ def _as_policy(policy: Any, panel: Panel, bank: Any, rules: MarketParameters) ->
         return make_baseline(policy, bank, rules)
     if isinstance(policy, pd.DataFrame):
         return WeightsPolicy(_known_weights(policy, panel))
+    if isinstance(policy, (Mapping, pd.Series, list, tuple, np.ndarray)):
+        return WeightsPolicy(_known_weights(_constant_weights(policy, panel), panel))
     if hasattr(policy, "decide"):
         decides: Policy = policy
         return decides
@@ -200,6 +261,20 @@ def _as_policy(policy: Any, panel: Panel, bank: Any, rules: MarketParameters) ->
     if callable(policy):
         return FunctionPolicy(policy)
     raise ConfigError(f"backtest takes {TAKES}; not {type(policy).__name__}")
+
+
+def _constant_weights(weights: Any, panel: Panel) -> pd.DataFrame:
+    """Weights that stay, by symbol or one for each in order, as a frame of one row."""
+    if isinstance(weights, (Mapping, pd.Series)):
+        row = pd.Series(weights, dtype=np.float64)
+    elif np.shape(weights) == (len(panel.symbols),):
+        row = pd.Series(np.asarray(weights, dtype=np.float64), list(panel.symbols))
+    else:
+        raise ConfigError(
+            f"weights of shape {np.shape(weights)} do not fit {len(panel.symbols)} symbols; give one each, a dict by "
+            "symbol, or a DataFrame by date"
+        )
+    return row.to_frame().T.set_axis(panel.index[:1])
 
 
 def _known_weights(weights: pd.DataFrame, panel: Panel) -> pd.DataFrame:
@@ -236,7 +311,7 @@ def _backtest_run(folder: Path, panel: Panel, first: Any, market: Mapping[str, A
     if first is None and not own:
         raise ConfigError("these are other bars than the run's; say where it begins, e.g. first='2020-01-01'")
     options: dict[str, Any] = {
-        "first": stored.first if first is None else bar_of(panel.index, first),
+        "first": stored.first if first is None else _first_bar(panel, first),
         "market": configure(MarketParameters, market, "market") if market else stored.task.market,
         "bank": stored.bank(stored.panel if own else panel),
         "window_bars": stored.task.window_bars,

@@ -372,7 +372,12 @@ class Panel:
     # ---- tables and files -----------------------------------------------------------------------------------------
 
     def to_frame(self) -> pd.DataFrame:
-        """Wide table with (field, symbol) columns; `Panel.from_frame` reads it back, less the mask."""
+        """Wide table with (field, symbol) columns; `Panel.from_frame` reads it back, less the mask.
+
+        >>> import pacesetter as ps
+        >>> ps.load("synthetic", symbols=2, bars=100, seed=1).to_frame()["close"].shape
+        (100, 2)
+        """
         columns = pd.MultiIndex.from_product([self.fields, self.symbols], names=["field", "symbol"])
         flat = np.moveaxis(self.blocks, 0, 1).reshape(len(self), -1)
         return pd.DataFrame(flat, index=self.index, columns=columns)

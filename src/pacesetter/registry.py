@@ -56,6 +56,8 @@ class Registry(Generic[Member]):
 
     def __getitem__(self, name: str) -> Member:
         self._read_plugins()
+        if not isinstance(name, str):
+            raise ConfigError(f"{self.kind} is given by its name, not as {type(name).__name__}{did_you_mean('', self)}")
         if name not in self._members:
             raise ConfigError(f"unknown {self.kind} '{name}'{did_you_mean(name, self._members)}")
         return self._members[name]

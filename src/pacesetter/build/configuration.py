@@ -92,12 +92,14 @@ class Config:
 
 
 def _network(agent: dict[str, Any]) -> Any:
-    """The agent's network with its options, not built yet; None where none is named."""
+    """The agent's network with its options, not built yet; None where none is named, or one of the method's own."""
     # Without torch, as where only baselines are played, no network is ever built.
     if not (agent.get("network") and find_spec("torch")):
         return None
-    from pacesetter.agents.encoders import network
+    from pacesetter.agents.encoders import LINEAR, network
 
+    if agent["network"] == LINEAR:  # not an encoder: its method solves it, and refuses it where it does not
+        return None
     return network(agent["network"], **(agent.get("network_options") or {}))
 
 

@@ -103,7 +103,13 @@ class FeatureTable:
         return view
 
     def to_frame(self) -> pd.DataFrame:
-        """Wide table: a row for each bar, (feature, symbol) columns."""
+        """Wide table: a row for each bar, (feature, symbol) columns.
+
+        >>> import pacesetter as ps
+        >>> market = ps.load("synthetic", symbols=2, bars=100, seed=1)
+        >>> ps.feature_table(market, ["return_1"]).to_frame().columns.tolist()
+        [('return_1', 'S0'), ('return_1', 'S1')]
+        """
         columns = pd.MultiIndex.from_product([self.names, self.symbols], names=["feature", "symbol"])
         flat = self.values.transpose(1, 2, 0).reshape(len(self.index), -1)
         return pd.DataFrame(flat, index=self.index, columns=columns)

@@ -185,7 +185,13 @@ class LeadLag:
         return pd.DataFrame(scores, index=_names("leader", self.symbols_), columns=_names("follower", self.symbols_))
 
     def ranking(self, end: Any = None, lookback: Any = None) -> pd.DataFrame:
-        """Symbols in order of leadership in one window; `end` and `lookback` as in `matrix`."""
+        """Symbols in order of leadership in one window; `end` and `lookback` as in `matrix`.
+
+        >>> import pacesetter as ps
+        >>> market = ps.load("synthetic", symbols=4, bars=600, strength=0.8, groups=1, seed=1)
+        >>> ps.LeadLag("ccf_lag1").fit(market).ranking(lookback=250).columns.tolist()
+        ['leadership', 'leads']
+        """
         from pacesetter.leadlag.answer.labelled import ranking_frame  # the answer is a layer above this engine
 
         return ranking_frame(self._increments(end, lookback), self.symbols_, self._gauge())
@@ -200,7 +206,13 @@ class LeadLag:
         return links_frame(window, self.symbols_, self._gauge(), draws=draws, level=level, seed=seed)
 
     def rolling(self, lookback: Any, step: int = 1) -> pd.DataFrame:
-        """Mean score of each symbol over the others at every `step`-th bar: (time, symbol), leaders above zero."""
+        """Mean score of each symbol over the others at every `step`-th bar: (time, symbol), leaders above zero.
+
+        >>> import pacesetter as ps
+        >>> market = ps.load("synthetic", symbols=4, bars=600, seed=1)
+        >>> ps.LeadLag("ccf_lag1").fit(market).rolling(250, step=100).shape
+        (4, 4)
+        """
         last = self._window(None, lookback)[1]
         ends, lookbacks = self.windows(last, step)
         blocks = [row_mean(block) for _, block in self._blocks(ends, lookbacks, None)]

@@ -187,7 +187,12 @@ class Limits:
 
 @dataclass(frozen=True)
 class Exits:
-    """Resting exits in the bar: fractions of the entry price, or (trailing) of the best price since; None is off."""
+    """Resting exits in the bar; None is off.
+
+    stop_loss_fraction      of the entry price: a fall by it closes the position
+    take_profit_fraction    of the entry price: a gain by it closes the position
+    trailing_stop_fraction  of the best price since the entry: a fall by it closes the position
+    """
 
     stop_loss_fraction: float | None = None
     take_profit_fraction: float | None = None

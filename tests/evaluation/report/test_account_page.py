@@ -9,6 +9,7 @@ import pytest
 from pacesetter.data import load
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import make_baseline
+from pacesetter.evaluation.judgement import judge_policy
 from pacesetter.evaluation.report.account_page import (
     held_weights,
     monthly_section,
@@ -16,8 +17,12 @@ from pacesetter.evaluation.report.account_page import (
     trades_section,
     weights_section,
 )
-from pacesetter.evaluation.report.pictures import day_form, span_text
+from pacesetter.evaluation.report.judgement_page import judgement_sections
+from pacesetter.evaluation.report.leadlag_page import leadlag_sections
+from pacesetter.evaluation.report.page import Section, write_report
+from pacesetter.evaluation.report.pictures import coverage, day_form, prices, span_text
 from pacesetter.features import feature_table
+from pacesetter.leadlag.study import Study
 from pacesetter.market.ledger import Column
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.policies.market_rows import market_bank
@@ -65,3 +70,39 @@ def test_hours_are_written_where_bars_have_them():
     hours = pd.date_range("2026-01-01", periods=30, freq="h", tz="UTC")
     assert span_text(hours) == "2026-01-01 00:00 to 2026-01-02 05:00 UTC"
     assert day_form(pd.date_range("2026-01-01", periods=30, freq="D", tz="UTC")) == "%Y-%m-%d"
+
+
+# ---- 150 symbols ----------------------------------------------------------------------------------------------------
+
+LARGEST = 3_000_000  # bytes of a report
+
+
+@pytest.fixture(scope="module")
+def wide():
+    """A momentum account of 150 symbols over 700 bars, with its bars."""
+    panel = load("synthetic", symbols=150, bars=900, seed=5)
+    bank = market_bank(panel)
+    return panel, backtest(make_baseline("momentum", bank), panel, first=200, bank=bank)
+
+
+def test_a_report_of_150_symbols_stays_below_three_megabytes(wide, tmp_path):
+    panel, result = wide
+    sections = [monthly_section(result), weights_section(result), trades_section(result)]
+    sections.append(Section("Bars", ".", (prices(panel), coverage(panel))))
+    page = write_report(tmp_path / "report.html", "150", sections)
+    assert len(sections[2].choices) > 100  # most symbols have a picture of their own
+    assert page.stat().st_size < LARGEST
+    text = page.read_text(encoding="utf-8")
+    assert text.count('type="search"') == 1  # the table of symbols is folded and can be searched
+
+
+@pytest.mark.proof
+def test_a_whole_report_of_150_symbols_stays_below_three_megabytes(wide, tmp_path):
+    panel, _ = wide
+    policy = make_baseline("momentum", market_bank(panel))
+    judged = judge_policy(policy, panel, 200, baselines=("cash", "equal_weight", "hold"), draws=50, is_fast=True)
+    sections = [*judgement_sections(judged), *leadlag_sections(Study(draws=20, step=50).run(panel))]
+    sections.append(Section("Bars", ".", (prices(panel), coverage(panel))))
+    page = write_report(tmp_path / "report.html", "150", sections)
+    print(f"report of 150 symbols × 900 bars: {page.stat().st_size / 1e6:.2f} MB")
+    assert page.stat().st_size < LARGEST

@@ -17,6 +17,7 @@ from pacesetter.evaluation.baselines.catalogue import evaluate_baselines, make_b
 from pacesetter.evaluation.judgement import judge_policy
 from pacesetter.evaluation.report.judgement_page import judgement_sections, markdown, results_section, store_judgement
 from pacesetter.evaluation.report.page import Section, number, write_pdf, write_report
+from pacesetter.evaluation.report.persian import in_persian
 from pacesetter.features import feature_table
 from pacesetter.policies.market_rows import market_bank
 
@@ -156,3 +157,7 @@ def test_tabs_symbols_tables_and_language_answer(browser, page):
 
 def test_the_page_prints_to_pdf(browser, page):
     assert write_pdf(page).read_bytes()[:5] == b"%PDF-"
+
+
+def test_what_each_part_opens_with_has_its_persian(found):
+    assert [section.text for section in judgement_sections(found) if not in_persian(section.text)] == []

@@ -147,3 +147,9 @@ def test_every_registered_source_is_a_group():
 def test_equal_settings_hash_equal():
     assert config_hash(compose(["seed=3"]).to_dict()) == config_hash(Config(**compose(["seed=3"]).__dict__).to_dict())
     assert config_hash(compose(["seed=3"]).to_dict()) != config_hash(compose(["seed=4"]).to_dict())
+
+
+def test_a_network_that_is_solved_and_no_encoder_is_its_methods_own() -> None:
+    assert compose(["task=fleet", "agent=direct"]).agent["network"] == "linear_cross"
+    with pytest.raises(ConfigError, match="unknown network 'mlpp'; did you mean 'mlp'"):
+        compose(["task=fleet", "agent=ppo", "agent.network=mlpp"])

@@ -41,6 +41,23 @@ def test_a_group_lists_its_keys_with_values_and_meaning() -> None:
     assert any(row.about for row in explain_keys(config, "data"))
 
 
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["task=trading", "agent=ppo"],
+        ["task=fleet", "agent=ppo"],
+        ["task=fleet", "agent=direct", "data=synthetic"],
+        ["task=lookback", "agent=ppo"],
+        ["task=trading", "agent=sac", "task.action=continuous"],
+    ],
+    ids=" ".join,
+)
+def test_every_key_has_a_line(overrides: list[str]) -> None:
+    config = compose(overrides)
+    groups = [name for name, value in config.to_dict().items() if isinstance(value, dict)]
+    assert [row.key for group in groups for row in explain_keys(config, group) if not row.about] == []
+
+
 def test_an_unknown_key_is_refused_with_a_hint() -> None:
     with pytest.raises(ConfigError, match=r"no key 'task\.markt'; did you mean 'task\.market'"):
         explain_keys(compose([]), "task.markt")

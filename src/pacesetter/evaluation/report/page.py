@@ -18,6 +18,7 @@ from typing import Any
 import numpy as np
 
 from pacesetter.errors import ConfigError, RunError
+from pacesetter.evaluation.report.persian import in_persian
 from pacesetter.evaluation.report.texts import PERSIAN
 from pacesetter.runs import write_atomic
 
@@ -155,9 +156,18 @@ def write_report(
         most_rows=MOST_ROWS,
         plotly=_plotly() if figures else "",
         figures=_packed(json.dumps(figures, separators=(",", ":"))) if figures else "",
+        persian_of=_persian_attribute,
         persian=json.dumps(PERSIAN, ensure_ascii=False).replace("</", "<\\/"),
     )
     return write_atomic(path, html)
+
+
+def _persian_attribute(text: str) -> Any:
+    """What a sentence carries for the language switch; nothing where its Persian is not known."""
+    from markupsafe import Markup
+
+    persian = in_persian(text)
+    return Markup(' data-persian="{}"').format(persian) if persian else ""
 
 
 def _part(section: Section, figures: list[dict[str, Any]]) -> dict[str, Any]:

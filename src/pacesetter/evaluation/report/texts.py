@@ -1,4 +1,4 @@
-"""The fixed words of a report in Persian: tabs, titles, headings. Sentences that a judgement writes stay English."""
+"""The fixed words of a report in Persian: tabs, titles, headings; sentences are in `persian.py`."""
 
 from __future__ import annotations
 

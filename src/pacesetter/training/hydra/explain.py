@@ -20,6 +20,68 @@ from pacesetter.learning.methods import find_support, load
 
 __all__ = ["Explained", "explain_keys", "field_texts"]
 
+# Words of the field that many sections share; a section's own docstring comes first.
+COMMON = {
+    "action": "what an order is: discrete, continuous, hybrid or target (a weight of equity)",
+    "algorithm": "the learning method, chosen by agent=NAME",
+    "autoencoder": "whether an autoencoder scores how unusual each window's matrix is",
+    "backend": "table (prefix sums), gemm, torch; auto: table if it fits into memory",
+    "batch_size": "samples of one gradient step",
+    "bins": "of the histogram behind mutual information and transfer entropy",
+    "buffer_size": "steps that the replay buffer holds",
+    "burn_in_bars": "first bars of a stretch, whose gains do not count",
+    "chance": "whether the share that chance alone gives is taken off",
+    "clip_range": "most that the probability ratio of an action may move, PPO's epsilon",
+    "deltas": "changes in bars that a delta action chooses from",
+    "depth": "of the path signature",
+    "device": "where torch computes: cpu, cuda",
+    "encoder_learning_rate": "step size of the shared encoder",
+    "encoder_options": "of the matrix encoder",
+    "ent_coef": "weight of the policy's entropy",
+    "envs": "environments side by side",
+    "episode_bars": "bars of an episode; null is all of them",
+    "episodes": "least number of episodes behind a measurement",
+    "gae_lambda": "lambda of the generalised advantage estimation",
+    "gamma": "discount of the next reward",
+    "gradient_steps": "gradient steps after each collection",
+    "grid": "windows in bars that a discrete action chooses from",
+    "heads": "widths of the hidden layers of actor and critic",
+    "inner": "estimator whose scores are combined",
+    "leader_lags": "latest moves of each leader that are shown",
+    "learning_rate": "step size of the optimiser",
+    "learning_starts": "steps before the first gradient step",
+    "least_turnover": "price times volume a bar, below which a symbol is thinly traded",
+    "log": "whether the path is of log prices",
+    "log_every": "steps between lines of metrics",
+    "max_grad_norm": "gradients are scaled down to this norm",
+    "max_lag": "largest delay in bars that is looked at",
+    "memory_budget_mb": "bound on prefix tables and rolling results",
+    "min_observations": "least observed bars of a window; null: 10 or half of it",
+    "most_bounce": "share of variance that bounces back, above which a symbol is thinly traded",
+    "most_stale": "share of bars without a move, above which a symbol is thinly traded",
+    "n_epochs": "passes over each rollout",
+    "n_steps": "steps of each environment between updates",
+    "names": "which of them; none is all",
+    "network": "the encoder's architecture; `pacesetter agents` lists them",
+    "network_options": "fields of the architecture that differ, e.g. {width: 64}",
+    "patience": "validations in a row that must fail",
+    "problem": "the task, chosen by task=NAME",
+    "progress": "whether progress lines are printed",
+    "run": "folder of a trained run, whose relations are read",
+    "score": "mean reward a step that ends a stage, with advance=score",
+    "source": "where bars come from, chosen by data=NAME",
+    "starts": "where episodes begin: random, stratified by regime, or fixed",
+    "steps": "environment steps, all environments together",
+    "symbols": "which of them; none is all",
+    "synthetic_plays": "episodes that each synthetic market is played",
+    "target_kl": "an update stops beyond this divergence; null never",
+    "tau": "share by which target networks follow",
+    "tensorboard": "auto: where TensorBoard is installed; on; off",
+    "train_freq": "steps between collections and updates",
+    "variant": "of the estimator, see the guide",
+    "vf_coef": "weight of the value loss",
+    "window_bars": "latest bars that an agent sees",
+}
 ENTRY = re.compile(r"^(?P<names>\w+(?:, \w+)*)\s{2,}(?P<text>\S.*)$")
 NEXT = re.compile(r"\s{3,}(?P<names>\w+)\s{2,}(?P<text>\S.*)$")
 
@@ -44,7 +106,7 @@ def explain_keys(config: Config, key: str) -> list[Explained]:
         parents, values, path = kinds, values[part], [*path, part]
         kinds = _below(parents, part) if len(path) > 1 else _kinds(config, part)
     if not isinstance(values, Mapping):
-        return [Explained(key, values, _texts(parents).get(path[-1], ""))]
+        return [Explained(key, values, _about(_texts(parents), path[-1]))]
     return list(_rows(key, values, kinds))
 
 
@@ -59,7 +121,11 @@ def _rows(prefix: str, values: Mapping[str, Any], kinds: Sequence[type[Any]]) ->
         if isinstance(value, Mapping) and below:
             yield from _rows(f"{prefix}.{name}", value, below)
         else:
-            yield Explained(f"{prefix}.{name}", value, texts.get(name, ""))
+            yield Explained(f"{prefix}.{name}", value, _about(texts, name))
+
+
+def _about(texts: Mapping[str, str], name: str) -> str:
+    return texts.get(name) or COMMON.get(name, "")
 
 
 def _kinds(config: Config, group: str | None = None) -> list[type[Any]]:

@@ -110,18 +110,19 @@ function setUpPickers() {
   }
 }
 
-// ---- language: the fixed words; sentences that a judgement wrote stay as they are
+// ---- language: the fixed words, and sentences that brought their Persian along
 const persian = JSON.parse(document.getElementById("persian").textContent)
 const word = text => (document.documentElement.lang === "fa" && persian[text]) || text
 
 function setUpLanguage() {
   const button = document.getElementById("language")
   button.hidden = false
-  for (const node of all("[data-word]")) node.dataset.english = node.textContent
+  for (const node of all("[data-word], [data-persian]")) node.dataset.english = node.textContent
   const use = language => {
     Object.assign(document.documentElement, { lang: language, dir: language === "fa" ? "rtl" : "ltr" })
     Object.assign(button, { textContent: language === "fa" ? "English" : "فارسی", lang: language === "fa" ? "en" : "fa" })
     for (const node of all("[data-word]")) node.textContent = word(node.dataset.english)
+    for (const node of all("[data-persian]")) node.textContent = node.dataset[language === "fa" ? "persian" : "english"]
   }
   button.onclick = () => use(document.documentElement.lang === "fa" ? "en" : "fa")
   if (new URLSearchParams(location.search).get("language") === "fa") use("fa")

@@ -1,0 +1,36 @@
+"""The README's first screen: what a newcomer needs, in this order, and the output that its lines really print."""
+
+from __future__ import annotations
+
+import contextlib
+import io
+import re
+from pathlib import Path
+
+import pytest
+
+import pacesetter as ps
+
+README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+FIRST_SCREEN = (
+    *("Pacesetter finds which assets lead others", "pip install", "make demo", "make test", "import pacesetter as ps"),
+    *("leadership  leads", "No evidence that hold beats cash", "| **3.28** |", "no evidence |", "pictures/demo.png"),
+    *("Nothing here is investment advice.", "## The flow and its packages", "## Measured"),
+)
+
+
+def test_what_a_newcomer_needs_comes_first() -> None:
+    places = [README.index(part) for part in FIRST_SCREEN]
+    assert places == sorted(places)
+
+
+def test_the_five_lines_print_what_the_page_says(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    code, said = re.search(r"```python\n(.*?)```\n\n```\n(.*?)```", README, re.S).groups()  # type: ignore[union-attr]
+    monkeypatch.chdir(tmp_path)
+    ps.load("synthetic", symbols=5, bars=800, seed=1).to_frame()["close"].to_csv("bars.csv")
+    printed = io.StringIO()
+    with contextlib.redirect_stdout(printed):
+        exec(code, {})
+    lines = [" ".join(line.split()) for line in printed.getvalue().splitlines()]
+    for line, shown in zip(lines, said.splitlines(), strict=True):
+        assert line.startswith(" ".join(shown.rstrip("…").split()))
