@@ -32,6 +32,13 @@ def ctrl_c() -> Iterator[None]:
     signal.signal(signal.SIGINT, before)
 
 
+@pytest.fixture(scope="session")
+def sized() -> Callable[[int], int]:
+    """The size of a proof: as given, or the share of it that PROOF_SHARE names, for a first look at it."""
+    share = float(os.environ.get("PROOF_SHARE", "1"))
+    return lambda whole: max(1, round(whole * share))
+
+
 @pytest.fixture
 def us143() -> Path:
     """143 US stocks, daily 2005–2016; the file is not shipped."""

@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import json
 import sqlite3
+from concurrent.futures import ThreadPoolExecutor, wait
 from datetime import UTC, datetime, timedelta
 from pathlib import Path
 from typing import Any
@@ -134,6 +135,18 @@ def test_the_view_holds_inside_the_hold_zone_and_adds_up_what_was_earned(url: st
     said = CliRunner().invoke(app, ["journal", "show", url], catch_exceptions=False).output
     assert "+8.00" in said
     journal.close()
+
+
+def test_who_takes_over_waits_for_a_commit_that_a_killed_process_left_to_the_server(url: str) -> None:
+    killed, heir = Journal(url, "run"), Journal(url, "run")
+    with ThreadPoolExecutor(1) as thread, killed._transaction() as connection:
+        killed._audit(connection, "statuses", {"a": "filled"})
+        found = thread.submit(heir.rows, tables.audit)
+        assert not wait([found], 0.3).done  # it would resume from what is not the end
+        connection.commit()
+        assert [row["kind"] for row in found.result(10)] == ["statuses"]
+    for journal in (killed, heir):
+        journal.close()
 
 
 def test_the_audit_log_shows_a_changed_a_lost_and_a_cut_record(url: str) -> None:

@@ -146,10 +146,11 @@ def test_the_journal_tells_decisions_orders_fills_and_refusals(panel: Panel, tmp
 # ---- restarts -------------------------------------------------------------------------------------------------------
 
 
-def killed(folder: Path, kills: int, seed: int) -> str:
-    line = [sys.executable, str(Path(__file__).parents[1] / "kills.py"), str(folder), str(kills), str(seed)]
+def killed(folder: Path, kills: int, seed: int, *server: str) -> str:
+    line = [sys.executable, str(Path(__file__).parents[1] / "kills.py"), str(folder), str(kills), str(seed), *server]
     done = subprocess.run(line, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
+    print(done.stdout)
     return done.stdout
 
 
@@ -158,8 +159,10 @@ def test_five_kills_lose_and_double_nothing(tmp_path: Path) -> None:
 
 
 @pytest.mark.proof
-def test_two_hundred_kills_lose_and_double_nothing(tmp_path: Path) -> None:
-    assert killed(tmp_path, 200, seed=2).startswith("200 kills")
+@pytest.mark.timeout(3600)
+def test_two_hundred_kills_lose_and_double_nothing(tmp_path: Path, url: str, sized: Callable[[int], int]) -> None:
+    kills, server = sized(200), [] if url.startswith("sqlite") else [url]
+    assert killed(tmp_path, kills, 2, *server).startswith(f"{kills} kills")
 
 
 def test_books_that_do_not_add_up_are_refused_at_the_start(panel: Panel, tmp_path: Path) -> None:

@@ -22,6 +22,7 @@ from pacesetter.evaluation.report.tables import read_table
 from pacesetter.evaluation.statistics.trials import RETURNS
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.runs import EVALUATION
+from pacesetter.words import for_spreadsheets
 
 __all__ = ["BRIEF", "HEADER", "LookbackReplay", "has_replay"]
 
@@ -102,7 +103,7 @@ class LookbackReplay:
         """Write replay.html, with matrices and observations of single decisions, and windows.csv beside it."""
         target = Path(folder) / EVALUATION
         csv = target / "windows.csv"
-        self.periods().to_csv(csv, index=False)
+        for_spreadsheets(self.periods()).to_csv(csv, index=False)
         shown = self._decisions()
         sections = [
             Section("Windows", self.verdict(), (self._picture(),), HEADER, self.rows()[:500]),

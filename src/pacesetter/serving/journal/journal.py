@@ -203,6 +203,10 @@ class Journal:
     def _transaction(self) -> Iterator[Connection]:
         try:
             with self.engine.begin() as connection:
+                # A process that was killed while it committed leaves the commit to the server, which may be late: who
+                # takes over waits for it here, as SQLite makes him wait by BEGIN IMMEDIATE.
+                if self.engine.dialect.name == "postgresql":
+                    connection.execute(select(func.pg_advisory_xact_lock(_lock_number(self.run))))
                 yield connection
         except SQLAlchemyError as problem:
             raise _refusal(self.engine, problem) from problem
@@ -219,7 +223,7 @@ class Journal:
     def _audit(self, connection: Connection, kind: str, content: Row) -> tuple[int, str]:
         """Append a record; gives its number and hash."""
         audit, text = tables.audit, canonical(content)
-        # SQLite has begun IMMEDIATE, and elsewhere (run, sequence) is a key: two writers cannot append the same number.
+        # Transactions of a run wait for each other, and (run, sequence) is a key: no number is appended twice.
         newest = select(func.max(audit.c.sequence)).where(audit.c.run == self.run).scalar_subquery()
         last = connection.execute(select(audit).where(audit.c.run == self.run, audit.c.sequence == newest)).first()
         sequence, previous = (0, GENESIS) if last is None else (last.sequence + 1, last.hash)
@@ -227,6 +231,11 @@ class Journal:
         row = {"run": self.run, "sequence": sequence, "kind": kind, "content": text, "hash": digest}
         connection.execute(insert(audit).values(row))
         return sequence, digest
+
+
+def _lock_number(run: str) -> int:
+    """A run's name as a number of 64 bits with sign, as PostgreSQL names its advisory locks."""
+    return int.from_bytes(hashlib.sha256(run.encode()).digest()[:8], signed=True)
 
 
 def _rows(page: Page) -> dict[str, Sequence[Row]]:
