@@ -51,6 +51,28 @@ def test_every_layout_gives_the_same_bars(frame: pd.DataFrame) -> None:
     assert [str(moment) for moment in panel.index] == ["2020-01-02 23:59:59+00:00", "2020-01-03 23:59:59+00:00"]
 
 
+def test_long_rows_by_time_by_symbol_or_mixed_are_the_same_bars() -> None:
+    rng, days = np.random.default_rng(0), pd.date_range("2020-01-01", periods=30, freq="h")
+    whole = pd.DataFrame(
+        {"timestamp": days.repeat(4), "symbol": ["B", " A", "C ", "D"] * 30, "close": rng.uniform(1, 2, 120)}
+    )
+    by_time = whole.drop([5, 6, 40])  # a symbol without a bar here and there
+    expected = read_frame(by_time)
+    assert expected.symbols == ("B", "A", "C", "D")
+    assert (len(expected.index), int(expected.mask.sum()), expected.rows[0, 1]) == (30, 117, 1)
+    numbers = by_time.index.to_numpy()
+    mixed = by_time.sample(frac=1, random_state=3).sort_values("timestamp", kind="stable")
+    for rows in (by_time.sort_values("symbol", kind="stable"), mixed, by_time.astype({"symbol": "category"})):
+        bars = read_frame(rows, numbers=rows.index.to_numpy())
+        assert not bars.problems
+        columns = [bars.symbols.index(name) for name in expected.symbols]
+        np.testing.assert_array_equal(bars.blocks[:, :, columns], expected.blocks)
+        np.testing.assert_array_equal(bars.mask[:, columns], expected.mask)
+        np.testing.assert_array_equal(bars.rows[:, columns], np.where(expected.mask, numbers[expected.rows], -1))
+    twice = read_frame(pd.concat([by_time, by_time.iloc[-1:]]))
+    assert [problem.rule for problem in twice.problems] == ["duplicate"]
+
+
 def test_one_symbol_and_wide_closes() -> None:
     one = Panel.from_frame(
         pd.DataFrame({"Open": [1, 2], "Close": [1.5, 2.5], "RSI 14": [50, 60]}, index=DAYS), symbol="X"

@@ -211,14 +211,17 @@ class _Table:
             where = f"{self.origin} row {int(self.numbers[rows[0]])}".strip()
             self.problems.append(Finding(rule, what, where, symbol, when, len(rows), remedy=remedy))
 
-    def floats(self, values: pd.Series[Any], field: str, owner: str | pd.Series[Any]) -> Array:
-        """A column as float64; a cell that is not a number is reported with its symbol and becomes NaN."""
+    def floats(self, values: pd.Series[Any], field: str, owner: str | Callable[[int], str]) -> Array:
+        """A column as float64; a cell that is not a number is reported with its symbol and becomes NaN.
+
+        owner   the symbol of the column, or of each row
+        """
         if _is_numeric(values):
             return np.asarray(values.to_numpy(dtype=np.float64, na_value=np.nan))
         text, number, bad = _cells(values)
         if bad.any():
             row = int(bad.argmax())
-            symbol = owner if isinstance(owner, str) else str(owner.iloc[row])
+            symbol = owner if isinstance(owner, str) else owner(row)
             what = f"{field} is '{text.iloc[row][:40]}', not a number"
             self.report("wrong_type", what, np.flatnonzero(bad), "correct the file", symbol)
         out = np.full(len(text), np.nan)
@@ -319,32 +322,54 @@ def _holds_numbers(values: pd.Series[Any]) -> bool:
 
 
 def _read_long(frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, table: _Table) -> Bars:
-    names = frame[words.index("symbol")].astype("str").fillna("").str.strip()
-    nameless = (names == "").to_numpy(dtype=bool)
+    owner, names = _owners(frame[words.index("symbol")])
+    nameless = np.array([*(not name for name in names), True])[owner]  # place −1 is a missing name
     table.report("symbol", "the symbol is missing", np.flatnonzero(nameless), "name the symbol in each row")
     places = _value_columns(frame, words, table)
     fields = [words[place] for place in places]
     _check_columns([(field, "every symbol") for field in fields], table)
-    values = [table.floats(frame[place], words[place], names) for place in places]
+    owner_names = [*names, ""]
+    values = [table.floats(frame[place], words[place], lambda row: owner_names[owner[row]]) for place in places]
     row = np.flatnonzero(~nameless & ~np.asarray(known.isna()))
     if len(row) == 0:
         raise DataError(table.problems[0].sentence())
     # In order of appearance, so that a file keeps its own order of symbols.
-    codes, symbols = pd.factorize(names.iloc[row])
+    codes, found = pd.factorize(owner[row])
+    symbols = tuple(names[place] for place in found)
     kept = _in_order(known.asi8[row], codes, row, symbols, table)
     row, codes = row[kept], codes[kept]
-    # As integers, which compare faster than stamps with a zone.
-    stamps, at = np.unique(known.asi8[row], return_inverse=True)
+    stamps, at = _moments(known.asi8[row])
     shape = (len(stamps), len(symbols))
     # Before memory is asked for.
     _check_size(len(fields), *shape, table)
     blocks, mask, rows = np.full((len(fields), *shape), np.nan), np.zeros(shape, bool), np.full(shape, -1)
+    cell = at * len(symbols) + codes
     for block, column in zip(blocks, values, strict=True):
-        block[at, codes] = column[row]
-    mask[at, codes], rows[at, codes] = True, table.numbers[row]
+        block.reshape(-1)[cell] = column[row]
+    mask.reshape(-1)[cell], rows.reshape(-1)[cell] = True, table.numbers[row]
     index = pd.DatetimeIndex(stamps.view("M8[ns]"), tz="UTC")
     origins = (table.origin,) * len(symbols)
-    return Bars(index, tuple(symbols), tuple(fields), blocks, mask, rows, origins, tuple(table.problems))
+    return Bars(index, symbols, tuple(fields), blocks, mask, rows, origins, tuple(table.problems))
+
+
+def _owners(column: pd.Series[Any]) -> tuple[Array, list[str]]:
+    """(row,) places among the names of symbols, −1 for none; texts are made of each name once, not of each row."""
+    # Objects may be of any kind, also such as cannot be looked up.
+    places, unique = pd.factorize(column.astype("str") if column.dtype == object else column)
+    texts = pd.Series(unique).astype("str").fillna("").str.strip()
+    again, names = pd.factorize(texts)  # two that differ by outer blanks are one
+    return np.append(again, -1)[places], list(map(str, names))
+
+
+def _moments(stamps: Array) -> tuple[Array, Array]:
+    """The different ones of (row,) stamps in order, and the place of each row's among them."""
+    steps = np.diff(stamps)
+    if (steps < 0).any():
+        unique, at = np.unique(stamps, return_inverse=True)
+        return unique, at
+    # A file that is sorted by time needs no sort.
+    begins = np.append(True, steps > 0)
+    return stamps[begins], np.cumsum(begins) - 1
 
 
 def _read_wide(frame: pd.DataFrame, cells: list[tuple[str, str]], known: pd.DatetimeIndex, table: _Table) -> Bars:
@@ -377,7 +402,9 @@ def _check_columns(cells: Sequence[tuple[str, str]], table: _Table) -> None:
 
 
 def _in_order(stamps: Array, code: Array, row: Array, symbols: Any, table: _Table) -> Array:
-    """Positions to keep, by symbol and time; duplicates (the last stands) and disorder are reported."""
+    """Positions to keep, each symbol's by time; duplicates (the last stands) and disorder are reported."""
+    if _is_by_time(stamps, code):
+        return np.arange(len(stamps))
     order = np.argsort(code, kind="stable")  # each symbol's rows as they stand in the file
     same = code[order][1:] == code[order][:-1]
     back = order[1:][same & (np.diff(stamps[order]) < 0)]
@@ -398,3 +425,9 @@ def _in_order(stamps: Array, code: Array, row: Array, symbols: Any, table: _Tabl
             table.report(rule, what, row[mine], remedy, str(symbols[which]), when)
     # `again` marks the earlier of two equal stamps: the last in the file stands.
     return np.delete(ranked, np.flatnonzero(again))
+
+
+def _is_by_time(stamps: Array, code: Array) -> bool:
+    """Whether stamps never fall and codes rise within a stamp: nothing is then out of order, or there twice."""
+    steps = np.diff(stamps)
+    return bool((steps >= 0).all() and (np.diff(code)[steps == 0] > 0).all())

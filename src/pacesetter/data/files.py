@@ -301,12 +301,12 @@ class ParquetFiles(_Files):
         if self.symbols and column is not None:
             table, numbers = _rows_of(stored, column, self.symbols)
             if set(pa.compute.unique(table[column]).to_pylist()) >= set(self.symbols):
-                return table.to_pandas(), numbers
+                return _frame(table), numbers
         elif self.symbols and len(self.symbols) < len(names) and set(self.symbols) <= set(names):
             others = {name for name in names if recognise(name) == "timestamp" or name.startswith("__index")}
             wide: pd.DataFrame = stored.read([name for name in names if name in others | set(self.symbols)]).to_pandas()
             return wide, np.arange(len(wide))
-        frame: pd.DataFrame = stored.read().to_pandas()
+        frame = _frame(stored.read())
         return frame, np.arange(len(frame))
 
 
@@ -336,6 +336,12 @@ def _rows_of(stored: pa.parquet.ParquetFile, column: str, symbols: Sequence[str]
     empty = stored.schema_arrow.empty_table()
     rows = np.concatenate([*numbers, np.zeros(0, np.int64)]).astype(np.int64)
     return pa.concat_tables(tables) if tables else empty, rows
+
+
+def _frame(table: pa.Table) -> pd.DataFrame:
+    """The table in pandas, its columns one by one and each freed as it is taken: there are never two of the whole."""
+    frame: pd.DataFrame = table.to_pandas(split_blocks=True, self_destruct=True)
+    return frame
 
 
 def _may_hold(statistics: Any, symbols: Sequence[str]) -> bool:

@@ -232,19 +232,10 @@ def _heat_in_matplotlib(axes: Any, heat: Heat) -> Any:
 
 
 def _web_in_plotly(figure: Any, web: Web) -> None:
-    for leader, follower, weight in web.arrows:
-        (x0, y0), (x1, y1) = web.places[leader], web.places[follower]
-        figure.add_annotation(
-            {"x": x1, "y": y1, "ax": x0, "ay": y0, "xref": "x", "yref": "y", "axref": "x", "ayref": "y", "text": ""},
-            showarrow=True,
-            arrowhead=3,
-            arrowwidth=web.width(weight),
-            arrowcolor="rgba(80,80,80,0.45)",
-            standoff=10,
-            startstandoff=10,
-        )
-    for name, (x, y) in zip(web.nodes, LABEL_DISTANCE * web.places, strict=True):
-        figure.add_annotation(x=x, y=y, text=name, showarrow=False, font={"size": 11})
+    names = zip(web.nodes, LABEL_DISTANCE * web.places, strict=True)
+    labels = [{"x": x, "y": y, "text": name, "showarrow": False, "font": {"size": 11}} for name, (x, y) in names]
+    # At once: each `add_annotation` would check all that are there already.
+    figure.update_layout(annotations=[*(_arrow_in_plotly(web, *arrow) for arrow in web.arrows), *labels])
     figure.add_scatter(
         x=web.places[:, 0],
         y=web.places[:, 1],
@@ -263,6 +254,18 @@ def _web_in_plotly(figure: Any, web: Web) -> None:
     )
     figure.update_xaxes(visible=False, range=(-RIM, RIM))
     figure.update_yaxes(visible=False, range=(-RIM, RIM))
+
+
+def _arrow_in_plotly(web: Web, leader: int, follower: int, weight: float) -> dict[str, Any]:
+    (x0, y0), (x1, y1) = web.places[leader], web.places[follower]
+    return {"x": x1, "y": y1, "ax": x0, "ay": y0, "xref": "x", "yref": "y", "axref": "x", "ayref": "y", "text": ""} | {
+        "showarrow": True,
+        "arrowhead": 3,
+        "arrowwidth": web.width(weight),
+        "arrowcolor": "rgba(80,80,80,0.45)",
+        "standoff": 10,
+        "startstandoff": 10,
+    }
 
 
 def _web_in_matplotlib(axes: Any, web: Web) -> Any:

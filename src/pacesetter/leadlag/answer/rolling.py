@@ -1,7 +1,8 @@
 """The answer of many windows of one length: leadership, and delay with sign, a block of windows at a time.
 
 Correlations slide: one bar enters, one leaves, so the whole history costs as much as one pass over it and the memory is
-that of one window. Other methods, and increments prepared inside each window, are computed window by window.
+that of one window. Where windows lie some bars apart, these enter and leave by a product of matrices. Other methods,
+and increments prepared inside each window, are computed window by window.
 """
 
 from __future__ import annotations
@@ -26,6 +27,8 @@ Array = NDArray[Any]
 BLOCK_BYTES = 32 * 2**20  # of leadership matrices at once
 # Each run starts from an empty window: threads share no state, and the rounding of sums that slide cannot build up.
 RUN = 64  # windows that one thread slides through
+LEAP = 8  # bars between windows from which a matrix product is quicker than adding bar by bar
+LEAPS_AT_ONCE = 16  # windows whose products are held for one loop over them
 
 
 class Answers(NamedTuple):
@@ -92,8 +95,49 @@ def _sliding(series: Series, ends: Array, lookback: int, gauge: Gauge) -> Answer
     delays = np.empty(leadership.shape, dtype=np.int16)
     lags = min(gauge.max_lag, lookback - 2)
     is_sum = gauge.fold == ABSOLUTE_SUM
-    _slide(series.x, series.totals, series.minimum, lags, is_sum, ends, lookback, leadership, delays)
+    if len(ends) > 1 and ends[-1] - ends[0] >= LEAP * (len(ends) - 1):
+        rest = series.totals, series.minimum, is_sum
+        for first, products in _leaps(series.x, ends, lookback, lags):
+            part = slice(first, first + len(products))
+            _emit_many(products, *rest, ends[part], lookback, leadership[part], delays[part])
+    else:
+        _slide(series.x, series.totals, series.minimum, lags, is_sum, ends, lookback, leadership, delays)
     return Answers(ends, leadership, delays)
+
+
+def _leaps(x: Array, ends: Array, lookback: int, lags: int) -> Iterator[tuple[int, Array]]:
+    """The place of a first window, and (window, lag, i, j) lagged products of it and those after it; as `_slide`."""
+    held = np.empty((LEAPS_AT_ONCE, lags, x.shape[1], x.shape[1]))
+    products, now, start = np.zeros(held.shape[1:]), 0, 0
+    for k, end in enumerate(ends.tolist()):
+        if k % RUN == 0 or end - lookback >= now:
+            products[:] = 0.0
+            now = start = end - lookback
+        old = end - lookback
+        for lag in range(1, lags + 1):
+            new = max(now, start + lag) + 1  # both bars of a product are inside the window
+            products[lag - 1] += x[new - lag : end + 1 - lag].T @ x[new : end + 1]
+            if old > start:
+                products[lag - 1] -= x[start + 1 : old + 1].T @ x[start + 1 + lag : old + 1 + lag]
+        now, start = end, old
+        held[k % LEAPS_AT_ONCE] = products
+        if (k + 1) % LEAPS_AT_ONCE == 0 or k + 1 == len(ends):
+            yield k - k % LEAPS_AT_ONCE, held[: k % LEAPS_AT_ONCE + 1]
+
+
+@njit(parallel=True, cache=True)
+def _emit_many(
+    products: Array,
+    totals: Array,
+    minimum: int,
+    is_sum: bool,
+    ends: Array,
+    lookback: int,
+    leadership: Array,
+    delays: Array,
+) -> None:
+    for k in prange(ends.size):
+        _emit(products[k], totals, minimum, is_sum, ends[k], lookback, leadership[k], delays[k])
 
 
 @njit(parallel=True, cache=True)

@@ -10,6 +10,7 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from pacesetter.errors import ConfigError, check_range
@@ -61,10 +62,10 @@ def _fiedler(matrix: Array) -> Array:
 
 def ranks(scores: Array) -> Array:
     """(…, N) ranks, 1 for the strongest leader; ties share their mean rank, NaN stays NaN."""
-    from scipy.stats import rankdata  # takes half a second to import
-
-    ranked: Array = rankdata(-np.asarray(scores), axis=-1, nan_policy="omit")
-    return ranked
+    scores = np.asarray(scores, dtype=np.float64)
+    # Not by scipy.stats, which takes a second to import.
+    ranked: Array = pd.DataFrame(-scores.reshape(-1, scores.shape[-1])).rank(axis=1).to_numpy()
+    return ranked.reshape(scores.shape)
 
 
 def leading(scores: Array, quantile: float) -> Array:
