@@ -251,15 +251,18 @@ def compare(
     """Compare evaluated runs: table, equity curves or cumulated rewards, Markdown."""
     from pacesetter.evaluation.report.compare import BRIEF, compare_section, find_matching
     from pacesetter.evaluation.report.judgement_page import markdown
+    from pacesetter.evaluation.report.offline_section import offline_section
     from pacesetter.evaluation.report.page import write_pdf, write_report
 
-    section = compare_section(find_matching(runs, task, name, since, until))
-    _show([section], BRIEF)
+    judged = find_matching(runs, task, name, since, until)
+    learned_offline = offline_section(judged)
+    sections = [compare_section(judged), *([] if learned_offline is None else [learned_offline])]
+    _show(sections, BRIEF)
     out.parent.mkdir(parents=True, exist_ok=True)
-    page = write_report(out, "Comparison", [section])
+    page = write_report(out, "Comparison", sections)
     if pdf:
         typer.echo(f"→ {write_pdf(page)}")
-    out.with_suffix(".md").write_text(markdown([section]), encoding="utf-8")
+    out.with_suffix(".md").write_text(markdown(sections), encoding="utf-8")
     typer.echo(f"→ {out}, {out.with_suffix('.md')}")
 
 
