@@ -20,19 +20,20 @@ def register(app: typer.Typer) -> None:
 
 
 def export(
-    source: Annotated[str, typer.Argument(help="The folder of a run of task=fleet; or random, expert, oracle.")],
+    source: Annotated[str, typer.Argument(help="A run of task=fleet, a paper folder; or random, expert, oracle.")],
     overrides: Overrides = None,
     out: Annotated[Path, typer.Option(help="HDF5 file to write.")] = Path("data/episodes.h5"),
     episodes: Annotated[int, typer.Option(help="Episodes of each regime, at least.", min=1)] = 500,
     regimes: Annotated[str, typer.Option(help="Of random,medium,expert; default: all.")] = "",
     bars: Annotated[int | None, typer.Option(help="Bars of an episode; default: task.episode_bars.", min=1)] = None,
     seed: Annotated[int, typer.Option(help="Of starts and orders.", min=0)] = 0,
+    minari: Annotated[bool, typer.Option("--minari", help="Also write Minari's format beside it, as NAME-v0.")] = False,
 ) -> None:
     """Store episodes of the training set as an HDF5 dataset for agent=bc, cql and iql."""
     from pacesetter.training.offline.export import export_episodes
 
     names = [name for name in regimes.split(",") if name]
-    options = {"out": out, "episodes": episodes, "regimes": names, "bars": bars, "seed": seed}
+    options = {"out": out, "episodes": episodes, "regimes": names, "bars": bars, "seed": seed, "minari": minari}
     typer.echo(str(export_episodes(source, overrides or (), **options)))  # type: ignore[arg-type]
 
 
@@ -51,12 +52,25 @@ def distill(
 
     asked = Student(network=network, heads=heads, steps=steps, episodes=episodes)
     student = train_student(run, asked, seed)
+    _show_served(run, student)
     if store is not None:
         from pacesetter.serving.bundle.packaging import bundle_run
 
         folder, bundle = bundle_run(student.folder, store)
         teacher = bundle.manifest["training"]["teacher"]["weights_hash"]
         typer.echo(f"Bundle: {folder}, teacher {teacher[:12]}")
+
+
+def _show_served(teacher: Path, student: Run) -> None:
+    """Print the graphs side by side, where what serves them is installed."""
+    from rich.console import Console
+
+    try:
+        from pacesetter.serving.bundle.student import served_table
+    except ImportError as problem:
+        typer.echo(f"served graphs are not compared, {problem.name} is missing: pip install 'pacesetter[serve]'")
+        return
+    Console().print(served_table(teacher, student))
 
 
 def finetune(

@@ -259,6 +259,7 @@ def compare(
     from pacesetter.evaluation.report.compare import BRIEF, RunFilter, compare_section, find_matching
     from pacesetter.evaluation.report.judgement_page import markdown
     from pacesetter.evaluation.report.mlflow_source import judged_in_mlflow
+    from pacesetter.evaluation.report.offline_section import offline_section
     from pacesetter.evaluation.report.page import write_pdf, write_report
 
     if not runs and not mlflow:
@@ -266,13 +267,15 @@ def compare(
     wanted = RunFilter(task, name, tag, since, until)
     with TemporaryDirectory(prefix="pacesetter-") as folder:
         stored = judged_in_mlflow(mlflow, wanted, folder) if mlflow else []
-        section = compare_section([*(find_matching(runs, wanted) if runs else []), *stored])
-    _show([section], BRIEF)
+        judged = [*(find_matching(runs, wanted) if runs else []), *stored]
+        learned_offline = offline_section(judged)
+        sections = [compare_section(judged), *([] if learned_offline is None else [learned_offline])]
+    _show(sections, BRIEF)
     out.parent.mkdir(parents=True, exist_ok=True)
-    page = write_report(out, "Comparison", [section])
+    page = write_report(out, "Comparison", sections)
     if pdf:
         typer.echo(f"→ {write_pdf(page)}")
-    out.with_suffix(".md").write_text(markdown([section]), encoding="utf-8")
+    out.with_suffix(".md").write_text(markdown(sections), encoding="utf-8")
     typer.echo(f"→ {out}, {out.with_suffix('.md')}")
 
 

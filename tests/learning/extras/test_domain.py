@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import statistics
 from types import SimpleNamespace
 
 import numpy as np
@@ -70,11 +71,66 @@ def train(strength: float) -> tuple[float, float]:
         return float(probe.score(encoder(fresh).numpy(), is_second)), float(right.float().mean())
 
 
-def test_a_fresh_probe_ends_near_chance_and_the_task_is_kept():
+def test_a_fresh_probe_ends_near_chance_and_the_task_keeps_what_such_features_can_know():
+    """Here the task needs the shift: of any feature z ~ N(0, 1.25) that hides the domain half of |z| < 0.625 is wrong.
+
+    That is 79 %, so a fall from 99 % is a property of the task (Zhao et al. 2019), not of the method.
+    """
     without, confused = train(0.0), train(4.0)
     assert without[0] > 0.65
+    assert without[1] > 0.97
     assert confused[0] < 0.6
-    assert confused[1] > 0.7  # what can be known of the task without the shifted input
+    possible = 1 - (statistics.NormalDist(0, math.sqrt(1.25)).cdf(0.625) - 0.5)
+    assert possible == pytest.approx(0.79, abs=0.005)
+    assert confused[1] > possible - 0.03
+
+
+def make_shortcut(seed: int, is_target: bool, count: int = 200) -> tuple[torch.Tensor, torch.Tensor]:
+    """Labels that one input tells with some noise; in the source a second one tells them too, in the target it lies."""
+    generator = torch.Generator().manual_seed(seed)
+    labels = (torch.rand(count, generator=generator) < 0.5).float()
+    inputs = 0.4 * torch.randn(count, 4, generator=generator)
+    inputs[:, 1] += 2 * labels - 1
+    inputs[:, 0] += 1.5 if is_target else 2 * (2 * labels - 1)
+    return inputs, labels
+
+
+def adapt(strength: float) -> tuple[float, float, float]:
+    """Accuracy of a fresh probe of the domain, and of the task in source and target, labelled in the source alone."""
+    torch.manual_seed(0)
+    encoder, head, steps = torch.nn.Linear(4, 2), torch.nn.Linear(2, 1), 500
+    config = DomainConfig(("B",), strength=strength, ramp_steps=steps // 2, hidden=16, learning_rate=0.02)
+    domain = Domain(surroundings(2), config)
+    optimiser = torch.optim.Adam([*encoder.parameters(), *head.parameters()], 0.01)
+    for step in range(steps):
+        (source, labels), (target, _) = make_shortcut(2 * step, False), make_shortcut(2 * step + 1, True)
+        inputs = torch.cat([source, target])
+        batch, features = rows(inputs), encoder(inputs)
+        domain.reward(batch, features, features, step)
+        domain.learn(batch, features, features)
+        answers = head(features[: len(source)]).squeeze(-1)
+        task = torch.nn.functional.binary_cross_entropy_with_logits(answers, labels)
+        optimiser.zero_grad()
+        (task + domain.losses(batch, features)["domain"].mean()).backward()
+        optimiser.step()
+    with torch.no_grad():
+        sets = [make_shortcut(90_000 + place, place % 2 == 1, 2_000) for place in range(4)]
+        encoded = [encoder(inputs).numpy() for inputs, _ in sets]
+        is_second = np.repeat([False, True], 2_000)
+        probe = LogisticRegression().fit(np.concatenate(encoded[:2]), is_second)
+        right = [(head(encoder(inputs)).squeeze(-1) > 0) == labels.bool() for inputs, labels in sets[2:]]
+        source, target = (float(each.float().mean()) for each in right)
+        return float(probe.score(np.concatenate(encoded[2:]), is_second)), source, target
+
+
+def test_where_a_feature_serves_both_domains_the_source_is_kept_and_the_target_gains():
+    without, adapted = adapt(0.0), adapt(1.0)
+    assert without[0] > 0.58
+    assert adapted[0] < 0.55  # chance is 50 %
+    assert without[1] > 0.99
+    assert adapted[1] > 0.98  # the source is kept
+    assert without[2] < 0.6
+    assert adapted[2] > 0.95  # the target gains
 
 
 def test_the_ramp_rises_from_nothing():

@@ -9,16 +9,18 @@ import io
 import json
 from pathlib import Path
 
+import numpy as np
 import pytest
 from rich.console import Console
 
 from pacesetter.build import build_learner, build_panel, build_parts
 from pacesetter.errors import ConfigError, DataError
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.learning.experience.dataset import DatasetWriter, read_dataset
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.recording import order_teacher
 from pacesetter.training.hydra.compose import compose
-from pacesetter.training.offline import export
+from pacesetter.training.offline import export, observers
 from pacesetter.training.offline.export import export_episodes
 from pacesetter.training.run.train import train
 
@@ -108,3 +110,40 @@ def test_a_dataset_that_does_not_fit_is_refused_and_nothing_is_written(toy, expo
     with pytest.raises(ConfigError, match="agent=bc does not support task=trading, only fleet"):
         compose(["task=trading", "agent=bc"])
     assert not (tmp_path / "runs").exists()
+
+
+def rewritten(source: Path, path: Path, episodes: int | None = None, **facts: object) -> Path:
+    """The dataset with other facts in its manifest, or the first episodes of each symbol alone."""
+    manifest, tables, stored = read_dataset(source)
+    if episodes is not None:
+        firsts = [np.flatnonzero(stored.symbols == place)[:episodes] for place in range(len(manifest["symbols"]))]
+        stored = stored.select(np.concatenate(firsts))
+    with DatasetWriter(path, manifest | facts, tables) as writer:
+        writer.add(stored)
+    return path
+
+
+def test_another_schema_and_a_single_episode_are_refused_and_nothing_is_written(toy, exported, tmp_path):
+    cases = [
+        (rewritten(exported, tmp_path / "new.h5", schema=99), "has schema 99, this version reads 1; export it again"),
+        (rewritten(exported, tmp_path / "one.h5", episodes=1), "has 1 episode of .* needs 2 or more: export more"),
+    ]
+    for path, sentence in cases:
+        own = ("agent=cql", f"agent.dataset={path}", f"runs={tmp_path / 'runs'}")
+        with pytest.raises(DataError, match=sentence):
+            train(compose([*toy, *own]), console=Console(file=io.StringIO()))
+    assert not (tmp_path / "runs").exists()
+
+
+def test_without_actions_in_common_a_sentence_stands_for_the_estimates(toy, exported, tmp_path, monkeypatch):
+    def refuse(*_, **__):
+        raise DataError("off-policy evaluation needs actions in common")
+
+    monkeypatch.setattr(observers, "policy_estimates", refuse)
+    folder, told = train_offline(toy, "iql", exported, tmp_path, "train.steps=2048", "train.validate_every=2048")
+    report = json.loads((folder / "offline.json").read_text())
+    assert [each["name"] for each in report["estimates"]] == ["market"]
+    assert report["note"] == "off-policy evaluation needs actions in common"
+    assert report["note"] in told
+    assert report["agent"] == "iql"
+    assert report["dataset"]["regimes"] == ["random", "medium", "expert"]

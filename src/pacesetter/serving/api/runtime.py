@@ -62,6 +62,7 @@ class BundlePolicy:
     kept    what such a policy keeps from bar to bar; asked about the same bar again, it answers as before
     asked   what the policy is asked for beside the market, by input: the bundle's own numbers by default
     entries   what the model was shown at it
+    proposals   (symbol,) of a fleet: what each agent would do in an account of its own
     """
 
     def __init__(self, bundle: Bundle) -> None:
@@ -72,6 +73,7 @@ class BundlePolicy:
         self.market, self.own_account = task.market if self.trades_targets else None, task.own_account
         self.fitted_until = pd.Timestamp(bundle.manifest["fitted_until"])
         self.confidence, self.value, self.entries = np.empty(0), None, None
+        self.proposals: Array = np.empty(0)
         self.notes: dict[str, list[Any]] = {}
         self.kept: Kept | None = None
         self.asked: Mapping[str, Sequence[float]] = self.model.spec.conditions
@@ -118,6 +120,7 @@ class BundlePolicy:
         if self.market is not None:
             return self._targets(answer, snapshot, self.market)
         chosen = answer["probabilities"].argmax(axis=-1) if self.action == "discrete" else answer["orders"]
+        self.proposals = chosen
         return np.asarray(chosen, dtype=np.float64).reshape((symbols, 2) if self.action == "hybrid" else symbols)
 
     def _before(self, snapshot: Snapshot) -> dict[str, Array]:
@@ -168,8 +171,9 @@ class BundlePolicy:
         """(symbol,) shares of equity by what the agents propose, as `FleetTargets` in a backtest."""
         held = np.asarray(snapshot.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
         if "orders" in answer:
-            proposals = answer["orders"].reshape(-1)
+            self.proposals = proposals = answer["orders"].reshape(-1)
         else:
+            self.proposals = answer["probabilities"].argmax(axis=-1)
             # The expected order of a discrete agent, as its proposal is in a backtest.
             proposals = answer["probabilities"] @ np.array(DISCRETE_AS_CONTINUOUS, np.float32)
         proposals = proposals.astype(np.float64)

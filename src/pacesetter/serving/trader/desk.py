@@ -68,12 +68,14 @@ class Ticket(NamedTuple):
     signals    as they were acted on: smoothed, looked up, or the weight
     quantities signed, of the orders that the guard allowed; 0 elsewhere
     decisions  the guard's answer to each order, exits first
+    is_decided by the policy; else it flattens what a halted desk holds
     """
 
     actions: Array
     signals: Array
     quantities: Array
     decisions: tuple[Decision, ...]
+    is_decided: bool = True
 
     @property
     def orders(self) -> tuple[Order, ...]:
@@ -165,7 +167,7 @@ class Desk:
         """While halted: an order against every position, which the next bar fills; needs no policy."""
         held = self.broker.positions[:, Position.QUANTITY].copy()
         decisions = self.guard.flatten(self._orders(-held, f"{self._begin(panel)}-flat"), now)
-        return Ticket(np.zeros(len(held)), self._signals.copy(), -held, decisions)
+        return Ticket(np.zeros(len(held)), self._signals.copy(), -held, decisions, is_decided=False)
 
     def _begin(self, panel: Panel) -> str:
         return f"{self.run}-{panel.index[-1]:%Y%m%dT%H%M%S}"

@@ -31,6 +31,7 @@ from pacesetter.serving.monitor.watch import Vitals, Watch
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.order import Order, State
 from pacesetter.serving.trader.brokers import OrderStatus
+from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, Ticket, last_bars
 from pacesetter.serving.trader.feeds import Feed
 from pacesetter.serving.trader.succession import Succession
@@ -79,8 +80,9 @@ class PaperTrader:
         observe: Observe,
         succession: Succession | None = None,
         reasons: OrderReasons | None = None,
+        decision_log: DecisionLog | None = None,
     ) -> None:
-        self.reasons = reasons
+        self.reasons, self.decision_log = reasons, decision_log
         self.desk, self.feed, self.journal, self.switch, self.watch = desk, feed, journal, switch, watch
         self.observe, self.succession = observe, succession
         self.bars = 0  # decided on so far
@@ -146,6 +148,8 @@ class PaperTrader:
         page = make_page(desk, at, bars[-1], settlement, ticket, vitals, alerts, self._state(), why)
         if not self.journal.record(page):
             raise RunError(f"another process trades run '{self.journal.run}'; stop one of the two, then resume")
+        if self.decision_log is not None and ticket.is_decided:
+            self.decision_log.add(at, desk.policy)
         self._send(ticket)
 
     def _ticket(self, snapshot: Snapshot, bars: Array, now: float, late: float) -> Ticket:

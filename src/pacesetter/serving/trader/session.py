@@ -26,6 +26,7 @@ from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.alpaca import AlpacaBroker
+from pacesetter.serving.trader.decision_log import DecisionLog
 from pacesetter.serving.trader.desk import Desk, OrderOptions
 from pacesetter.serving.trader.feeds import Feed, OnlineFeed, ReplayFeed
 from pacesetter.serving.trader.history import History
@@ -55,6 +56,7 @@ class PaperConfig:
     unverified  take a signed bundle without a key to check it by
     orders      least confidence of an entry, below which confidence orders are limit orders, flatten on a halt
     why         log and journal why each order of a bundle was given; asks the model once for each feature
+    log_episodes   keep what each agent of a fleet decides, for `pacesetter export FOLDER`
     follow      of a store: a bundle that becomes current, by an update or a roll-back, decides from the next bar on
     """
 
@@ -71,6 +73,7 @@ class PaperConfig:
     key: str = ""
     unverified: bool = False
     follow: bool = False
+    log_episodes: bool = False
     orders: OrderOptions = field(default_factory=OrderOptions)
     why: bool = False
     watch: Thresholds = field(default_factory=Thresholds)
@@ -115,7 +118,18 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
         _bundle_observer(bundle, panel.symbols) if bundle else table_observer(WINDOW_BARS),
         _succession(policy, config, bundle, key),
         OrderReasons(bundle.model, bundle.manifest.get("feature_moments")) if bundle and config.why else None,
+        _decision_log(policy, config, bundle),
     )
+
+
+def _decision_log(policy: str, config: PaperConfig, bundle: Bundle | None) -> DecisionLog | None:
+    """Where decisions are kept to learn from, if they are; refuses a baseline, which learns from nothing."""
+    if not config.log_episodes:
+        return None
+    if bundle is None:
+        raise ConfigError(f"paper.log_episodes=true keeps the decisions of a fleet's bundle, not of '{policy}'")
+    data = _replayed(config.data, bundle) if config.feed == "replay" else {"source": config.feed, **config.data}
+    return DecisionLog(config.folder, bundle, data)
 
 
 def _succession(policy: str, config: PaperConfig, bundle: Bundle | None, key: SigningKey | None) -> Succession | None:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -10,10 +10,12 @@ from typing import Any
 from pacesetter.build import Config, build_panel, parse_config, stored_config
 from pacesetter.build.dataset import build_recording_market, dataset_manifest, differences
 from pacesetter.errors import ConfigError, check_range, did_you_mean
-from pacesetter.learning.experience.dataset import DatasetWriter, read_manifest
+from pacesetter.learning.experience.dataset import DatasetWriter, StoredEpisodes, read_manifest
 from pacesetter.learning.experience.recording import REGIMES, Teach, market_tables, record, whole_episodes
 from pacesetter.panel import Panel
 from pacesetter.training.hydra.compose import compose
+from pacesetter.training.offline.minari_format import check_minari, write_minari
+from pacesetter.training.offline.paper_episodes import PAPER, is_paper_log, paper_episodes, read_paper_log
 from pacesetter.training.offline.teachers import expert_teacher, oracle_teacher, run_teacher
 
 __all__ = ["SOURCES_OF_EPISODES", "ExportedEpisodes", "export_episodes", "stale_reasons"]
@@ -23,15 +25,19 @@ SOURCES_OF_EPISODES = ("random", "expert", "oracle")  # beside the folder of a r
 
 @dataclass(frozen=True)
 class ExportedEpisodes:
-    """What was written: the file, and how many episodes and rows of each regime."""
+    """What was written: the file, how many episodes and rows of each regime, and the folder of a Minari dataset."""
 
     path: Path
     episodes: dict[str, int]
     rows: dict[str, int]
+    minari: Path | None = None
 
     def __str__(self) -> str:
         each = ", ".join(f"{name} {self.episodes[name]:,}" for name in self.episodes)
-        return f"{sum(self.episodes.values()):,} episodes ({each}), {sum(self.rows.values()):,} rows → {self.path}"
+        also = f" and {self.minari}" if self.minari is not None else ""
+        return (
+            f"{sum(self.episodes.values()):,} episodes ({each}), {sum(self.rows.values()):,} rows → {self.path}{also}"
+        )
 
 
 def export_episodes(
@@ -43,32 +49,69 @@ def export_episodes(
     regimes: Sequence[str] = (),
     bars: int | None = None,
     seed: int = 0,
+    minari: bool = False,
 ) -> ExportedEpisodes:
     """Record `episodes` of each regime in the training set and write them; everything is refused before that.
 
-    source    random, expert, oracle, or the folder of a run of task=fleet, whose own configuration is used
+    source    random, expert, oracle, the folder of a run of task=fleet, whose own configuration is used, or that of a
+              paper trader with log_episodes=true, whose bars the overrides put into the training set
     regimes   random, medium and expert, which differ in the share of random orders; random orders have one
+    minari    also write the Farama Foundation's format, beside the file
     """
     check_range(1, episodes=episodes, bars=1 if bars is None else bars)
+    if minari:
+        check_minari(out)
+    if is_paper_log(source):
+        return _export_paper(source, overrides, out, regimes, bars, minari)
     names = _regimes(source, regimes)
     config = _config(source, overrides)
     panel = build_panel(config)
     market = build_recording_market(config, panel, config.train.envs, bars)
     teach, policy = _teacher(source, config, panel, market)
     manifest = dataset_manifest(config, panel, market, _label(source), policy, names, seed)
-    datasets: dict[str, Any] = {}
-    with DatasetWriter(out, manifest, market_tables(market)) as writer:
+
+    def recorded() -> Iterator[tuple[str, StoredEpisodes]]:
         for place, name in enumerate(names):
             steps = record(market, teach, REGIMES[name], episodes, seed + place)
             part, _ = whole_episodes(steps, market, place, most=-(-episodes // market.env_count))
             assert part is not None
+            yield name, part
+
+    return _written(out, manifest, market, recorded(), minari)
+
+
+def _written(
+    out: str | Path, manifest: dict[str, Any], market: Any, parts: Iterable[tuple[str, StoredEpisodes]], minari: bool
+) -> ExportedEpisodes:
+    """Write the episodes of each regime as they come."""
+    datasets: dict[str, StoredEpisodes] = {}
+    with DatasetWriter(out, manifest, market_tables(market)) as writer:
+        for name, part in parts:
             writer.add(part)
             datasets[name] = part
+    folder = write_minari(out, manifest, market_tables(market), list(datasets.values())) if minari else None
     return ExportedEpisodes(
         Path(out),
         {name: len(part) for name, part in datasets.items()},
         {name: part.row_count for name, part in datasets.items()},
+        folder,
     )
+
+
+def _export_paper(
+    folder: str, overrides: Sequence[str], out: str | Path, regimes: Sequence[str], bars: int | None, minari: bool
+) -> ExportedEpisodes:
+    """What a paper trader decided, as one regime; overrides say which of its bars are the training set."""
+    if regimes:
+        raise ConfigError("what was decided on paper has one regime; leave --regimes out")
+    decided = read_paper_log(folder)
+    config = decided.config(overrides)
+    panel = build_panel(config)
+    market = build_recording_market(config, panel, 1, bars)
+    episodes = paper_episodes(decided, market)
+    name = Path(folder).resolve().name
+    manifest = dataset_manifest(config, panel, market, name, ", ".join(decided.policies), (PAPER,), config.seed)
+    return _written(out, manifest, market, [(PAPER, episodes)], minari)
 
 
 def _regimes(source: str, asked: Sequence[str]) -> tuple[str, ...]:

@@ -98,8 +98,16 @@ class OfflineValidator(Validator[FleetTrainer]):
             "estimates": [each._asdict() for each in estimates],
             "validation_sharpe": sharpe,
             "note": note,
+            "agent": self.session.config.agent["algorithm"],
+            "dataset": self._dataset(),
         }
         self.session.run.write_json(REPORT, facts)
+
+    def _dataset(self) -> dict[str, Any]:
+        """What was learned from: whose episodes, which of their regimes, and how many."""
+        manifest, own = self.rows.manifest, np.unique(self.rows.episodes.regimes)
+        facts = {"source": manifest["source"], "regimes": [manifest["regimes"][place] for place in own]}
+        return facts | {"episodes": len(self.rows.episodes), "rows": self.rows.episodes.row_count}
 
 
 @torch.no_grad()

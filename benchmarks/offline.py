@@ -1,0 +1,122 @@
+"""Learning from stored episodes beside learning in the market: BC, CQL and IQL of a fleet beside online PPO.
+
+    python benchmarks/offline.py [--market "planted 0.4"] [--seeds 1+2] [--folder runs/offline] [--entrants ppo,cql_log]
+                                 [--reporting] [--record]
+
+Cells are those of `pacesetter league`, kept by configuration and data. PPO learns in the market and keeps all of its
+training episodes (`train.log_episodes`). The offline agents have those, or as many rows of random orders, and no
+market.
+"""
+
+from __future__ import annotations
+
+import argparse
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+from fleet_methods import COMMON, METHODS, YARDSTICKS
+from record import publish, table
+
+from pacesetter.build import read_config
+from pacesetter.runs import Run
+from pacesetter.training.league.cell import Cell, Score, play_cell
+from pacesetter.training.league.ladder import MARKETS
+from pacesetter.training.offline.export import export_episodes
+
+ABOUT = (
+    "League market `{market}`: 10 symbols, 2.5 bps a side, 1,800 bars to train, 600 to choose by, 3,000 to test. "
+    "Annualised Sharpe ratio on the test set after costs, all agents in one account. PPO learned in the market for "
+    "49,152 steps of each agent. `_log`: from all episodes that PPO logged while it learned; `_random`: from 5,000 "
+    "episodes of random orders; never from an oracle's. Every learner has the network `mlp_tiny`, sees "
+    "`leadlag_expected`, and uses `task.action=target`."
+)
+EPISODES = 5_000  # of random orders: as many rows as PPO logs
+SMALL = ("agent.network=mlp_tiny", "agent.heads=[32]")
+STEPS = ("train.steps=204800", "train.validate_every=20480", "train.log_every=20480")
+RATES = ("agent.learning_rate=0.002", "agent.encoder_learning_rate=0.002", "agent.gamma=0.5", "agent.batch_size=256")
+OFFLINE = (*SMALL, *STEPS, *RATES)
+LEARNERS: dict[str, tuple[str, ...]] = {
+    "bc": ("agent=bc", "agent.regimes=[]", *OFFLINE),
+    "cql": ("agent=cql", *OFFLINE),
+    "iql": ("agent=iql", *OFFLINE),
+}
+ENTRANTS = ("ppo", *(f"{name}_{data}" for data in ("log", "random") for name in LEARNERS))
+PPO = (*METHODS["ppo"], "train.log_episodes=true")
+
+
+def ppo_cell(market: str, seed: int, folder: str) -> Cell:
+    return Cell(folder, market, "ppo", seed, MARKETS[market], (*COMMON, *PPO))
+
+
+def ppo_run(cell: Cell) -> Path:
+    """The run in which PPO of this market and seed left its episodes."""
+    data = cell.config.data
+    for folder in sorted((path.parent for path in Path(cell.folder, "runs").glob("*/config.yaml")), reverse=True):
+        config = read_config(Run.open(folder))
+        if (config.agent["algorithm"], config.seed, config.data) == ("ppo", cell.seed, data) and any(
+            (folder / "episodes").glob("*.h5")
+        ):
+            return folder
+    raise FileNotFoundError(f"no run of PPO with seed {cell.seed} in {cell.folder}; remove its cells and run again")
+
+
+def dataset_of(data: str, ppo: Cell) -> Path:
+    """The episodes that PPO logged, or random ones, which are exported on the first call."""
+    if data == "log":
+        return ppo_run(ppo) / "episodes"
+    path = Path(ppo.folder) / f"random-{ppo.market.replace(' ', '-')}-{ppo.seed}.h5"
+    if not path.is_file():
+        own = (*ppo.market_overrides, *COMMON, "train.envs=32", f"seed={ppo.seed}")
+        print(export_episodes("random", own, out=path, episodes=EPISODES, seed=ppo.seed), flush=True)
+    return path
+
+
+def play(entrant: str, market: str, seed: int, folder: str) -> Score:
+    """The score of an entrant; PPO comes before those that learn from its episodes."""
+    if entrant in YARDSTICKS:
+        return play_cell(Cell(folder, market, entrant, seed, MARKETS[market], None))
+    ppo = ppo_cell(market, seed, folder)
+    if entrant == "ppo":
+        return play_cell(ppo)
+    name, data = entrant.rsplit("_", 1)
+    more = (*COMMON, *LEARNERS[name], f"agent.dataset={dataset_of(data, ppo)}", "train.best_by=score")
+    return play_cell(Cell(folder, market, entrant, seed, MARKETS[market], more))
+
+
+def score_rows(scores: list[Score]) -> list[list[Any]]:
+    """Each entrant's Sharpe ratio by seed, its mean, the share of PPO's, and its lead over cloning on the same data."""
+    by_name: dict[str, list[float]] = {}
+    for score in scores:
+        by_name.setdefault(score.entrant, []).append(score.sharpe)
+    rows = []
+    for name, own in by_name.items():
+        mean, data = float(np.mean(own)), name.rsplit("_", 1)[-1]
+        share = f"{mean / float(np.mean(by_name['ppo'])):.0%}" if "ppo" in by_name else ""
+        cloned = by_name.get(f"bc_{data}")
+        lead = f"{mean - float(np.mean(cloned)):+.2f}" if cloned and not name.startswith("bc") else ""
+        rows.append([name, *(f"{value:+.2f}" for value in own), f"{mean:+.2f}", share, lead])
+    return rows
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--market", default="planted 0.4", choices=list(MARKETS))
+    parser.add_argument("--seeds", default="1+2")
+    parser.add_argument("--folder", default="runs/offline")
+    parser.add_argument("--entrants", default=",".join(ENTRANTS))
+    options = parser.parse_known_args()[0]
+    seeds, folder = [int(seed) for seed in options.seeds.split("+")], str(Path(options.folder).resolve())
+    scores: list[Score] = []
+    for seed in seeds:
+        for entrant in (*YARDSTICKS, *options.entrants.split(",")):
+            scores.append(play(entrant, options.market, seed, folder))
+            print(entrant, seed, f"{scores[-1].sharpe:+.2f}", f"{scores[-1].seconds:.0f} s", flush=True)
+    header = ["entrant", *(f"seed {seed}" for seed in seeds), "mean", "of PPO's", "above BC on the same data"]
+    body = ABOUT.format(market=options.market) + "\n\n" + table(header, score_rows(scores))
+    name = options.market.replace(" ", "_").replace(".", "")
+    publish(f"offline_{name}", body, f"Learning from stored episodes beside online PPO: {options.market}")
+
+
+if __name__ == "__main__":
+    main()
