@@ -1,0 +1,45 @@
+"""Options of every method of a fleet. They are read by commands that train nothing, so torch is not imported."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+from typing import Any, Literal
+
+from pacesetter.errors import ConfigError, check_range
+from pacesetter.learning.extras.extra import check_extras
+
+__all__ = ["FleetConfig"]
+
+COUNTS = ("n_steps", "n_epochs", "train_freq", "gradient_steps", "batch_size", "buffer_size")  # where a method has them
+
+
+@dataclass(frozen=True)
+class FleetConfig:
+    """Options of every fleet method.
+
+    learning_rate   of the heads; the encoder has its own, since every symbol pulls at it
+    gamma           discount of the next bar; most of what an order earns comes soon, and later bars only add noise
+    max_grad_norm   of the encoder, and of each symbol's heads
+    precision       of the encoder; heads, losses and weights are float32
+    compile         fuse the encoder by torch.compile, which pays on a GPU
+    graphs          replay whole rounds as CUDA graphs, which pays for small networks on a GPU
+    extras          name -> options of what is added to the method, e.g. curiosity; null leaves it out
+    """
+
+    learning_rate: float = 1e-3
+    encoder_learning_rate: float = 1e-3
+    gamma: float = 0.9
+    max_grad_norm: float = 0.5
+    precision: Literal["float32", "bfloat16"] = "float32"
+    compile: bool = False
+    graphs: bool = False
+    extras: dict[str, Any] = field(default_factory=dict)
+    seed: int = 0
+
+    def __post_init__(self) -> None:
+        for name in ("learning_rate", "encoder_learning_rate", "max_grad_norm"):
+            if not getattr(self, name) > 0:
+                raise ConfigError(f"agent.{name}={getattr(self, name)} must be above 0")
+        check_range(1, owner="agent", **{name: getattr(self, name, 1) for name in COUNTS})
+        check_range(0, 1, owner="agent", gamma=self.gamma)
+        object.__setattr__(self, "extras", check_extras(self.extras))  # as dataclasses, without those left out
