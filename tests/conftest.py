@@ -2,19 +2,24 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
+import logging
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
+from unittest import mock
 
 import pytest
 from rich.console import Console
 
 ROOT = Path(__file__).resolve().parents[1]
+TERMINAL = {"COLUMNS": "160", "TERM": "dumb"}
 US143 = ROOT.parent / "shared" / "data" / "us143_daily_2005_2016.parquet"
 
 
@@ -47,14 +52,71 @@ def us143() -> Path:
     return US143
 
 
+@dataclass(frozen=True)
+class Answer:
+    """What a command left: its exit code, and all that it wrote."""
+
+    returncode: int
+    stdout: str
+    stderr: str
+
+
 @pytest.fixture
-def command(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
-    """Run `pacesetter …` as a user does, in an empty folder; gives exit code and output."""
+def command(tmp_path: Path) -> Callable[..., Answer]:
+    """Call `pacesetter …` by its own `main` in an empty folder; gives exit code and output.
+
+    It stays in this process, since a new one imports everything again; what a process has for itself is put back.
+    """
+    from pacesetter import cli
+
+    def call(*words: str) -> Answer:
+        out, error = (io.TextIOWrapper(io.BytesIO(), encoding="utf-8", newline="") for _ in range(2))
+        code: object = 0
+        with (
+            contextlib.chdir(tmp_path),
+            mock.patch.dict(os.environ, TERMINAL),
+            mock.patch.object(sys, "argv", ["pacesetter", *words]),
+            contextlib.redirect_stdout(out),
+            contextlib.redirect_stderr(error),
+            fresh_logging(),
+        ):
+            try:
+                cli.main()
+            except SystemExit as ended:
+                code = 0 if ended.code is None else ended.code
+        return Answer(code if isinstance(code, int) else 1, _written(out), _written(error))
+
+    return call
+
+
+def _written(stream: io.TextIOWrapper) -> str:
+    stream.flush()
+    stream.seek(0)
+    return stream.read()
+
+
+@contextlib.contextmanager
+def fresh_logging() -> Iterator[None]:
+    """Loggers as a new process has them: no handlers at the root; afterwards all are as before."""
+    root = logging.getLogger()
+    loggers = [root, *(each for each in root.manager.loggerDict.values() if isinstance(each, logging.Logger))]
+    before = [(each, each.level, list(each.handlers), each.propagate, each.disabled) for each in loggers]
+    root.handlers[:] = []
+    try:
+        yield
+    finally:
+        for each, level, handlers, propagate, disabled in before:
+            each.setLevel(level)
+            each.handlers[:], each.propagate, each.disabled = handlers, propagate, disabled
+
+
+@pytest.fixture
+def process(tmp_path: Path) -> Callable[..., subprocess.CompletedProcess[str]]:
+    """As `command`, in a process of its own: seconds each, for what only a whole process shows."""
 
     def call(*words: str) -> subprocess.CompletedProcess[str]:
-        line = [sys.executable, "-m", "pacesetter.cli", *words]
-        width = os.environ | {"COLUMNS": "160", "TERM": "dumb"}
-        return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=width, check=False)
+        line, env = [sys.executable, "-m", "pacesetter.cli", *words], os.environ | TERMINAL
+        return subprocess.run(line, cwd=tmp_path, capture_output=True, text=True, timeout=120, env=env, check=False)
 
     return call
 

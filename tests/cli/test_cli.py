@@ -21,8 +21,8 @@ GOOD = "date,symbol,open,high,low,close,volume\n" + "".join(
 )
 
 
-def test_help_lists_the_commands(command):
-    shown = command("--help")
+def test_help_lists_the_commands(process):
+    shown = process("--help")
     assert shown.returncode == 0
     assert all(word in shown.stdout for word in ("run", "data", "config"))
 
@@ -104,6 +104,12 @@ def test_a_full_disk_is_one_sentence(filename, monkeypatch, capsys):
     where = filename or "the disk"
     told = f"error: {where} cannot be used: No space left on device; make room, then go on with the same command\n"
     assert (ended.value.code, capsys.readouterr().err) == (2, told)
+
+
+def test_a_process_ends_with_one_sentence_and_exit_2_too(process):
+    shown = process("config", "data.pathh=x", "data=csv")
+    assert (shown.returncode, shown.stdout) == (2, "")
+    assert shown.stderr == "error: unknown key 'data.pathh'; did you mean 'data.path'?\n"
 
 
 @pytest.mark.parametrize("words", [("run",), ("data", "check"), ("data", "fetch"), ("config",)])

@@ -20,10 +20,11 @@ from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.market import FleetStep
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.extra import Extra
-from pacesetter.learning.fleet_options import FleetConfig
+from pacesetter.learning.fleet_config import FleetConfig
 from pacesetter.learning.learner import StepRecord
 
 __all__ = ["Acting", "Agents", "AgentsT", "FleetConfig", "FleetMethod", "Losses", "Market", "MarketT", "Method"]
+
 
 # ---- what it is made for --------------------------------------------------------------------------------------------
 

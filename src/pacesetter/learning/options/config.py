@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
-from pacesetter.learning.fleet_options import FleetConfig
+from pacesetter.learning.fleet_config import FleetConfig
 
 __all__ = ["HISTORY_BARS", "WAIT", "WRITTEN", "FleetOptions", "OptionRules"]
 

@@ -133,21 +133,43 @@ def _plain(settings: Any) -> dict[str, Any]:
     return plain
 
 
+class _Group(dict[str, Any]):
+    """A group of Hydra's store, and the plain nodes that its entries were made of.
+
+    It is never copied: Hydra copies its whole store for each composition, though it also copies what it reads of it.
+    """
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.nodes: dict[str, dict[str, Any]] = {}
+
+    def __deepcopy__(self, memo: dict[int, Any]) -> _Group:
+        return self
+
+
+def _store(group: str, name: str, node: dict[str, Any]) -> None:
+    """Store an entry of a group, unless it is there already: making one takes longer than composing with it."""
+    nodes = ConfigStore.instance().repo.setdefault(group, _Group()).nodes
+    if nodes.get(name) != node:
+        ConfigStore.instance().store(group=group, name=name, node=node)
+        nodes[name] = node
+
+
 def _register_groups() -> None:
     for name in SOURCES:
-        ConfigStore.instance().store(group="data", name=name, node=source_defaults(name))
+        _store("data", name, source_defaults(name))
     for name in TASKS:
-        ConfigStore.instance().store(group="task", name=name, node=task_defaults(name))
-    ConfigStore.instance().store(group="lag", name="study", node=study_defaults())
+        _store("task", name, task_defaults(name))
+    _store("lag", "study", study_defaults())
     for name, kind in PLAIN_GROUPS.items():
-        ConfigStore.instance().store(group=name, name="default", node=_plain(kind()))
+        _store(name, "default", _plain(kind()))
 
 
 def _register_agents(task: str) -> None:
     """The group `agent`: the options of every method for this task, since a fleet's are not those of one agent."""
     learned_as = TASKS[task].learned_as if task in TASKS else task  # an unknown one is refused when Hydra looks for it
     for name in METHODS:
-        ConfigStore.instance().store(group="agent", name=name, node=_agent_node(name, learned_as))
+        _store("agent", name, _agent_node(name, learned_as))
 
 
 def _agent_node(name: str, learned_as: str) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""Options of every fleet method, apart from its code: every command reads them, and torch takes seconds to import."""
+"""Options of every method of a fleet. They are read by commands that train nothing, so torch is not imported."""
 
 from __future__ import annotations
 
