@@ -1,4 +1,4 @@
-"""Throughput of admission under overload: 8, 32 and 64 clients that ask again as soon as they are answered.
+"""Throughput under overload, of admission alone and of a policy for 143 symbols: clients that ask again at once.
 
 python benchmarks/overload.py [--record]
 """
@@ -12,6 +12,7 @@ import sys
 import tempfile
 import time
 from collections import Counter
+from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from types import SimpleNamespace
@@ -19,6 +20,7 @@ from typing import Any
 
 import numpy as np
 from record import publish, table
+from serving import run_server
 
 from pacesetter.serving.api.admission import Access, Admission, ApiSettings
 from pacesetter.serving.api.keys import Keys
@@ -27,12 +29,17 @@ from pacesetter.serving.api.server import _listen
 SECONDS, REPEATS = 4.0, 3
 CLIENTS = (8, 32, 64)
 WORK_SECONDS = 0.005  # of processor time a request
+POLICY, SYMBOLS = "fleet_transformer_small", 143
 ABOUT = (
     "Requests by several clients, each on a connection of its own, in a closed loop: it asks again as soon as it is "
     f"answered, after a 429 too. Behind the server's own admission, not a policy but {1000 * WORK_SECONDS:g} ms of "
     f"processor time on one thread. {SECONDS:g} s a row, after a second of warming up; rows are measured {REPEATS} "
     "times, in turn, and the median is given. Clients and server share the cores of a machine that others used, too, "
     "so compare rows, not machines."
+)
+ABOUT_POLICY = (
+    f"The same clients before a real policy, {POLICY} with random weights: each request is a decision for all "
+    f"{SYMBOLS} symbols, through key, schema, features, model, sizing and guard, on one thread."
 )
 
 
@@ -85,7 +92,12 @@ def busy() -> None:
         left @ left
 
 
-def measured() -> list[list[Any]]:
+def run_policy(port: int, keys: str) -> None:
+    """The server with a policy for all symbols."""
+    run_server(POLICY, SYMBOLS, 1, port, keys)
+
+
+def measured(run: Callable[[int, str], None]) -> list[list[Any]]:
     """A row for each number of clients: answers a second, refusals a second, and percentiles of the answers."""
     with tempfile.TemporaryDirectory() as folder, socket.socket() as free:
         keys = Path(folder) / "keys.json"
@@ -93,7 +105,7 @@ def measured() -> list[list[Any]]:
         free.bind(("127.0.0.1", 0))
         port = free.getsockname()[1]
         free.close()
-        server = multiprocessing.get_context("spawn").Process(target=run_gate, args=(port, str(keys)))
+        server = multiprocessing.get_context("spawn").Process(target=run, args=(port, str(keys)))
         server.start()
         try:
             wait_for(port)
@@ -128,7 +140,8 @@ def figures(seen: list[tuple[int, float]]) -> list[float]:
 
 def main() -> None:
     header = ["clients", "answers a second", "refused a second", "p50 ms", "p99 ms"]
-    publish("overload", "\n\n".join((ABOUT, table(header, measured()))), "Throughput under overload")
+    parts = (ABOUT, table(header, measured(run_gate)), ABOUT_POLICY, table(header, measured(run_policy)))
+    publish("overload", "\n\n".join(parts), "Throughput under overload")
 
 
 if __name__ == "__main__":

@@ -13,6 +13,7 @@ import json
 import math
 import multiprocessing
 import os
+import random
 import signal
 from collections.abc import Callable
 from dataclasses import replace
@@ -34,6 +35,7 @@ from pacesetter.learning.methods import METHODS, default_options, find_support
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.offline.export import export_episodes
 from pacesetter.training.run.train import train
+from tests.deaths import DEATHS, Death, die_at, draw_death
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false", "train.steps=2048")
 MARKET = (
@@ -215,6 +217,47 @@ def test_it_repeats_by_seed_and_resumes_bit_exactly_after_a_kill(
         hashes.append(learner.weights_hash())
     assert resumed.weights_hash() == hashes[0]
     assert hashes[1] != hashes[0] or case[0] in LEDGERS  # these read returns only, which predict nothing here
+
+
+def live_once(config: Config, steps: int, folder: Path, death: Death | None) -> None:
+    """In a process of its own: begin or resume, store after every round, and die where it is to."""
+    learner = build_learner(config, build_parts(config, build_panel(config)))
+    if (folder / "state.json").exists():
+        learner.load(folder)
+    if death is not None:
+        die_at(*death)
+    learner.learn(steps, Between(lambda: learner.save(folder, {"step": learner.step}, {})))
+    (folder / "hash.txt").write_text(learner.weights_hash())
+
+
+@pytest.mark.proof
+@pytest.mark.timeout(3600)
+@every_case
+def test_thirty_kills_at_any_moment_end_in_the_same_weights(
+    case: Case,
+    make: Make,
+    configure: Callable[[Case], Config],
+    processes: Any,
+    tmp_path: Path,
+    sized: Callable[[int], int],
+) -> None:
+    whole, chance, kills = make(case), random.Random("-".join(case)), sized(30)
+    steps = max(4, -(-600 // whole.round_steps)) * whole.round_steps
+    whole.learn(steps)
+    died = runs = 0
+    while died < kills:
+        runs += 1
+        folder = tmp_path / str(runs)
+        folder.mkdir()
+        while not (folder / "hash.txt").exists():
+            death = draw_death(chance, 4, 1.0) if died < kills else None
+            child = processes.Process(target=live_once, args=(configure(case), steps, folder, death))
+            child.start()
+            child.join()
+            assert child.exitcode in DEATHS
+            died += child.exitcode != 0
+        assert (folder / "hash.txt").read_text() == whole.weights_hash()
+    print(f"{'-'.join(case)}: {died} kills over {runs} runs of {steps} steps, all with the same weights")
 
 
 @pytest.mark.parametrize("case", FLEETS, ids="-".join)

@@ -126,6 +126,8 @@ class PlainGuard:
                 "stale": view.quotes[order.symbol].age_bars > limits.stale_bars,
                 "order_value": abs(order.quantity) * max(price, order.price) > limits.order_fraction * equity * SLACK,
                 "symbol_exposure": self.exposure(order, [order.symbol], view) > limits.symbol_fraction * equity * SLACK,
+                "cluster_exposure": self.exposure(order, self.moving_with(order.symbol, view), view)
+                > limits.symbol_fraction * equity * SLACK,
                 "gross_exposure": self.exposure(order, list(view.quotes), view)
                 > limits.gross_fraction * equity * SLACK,
             }
@@ -141,6 +143,12 @@ class PlainGuard:
             down = held + sum(quantity for quantity in orders if quantity < 0)
             total += max(up, -down) * view.quotes[symbol].price
         return total
+
+    @staticmethod
+    def moving_with(symbol: str, view: AccountView) -> list[str]:
+        """The symbol's cluster; itself where it stands alone."""
+        cluster = view.clusters.get(symbol)
+        return [each for each in view.quotes if view.clusters.get(each) == cluster is not None] or [symbol]
 
     def flight(self, symbol: str) -> list[Order]:
         return [each for each in self.open.values() if each.symbol == symbol]

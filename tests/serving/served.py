@@ -13,7 +13,7 @@ from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.runtime import Runtime
 from pacesetter.serving.risk.halt import KillSwitch
 
-__all__ = ["FEEDS_UNTIL", "HOSTILE", "NO_LIMITS", "POSTS", "SECRET_WORD", "Served"]
+__all__ = ["FEEDS_UNTIL", "HOSTILE", "NO_LIMITS", "POSTS", "SECRET_WORD", "Served", "status_of"]
 
 POSTS = {"/v1/decide", "/v1/halt", "/v1/resume"}
 NO_LIMITS = ApiSettings(rate=1e9, burst=10**9, concurrency=10**6)
@@ -70,3 +70,20 @@ class Served:
             {"symbol": symbol, "time": moment} | {name: float(self.panel[name][t, k]) for name in self.panel.fields}
             for k, symbol in enumerate(self.panel.symbols)
         ]
+
+
+async def status_of(app: Any, method: str, path: str, headers: list[tuple[bytes, bytes]], body: bytes) -> int:
+    """The status that the application answers a request with, without a network between."""
+    scope = {"type": "http", "http_version": "1.1", "method": method, "scheme": "http", "path": path}
+    statuses: list[int] = []
+
+    async def receive() -> dict[str, Any]:
+        return {"type": "http.request", "body": body, "more_body": False}
+
+    async def send(message: Any) -> None:
+        if message["type"] == "http.response.start":
+            statuses.append(message["status"])
+
+    await app(scope | {"query_string": b"", "headers": headers}, receive, send)
+    (status,) = statuses
+    return status

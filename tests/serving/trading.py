@@ -18,11 +18,12 @@ from pacesetter.serving.monitor.alerts import Alerts
 from pacesetter.serving.monitor.watch import Thresholds, Watch
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
+from pacesetter.serving.risk.limits import RiskLimits
 from pacesetter.serving.trader.desk import Desk
 from pacesetter.serving.trader.feeds import ReplayFeed
 from pacesetter.serving.trader.paper import PaperTrader
 
-__all__ = ["FIRST", "RULES", "Rule", "make_trader", "small_market", "small_panel"]
+__all__ = ["FIRST", "RULES", "SAME_AFTER_RESUMING", "Rule", "make_trader", "small_market", "small_panel"]
 
 FIRST = 190
 RULES: dict[str, Callable[[Any], Any]] = {  # momentum (symbol,) -> actions
@@ -30,6 +31,9 @@ RULES: dict[str, Callable[[Any], Any]] = {  # momentum (symbol,) -> actions
     "continuous": lambda momentum: np.tanh(20.0 * momentum),
     "discrete": lambda momentum: np.where(momentum > 0.02, 3, np.where(momentum < 0.0, 5, 4)),
 }
+
+# A person who resumes forgives losses and stop-outs. Where these never act, a trade ends as one without a halt.
+SAME_AFTER_RESUMING = RiskLimits(stop_count=999, reduce_fraction=0.9, halt_fraction=0.9, drawdown_fraction=0.9)
 
 
 class Rule:
@@ -54,9 +58,8 @@ def small_market(panel: Panel) -> MarketParameters:
 def make_trader(folder: Path, action: str = "continuous", panel: Panel | None = None, **parts: Any) -> PaperTrader:
     """A trader that replays the panel into a journal in the folder; `parts` replace its own."""
     panel = panel or small_panel()
-    desk = Desk(
-        parts.pop("policy", Rule(action)), Guard(), panel.symbols, small_market(panel), parts.pop("broker", None)
-    )
+    policy, guard = parts.pop("policy", Rule(action)), Guard(parts.pop("limits", None))
+    desk = Desk(policy, guard, panel.symbols, small_market(panel), parts.pop("broker", None))
     own: dict[str, Any] = {
         "feed": ReplayFeed(panel, FIRST),
         "journal": Journal(journal_url(folder), "run"),

@@ -19,7 +19,7 @@ import pytest
 import typer
 from alembic.autogenerate import compare_metadata
 from alembic.migration import MigrationContext
-from sqlalchemy import inspect, text, update
+from sqlalchemy import inspect, make_url, text, update
 from typer.testing import CliRunner
 
 from pacesetter.cli.paper import register
@@ -264,6 +264,26 @@ def test_a_journal_that_was_written_anew_differs_from_its_signed_heads(tmp_path:
     path.write_text("{")
     with pytest.raises(RunError, match=r"heads\.jsonl is damaged"):
         Heads(path, key)
+
+
+def test_a_new_book_whose_pages_did_not_reach_its_file_is_not_begun(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A disk that fails while SQLite moves them from its log: what is in the log would be lost with it."""
+    held: list[sqlite3.Connection] = []
+
+    def unfinished(url: str, revision: str) -> str:
+        reached = migrate(url, revision)
+        held.append(sqlite3.connect(make_url(url).database or ""))
+        held[0].execute("CREATE TABLE more (x)")
+        held[0].commit()
+        return reached
+
+    monkeypatch.setattr("pacesetter.serving.journal.journal.migrate", unfinished)
+    with pytest.raises(RunError, match=r"no journal can be made at .*journal\.db \(Input/output error\)"):
+        Journal(f"sqlite:///{tmp_path / 'journal.db'}", "run")
+    held[0].close()
+    assert not (tmp_path / "journal.db").exists()
 
 
 def test_an_empty_file_is_no_new_book(tmp_path: Path) -> None:

@@ -6,6 +6,7 @@ bar or nothing of it. Writing a page again changes nothing.
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import os
 from collections.abc import Iterator, Mapping, Sequence
@@ -309,6 +310,7 @@ def _begin(url: str) -> None:
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         migrate(str(parsed.set(database=str(partial))), "head")
+        _check_whole(partial)
         _put_in_place(partial, path)
     except OSError as problem:
         raise RunError(f"no journal can be made at {path} ({problem.strerror}); give another") from problem
@@ -316,6 +318,13 @@ def _begin(url: str) -> None:
         for tail in ("", "-wal", "-shm"):
             with suppress(OSError):
                 partial.with_name(partial.name + tail).unlink()
+
+
+def _check_whole(partial: Path) -> None:
+    """Refuse a new file whose pages are still in the log beside it: a disk that failed kept them from the file."""
+    log = partial.with_name(f"{partial.name}-wal")
+    if log.exists() and log.stat().st_size:
+        raise OSError(errno.EIO, os.strerror(errno.EIO), str(partial))
 
 
 def _put_in_place(partial: Path, path: Path) -> None:
