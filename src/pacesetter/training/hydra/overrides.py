@@ -71,7 +71,7 @@ def choices(override: Override) -> list[str]:
 
 
 def name_source(overrides: Sequence[str]) -> list[str]:
-    """The overrides with the source of bars by name where only a path was given: FILE, `data=FILE`, `data.path=FILE`."""
+    """The overrides with the source of bars by name where a path was given: FILE, `data=FILE`, `data.path=FILE`."""
     overrides = [f"data={text}" if _is_file_of_bars(text) else text for text in overrides]
     chosen = [text.removeprefix("data=") for text in overrides if text.startswith("data=")]
     paths = [text.removeprefix("data.path=").strip("'\"") for text in overrides if text.startswith("data.path=")]
