@@ -67,7 +67,7 @@ SMALLER = {
     "leadlag": ("data=synthetic", "data.symbols=4", "data.bars=300", "lag.lookback=60"),
     "evaluate": ("--draws", "20", "--fast"),
     "verify": (),
-    "baseline": ("data=synthetic", "data.symbols=3", "data.bars=420"),
+    "baseline": ("data=synthetic", "data.symbols=3", "data.bars=1000"),
     "validate": ("--draws", "20"),
     "bundle make": ("--observations", "100"),
     "profile": ("data=synthetic", "data.bars=420", "train.steps=64"),
@@ -103,7 +103,7 @@ LEFT_OUT = {
     "pacesetter cluster": "needs the extra `ray`, or several machines",
     "pacesetter league": "hours, cells are kept; `league quick` for a laptop",
     "pacesetter ablate": "hours, cells are kept",
-    "pacesetter reproduce": "needs data that is not distributed",
+    "pacesetter reproduce us_japan": "needs data that is not distributed",
     "pacesetter leadlag +preset=us_japan": "needs data that is not distributed",
 }
 
@@ -158,10 +158,11 @@ def smaller(command: str) -> list[str]:
     own = [word for word in more if word.partition("=")[0] not in named]
     if words[1:2] == ["train"] and not any(word.startswith(("data=", "+preset=", "task=master")) for word in words):
         own += list(MARKET)
-    if "task=lookback" in words:
-        own += [word for word in LOOKBACK if word.partition("=")[0] not in named]
+    sizes = LOOKBACK if "task=lookback" in words else EPISODES if words[1:2] in (["train"], ["tune"], ["sweep"]) else ()
+    if not any(word.startswith(("+preset=", "task=master", "task=two_level")) for word in words):
+        own += [word for word in sizes if word.partition("=")[0] not in named]
     if "data=synthetic" in words and "run" in words and "data.bars" not in named:
-        own += ["data.symbols=6", "data.bars=600"]
+        own += ["data.symbols=8", "data.bars=1000"]
     return [*words, *own]
 
 
@@ -267,7 +268,7 @@ def workplace(folder: Path | None) -> Iterator[Path]:
         yield Path(place)
 
 
-def record(outcomes: list[Outcome], target: Path) -> None:
+def record(outcomes: list[Outcome], said: str, target: Path) -> None:
     """The outcome of every command as a page of results."""
     sys.path.insert(0, str(ROOT / "benchmarks"))
     from record import machine, table
@@ -276,7 +277,7 @@ def record(outcomes: list[Outcome], target: Path) -> None:
     title = "# The command of every row of docs/capabilities.md, at a tiny size"
     command = f"`python scripts/capabilities.py --record` on {time.strftime('%Y-%m-%d')}: {machine()}"
     rows = table(("row", "command", "result", "its last line, or why it was left out"), lines)
-    target.write_text(f"{title}\n\n{command}\n\n{summary(outcomes)}\n\n{rows}\n", encoding="utf-8")
+    target.write_text(f"{title}\n\n{command}\n\n{said}\n\n{rows}\n", encoding="utf-8")
 
 
 def summary(outcomes: list[Outcome]) -> str:
@@ -303,6 +304,7 @@ def main() -> None:
                 print(f"{row.name:<24} {left_out(command) or shlex.join(smaller(command))}")
         return
     outcomes: list[Outcome] = []
+    left = 0
     end = time.monotonic() + 60 * options.minutes
     with workplace(options.folder) as place:
         workshop = Workshop(place)
@@ -310,14 +312,16 @@ def main() -> None:
             workshop.forget_failures()
         for number, row in enumerate(rows):
             if time.monotonic() > end:
-                sys.exit(f"{len(rows) - number} rows are left; the same command with --folder resumes")
+                left = len(rows) - number
+                break
             for found in try_row(row, workshop):
                 line = f"{found.row:<24} {found.result:<9} {found.seconds:6.1f} s  {found.command}  {found.why[:100]}"
                 print(line, flush=True)
                 outcomes.append(found)
-    print(summary(outcomes))
+    said = summary(outcomes) + (f" {left} rows are left; the same command with --folder resumes." if left else "")
+    print(said)
     if options.record:
-        record(outcomes, RECORD)
+        record(outcomes, said, RECORD)
     sys.exit(any(found.result == "FAILED" for found in outcomes))
 
 

@@ -247,3 +247,15 @@ def test_actions_have_the_names_of_orders_windows_or_ranges():
     assert action_names(moved, 2) == ["-5 bars", "+5 bars"]
     assert action_names({}, 2, (-1.0, 1.0)) == ["orders -1.0 to +0.0", "orders +0.0 to +1.0"]
     assert action_names({}, 2) == ["action 1", "action 2"]
+
+
+def test_validation_of_several_resolutions_is_on_the_first_and_says_so():
+    episodes = {"resolutions": ["", "1W"], "bars": 20}
+    windows = {"longest": 24, "seen": [6, 12, 30], "grid": [10, 16, 24]}
+    config = compose(["task=lookback", "data=synthetic", "data.symbols=3", "data.bars=420"])
+    config = replace(config, task=config.task | {"episodes": config.task["episodes"] | episodes, "windows": windows})
+    parts = build_parts(config, build_panel(config))
+    trained, validated = parts.train.single_observation_space, parts.validation.single_observation_space
+    assert trained == validated
+    observation, _ = parts.validation.reset(seed=1)
+    assert observation["resolution"].tolist() == [[1.0, 0.0]]

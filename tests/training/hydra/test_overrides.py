@@ -45,5 +45,6 @@ def test_a_path_alone_names_its_source(tmp_path: Path) -> None:
     file = tmp_path / "bars.parquet"
     assert name_source([f"data={file}", "seed=1"]) == ["data=parquet", f"data.path='{file}'", "seed=1"]
     assert name_source([f"data.path={tmp_path}/b.csv"]) == ["data=csv", f"data.path={tmp_path}/b.csv"]
+    assert name_source(["bars.csv", "seed=1"]) == ["data=csv", "data.path='bars.csv'", "seed=1"]
     for untouched in (["data=sample"], ["data=sampel"], ["+preset=planted", "data.path=x.csv"], ["seed=1"]):
         assert name_source(untouched) == untouched

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import replace
 from itertools import count
@@ -64,8 +65,8 @@ class LookbackTask(Task):
             bars=None,
             starts="fixed",
             warmup_bars=split.start,
-            resolutions=task.episodes.resolutions[:1],
-            resolution_from=(),
+            # The first resolution alone; the others stay named, since the observation says which one it is.
+            resolution_from=(0, *[sys.maxsize] * (len(task.episodes.resolutions) - 1)),
             synthetic_share=0.0,
             curriculum=Curriculum(),
         )

@@ -34,6 +34,7 @@ __all__ = [
 ]
 
 Options = TypeVar("Options")
+BAR_FILES = (".csv", ".parquet", ".pq")  # what may be given by its path alone
 PRESET_FILE = re.compile(r"\+preset=['\"]?(?P<path>.+\.yaml)['\"]?$")
 
 
@@ -70,7 +71,8 @@ def choices(override: Override) -> list[str]:
 
 
 def name_source(overrides: Sequence[str]) -> list[str]:
-    """The overrides with the source of bars by name where only a path was given: `data=FILE`, or `data.path=FILE`."""
+    """The overrides with the source of bars by name where a path was given: FILE, `data=FILE`, `data.path=FILE`."""
+    overrides = [f"data={text}" if _is_file_of_bars(text) else text for text in overrides]
     chosen = [text.removeprefix("data=") for text in overrides if text.startswith("data=")]
     paths = [text.removeprefix("data.path=").strip("'\"") for text in overrides if text.startswith("data.path=")]
     if chosen:
@@ -82,6 +84,10 @@ def name_source(overrides: Sequence[str]) -> list[str]:
     if paths and not any(text.startswith("+preset=") for text in overrides):
         return [f"data={source_of(Path(paths[-1]))[0]}", *overrides]
     return list(overrides)
+
+
+def _is_file_of_bars(text: str) -> bool:
+    return "=" not in text and Path(text).suffix.lower() in BAR_FILES
 
 
 def find_presets(overrides: Sequence[str]) -> list[str]:
