@@ -30,8 +30,8 @@ def judged_in_mlflow(uri: str, wanted: RunFilter, folder: str | Path) -> list[Ju
     runs = _runs(uri)
     kept = [run for run in runs if wanted.passes(*_facts(run))]
     wanted.check(kept, len(runs))
-    found = [_fetched(uri, run, Path(folder)) for run in kept]
-    judged = [each for each in found if each is not None]
+    fetched = [_fetched(uri, run, Path(folder)) for run in kept]
+    judged = [each for each in fetched if each is not None]
     if not judged:
         raise ConfigError(f"none of {len(kept)} runs in {uri} has an evaluation; run pacesetter evaluate RUN first")
     return sorted(judged, key=lambda each: each.name)

@@ -53,8 +53,8 @@ class WindowPosterior(nn.Module):
         eye = self.prior * torch.eye(features.shape[1], dtype=torch.float64, device=features.device)
         chosen = functional.one_hot(choices, len(self.moment)).to(self.moment)
         known = features.to(self.moment)
-        seen = torch.einsum("ra,ri,rj->aij", chosen, known, known)
-        self.precision.copy_(forgetting * (self.precision - eye) + eye + seen)
+        products = torch.einsum("ra,ri,rj->aij", chosen, known, known)
+        self.precision.copy_(forgetting * (self.precision - eye) + eye + products)
         self.moment.copy_(forgetting * self.moment + torch.einsum("ra,ri,r->ai", chosen, known, rewards.to(known)))
 
     def draw(self, features: torch.Tensor) -> torch.Tensor:
