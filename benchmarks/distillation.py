@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 import offline
 import serving
-from fleet_methods import COMMON, YARDSTICKS
+from fleet_methods import YARDSTICKS
+from offline import COMMON
 from record import publish, table
 from rich.console import Console
 

@@ -14,7 +14,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from fleet_methods import COMMON
+from offline import COMMON
 from record import publish, table
 from rich.console import Console
 
