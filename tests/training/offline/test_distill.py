@@ -29,6 +29,7 @@ def test_a_student_is_smaller_and_carries_its_teachers_hash(run, tmp_path):
     assert rows[0]["agreement"] == 1.0
     assert rows[1]["agreement"] > 0.6
     assert "same orders" in told.getvalue()
+    assert "beside, Sharpe on the validation set: hold " in told.getvalue()
     _, bundle = bundle_run(student.folder, tmp_path / "store", observations=20)
     assert bundle.manifest["training"]["teacher"]["weights_hash"] == teacher
 

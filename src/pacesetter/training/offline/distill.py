@@ -30,6 +30,7 @@ from pacesetter.learning.offline.distillation import Distillation, FleetDistilla
 from pacesetter.learning.offline.rows import StoredRows
 from pacesetter.learning.state import tensors_hash
 from pacesetter.runs import Run
+from pacesetter.training.offline.beside import beside_words
 
 __all__ = ["SideBySide", "Student", "compare_fleets", "distill"]
 
@@ -93,7 +94,9 @@ def distill(folder: str | Path, asked: Student, seed: int = 0, console: Console 
     held_out = _learn(student, teacher, market, manifest, asked, seed)
     rows = compare_fleets({"teacher": teacher, "student": student}, JudgedMarkets(config, panel).validation)
     run = _stored(folder, config, asked, student, teacher, rows, str(fitted_until(config, panel)), held_out)
-    _tell(rows, held_out, run, console or Console())
+    console = console or Console()
+    _tell(rows, held_out, run, console)
+    console.print(beside_words(config, panel), soft_wrap=True)
     return run
 
 

@@ -18,6 +18,7 @@ from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.validation import play
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
+from pacesetter.training.offline.beside import beside_words
 from pacesetter.training.run.train import train
 
 __all__ = ["TransferRow", "fine_tune", "transfer_table"]
@@ -62,7 +63,9 @@ def fine_tune(folder: str | Path, overrides: Sequence[str], console: Console | N
     markets = {"new": (config, panel), "old": (old, build_panel(old))}
     rows = [_row(name, before, after, *market) for name, market in markets.items()]
     result.run.write_json(REPORT, {"from": Path(folder).resolve().name, "rows": [asdict(row) for row in rows]})
-    (console or Console()).print(transfer_table(rows))
+    console = console or Console()
+    console.print(transfer_table(rows))
+    console.print(f"new market, {beside_words(config, panel)}", soft_wrap=True)
     return result.run
 
 

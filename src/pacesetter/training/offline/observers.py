@@ -106,7 +106,7 @@ class OfflineValidator(Validator[FleetTrainer]):
     def _dataset(self) -> dict[str, Any]:
         """What was learned from: whose episodes, which of their regimes, and how many."""
         manifest, own = self.rows.manifest, np.unique(self.rows.episodes.regimes)
-        facts = {"source": manifest["source"], "regimes": [manifest["regimes"][place] for place in own]}
+        facts: dict[str, Any] = {"source": manifest["source"], "regimes": [manifest["regimes"][place] for place in own]}
         return facts | {"episodes": len(self.rows.episodes), "rows": self.rows.episodes.row_count}
 
 

@@ -96,6 +96,7 @@ def paper_episodes(decided: PaperDecisions, market: FleetMarket) -> StoredEpisod
     if market.symbols != decided.symbols:
         raise DataError(f"{decided.path} has decisions for other symbols than the market; leave task.symbols out")
     bars, length = _bars(decided, market), market.batch.episode_bars
+    assert length is not None  # a market to record in has episodes that end
     firsts = _firsts(bars, length, market)
     if not firsts:
         raise DataError(

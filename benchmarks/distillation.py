@@ -1,0 +1,169 @@
+"""A full encoder and its student on the league's planted market: Sharpe ratios paired, time as served, int8 too.
+
+    python benchmarks/distillation.py [--seeds 1] [--folder runs/offline] [--record]
+
+The teacher is a fleet with the network `transformer_medium` that cloned the episodes PPO logged, see
+benchmarks/offline.py; `bc_log` there is the student's network trained directly on the same episodes. Runs that are
+there are not made again.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+from dataclasses import asdict, replace
+from functools import partial
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import numpy as np
+import offline
+import serving
+from fleet_methods import YARDSTICKS
+from offline import COMMON
+from record import publish, table
+from rich.console import Console
+
+from pacesetter.build import read_config
+from pacesetter.evaluation.backtest.backtest import Backtest, backtest
+from pacesetter.evaluation.statistics.intervals import paired_difference
+from pacesetter.evaluation.statistics.metrics import sharpe
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.runs import Run, write_atomic
+from pacesetter.serving.api.runtime import BundlePolicy
+from pacesetter.serving.bundle.model import Model
+from pacesetter.serving.bundle.student import compare_served, served_graphs
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.league.cell import QUIET
+from pacesetter.training.league.ladder import MARKETS
+from pacesetter.training.offline.distill import Student, distill
+from pacesetter.training.run.train import train
+
+MARKET, SYMBOLS = "planted 0.4", 143
+TEACHER = (
+    *("agent=bc", "agent.regimes=[]", "agent.network=transformer_medium", "agent.heads=[128]", "train.steps=20480"),
+    *("train.validate_every=5120", "train.log_every=5120", "agent.batch_size=128", "agent.gamma=0.5"),
+    *("agent.learning_rate=0.0005", "agent.encoder_learning_rate=0.0005", "train.best_by=score"),
+)
+TIMES = ("kilobytes", "p50_ms", "p95_ms", "of_teacher")
+SHOWN = ("kB", "p50 ms", "p95 ms", "of the teacher's time", "same")
+STUDENT = Student("mlp_tiny", None, heads=32, steps=40_960, episodes=320)
+
+
+def finished(folder: Path, seed: int, name: str) -> Path | None:
+    """The newest finished run of this name and seed."""
+    for place in sorted((path.parent for path in folder.glob("*/manifest.json")), reverse=True):
+        run = Run.open(place)
+        if run.manifest.get("weights_hash") and (read_config(run).name, read_config(run).seed) == (name, seed):
+            return place
+    return None
+
+
+def teacher_of(folder: str, seed: int) -> Path:
+    runs = Path(folder) / "distilled"
+    known = finished(runs, seed, "teacher")
+    if known is not None:
+        return known
+    dataset = offline.dataset_of("log", offline.ppo_cell(MARKET, seed, folder))
+    own = (*MARKETS[MARKET], *COMMON, *TEACHER, f"agent.dataset={dataset}", f"seed={seed}", "name=teacher", *QUIET)
+    return train(replace(compose(list(own)), runs=str(runs)), console=Console(quiet=True)).run.folder
+
+
+def student_of(teacher: Path, seed: int) -> Path:
+    known = finished(teacher.parent, seed, "teacher-student")
+    return known or distill(teacher, STUDENT, seed, Console(quiet=True)).folder
+
+
+def direct_of(folder: str, seed: int) -> Path:
+    """The run of the student's network that cloned the same episodes."""
+    offline.play("bc_log", MARKET, seed, folder)
+    for place in sorted((path.parent for path in Path(folder, "runs").glob("*/config.yaml")), reverse=True):
+        config = read_config(Run.open(place))
+        if (config.agent["algorithm"], config.seed) == ("bc", seed) and "runs" in str(config.agent["dataset"]):
+            return place
+    raise FileNotFoundError(f"no run of bc with seed {seed} in {folder}")
+
+
+def played_in_int8(student: Path, graph: bytes) -> Backtest:
+    """The test set decided by the quantised graph, as a bundle would."""
+    stored = StoredRun(student)
+    facts = {"fitted_until": Run.open(student).manifest["fitted_until"]}
+    policy = BundlePolicy(SimpleNamespace(model=Model(graph), name="int8", config=stored.config, manifest=facts))  # type: ignore[arg-type]
+    bank = stored.bank(stored.panel)
+    rules = {"market": stored.task.market, "bank": bank, "window_bars": stored.task.window_bars}
+    return backtest(policy, stored.panel, first=stored.first, **rules)
+
+
+def measured(folder: str, seed: int) -> dict[str, Any]:
+    """All figures of a seed; stored, since they take minutes."""
+    known = Path(folder) / f"distillation-{seed}.json"
+    if known.is_file():
+        return dict(json.loads(known.read_text()))
+    teacher = teacher_of(folder, seed)
+    print("teacher", teacher.name, flush=True)
+    student = student_of(teacher, seed)
+    print("student", student.name, flush=True)
+    graphs, observations = served_graphs(teacher, student)
+    plays = {"teacher": StoredRun(teacher).play(), "student": StoredRun(student).play()}
+    plays["student, int8"] = played_in_int8(student, graphs["student, int8"])
+    plays["same network, trained directly"] = StoredRun(direct_of(folder, seed)).play()
+    ratio = partial(sharpe, bars_per_year=plays["teacher"].bars_per_year)
+    facts: dict[str, Any] = {"yardsticks": {}, "rows": {}}
+    for name in YARDSTICKS:
+        facts["yardsticks"][name] = offline.play(name, MARKET, seed, folder).sharpe
+    served = {row.name: asdict(row) for row in compare_served(graphs, observations)}
+    for name, result in plays.items():
+        gap = paired_difference(result.returns, plays["teacher"].returns, ratio, draws=1_000)
+        facts["rows"][name] = {"sharpe": float(ratio(result.returns)), "gap": list(gap)[:3], "served": served.get(name)}
+    write_atomic(known, json.dumps(facts, indent=1, default=float).encode())
+    return facts
+
+
+def decided_over_http(folder: str) -> list[list[Any]]:
+    """Teacher's and student's network as fleets of 143 symbols, by the harness of benchmarks/serving.py."""
+    known = Path(folder) / "distillation-http.json"
+    if not known.is_file():
+        rows = []
+        for name in ("fleet_transformer", f"fleet_{STUDENT.network}"):
+            fresh, _ = serving.over_http(name, SYMBOLS, 2)
+            middle, high = (float(value) for value in np.percentile(fresh, [50, 95]))
+            rows.append([name, SYMBOLS, middle, high, float(serving.inside(name, SYMBOLS)[3])])
+        write_atomic(known, json.dumps(rows).encode())
+    return list(json.loads(known.read_text()))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", default="1")
+    parser.add_argument("--folder", default="runs/offline")
+    options = parser.parse_known_args()[0]
+    folder, body = str(Path(options.folder).resolve()), ABOUT
+    for seed in options.seeds.split("+"):
+        facts, rows = measured(folder, int(seed)), []
+        for name, own in facts["rows"].items():
+            value, low, high = own["gap"]
+            served = own["served"]
+            times = [f"{served[key]:.3g}" for key in TIMES] if served else [""] * len(TIMES)
+            same = f"{served['agreement']:.1%}" if served else ""
+            gap = "" if name == "teacher" else f"{value:+.2f} ({low:+.2f} … {high:+.2f})"
+            rows.append([name, f"{own['sharpe']:+.2f}", gap, *times, same])
+        beside = ", ".join(f"{name} {value:+.2f}" for name, value in facts["yardsticks"].items())
+        header = [f"seed {seed}", "Sharpe, test", "less the teacher's (95 %)", *SHOWN]
+        body += f"\n\n{table(header, rows)}\n\nBeside them: {beside}."
+    body += "\n\nThe same networks with random weights as fleets of 143 symbols, windows of 24 bars, over HTTP on 2 "
+    body += "threads (`POST /v1/decide`, 100 requests one after another; the model's part on one thread):\n\n"
+    body += table(["network", "symbols", "p50 ms", "p95 ms", "model ms"], decided_over_http(folder))
+    publish("distillation", body, "A student of the full encoder on the planted market")
+
+
+ABOUT = (
+    f"League market `{MARKET}`: 10 symbols, 2.5 bps a side. The teacher has the network `transformer_medium`, the "
+    f"student `{STUDENT.network}` with heads of {STUDENT.heads}. The teacher cloned the episodes that PPO logged; the "
+    "last row is the student's network trained directly on them, with ten times the teacher's rows. Annualised Sharpe "
+    "ratio on 3,000 test bars after costs, differences paired by blocks of bars. Times are of ONNX Runtime for all "
+    "symbols, one thread; `same`: share of equal orders at states of random orders."
+)
+
+if __name__ == "__main__":
+    main()
