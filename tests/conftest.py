@@ -196,3 +196,28 @@ def option_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     runs = tmp_path_factory.mktemp("options")
     config = compose([*SMALL, *OPTIONS, "agent.rules.min_confidence=0", f"runs={runs}"])
     return Path(train(config, console=Console(quiet=True)).run.folder)
+
+
+META = [
+    *("task=fleet", "agent=meta_smoke", "data=synthetic", "data.symbols=3", "data.bars=300", "data.groups=0"),
+    *("features.names=[return_1,regime_downside_share]", "features.leadlag.lookback=null", "task.window_bars=2"),
+    *("task.episode_bars=20", "task.retrain_share=0", "task.action=target", "train.envs=8", "train.steps=128"),
+    *("agent.batch_size=64", "agent.heads=[8]", "agent.warmup_steps=64", "agent.context=attention"),
+    *("track.mlflow=off", "track.tensorboard=off", "track.progress=false"),
+]
+
+
+@pytest.fixture(scope="session")
+def meta_words() -> list[str]:
+    """Overrides of a training run that takes a second or two."""
+    return list(META)
+
+
+@pytest.fixture(scope="session")
+def meta_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of such a run; its context has a weight, as after longer training."""
+    from pacesetter.training.hydra.compose import compose
+    from pacesetter.training.run.train import train
+
+    config = compose([*META, f"runs={tmp_path_factory.mktemp('meta')}"])
+    return Path(train(config, console=Console(quiet=True)).run.folder)

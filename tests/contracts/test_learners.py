@@ -76,6 +76,10 @@ OPTIONS = {  # of (method, task) where the defaults would take long; a method wi
         *("agent.n_steps=8", "agent.gamma=0.5", "agent.learning_rate=0.005", "agent.encoder_learning_rate=0.005"),
         "agent.batch_size=64",
     ),
+    ("meta", "fleet"): (
+        *(*ON_POLICY, "agent.encoder_learning_rate=0.005", "agent.batch_size=64", "agent.target_kl=null"),
+        *("agent.context_bars=4", "agent.context_width=8", "agent.warmup_steps=512"),
+    ),
     ("ppo", "master"): ("agent.n_steps=8", "agent.batch_size=128"),
     ("a2c", "trading"): ON_POLICY,
     ("maskable_ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),

@@ -45,7 +45,7 @@ for room in (demo, jobs, programme, cluster, fleet, offline, results, reproduce,
 PANELS = {  # of `pacesetter --help`, in this order
     "Look": ("demo", "run", "programme", "leadlag", "scan", "selftest", "reproduce", "data", "dashboard"),
     "Train": ("train", "tune", "sweep", "cluster", "agents", "profile", "config", "verify"),
-    "Learn from runs": ("export", "distill", "finetune", "online", "migrate"),
+    "Learn from runs": ("export", "distill", "finetune", "adapt", "online", "migrate"),
     "Judge": ("evaluate", "validate", "compare", "baseline", "inspect", "tag", "league", "ablate", "fleet"),
     "Trade": ("bundle", "serve", "keys", "paper", "halt", "resume", "drill", "journal"),
 }

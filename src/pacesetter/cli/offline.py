@@ -1,4 +1,4 @@
-"""Commands on stored episodes: export, freshness, distillation."""
+"""Commands on stored episodes and runs: export, freshness, distillation, fine-tuning, adaptation."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ __all__ = ["data_fresh", "register"]
 
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
-    for command in (export, distill, finetune, online):
+    for command in (export, distill, finetune, adapt, online):
         app.command()(command)
 
 
@@ -81,6 +81,23 @@ def finetune(
     from pacesetter.training.offline.fine_tuning import fine_tune
 
     typer.echo(f"→ {fine_tune(run, overrides or ()).folder}")
+
+
+def adapt(
+    run: Annotated[Path, typer.Argument(help="A finished run of task=fleet agent=meta.")],
+    against: Annotated[
+        list[Path] | None, typer.Option(help="Another run of task=fleet on the same data, e.g. agent=ppo.")
+    ] = None,
+    families: Annotated[str, typer.Option(help="Of persistent,mixed,slices,blends.")] = "persistent,mixed",
+    tasks: Annotated[int, typer.Option(help="Unseen markets of each family.", min=2)] = 4,
+    episodes: Annotated[int, typer.Option(help="Of each symbol in each market.", min=1)] = 4,
+    seed: Annotated[int, typer.Option(help="Of markets and starts; another one than training's.", min=0)] = 1_000,
+) -> None:
+    """Play a run with a context on unseen markets: score against bars seen, with and without context, by regime."""
+    from pacesetter.training.meta.adaptation import adapt_run
+
+    names = tuple(name for name in families.split(",") if name)
+    typer.echo(f"Report: {adapt_run(run, tuple(against or ()), names, tasks, episodes, seed)}")
 
 
 def online(

@@ -1,4 +1,4 @@
-"""A master and the agents that advise it, as a policy."""
+"""A master and the agents that advise it, as a policy; agents with a context keep their latest bars."""
 
 from __future__ import annotations
 
@@ -15,9 +15,11 @@ from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.master import Master
 from pacesetter.agents.stream.encoder import STREAM, BarFollower, follower_of
 from pacesetter.learning.experience.master_market import Advisers
+from pacesetter.learning.meta.agents import ContextFleet
+from pacesetter.learning.meta.memory import CONTEXT
 from pacesetter.policies.policy import Snapshot
 
-__all__ = ["Advice", "MasterPolicy"]
+__all__ = ["Advice", "ContextAdvice", "MasterPolicy"]
 
 Array = NDArray[Any]
 
@@ -52,6 +54,44 @@ class Advice:
         if follow is not None:
             rows[STREAM] = follow(accounts[0].observation["window"])[None]
         return {name: entry.cpu().numpy() for name, entry in self._advisers[symbols](rows).items()}
+
+
+@dataclass(frozen=True, eq=False)
+class ContextAdvice:
+    """What the agents of a fleet with a context say in a backtest, as `Advice`; each account keeps its own bars.
+
+    At an account's first bar, and when its symbols change, nothing is kept.
+    """
+
+    fleet: ContextFleet
+    _advisers: dict[tuple[str, ...], Advisers] = field(default_factory=dict, init=False, repr=False)
+    _kept: dict[tuple[int, tuple[str, ...]], torch.Tensor] = field(default_factory=dict, init=False, repr=False)
+
+    def __call__(self, snapshot: Snapshot) -> dict[str, Array]:
+        """What a master sees of the market, entries (symbol, …)."""
+        return self._one(snapshot, 0)
+
+    def many(self, accounts: Sequence[Snapshot]) -> dict[str, Array]:
+        """The same of several accounts, entries (account, symbol, …)."""
+        answers = [self._one(snapshot, place) for place, snapshot in enumerate(accounts)]
+        return {name: np.stack([answer[name] for answer in answers]) for name in answers[0]}
+
+    @torch.no_grad()
+    def _one(self, snapshot: Snapshot, place: int) -> dict[str, Array]:
+        symbols, device = snapshot.panel.symbols, self.fleet.frozen.device
+        if symbols not in self._advisers:
+            self._advisers[symbols] = Advisers(self.fleet, symbols).to(device)
+        if snapshot.t == snapshot.first or (place, symbols) not in self._kept:
+            self._kept[place, symbols] = self.fleet.no_memory(len(symbols))[CONTEXT]
+        # Copied (`tensor`, not `as_tensor`): observations are read-only views of a bank.
+        shown = {
+            name: torch.tensor(np.asarray(entry)[None], device=device) for name, entry in snapshot.observation.items()
+        }
+        advisers = self._advisers[symbols]
+        policy = advisers.ask(shown | {CONTEXT: self._kept[place, symbols][None]})
+        answer = {name: entry[0].cpu().numpy() for name, entry in advisers.advise(shown, policy).items()}
+        self._kept[place, symbols] = self.fleet.kept(policy)[CONTEXT]
+        return answer
 
 
 @dataclass(frozen=True, eq=False)

@@ -26,6 +26,8 @@ from pacesetter.agents.stream.encoder import StreamEncoder
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.learning.direct.policy import DirectPolicy
 from pacesetter.learning.experience.master_market import Advisers
+from pacesetter.learning.meta.agents import ContextFleet
+from pacesetter.learning.meta.memory import CONTEXT
 from pacesetter.market.orders import Discrete, as_targets
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.policies.spec import PolicySpec
@@ -36,10 +38,12 @@ if TYPE_CHECKING:
 __all__ = [
     "Exported",
     "ServedAgent",
+    "ServedContext",
     "ServedMaster",
     "ServedPolicy",
     "serve_agent",
     "serve_algorithm",
+    "serve_context",
     "serve_direct",
     "serve_master",
 ]
@@ -275,6 +279,28 @@ def serve_agent(
         memory=_memory(agent.encoder, inputs),
     )
     return ServedAgent(agent, market).eval(), spec
+
+
+class ServedContext(ServedAgent):
+    """An observation (row, …) with what was kept before it to an order, and what is kept after it."""
+
+    agent: ContextFleet
+
+    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
+        policy, value = self.agent.evaluate(observation)
+        return (*self.outputs(policy, value), self.agent.kept(policy)[CONTEXT])
+
+
+def serve_context(
+    fleet: ContextFleet,
+    names: Mapping[str, Iterable[str]],
+    market: MarketParameters | None = None,
+    trades: Literal["orders", "targets"] = "orders",
+) -> tuple[ServedContext, PolicySpec]:
+    """A fleet with a context as a module with its spec; see `serve_agent`."""
+    _, spec = serve_agent(fleet, names, market, trades)
+    outputs = (*spec.outputs, f"{CONTEXT}_after")
+    return ServedContext(fleet, market).eval(), replace(spec, inputs=spec.inputs | fleet.memory, outputs=outputs)
 
 
 def _memory(encoder: Encoder, inputs: Mapping[str, tuple[int, ...]]) -> tuple[int, ...]:

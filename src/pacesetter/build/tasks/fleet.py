@@ -9,10 +9,10 @@ from typing import TYPE_CHECKING, Any, Literal
 from numpy.typing import NDArray
 
 from pacesetter.build.configuration import Config, build_task
-from pacesetter.build.environments import Parts, build_table, feature_split, fitted_until
+from pacesetter.build.environments import FeatureSplit, Parts, build_table, feature_split, fitted_until
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.build.tasks.task import TASKS, Stored, Task
-from pacesetter.build.tasks.trading import Trading, market_copies
+from pacesetter.build.tasks.trading import MarketCopies, Trading, market_copies
 from pacesetter.data.splits import Fold
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError, check_range
@@ -73,7 +73,7 @@ class FleetTask(Task):
         validation = build_market(
             config, split.known, 1, **split.features(split.known), starts="fixed", first_bar=split.start
         )
-        copies = market_copies(config, split)
+        copies = self.copies(config, split)
         learned, features = copies.beside(split.learned, split.features(split.learned))
         train = build_market(config, learned, config.train.envs, **features, **episodes)
         _follow(train, build_task(config).curriculum)
@@ -90,6 +90,10 @@ class FleetTask(Task):
         market = self.with_entries(market)
         return Parts(market, market)
 
+    def copies(self, config: Config, split: FeatureSplit) -> MarketCopies:
+        """Other markets of the same symbols that are learned from beside the training bars; mostly none."""
+        return market_copies(config, split)
+
     def policy(self, stored: Stored) -> Policy:
         policy = self._policy(best_fleet(stored.folder), stored.config, fitted_until(stored.config, stored.panel))
         return self.asked(policy, stored.config, stored.folder)  # type: ignore[no-any-return]
@@ -102,6 +106,16 @@ class FleetTask(Task):
 
         return fleet_policy(fleet, build_task(config), until)
 
+    def served(self, fleet: Any, names: Any, targets_in: Any, trades: Any) -> tuple[Any, Any]:
+        """The fleet as a module with its spec."""
+        from pacesetter.policies.modules import serve_agent
+
+        return serve_agent(fleet, names, targets_in, trades)
+
+    def shown_in(self, market: Any, fleet: Any) -> Any:
+        """The market whose observations an exported graph is compared on."""
+        return market
+
     def export(self, stored: Stored, count: int) -> Exported:
         import torch
 
@@ -109,7 +123,7 @@ class FleetTask(Task):
         from pacesetter.learning.fleet.storage import load_fleet
         from pacesetter.market.orders import Discrete
         from pacesetter.policies.curiosity import load_curiosity, with_curiosity
-        from pacesetter.policies.modules import Exported, serve_agent
+        from pacesetter.policies.modules import Exported
         from pacesetter.policies.spec import EXPECTED
 
         task, table = build_task(stored.config), known_table(stored)
@@ -117,9 +131,9 @@ class FleetTask(Task):
         targets_in = task.market if task.action == "target" else None
         names = self.entry_names(bank.names)
         fleet = load_fleet(stored.checkpoint)
-        module, spec = serve_agent(fleet, names, targets_in, task.trades)
+        module, spec = self.served(fleet, names, targets_in, task.trades)
         options = {"action": task.action, "window_bars": task.window_bars, "market": task.market}
-        market = self.with_entries(FleetMarket(bank, 1, reward=task.reward, **options))
+        market = self.shown_in(self.with_entries(FleetMarket(bank, 1, reward=task.reward, **options)), fleet)
 
         def draw(generator: torch.Generator) -> torch.Tensor:
             drawn = torch.rand(len(spec.symbols), generator=generator)

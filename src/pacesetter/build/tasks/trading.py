@@ -37,7 +37,7 @@ if TYPE_CHECKING:
     from pacesetter.policies.modules import Exported
     from pacesetter.policies.spec import PolicySpec
 
-__all__ = ["SingleAgentTask", "Trading", "TradingTask", "market_copies", "starts_within"]
+__all__ = ["MarketCopies", "SingleAgentTask", "Trading", "TradingTask", "market_copies", "starts_within"]
 
 Array = NDArray[Any]
 
@@ -214,7 +214,7 @@ TASKS.add("trading", TradingTask())
 
 @dataclass(frozen=True, eq=False)
 class MarketCopies:
-    """Copies of the training bars that a curriculum plays on, with their features; mostly there are none."""
+    """Copies of the training bars that a curriculum or a family of tasks plays on, with features; mostly none."""
 
     panels: list[Panel]
     tables: list[Any]

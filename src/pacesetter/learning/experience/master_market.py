@@ -49,6 +49,10 @@ class Advisers(nn.Module):
 
     def forward(self, observation: Tensors) -> dict[str, torch.Tensor]:
         """The observation without windows, with `proposals` in [-1, 1], `confidence` in [0, 1] and who is present."""
+        return self.advise(observation, self.ask(observation))
+
+    def ask(self, observation: Tensors) -> Distribution:
+        """What the agents would do, of (symbol · env,) rows."""
         position = observation["position"]
         accounts = position.new_zeros(*position.shape[:-1], len(PortfolioEntry))
         asked = dict(observation) | {"portfolio": write_own_accounts(accounts, position)}
@@ -56,10 +60,13 @@ class Advisers(nn.Module):
             asked[ACTION_MASK] = allowed_orders(position)
         # The fleet wants all rows of a symbol side by side: (symbol · env, …).
         rows = {name: entry.transpose(0, 1).flatten(0, 1) for name, entry in asked.items()}
-        policy, _ = self.fleet.evaluate(rows, self.rows)
+        return self.fleet.evaluate(rows, self.rows)[0]
+
+    def advise(self, observation: Tensors, policy: Distribution) -> dict[str, torch.Tensor]:
+        """What a master sees of such an answer."""
         proposals, confidence = (part.view(len(self.rows), -1).T for part in self._opinion(policy))
         kept = {name: entry for name, entry in observation.items() if name not in ADVISERS_ONLY}
-        present = position[..., PositionEntry.IS_TRADING]
+        present = observation["position"][..., PositionEntry.IS_TRADING]
         return kept | {PROPOSALS: proposals, CONFIDENCE: confidence, UNIVERSE: present}
 
     def _opinion(self, policy: Distribution) -> tuple[torch.Tensor, torch.Tensor]:

@@ -46,9 +46,9 @@ def make_option_fleet(setup: Setup, config: FleetOptions) -> OptionFleet:
     )
 
 
-def return_place(market: FleetMarket) -> int:
+def return_place(market: FleetMarket, agent: str = "options") -> int:
     """Which feature of the window is the return of a bar; refuses a table without it."""
     names = market.batch.bank.names["window"]
     if RETURN not in names:
-        raise ConfigError(f"agent=options reads the feature {RETURN}; add it to features.names={list(names)}")
+        raise ConfigError(f"agent={agent} reads the feature {RETURN}; add it to features.names={list(names)}")
     return names.index(RETURN)

@@ -158,7 +158,7 @@ class FleetAct:
         self.fleet, self.market, self.temperature = fleet, market, temperature
         self.rows = torch.tensor(fleet.places(market.symbols), device=market.device)
         self.look = looking(fleet, market)
-        self.options: tuple[str, ...] = fleet.options.names if fleet.memory else ()
+        self.options: tuple[str, ...] = fleet.options.names if hasattr(fleet, "options") else ()
         self.reset()
 
     def reset(self) -> None:

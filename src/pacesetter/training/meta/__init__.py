@@ -1,0 +1,1 @@
+"""Runs with a context on markets that they never saw."""

@@ -1,0 +1,50 @@
+"""`pacesetter adapt`: the same starts for all players, a context that is left empty, and what is written.
+
+Runs `training.meta.pictures`.
+"""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from pacesetter.build.fleet import best_fleet
+from pacesetter.errors import ConfigError, RunError
+from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.training.meta.adaptation import WITH, WITHOUT, adapt_run, play_task, unseen_tasks
+from pacesetter.training.meta.pictures import main_axes
+
+
+def test_players_meet_the_same_bars_and_a_run_is_reported(meta_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    run = StoredRun(meta_run)
+    task = unseen_tasks(run, "mixed", 2, seed=9)[0]
+    played = {one.player: one for one in play_task(run, "mixed", task, best_fleet(meta_run), {}, 2, seed=3)}
+    assert set(played) == {WITH, WITHOUT, "hold"}
+    np.testing.assert_array_equal(played[WITH].returns[0], played[WITHOUT].returns[0])  # nothing was seen yet
+    assert played[WITH].returns.shape == (20, 6)
+    assert played[WITH].contexts.shape == (6, 8)
+    assert played[WITH].attention.sum() == pytest.approx(1.0, abs=1e-5)
+    page = adapt_run(meta_run, (), ("persistent", "blends"), 2, 1, seed=9)
+    shown = capsys.readouterr().out
+    assert "less without context" in shown
+    assert "completed" in shown
+    assert page.is_file()
+    assert (meta_run / "meta.csv").is_file()
+
+
+def test_a_run_without_a_context_is_refused(trained_run: Path) -> None:
+    with pytest.raises(RunError, match="has no fleet"):
+        adapt_run(trained_run, (), ("mixed",), 2, 1, seed=9)
+
+
+def test_an_unknown_family_is_refused(meta_run: Path) -> None:
+    with pytest.raises(ConfigError, match=r"agent\.family=none is unknown"):
+        unseen_tasks(StoredRun(meta_run), "none", 2, 0)
+
+
+def test_main_axes_are_those_of_the_largest_spread() -> None:
+    rows = np.random.default_rng(0).normal(size=(200, 3)) * [5.0, 0.1, 1.0]
+    points = main_axes(rows)
+    np.testing.assert_allclose(np.abs(np.corrcoef(points[:, 0], rows[:, 0])[0, 1]), 1.0, atol=0.01)
