@@ -256,10 +256,10 @@ def compare(
 ) -> None:
     """Compare evaluated runs: table, equity curves or cumulated rewards, Markdown."""
     from pacesetter.errors import ConfigError
+    from pacesetter.evaluation.fleet.offline_section import offline_section
     from pacesetter.evaluation.report.compare import BRIEF, RunFilter, compare_section, find_matching
     from pacesetter.evaluation.report.judgement_page import markdown
     from pacesetter.evaluation.report.mlflow_source import judged_in_mlflow
-    from pacesetter.evaluation.report.offline_section import offline_section
     from pacesetter.evaluation.report.page import write_pdf, write_report
 
     if not runs and not mlflow:

@@ -117,7 +117,7 @@ def _bars(decided: PaperDecisions, market: FleetMarket) -> Array:
 
 def _firsts(bars: Array, length: int, market: FleetMarket) -> list[int]:
     """Decisions at which whole episodes begin: consecutive bars, a known window before, a bar to fill in after."""
-    usable = market.batch.bank.usable(market.batch.window_bars, length).all(axis=0)
+    usable: Array = np.logical_and.reduce(market.batch.bank.usable(market.batch.window_bars, length), axis=0)
     firsts, place = [], 0
     while place + length <= len(bars):
         chunk = bars[place : place + length]

@@ -8,8 +8,8 @@ import pandas as pd
 import pytest
 
 from pacesetter.errors import RunError
+from pacesetter.evaluation.fleet.offline_section import offline_section
 from pacesetter.evaluation.report.compare import Judged
-from pacesetter.evaluation.report.offline_section import offline_section
 
 ESTIMATES = [
     {"name": "WIS", "value": 1.25, "low": 1.0, "high": 1.5},
