@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
@@ -147,3 +149,10 @@ def test_every_registered_source_is_a_group():
 def test_equal_settings_hash_equal():
     assert config_hash(compose(["seed=3"]).to_dict()) == config_hash(Config(**compose(["seed=3"]).__dict__).to_dict())
     assert config_hash(compose(["seed=3"]).to_dict()) != config_hash(compose(["seed=4"]).to_dict())
+
+
+def test_composing_a_job_imports_no_torch():
+    """A lead–lag page needs none, and it takes two seconds; another process, as this one has it already."""
+    code = "import sys; from pacesetter.training import compose; compose([]); print('torch' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "False"
