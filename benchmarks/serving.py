@@ -1,12 +1,17 @@
 """Load test of a served policy: latency of `POST /v1/decide` over HTTP on loopback, where it goes, and ONNX variants.
 
-python benchmarks/serving.py [--record]
+    python benchmarks/serving.py [--record]
+    python benchmarks/serving.py --networks transformer,int8_transformer,stream --result serving_large [--record]
+
+The second leaves out what does not concern these networks, and adds how often int8 gives the same order.
 """
 
 from __future__ import annotations
 
+import argparse
 import json
 import multiprocessing
+import os
 import socket
 import sys
 import tempfile
@@ -22,12 +27,14 @@ import numpy as np
 import pandas as pd
 import torch
 from record import publish, table
+from rich.console import Console
 from torch.utils.flop_counter import FlopCounterMode
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.symbol_agent import SymbolAgent
-from pacesetter.build import Config
+from pacesetter.build import Config, build_panel, build_table, task_of
+from pacesetter.build.tasks.task import Stored
 from pacesetter.data import load
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.features import feature_table
@@ -40,6 +47,7 @@ from pacesetter.serving.api.keys import Keys
 from pacesetter.serving.api.runtime import ReportedAccount, Runtime
 from pacesetter.serving.api.server import _listen, rehearse
 from pacesetter.serving.bundle import model as model_module
+from pacesetter.serving.bundle import parity
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.export import export_onnx, quantise
 from pacesetter.serving.bundle.model import Model
@@ -48,14 +56,19 @@ from pacesetter.serving.bundle.parity import random_observations
 from pacesetter.serving.bundle.shortcuts import shortened
 from pacesetter.serving.risk.halt import KillSwitch
 from pacesetter.serving.risk.limits import RiskLimits
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.run.train import train
 
 WINDOW_BARS, WARM_BARS, REQUESTS = 24, 420, 100
 FLEET = "fleet_"  # before the network's name: an agent for each symbol on one shared encoder, not one for all
+INT8 = "int8_"  # before that: the graph quantised
+DECISIONS = 10_000  # of a trained agent, by which int8 is compared
 SERVED = (  # and the target, ms
     ("transformer", 1, 10.0),
     ("transformer_small", 143, 25.0),
     ("fleet_transformer_small", 143, 25.0),
-    ("transformer", 143, None),
+    ("transformer", 143, 60.0),
+    ("int8_transformer", 143, 60.0),
     ("fleet_transformer", 143, None),
     ("stream", 143, 25.0),
     ("fleet_stream", 143, 25.0),
@@ -82,17 +95,23 @@ def policy(
     torch.manual_seed(0)
     torch.set_num_threads(1)
     shapes: dict[str, tuple[int, ...]] = {entry: (len(found),) for entry, found in names.items()}
-    chosen = network(name.removeprefix(FLEET))
+    chosen = network(plain(name))
     shapes["window"] = (window_bars(name), len(names["window"]))
-    agent = Fleet(chosen, shapes, symbols) if name.startswith(FLEET) else SymbolAgent(chosen, shapes)
+    is_fleet = name.removeprefix(INT8).startswith(FLEET)
+    agent = Fleet(chosen, shapes, symbols) if is_fleet else SymbolAgent(chosen, shapes)
     for parameter in agent.parameters():
         parameter.data += 0.01 * torch.randn_like(parameter)
     return serve_agent(agent, names)
 
 
+def plain(name: str) -> str:
+    """The network's own name."""
+    return name.removeprefix(INT8).removeprefix(FLEET)
+
+
 def window_bars(name: str) -> int:
     """Bars of a window: as many as a stream encoder remembers."""
-    return int(getattr(network(name.removeprefix(FLEET)), "memory_bars", WINDOW_BARS))
+    return int(getattr(network(plain(name)), "memory_bars", WINDOW_BARS))
 
 
 def policy_bundle(name: str, panel: Panel) -> Bundle:
@@ -111,9 +130,11 @@ def policy_bundle(name: str, panel: Panel) -> Bundle:
     )
     parity = {"max_difference": 0.0, "count": 0}  # not compared here: the weights are of no use
     manifest = {"run": name, "fitted_until": str(panel.index[0]), "parity": parity, "training": {}}
-    config = Config(name=name, data={"source": "synthetic"}, agent={"network": name.removeprefix(FLEET)})
+    config = Config(name=name, data={"source": "synthetic"}, agent={"network": plain(name)})
     limits = RiskLimits(stale_bars=5)  # a weekend is longer than a mean bar
-    return Bundle(bundle_files(export_onnx(module, spec), features, config, manifest, limits=limits), name)
+    graph = export_onnx(module, spec)
+    graph = quantise(graph) if name.startswith(INT8) else graph
+    return Bundle(bundle_files(graph, features, config, manifest, limits=limits), name)
 
 
 def runtime_of(name: str, panel: Panel, threads: int = 1) -> Runtime:
@@ -252,25 +273,54 @@ def floor(name: str) -> list[Any]:
     return [name, counter.get_total_flops() / 1e9, speed, counter.get_total_flops() / speed / 1e6]
 
 
+# ---- int8 on decisions of an agent that has learned ----------------------------------------------------------------
+
+
+def agreement(name: str = "transformer_small", steps: int = 20_480) -> list[list[Any]]:
+    """A window transformer trained on the planted market: how often int8 gives the same order, and how sure it is."""
+    with tempfile.TemporaryDirectory() as runs:
+        words = (f"agent.network={name}", f"task.window_bars={WINDOW_BARS}", f"train.steps={steps}", "train.envs=64")
+        quiet = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false", f"runs={runs}")
+        config = compose(["+preset=planted", "task.action=discrete", "train.validate_every=10240", *words, *quiet])
+        folder = train(config, console=Console(quiet=True)).run.folder
+        panel = build_panel(config)
+        made = task_of(config).export(Stored(folder, config, panel, build_table(config, panel)), DECISIONS)
+        batches, graph = list(made.real), export_onnx(made.module, made.spec)
+    parity.LEAST_AGREEMENT = 0.0  # measured, not refused
+    exact = Model(graph)
+    found = parity.check_agreement(exact, Model(quantise(graph)), batches)
+    ordered = np.sort(np.concatenate([exact(batch)["probabilities"] for batch in batches]), axis=-1)
+    tied = float((ordered[..., -1] - ordered[..., -2] < 0.01).mean())
+    return [[name, f"{steps:,}", f"{found.count:,}", f"{found.share:.2%}", f"{tied:.2%}"]]
+
+
 def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--networks", default="", help="only these, e.g. transformer,stream; all where it is left out")
+    parser.add_argument("--result", default="serving")
+    options, load_before = parser.parse_known_args()[0], os.getloadavg()[0]
+    named = tuple(filter(None, options.networks.split(",")))
+    served = [each for each in SERVED if not named or (each[0] in named and each[1] > 1)]
     rows = []
-    for (name, symbols, target), threads in product(SERVED, THREADS):
+    for (name, symbols, target), threads in product(served, THREADS):
         fresh, known = over_http(name, symbols, threads)
         middle, high = np.percentile(fresh, [50, 95])
         rows.append([name, symbols, threads, middle, high, target or "–", np.percentile(known, 95)])
+        print(*rows[-1], flush=True)
     header = ["network", "symbols", "threads", "p50 ms", "p95 ms", "target p95 ms", "p95 ms at a known bar"]
-    parts = [inside(name, symbols) for name, symbols, _ in SERVED]
+    parts = [inside(name, symbols) for name, symbols, _ in served]
     part_header = ["network", "symbols", "features ms", "model ms", "sizing and guard ms"]
-    variant_header = ["full encoder, 143 symbols", "rows at once", "least ms", "median ms", "largest difference"]
-    floor_header = ["network, 143 symbols", "GFLOP", "GFLOP/s of one thread", "least ms of one thread"]
-    floors = [floor(name) for name in ("transformer_small", "transformer")]
-    tables = (
-        table(header, rows),
-        table(part_header, parts),
-        table(variant_header, variants()),
-        table(floor_header, floors),
-    )
-    publish("serving", "\n\n".join((ABOUT, *tables)), "Latency of a served policy")
+    tables = [table(header, rows), table(part_header, parts)]
+    if not named:
+        variant_header = ["full encoder, 143 symbols", "rows at once", "least ms", "median ms", "largest difference"]
+        floor_header = ["network, 143 symbols", "GFLOP", "GFLOP/s of one thread", "least ms of one thread"]
+        floors = [floor(name) for name in ("transformer_small", "transformer")]
+        tables += [table(variant_header, variants()), table(floor_header, floors)]
+    if not named or any(name.startswith(INT8) for name in named):
+        agreed_header = ["trained on planted 0.8", "steps", "decisions", "int8: same order", "two orders within 1 %"]
+        tables.append(table(agreed_header, agreement()))
+    body = "\n\n".join((ABOUT, f"Load of the machine by others at the start: {load_before:.1f}.", *tables))
+    publish(options.result, body, "Latency of a served policy")
 
 
 if __name__ == "__main__":

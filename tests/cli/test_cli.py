@@ -34,6 +34,16 @@ def test_help_and_import_stay_light():
     assert out.stdout.strip() == "[]"
 
 
+def test_numpy_has_one_thread_unless_it_is_asked_for_more(monkeypatch):
+    code = "import os, pacesetter.cli as c; c.app = lambda: None; c.main(); print(os.environ['OPENBLAS_NUM_THREADS'])"
+    for given, used in ((None, "1"), ("2", "2")):
+        monkeypatch.delenv("OPENBLAS_NUM_THREADS", raising=False)
+        if given:
+            monkeypatch.setenv("OPENBLAS_NUM_THREADS", given)
+        out = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+        assert out.stdout.strip() == used
+
+
 def test_version(command):
     assert command("--version").stdout.startswith("pacesetter 0.")
 

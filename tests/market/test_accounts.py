@@ -9,8 +9,20 @@ import numpy as np
 import pytest
 
 from pacesetter.errors import ConfigError
-from pacesetter.market import Account, Accounts, Column, Costs, Limits, MarketBars, MarketParameters, OrderKind, Orders
-from pacesetter.market.batch import step_parallel
+from pacesetter.market import (
+    Account,
+    Accounts,
+    Column,
+    Costs,
+    Limits,
+    MarketBars,
+    MarketParameters,
+    OrderKind,
+    Orders,
+    batch,
+)
+from pacesetter.market.batch import PARALLEL_FROM, step_parallel, step_serial
+from pacesetter.threads import FasterOf
 
 FREE = Costs(commission_bps=0, spread_bps=0, slippage_bps=0)
 
@@ -29,6 +41,21 @@ def test_parallel_equals_serial_and_mixed_symbols_equal_single_ones(random_bars:
         alone.step(actions[3:4])
         assert np.array_equal(serial.ledger, parallel.ledger)
         assert np.array_equal(serial.ledger[3], alone.ledger[0])
+
+
+def test_threads_step_many_accounts_only_where_they_are_quicker(
+    random_bars: Callable[..., Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    bars, columns = random_bars(0, 6, 2), np.zeros(PARALLEL_FROM, dtype=int)
+
+    def step_of(threads: int, count: int) -> Any:
+        monkeypatch.setattr(batch, "get_num_threads", lambda: threads)
+        return Accounts(bars, columns=columns[:count], positions_each=1)._step
+
+    assert step_of(1, PARALLEL_FROM) is step_of(2, PARALLEL_FROM - 1) is step_serial
+    chosen = step_of(2, PARALLEL_FROM)
+    assert isinstance(chosen, FasterOf)
+    assert chosen.functions == (step_serial, step_parallel)
 
 
 def test_a_hybrid_agent_names_the_kind_with_each_action(random_bars: Callable[..., Any]) -> None:

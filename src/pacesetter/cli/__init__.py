@@ -99,6 +99,9 @@ def main() -> None:
     """Run the command line; an error that the user can fix is one sentence and exit code 2, never a traceback."""
     if not sys.stdout.isatty():
         os.environ.setdefault("COLUMNS", UNBROKEN)
+    # Before numpy is imported. Its matrices are small: two threads take several times as long where cores are busy, and
+    # the numbers do not depend on how many cores a machine has.
+    os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
     try:
         with with_heartbeat(sys.argv[1:]):
             app()

@@ -18,7 +18,16 @@ __all__ = ["register"]
 def register(app: typer.Typer) -> None:
     """Add these commands to the application."""
     group = typer.Typer(help="Sources, checks, processing and splits of bars.", no_args_is_help=True)
-    for command in (data_list, data_check, data_fetch, data_process, data_split, data_verify, data_fresh):
+    for command in (
+        data_list,
+        data_check,
+        data_fetch,
+        data_process,
+        data_split,
+        data_features,
+        data_verify,
+        data_fresh,
+    ):
         group.command(command.__name__.removeprefix("data_"))(command)
     app.add_typer(group, name="data")
 
@@ -116,6 +125,41 @@ def data_split(
     test = round(1 - train - validation, 9)
     splits = chronological(Panel.load(source), train, validation, test, purge_bars, embargo_bars)
     _store(splits, out)
+
+
+def data_features(
+    overrides: Overrides = None,
+    out: Annotated[Path, typer.Option(help="Folder to write.")] = Path("data/features"),
+    at_once: Annotated[int, typer.Option(help="Symbols in memory at a time.", min=1)] = 10,
+) -> None:
+    """Check the bars of files and store their features, some symbols at a time: for more than fits into memory."""
+    import time
+    from dataclasses import replace
+
+    from pacesetter.build import build_panel
+    from pacesetter.data.loading import source_and_loading
+    from pacesetter.errors import ConfigError
+    from pacesetter.features.parts import store_feature_parts
+    from pacesetter.training import compose
+
+    config = compose(overrides or ())
+    source, _ = source_and_loading(config.data["source"], config.data_options)
+    if not hasattr(source, "symbol_names"):
+        raise ConfigError(f"data={config.data['source']} has no files to read in parts; give a folder or a file")
+    names, done, start = source.symbol_names(), 0, time.perf_counter()
+    parts = store_feature_parts(
+        lambda some: build_panel(replace(config, data=config.data | {"symbols": list(some)})),
+        names,
+        out,
+        features=config.features.names or None,
+        at_once=at_once,
+    )
+    for part in parts:
+        done += len(part.symbols)
+        typer.echo(
+            f"{done:,} of {len(names):,} symbols, {part.bars:,} bars, {part.features} features, "
+            f"{time.perf_counter() - start:,.1f} s → {printable(part.path)}"
+        )
 
 
 def data_verify(

@@ -62,6 +62,7 @@ def bundle_make(
     key: SigningKey = None,
     zip: Annotated[bool, typer.Option(help="Also write a zip next to the folder.")] = False,
     torchscript: Annotated[bool, typer.Option(help="Add the policy as TorchScript.")] = False,
+    int8: Annotated[bool, typer.Option(help="Weights and products in int8; refused where orders change.")] = False,
     observations: Annotated[int, typer.Option(help="Observations for comparing graph and policy.", min=2)] = 10_000,
     despite_no_go: Annotated[bool, typer.Option(help="Bundle a run that `pacesetter validate` found a NO-GO.")] = False,
 ) -> None:
@@ -76,6 +77,7 @@ def bundle_make(
         store,
         key=signer,
         has_torchscript=torchscript,
+        is_int8=int8,
         observations=observations,
         despite_no_go=despite_no_go,
     )
@@ -85,6 +87,12 @@ def bundle_make(
         f"graph equals policy within {parity['max_difference']:.1e} on {parity['count']:,} observations; "
         f"model {bundle.model.sha256[:12]} → {folder}"
     )
+    if int8:
+        agreement = bundle.manifest["int8"]
+        typer.echo(
+            f"int8 gives the same order in {agreement['same'] / agreement['count']:.2%} of "
+            f"{agreement['count']:,} decisions"
+        )
     if zip:
         typer.echo(f"→ {pack(folder)}")
 

@@ -85,6 +85,18 @@ class _Files(ABC):
         """The files that `read` reads, by which a cache of panels tells whether anything changed."""
         return self._asked(self._files())
 
+    def symbol_names(self) -> tuple[str, ...]:
+        """The symbols there are, without reading their bars: of a folder by the names of its files."""
+        if self.symbols:
+            return self.symbols
+        files = self._files()
+        if os.path.isdir(self.path):
+            return tuple(self._symbol_of(file) for file in files)
+        return self._names_inside(files[0])
+
+    def _names_inside(self, file: Path) -> tuple[str, ...]:
+        raise DataError(f"{file.name} must be read whole to know its symbols; name them by data.symbols")
+
     def _asked(self, files: list[Path]) -> list[Path]:
         """Of a folder only the files named after the symbols, where each has one; otherwise all."""
         by_name = {self._symbol_of(file): file for file in files}
@@ -294,6 +306,10 @@ class ParquetFiles(_Files):
     def _table(self, path: Path) -> tuple[pd.DataFrame, Array]:
         return _parquet(path, self._asked_rows)  # type: ignore[no-any-return]
 
+    def _names_inside(self, file: Path) -> tuple[str, ...]:
+        names = _parquet(file, _symbols_inside)
+        return tuple(names) if names else super()._names_inside(file)
+
     def _asked_rows(self, stored: pa.parquet.ParquetFile) -> tuple[pd.DataFrame, Array]:
         """The table of the symbols alone, with the numbers of its rows; of the whole file where one is absent."""
         names = stored.schema_arrow.names
@@ -336,6 +352,15 @@ def _rows_of(stored: pa.parquet.ParquetFile, column: str, symbols: Sequence[str]
     empty = stored.schema_arrow.empty_table()
     rows = np.concatenate([*numbers, np.zeros(0, np.int64)]).astype(np.int64)
     return pa.concat_tables(tables) if tables else empty, rows
+
+
+def _symbols_inside(stored: pa.parquet.ParquetFile) -> list[str]:
+    """The names in the column of symbols, in order of appearance; none where there is no such column."""
+    column = next((name for name in stored.schema_arrow.names if recognise(name) == "symbol"), None)
+    if column is None:
+        return []
+    found = pa.compute.unique(stored.read([column])[column].cast(pa.string())).to_pylist()
+    return [name.strip() for name in found if name]
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:

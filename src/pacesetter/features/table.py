@@ -21,7 +21,7 @@ from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.features.feature import FEATURES, Feature, default_names
 from pacesetter.panel import Panel
 
-__all__ = ["FeatureTable", "feature_table"]
+__all__ = ["FeatureTable", "feature_table", "forget_tables"]
 
 Array = NDArray[Any]
 _CACHED_TABLES = 2
@@ -176,6 +176,11 @@ def feature_table(panel: Panel, features: Sequence[str] | None = None, extra: Se
             f"no feature is left: {', '.join(lacking) or 'none'} requested, fields {', '.join(panel.fields)}"
         )
     return _computed(panel, kept, tuple(left_out.items()))
+
+
+def forget_tables() -> None:
+    """Free the tables that are kept for those who ask again."""
+    _computed.cache_clear()
 
 
 def _wanted(names: Sequence[str] | None, extra: Sequence[Feature]) -> list[Feature]:

@@ -16,8 +16,8 @@ from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
 from typing import Any, Protocol
 
-from pacesetter.envs.batch.threads import use_threads
 from pacesetter.errors import ConfigError
+from pacesetter.threads import use_threads
 
 __all__ = ["ActorWorker", "Answer", "ProcessWorker", "ThisProcess", "Worker", "attempt", "ray_session"]
 

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 import numpy as np
-from numba import prange
+from numba import get_num_threads, prange
 from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.errors import ConfigError
@@ -17,6 +17,7 @@ from pacesetter.market.orders import OrderKind, check_actions
 from pacesetter.market.parameters import MarketParameters, Slot
 from pacesetter.market.rows import open_row, step_row
 from pacesetter.market.state import Account, Position
+from pacesetter.threads import FasterOf
 
 __all__ = ["Accounts", "step_parallel", "step_serial"]
 
@@ -75,6 +76,8 @@ class Accounts:
         self.fills = np.zeros((count, width, len(Fill)))
         self.times = np.zeros(count, dtype=np.int64)
         self.kinds = np.full(count, int(kind), dtype=np.int64)
+        is_large = count * width >= PARALLEL_FROM and get_num_threads() > 1
+        self._step: Any = FasterOf(step_serial, step_parallel) if is_large else step_serial
         self.open()
 
     def __len__(self) -> int:
@@ -101,8 +104,7 @@ class Accounts:
         outside its box, a shape that does not fit, and a step beyond the last bar.
         """
         wanted = self.checked(actions, kinds)
-        step = step_parallel if self.positions.shape[0] * self.positions.shape[1] >= PARALLEL_FROM else step_serial
-        step(*self.arrays(wanted))
+        self._step(*self.arrays(wanted))
         self.times += 1
         return self.ledger[:, Column.FLAGS].astype(np.int64)
 

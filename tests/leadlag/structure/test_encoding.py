@@ -90,6 +90,20 @@ def test_the_summary_of_one_turning_plane_by_hand() -> None:
     np.testing.assert_allclose(SignatureSummary(2).encode(both, 60), [0.5, 0.5, np.sqrt(16 / 12), 0.5, 1])
 
 
+@pytest.mark.parametrize("assets", [2, 7, 40])
+def test_the_sizes_of_planes_are_singular_values(assets: int) -> None:
+    drawn = np.random.default_rng(assets).normal(size=(3, assets, assets))
+    matrices = drawn - np.swapaxes(drawn, -1, -2)
+    matrices[0] *= 1e-6
+    singular = np.linalg.svd(matrices, compute_uv=False)[:, ::2][:, : assets // 2]
+    shares = singular**2 / (singular**2).sum(axis=1, keepdims=True)
+    encoded = SignatureSummary().encode(matrices, 10)
+    np.testing.assert_allclose(encoded[:, : min(3, assets // 2)], singular[:, :3] / assets, rtol=1e-9)
+    np.testing.assert_allclose(encoded[:, 4], shares[:, 0], rtol=1e-9)
+    entropy = -(shares * np.log(shares)).sum(axis=1) / np.log(max(assets // 2, 2))
+    np.testing.assert_allclose(encoded[:, 5], entropy, rtol=1e-6, atol=1e-9)
+
+
 def test_lookback_metadata_by_hand() -> None:
     np.testing.assert_allclose(
         LookbackMetadata(100).encode(random_matrices(), [10, 100, 1]), [[0.1, 0.5], [1, 1], [0.01, 0]]

@@ -123,13 +123,17 @@ class Mortal:
         """Nothing."""
 
 
-def test_actors_that_die_change_no_number(bank: Bank, here: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_actors_that_die_change_no_number(
+    bank: Bank, here: str, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
     monkeypatch.setattr(line_module, "ProcessWorker", Mortal)
+    monkeypatch.setattr(line_module.os, "cpu_count", lambda: 1)
     learner = make(bank, actors=2, queue=2, crew="processes", retries=50)
     learner.learn(5 * learner.round_steps)
     method: Any = learner.method
     assert method.line.replaced > 0
     assert learner.weights_hash() == here
+    assert "agent.actors=2 and the learner share the 1 cores of this machine; fewer may be faster" in caplog.text
     with pytest.raises(RunError, match="actors were lost"):
         make(bank, crew="processes", retries=0).learn(10_000)
 

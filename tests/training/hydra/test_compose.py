@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import dataclasses
+import subprocess
+import sys
 
 import pytest
 
@@ -153,3 +155,10 @@ def test_a_network_that_is_solved_and_no_encoder_is_its_methods_own() -> None:
     assert compose(["task=fleet", "agent=direct"]).agent["network"] == "linear_cross"
     with pytest.raises(ConfigError, match="unknown network 'mlpp'; did you mean 'mlp'"):
         compose(["task=fleet", "agent=ppo", "agent.network=mlpp"])
+
+
+def test_composing_a_job_imports_no_torch():
+    """A lead–lag page needs none, and it takes two seconds; another process, as this one has it already."""
+    code = "import sys; from pacesetter.training import compose; compose([]); print('torch' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.strip() == "False"

@@ -36,7 +36,10 @@ def test_job_goes_from_bars_to_a_judged_report(tmp_path, console):
     manifest = job.run.manifest
     assert manifest["finished"] is True
     assert set(manifest["costs"]) == set(job.findings)
-    assert all(cost["peak_mb"] > 50 and cost["seconds"] >= 0 for cost in manifest["costs"].values())
+    assert all(
+        cost["peak_mb"] > 50 and cost["seconds"] >= 0 <= cost["processor_seconds"]
+        for cost in manifest["costs"].values()
+    )
     left = {"load/panel.parquet", "check/readiness.json", "judge/evaluation.json", "judge/memo.md", "report.html"}
     assert left <= set(manifest["artefacts"])
     assert manifest["data_fingerprint"] == Panel.load(job.folder("load") / "panel.parquet").fingerprint
@@ -103,7 +106,11 @@ def test_a_failing_stage_is_named_in_the_manifest(tmp_path, console):
 
 
 def test_what_the_job_cannot_train_is_refused_as_soon(tmp_path, console):
-    wrong = (["task=lookback"], "task=lookback is for"), (["task=fleet", "agent=a2c"], "agent=a2c does not support")
+    wrong = (
+        (["task=lookback"], "task=lookback is for"),
+        (["task=fleet", "agent=a2c"], "agent=a2c does not support"),
+        (["train.device=cuda:99"], r"train\.device=cuda:99 cannot be used here \(.+\); use cpu"),
+    )
     for words, told in wrong:
         with pytest.raises(ConfigError, match=told):
             run_job(compose(["data=sandbox", *words, f"runs={tmp_path}"]), console)

@@ -22,13 +22,13 @@ from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, fitting, load_reward, stored_reward
 from pacesetter.envs.batch.rows import HYBRID, Cursor, Outcome, Setting
 from pacesetter.envs.batch.starts import WHOLE, Starts, chosen_rows, whole_seeds
-from pacesetter.envs.batch.threads import FasterOf
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.orders import Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
 from pacesetter.market.state import Account, Position
 from pacesetter.rewards import Reward, RewardConfig, Schedule, Term
+from pacesetter.threads import FasterOf
 
 __all__ = ["ACTIONS", "Batch", "Step"]
 

@@ -111,12 +111,10 @@ class SignatureSummary:
         check_range(1, planes=self.planes)
 
     def encode(self, matrices: Array, lookbacks: ArrayLike) -> Array:
-        # Singular values of an antisymmetric matrix come in equal pairs, a pair for each plane; an odd N leaves one 0
-        # over.
-        sizes = np.linalg.svd(np.nan_to_num(matrices), compute_uv=False)[..., ::2][..., : matrices.shape[-1] // 2]
+        sizes = np.sqrt(squares := _squared_sizes(np.nan_to_num(matrices)))
         counts = np.maximum(observed_assets(matrices).sum(axis=-1), 2)[..., None]
-        energy = np.square(sizes).sum(axis=-1, keepdims=True)
-        share = np.divide(np.square(sizes), energy, out=np.zeros(sizes.shape), where=energy > 0)
+        energy = squares.sum(axis=-1, keepdims=True)
+        share = np.divide(squares, energy, out=np.zeros(sizes.shape), where=energy > 0)
         entropy = -(share * np.log(np.where(share > 0, share, 1.0))).sum(axis=-1, keepdims=True)
         leading = np.zeros((*sizes.shape[:-1], self.planes))
         leading[..., : sizes.shape[-1]] = (sizes / counts)[..., : self.planes]
@@ -157,6 +155,16 @@ class LookbackMetadata:
 
     def names(self, symbols: Sequence[str]) -> tuple[str, ...]:
         return ("lookback", "log_lookback")
+
+
+def _squared_sizes(matrices: Array) -> Array:
+    """(…, N // 2) σ² of the planes of antisymmetric matrices (…, N, N), largest first.
+
+    Singular values come in equal pairs, one for each plane; an odd N leaves one 0 over. They are asked for as the
+    eigenvalues σ² of S·Sᵀ, which takes two thirds of the time of a singular value decomposition.
+    """
+    squares = np.linalg.eigvalsh(matrices @ np.swapaxes(matrices, -1, -2))[..., ::-1]
+    return np.maximum(squares[..., ::2][..., : matrices.shape[-1] // 2], 0.0)
 
 
 def _upper(matrices: Array) -> Array:

@@ -7,6 +7,8 @@ actor waits when its rollouts are not taken (back-pressure); none is thrown away
 
 from __future__ import annotations
 
+import logging
+import os
 import uuid
 from collections import deque
 from collections.abc import Callable, Mapping
@@ -23,6 +25,7 @@ from pacesetter.learning.workers import ActorWorker, Answer, ProcessWorker, Work
 
 __all__ = ["Crews", "RolloutLine"]
 
+log = logging.getLogger("pacesetter.impala")
 Crews = Literal["here", "processes", "ray"]
 SEEDS_APART = 10_007  # between the actors' seeds, so that those of two learners with near seeds do not meet
 
@@ -124,6 +127,13 @@ class RolloutLine:
 
     def _hire(self) -> Worker:
         if self.crew == "processes":
+            cores = os.cpu_count() or 1
+            if len(self.workers) == cores:  # the first that has no core of its own
+                log.warning(
+                    "agent.actors=%d and the learner share the %d cores of this machine; fewer may be faster",
+                    self.actors,
+                    cores,
+                )
             return ProcessWorker(1)
         if self.ray is None:
             self.ray = self.held.enter_context(ray_session(self.address))

@@ -25,6 +25,7 @@ A {network} policy trained by {algorithm} for the problem `{problem}` with {acti
 | features | {features} of {memory_bars} bars of memory, in windows of {window_bars} bars |
 | training | {steps} steps, seed {seed}, best validation score {score} |
 | exported graph against the policy | largest difference {difference:.2g} over {count:,} observations |
+| precision | {precision} |
 
 ## Out-of-sample results
 
@@ -89,8 +90,15 @@ def model_card(
         score=training.get("score", "unknown"),
         difference=manifest["parity"]["max_difference"],
         count=manifest["parity"]["count"],
+        precision=_precision(manifest.get("int8")),
         results=_results(results),
     )
+
+
+def _precision(int8: Mapping[str, int] | None) -> str:
+    if int8 is None:
+        return "float32"
+    return f"int8, the same order in {int8['same'] / int8['count']:.2%} of {int8['count']:,} decisions"
 
 
 def readme(config: Config, features: FeatureSpec) -> str:

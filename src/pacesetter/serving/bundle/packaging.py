@@ -27,10 +27,10 @@ from pacesetter.policies.spec import PolicySpec
 from pacesetter.runs import DECISION, EVALUATION, Run, provenance
 from pacesetter.serving.bundle.bundle import Bundle, FeatureSpec
 from pacesetter.serving.bundle.card import model_card, readme
-from pacesetter.serving.bundle.export import export_onnx, export_torchscript
+from pacesetter.serving.bundle.export import export_onnx, export_torchscript, quantise
 from pacesetter.serving.bundle.lookback_export import lookback_files, lookback_graph
 from pacesetter.serving.bundle.model import Model
-from pacesetter.serving.bundle.parity import Parity, check_parity, random_observations
+from pacesetter.serving.bundle.parity import Parity, check_agreement, check_parity, random_observations
 from pacesetter.serving.bundle.signature import SigningKey
 from pacesetter.serving.bundle.store import Store
 from pacesetter.serving.bundle.supervised_export import supervised_files
@@ -65,6 +65,7 @@ def bundle_run(
     limits: RiskLimits | None = None,
     key: SigningKey | None = None,
     has_torchscript: bool = False,
+    is_int8: bool = False,
     observations: int = 10_000,
     despite_no_go: bool = False,
 ) -> tuple[Path, Bundle]:
@@ -84,6 +85,8 @@ def bundle_run(
     Store(store).next_folder(config.name)
     panel = build_panel(config)
     if task_of(config).judged_as == WINDOWS:
+        if is_int8:
+            raise ConfigError("--int8 is for policies that trade; bundle an agent that chooses windows without it")
         return _bundle_windows(run, config, learned_universe(config, panel), store, judged, key, observations)
     _check_universe(config, panel)
     table = build_table(config, panel)
@@ -101,6 +104,7 @@ def bundle_run(
         limits=limits,
         key=key,
         has_torchscript=has_torchscript,
+        is_int8=is_int8,
         observations=observations,
     )
 
@@ -139,18 +143,23 @@ def bundle_policy(
     limits: RiskLimits | None = None,
     key: SigningKey | None = None,
     has_torchscript: bool = False,
+    is_int8: bool = False,
     observations: int = 10_000,
 ) -> tuple[Path, Bundle]:
     """Bundle any policy with a spec, e.g. a fleet by `serve_agent`, that was trained as `config` says on `panel`.
 
     table      its features       training   facts of its training, `run` among them       results   of its test
     Refuses a graph that differs from the policy on `observations` observations, half of them random, the rest `real`.
+    With `is_int8` the graph is quantised after that, and refused where it gives another order in more than 0.1 % of
+    the real observations (of the random ones, where there are none).
     """
     check_range(2, observations=observations)
     Store(store).next_folder(config.name)
     read = supervised_files(config.features.supervised, spec, spec.names, observations)
     graph = export_onnx(module, spec)
+    real = list(real)
     parity = check_parity(module, Model(graph), chain(random_observations(spec, observations // 2), real))
+    quantised = quantise(graph) if is_int8 else graph
     memory, lookback = _lookback(config, panel, table, observations)
     features = FeatureSpec(
         names=table.names,
@@ -165,7 +174,10 @@ def bundle_policy(
     if stated := training.get("fitted_until"):  # of a policy that was updated later, while it traded
         until = max(until, pd.Timestamp(stated))
     manifest = _manifest(training, until, parity) | {"feature_moments": feature_moments(table, until)}
-    files = bundle_files(graph, features, config, manifest, results, limits) | lookback | read
+    if is_int8:
+        decisions = real or list(random_observations(spec, observations // 2))
+        manifest["int8"] = asdict(check_agreement(Model(graph), Model(quantised), decisions))
+    files = bundle_files(quantised, features, config, manifest, results, limits) | lookback | read
     if has_torchscript:
         files["model.pt"] = export_torchscript(module, spec)
     return Store(store).add(config.name, files, key)

@@ -18,11 +18,13 @@ from pacesetter.policies.modules import CELL, HIDDEN
 from pacesetter.policies.spec import PolicySpec
 from pacesetter.serving.bundle.model import Model
 
-__all__ = ["Parity", "check_parity", "random_observations"]
+__all__ = ["Agreement", "Parity", "check_agreement", "check_parity", "random_observations"]
 
 Array = NDArray[Any]
 TOLERANCE = 1e-5
 ROWS = 500  # observations of a symbol in a batch
+LEAST_AGREEMENT = 0.999  # share of decisions in which a quantised graph gives the same order
+SAME_SIZE = 0.01  # continuous orders and shares count as the same within this; 1 is a whole position
 
 
 @dataclass(frozen=True)
@@ -36,6 +38,41 @@ class Parity:
     count: int
     max_difference: float
     ties: int = 0
+
+
+@dataclass(frozen=True)
+class Agreement:
+    """How often a quantised graph gives the order of the graph it was made of: `same` of `count` decisions."""
+
+    count: int
+    same: int
+
+    @property
+    def share(self) -> float:
+        """Share of the decisions; 0 where there was none."""
+        return self.same / self.count if self.count else 0.0
+
+
+def check_agreement(model: Model, quantised: Model, batches: Iterable[Mapping[str, Any]]) -> Agreement:
+    """Compare the orders of two graphs on batches of observations; refuses below LEAST_AGREEMENT.
+
+    The same order is the same likeliest one, or a continuous order or share within SAME_SIZE. Each symbol counts.
+    """
+    count, same, answer = 0, 0, model.spec.outputs[0]
+    for batch in batches:
+        ours, theirs = model(batch)[answer], quantised(batch)[answer]
+        if model.spec.action == "discrete":
+            is_same = ours.argmax(axis=-1) == theirs.argmax(axis=-1)
+        else:
+            is_same = np.abs(ours - theirs) <= SAME_SIZE
+        count, same = count + is_same.size, same + int(is_same.sum())
+    agreement = Agreement(count, same)
+    if agreement.share < LEAST_AGREEMENT:
+        raise RunError(
+            f"int8 gives the same order in {agreement.share:.2%} of {count:,} decisions, below "
+            f"{LEAST_AGREEMENT:.1%}; bundle the policy without --int8"
+        )
+    return agreement
 
 
 @torch.no_grad()

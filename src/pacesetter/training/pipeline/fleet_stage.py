@@ -12,7 +12,7 @@ from pathlib import Path
 from pacesetter.build import Config, build_fold, build_task, task_of
 from pacesetter.build.configuration import one_account_options
 from pacesetter.build.fleet import build_market
-from pacesetter.build.learner import check_agent
+from pacesetter.build.learner import check_agent, check_device
 from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.evaluation.fleet.direct_page import DIRECT, TITLE, LearnedRelations
@@ -61,7 +61,8 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
 
 
 def check_episodes(job: Job) -> None:
-    """Refuse a task or agent that no fleet has, and training bars that are too few for it."""
+    """Refuse a device that is not there, a task or agent that no fleet has, and training bars too few for it."""
+    check_device(job.config.train.device)
     task_of(job.config).check("job")
     config = fleet_config(job.config, Path(), build_task(lookback_config(job.config, Path())).windows.longest)
     check_agent(config)

@@ -10,8 +10,6 @@ import time
 from collections.abc import Callable
 from typing import Any
 
-import numba
-
 __all__ = ["FasterOf", "use_threads"]
 
 TRIALS = 3  # calls of each by which they are compared; the quickest counts
@@ -72,4 +70,6 @@ def use_threads(count: int) -> None:
 
     Workers that share a machine are given their share of its cores.
     """
+    import numba  # here, as the others are used without it
+
     numba.set_num_threads(max(min(count, int(numba.config.NUMBA_NUM_THREADS)), 1))  # type: ignore[attr-defined]

@@ -8,7 +8,7 @@ from __future__ import annotations
 import numba
 import pytest
 
-from pacesetter.envs.batch.threads import TRIALS, FasterOf, use_threads
+from pacesetter.threads import TRIALS, FasterOf, use_threads
 
 
 class World:
