@@ -158,6 +158,7 @@ def default_options(name: str, task: str) -> dict[str, Any]:
 
         own["extras"] = dict.fromkeys(EXTRAS)
     options = {"algorithm": name} | dict(support.defaults) | {k: v for k, v in own.items() if k not in support.defaults}
+    # Through JSON: tuples become lists, as in a stored configuration, so that both have one hash.
     return dict(json.loads(json.dumps(options)))
 
 

@@ -131,6 +131,7 @@ def settle(
     after = held + reduced
     cash = cash - ((reduced + rules.cost(reduced, share)) * fills.to_open).sum(-1)
     factor = _affordable(cash, after, opened, fills.to_open, share, rules)[..., None]
+    # Impact is computed again below: a smaller order is a smaller share of the bar's volume.
     opened = opened * factor
     cash = cash - ((opened + rules.cost(opened, share * factor)) * fills.to_open).sum(-1)
     value = (after + opened) * fills.to_close
@@ -144,6 +145,7 @@ def _ordered(held: torch.Tensor, target: torch.Tensor, rules: Rules) -> torch.Te
     wanted = target.clamp(rules.lowest, rules.cap)
     change = wanted - held
     if rules.band > 0:
+        # The band never keeps a position from being closed: a target of 0 is always traded.
         change = torch.where((wanted != 0) & (change.abs() < rules.band), 0.0, change)
     # A change of side takes two bars, as in the kernel: close first, open at the next.
     return torch.where(held * wanted < 0, -held, change)

@@ -93,6 +93,7 @@ def fit_sparse(
     blocks = blocks_of(len(x), folds)
     parts = [CrossProducts.of(x[block], y[block]) for block in blocks]
     whole = sum(parts[1:], parts[0])
+    # The universal threshold √(2 log p / n): penalties are reported in it, so that they compare across markets.
     unit = math.sqrt(2 * math.log(max(x.shape[1], 2)) / whole.bars)
     # Above the largest correlation every weight is 0; starting there, the path includes doing nothing.
     strongest = max(float(np.abs(whole.response).max()) / whole.bars, 1.2 * unit)
@@ -102,6 +103,7 @@ def fit_sparse(
         plain, refit = path.at(float(penalty))
         for share in shares:
             weights = [share * far + (1 - share) * near for near, far in zip(plain, refit, strict=True)]
+            # Each block by the weights that did not see it; weights[0], fitted to all bars, take no part in the choice.
             utility = sum(part.utility(each) for part, each in zip(parts, weights[1:], strict=True))
             candidates.append((utility, float(penalty) / unit, share, weights))
         if _is_past(candidates, len(shares)):
@@ -135,6 +137,7 @@ def _purged(x: Array, y: Array, whole: CrossProducts, blocks: list[Array], purge
 
 def _worth(signal: Array, y: Array) -> tuple[float, float]:
     """Utility per bar and symbol of signals (bar, symbol), and how many standard errors it is above 0."""
+    # Summed over symbols first: symbols of one bar are correlated, so the sample of the standard error is the bars.
     by_bar = (signal * y - 0.5 * signal**2).sum(1)
     spread = float(by_bar.std()) / math.sqrt(len(by_bar))
     return float(by_bar.mean()) / y.shape[1], float(by_bar.mean()) / spread if spread > 0 else 0.0
@@ -155,6 +158,8 @@ class _Path:
 
     def at(self, penalty: float) -> tuple[list[Array], list[Array]]:
         pairs = list(zip(self.products, self.weights, strict=True))
+        # Warm starts: solutions of neighbouring penalties are near, and coordinate descent needs few sweeps between
+        # them.
         self.weights = [sparse_weights(each, penalty, start) for each, start in pairs]
         return self.weights, [relaxed(each, weights) for each, weights in zip(self.products, self.weights, strict=True)]
 

@@ -35,6 +35,7 @@ def evolution_loss(
     noise       ε (pair, *θ)
     utilities   F (symbol, member) of θ + σε in the first half of the members and θ − σε in the second
     """
+    # Linear in the parameter: its gradient is the estimate itself, so clipping, freezing and Adam apply as to any loss.
     pairs = len(noise)
     better = utilities[:, :pairs] - utilities[:, pairs:]
     if is_shared:

@@ -107,6 +107,7 @@ class ES(FleetMethod[Fleet, FleetMarket]):
         """Let all members play the same bars from fresh starts; they act by the mode, their noise explores."""
         self.noise = self.population.draw()
         members = self.population.members(self.noise, self.config.sigma)
+        # Fresh starts: a score must not depend on the position that the member before it left in the same environment.
         acting.begin_episodes()
         first, rewards, returns, actions = acting.observation, [], [], []
         for _ in range(self.config.n_steps):
@@ -115,6 +116,7 @@ class ES(FleetMethod[Fleet, FleetMarket]):
             step = acting.step_environments(actions[-1])
             rewards.append(step.rewards)
             returns.append(step.returns)
+        # (step, symbol, member, env): environments are laid out by symbol, then member.
         earned = torch.stack(rewards).view(len(rewards), self.symbols, self.config.population, -1)
         scores = earned.mean((0, 3))
         return Generation(scores, first, torch.stack(actions), torch.stack(returns), policy.entropy())
@@ -136,6 +138,7 @@ class ES(FleetMethod[Fleet, FleetMarket]):
         step = decay = torch.zeros(self.symbols, device=self.device)
         for name, whole in self.population.parameters.items():
             is_shared = name.startswith(ENCODER)
+            # Noise was drawn for every agent of the fleet; those whose symbols this market lacks were not scored.
             noise = self.noise[name] if is_shared else self.noise[name][:, self.present]
             parameter: torch.Tensor = whole if is_shared else whole[self.present]
             step = step + evolution_loss(parameter, noise, utilities, self.config.sigma, is_shared)

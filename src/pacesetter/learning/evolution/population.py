@@ -60,6 +60,7 @@ class Population:
 
         Environments are (symbol, member, env) flattened, as are the rows of the compact observation.
         """
+        # The mask stays in the order of environments: it is applied to the outputs, which are put back into that order.
         inputs = {name: self._by_member(entry) for name, entry in observation.items() if name != ACTION_MASK}
         index = inputs.pop(INDEX)
         # All members play the same bars unless one was ruined, so that windows are mostly gathered and scaled once.

@@ -41,6 +41,7 @@ class GoalMarket(ConditionedMarket):
             self.desired.copy_(torch.where(rows[:, None], drawn, self.desired))
 
     def advance(self, step: FleetStep) -> FleetStep:
+        # In float64: the return of one bar is near float32's rounding beside 1, and an episode compounds hundreds.
         growth = (1.0 + self.achieved.double()) * (1.0 + step.returns.double()[:, None])
         self.achieved.copy_((growth - 1.0).float())
         self._count(step.terminated | step.truncated)

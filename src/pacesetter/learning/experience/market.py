@@ -176,6 +176,7 @@ class FleetMarket:
 
     def _use_episodes(self, rules: MarketParameters, starts: Starts) -> None:
         """Give the episodes to come other rules and starts."""
+        # Row 1 of the parameters holds the rules that the next reset copies to row 0; episodes under way keep theirs.
         packed = torch.as_tensor(rules.packed(), device=self.device)
         parameters = self.engine.parameters
         parameters[1, :] = packed if isinstance(parameters, torch.Tensor) else packed.cpu().numpy()
@@ -206,6 +207,7 @@ class FleetMarket:
             actions = as_targets(actions, self.batch.market)
         # On a GPU the check of actions would wait for all work that is queued; the policy's own output is in its box.
         step = self.engine.step(actions) if self.engine is self.batch else self.engine.step(actions, check=False)
+        # The ledger is float64: ratios are taken there and rounded to float32 once.
         rewards, ledger, finals = (torch.as_tensor(part) for part in (step.rewards, step.ledger, step.finals))
         if self.course is not None:
             ended = torch.as_tensor(step.terminated) | torch.as_tensor(step.truncated)

@@ -67,6 +67,7 @@ class _Box:
         return torch.zeros(self.rows, 1)
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        # The density on [-1, 1] is ½ everywhere.
         return torch.full((self.rows,), -math.log(2))
 
     def entropy(self) -> torch.Tensor:
@@ -216,6 +217,7 @@ def _spans(done: Array, begin: int, most: int | None) -> list[tuple[int, int]]:
     """First and last step of each episode that ended, the first of which begins at `begin`."""
     lasts = np.flatnonzero(done[begin:])[:most] + begin
     firsts = np.concatenate([[begin], lasts[:-1] + 1])
+    # Not strict: without an ended episode there is one beginning and no end.
     return [(int(first), int(last)) for first, last in zip(firsts, lasts, strict=False)]
 
 

@@ -121,6 +121,7 @@ class Potential:
         self.around, self.config = around, config
         self.own, self.optimiser = nn.ModuleDict(), NoOptimiser()
         if config.kind == LEARNED:
+            # The random stream of the method is the same with shaping and without.
             with torch.random.fork_rng(devices=[]):
                 self.own["potential"] = LearnedPotential(around.width)
             self.own.to(around.device)
@@ -170,11 +171,16 @@ class Potential:
         """
         assert batch.following is not None
         assert batch.terminated is not None
+        # Weights are by agent of the fleet, rows by symbol of the market, which may be some of them.
         weight = self.weight[batch.symbol if self.around.places is None else self.around.places[batch.symbol]]
         before = (weight * self.potentials(batch.observation, features)).view(-1, self.around.env_count)
         after = (weight * self.potentials(batch.following, following)).view_as(before)
+        # The first row takes what the last call added for the same state, though w and Φ have moved since: the sum of F
+        # over
+        # an episode telescopes only if the same number is taken away (Devlin, Kudenko 2012).
         before = torch.cat([torch.where(torch.isnan(self.kept), before[0], self.kept)[None], before[1:]])
         added = shaping(before, after, batch.terminated.view_as(before), self.around.gamma)
+        # NaN marks a fresh episode: there is nothing earlier to be taken away.
         has_ended = torch.zeros_like(before, dtype=torch.bool) if batch.follows is None else ~batch.follows
         self.kept = torch.where(has_ended.view_as(before)[-1], torch.nan, after[-1])
         self.shown |= {"potential/shaping_mean": added.mean(), "potential/weight": self.weight.mean()}
@@ -193,6 +199,7 @@ class Potential:
         wanted = batch.targets
         if wanted is None:
             ends = torch.zeros_like(batch.rewards, dtype=torch.bool) if batch.terminated is None else batch.terminated
+            # A replay holds no returns to go: one step of TD(0) with Φ itself.
             after = self.potentials({}, following)
             wanted = batch.rewards + self.around.gamma * torch.where(ends, 0.0, after)
         self.fit(features, wanted)
@@ -219,6 +226,7 @@ class Potential:
         """Let the weight follow what the round came to: `action_mix` (symbol, action) and `sharpe` (symbol,)."""
         if not self.config.adaptive or steps < self.config.warmup_steps:
             return
+        # 0·log 0 is 0 in the limit and NaN in floating point.
         mix = figures["action_mix"].clamp(min=1e-12)
         entropy = -(mix * mix.log()).sum(1)
         places = slice(None) if self.around.places is None else self.around.places

@@ -78,6 +78,7 @@ class RolloutActor:
         places = self.fleet.places(self.market.symbols)
         is_whole = places == list(range(len(self.fleet.symbols)))
         self.rows = None if is_whole else torch.tensor(places, device=self.market.device)
+        # Whole rollouts are segments, as in the learner: both encode bars in the same way.
         self.encoding = make_encoding(self.fleet, self.market, config, config.n_steps)
         self.steps, self.extras = config.n_steps, dict[str, Any]()  # it has none
         self.devices = [self.market.device] if self.market.device.type == "cuda" else []
@@ -86,6 +87,7 @@ class RolloutActor:
 
     def play(self, order: RolloutOrder) -> Parcel:
         """The rollout of an order; the random numbers of the caller are left as they were."""
+        # With crew=here the learner's own stream would otherwise advance by what the actor draws.
         with torch.random.fork_rng(self.devices):
             self._begin(order)
             self.fleet.load_state_dict(order.weights)
@@ -107,6 +109,7 @@ class RolloutActor:
             torch.manual_seed(order.seed)
             self.observation = self.market.reset()
             return
+        # Played out of turn, the environments would start from a state that another rollout left.
         if order.before != state["place"]:
             raise RunError(f"rollout {order.place} was given to an actor that has last played {state['place']}")
         self.market.load_state_dict(state["market"])

@@ -111,6 +111,7 @@ class MOSAC(SAC):
     @torch.no_grad()
     def _raise_reference(self, accrued: torch.Tensor, ended: torch.Tensor) -> None:
         if bool(ended.any()):
+            # Only whole episodes count: a sum under way is no outcome that a policy could aim for.
             best = torch.where(ended, self.scaled(accrued), -torch.inf).amax(1, keepdim=True)
             self.reference.copy_(torch.maximum(self.reference, best))
 
@@ -137,6 +138,7 @@ class MOSAC(SAC):
         if self.config.preferences > 1:
             wanted = drawn[OBSERVATION + PREFERENCE]
             is_changed = torch.rand(len(wanted), 1, device=self.device) < CHANGED_SHARE
+            # The transition is the same whatever it is valued by: hindsight on weights (Abels et al. 2019).
             wanted = torch.where(is_changed, simplex(len(wanted), len(self.names), self.device), wanted)
             drawn = {**drawn, OBSERVATION + PREFERENCE: wanted, FOLLOWING + PREFERENCE: wanted}
         return super().transitions(drawn)
@@ -162,12 +164,15 @@ class MOSAC(SAC):
         actions = policy.sample()
         temperature = self.temperature.log[self.present].exp()[:, None]
         entropy = (temperature * self.per_symbol(policy.log_prob(actions))).flatten()
+        # The smaller critic of each objective separately, (objective, row); the entropy counts in all of them.
         values = self.targets(following, actions, self.rows).amin(0) - entropy
         rewards = self.scaled(batch.objectives)
         for extra in acting.extras.values():
             changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
             extra.learn(batch, features, following)
             if changed is not None and batch.rewards is not None:
+                # What the extra added alone: its own reward starts from the scalar one, which the objectives hold
+                # already.
                 rewards[self.names.index(EXPLORATION)] += changed - batch.rewards
         wanted: torch.Tensor = rewards + self.config.gamma * ~batch.terminated * values
         return wanted
