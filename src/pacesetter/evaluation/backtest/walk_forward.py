@@ -101,6 +101,7 @@ def walk_forward(
     folds = walk_forward_splits(panel, train_bars, test_bars, expanding, purge_bars).folds
     bank = market_bank(panel) if bank is None else bank
     options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars}
+    # Folds of one fit go to one process: a policy need not travel between them.
     groups = [folds[first : first + refit_every] for first in range(0, len(folds), refit_every)]
     results: list[FoldResult] = []
     for group, tests in zip(groups, each(partial(_play_group, fit, panel, options), groups), strict=True):

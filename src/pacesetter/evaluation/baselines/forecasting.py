@@ -98,7 +98,7 @@ class Forecasting(Baseline):
 
     @abstractmethod
     def forecast(self, snapshot: Snapshot) -> Array:
-        """(symbol,) forecast return of an order decided at bar `seen.t`."""
+        """(symbol,) forecast return of an order decided at bar `snapshot.t`."""
 
 
 # ---- regressions ----------------------------------------------------------------------------------------------------
@@ -114,6 +114,7 @@ class Regression(Forecasting):
     def fit(self, snapshot: Snapshot, earned: Array, split: int) -> Array:
         features = lagged_returns(recent_returns(snapshot.panel, len(snapshot.panel)), self.lags)
         known: Array = np.asarray(np.isfinite(earned).any(axis=1))
+        # The first rows have fewer than `lags` returns before them; zeros in their place would be learned as moves.
         known[: self.lags] = False
         learned = known & (np.arange(len(earned)) < split - 1)  # the order of the last one is filled beyond the split
         tested = known & (np.arange(len(earned)) >= split)
@@ -237,6 +238,7 @@ class Oracle(Forecasting):
         return made
 
     def fit(self, snapshot: Snapshot, earned: Array, split: int) -> Array:
+        # Row t is the response of bar t + 1, which an order decided at t is in time for.
         return self._response()[1 : snapshot.t + 2]
 
     def forecast(self, snapshot: Snapshot) -> Array:

@@ -187,6 +187,7 @@ def value_landscape(
     grid = {name: np.repeat(np.median(entry, axis=0)[None], points**2, axis=0) for name, entry in entries.items()}
     for feature, values in zip((x, y), np.meshgrid(across, up), strict=True):
         moved = _feature(grid, feature, names)  # a view
+        # Written through a view of the grid: of a whole market one asset's feature moves, the others stay.
         moved[(slice(None), asset)[: moved.ndim]] = values.ravel()
     with torch.no_grad():
         values = network.values(network.tensors(grid)).numpy().reshape(points, points)

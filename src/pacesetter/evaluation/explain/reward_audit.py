@@ -81,6 +81,7 @@ def reward_frame(result: Backtest, config: RewardConfig, steps: int = 0) -> pd.D
     Scheduled weights are those after `steps` steps; an account that has ended is paid nothing.
     """
     reward = Reward(config, 1)
+    # Scheduled weights depend on the step: those of the end are what the final policy was trained by.
     reward.steps = steps
     has_ended = (result.ledger[:, Column.FLAGS].astype(np.int64) & Flag.TERMINATED) != 0
     # Up to and including the bar in which the account ended.

@@ -61,6 +61,7 @@ class Trials:
         inner = Path(runs).resolve()
         if inner.parent.name == CACHE and STAGE.fullmatch(inner.name):
             inner = inner.parents[1]
+        # The outermost run counts: folds and seeds of one sweep are trials beside it, not a ledger of their own.
         outer = [path.parent for path in (inner, *inner.parents) if (path / "manifest.json").is_file()]
         return cls([inner, *outer][-1])
 
