@@ -75,6 +75,7 @@ def _watched(work: Callable[[], Value]) -> tuple[Value, Callable[[Run], Path]]:
         return _counted(work)
     from pyinstrument import Profiler
 
+    # Training has no coroutines; following contexts would only slow the sampling.
     sampler = Profiler(async_mode="disabled")
     with sampler:
         value = work()

@@ -79,12 +79,14 @@ class Crew:
         waiting = deque(jobs)
         try:
             while left := sum(not job.is_settled for job in jobs):
+                # No more workers than open tasks: starting a process takes seconds.
                 self._hire(min(self.size, left))
                 while waiting and self.free:
                     self._give(self.free.popleft(), waiting.popleft(), function)
                 for future in wait(self.busy, TICK_SECONDS, FIRST_COMPLETED).done:
                     waiting.extendleft(self._hear(future))  # what was begun comes first
                 watch(jobs)
+        # Ctrl-C and SystemExit too: workers must not outlive the coordinator.
         except BaseException:
             self.dismiss()
             raise

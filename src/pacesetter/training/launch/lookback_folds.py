@@ -95,12 +95,14 @@ def _played(
     """The agent beside constants and cross-validation on a block of bars; the training bars choose a constant."""
     task = build_task(config)
     scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
+    # The constant is chosen on training bars alone, like the agent.
     known = scores.table(panel)[fold.train]
     known = known[np.isfinite(known).all(axis=1)]
     learned = task.windows.grid[int(known.mean(axis=0).argmax())] if len(known) else task.windows.start
     policies: dict[str, LookbackPolicy] = {AGENT: agent, LEARNED: ConstantLookback(learned)}
     policies |= {VALIDATED: CrossValidatedLookback(scores)}
     policies |= {f"constant {bars}": ConstantLookback(bars) for bars in task.windows.grid}
+    # Every candidate window must fit before the first decision, or constants would be scored on different bars.
     start = max(first, task.windows.longest, task.windows.seen[-1])
     return evaluate_lookback(policies, panel, task, start=start, stop=last, block_bars=50)
 

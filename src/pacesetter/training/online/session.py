@@ -45,6 +45,7 @@ def update_online(
     out = console or Console()
     while True:
         panel = build_panel(config)
+        # Only the first call begins; later ones find the updater at work.
         updater.begin(panel, _first(folder, panel) if first is None else first)
         updates = updater.advance(panel)
         assert updater.run is not None
@@ -68,6 +69,7 @@ def _tell(updater: OnlineUpdater, updates: list[Update], panel: Panel, out: Cons
         numbers = (f"{each.gain:+.2e}", f"{each.forgotten:+.2f}")
         table.add_row(str(each.number), each.time[:16], event, *numbers, ", ".join(each.drift))
     out.print(table)
+    # Up to the last whole update: newer bars belong to the next one.
     known = panel.rows(0, updater.bars)
     frozen = updater.returns(
         best_fleet(updater.origin), known, build_table(updater.run_config, known), updater.first - 1

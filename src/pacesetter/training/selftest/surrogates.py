@@ -75,9 +75,11 @@ class Surrogates:
 
     def worth_bps(self, strength: float) -> float:
         """Typical size, in bps a bar, of the move that the relation lets expect."""
+        # E|x| of a normal is σ·√(2/π); of the leader's move the follower takes the share `strength`.
         return float(np.median(self.deviation) * strength * np.sqrt(2 / np.pi) * 1e4)
 
     def _signs(self, seed: int) -> Array:
+        # One sign for all symbols of a bar: their correlation within the bar stays.
         return np.random.default_rng(seed).choice((-1.0, 1.0), len(self.moves))[:, None]
 
     def _as_panel(self, moves: Array, signs: Array) -> Panel:
