@@ -73,6 +73,7 @@ def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
             panel, features["table"], features["supervised"], symbols=task.symbols or None, is_whole=True
         )
 
+    # The first decision needs a whole window before it.
     first = max(split.start, task.window_bars - 1)
     validation = Stretch(split.known, bank(split.known), first, task.market, task.window_bars)
     # After the last bar that the fleet has seen its own advice is out-of-sample.
