@@ -114,7 +114,9 @@ class LookbackRun:
         agents = {AGENT: self.agent(panel), STOCHASTIC: self.agent(panel, is_stochastic=True)}
         trials = Trials.beside(self.folder.parent)
         trial = Trial(panel.fingerprint, "lookback", self.folder.name, seed)
+        # Before judging: this run is one of the trials that its own level is raised for.
         trials.add(trial)
+        # By run: the ledger has a line for each entry of a run.
         count = len({each.run for each in trials.of(panel.fingerprint, "lookback")})
         judgement = judge_lookback(agents, panel, self.task, self.first, trials=count, draws=draws, seed=seed)
         other = None if trader is None else StoredRun(trader)
