@@ -50,6 +50,7 @@ def with_fleet(config: Config) -> Config:
     # The fleet's own split: with another one the master would be tested on bars that its advisers learned from.
     split = {name: getattr(there.train, name) for name in SPLIT} | ({} if shares is None else {"shares": shares})
     train = replace(config.train, **split)
+    # Bars and features as the fleet was trained with: on others its advice would be out of distribution.
     return replace(config, data=there.data, features=there.features, task=config.task | task, train=train)
 
 

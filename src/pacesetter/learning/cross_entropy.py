@@ -36,6 +36,7 @@ class Proposal:
         """(key,) a point; what falls outside the cube is moved to its face."""
         # By eigenvalues: few elite points have a singular covariance where floor = 0, which Cholesky refuses.
         drawn = generator.multivariate_normal(self.mean, self.covariance, method="eigh")
+        # Moved to the face, not drawn again: near a corner of many keys rejection would take ever longer.
         return np.asarray(np.clip(drawn, 0.0, 1.0))
 
     @property

@@ -71,6 +71,7 @@ class ServedCuriosity(nn.Module):
         features, expected = self.own["encoder"](state), observation[EXPECTED]
         # The last number says whether there was a bar before: at the first one nothing was expected.
         error = 0.5 * (expected[:, :-1] - features).square().mean(-1)
+        # As in training: standardised, cut to ±5, then times η; 0 at the first bar, where nothing was expected.
         surprise = self.eta * ((error - self.mean) / self.deviation).clamp(-LARGEST, LARGEST) * expected[:, -1]
         following = self.own["forward_model"](torch.cat([features, self._action(policy)], dim=-1))
         known = torch.ones_like(following[:, :1])

@@ -271,6 +271,7 @@ class ReturnsOracle(Oracle):
         relations = self.truth.relations_at(min(t + 1, len(self.truth.epochs) - 1))
         rows = len(returns) - relations.lags
         is_known = (relations.lags > 0) & (rows >= 0)
+        # Rows before the panel are clipped to a valid place and dropped below by `is_known`.
         moves = np.nan_to_num(returns[np.clip(rows, 0, len(returns) - 1)[:, None], relations.leaders]).mean(axis=1)
         return np.where(is_known, relations.signs * relations.strengths * moves, 0.0)
 

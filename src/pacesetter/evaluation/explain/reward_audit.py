@@ -100,6 +100,7 @@ def audit_ledger(ledger: pd.DataFrame, weights: Mapping[str, float]) -> RewardAu
         raise DataError("the ledger has no reward components; evaluated runs and recording environments store them")
     components = pd.DataFrame({name.removeprefix(PREFIX): ledger[name] for name in named})
     weighted = components * [weights.get(str(name), 1.0) for name in components]
+    # Before the bar or by a trade in it: the reward of an exit belongs to an active bar.
     active = (ledger["exposure_before"] > 0) | (ledger["turnover"] > 0)
     return audit(weighted, ledger["reward"], ledger["equity_change"], active)
 

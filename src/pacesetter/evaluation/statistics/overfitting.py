@@ -73,6 +73,7 @@ def deflated_sharpe(returns: ArrayLike, trial_sharpes: ArrayLike = ()) -> float:
     known = tried[np.isfinite(tried)]
     # 1/√(n − 1) is the standard error of a Sharpe ratio of 0 over n bars, i.e. what luck alone makes trials differ by.
     deviation = float(known.std(ddof=1)) if len(known) > 1 else 1 / np.sqrt(len(sample) - 1)
+    # Bailey, López de Prado (2014): the probabilistic ratio against the expected best of N skilless trials.
     value, skewness, kurtosis = _moments(sample)
     return probabilistic_sharpe(value, expected_best_sharpe(len(tried), deviation), len(sample), skewness, kurtosis)
 

@@ -67,6 +67,7 @@ def fit_hidden(
     everything, *folds = (torch.as_tensor(each).to(x) for each in weights)
     # On the residual: the linear part keeps its penalised weights, and the layer cannot learn the same line again.
     layers = _fit(x, y - x @ everything, hidden, seed)
+    # The blocks of the sparse weights themselves: `folds` are theirs, in the same order.
     blocks = blocks_of(len(x), len(folds))
     said = torch.zeros_like(y)
     for place, (block, own) in enumerate(zip(blocks, folds, strict=True)):
@@ -101,6 +102,7 @@ def _fit(x: torch.Tensor, rest: torch.Tensor, hidden: int, seed: int) -> nn.Sequ
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers = hidden_layers(x.shape[1], hidden, rest.shape[1]).to(x)
+    # Full batches: all bars fit at once, and a fit that draws no minibatch repeats exactly.
     optimiser = torch.optim.AdamW(layers.parameters(), LEARNING_RATE, weight_decay=DECAY)
     for _ in range(STEPS):
         optimiser.zero_grad()

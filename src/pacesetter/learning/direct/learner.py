@@ -64,6 +64,7 @@ class DirectLearner:
             side_cost=self.rules.side_cost,
             hidden=config.hidden if config.network == "mlp" else 0,
         ).double()
+        # Volume is read only where impact or a cap asks for it: closes-only data have none.
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
         self.series = MarketSeries.of(bank, self.policy, needs_depth).to(self.device)
         self.policy.to(self.device)
@@ -120,6 +121,7 @@ class DirectLearner:
             self._take_hidden(fit_hidden(inputs, returns, weights, held_out, **sizes))
         # The last bars have no outcome yet, so no weights have seen them.
         self.signals[bars:] = policy.signal(series.z[bars:])
+        # From the moves' correlation, so that ascent starts near the mean–variance optimum.
         policy.log_price.fill_(math.log(_first_price(z[..., -1])))
         excess = self.signals - market_price(self.signals, policy.log_price.exp(), policy.lowest < 0)
         # gain · e / σ² = gain · (s − ν) / σ, set to the cap at the chosen quantile.
@@ -248,6 +250,7 @@ class DirectLearner:
             "policy": self.policy.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "signals": self.signals,
+            # Under the name that checkpoints of earlier versions have.
             "found": self.fit_figures,
             "losses": self._losses,
             "steps": self.steps,

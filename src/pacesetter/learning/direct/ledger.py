@@ -105,6 +105,7 @@ class Rules:
         return self.size(traded) * (move + self.commission * (1 + side * move))
 
     def _impact(self, share: torch.Tensor | float) -> torch.Tensor | float:
+        # 1e-18: the slope of √ is infinite at 0, where nothing is traded.
         return self.impact * (share + 1e-18).sqrt() if isinstance(share, torch.Tensor) and self.impact else 0.0
 
 
@@ -130,6 +131,7 @@ def settle(
     cash = 1.0 - held.sum(-1) + _carry(held, rules)
     after = held + reduced
     cash = cash - ((reduced + rules.cost(reduced, share)) * fills.to_open).sum(-1)
+    # One factor for all purchases: where cash is short the kernel shrinks them together, in no order of symbols.
     factor = _affordable(cash, after, opened, fills.to_open, share, rules)[..., None]
     # Impact is computed again below: a smaller order is a smaller share of the bar's volume.
     opened = opened * factor

@@ -50,6 +50,7 @@ class MarketSeries:
     @classmethod
     def of(cls, bank: Bank, policy: DirectPolicy, needs_depth: bool = False) -> MarketSeries:
         """The bank's one market as the policy reads it, in the policy's precision."""
+        # The first bar with a whole window behind it: earlier ones have no signal.
         bars, first = bank.bars[0], policy.history_bars - 1
         z, volatility = _read(bank.windows[0, :, :, policy.column], policy)
         to_open, to_close, trading = _fills(bars)

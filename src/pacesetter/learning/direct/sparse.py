@@ -99,9 +99,11 @@ def fit_sparse(
     strongest = max(float(np.abs(whole.response).max()) / whole.bars, 1.2 * unit)
     path = _Path([whole, *_purged(x, y, whole, blocks, purge_bars)])
     candidates: list[Candidate] = []
+    # Falling, so that each solution starts from a sparser one; by factors, as supports change by factors.
     for penalty in np.geomspace(strongest, lowest * unit, points):
         plain, refit = path.at(float(penalty))
         for share in shares:
+            # Selection by the penalty, shrinkage by the share: the lasso alone would tie both (Meinshausen 2007).
             weights = [share * far + (1 - share) * near for near, far in zip(plain, refit, strict=True)]
             # Each block by the weights that did not see it; weights[0], fitted to all bars, take no part in the choice.
             utility = sum(part.utility(each) for part, each in zip(parts, weights[1:], strict=True))

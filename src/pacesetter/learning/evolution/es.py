@@ -127,6 +127,7 @@ class ES(FleetMethod[Fleet, FleetMarket]):
         every = self.market.env_count // members
         first = {name: entry[::every] for name, entry in experience.observation.items()}
         utilities = SHAPING[self.config.shaping](experience.scores).flatten()
+        # Utilities travel as advantages: both say how much a row counts.
         yield Transitions(self.by_row(members), first, experience.actions[0, ::every], advantages=utilities)
 
     # ---- learning -------------------------------------------------------------------------------------------------
@@ -143,6 +144,7 @@ class ES(FleetMethod[Fleet, FleetMarket]):
             parameter: torch.Tensor = whole if is_shared else whole[self.present]
             step = step + evolution_loss(parameter, noise, utilities, self.config.sigma, is_shared)
             squares = parameter.square().sum() if is_shared else parameter.square().flatten(1).sum(1)
+            # As a loss, so that clipping and freezing apply to it as to the step; its gradient is decay · θ.
             decay = decay + 0.5 * self.config.decay * squares
         return Losses({"evolution": step, "decay": decay}, {"decay_loss": decay.detach()})
 

@@ -103,6 +103,7 @@ class HybridTrainer(FleetTrainer):
         else:
             super().round(watcher)
         self.phase_steps += steps
+        # Return of equity, which both phases measure alike; PPO's losses and the scores of members do not compare.
         score = self._statistics["returns"].mean().double().cpu()
         self.phase_scores = torch.cat([self.phase_scores, score[None]])
         self._statistics["hybrid/evolving"] = torch.full_like(self._statistics["returns"], float(self.is_evolving))

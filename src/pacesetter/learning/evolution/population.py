@@ -46,6 +46,7 @@ class Population:
 
     def draw(self) -> Members:
         """Noise ε (pair, …) of every parameter, from torch's generator."""
+        # For all agents of the fleet: the stream of numbers does not depend on which symbols a market has.
         half = self.size // 2
         return {name: torch.randn(half, *one.shape, device=one.device) for name, one in self.parameters.items()}
 

@@ -182,6 +182,7 @@ class DatasetWriter:
             stream.seek(0)
             stream.write((KIND + b"\n" + digest.encode() + b"\n").ljust(HEADER_BYTES, b"\0"))
             stream.flush()
+            # On disk before the rename: after a crash a name without its bytes would pass for a dataset.
             os.fsync(stream.fileno())
         os.replace(self.temporary, self.path)
 

@@ -37,6 +37,7 @@ class GoalMarket(ConditionedMarket):
     def begin(self, rows: torch.Tensor) -> None:
         self.achieved.masked_fill_(rows[:, None], 0.0)
         if not self.market.is_fixed:
+            # Evenly up to the cap: the policy has to answer for every goal that it may be asked for.
             drawn = torch.rand(len(self.desired), 1, device=self.desired.device) * self.options.cap
             self.desired.copy_(torch.where(rows[:, None], drawn, self.desired))
 

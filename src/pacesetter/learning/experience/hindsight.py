@@ -30,6 +30,7 @@ class HindsightReplay(Replay):
     ) -> None:
         super().__init__(capacity, symbols, envs_each, device)
         self.options, shape = options, (capacity, symbols * envs_each)
+        # 32 bits: the tables are as large as the ring, and steps stay far below 2³¹.
         self.episode, self.firsts = (torch.zeros(shape, dtype=torch.int32, device=self.device) for _ in range(2))
         self.lasts = torch.full(shape, -1, dtype=torch.int32, device=self.device)
         self.current = torch.zeros(shape[1], dtype=torch.int64, device=self.device)  # number of the open episode

@@ -128,6 +128,7 @@ class FleetMarket:
     def select(self, symbols: Collection[str]) -> FleetMarket:
         """The same market with some of its symbols alone."""
         bank = self.batch.bank
+        # Without the copies of a curriculum: who plays some symbols plays their real bars.
         blocks = [block for block, (name,) in enumerate(bank.symbols) if name in symbols and not self.copies[block]]
         names = ("bars", "windows", "context", "known", "labels", "lasts")
         parts: dict[str, Any] = {name: getattr(bank, name)[blocks] for name in names}
@@ -196,6 +197,7 @@ class FleetMarket:
     def reset(self) -> dict[str, torch.Tensor]:
         """Begin an episode in every environment."""
         if self.course is not None:
+            # Before the starts are drawn: a course may put other ones into the pool.
             self.course.begin(slice(None))
         self._draw()
         return self._seen(self.engine.reset())

@@ -151,6 +151,7 @@ def record(market: FleetMarket, teach: Teach | None, share: float, episodes: int
     """
     check_range(1, episodes=episodes)
     share = 1.0 if teach is None else share
+    # Starts and orders both come from torch's generator.
     torch.manual_seed(seed)
     # Rounded up, so at least `episodes` are recorded.
     wanted = -(-episodes // market.env_count)

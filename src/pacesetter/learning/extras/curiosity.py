@@ -234,6 +234,7 @@ class Curiosity:
         errors = self.prediction_errors(self.encoder(states), actions, self.encoder(following))
         # Counted before they are standardised: an outlier is measured by a deviation that knows it.
         self.errors.observe(errors.double())
+        # Errors that are all alike say nothing of where to look: a gate asks for some variation.
         self.variation = errors.std() / errors.mean()
         return (self.config.eta * self.errors.standardise(errors)).to(states.dtype)
 

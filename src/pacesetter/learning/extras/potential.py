@@ -84,6 +84,7 @@ def holding(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.T
 
 def unrealised(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
     """Return of the open position, in per cent."""
+    # As a share it would be a hundredth of the other potentials, and one weight serves all.
     return 100 * position[:, PositionEntry.UNREALISED_RETURN]
 
 

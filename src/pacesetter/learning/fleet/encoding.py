@@ -92,6 +92,7 @@ class BarsOnce:
                 f"task.window_bars={market.batch.window_bars} is less than the {self.memory_bars} bars that "
                 f"network=stream reads; give task.window_bars={self.memory_bars}"
             )
+        # In the precision that encoded it: float32 would double the table and add no digit.
         dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
         blocks, _, bars, _ = self.tables.windows.shape
         self.table = torch.zeros(blocks, bars, self.encoder.width, dtype=dtype, device=self.device)
@@ -137,6 +138,7 @@ class BarsOnce:
     @property
     def most_broken(self) -> int:
         """Segments of a pass for those that are broken off: every pass has one shape, compiled once."""
+        # An eighth of a batch's segments: episodes end rarely within one.
         return max(int(self.config.batch_size) * len(self.market.symbols) // self.segment_bars // 8, 8)
 
     def needs(self, index: torch.Tensor, orders: torch.Tensor) -> int | None:
@@ -151,6 +153,7 @@ class BarsOnce:
 
     def _from(self, first: torch.Tensor) -> torch.Tensor:
         """(piece, segment bar, width) of the segments that begin at `first` (piece, 2)."""
+        # Before the segment stand the bars that its first one remembers.
         back = torch.arange(1 - self.memory_bars, self.segment_bars, device=self.device)
         bars = (first[:, 1:] + back).clamp(max=self.tables.windows.shape[2] - 1)  # behind the last nothing is read
         return self._encode(self.tables.windows[first[:, :1], 0, bars], self.segment_bars)  # type: ignore[no-any-return]

@@ -78,6 +78,7 @@ class MasterTrainer(FleetTrainer):
 
     def __init__(self, method: MasterMethod) -> None:
         super().__init__(method)
+        # Frozen agents without a gradient: it would be computed through every window for nothing.
         self.advisers = self.market.advisers.fleet.requires_grad_(self.market.is_joint)
         if self.market.is_joint:  # Adam's steps are as long as its rate says, whatever the gradient: nothing to clip
             joint = {"params": list(self.advisers.parameters()), "lr": self.config.adviser_learning_rate}

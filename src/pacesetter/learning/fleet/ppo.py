@@ -67,6 +67,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
 
     def __init__(self, fleet: AgentsT, market: MarketT, config: FleetPPO) -> None:
         rows = config.n_steps * market.envs_each
+        # Equal minibatches: heads are stacked, and a shorter last one would be another compiled shape.
         if rows % config.batch_size:
             divisor = next(size for size in range(min(rows, config.batch_size), 0, -1) if rows % size == 0)
             raise ConfigError(
@@ -281,6 +282,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             "entropy": by_symbol(experience.entropies, self.symbols).mean(1),
             "action_mix": action_mix(self.data["actions"], self.market.actions, rules.orders.hold_zone),
             "explained": explained(self.data["values"], self.data["targets"]),
+            # The last update of the round, where the policy is furthest from the one that acted.
             "divergence": metrics["divergence"][-1],
             "value_loss": metrics["value_loss"].mean(0),
             "policy_loss": metrics["policy_loss"].mean(0),

@@ -179,6 +179,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
 
     def batches(self, experience: Steps, acting: Acting) -> Iterator[Transitions]:
         """As many draws from the replay as there are gradient steps, none before learning starts."""
+        # The steps of this round are in the replay already.
         if acting.steps + acting.round_steps >= self.config.learning_starts:
             for _ in range(self.config.gradient_steps):
                 yield self.transitions(self.replay.sample(self.config.batch_size))
@@ -240,6 +241,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
             changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
             learn_from_draw(extra, batch, features, following)
             rewards = rewards if changed is None else changed
+        # Terminated alone: after a truncation the value of the final observation counts.
         continues = ~self.per_symbol(batch.terminated)
         wanted: torch.Tensor = self.per_symbol(rewards) + self.config.gamma * continues * values
         return wanted.flatten()

@@ -70,6 +70,7 @@ class FleetTrainer:
         self.actions: list[torch.Tensor] = []
         self._statistics: dict[str, torch.Tensor] = {}
         self.replay_log: ReplayLog | None = None  # of a run that keeps every episode, see `train.log_episodes`
+        # Counted at once: `learn` commits before the first round, which would otherwise see raw numbers.
         self.count(self.observation)
 
     def _surroundings(self) -> Surroundings:

@@ -71,6 +71,7 @@ class RolloutActor:
 
     def __init__(self, blueprint: Blueprint) -> None:
         if blueprint.threads is not None:
+            # As the learner has: sums over another number of threads round differently, and rollouts would not repeat.
             torch.set_num_threads(blueprint.threads)
         config = blueprint.config
         self.market, self.fleet = FleetMarket(**blueprint.market), blank_fleet(blueprint.fleet)
@@ -100,6 +101,7 @@ class RolloutActor:
                 "random": torch.get_rng_state(),
                 "device_random": [torch.cuda.get_rng_state(device) for device in self.devices],
             }
+        # Kept here too, so that the actor's next order need not carry it.
         self.states[order.actor] = state
         return Parcel(order.place, order.version, rollout, self.observation, state)
 

@@ -47,6 +47,7 @@ class RolloutLine:
         self, blueprint: Blueprint, actors: int, room: int, seed: int, crew: Crews, address: str | None, retries: int
     ) -> None:
         self.blueprint, self.actors, self.room, self.seed, self.retries = blueprint, actors, room, seed, retries
+        # A key of its own: one worker process may serve several learners.
         self.crew, self.address, self.key = crew, address, uuid.uuid4().hex
         self.taken = self.replaced = 0
         self.flights: deque[Flight] = deque()

@@ -56,6 +56,7 @@ def _volume(values: Array) -> float:
 
 def spread_preferences(count: int, objectives: int, seed: int = 0) -> Array:
     """(count, objectives) weights over the whole simplex: its corners first, then its middle, then drawn evenly."""
+    # Corners first: they bound the front, however few points are asked for.
     fixed = np.vstack([np.eye(objectives), np.full((1, objectives), 1.0 / objectives)])
     more = np.random.default_rng(seed).dirichlet(np.ones(objectives), max(count - len(fixed), 0))
     spread: Array = np.vstack([fixed, more])[:count]

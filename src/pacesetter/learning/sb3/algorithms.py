@@ -254,6 +254,7 @@ def _policy(recipe: Recipe, config: Network, tables: Tables | None) -> dict[str,
         "net_arch": {"pi": list(recipe.heads), critic: list(recipe.heads)},
         "activation_fn": nn.ReLU,
     }
+    # As wide as the features that it stands behind.
     return options | ({"lstm_hidden_size": config.width} if issubclass(kind, RecurrentPPO) else {})
 
 

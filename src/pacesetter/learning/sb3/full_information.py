@@ -89,6 +89,7 @@ class FullInformation(OnPolicyAlgorithm):
             learning_rate=learning_rate,
             n_steps=n_steps,
             gamma=gamma,
+            # Unused: nothing is estimated from a rollout, but the parent asks for it.
             gae_lambda=1.0,
             ent_coef=ent_coef,
             vf_coef=vf_coef,

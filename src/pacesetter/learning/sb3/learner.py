@@ -71,6 +71,7 @@ class SB3Learner:
         left = steps - self.step
         if left > 0:
             bridge = _Bridge(watcher or Between(), self._seconds)
+            # A resumed run counts on: SB3 would otherwise begin its schedules again.
             learn(self.algorithm, left, [bridge], reset_num_timesteps=self.step == 0, log_interval=None)
 
     # ---- looking --------------------------------------------------------------------------------------------------
@@ -170,6 +171,7 @@ class SB3Learner:
             known = [key for key in SCHEDULED if hasattr(self.algorithm, key)]
             raise ConfigError(f"train.schedules names '{name}', which cannot be scheduled{did_you_mean(name, known)}")
         if name == "learning_rate":
+            # SB3 asks its schedule at every update: a constant one hands over ours.
             self.algorithm.lr_schedule = ConstantSchedule(value)
         else:
             setattr(self.algorithm, name, ConstantSchedule(value) if name == "clip_range" else value)

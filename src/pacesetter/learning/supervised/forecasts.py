@@ -148,6 +148,7 @@ def fit_supervised(
         "train_bars": train_bars,
         "folds": folds,
     }
+    # With the table's fingerprint: other features of the same bars are another model.
     key = config_hash(facts | {"table": table.fingerprint})[:16]
     folder = None if cache is None else Path(cache) / f"{config.network}-{key}"
     if folder is not None and (folder / "state.json").is_file():

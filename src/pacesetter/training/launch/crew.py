@@ -132,6 +132,7 @@ class Crew:
         post.worker.dismiss()
         if job is None:
             self.lost_at_start += 1
+            # Workers that never start, e.g. where memory is short, would otherwise be hired for ever.
             if self.lost_at_start > self.retries:
                 raise RunError(f"{self.lost_at_start} workers died before they started: {problem}") from problem
             return []

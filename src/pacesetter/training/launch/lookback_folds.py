@@ -77,6 +77,7 @@ def lookback_paths(config: Config, panel: Panel, folds: int, tell: Tell | None =
 
 def _purge(config: Config) -> int:
     """Bars whose outcome a decision may still wait for."""
+    # A decision is filled in the next bar, and its outcome takes `horizon_bars` from there.
     return max(int(build_task(config).view.horizon_bars) + 1, config.train.purge_bars)
 
 

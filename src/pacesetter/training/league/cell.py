@@ -96,6 +96,7 @@ def play_cell(cell: Cell) -> Score:
         gap = _above_hold(cell, config, panel, result)
         score = replace(score, above_hold=gap.value, above_hold_low=gap.low, above_hold_high=gap.high)
     known.parent.mkdir(parents=True, exist_ok=True)
+    # Atomically: a killed league must not leave half a score that a later one reads.
     write_atomic(known, json.dumps(asdict(score), indent=1).encode())
     return score
 

@@ -112,6 +112,7 @@ def _learn(
             # States that the student's own mistakes lead to, labelled by the teacher (DAgger; Ross et al. 2011).
             visited.append(_visited(student, market, asked.episodes, RANDOM_SHARES[0], seed + 1))
         rows = StoredRows(manifest, market_tables(market), StoredEpisodes.join(visited), seed=seed)
+        # A fresh optimiser for the second half: moments of the first are of other states.
         config = FleetDistillation(seed=seed + half)
         trainer = FleetTrainer(Distillation(student, rows, config, teacher))
         trainer.learn(asked.steps // 2)

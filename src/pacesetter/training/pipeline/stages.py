@@ -67,6 +67,7 @@ class Job:
         """Where the artefacts of a stage are kept; what the run folder has of them is a copy."""
         if stage not in self.keys:
             return self.run.folder / stage
+        # Shared by all jobs below one folder of runs: the key says what it is of.
         return Path(self.config.runs) / CACHE / f"{stage}-{self.keys[stage][:16]}"
 
 
@@ -190,6 +191,7 @@ def _code_digest() -> int:
 
 def _make(job: Job, stage: Stage, kept: Path) -> Found:
     """Work beside the final place and move there at the end, so that a job that died leaves nothing half done."""
+    # On the same disk as its final place, so that the rename is atomic; hidden, so that no command lists it.
     fresh = kept.with_name(f".{job.run.folder.name}-{stage.name}")
     fresh.mkdir(parents=True)
     try:

@@ -278,6 +278,7 @@ class Validator(Callback[LearnerT]):
         trades = hasattr(batch, "bank")
         self.journal = EpisodeJournal(batch.bank, batch.components) if trades else None
         self.hold_zone = (batch.market if trades else MarketParameters()).orders.hold_zone
+        # None for most runs: tracing plays the validation set once more for each way of acting.
         self.recovery = Recovery.wanted(session.config, session.parts.validation, session.panel)
 
     def between(self) -> None:

@@ -57,6 +57,8 @@ class DirectValidator(Validator[DirectLearner]):
         self.played.save(self.session.run.folder)  # what `pacesetter inspect` replays
 
     def _play(self) -> dict[str, Any]:
+        # Through the market kernel, not the differentiable ledger that it learned in: the score is what a backtest
+        # gives.
         policy = AgentPolicy(self.learner.agent, "direct", "target", is_whole=True)
         self.played = backtest(policy, **self.stretch._asdict())
         figures = measures(self.played)

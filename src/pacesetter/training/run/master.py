@@ -117,6 +117,7 @@ class MasterValidator(Validator[MasterTrainer]):
         """What gives the Sharpe ratio (symbol,) of each agent alone on the validation set."""
         fleet, panel, first = self.learner.advisers, self.stretch.panel, self.stretch.first
         action = fleet_action(fleet)
+        # Each agent alone in its account, as it was trained: what it forgets there shows.
         alone = build_market(self.session.config, panel, 1, action=action, starts="fixed", first_bar=first)
 
         def scores() -> torch.Tensor:

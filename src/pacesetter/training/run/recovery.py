@@ -111,6 +111,7 @@ class Recovery:
 
     def _played(self, way: str, act: Act) -> Trace:
         """The trace of one way; as many passes as the wanted episodes of a temperature take, joined in time."""
+        # Deterministic play repeats exactly: more passes would add nothing.
         passes = math.ceil(self.limits.episodes / self.batch.env_count) if way == self.hot else 1
         with undisturbed():
             # The same draws at every validation: gates move with the policy, not with luck.

@@ -210,6 +210,7 @@ def _learn(session: Session[Any]) -> TrainingResult:
         except Stop as reason:
             stopped = str(reason)
         show()
+        # After a signal the process is about to be killed: what follows learning is left to the resume.
         if stopped != "signal":
             validator.finish()
             stopped = session.stop or stopped  # a signal may have come meanwhile

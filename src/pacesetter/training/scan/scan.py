@@ -140,6 +140,7 @@ def study_cell(cell: ScanCell) -> ScanRow:
     if not known.is_file():
         row = asdict(_row(cell, panel, study))
         known.parent.mkdir(parents=True, exist_ok=True)
+        # Atomically: two workers may finish equal cells at once.
         write_atomic(known, json.dumps(row).encode())
     stored = json.loads(known.read_text(encoding="utf-8"))
     # Places in the plan are not part of the key: the same bars may be another universe in another plan.

@@ -64,6 +64,7 @@ class Surrogates:
         signs, rng, late = self._signs(seed), np.random.default_rng((seed, 1)), self.delay
         moves = self.moves * signs
         count = moves.shape[1]
+        # Pairs of a permutation share no symbol: no leader follows, and strengths do not compound.
         order = rng.permutation(count)
         pairs = max(1, min(int(count * GRADE), count // 2))
         links = tuple((int(order[2 * k]), int(order[2 * k + 1])) for k in range(pairs))
