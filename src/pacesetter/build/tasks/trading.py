@@ -260,6 +260,7 @@ def starts_within(starts: Starts, train: Array) -> Starts:
     """The starts in the training bars; an episode ends where its unbroken run of them does."""
     # −1 outside the training bars: `last` is then before the start, and the start is dropped.
     ends = np.full(max(int(train[-1]), int(starts.pool[:, Start.TIME].max())) + 1, -1)
+    # Unbroken runs of training bars: a gap is a step of more than one bar.
     for run in np.split(train, np.flatnonzero(np.diff(train) > 1) + 1):
         ends[run] = run[-1]
     last = np.minimum(starts.pool[:, Start.LAST], ends[starts.pool[:, Start.TIME]])

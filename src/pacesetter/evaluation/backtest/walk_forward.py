@@ -168,6 +168,7 @@ def combinatorial(
         _report(tell, number, len(splits.folds), list(played.values()))
     # Each block was tested equally often, so the p-th tests of all blocks make a whole path.
     blocks = [tested[start] for start in sorted(tested)]
+    # (path, n): zip pairs the p-th test of every block.
     returns = [np.concatenate([result.returns for result in path]) for path in zip(*blocks, strict=True)]
     return Paths(_joined([block[0] for block in blocks]), np.stack(returns), panel.bars_per_year)
 

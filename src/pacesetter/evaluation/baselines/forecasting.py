@@ -129,7 +129,7 @@ class Regression(Forecasting):
         path = self.path(features[learned], targets[learned])
         losses = [float(np.square(features[tested] @ each - targets[tested]).mean()) for each in path]
         best = int(np.argmin(losses))
-        forecasts: Array = features @ path[best] * spread + middle
+        forecasts: Array = features @ path[best] * spread + middle  # (time, symbol), as returns again
         # Refitted to all known bars with the chosen penalty: the validation quarter is the most recent and worth
         # learning from.
         everything = self.path(features[known], targets[known])[best]
@@ -310,8 +310,8 @@ def choose_thresholds(forecasts: Array, earned: Array, cost: float, size: float)
     spread = float(np.nanstd(forecasts))
     # An exit above the entry would sell what was just bought.
     pairs = [(entry, leave) for entry in ENTRIES for leave in EXITS if leave <= entry]
-    grid = spread * np.array(pairs)
-    held = np.zeros((len(grid), forecasts.shape[1]), dtype=bool)
+    grid = spread * np.array(pairs)  # (pair, 2)
+    held = np.zeros((len(grid), forecasts.shape[1]), dtype=bool)  # (pair, symbol)
     weights, nets = np.zeros(held.shape), np.zeros((len(forecasts), len(grid)))
     for t, (forecast, gains) in enumerate(zip(forecasts, np.nan_to_num(earned), strict=True)):
         # Hysteresis: between exit and entry a position stays as it is, which saves turnover.

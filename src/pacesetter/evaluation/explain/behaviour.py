@@ -218,7 +218,7 @@ def attention_map(
         kind, attention = "asset", encoder.asset_weights(inputs)
         labels = list(symbols or map(str, range(attention.shape[-1])))
     # Over observations, layers and heads: heads specialise, and a single one would mislead.
-    weights = attention.mean(dim=(0, 1, 2)).numpy()
+    weights = attention.mean(dim=(0, 1, 2)).numpy()  # of (observation, layer, head, row, column)
     table = pd.DataFrame(weights, index=labels, columns=labels)
     received = pd.Series(weights.mean(axis=0), index=labels).sort_values(ascending=False)
     text = f"Rows attend to columns. Highest attention: {', '.join(f'{k} ({v:.0%})' for k, v in received[:5].items())}."

@@ -59,7 +59,7 @@ class Ensemble:
     def correlation(self) -> pd.DataFrame:
         """(agent, agent) of returns; 0 beside an agent that never moves."""
         # An agent that never moves has no correlation: NaN would spread through the eigenvalues.
-        correlation = self.returns.corr().fillna(0.0).to_numpy(copy=True)
+        correlation = self.returns.corr().fillna(0.0).to_numpy(copy=True)  # (agent, agent)
         np.fill_diagonal(correlation, 1.0)
         return pd.DataFrame(correlation, self.returns.columns, self.returns.columns)
 

@@ -154,7 +154,7 @@ def measures(result: Backtest) -> dict[str, float]:
 
 def _effective_positions(result: Backtest) -> float:
     """1 / Σ of squared shares of what is invested (Herfindahl), the mean over bars with something invested."""
-    held = (result.fills[:, :, Fill.QUANTITY] + result.fills[:, :, Fill.EXIT_QUANTITY]).cumsum(axis=0)
+    held = (result.fills[:, :, Fill.QUANTITY] + result.fills[:, :, Fill.EXIT_QUANTITY]).cumsum(axis=0)  # (bar, symbol)
     values = np.abs(held * np.nan_to_num(result.closes))
     invested = values.sum(axis=1, keepdims=True)
     is_invested = invested[:, 0] > DUST * result.equity[1:]

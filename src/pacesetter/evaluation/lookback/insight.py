@@ -164,7 +164,7 @@ def _concentration(run: LookbackRun, judgement: LookbackJudgement) -> list[Secti
     """By asset and by pair: who leads in the chosen windows, and who earns; and how concentrated both are."""
     bars, own = judgement.evaluation.bars, judgement.evaluation.lookbacks[:, judgement.evaluation.place(AGENT)]
     engine = LeadLag(run.task.view.method, **run.task.view.options).fit(run.panel)
-    matrices = engine.many(bars, own)
+    matrices = engine.many(bars, own)  # (time, leader, follower)
     symbols = run.panel.symbols
     # Leads alone: the matrix is antisymmetric, and its sum over all pairs would be 0.
     positive = np.nan_to_num(np.clip(matrices, 0, None))

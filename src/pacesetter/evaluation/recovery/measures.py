@@ -233,7 +233,7 @@ def _distinct(trace: Trace) -> float:
             continue
         width = min(SLIDING, len(played))
         windows = np.lib.stride_tricks.sliding_window_view(played, width)
-        is_used = np.stack([(windows == code).any(axis=1) for code in range(kinds)])
+        is_used = np.stack([(windows == code).any(axis=1) for code in range(kinds)])  # (code, window)
         counts.append(is_used.sum(axis=0) / min(SLIDING, kinds))
     return float(np.concatenate(counts).mean()) if counts else 0.0
 

@@ -102,7 +102,7 @@ def night_strategy(bars: NightBars) -> pd.DataFrame:
 def _weights(past: Array, today: Array) -> Array:
     """(Japanese symbol,) weights of gross 1 from both markets' past returns and the US move of the night."""
     mean, deviation = past.mean(axis=0), past.std(axis=0)
-    z = (past - mean) / deviation
+    z = (past - mean) / deviation  # (day, US and Japanese symbols)
     # eigh sorts upwards: the last columns are the leading factors.
     vectors = np.linalg.eigh(z.T @ z)[1][:, -FACTORS:]
     us = len(today)

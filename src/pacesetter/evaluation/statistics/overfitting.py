@@ -131,7 +131,7 @@ def _halves(matrix: Array, blocks: int) -> tuple[Array, Array]:
     """(choice, trial) Sharpe ratios in the half that chooses and in the other, from sums over each block."""
     size = len(matrix) // blocks
     # The oldest bars are left out, not the newest.
-    cut = matrix[len(matrix) - size * blocks :].reshape(blocks, size, -1)
+    cut = matrix[len(matrix) - size * blocks :].reshape(blocks, size, -1)  # (block, bar, trial)
     members = np.zeros((len(picks := list(combinations(range(blocks), blocks // 2))), blocks))
     np.put_along_axis(members, np.array(picks), 1.0, axis=1)
     centred = cut - matrix.mean(axis=0)  # sums of squares about the mean lose no digits

@@ -99,7 +99,7 @@ class DirectLearner:
         z, volatility = series.z[:bars], series.volatility[:bars]
         # Before the inputs, which are residuals by `beta` divided by `scale`.
         _count(policy, z)
-        inputs = policy.raw_inputs(z) / policy.scale
+        inputs = policy.raw_inputs(z) / policy.scale  # (bar, input)
         # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
         returns = (series.earned / volatility).clamp(-policy.cut, policy.cut)
         # A row reaches `lags` bars back and its return two ahead: closer rows share a bar with it.
@@ -151,7 +151,7 @@ class DirectLearner:
         last = len(self.series.to_open) - config.segment_bars
         # Drawn on the CPU, so that every device plays the same segments.
         starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator).to(self.device)
-        returns = self._rolled(starts, config.segment_bars)[:, config.burn_in_bars :]
+        returns = self._rolled(starts, config.segment_bars)[:, config.burn_in_bars :]  # (segment, bar)
         loss = -objective(returns, config.objective, config.risk_aversion)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
             self.optimiser.zero_grad()

@@ -119,7 +119,7 @@ class DirectPolicy(nn.Module):
         count = z.shape[1]
         if count == 1:
             return torch.cat([z.flatten(1).flip(1), one], 1)
-        market = z.mean(1, keepdim=True)
+        market = z.mean(1, keepdim=True)  # (row, 1, lag)
         # Without the symbol itself, or part of its own move would be explained away.
         others = (market * count - z) / (count - 1)
         own = z - self.beta[:, None] * others

@@ -111,6 +111,7 @@ def fit_sparse(
         if _is_past(candidates, len(shares)):
             break
     _, penalty, share, weights = max(candidates, key=lambda entry: entry[0])  # the first of equals: the sparsest
+    # Blocks are in the order of time, so their signals make (bar, symbol) again.
     held_out = np.concatenate([x[block] @ each for block, each in zip(blocks, weights[1:], strict=True)])
     worth, sureness = _worth(held_out, y)
     # The utility was chosen as the best of many, so being above 0 is not enough.

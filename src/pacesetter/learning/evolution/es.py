@@ -118,7 +118,7 @@ class ES(FleetMethod[Fleet, FleetMarket]):
             returns.append(step.returns)
         # (step, symbol, member, env): environments are laid out by symbol, then member.
         earned = torch.stack(rewards).view(len(rewards), self.symbols, self.config.population, -1)
-        scores = earned.mean((0, 3))
+        scores = earned.mean((0, 3))  # (symbol, member)
         return Generation(scores, first, torch.stack(actions), torch.stack(returns), policy.entropy())
 
     def batches(self, experience: Generation, acting: Acting) -> Iterator[Transitions]:
@@ -135,7 +135,7 @@ class ES(FleetMethod[Fleet, FleetMarket]):
     def losses(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> Losses:
         """Along the estimated gradient, and with a pull towards 0; `features` are of no use here."""
         assert batch.advantages is not None
-        utilities = self.per_symbol(batch.advantages)
+        utilities = self.per_symbol(batch.advantages)  # (symbol, member)
         step = decay = torch.zeros(self.symbols, device=self.device)
         for name, whole in self.population.parameters.items():
             is_shared = name.startswith(ENCODER)

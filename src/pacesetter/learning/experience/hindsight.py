@@ -57,7 +57,7 @@ class HindsightReplay(Replay):
         count = round(self.options.ratio * batch_size)
         if not count:
             return drawn
-        goals = self.goals(steps[:, :count], envs[:, :count])
+        goals = self.goals(steps[:, :count], envs[:, :count])  # (symbol, count, 1)
         is_relabelled = (torch.arange(batch_size, device=steps.device) < count).expand(self.symbols, -1).flatten()
         wanted = drawn[GOAL].clone()
         wanted[is_relabelled] = goals.flatten(0, 1)

@@ -160,7 +160,7 @@ class MasterMarket:
         earlier, later, boundary = self._halves
         advice = dict(earlier(full))
         # Advisers of the other half: advice on bars that they were trained on would look better than it is.
-        is_early = observation[INDEX][:, 1, None] < boundary
+        is_early = observation[INDEX][:, 1, None] < boundary  # (env, 1), against (env, symbol)
         others = later(full)
         return advice | {name: torch.where(is_early, others[name], advice[name]) for name in (PROPOSALS, CONFIDENCE)}
 

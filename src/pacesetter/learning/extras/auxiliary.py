@@ -159,7 +159,7 @@ class Auxiliary:
         terms = {}
         for name, (loss, known) in self.row_losses(batch.observation, features).items():
             # The mean over known rows: targets that do not exist must not dilute those that do.
-            rows = torch.where(known, loss, 0.0).view(symbols, -1)
+            rows = torch.where(known, loss, 0.0).view(symbols, -1)  # (symbol, n)
             mean = rows.sum(1) / known.view(symbols, -1).sum(1).clamp(min=1)
             terms[f"auxiliary_{name}"] = self.config.heads[name] * mean
             self.shown[f"aux/{name}_loss"] = mean.detach()

@@ -174,6 +174,7 @@ class Potential:
         assert batch.terminated is not None
         # Weights are by agent of the fleet, rows by symbol of the market, which may be some of them.
         weight = self.weight[batch.symbol if self.around.places is None else self.around.places[batch.symbol]]
+        # (step, env): rows come in the order of time, all environments of a step side by side.
         before = (weight * self.potentials(batch.observation, features)).view(-1, self.around.env_count)
         after = (weight * self.potentials(batch.following, following)).view_as(before)
         # The first row takes what the last call added for the same state, though w and Φ have moved since: the sum of F

@@ -56,6 +56,7 @@ class ExpectedPPO(PPO[AgentsT, Any]):
         self, rollout: Rollout, rewards: torch.Tensor, following: torch.Tensor, ended: torch.Tensor
     ) -> dict[str, torch.Tensor]:
         """Those of every order, in deviations over orders and rows of each symbol, and the rest by the path taken."""
+        # (step, env, order) each.
         log_probs, tried, values = (torch.stack(parts) for parts in zip(*self.considered, strict=True))
         # Rewards of orders that were not sent are scaled, not counted: the scale is of returns that happened.
         scaled = self.scale(tried.view(len(tried), self.symbols, -1)).view_as(tried)

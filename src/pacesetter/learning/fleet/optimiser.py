@@ -48,7 +48,7 @@ class StackedAdam(torch.optim.Optimizer):
         if not state:
             state["steps"] = torch.zeros(len(parameter), device=parameter.device)
             state["mean"], state["square"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-        shape = (-1,) + (1,) * (parameter.ndim - 1)
+        shape = (-1,) + (1,) * (parameter.ndim - 1)  # (symbol, 1, …), to spread over the rest
         moves = present.to(parameter.dtype).view(shape)
         # Counted by symbol: one that joins late has its own bias correction.
         steps = state["steps"].add_(present).view(shape)

@@ -117,7 +117,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         # What the rollout's last step led to; where that ended an episode it is replaced below.
         last = acting.features(acting.observation)
         rewards = self.rewards(rollout, ended, last, acting)
-        following = torch.cat([rollout.values[1:], self.fleet.value(last, self.rows)[None]])
+        following = torch.cat([rollout.values[1:], self.fleet.value(last, self.rows)[None]])  # (step, env)
         # Time being up is not an end of the world: bootstrap from the final observation (Pardo et al. 2018).
         following = torch.where(rollout.truncated, self.final_values(rollout, acting), following)
         following = torch.where(rollout.terminated, 0.0, self.config.gamma * following)
@@ -134,7 +134,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         """`log_probs`, `advantages` and `targets` (symbol, row); `following` are the discounted values of what came."""
         # Targets are of advantages before they are standardised: the critic learns returns in the scale of rewards.
         advantages = gae(rewards, rollout.values, following, ended, self.config.gamma * self.config.gae_lambda)
-        gains = by_symbol(advantages, self.symbols)
+        gains = by_symbol(advantages, self.symbols)  # (symbol, step · env)
         return {
             "log_probs": by_symbol(rollout.log_probs, self.symbols),
             "targets": by_symbol(advantages + rollout.values, self.symbols),
@@ -149,7 +149,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         for extra in acting.extras.values():
             batch = self._rows_of(rollout, rewards, ended)
             features, following = rollout.features, torch.cat([rollout.features[1:], last[None]])
-            features, following = features.flatten(0, 1), following.flatten(0, 1)
+            features, following = features.flatten(0, 1), following.flatten(0, 1)  # (step · env, width)
             if getattr(extra, "belongs_to_collection", False):
                 batch, following = self._with_finals(batch, rollout, following, last, acting)
             # Rewards before learning: a model that has just fitted these rows would find nothing in them surprising.

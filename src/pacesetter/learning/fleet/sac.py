@@ -201,13 +201,14 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         with torch.no_grad():
             # Features of what follows are by the encoder of now, not a target encoder: only the heads have targets.
             wanted = self.wanted(batch, features, acting.features(batch.following), acting)
-        values = self.critics(features, batch.actions, self.rows)
+        values = self.critics(features, batch.actions, self.rows)  # (2, row); of MO-SAC (2, objective, row)
+        # Summed over twin critics, and objectives: each has parameters of its own, so that no gradient mixes.
         critic_loss = self.per_symbol((values - wanted).square().flatten(0, -2).sum(0)).mean(1)
         # The encoder learns by the critics alone: an actor's gradient would bend features to what the policy likes.
         given = features.detach()
         policy, _ = self.fleet.decide(given, rows=self.rows)
         actions = policy.sample()
-        log_probs = self.per_symbol(policy.log_prob(actions))
+        log_probs = self.per_symbol(policy.log_prob(actions))  # (symbol, n)
         self.critics.requires_grad_(False)  # the actor's loss moves the actor alone
         gained = self.per_symbol(self.gained(given, actions, batch))
         self.critics.requires_grad_(True)

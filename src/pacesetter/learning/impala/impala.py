@@ -187,7 +187,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
             "value": self.config.vf_coef * value_loss,
             "entropy": -self.config.ent_coef * entropy,
         }
-        gains = shaped(advantages)
+        gains = shaped(advantages)  # (symbol, row)
         metrics = {
             "policy_loss": policy_loss.detach(),
             "value_loss": value_loss.detach(),

@@ -117,6 +117,7 @@ class PreferenceSearch:
             first += size
         # The inner tanh bounds entries of any unit, e.g. bars held, before the fixed features.
         hidden = torch.tanh(torch.tanh(account)[:, None] @ parts[0] + parts[1][:, None])
+        # A network for each row, by its member: (row, 1, hidden) @ (row or 1, hidden, k) → (row, k).
         logits = (hidden @ parts[2] + parts[3][:, None])[:, 0]
         spread = (1.0 - SPREAD) * logits.softmax(-1) + SPREAD / self.count
         return capped(spread, self.largest)
@@ -132,7 +133,7 @@ class PreferenceSearch:
         """One step of the mean along the directions, weighted by the ranks of their members."""
         # Ranks from −½ to ½: one lucky episode moves the mean no more than the best one does.
         ranks = utilities.argsort().argsort().to(self.mean.dtype) / (self.members - 1) - 0.5
-        gained = ranks[0::2] - ranks[1::2]
+        gained = ranks[0::2] - ranks[1::2]  # (pair,)
         self.mean += self.rate / len(self.noise) * (gained[:, None] * self.noise).sum(0)
         self.updates += 1
 

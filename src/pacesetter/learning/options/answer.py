@@ -153,6 +153,7 @@ class OptionAnswer(TanhGaussian):
         """(row,) probability that the option in force ends here; 1 where none is or its time is up."""
         before, current = self.before, self.before.option.clamp(min=0)
         if self.options.is_learned:
+            # The last block of the outputs: logits of endings, see `OptionSet.outputs`.
             chances = torch.sigmoid(self.outputs[..., -len(self.options) :])
         else:
             # Newly open: waiting ends when a chance appears, not at every bar at which one has been there all along.
@@ -248,5 +249,6 @@ class OptionAnswer(TanhGaussian):
             order = self.rule(option, steps)[..., None].clamp(-EDGE, EDGE)
             return torch.atanh(order), torch.full_like(order, CERTAIN_DEVIATION)
         count, place = len(self.options), option.clamp(min=0)[..., None]
+        # Second and third block of the outputs, an entry for each option.
         mean, deviation = (self.outputs[..., start * count : (start + 1) * count] for start in (1, 2))
         return mean.gather(-1, place), deviation.gather(-1, place).clamp(*LOG_DEVIATION)

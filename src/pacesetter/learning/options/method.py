@@ -151,7 +151,7 @@ def market_signals(market: FleetMarket, column: int) -> torch.Tensor:
     returns = market.tables.windows[:, 0, :, column]  # (block, bar)
     # No environment starts that early (windows would be incomplete); the rows keep places and bars aligned.
     padded = torch.cat([returns.new_zeros(len(returns), HISTORY_BARS - 1), returns], dim=1)
-    windows = padded.unfold(1, HISTORY_BARS, 1).flatten(0, 1)
+    windows = padded.unfold(1, HISTORY_BARS, 1).flatten(0, 1)  # (block · bar, 20), a view until it is read
     signals = torch.cat([read_market(part) for part in torch.split(windows, BARS_AT_ONCE)])
     return signals.view(*returns.shape, -1)
 

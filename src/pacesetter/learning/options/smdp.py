@@ -107,7 +107,7 @@ class WrittenOptions(OptionMethod):
     def transitions(self, drawn: Mapping[str, torch.Tensor], acting: Acting) -> Transitions:
         """(symbol · n) completed options with their targets; the mask is of those that could begin."""
         rewards = self.scale(self.per_symbol(drawn["rewards"])).flatten()
-        values = self.targets(acting.features(_part(drawn, FOLLOWING)), self.rows)
+        values = self.targets(acting.features(_part(drawn, FOLLOWING)), self.rows)  # (row, option) of s'
         targets = smdp_targets(rewards, drawn["discounts"], values, drawn["open_after"])
         before = _part(drawn, START) | {ACTION_MASK: drawn["open"]}
         return Transitions(self.by_row(len(rewards)), before, drawn["option"], rewards=rewards, targets=targets)

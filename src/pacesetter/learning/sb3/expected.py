@@ -51,7 +51,7 @@ class AllOrdersPPO(PPO):
     def _consider(self, batch: Batch, tried: list[Counterfactual]) -> Considered:
         buffer: Any = self.rollout_buffer
         steps = [self._judged(batch, one, t) for t, one in enumerate(tried)]
-        log_probs, action_values = (torch.stack(parts) for parts in zip(*steps, strict=True))
+        log_probs, action_values = (torch.stack(parts) for parts in zip(*steps, strict=True))  # (step, env, order)
         # SB3 stores where episodes start; shifted by one step it says where they ended.
         starts = np.concatenate([buffer.episode_starts[1:], np.asarray(self._last_episode_starts)[None]])
         values, ended = self._tensor(buffer.values), self._tensor(starts) > 0

@@ -117,7 +117,7 @@ class SingleExtras:
     @torch.no_grad()
     def drawn(self, samples: Any) -> Any:
         """Samples of a replay with the rewards that extras make of them now; their models learn from the same rows."""
-        rewards, size = samples.rewards.squeeze(1), self.deviation.value
+        rewards, size = samples.rewards.squeeze(1), self.deviation.value  # (row,)
         features, following = self._features(samples.observations), self._features(samples.next_observations)
         for extra in self.parts.values():
             if _is_drawn(extra):

@@ -119,7 +119,7 @@ class Examples:
         """The examples of a panel and its table; windows and context are those that environments show."""
         gathered = ObservationTables.from_table(table)
         # What an order would have earned, open of t+1 to open of t+2, not the close that it could not trade at.
-        moves = fill_to_fill_returns(panel).T
+        moves = fill_to_fill_returns(panel).T  # (symbol, time)
         tables = Tables(
             gathered.windows[:, None], gathered.context[:, :, None], gathered.places, window_bars, is_whole=False
         )

@@ -189,7 +189,7 @@ def measure_skill(probabilities: Array, labels: Array) -> Skill:
     # Paired: both are judged on the same moves, so what is common to them cancels.
     difference = right.astype(float) - (truth == majority)
     # Errors clustered by bar: symbols move together, and counting each as a draw would make the interval too narrow.
-    by_bar = np.bincount(np.nonzero(judged)[1], weights=difference - difference.mean())
+    by_bar = np.bincount(np.nonzero(judged)[1], weights=difference - difference.mean())  # (time,)
     error = WIDTH_95 * math.sqrt(float(np.square(by_bar).sum())) / len(truth)
     return Skill(
         moves=len(truth),

@@ -63,7 +63,7 @@ def behaviour(result: Backtest) -> Behaviour:
     kinds, count, is_discrete = _kinds(result.orders)
     used = np.bincount(kinds.ravel(), minlength=count)
     shares = used[used > 0] / used.sum()
-    held = np.cumsum(result.fills[..., [Fill.QUANTITY, Fill.EXIT_QUANTITY]].sum(axis=-1), axis=0)
+    held = np.cumsum(result.fills[..., [Fill.QUANTITY, Fill.EXIT_QUANTITY]].sum(axis=-1), axis=0)  # (bar, symbol)
     # 1e-9: a ruined account has no equity to be a share of.
     weights = np.abs(held * result.closes) / np.maximum(result.equity[1:], 1e-9)[:, None]
     is_open = np.abs(weights) > 1e-6

@@ -120,7 +120,7 @@ def market_answer(fleet: Any, markets: JudgedMarkets, rows: StoredRows, gamma: f
     steps = record(market, fleet_teacher(fleet, market), 0.0, envs * len(market.symbols), seed=0)
     episodes, _ = whole_episodes(steps, market, 0, most=1)
     assert episodes is not None
-    rewards = padded(episodes.rows["rewards"], episodes.lengths)
+    rewards = padded(episodes.rows["rewards"], episodes.lengths)  # (episode, step), 0 behind the end
     earned = rewards @ gamma ** np.arange(rewards.shape[1])
     # Normal interval over episodes, which are drawn independently.
     spread = 1.96 * float(earned.std()) / len(earned) ** 0.5

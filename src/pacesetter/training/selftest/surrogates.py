@@ -50,7 +50,7 @@ class Surrogates:
             raise DataError(f"{empty} has no price at all; leave it out by data.symbols")
         self.panel, self.first, self.delay = panel, closes[:1], 1 if panel.has_bars else 2
         self.shapes = _shapes(panel, closes) if panel.has_bars else None
-        self.moves = np.diff(np.log(closes), axis=0)
+        self.moves = np.diff(np.log(closes), axis=0)  # (bar − 1, symbol)
         self.moves -= self.moves.mean(axis=0)  # a drift would turn with the signs and look like volatility
         self.deviation = self.moves.std(axis=0)
 
