@@ -179,7 +179,9 @@ class LookbackRun:
         rows: dict[tuple[str, str], Any] = {}
         for scenario in scenarios:
             panel, task = scenario.panel, self._fitting(scenario)
-            simple = baseline_policies(WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars))
+            view = task.view
+            scores = WindowScores(task.windows.grid, view.method, view.horizon_bars, dict(view.options))
+            simple = baseline_policies(scores)
             names = beside or ("volatility", "cross-validated", *(f"constant {bars}" for bars in task.windows.grid))
             policies = {AGENT: self.agent(panel)} | {name: simple[name] for name in names}
             evaluation = evaluate_lookback(policies, panel, task, start=self._start(scenario), stop=scenario.last)

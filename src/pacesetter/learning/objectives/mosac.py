@@ -19,6 +19,7 @@ from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION
 from pacesetter.learning.experience.rollout import ReturnScale, by_symbol
 from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.extras.extra import learn_from_draw
 from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting
 from pacesetter.learning.fleet.sac import SAC, FleetSAC, Steps, TwinCritics
@@ -83,6 +84,7 @@ class MOSAC(SAC):
     declared: ClassVar[tuple[str, ...]] = (*SAC.declared, "search")
 
     def __init__(self, fleet: Fleet, market: PreferenceMarket, config: FleetMOSAC) -> None:
+        # Before the parent's constructor, which asks `make_critics` for one critic of each.
         self.names = tuple(first_weights(config.objectives))
         if config.extras and EXPLORATION not in self.names:
             raise ConfigError(f"agent.extras are added to the objective '{EXPLORATION}'; name it in agent.objectives")
@@ -92,6 +94,7 @@ class MOSAC(SAC):
             ReturnScale(self.symbols, market.env_count, config.gamma) for _ in self.names
         )
         # The best that an objective has added up to so far, in its own deviations: chebyshev's reference point.
+        # As a parameter without a gradient it is stored and moved with the rest.
         self.own["best"] = nn.ParameterDict({"reference": nn.Parameter(torch.zeros(len(self.names), 1), False)})
 
     def make_critics(self, fleet: Fleet) -> nn.Module:
@@ -148,7 +151,7 @@ class MOSAC(SAC):
     def gained(self, features: torch.Tensor, actions: torch.Tensor, batch: Transitions) -> torch.Tensor:
         """(symbol · n,) the critics' values as one number, by the weights that each row has."""
         values = self.critics(features, actions, self.rows).amin(0)
-        weights = batch.observation[PREFERENCE].T
+        weights = batch.observation[PREFERENCE].T  # (objective, row)
         if self.config.scalarisation != "chebyshev":
             return weighted_sum(values, weights)  # type: ignore[no-any-return]
         # Not additive: how far the whole episode is from the reference, with what it has added up before.
@@ -166,10 +169,10 @@ class MOSAC(SAC):
         entropy = (temperature * self.per_symbol(policy.log_prob(actions))).flatten()
         # The smaller critic of each objective separately, (objective, row); the entropy counts in all of them.
         values = self.targets(following, actions, self.rows).amin(0) - entropy
-        rewards = self.scaled(batch.objectives)
+        rewards = self.scaled(batch.objectives)  # (objective, row)
         for extra in acting.extras.values():
             changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
-            extra.learn(batch, features, following)
+            learn_from_draw(extra, batch, features, following)
             if changed is not None and batch.rewards is not None:
                 # What the extra added alone: its own reward starts from the scalar one, which the objectives hold
                 # already.

@@ -286,7 +286,7 @@ class OnlineUpdater:
 
     def _shown(self, table: FeatureTable, panel: Panel, start: int, stop: int) -> np.ndarray[Any, Any]:
         """(bar,) mean size of the features in deviations of the bars before the first update."""
-        past = table.values[:, : self.first]
+        past = table.values[:, : self.first]  # (symbol, bar, feature)
         centre, spread = np.nanmean(past, axis=(0, 1)), np.nanstd(past, axis=(0, 1)) + 1e-12
         distance = np.abs((table.values[:, start:stop] - centre) / spread)
         return np.asarray(np.nanmean(np.minimum(np.nan_to_num(distance), DEVIATIONS), axis=(0, 2)))
@@ -304,6 +304,7 @@ class OnlineUpdater:
         assert self.run is not None
         name = f"fleets/{self.updates:05d}"
         save_fleet(self.fleet, self.run.path(name))
+        # Where every other command looks for a run's agent.
         save_fleet(self.fleet, self.run.path("checkpoints/best"))
         state = {
             "fleet": name,
@@ -326,6 +327,13 @@ class OnlineUpdater:
         assert self.run is not None
         path = self.run.folder / STATE
         return list(json.loads(path.read_text(encoding="utf-8"))["events"]) if path.is_file() else []
+
+    @property
+    def first_fleet(self) -> Fleet:
+        """The fleet as it was before the first update."""
+        assert self.run is not None
+        # From its own run: after a resume `origin` is that run, whose best fleet is the latest one.
+        return load_fleet(self.run.folder / "fleets/00000")
 
     def _resume(self) -> None:
         """Continue from the state of an updater's own run."""
