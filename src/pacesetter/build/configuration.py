@@ -76,6 +76,7 @@ class Config:
             raise ConfigError(f"agent.network_options={network_options} must be a mapping, e.g. {{width: 64}}")
         sizes = _network(self.agent)
         if hasattr(sizes, "leaders"):
+            # Before the study and the task are built, which read the features.
             object.__setattr__(self, "features", _with_leaders(self, sizes))
         build_study(self)
         build_task(self)
@@ -178,6 +179,7 @@ def _problem(config: Config) -> str:
 def task_of(config: Config) -> Task:
     """The configured problem; refuses an unknown one."""
     problem = _problem(config)
+    # The method decides before the task's name: such an agent has one account whatever problem was configured.
     if any(support.one_account for support in _supports(config)):
         from pacesetter.build.direct import DirectTask
 
@@ -226,6 +228,7 @@ def build_task(config: Config) -> Any:
     if support is not None:
         return _with_history(task, config.agent, support)
     asked = _conditions(config, TASKS[_problem(config)].learned_as)
+    # Conditions first: they may replace the reward, and windows are set on what they give.
     return _with_memory(task if asked is None else asked.task(task), config.agent)
 
 

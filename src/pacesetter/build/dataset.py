@@ -61,6 +61,7 @@ def dataset_manifest(
         "source": source,
         "policy": policy,
         "config_hash": config_hash(config.to_dict()),
+        # Whole, not only its hash: `data fresh` rebuilds the market from it.
         "config": json.loads(json.dumps(config.to_dict(), default=str)),
         "fitted_until": str(fitted_until(config, panel)),
         "actions": market.actions,

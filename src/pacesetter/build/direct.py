@@ -70,6 +70,7 @@ class DirectTask(Task):
                 "agent=direct learns from one unbroken period; evaluate it by --folds without --combinatorial"
             )
         market = self._market(config, panel.rows(first, last + 1))
+        # Folds validate nothing: the agent is taken as it is after the last step.
         return Parts(market, market)
 
     def _market(self, config: Config, panel: Panel, **known: Any) -> WholeMarket:

@@ -90,6 +90,7 @@ def _leadlag_features(config: Config, panel: Panel) -> tuple[Feature, ...]:
     key = (asked, folder.resolve(), panel.symbols, *sorted(checkpoints))  # a run that went on has another agent
     if key not in _agents:
         features = leadlag_features(asked.method, load_lookback(asked.lookback, panel), **asked.options)
+        # One agent at a time: its tables are as large as the panel.
         _agents.clear()
         _agents[key] = features
     return _agents[key]

@@ -50,6 +50,7 @@ def build_learner(config: Config, parts: Parts) -> Learner:
 
     It sets the number of threads of this process, which the first weights depend on already.
     """
+    # First: an unsuitable pair is refused in one sentence before torch is imported.
     check_agent(config)
     options = dict(config.agent)
     name, task = str(options.pop("algorithm", "ppo")), task_of(config).learned_as
@@ -83,6 +84,7 @@ def _fix_normalisers(learner: Learner, environments: Any, kind: str) -> None:
             f"features.normaliser={kind} is for agents with a network that trade; leave it out, or take task=fleet or "
             "task=trading with agent=ppo"
         )
+    # The training environments' bank: validation bars must not set the scale.
     rows = bank.windows[bank.known]  # (row, feature), bars whose features are all known
     scaler = NORMALISERS[kind]().fit(rows)
     for part in normalisers:

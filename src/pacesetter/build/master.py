@@ -50,6 +50,7 @@ def with_fleet(config: Config) -> Config:
     # The fleet's own split: with another one the master would be tested on bars that its advisers learned from.
     split = {name: getattr(there.train, name) for name in SPLIT} | ({} if shares is None else {"shares": shares})
     train = replace(config.train, **split)
+    # Bars and features as the fleet was trained with: on others its advice would be out of distribution.
     return replace(config, data=there.data, features=there.features, task=config.task | task, train=train)
 
 
@@ -73,6 +74,7 @@ def build_master_parts(config: Config, split: FeatureSplit) -> Parts:
             panel, features["table"], features["supervised"], symbols=task.symbols or None, is_whole=True
         )
 
+    # The first decision needs a whole window before it.
     first = max(split.start, task.window_bars - 1)
     validation = Stretch(split.known, bank(split.known), first, task.market, task.window_bars)
     # After the last bar that the fleet has seen its own advice is out-of-sample.

@@ -55,6 +55,7 @@ class OfflineTask(FleetTask):
     }
 
     def parts(self, config: Config, panel: Panel) -> Parts:
+        # Refuses a wrong option of the task before a dataset is opened.
         build_task(config)
         path = config.agent.get("dataset")
         if not path:

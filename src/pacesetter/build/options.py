@@ -95,6 +95,7 @@ def _one_agent(market: FleetMarket) -> FleetMarket:
     from pacesetter.learning.options.agents import ANY
 
     bank = market.batch.bank
+    # All blocks under one name are one symbol to a market: one head then learns from every symbol's episodes.
     return FleetMarket(replace(bank, symbols=((ANY,),) * len(bank.symbols)), market.envs_each, **market._made_with)
 
 
@@ -112,6 +113,7 @@ def _shown(module: ServedOptions, market: FleetMarket, count: int) -> Iterator[d
         with torch.no_grad():
             orders, *_, kept = module(shown)
         drawn, is_drawn = (torch.rand(len(orders), 1, generator=generator) for _ in range(2))
+        # Mostly the policy's own orders, so that options last; some random ones, so that accounts differ.
         step = market.step(torch.where(is_drawn < 0.1, 2 * drawn - 1, orders))
         kept = torch.where((step.terminated | step.truncated)[:, None], 0.0, kept)
         observation = step.observation

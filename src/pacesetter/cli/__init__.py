@@ -92,12 +92,14 @@ def options(
         raise typer.Exit
     logging.basicConfig(level=logging.INFO if verbose else logging.WARNING)
     for handler in logging.getLogger().handlers:
+        # `basicConfig` takes a format string and no formatter, so handlers get theirs afterwards.
         handler.setFormatter(_Printable("%(name)s: %(message)s"))
 
 
 def main() -> None:
     """Run the command line; an error that the user can fix is one sentence and exit code 2, never a traceback."""
     if not sys.stdout.isatty():
+        # Before the first table: without a terminal, Rich takes its width from COLUMNS, or else breaks lines at 80.
         os.environ.setdefault("COLUMNS", UNBROKEN)
     # Before numpy is imported. Its matrices are small: two threads take several times as long where cores are busy, and
     # the numbers do not depend on how many cores a machine has.
@@ -109,9 +111,12 @@ def main() -> None:
         typer.echo(f"error: {printable(problem)}", err=True)
         sys.exit(2)
     except BrokenPipeError:  # the reader of our output went away, e.g. `| head`
+        # The interpreter flushes stdout once more at exit, which would raise again. 141 is a shell's code for SIGPIPE,
+        # 128 + 13.
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         sys.exit(141)
     except OSError as problem:  # a folder that may not be written to, a full disk, a file where a folder should be
+        # Neither a file nor the disk (a socket, say): the user cannot mend that, so the traceback is kept.
         if problem.filename is None and problem.errno not in DISK_ERRORS:
             raise
         where = "the disk" if problem.filename is None else printable(problem.filename)

@@ -122,6 +122,8 @@ def data_split(
     from pacesetter.panel import Panel
 
     _check_manifest(source)
+    # Unrounded, 1 - 0.7 - 0.3 is 6e-17 in binary: a test share above 0, and a split without test bars would be
+    # accepted.
     test = round(1 - train - validation, 9)
     splits = chronological(Panel.load(source), train, validation, test, purge_bars, embargo_bars)
     _store(splits, out)

@@ -91,6 +91,7 @@ def halt(
     from pacesetter.serving.risk.halt import KillSwitch
 
     switch, is_new = KillSwitch(file), False
+    # Whether trading is halted is decided by the file below, not by how the attempt ended.
     with suppress(OSError):
         is_new = switch.engage(" ".join(reason or ["halted from the command line"]))
     if not file.is_file():

@@ -98,6 +98,7 @@ def _roll_back(runs: Path) -> None:
     from pacesetter.training.programme.programme import roll_back
 
     programme_folder = latest_status(runs)
+    # Read before rolling back, which clears the phase's line.
     served = (
         ""
         if programme_folder is None

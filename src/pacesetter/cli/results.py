@@ -133,6 +133,7 @@ def _judge(
     sections, folder = stored.report(judgement), _results(stored)
     facts = {"run": stored.folder.name, "config hash": manifest["config_hash"]}
     is_repeated = expected is None or _repeats(expected, judgement.to_json(), tolerance)
+    # A result that fails must not overwrite the very file it is held against: a second attempt would then pass.
     if is_repeated or gate is None or gate.resolve() != (folder / RESULT).resolve():
         stored.store(judgement, folder, facts)
     if is_explained:

@@ -202,6 +202,7 @@ def serve(
         replace(served, threads=threads, device=device),
         Keys(keys),
         KillSwitch(halt_file),
+        # Two seconds' worth of requests at once; a burst of 0, from a rate of 0.25 or less, would be refused.
         replace(settings, burst=max(1, round(2 * rate))),
         symbols=tuple(symbol for symbol in symbols.split(",") if symbol) or None,
         history=history,

@@ -10,6 +10,7 @@ from pacesetter.dashboard.views import PAGES, RESULTS, parts
 __all__: list[str] = []
 
 st.set_page_config(page_title=say("app.title"), layout="wide")
+# Before the pages are named: their titles are in the reader's language.
 parts.choose_language()
 main = [
     st.Page(show, title=say(f"{name}.title"), url_path=name, default=name == "runs") for name, show in PAGES.items()

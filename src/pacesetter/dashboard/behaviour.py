@@ -60,6 +60,7 @@ def orders_figure(shares: pd.DataFrame) -> go.Figure:
 def orders_by_hour(fills: pd.DataFrame) -> pd.DataFrame:
     """(symbol, hour UTC) share of buys less share of sells; by day of the week where bars are daily or longer."""
     times = pd.DatetimeIndex(fills.index)
+    # The median: nights and weekends between intraday bars are long, but few.
     name = "weekday" if times.unique().to_series().diff().median() >= DAY else "hour"
     slots = (times.dayofweek if name == "weekday" else times.hour).to_numpy()
     sides = pd.DataFrame({"symbol": fills["symbol"].to_numpy(), name: slots, "side": np.sign(fills["ordered"])})

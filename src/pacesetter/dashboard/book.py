@@ -57,6 +57,7 @@ class Book:
     def state(self) -> str:
         """active, reducing or halted; an event after the newest bar counts, as a halt between bars does."""
         changes = self.events[self.events["kind"].isin(["halt", "resume"])]
+        # Equity has a row for each bar; a halt between two bars is known only from its event.
         if len(changes) and changes["time"].iloc[-1] >= self.equity.index[-1]:
             return HALTED if changes["kind"].iloc[-1] == "halt" else "active"
         return str(self.last["state"])
@@ -89,6 +90,7 @@ class Book:
         flows = -(self.fills["quantity"] * self.fills["price"] + self.fills["commission"])
         held = self.positions["quantity"] * self.positions["price"]
         parts = [flows.groupby(self.fills["symbol"]).sum(), held.groupby(self.positions["symbol"]).sum()]
+        # A symbol that was sold has no position, one that was never traded here no flow: absent counts as 0.
         total = parts[0].add(parts[1], fill_value=0.0)
         return total.sort_values(ascending=False).rename("pnl")
 
@@ -98,6 +100,7 @@ class Book:
         if not limits:
             return pd.DataFrame(columns=["name", "used", "limit", "share"])
         equity, shares = float(self.last["equity"]), self.holdings()["share"].abs()
+        # Where the guard has not seen a day begin, there is no loss to show.
         day_equity = self.guard.get("day_equity") or equity
         loss = max(1 - equity / day_equity, 0.0)
         used = {
@@ -116,6 +119,7 @@ class Book:
         """Whether bars still come: the newest is a few bars old at most, a long weekend of daily ones."""
         bar = pd.Timedelta(self.equity.index.to_series().diff().median())
         usual = DAY_SECONDS if pd.isna(bar) else bar.total_seconds()
+        # At least a day: intraday bars stop over night.
         return self.age_seconds(now) < max(LIVE_BARS * usual, DAY_SECONDS)
 
     def alerts(self) -> pd.DataFrame:
@@ -142,6 +146,7 @@ def _realised(fills: pd.DataFrame) -> list[float]:
         before, entry = held.get(row.symbol, (0.0, 0.0))
         after = before + row.quantity
         is_adding = before * row.quantity >= 0.0
+        # At most what was held: an order that turns the position round closes it and opens the rest.
         closed = 0.0 if is_adding else float(np.clip(-row.quantity, -abs(before), abs(before)))
         realised.append(closed * (row.price - entry) - row.commission)
         if is_adding:
@@ -215,6 +220,7 @@ def _read_only(url: str) -> Engine:
         if parsed.drivername == "postgresql":
             parsed = parsed.set(drivername="postgresql+psycopg")
         if parsed.get_backend_name() == "sqlite":
+            # SQLite's own read-only mode: a mistake here cannot write to a trader's journal, nor make an empty one.
             parsed = parsed.set(database=f"file:{parsed.database}", query={"mode": "ro", "uri": "true"})
         return create_engine(parsed)
     except (ArgumentError, SQLAlchemyError, ImportError) as problem:
@@ -234,6 +240,7 @@ def _rows(connection: Connection, name: str, run: str, at: Any = None) -> pd.Dat
     table = _table(connection, name)
     asked = select(table).where(table.c.run == run)
     if at is not None:
+        # SQLite stores times without a zone, and compares them as text.
         at = at.to_pydatetime()
         asked = asked.where(table.c.time == (at.replace(tzinfo=None) if connection.dialect.name == "sqlite" else at))
     rows = connection.execute(asked.order_by(table.c.time, *table.primary_key.columns)).mappings().all()

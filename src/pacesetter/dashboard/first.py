@@ -35,6 +35,7 @@ def first_page(runs: Sequence[RunFacts], pages: Sequence[str], halted: str | Non
         header=[column(name) for name in SHOWN],
         rows=list(_rows(runs[:MOST_ROWS])),
     )
+    # Above Streamlit's own root element; a script in the view removes it once that has been drawn.
     return index.replace("<body>", f"<body>{view}", 1)
 
 

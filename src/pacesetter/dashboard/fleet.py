@@ -38,6 +38,7 @@ def figures_of(fleet: pd.DataFrame) -> list[str]:
 
 def sorted_fleet(fleet: pd.DataFrame, by: str, worst_first: bool = False) -> pd.DataFrame:
     """The agents in order of a figure, the best first; unknown ones last."""
+    # Exclusive or: the best first means rising numbers only where low is good.
     ascending = (by in LOW_IS_GOOD) != worst_first
     return fleet.sort_values(by, ascending=ascending, na_position="last", kind="stable").reset_index(drop=True)
 
@@ -74,6 +75,7 @@ def multiples_figure(curves: pd.DataFrame, fleet: pd.DataFrame) -> go.Figure:
     """
     shown = curves.reindex(columns=fleet["symbol"])
     values = shown.to_numpy(float)
+    # 0 is always inside: the line of no gain is drawn in every frame.
     low, high = np.nanmin(values, initial=0.0), np.nanmax(values, initial=0.0)
     row, column = np.divmod(np.arange(len(fleet)), ACROSS)
     heights = CURVE * _inside(np.vstack([values, np.zeros(len(fleet))]), low, high) - row

@@ -127,6 +127,7 @@ def stamp(folder: Path) -> tuple[float, ...]:
         *(folder / name for name in ("manifest.json", "config.yaml", TAGS)),
         *(folder / name / "evaluation.json" for name in JUDGED),
     ]
+    # A file that appears or goes changes the stamp too.
     return tuple(path.stat().st_mtime if path.is_file() else 0.0 for path in files)
 
 
@@ -216,6 +217,7 @@ def run_table(runs: Iterable[RunFacts], filters: Filters | None = None) -> pd.Da
 def by_job(runs: Sequence[RunFacts]) -> list[RunFacts]:
     """The runs with those inside a job below it; the job that began last first."""
     begun = {run.name: run.started for run in runs if run.started is not None and not run.is_inside}
+    # A damaged job has no start: it goes to the end, its runs with it.
     oldest = pd.Timestamp(0, tz="UTC")
     order = sorted({run.job for run in runs}, key=lambda job: (begun.get(job, oldest), job), reverse=True)
     place = {job: number for number, job in enumerate(order)}

@@ -71,6 +71,7 @@ class LiveRun:
 def read_lines(path: Path) -> list[dict[str, Any]]:
     """The whole lines of a file of JSON lines; one that is being written is left for the next time."""
     try:
+        # A run may be in the middle of a character; the half line is skipped below.
         text = path.read_text(encoding="utf-8", errors="replace")
     except FileNotFoundError:
         return []

@@ -21,6 +21,7 @@ __all__ = ["ROUTES", "warm_up"]
 
 
 def _first(request: Request) -> Response:
+    # The browser must ask again: it would otherwise show the runs of yesterday.
     return HTMLResponse(_first_page(), headers={"Cache-Control": "no-cache"})
 
 
@@ -31,6 +32,7 @@ def _first_page() -> str:
 def _window(request: Request) -> Response:
     """One window as JSON: `run`, `method`, `end` (a bar) and `lookback` (bars); 400 with a sentence if it is none."""
     asked = request.query_params
+    # Outside a Streamlit session there is no reader to ask: the request says in which language.
     ASKED.set(asked.get("language"))
     try:
         lens = open_lens(current().runs, asked["run"], asked["method"])

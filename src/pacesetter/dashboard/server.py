@@ -24,6 +24,7 @@ def serve(settings: Settings, host: str = "127.0.0.1", port: int = 8501, is_open
     from pacesetter.dashboard.routes import ROUTES
 
     use(settings)
+    # Beside the server: the page answers at once, and is faster a few seconds later.
     Thread(target=_warm_up, args=(f"http://{host}:{port}" if is_opened else "",), daemon=True).start()
     options = {
         "server.address": host,

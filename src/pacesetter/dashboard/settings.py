@@ -39,6 +39,7 @@ class Settings:
     language: str = "en"
 
 
+# One for the process, not for the session: Streamlit runs each reader's script in a thread of its own.
 _current = Settings()
 
 

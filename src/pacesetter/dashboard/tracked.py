@@ -27,6 +27,7 @@ def tracked_runs(uri: str) -> pd.DataFrame:
     """A row for each tracked run, the newest first: name, experiment, status, start, and its latest metrics."""
     if find_spec("mlflow") is None:
         raise ConfigError(say("mlflow.missing"))
+    # Here, as it takes seconds to import.
     from mlflow import MlflowClient
     from mlflow.exceptions import MlflowException
 

@@ -145,6 +145,7 @@ class Lens:
     def view(self, end: int, lookback: int) -> WindowView:
         """The window of `lookback` bars that ends at bar `end`, both brought to what the panel has."""
         last = len(self.panel) - 1
+        # Brought into range, not refused: sliders and addresses may be of another run.
         end = min(max(end, self._shortest), last)
         lookback = min(max(lookback, self._shortest), end)
         symbols = self.panel.symbols
@@ -200,6 +201,7 @@ class Lens:
 @lru_cache(maxsize=8)
 def open_lens(root: Path, run: str, method: str) -> Lens:
     """The bars of a run below `root`, by its name there, under the engine; refuses what is not a run."""
+    # The name comes from an address: only folders that are runs may be opened, not any path below or above.
     if root / run not in find_runs(root):
         raise RunError(say("leadlag.no_run", run=run, root=root))
     return Lens(open_panel(root / run), method)

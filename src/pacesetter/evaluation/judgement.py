@@ -147,11 +147,13 @@ def judge_policy(
     rules, bank = market or MarketParameters(), bank_of(panel)
     options: dict[str, Any] = {"first": first, "bank": bank, "window_bars": window_bars}
     tell(f"{policy.name} on {len(panel) - 1 - first:,} test bars")
+    # First: a policy that was fitted on these bars is refused before anything else is computed.
     own = backtest(policy, panel, market=rules, **options)
     shown = [backtest(each, panel, market=rules, **options) for each in others]
     tell("baselines")
     simple, same = distinct(evaluate_baselines(panel, names=baselines, market=rules, **options))
     varied = _varied(policy, panel, rules, own, options, tell, is_fast)
+    # Keyed by the rules themselves: what the sensitivity table and the verdict both need is played once.
     dear = {each: varied[scaled_costs(rules, each)] for each in FACTORS}
     tell(f"{draws:,} bootstrap draws of {len(simple) + 1} policies")
     verdict = judge(own, list(simple.values()), other_sharpes=other_sharpes, costs=dear, draws=draws, seed=seed)
@@ -178,6 +180,7 @@ def judge_policy(
 
 
 def _windows(result: Backtest) -> Array:
+    # Equal parts of time, not of trades: a gain in few of them came from a single stretch.
     return np.array([total_return(part) for part in np.array_split(result.returns, WINDOWS)])
 
 
@@ -217,6 +220,7 @@ def _stressed(
     tell: Tell,
 ) -> pd.DataFrame:
     """(scenario, figure) under each stress; features are recomputed of as many bars as they need."""
+    # Features of every stressed market are computed again; older bars would only cost time.
     recent, start = panel.rows(max(first - HISTORY_BARS, 0), len(panel)), min(first, HISTORY_BARS)
     scenarios = stress_scenarios(recent, start, market=market)[1:]  # behind the market as it was
     markets = []

@@ -112,6 +112,7 @@ class StoredRun:
 
     def bank(self, panel: Panel) -> Bank:
         """The features that the agent reads, of this or another panel; refuses one that lacks what they need."""
+        # Identity, not equality: comparing two panels bar by bar would cost as much as computing features.
         if panel is self.panel:
             return self._own_bank
         table = self._table(panel)
@@ -128,6 +129,7 @@ class StoredRun:
 
     def _table(self, panel: Panel) -> FeatureTable:
         asked = self.config.features
+        # The features of its own bars, also on a market with more fields: the network has one input for each.
         names = [name for name in asked.names or default_names() if set(FEATURES[name].needs) <= set(self.panel.fields)]
         table = build_table(replace(self.config, features=replace(asked, names=tuple(names))), panel)
         for name, why in table.left_out.items():
@@ -223,6 +225,7 @@ class StoredRun:
             index=self.index,
             tell=tell,
         )
+        # Added after judging: a run that fails to be judged has not been looked at, and is no trial.
         judgement = self._accepted(judgement)
         trials.add(replace(trial, sharpe=_per_bar(judgement)))
         returns = pd.Series(judgement.result.returns, judgement.result.times)
@@ -248,6 +251,7 @@ class StoredRun:
 
     def elsewhere(self, name: str, panel: Panel) -> pd.DataFrame:
         """The same on the bars of another source, from a fifth of them on."""
+        # A fifth is history for features and allocations.
         start = max(len(panel) // 5, self.task.window_bars)
         return self.over([Scenario(name, panel, start, market=self.task.market, is_unseen=True)])
 

@@ -34,7 +34,9 @@ class Proposal:
 
     def draw(self, generator: np.random.Generator) -> Array:
         """(key,) a point; what falls outside the cube is moved to its face."""
+        # By eigenvalues: few elite points have a singular covariance where floor = 0, which Cholesky refuses.
         drawn = generator.multivariate_normal(self.mean, self.covariance, method="eigh")
+        # Moved to the face, not drawn again: near a corner of many keys rejection would take ever longer.
         return np.asarray(np.clip(drawn, 0.0, 1.0))
 
     @property
@@ -81,9 +83,12 @@ class CrossEntropy:
         drawn, reached = np.asarray(points, dtype=np.float64), np.asarray(scores, dtype=np.float64)
         if len(drawn) < FEWEST_ELITE:
             return proposal
+        # Of the planned population, not of the points given: where trials failed, the elite is not made smaller too.
         count = min(max(round(self.elite_share * self.population), FEWEST_ELITE), len(drawn))
         # Stable, so that equal scores leave the earlier points in.
         elite = drawn[np.argsort(-reached, kind="stable")[:count]]
+        # Around the elite's own mean: around the old one the spread would contain the step, and grow while the search
+        # moves.
         rate, apart = self.smoothing, elite - elite.mean(axis=0)
         mean = (1 - rate) * proposal.mean + rate * elite.mean(axis=0)
         covariance = (1 - rate) * proposal.covariance + rate * apart.T @ apart / (count - 1)

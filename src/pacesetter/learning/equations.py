@@ -73,7 +73,9 @@ def expected_advantages(
     V(x_t) + A_t, and b_t + γλ·A_tp1 is left to the action that was taken.
     """
     means = (probabilities * action_values).sum(-1)
+    # Next values of 0: γ·V(x') is inside Q(x, a) already.
     totals = gae(means + bonus, values, torch.zeros_like(values), ended, decay)
+    # Behind the rollout nothing is known but V, which Q of the last step holds.
     following = torch.cat([totals[1:], torch.zeros_like(totals[:1])])
     remainders = bonus + decay * torch.where(ended, 0.0, following)
     return ExpectedAdvantages(action_values - means.unsqueeze(-1), remainders, totals + values)
@@ -82,6 +84,7 @@ def expected_advantages(
 def clipped_surrogate(log_ratios: torch.Tensor, advantages: torch.Tensor, clip: float) -> torch.Tensor:
     """min(ρ·A, clip(ρ, 1 ± ε)·A) of ratios ρ = π/π_old (Schulman et al. 2017, eq. 7), in any shape."""
     ratios = log_ratios.exp()
+    # The minimum is a lower bound: clipping takes the gain of going too far away, never the way back.
     return torch.minimum(ratios * advantages, ratios.clamp(1 - clip, 1 + clip) * advantages)
 
 
@@ -122,6 +125,7 @@ def n_step_returns(
 def returns_to_go(rewards: torch.Tensor, next_values: torch.Tensor, ended: torch.Tensor, gamma: float) -> torch.Tensor:
     """(step, env) R_t = r_t + γ·R_tp1 within an episode; where it or the rollout ends, R_t = r_t + v'_t as in `gae`."""
     returns = torch.empty_like(rewards)
+    # True for the step visited first, the rollout's last one, which bootstraps though no episode ends.
     is_last = torch.ones_like(ended[0])
     for t in reversed(range(len(rewards))):
         following = next_values[t] if t + 1 == len(rewards) else gamma * returns[t + 1]

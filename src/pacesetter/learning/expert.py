@@ -39,6 +39,7 @@ class Clause(NamedTuple):
 RSI, MACD, SIGNAL, BAND = "rsi_14", "macd", "macd_signal", "bollinger_position"  # the band's edges are at −1 and 1
 ADX, VOLUME, TREND, WINNING = "adx_14", "volume_ratio_20", "regime_trend_fit", "unrealised_return"
 NEEDED = (RSI, MACD)
+# In the features' own units: RSI and ADX lie in [0, 1], and a Bollinger place p in [0, 1] is 2·p − 1 here.
 CLAUSES = (
     Clause(False, ((RSI, "<", 0.3), (SIGNAL, ">", 0.0), (BAND, "<", -0.6), (VOLUME, ">", 1.5)), Discrete.BUY_LARGE),
     Clause(False, ((RSI, "<", 0.4), (MACD, ">", 0.0), (ADX, ">", 0.5)), Discrete.BUY_MEDIUM),
@@ -85,6 +86,7 @@ class RuleExpert:
             for name, sense, limit in clause.conditions:
                 if name in indicators:
                     holds = holds & ((indicators[name] < limit) if sense == "<" else (indicators[name] > limit))
+            # The first clause that holds decides, also where a later one would order more.
             orders = xp.where(holds & ~is_decided, int(clause.order), orders)
             is_decided = is_decided | holds
         return orders

@@ -101,6 +101,7 @@ def _read_declarations() -> dict[str, MethodSpec]:
     import yaml  # here: a machine that only runs a method, e.g. one with a GPU, need not have it
 
     declared = {}
+    # Sorted: folders list files in any order, and tables of methods must not change with the machine.
     for file in sorted((files("pacesetter.conf") / "method").iterdir(), key=lambda file: file.name):
         stated = yaml.safe_load(file.read_text(encoding="utf-8"))
         supports = tuple(configure(TaskSupport, support, "supports") for support in stated["supports"])
@@ -156,8 +157,10 @@ def default_options(name: str, task: str) -> dict[str, Any]:
     if "extras" in own:
         from pacesetter.learning.extras.extra import EXTRAS
 
+        # Every extra by name and switched off, so that agent.extras.NAME can be set without a `+`.
         own["extras"] = dict.fromkeys(EXTRAS)
     options = {"algorithm": name} | dict(support.defaults) | {k: v for k, v in own.items() if k not in support.defaults}
+    # Through JSON: tuples become lists, as in a stored configuration, so that both have one hash.
     return dict(json.loads(json.dumps(options)))
 
 

@@ -42,10 +42,13 @@ def attention_relations(encoder: CrossEncoder, market: FleetMarket, symbols: Seq
             places = rows[..., PLACE].long()
             attention = torch.where(places[..., None] >= 0, attention, 0.0)
             sign = torch.sign(rows[..., LINKS : LINKS + config.lags]) * attention
+            # Place −1 is an empty seat: its attention was set to 0 above, so what is added to symbol 0 for it is
+            # nothing.
             where = places.clamp(min=0).flatten()
             for lag in range(config.lags):
                 shares[lag, :, follower].index_add_(0, where, attention[..., lag].flatten())
                 signs[lag, :, follower].index_add_(0, where, sign[..., lag].flatten())
     means = shares / count.clamp(min=1)
+    # + 1: attention also has the choice of no leader at all.
     means = torch.where(means >= LEAST / (config.leaders * config.lags + 1), means, 0.0)
     return torch.where(signs < 0, -means, means).numpy()

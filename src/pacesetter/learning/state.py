@@ -110,6 +110,7 @@ def write_state(folder: str | Path, header: Mapping[str, Any], state: Mapping[st
     write_atomic(folder / name, data)
     index = {"header": dict(header), "tensors": name, "sha256": digest, "state": plain}
     write_atomic(folder / INDEX, json.dumps(index | {DIGEST: _digest(index)}) + "\n")
+    # Only now: until the index was replaced, a reader still needed the old file.
     for old in folder.glob("*tensors-*"):  # also the temporary file of a write that was killed
         if old.name != name:
             old.unlink()

@@ -58,7 +58,9 @@ class ProcessWorker:
     """A process of this machine, which ends when this one does, with its share of the cores for compiled loops."""
 
     def __init__(self, threads: int = 1) -> None:
+        # The executor does not say which process is its own: it is the child that was not there before.
         before = set(multiprocessing.active_children())
+        # Not forked: locks that threads of torch or Numba hold at that moment would stay locked in the child.
         context = multiprocessing.get_context("spawn")
         self.pool = ProcessPoolExecutor(1, context, initializer=_follow_parent, initargs=(threads,))
         self.pool.submit(os.getpid)  # starts the process
@@ -86,6 +88,7 @@ def _follow_parent(threads: int) -> None:
 
     def watch() -> None:
         parent.join()
+        # sys.exit would end this thread alone.
         os._exit(1)
 
     threading.Thread(target=watch, daemon=True).start()
@@ -123,6 +126,7 @@ def ray_session(address: str | None = None, cores: int | None = None) -> Iterato
 
     cores   that it may use when it is started here; None is all of them
     """
+    # Before the import: Ray sends usage statistics unless it is told not to.
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
     try:
         import ray

@@ -76,10 +76,12 @@ class ConditionedPolicy:
         portfolio = np.asarray(snapshot.observation["portfolio"])
         ratio = float(portfolio.reshape(-1, portfolio.shape[-1])[0, PortfolioEntry.EQUITY_RATIO])
         since = snapshot.t - snapshot.first
+        # A period restarts like a training episode does, whose achieved return begins at 0.
         if place not in self._began or since == 0 or (self.period_bars and since % self.period_bars == 0):
             self._began[place] = ratio
         began = self._began[place]
         is_whole = bool(getattr(self.policy, "is_whole", False))
         rows = None if is_whole else len(snapshot.panel.symbols)
+        # An account that lost all has no return to state.
         entries = asked_entries(self.asked, ratio / began - 1.0 if began > 0 else 0.0, rows)
         return snapshot._replace(observation={**snapshot.observation, **entries})

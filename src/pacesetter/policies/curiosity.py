@@ -44,6 +44,7 @@ def load_curiosity(folder: str | Path, width: int, actions: int | None) -> Curio
         return None
     tensors = load_file(path)
     eta = float(tensors.pop("eta"))
+    # The width is read off the weights; the other options matter for learning alone.
     config = CuriosityConfig(eta=eta, hidden=len(tensors["encoder.0.bias"]))
     curiosity = Curiosity(width, actions, config)
     curiosity.own.load_state_dict(tensors)
@@ -58,6 +59,7 @@ class ServedCuriosity(nn.Module):
         self.served, self.own, self.eta = served, curiosity.own, curiosity.config.eta
         self.actions = curiosity.actions
         errors = curiosity.errors
+        # Constants from the end of training: a served graph keeps no running moments.
         deviation = (errors.square - errors.mean.square()).clamp(min=0).sqrt().clamp(min=1e-8)
         self.mean, self.deviation = float(errors.mean), float(deviation)
 
@@ -69,6 +71,7 @@ class ServedCuriosity(nn.Module):
         features, expected = self.own["encoder"](state), observation[EXPECTED]
         # The last number says whether there was a bar before: at the first one nothing was expected.
         error = 0.5 * (expected[:, :-1] - features).square().mean(-1)
+        # As in training: standardised, cut to ±5, then times η; 0 at the first bar, where nothing was expected.
         surprise = self.eta * ((error - self.mean) / self.deviation).clamp(-LARGEST, LARGEST) * expected[:, -1]
         following = self.own["forward_model"](torch.cat([features, self._action(policy)], dim=-1))
         known = torch.ones_like(following[:, :1])
@@ -80,6 +83,7 @@ class ServedCuriosity(nn.Module):
             mode: torch.Tensor = policy.mode()
             return mode.reshape(len(mode), -1)
         chosen = policy.probabilities.argmax(-1, keepdim=True)
+        # A comparison instead of one_hot, which exporters do not all support.
         return (chosen == torch.arange(self.actions or 0)).to(policy.probabilities.dtype)
 
 

@@ -32,6 +32,7 @@ def fleet_policy(fleet: Fleet, task: Any, fitted_until: pd.Timestamp | None = No
     """The fleet of a `FleetTrading` task in one account: by target weights, or by the orders of its agents."""
     from pacesetter.policies.master import Advice
 
+    # Targets by default: in a shared account an agent's own order is a share of what cash is left to it.
     if task.trades == "targets":
         return FleetTargets(Advice(fleet), task.market, task.action == "target", fitted_until)
     return FleetPolicy(fleet, task.action, fitted_until=fitted_until, own_account=task.own_account)

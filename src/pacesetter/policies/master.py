@@ -52,6 +52,7 @@ class Advice:
         # A follower keeps the keys and values of one market; several accounts may be in several.
         follow = self._followers[symbols] if len(accounts) == 1 else None
         if follow is not None:
+            # Encoded bar by bar: a backtest's next window shares all bars but one with this one.
             rows[STREAM] = follow(accounts[0].observation["window"])[None]
         return {name: entry.cpu().numpy() for name, entry in self._advisers[symbols](rows).items()}
 

@@ -70,6 +70,7 @@ class ChoiceHead(nn.Module):
     def forward(self, features: torch.Tensor, mask: torch.Tensor | None) -> tuple[torch.Tensor, torch.Tensor]:
         logits = self.logits(features)
         if self.is_whole:
+            # A whole market's choices come as one flat row, symbol by symbol.
             logits = logits.reshape(logits.shape[0], -1, self.choices)
             mask = mask if mask is None else mask.reshape(logits.shape)
         probabilities = MaskedCategorical(logits, mask).probabilities
@@ -96,7 +97,9 @@ class BoxHead(nn.Module):
         u = self.mean(features)
         orders = middle + half * torch.tanh(u) if self.is_squashed else u.clamp(self.low, self.high)
         if self.deviation is None:
+            # TD3's actor is deterministic.
             return orders, torch.ones_like(orders)
+        # Before squashing the middle of the box is u = 0.
         distance = u if self.is_squashed else u - middle
         return orders, _surety(distance, self.deviation(features))
 
@@ -153,12 +156,14 @@ class RecurrentCell(nn.Module):
 
     @staticmethod
     def _lstm(a: torch.Tensor, b: torch.Tensor, h: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        # torch's order of gates: input, forget, cell, output.
         take, forget, new, show = (a + b).chunk(4, -1)
         memory = torch.sigmoid(forget) * c + torch.sigmoid(take) * torch.tanh(new)
         return torch.sigmoid(show) * torch.tanh(memory), memory
 
     @staticmethod
     def _gru(a: torch.Tensor, b: torch.Tensor, h: torch.Tensor, c: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        # torch's order of gates: reset, update, new; the reset acts on W_hn·h + b_hn, as in cuDNN, not on h.
         (reset_a, keep_a, new_a), (reset_b, keep_b, new_b) = a.chunk(3, -1), b.chunk(3, -1)
         keep = torch.sigmoid(keep_a + keep_b)
         fresh = torch.tanh(new_a + torch.sigmoid(reset_a + reset_b) * new_b)
@@ -344,6 +349,7 @@ def serve_master(
         symbols=symbols,
         outputs=("orders", "confidence", "value"),
     )
+    # eval: a bundle must not serve with dropout on.
     return ServedMaster(master, Advisers(fleet, symbols)).eval(), spec
 
 

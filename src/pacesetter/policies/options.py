@@ -55,6 +55,7 @@ class OptionPolicy:
 
     def decide(self, snapshot: Snapshot) -> NDArray[Any]:
         symbols = snapshot.panel.symbols
+        # A new agent has no memory: the option in force at the end of one backtest must not leak into the next.
         if snapshot.t == snapshot.first or symbols != self._symbols:
             self._agent, self._symbols = FleetAgent(self.fleet, symbols), symbols
         shown = per_symbol(snapshot.observation, self.own_account)
@@ -66,6 +67,7 @@ class OptionPolicy:
             return proposals
         held = np.asarray(snapshot.observation["position"][:, PositionEntry.WEIGHT], dtype=np.float64)
         targets = joint_targets(proposals, held, self.market)
+        # Without a bar there is no price to trade at: NaN leaves the position as it is.
         return np.where(snapshot.panel.mask[snapshot.t], targets, np.nan)
 
 

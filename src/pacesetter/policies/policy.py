@@ -51,5 +51,5 @@ class Policy(Protocol):
     def action(self) -> str: ...
 
     def decide(self, snapshot: Snapshot) -> Array:
-        """(symbol,) orders at the close of bar `seen.t`; (symbol, 2) hybrid ones."""
+        """(symbol,) orders at the close of bar `snapshot.t`; (symbol, 2) hybrid ones."""
         ...

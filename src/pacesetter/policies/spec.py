@@ -54,6 +54,7 @@ class PolicySpec:
         """What the graph itself takes: of a window its newest bar, where it has a memory of the others."""
         if not self.memory:
             return self.inputs
+        # Without the axis of bars: the graph takes one bar and keeps the others as keys and values.
         newest = {WINDOW: self.inputs[WINDOW][1:]}
         return self.inputs | newest | {MEMORY: self.memory, AGES: self.memory[2:3]}
 

@@ -29,6 +29,7 @@ def why_sentence(order: str, pushes: Sequence[Push]) -> str:
     total = sum(abs(push.size) for push in pushes)
     if not total > 0:
         return f"{order}: no feature moves it."
+    # Pushes are positive towards buying: for a sale the reasons are the negative ones.
     side = -1.0 if order.lower().startswith("sell") else 1.0
     named = [push for push in pushes if abs(push.size) >= LEAST_SHARE * total]
     ranked = sorted(named, key=lambda push: -abs(push.size))

@@ -23,6 +23,7 @@ def unmasked(observation: Mapping[str, Array], spec: PolicySpec) -> dict[str, Ar
     """
     rows = len(observation["lookback"])
     absent = {name: shape for name, shape in spec.inputs.items() if name not in observation}
+    # 1 allows every action; 0 is an empty memory.
     filled = {name: float(name == ACTION_MASK) for name in absent}
     return {
         **observation,

@@ -64,6 +64,7 @@ def components(run: Run) -> tuple[TimeShare, ...]:
     timed = [line for line in lines if line.get("seconds") and line["step"]]
     if not timed:
         raise RunError(f"{run.folder} ended before the first rollout was measured; raise train.steps")
+    # Components add up over the run: the last line has all of it.
     seconds, step = timed[-1]["seconds"], timed[-1]["step"]
     total = sum(seconds.values())
     return tuple(TimeShare(name, spent, spent / total, 1e6 * spent / step) for name, spent in seconds.items())
@@ -75,6 +76,7 @@ def _watched(work: Callable[[], Value]) -> tuple[Value, Callable[[Run], Path]]:
         return _counted(work)
     from pyinstrument import Profiler
 
+    # Training has no coroutines; following contexts would only slow the sampling.
     sampler = Profiler(async_mode="disabled")
     with sampler:
         value = work()

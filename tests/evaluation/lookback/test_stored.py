@@ -7,7 +7,9 @@ Runs `evaluation.lookback.insight`, `evaluation.lookback.judgement`, `evaluation
 from __future__ import annotations
 
 import json
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import pandas as pd
@@ -21,6 +23,8 @@ from pacesetter.data import load
 from pacesetter.envs.lookback.evaluation import evaluate_lookback
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.markets import monte_carlo_scenarios
+from pacesetter.evaluation.backtest.scenarios import Scenario
+from pacesetter.evaluation.lookback import stored as module
 from pacesetter.evaluation.lookback.insight import lookback_insights
 from pacesetter.evaluation.lookback.judgement import AGENT, OPTIMUM, STOCHASTIC, LookbackJudgement
 from pacesetter.evaluation.lookback.page import lookback_sections, store_lookback
@@ -31,6 +35,7 @@ from pacesetter.evaluation.opened import open_run
 from pacesetter.evaluation.report.compare import RunFilter, compare_section, find_judged, find_matching
 from pacesetter.evaluation.report.mlflow_source import judged_in_mlflow
 from pacesetter.evaluation.statistics.regression import read_result, regression_gates
+from pacesetter.leadlag.lookback.baselines import WindowScores
 from pacesetter.leadlag.lookback.policy import StoredLookback
 from pacesetter.leadlag.study import Study
 from pacesetter.runs import write_tags
@@ -186,6 +191,22 @@ def test_other_markets(run: LookbackRun) -> None:
         run.on("universes")
     with pytest.raises(ConfigError, match="did you mean"):
         run.on("adversaria")
+
+
+def test_policies_beside_the_agent_score_windows_by_its_own_options(
+    run: LookbackRun, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    asked = []
+
+    def scores(*parts: Any) -> WindowScores:
+        asked.append(parts)
+        return WindowScores(*parts)
+
+    monkeypatch.setattr(module, "WindowScores", scores)
+    view = replace(run.task.view, options={"variant": "difference"})
+    monkeypatch.setitem(vars(run), "task", replace(run.task, view=view))
+    run.over([Scenario("its own bars", run.panel, len(run.panel) - 20)], "constant 10")
+    assert asked[0][3] == {"variant": "difference"}
 
 
 @pytest.mark.parametrize("is_combinatorial", [False, True])

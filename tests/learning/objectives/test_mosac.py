@@ -78,6 +78,18 @@ def test_targets_of_each_objective_by_hand(bank: Bank) -> None:
             assert torch.allclose(wanted[place], rewards + 0.5 * values, atol=1e-5)
 
 
+def test_curiosity_learns_from_as_few_draws_as_its_options_say(bank: Bank) -> None:
+    objectives = {"pnl": 1.0, "exploration": 1.0}
+    learner = make_learner(bank, objectives, extras={"curiosity": {"replay_every": 3}})
+    curiosity: Any = learner.extras["curiosity"]
+    fits, fit = [], curiosity.fit
+    curiosity.fit = lambda *rows: (fits.append(len(rows[0])), fit(*rows))
+    learner.learn(60)
+    draws = int(curiosity.errors.count)
+    assert draws > 3
+    assert len(fits) == draws // 3
+
+
 def test_values_become_one_number_by_the_weights_of_each_row(bank: Bank) -> None:
     learner = make_learner(bank, scalarisation="chebyshev")
     learner.learn(48)

@@ -20,7 +20,7 @@ from pacesetter.build import best_fleet, build_panel, build_table, stored_config
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.learning.state import tensors_hash
 from pacesetter.training.online import updater as module
-from pacesetter.training.online.session import update_online
+from pacesetter.training.online.session import tell_updates, update_online
 from pacesetter.training.online.updater import OnlineConfig, OnlineUpdater
 from tests.deaths import DEATHS, die_at, draw_death
 
@@ -103,6 +103,10 @@ def test_it_resumes_where_it_was_killed_and_rolls_back(run, changed, monkeypatch
     resumed.advance(short)
     assert tensors_hash(resumed.fleet.state_dict()) == tensors_hash(whole.fleet.state_dict())
     assert [event["kind"] for event in resumed.events()] == [event["kind"] for event in whole.events()]
+    worth = [io.StringIO() for _ in range(2)]
+    for each, written in zip((whole, resumed), worth, strict=True):
+        tell_updates(each, [], short, Console(file=written, width=150))
+    assert worth[0].getvalue() == worth[1].getvalue()  # beside the first fleet, not the latest of the resumed run
     swaps = [event for event in resumed.events() if event["kind"] == "swap"]
     event = resumed.roll_back()
     assert event["from"] == swaps[-1]["number"]

@@ -73,9 +73,11 @@ class FleetTask(Task):
         validation = build_market(
             config, split.known, 1, **split.features(split.known), starts="fixed", first_bar=split.start
         )
+        # Copies are for training alone: validation plays the bars as they are.
         copies = self.copies(config, split)
         learned, features = copies.beside(split.learned, split.features(split.learned))
         train = build_market(config, learned, config.train.envs, **features, **episodes)
+        # Before the entries of conditions are added around it: a course steers the market itself.
         _follow(train, build_task(config).curriculum)
         return Parts(self.with_entries(train), self.with_entries(validation))
 
@@ -146,6 +148,7 @@ class FleetTask(Task):
         if curiosity is None or spec.memory:
             return Exported(module, spec, spec.symbols, shown(market, look, draw, count))
         served, spec = with_curiosity(module, spec, curiosity)
+        # Any fixed numbers will do: parity is of the graph, not of what was really expected.
         expected = torch.linspace(-1, 1, spec.inputs[EXPECTED][0])
         return Exported(
             served,

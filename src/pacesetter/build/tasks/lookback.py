@@ -76,6 +76,7 @@ class LookbackTask(Task):
     def fold_parts(self, config: Config, panel: Panel, fold: Fold) -> Parts:
         known = learned_universe(config, panel).rows(0, int(fold.train[-1]) + 1)
         env = self.environment(config, known, config.train.envs)
+        # The panel begins at bar 0 for the windows' history; episodes stay in the fold's own bars.
         env.batch.dealer.keep_within(fold.train)
         return Parts(env, env)
 
@@ -141,6 +142,7 @@ def _drawn(agent: Any, seed: int) -> Any:
     calls = count()
 
     def act(observation: Any) -> Any:
+        # A large prime apart: the draws of two runs with neighbouring seeds do not overlap within a million calls.
         with seeded(seed * 1_000_003 + next(calls)):
             return agent.act(observation, deterministic=False)
 

@@ -95,6 +95,7 @@ class MasterTask(Task):
         bank = Bank.from_panels(stored.panel, table, symbols=symbols, is_whole=True)
         module, spec = serve_master(*load_master(stored.checkpoint), symbols, bank.names)
         options = {"window_bars": task.window_bars, "market": task.market}
+        # Joint: observations stay places, so that the exported graph computes the advice itself.
         market = MasterMarket(bank, PORTFOLIOS, module.advisers, is_joint=True, **options)
 
         def draw(generator: torch.Generator) -> torch.Tensor:

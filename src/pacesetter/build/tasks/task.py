@@ -90,6 +90,7 @@ class Task(ABC):
 
     def conditioned(self, conditions: Conditions) -> Task:
         """The same task for an agent that is asked for something."""
+        # A copy: the registered task is shared by every configuration of the process.
         task = copy.copy(self)
         task.conditions = conditions
         task.observers = conditions.observers or self.observers  # type: ignore[misc]

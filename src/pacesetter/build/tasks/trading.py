@@ -132,6 +132,7 @@ class SingleAgentTask(Task):
             episodes["repetition_limit"] = task.repetition_limit
         if task.switch != "action":
             episodes["switch"] = task.switch
+        # Behind the real bars in both sets, so that a place in the training tables is the same place in validation's.
         copies = market_copies(config, split)
         known = [
             copies.beside(panel, split.features(panel)) for panel in (learned, visible)
@@ -153,6 +154,7 @@ class SingleAgentTask(Task):
         if not copies_of(task.curriculum):
             return CurriculumVectorEnv(env, FIVE_STAGES if task.curriculum == "five_stages" else adaptive_stages())
         blocks = len(env.batch.bank.lasts)
+        # Blocks are the real symbols, then those of each copy in the same order.
         each = blocks // (1 + len(copies_of(task.curriculum)))
         return CurriculumVectorEnv(
             env, course=make_course(task.curriculum, env.batch, (np.arange(blocks) // each).tolist())
@@ -245,6 +247,7 @@ def _starts_from(start: int, bank: Bank, window_bars: int, own: int) -> Starts:
     """The first usable bar from bar `start` on of each of the `own` first blocks; others are copies."""
     usable = bank.usable(window_bars, 1)
     usable[:, :start] = False
+    # Validation is played on the real bars alone.
     usable[own:] = False
     blocks = np.flatnonzero(usable.any(axis=1))
     if len(blocks) == 0:
@@ -255,7 +258,9 @@ def _starts_from(start: int, bank: Bank, window_bars: int, own: int) -> Starts:
 
 def starts_within(starts: Starts, train: Array) -> Starts:
     """The starts in the training bars; an episode ends where its unbroken run of them does."""
+    # −1 outside the training bars: `last` is then before the start, and the start is dropped.
     ends = np.full(max(int(train[-1]), int(starts.pool[:, Start.TIME].max())) + 1, -1)
+    # Unbroken runs of training bars: a gap is a step of more than one bar.
     for run in np.split(train, np.flatnonzero(np.diff(train) > 1) + 1):
         ends[run] = run[-1]
     last = np.minimum(starts.pool[:, Start.LAST], ends[starts.pool[:, Start.TIME]])

@@ -116,6 +116,7 @@ RESULT_PAGES: dict[str, Callable[[Path], Iterator[Shown]]] = {
 
 def _files(root: Path, name: str) -> list[Path]:
     """Files of that name below the runs, the newest first."""
+    # By depth, not by **: recursion would read every checkpoint and cache below the runs.
     paths = [path for depth in range(DEEPEST) for path in root.glob("/".join([*["*"] * depth, name]))]
     return sorted(paths, key=lambda path: path.stat().st_mtime, reverse=True)
 

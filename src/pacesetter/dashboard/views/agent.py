@@ -47,6 +47,7 @@ def show_agent() -> None:
     if has_choices(run.folder):  # it chooses windows, and trades nothing
         parts = {"windows": _windows}
     key = "agent.windows" if "windows" in parts else "agent.tab"
+    # Reruns when a tab is opened, so that only the open one is computed.
     tabs = st.tabs([say(f"agent.{name}_tab") for name in parts], key=key, on_change="rerun")
     for tab, draw in zip(tabs, parts.values(), strict=True):
         if tab.open:

@@ -118,6 +118,7 @@ def _kill() -> None:
             st.caption(say("kill.no_key"))
             return
         token = st.text_input(say("kill.token"), type="password", key="kill.token")
+        # Asked for again at every action: the page keeps no session that could stay unlocked.
         name = admin(token) if token else None
         if name is None:
             st.caption(say("kill.wrong" if token else "kill.locked"))

@@ -66,6 +66,7 @@ use_reader(_of_reader)
 
 def choose_language() -> None:
     """The switch in the page's corner; the choice stays in the address."""
+    # Set once: later it is the widget's own state, which Streamlit does not let a script overwrite.
     if "language" not in st.session_state:
         st.session_state["language"] = language()
     chosen = st.segmented_control(
@@ -104,6 +105,7 @@ def _facts(folder: str, root: str, stamp: tuple[float, ...]) -> RunFacts:
 def all_runs() -> list[RunFacts]:
     """Every run, the newest first; a folder that has not changed is not read again."""
     root = current().runs
+    # The stamp is part of the key: a changed folder is another entry, and old ones fall out by age.
     return [_facts(str(folder), str(root), stamp(folder)) for folder in find_runs(root)]
 
 

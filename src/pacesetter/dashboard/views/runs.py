@@ -156,6 +156,7 @@ def _reports(folder: Path) -> list[Path]:
 def embedded(page: str) -> str:
     """A page inside a frame of its own origin: a report from elsewhere cannot reach what is typed here."""
     style = "position:fixed;inset:0;width:100%;height:100%;border:0;background:white"
+    # Without allow-same-origin: scripts of a report run, and see neither this page nor its cookies.
     return f'<iframe sandbox="allow-scripts" style="{style}" srcdoc="{html.escape(page)}"></iframe>'
 
 

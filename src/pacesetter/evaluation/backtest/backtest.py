@@ -181,6 +181,7 @@ def backtest(
     another market, or in a fold with training bars after its test.
     """
     account = _Account(policy, PlayedMarket(panel, bank, market), first, last, table, window_bars, is_unseen)
+    # The last decision is one bar before the end: its orders still need a bar to fill in.
     for t in range(account.first, account.last):
         account.send(policy.decide(account.see(t)), t)
         if account.is_over:
@@ -214,6 +215,7 @@ def backtest_many(
     if decide_many is None:
         options: dict[str, Any] = {"first": first, "last": last, "window_bars": window_bars, "is_unseen": is_unseen}
         return [backtest(policy, each.panel, bank=each.bank, market=each.rules, **options) for each in markets]
+    # Markets may be of different lengths: those that are over leave the batch, and the others keep their numbers.
     accounts = [_Account(policy, market, first, last, None, window_bars, is_unseen) for market in markets]
     for t in range(first, max((account.last for account in accounts), default=first)):
         going = [account for account in accounts if not account.is_over and t < account.last]
@@ -246,6 +248,7 @@ class _Account:
         bank = market_bank(panel, table) if bank is None else bank
         if bank.symbols != (panel.symbols,) or len(bank.times[0]) != len(panel):
             raise DataError(f"the bank is not of {panel!r} as one market; create it with market_bank(panel)")
+        # Interest and borrow are annual rates, accrued over bars of this panel, whatever the policy was trained on.
         rules = replace(rules or MarketParameters(), bars_per_year=panel.bars_per_year)
         action = READ_AS.get(policy.action, policy.action)
         self.batch = Batch(bank, action=action, window_bars=window_bars, market=rules, restarts=False)
@@ -269,6 +272,7 @@ class _Account:
             return vector
         bar = self.batch.bank.bars[0, self.first]
         begin_with(rules, self.panel.symbols, bar[:, Bar.CLOSE], self.batch.accounts[0], self.batch.positions[0])
+        # The batch's own memory, which its next step writes over.
         vector = vector.copy()
         account_rows(vector[None], self.batch.accounts, self.batch.positions, bar[None], self.batch.parameters[0])
         return vector
@@ -296,6 +300,7 @@ class _Account:
 
     def result(self) -> Backtest:
         """What it came to."""
+        # Rows belong to the bars that orders filled in, one after each decision.
         played = slice(self.first + 1, self.last + 1)
         closes = self.bank.bars[0, played, :, Bar.CLOSE]
         year, index = self.panel.bars_per_year, self.panel.index[played]

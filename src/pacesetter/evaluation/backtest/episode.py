@@ -118,6 +118,7 @@ class Episode:
 
     def figure(self) -> go.Figure:
         """Closes with entries and exits at their fill prices, above the equity; the most traded symbols only."""
+        # The most traded first; stable, so that symbols without a trade keep the panel's order.
         counts = self.trades()["symbol"].value_counts().reindex(self.symbols, fill_value=0)
         shown = counts.sort_values(ascending=False, kind="stable").index[:MOST_LINES]
         figure = make_subplots(rows=2, cols=1, shared_xaxes=True, row_heights=[0.7, 0.3], vertical_spacing=0.06)
@@ -203,6 +204,7 @@ class Episode:
 
     def _marks(self, symbols: Any) -> pd.DataFrame:
         """Each fill of the symbols as a mark of the chart: `kind` of `MARKERS`, `time`, `level`, `text`."""
+        # By moment of exit: a trade is closed at most once a bar and symbol. Open ones have NaT, which no bar equals.
         gains = {(row["exit"], row["symbol"]): row for row in self.trades().to_dict("records")}
         marks: list[tuple[str, Any, float, str]] = []
         for symbol in symbols:

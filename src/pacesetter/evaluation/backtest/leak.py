@@ -37,6 +37,7 @@ def altered_after(panel: Panel, t: int, seed: int = 0, side: float = 1.0) -> Pan
     blocks[:, t + 1 :] *= np.exp(side * MOVE * generator.standard_normal(rest.shape))
     # A policy may look ahead at whether a bar exists, too.
     rest &= generator.random(rest.shape) > UNSEEN_SHARE
+    # As a panel has it: prices of an unobserved bar are unknown, not stale.
     blocks[:, ~mask] = np.nan
     return replace(panel, blocks=blocks, mask=mask, truth=None)
 

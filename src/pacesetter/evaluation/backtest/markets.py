@@ -47,6 +47,7 @@ def monte_carlo_scenarios(
     if paths < 1 or bars <= WARMING_UP_BARS + 1:
         raise ConfigError(f"paths={paths} must be 1 or more, and bars={bars} more than {WARMING_UP_BARS + 1}")
     for number in range(paths):
+        # As many symbols: an agent of a whole market has one input and one output for each.
         source = {"symbols": len(like.symbols), "bars": bars, "seed": seed + number} | options
         panel = configure(Synthetic, source, "monte_carlo").read()
         # The policy's features were made of these fields; more of them would make other features.

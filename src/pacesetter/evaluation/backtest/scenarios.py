@@ -60,6 +60,7 @@ def evaluate_scenarios(
             panel, bank = scenario.panel, bank_of(scenario.panel)
         for given in policies:
             policy = make_baseline(given, bank, scenario.market) if isinstance(given, str) else given
+            # The second would silently replace the first in the table.
             if (scenario.label, policy.name) in rows:
                 raise ConfigError(f"policy '{policy.name}' appears twice in '{scenario.label}'; give each its own name")
             played = backtest(policy, bank=bank, window_bars=window_bars, **_options(scenario))

@@ -151,6 +151,7 @@ def stress_scenarios(
 
     `start` is a third of the way from `first` to the end when it is not given.
     """
+    # Some bars before it show the policy undisturbed, most come after it: does it recover?
     start = first + 1 + (len(panel) - first) // 3 if start is None else start
     if not first < start < len(panel):
         raise ConfigError(f"start={start} must be after first={first} and within the {len(panel)} bars")

@@ -101,6 +101,7 @@ def walk_forward(
     folds = walk_forward_splits(panel, train_bars, test_bars, expanding, purge_bars).folds
     bank = market_bank(panel) if bank is None else bank
     options: dict[str, Any] = {"market": market, "bank": bank, "window_bars": window_bars}
+    # Folds of one fit go to one process: a policy need not travel between them.
     groups = [folds[first : first + refit_every] for first in range(0, len(folds), refit_every)]
     results: list[FoldResult] = []
     for group, tests in zip(groups, each(partial(_play_group, fit, panel, options), groups), strict=True):
@@ -167,6 +168,7 @@ def combinatorial(
         _report(tell, number, len(splits.folds), list(played.values()))
     # Each block was tested equally often, so the p-th tests of all blocks make a whole path.
     blocks = [tested[start] for start in sorted(tested)]
+    # (path, n): zip pairs the p-th test of every block.
     returns = [np.concatenate([result.returns for result in path]) for path in zip(*blocks, strict=True)]
     return Paths(_joined([block[0] for block in blocks]), np.stack(returns), panel.bars_per_year)
 

@@ -66,6 +66,7 @@ class Hold(EqualWeight):
     name: ClassVar[str] = "hold"
 
     def is_due(self, snapshot: Snapshot) -> bool:
+        # Never renewed: rebalancing sells winners, and is another policy (`equal_weight`).
         return snapshot.t == snapshot.first
 
 

@@ -45,7 +45,7 @@ class Baseline(ABC):
 
     @abstractmethod
     def decide(self, snapshot: Snapshot) -> Array:
-        """(symbol,) orders at the close of bar `seen.t`."""
+        """(symbol,) orders at the close of bar `snapshot.t`."""
 
 
 BASELINES: Registry[type[Baseline]] = Registry("baseline")

@@ -98,7 +98,7 @@ class Forecasting(Baseline):
 
     @abstractmethod
     def forecast(self, snapshot: Snapshot) -> Array:
-        """(symbol,) forecast return of an order decided at bar `seen.t`."""
+        """(symbol,) forecast return of an order decided at bar `snapshot.t`."""
 
 
 # ---- regressions ----------------------------------------------------------------------------------------------------
@@ -114,6 +114,7 @@ class Regression(Forecasting):
     def fit(self, snapshot: Snapshot, earned: Array, split: int) -> Array:
         features = lagged_returns(recent_returns(snapshot.panel, len(snapshot.panel)), self.lags)
         known: Array = np.asarray(np.isfinite(earned).any(axis=1))
+        # The first rows have fewer than `lags` returns before them; zeros in their place would be learned as moves.
         known[: self.lags] = False
         learned = known & (np.arange(len(earned)) < split - 1)  # the order of the last one is filled beyond the split
         tested = known & (np.arange(len(earned)) >= split)
@@ -128,7 +129,7 @@ class Regression(Forecasting):
         path = self.path(features[learned], targets[learned])
         losses = [float(np.square(features[tested] @ each - targets[tested]).mean()) for each in path]
         best = int(np.argmin(losses))
-        forecasts: Array = features @ path[best] * spread + middle
+        forecasts: Array = features @ path[best] * spread + middle  # (time, symbol), as returns again
         # Refitted to all known bars with the chosen penalty: the validation quarter is the most recent and worth
         # learning from.
         everything = self.path(features[known], targets[known])[best]
@@ -237,6 +238,7 @@ class Oracle(Forecasting):
         return made
 
     def fit(self, snapshot: Snapshot, earned: Array, split: int) -> Array:
+        # Row t is the response of bar t + 1, which an order decided at t is in time for.
         return self._response()[1 : snapshot.t + 2]
 
     def forecast(self, snapshot: Snapshot) -> Array:
@@ -269,6 +271,7 @@ class ReturnsOracle(Oracle):
         relations = self.truth.relations_at(min(t + 1, len(self.truth.epochs) - 1))
         rows = len(returns) - relations.lags
         is_known = (relations.lags > 0) & (rows >= 0)
+        # Rows before the panel are clipped to a valid place and dropped below by `is_known`.
         moves = np.nan_to_num(returns[np.clip(rows, 0, len(returns) - 1)[:, None], relations.leaders]).mean(axis=1)
         return np.where(is_known, relations.signs * relations.strengths * moves, 0.0)
 
@@ -307,8 +310,8 @@ def choose_thresholds(forecasts: Array, earned: Array, cost: float, size: float)
     spread = float(np.nanstd(forecasts))
     # An exit above the entry would sell what was just bought.
     pairs = [(entry, leave) for entry in ENTRIES for leave in EXITS if leave <= entry]
-    grid = spread * np.array(pairs)
-    held = np.zeros((len(grid), forecasts.shape[1]), dtype=bool)
+    grid = spread * np.array(pairs)  # (pair, 2)
+    held = np.zeros((len(grid), forecasts.shape[1]), dtype=bool)  # (pair, symbol)
     weights, nets = np.zeros(held.shape), np.zeros((len(forecasts), len(grid)))
     for t, (forecast, gains) in enumerate(zip(forecasts, np.nan_to_num(earned), strict=True)):
         # Hysteresis: between exit and entry a position stays as it is, which saves turnover.

@@ -66,6 +66,8 @@ class Attributions:
     def gaps(self) -> Array:
         """(observation,) Σ attributions − (output − baseline output): 0 up to the discretisation of the integral."""
         total = sum(entry.sum(axis=(1, 2, 3)) for entry in self.entries.values())
+        # Completeness, Σ a = f(x) − f(b) (Sundararajan et al. 2017, proposition 1): what is left is the integral's
+        # error.
         gaps: Array = total - (self.outputs - self.baselines)
         return gaps
 
@@ -94,6 +96,7 @@ class Attributions:
         windows = [entry for entry in self.entries.values() if entry.shape[2] > 1]
         if not windows:
             raise ConfigError("these observations have no window, so they have no lags")
+        # Windows have the newest bar last.
         lags = np.arange(windows[0].shape[2])[::-1]
         parts = [_measured(entry.swapaxes(1, 2), {"lag": lags}) for entry in windows]
         return _shared(pd.concat(parts).groupby("lag", as_index=False).sum())
@@ -225,6 +228,7 @@ def _integrated(
         additional_forward_args=fixed,
         n_steps=steps,
         method="riemann_middle",
+        # captum takes at least one point of each observation at a time, and warns of a smaller size.
         internal_batch_size=max(AT_ONCE, len(inputs[0])),
     )
     return gradients

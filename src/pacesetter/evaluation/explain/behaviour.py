@@ -187,6 +187,7 @@ def value_landscape(
     grid = {name: np.repeat(np.median(entry, axis=0)[None], points**2, axis=0) for name, entry in entries.items()}
     for feature, values in zip((x, y), np.meshgrid(across, up), strict=True):
         moved = _feature(grid, feature, names)  # a view
+        # Written through a view of the grid: of a whole market one asset's feature moves, the others stay.
         moved[(slice(None), asset)[: moved.ndim]] = values.ravel()
     with torch.no_grad():
         values = network.values(network.tensors(grid)).numpy().reshape(points, points)
@@ -217,7 +218,7 @@ def attention_map(
         kind, attention = "asset", encoder.asset_weights(inputs)
         labels = list(symbols or map(str, range(attention.shape[-1])))
     # Over observations, layers and heads: heads specialise, and a single one would mislead.
-    weights = attention.mean(dim=(0, 1, 2)).numpy()
+    weights = attention.mean(dim=(0, 1, 2)).numpy()  # of (observation, layer, head, row, column)
     table = pd.DataFrame(weights, index=labels, columns=labels)
     received = pd.Series(weights.mean(axis=0), index=labels).sort_values(ascending=False)
     text = f"Rows attend to columns. Highest attention: {', '.join(f'{k} ({v:.0%})' for k, v in received[:5].items())}."

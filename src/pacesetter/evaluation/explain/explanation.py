@@ -54,6 +54,7 @@ class Witness:
 
     def act(self, observation: Observation, deterministic: bool = True) -> Array:
         """The agent's own actions."""
+        # The entries are kept, not copied: `AgentPolicy` hands over arrays of their own at every bar.
         self.shown.append(dict(observation))
         return self.agent.act(observation, deterministic)
 
@@ -98,6 +99,7 @@ def explain_agent(
         # Decisions are stored bar by bar, symbol by symbol: every K-th row is this symbol's.
         observations = {name: entry[place :: len(panel.symbols)] for name, entry in observations.items()}
         symbols, orders, agent = (), orders[:, place], agent.take(panel.symbols[place])
+    # Evenly spread: the latest decisions alone would be of one regime. Unique where there are fewer than asked for.
     chosen = np.unique(np.linspace(0, len(observations["position"]) - 1, most).astype(int))
     few = {name: entry[chosen] for name, entry in observations.items()}
     named = symbols if policy.is_whole or not symbols else [symbols[row] for row in chosen]

@@ -38,6 +38,7 @@ def explanation_sections(run: StoredRun, judgement: Judgement) -> list[Section]:
     findings = explain_agent(
         _as_agent(run),
         run.panel,
+        # Never before the test set: training bars would show what was memorised.
         first=max(run.first, len(run.panel) - EXPLAINED_BARS),
         symbol=symbol,
         market=run.task.market,

@@ -81,6 +81,7 @@ def reward_frame(result: Backtest, config: RewardConfig, steps: int = 0) -> pd.D
     Scheduled weights are those after `steps` steps; an account that has ended is paid nothing.
     """
     reward = Reward(config, 1)
+    # Scheduled weights depend on the step: those of the end are what the final policy was trained by.
     reward.steps = steps
     has_ended = (result.ledger[:, Column.FLAGS].astype(np.int64) & Flag.TERMINATED) != 0
     # Up to and including the bar in which the account ended.
@@ -99,6 +100,7 @@ def audit_ledger(ledger: pd.DataFrame, weights: Mapping[str, float]) -> RewardAu
         raise DataError("the ledger has no reward components; evaluated runs and recording environments store them")
     components = pd.DataFrame({name.removeprefix(PREFIX): ledger[name] for name in named})
     weighted = components * [weights.get(str(name), 1.0) for name in components]
+    # Before the bar or by a trade in it: the reward of an exit belongs to an active bar.
     active = (ledger["exposure_before"] > 0) | (ledger["turnover"] > 0)
     return audit(weighted, ledger["reward"], ledger["equity_change"], active)
 

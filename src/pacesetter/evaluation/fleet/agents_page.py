@@ -38,6 +38,7 @@ def read_agents(folder: Path) -> pd.DataFrame:
     path = folder / AGENTS
     if not path.is_file():
         raise RunError(f"{folder} has no {AGENTS}; give a finished run of task=fleet with train.validate_every above 0")
+    # Without pandas' NaN words: a symbol may be called NA or NULL, and an empty reason must stay empty.
     return read_table(path, keep_default_na=False, dtype={"symbol": str})
 
 
@@ -94,6 +95,7 @@ def curves_figure(curves: pd.DataFrame, table: pd.DataFrame) -> go.Figure:
     }
     figure = go.Figure()
     for label, (symbols, colour) in groups.items():
+        # All agents of a group in one trace, broken by None: a trace for each of 143 would slow the browser.
         steps = [step for _ in symbols for step in (*curves.index, None)]
         values = [value for symbol in symbols for value in (*curves[symbol], None)]
         names = [symbol for symbol in symbols for _ in range(len(curves) + 1)]

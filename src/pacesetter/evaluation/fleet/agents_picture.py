@@ -35,6 +35,7 @@ def fleet_picture(folder: str | Path, path: str | Path, groups: Mapping[str, Seq
     left, right = figure.subplots(1, 2)
     returns = read_table(folder / RETURNS)
     _draw(left, validation_curves(folder), shown)
+    # An agent that does not play holds cash: its equity stays.
     _draw(right, 100 * (returns.fillna(0.0) + 1).cumprod(), shown)
     left.set(title="Validation Sharpe ratio during training", xlabel="steps of each agent")
     right.set(title="Equity on the validation set, start = 100")

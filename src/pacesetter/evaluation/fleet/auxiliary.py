@@ -26,11 +26,13 @@ def head_accuracies(
     where the panel's truth is known, and is counted where there is one.
     """
     extra, bank = trainer.extras["auxiliary"], market.batch.bank
+    # Bars that every symbol has: heads are compared on one grid (symbol, bar).
     first, last = int(market.waiting[:, 1].max()), int(bank.lasts.min())
     bars = torch.arange(first, last, device=market.device)
     blocks = torch.arange(len(market.symbols), device=market.device)
-    index = torch.stack([blocks.repeat_interleave(len(bars)), bars.repeat(len(blocks))], dim=1)
+    index = torch.stack([blocks.repeat_interleave(len(bars)), bars.repeat(len(blocks))], dim=1)  # (symbol · bar, 2)
     shapes = market.batch.builder.shapes
+    # With an empty account: targets are of the market, and the position must not help to predict them.
     flat = {name: torch.zeros(len(index), *shape, device=market.device) for name, shape in shapes.items()}
     observation = flat | {INDEX: index}
     wanted = extra.wanted(observation, NextBar(bank, market.device), market.tables)

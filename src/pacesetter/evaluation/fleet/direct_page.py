@@ -101,6 +101,7 @@ class LearnedRelations:
         sums = np.zeros((len(leaders), len(followers)))
         for each in self.relations:
             sums[leaders.index(each.leader), followers.index(each.follower)] += each.weight
+        # Symmetric limits put 0 in the middle of the colours; 1e-9 where nothing was learned.
         largest = float(np.abs(sums).max(initial=1e-9))
         heat = go.Heatmap(
             z=sums, x=followers, y=leaders, colorscale="RdBu", zmin=-largest, zmax=largest, xgap=1, ygap=1

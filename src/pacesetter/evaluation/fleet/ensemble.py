@@ -58,7 +58,8 @@ class Ensemble:
     @cached_property
     def correlation(self) -> pd.DataFrame:
         """(agent, agent) of returns; 0 beside an agent that never moves."""
-        correlation = self.returns.corr().fillna(0.0).to_numpy(copy=True)
+        # An agent that never moves has no correlation: NaN would spread through the eigenvalues.
+        correlation = self.returns.corr().fillna(0.0).to_numpy(copy=True)  # (agent, agent)
         np.fill_diagonal(correlation, 1.0)
         return pd.DataFrame(correlation, self.returns.columns, self.returns.columns)
 
@@ -79,6 +80,7 @@ class Ensemble:
     def independent(self) -> float:
         """How many independent agents would vary as those that move: (Σλ)² / Σλ² over the correlations' eigenvalues."""
         values = np.linalg.eigvalsh(self._of_movers)
+        # Participation ratio of the eigenvalues: n where all are equal, 1 where one factor moves everything.
         return float(values.sum() ** 2 / (values**2).sum()) if len(values) else 0.0
 
     @property
@@ -114,6 +116,7 @@ class Ensemble:
         """For each agent `keep`, `never trades`, `loses`, or `like` a better one that is kept."""
         said: dict[str, str] = {}
         kept: list[str] = []
+        # The best first: of two that are alike the better one stays. Stable, so that equal ones keep the fleet's order.
         for agent in self.sharpe.sort_values(ascending=False, kind="stable").index:
             like = self.correlation.loc[agent, kept]
             if self.returns[agent].fillna(0.0).eq(0.0).all():
@@ -140,6 +143,7 @@ class Ensemble:
         half = len(self.returns) // 2
         if half < FEWEST_BARS:
             return None
+        # Chosen on the first half and judged on the second: pruning on the judged bars would always look good.
         kept = Ensemble(self.returns.iloc[:half], self.bars_per_year, self.redundant).kept
         if not kept:
             return None
@@ -157,6 +161,7 @@ def evidence(returns: pd.DataFrame, bars_per_year: float, draws: int | None = No
     """
     from scipy.stats import false_discovery_control
 
+    # The smallest p-value is 1 / (draws + 1), and Benjamini–Hochberg multiplies it by the number of agents.
     draws = draws or max(FEWEST_DRAWS, DRAWS_EACH * returns.shape[1])
     rows = [_evidence_row(returns[agent].dropna().to_numpy(), bars_per_year, draws, seed) for agent in returns]
     table = pd.DataFrame(rows, index=returns.columns, columns=["sharpe", "low", "high", "p_value"])

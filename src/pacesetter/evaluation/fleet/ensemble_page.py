@@ -106,6 +106,7 @@ def _alike(correlation: pd.DataFrame) -> list[int]:
 
     if len(correlation) < 3:
         return list(range(len(correlation)))
+    # Rounding may leave a correlation just above 1; linkage refuses negative distances.
     distance = np.clip(1.0 - correlation.to_numpy(), 0.0, 2.0)
     np.fill_diagonal(distance, 0.0)
     return [int(place) for place in leaves_list(linkage(squareform(distance, checks=False), "average"))]

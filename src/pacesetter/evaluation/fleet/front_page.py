@@ -50,6 +50,7 @@ def front_figure(front: Mapping[str, Any], chosen: int | None = None) -> go.Figu
     if len(names) == 2:
         return _pair(front, values, chosen, title)
     low, high = values.min(0), values.max(0)
+    # Each objective has a unit of its own: only its place between the worst and the best can be drawn on one axis.
     places = (values - low) / np.where(high > low, high - low, 1.0)
     figure = go.Figure()
     order = sorted(range(len(values)), key=lambda place: place == chosen)  # the chosen one lies on top

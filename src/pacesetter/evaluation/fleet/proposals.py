@@ -64,7 +64,9 @@ class ProposedAllocation:
     def decide(self, snapshot: Snapshot) -> Array:
         proposals, trades = self.advice(snapshot)[PROPOSALS], snapshot.panel.mask[snapshot.t]
         is_held = snapshot.observation["position"][:, PositionEntry.WEIGHT] > 0
+        # Hysteresis as in the kernel: within the hold zone a position stays, but none is opened.
         wanted = trades & ((proposals > self.hold_zone) | (is_held & (proposals >= -self.hold_zone)))
+        # No change and not due: NaN leaves all positions, and saves the turnover of drifting weights.
         if (wanted == is_held)[trades].all() and not self.allocation.is_due(snapshot):
             return np.full(len(trades), np.nan)
         orders = np.where(trades, 0.0, np.nan)
@@ -152,7 +154,7 @@ def measures(result: Backtest) -> dict[str, float]:
 
 def _effective_positions(result: Backtest) -> float:
     """1 / Σ of squared shares of what is invested (Herfindahl), the mean over bars with something invested."""
-    held = (result.fills[:, :, Fill.QUANTITY] + result.fills[:, :, Fill.EXIT_QUANTITY]).cumsum(axis=0)
+    held = (result.fills[:, :, Fill.QUANTITY] + result.fills[:, :, Fill.EXIT_QUANTITY]).cumsum(axis=0)  # (bar, symbol)
     values = np.abs(held * np.nan_to_num(result.closes))
     invested = values.sum(axis=1, keepdims=True)
     is_invested = invested[:, 0] > DUST * result.equity[1:]

@@ -84,4 +84,5 @@ def allocations_section(folder: Path) -> Section:
 def better_run(fleet: Path, master: Path) -> Path:
     """The run folder of the two whose account had the higher Sharpe ratio on the validation set."""
     ratios = read_allocations(master)["sharpe"]
+    # Of equal ones the simpler: a master that adds nothing is not served.
     return master if ratios[MASTER] > ratios[FLEET] else fleet

@@ -57,6 +57,7 @@ def _attributions(run: LookbackRun, judgement: LookbackJudgement) -> list[Sectio
     rows = np.unique(np.linspace(0, len(judgement.times) - 1, EXPLAINED).astype(int))
     batch = run.task.make_batch(run.panel, len(rows))
     own = judgement.evaluation.lookbacks[:, judgement.evaluation.place(AGENT)]
+    # The window in force at a decision is the one chosen at the bar before.
     held = np.concatenate([[run.task.windows.start], own[:-1]])[rows]
     batch.place(batch.markets[0], judgement.evaluation.bars[rows], held)
     observations = batch.observe()
@@ -152,6 +153,7 @@ def _anomalies(run: LookbackRun, judgement: LookbackJudgement) -> Section:
     ends, lookbacks = engine.windows(ANOMALY_BARS, STEP)
     scores = pd.Series(anomaly_score(engine.many(ends, lookbacks)), run.panel.index[ends])
     own = judgement.evaluation.rewards[:, judgement.evaluation.place(AGENT)]
+    # From 1 and scaled: the overlay reads relative changes, which a sum around 0 does not have.
     curve = pd.Series(1 + np.cumsum(own) / max(np.abs(own).sum(), 1e-12), judgement.times)
     section = anomaly_overlay(curve, scores[scores.index >= curve.index[0]]).section()
     text = section.text.replace("equity", "reward")
@@ -162,8 +164,9 @@ def _concentration(run: LookbackRun, judgement: LookbackJudgement) -> list[Secti
     """By asset and by pair: who leads in the chosen windows, and who earns; and how concentrated both are."""
     bars, own = judgement.evaluation.bars, judgement.evaluation.lookbacks[:, judgement.evaluation.place(AGENT)]
     engine = LeadLag(run.task.view.method, **run.task.view.options).fit(run.panel)
-    matrices = engine.many(bars, own)
+    matrices = engine.many(bars, own)  # (time, leader, follower)
     symbols = run.panel.symbols
+    # Leads alone: the matrix is antisymmetric, and its sum over all pairs would be 0.
     positive = np.nan_to_num(np.clip(matrices, 0, None))
     leads, earned = positive.sum(axis=2).mean(axis=0), _strategy(run, judgement).sum(axis=0)
     order = np.argsort(-leads)[:MOST_ROWS]

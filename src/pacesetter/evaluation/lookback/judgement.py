@@ -78,6 +78,7 @@ class LookbackJudgement:
     def gates(self) -> tuple[Gate, ...]:
         """What the agent has to reach."""
         used = float(self.windows["share"].max())
+        # An agent that is better than a constant may keep one window: only one without that gain has collapsed.
         is_fixed = self.differences[self.learned].low > 0
         return (
             Gate("better than the rival, lower bound", self.differences[self.rival].low, ">", 0.0),
@@ -167,6 +168,7 @@ def lookback_policies(panel: Panel, config: LookbackConfig, first: int, last: in
     windows, view = config.windows, config.view
     scores = WindowScores(windows.grid, view.method, view.horizon_bars, dict(view.options))
     policies = baseline_policies(scores)
+    # It picks single bars; the optimum below pays for switches too and is the sharper limit.
     del policies[HINDSIGHT]
     if getattr(panel.truth, "regimes", None) is not None:
         policies[REGIME_ORACLE] = _regime_oracle(panel, scores, first)
@@ -212,6 +214,7 @@ def judge_lookback(
     evaluation = evaluate_lookback(policies, panel, config, start=first, stop=stop)
     means = dict(zip(evaluation.names, evaluation.rewards.mean(axis=0), strict=True))
     rivals = [name for name in evaluation.names if name not in (*agents, *KNOWING)]
+    # The best of the rivals in hindsight, and Bonferroni over all trials: both raise the bar, never lower it.
     rival, level = max(rivals, key=lambda name: means[name]), 1 - (1 - LEVEL) / max(trials, 1)
     learned = _learned_constant(panel, config, first)
     return LookbackJudgement(
@@ -236,6 +239,7 @@ def _learned_constant(panel: Panel, config: LookbackConfig, first: int) -> str:
     """The constant that scored best on the bars before `first`."""
     windows, view = config.windows, config.view
     table = WindowScores(windows.grid, view.method, view.horizon_bars, dict(view.options)).table(panel)
+    # Scores whose outcome lies before `first`: the last ones would be known only from test bars.
     known = table[: max(first - 1 - view.horizon_bars, 1)]
     known = known[np.isfinite(known).all(axis=1)]
     place = int(known.mean(axis=0).argmax()) if len(known) else len(windows.grid) // 2
@@ -298,6 +302,7 @@ def _switching_cost(evaluation: LookbackEvaluation, config: LookbackConfig) -> A
 def _costs(evaluation: LookbackEvaluation, config: LookbackConfig) -> pd.DataFrame:
     """(factor, policy) mean reward of the same windows where a switch costs that many times as much."""
     cost, means = _switching_cost(evaluation, config), evaluation.rewards.mean(axis=0)
+    # Rewards hold the cost once: factor 0 gives it back, factor 2 takes it a second time.
     rows = {factor: means + (1 - factor) * cost for factor in COST_FACTORS}
     return pd.DataFrame(rows, index=pd.Index(evaluation.names, name="policy")).T.rename_axis("cost factor")
 
@@ -352,6 +357,7 @@ def _safety(evaluation: LookbackEvaluation, market: LookbackMarket) -> pd.DataFr
         {
             "coverage": held["coverage"].mean(axis=0),
             **_trading(held, market),
+            # A window may be changed for several reasons at once: flags are bits.
             "filtered": ((clamped & Clamp.THIN) > 0).mean(axis=0),
             "limited": ((clamped & ~Clamp.THIN) > 0).mean(axis=0),
         },

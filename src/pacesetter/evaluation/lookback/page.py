@@ -190,6 +190,7 @@ def windows_table(judgement: LookbackJudgement, panel: Panel) -> pd.DataFrame:
     evaluation = judgement.evaluation
     bars = evaluation.bars
     table = pd.DataFrame(evaluation.lookbacks, judgement.times, list(evaluation.names))
+    # Places in the panel: `inspect` checks by them that the bars are still the same.
     table.insert(0, "bar", bars)
     ends, strength = _leadership(panel, judgement)
     links = pd.Series(strength, panel.index[ends]).reindex(judgement.times)

@@ -57,6 +57,7 @@ class LookbackReplay:
     def periods(self) -> pd.DataFrame:
         """A row for each stretch of bars with one window: when, how long, what it earned, who led and followed."""
         own, earned = self.windows[AGENT].to_numpy(), self.rewards[AGENT].to_numpy()
+        # No window has −1 bars, so the first bar always begins a stretch.
         starts = np.flatnonzero(np.diff(own, prepend=-1))
         stops = np.append(starts[1:], len(own)) - 1
         engine, bars = self._engine(), self.windows["bar"].to_numpy()

@@ -114,7 +114,9 @@ class LookbackRun:
         agents = {AGENT: self.agent(panel), STOCHASTIC: self.agent(panel, is_stochastic=True)}
         trials = Trials.beside(self.folder.parent)
         trial = Trial(panel.fingerprint, "lookback", self.folder.name, seed)
+        # Before judging: this run is one of the trials that its own level is raised for.
         trials.add(trial)
+        # By run: the ledger has a line for each entry of a run.
         count = len({each.run for each in trials.of(panel.fingerprint, "lookback")})
         judgement = judge_lookback(agents, panel, self.task, self.first, trials=count, draws=draws, seed=seed)
         other = None if trader is None else StoredRun(trader)
@@ -177,7 +179,9 @@ class LookbackRun:
         rows: dict[tuple[str, str], Any] = {}
         for scenario in scenarios:
             panel, task = scenario.panel, self._fitting(scenario)
-            simple = baseline_policies(WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars))
+            view = task.view
+            scores = WindowScores(task.windows.grid, view.method, view.horizon_bars, dict(view.options))
+            simple = baseline_policies(scores)
             names = beside or ("volatility", "cross-validated", *(f"constant {bars}" for bars in task.windows.grid))
             policies = {AGENT: self.agent(panel)} | {name: simple[name] for name in names}
             evaluation = evaluate_lookback(policies, panel, task, start=self._start(scenario), stop=scenario.last)

@@ -88,6 +88,7 @@ def _schedules(judgement: LookbackJudgement, bars: int) -> Iterator[tuple[str, A
     best = max((n for n in evaluation.names if n.startswith("constant ")), key=lambda n: judgement.intervals[n].value)
     limit = OPTIMUM if OPTIMUM in evaluation.names else evaluation.names[-1]
     for name in dict.fromkeys((AGENT, judgement.learned, best, limit)):
+        # The same window before the test bars for all: thresholds fitted there do not differ between schedules.
         schedule = np.full(bars, constant, dtype=np.int64)
         chosen = evaluation.lookbacks[:, evaluation.place(name)]
         schedule[evaluation.bars] = chosen
@@ -104,6 +105,7 @@ def _by_rule(
     part, market = panel.rows(start, None), MarketParameters(costs=config.costs, bars_per_year=panel.bars_per_year)
     played = {}
     for name, schedule in schedules.items():
+        # At most as many bars as lie before each: the first rows of the cut panel have less history.
         own = StoredLookback(np.minimum(schedule[start:], np.maximum(np.arange(len(part)), 2)))
         features = leadlag_features(config.view.method, own, **config.view.options)
         bank = market_bank(part, feature_table(part, ("return_1",), features))
@@ -124,6 +126,7 @@ def _by_trader(
         )
     if trader.panel.fingerprint != panel.fingerprint:
         raise DataError(f"{trader.folder} trades other bars than the lookback agent; train both on the same data")
+    # Bars that neither the lookback agent nor the trader has seen.
     first = max(int(judgement.evaluation.bars[0]), trader.first)
     rules, window_bars = trader.task.market, trader.task.window_bars
     names, played = trader.table.names, {}

@@ -43,6 +43,7 @@ class GateDecision:
         """GO, CONDITIONAL or NO-GO."""
         if all(each.holds for each in self.held):
             return CONDITIONAL if self.reason else GO
+        # all() of nothing is true: a set without conditional limits has no such decision.
         is_half = bool(self.conditional) and all(each.holds for each in self.conditional)
         return CONDITIONAL if is_half else NO_GO
 

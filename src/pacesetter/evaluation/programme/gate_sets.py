@@ -69,6 +69,7 @@ def _check_together(limits: tuple[Limit, ...]) -> None:
     for first in limits:
         for other in limits:
             is_pair = first.metric == other.metric and first.sense in (">", ">=") and other.sense in ("<", "<=")
+            # At equal limits ≥ and ≤ still share one value; with a strict sense they share none.
             is_open = first.sense == ">" or other.sense == "<"
             if is_pair and (first.limit > other.limit or (is_open and first.limit == other.limit)):
                 raise ConfigError(

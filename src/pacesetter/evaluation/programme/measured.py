@@ -153,6 +153,7 @@ def _training_gates(stored: Mapping[str, Any]) -> dict[str, Any]:
         oracles = [each[name]["oracle"] for each in own if name in each and each[name]["oracle"] is not None]
         gates[name] = {
             "value": float(np.median(values)),
+            # Only where every agent has one: a median over some would be of other agents than the values.
             "oracle": float(np.median(oracles)) if len(oracles) == len(values) else None,
         }
     return gates
@@ -253,6 +254,7 @@ def _share(share: float, count: float) -> Measured:
     """A share of `count` cases with Wilson's interval, which stays within 0 and 1."""
     if math.isnan(share) or not count > 0:
         return Measured(share)
+    # Wilson (1927): unlike mean ± 1.96 standard errors it holds for shares near 0 and 1, and for few cases.
     z = WIDTH**2 / count
     middle = (share + z / 2) / (1 + z)
     half = WIDTH / (1 + z) * math.sqrt(share * (1 - share) / count + z / (4 * count))
@@ -292,6 +294,7 @@ def _agents_above_supervised(record: RunRecord) -> Measured:
     """How many agents are a fifth above the best supervised baseline; both on the validation set."""
     if record.agents is None or math.isnan(record.supervised):
         return Measured(math.nan)
+    # A fifth above a negative ratio would be below it.
     bar = max(record.supervised, 0.0) * (1 + GAIN)
     return Measured(float((record.agents["sharpe"] > bar).sum()))
 
@@ -323,6 +326,7 @@ def _verdict(name: str, place: int | None = None) -> Callable[[RunRecord], Measu
 def _costs(multiple: float) -> Callable[[RunRecord], Measured]:
     def read(record: RunRecord) -> Measured:
         costs = record.judged.get("verdict", {}).get("costs", {})
+        # JSON has texts for keys.
         return Measured(float(costs.get(str(multiple), math.nan)))
 
     return read

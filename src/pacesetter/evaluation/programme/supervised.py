@@ -27,6 +27,7 @@ def measure_supervised(run: StoredRun) -> Path:
         bank = run.bank(run.panel)
         names = [name for name in possible_baselines(bank) if name.startswith(SUPERVISED)]
         first, last = int(validation[0]), int(validation[-1])
+        # A forecasting baseline fits itself to the bars before its first decision, here those of the training set.
         played = evaluate_baselines(run.panel, first, names, last=last, market=run.task.market, bank=bank)
         figures = {name: float(metrics(each)["sharpe"]) for name, each in played.items()}
     known = [value for value in figures.values() if not math.isnan(value)]

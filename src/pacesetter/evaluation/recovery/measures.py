@@ -87,6 +87,7 @@ def trace_values(trace: Trace) -> dict[str, float]:
     fills = float(trace.filled[trace.is_played].mean()) if played else 0.0
     values = {
         ENTROPY: nats,
+        # log of the number of bins is the entropy of equal use.
         HISTOGRAM: nats / float(np.log(len(counts))),
         DISTINCT: _distinct(trace),
         FILLS: fills,
@@ -210,6 +211,7 @@ def _orders(trace: Trace) -> Array:
     """How often each discrete action was played, or of continuous ones sell, hold and buy."""
     if trace.kinds:
         return _histogram(trace)
+    # Above 0, or an order of exactly 0 would count as a purchase.
     zone = max(trace.hold_zone or 0.0, 1e-12)
     return np.bincount(np.digitize(trace.actions[trace.is_played], [-zone, zone]), minlength=3)
 
@@ -222,6 +224,7 @@ def _entropy(counts: Array) -> float:
 def _distinct(trace: Trace) -> float:
     """Mean number of distinct actions in a sliding 20 / min(20, kinds); over the steps there are where fewer."""
     kinds = trace.kinds or BINS
+    # Bins of [-1, 1]; 1 itself belongs to the last one.
     codes = trace.actions if trace.kinds else np.clip((trace.actions + 1) * BINS // 2, 0, BINS - 1)
     counts = []
     for column in range(trace.columns):
@@ -230,7 +233,7 @@ def _distinct(trace: Trace) -> float:
             continue
         width = min(SLIDING, len(played))
         windows = np.lib.stride_tricks.sliding_window_view(played, width)
-        is_used = np.stack([(windows == code).any(axis=1) for code in range(kinds)])
+        is_used = np.stack([(windows == code).any(axis=1) for code in range(kinds)])  # (code, window)
         counts.append(is_used.sum(axis=0) / min(SLIDING, kinds))
     return float(np.concatenate(counts).mean()) if counts else 0.0
 
@@ -242,6 +245,7 @@ def state_counts(trace: Trace) -> Array:
     state = np.where(trace.weight == 0, 0, 1 + size + level)
     counts = np.zeros((len(STATE_NAMES), len(REGIMES)), dtype=np.int64)
     known = trace.is_played & (trace.regime >= 0)
+    # add.at, not +=: an index that occurs twice must count twice.
     np.add.at(counts, (state[known], trace.regime[known]), 1)
     return counts
 

@@ -118,6 +118,7 @@ def regime_alignment(trace: Trace, draws: int = DRAWS, seed: int = 0) -> float:
     information = _information(np.concatenate([began for began, _ in pairs]), changed)
     null = []
     for _ in range(draws):
+        # Never by 0, which would be the series itself.
         shifted = [np.roll(began, generator.integers(1, len(began))) for began, _ in pairs]
         null.append(_information(np.concatenate(shifted), changed))
     return information - float(np.quantile(null, LEVEL))
@@ -131,6 +132,7 @@ def _column(trace: Trace, column: int) -> tuple[Array, Array] | None:
     if played < 2 * NEAR_BARS:
         return None
     changes = np.concatenate([[False], (regime[1:] != regime[:-1]) & (regime[1:] >= 0) & (regime[:-1] >= 0)])
+    # True at a change and in the bars after it: a convolution looks back only.
     recent = np.convolve(changes, np.ones(NEAR_BARS))[:played] > 0
     # The first option begins because nothing was there before.
     return trace.began[1:played, column].astype(bool), recent[1:]

@@ -82,9 +82,11 @@ def play_trace(batch: Batch, act: Act) -> Trace:
     alive, shape = np.ones(batch.env_count, dtype=bool), (batch.env_count, batch.bank.positions_each)
     is_discrete, rules = batch.action == "discrete", batch.market
     while alive.any():
+        # Copied before the step, which moves the cursor: the regime is that of the decision.
         block, time = batch.cursor[:, Cursor.BLOCK].copy(), batch.cursor[:, Cursor.TIME].copy()
         chosen = np.asarray(act(observation, batch.action_masks() if is_discrete else None))
         step = batch.step(chosen)
+        # What was held when the order was decided, not after it was filled.
         held = observation["position"].reshape(*shape, -1).astype(np.float64)
         growth = step.ledger[:, Column.EQUITY_CHANGE] / step.ledger[:, Column.EQUITY_BEFORE]
         flags = batch.fills[..., Fill.FLAGS].astype(np.int64)

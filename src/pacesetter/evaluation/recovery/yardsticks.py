@@ -52,6 +52,7 @@ def oracle_act(batch: Batch, panel: Panel, stop: int) -> Act:
     """The oracle in the batch's own kind of action; where no trade earns its costs, it holds."""
     last = int(batch.bank.lasts.max()) + 1
     try:
+        # Thresholds from training bars, responses of the judged ones: it knows the signal, not its own result.
         teacher = OracleTeacher.knowing(panel, batch.bank, batch.market, stop, shown=min(last + 1, len(panel)))
     except DataError:
         return lambda observation, masks: np.zeros(batch.inputs.shape)

@@ -79,6 +79,7 @@ def _compounded(result: Backtest, period: str) -> pd.Series[float]:
 
 def _months_figure(months: pd.DataFrame, years: Array) -> go.Figure:
     values = np.column_stack([months.to_numpy(float), years])
+    # Colours by the months: a year's return would make every month pale.
     limit = float(np.nanmax(np.abs(months.to_numpy(float)), initial=0.0)) or 1.0
     texts = [["" if np.isnan(value) else f"{value:+.1%}" for value in row] for row in values]
     heat = go.Heatmap(
@@ -106,6 +107,7 @@ def _months_figure(months: pd.DataFrame, years: Array) -> go.Figure:
 def held_weights(result: Backtest) -> Array:
     """(n, K) share of equity in each symbol at the close of each bar."""
     quantities = result.fills[..., [Fill.QUANTITY, Fill.EXIT_QUANTITY]].sum(axis=2).cumsum(axis=0)
+    # A ruined account has no equity to be a share of.
     equity = np.maximum(result.ledger[:, Column.EQUITY], 1e-12)
     weights: Array = np.nan_to_num(quantities * result.closes) / equity[:, None]
     return weights

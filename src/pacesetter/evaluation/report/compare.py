@@ -73,6 +73,7 @@ class Judged:
 
     def _figures(self, common: pd.Index) -> tuple[Interval, float, float]:
         """Sharpe ratio with its interval, annual return, largest drawdown; the stored ones where it has these bars."""
+        # The stored figures where nothing was cut: the table then agrees with the run's own report digit by digit.
         if len(common) == len(self.returns):
             figures = self.result["figures"][self.policy]
             ratio = Interval(*self.result["intervals"][self.policy])
@@ -107,6 +108,7 @@ class RunFilter:
 
     def passes(self, task: str, name: str, tags: Collection[str], day: str) -> bool:
         """Whether a run of that task, name, tags and day of its start is one of them."""
+        # ISO dates compare as texts.
         is_then = (not self.since or day >= self.since) and (not self.until or day <= self.until)
         is_named = self.name in name and (not self.tag or self.tag in tags)
         return (not self.task or task == self.task) and is_named and is_then

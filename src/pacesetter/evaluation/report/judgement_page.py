@@ -76,6 +76,7 @@ def markdown(sections: list[Section]) -> str:
 
 
 def _line(cells: Any) -> str:
+    # A bar would begin another column.
     return "| " + " | ".join(str(cell).replace("|", "/") for cell in cells) + " |"
 
 

@@ -35,6 +35,7 @@ def leadlag_rows(result: StudyResult) -> list[tuple[str, ...]]:
             rows.append(("–", str(symbol), f"not scored: {why}", "", "", "", "", ""))
             continue
         sure = row["p_value"] <= result.study.level
+        # Both: the null says that so large a score is rare by chance, the interval that its sign is sure.
         role = "leader" if sure and row["sure_low"] > 0 else "follower" if sure and row["sure_high"] < 0 else "–"
         rows.append(
             (
@@ -173,6 +174,7 @@ def _links_text(result: StudyResult) -> str:
     white = int((result.links.orders > 0).sum())
     cleaned = f" after {white} symbols were cleaned of autocorrelation" if white else ""
     flagged = count - result.firm_links()
+    # The smallest p-value is 1 / (draws + 1): above the level nothing can be significant.
     too_few = (study.draws + 1) * study.level < 1
     return (
         f"{count} of {pairs} pairs are linked by {study.method} ({promise}; null of {study.draws} whole-bar sign flips"

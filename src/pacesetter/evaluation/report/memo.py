@@ -13,6 +13,7 @@ __all__ = ["decision_memo", "memo"]
 
 def memo(verdict: Verdict, gates: Sequence[Gate], facts: Mapping[str, str] | None = None) -> str:
     """The memo on a judged policy: GO where it passes every gate, else NO-GO; `facts` are the set-up, shown last."""
+    # all() of no gates is true: a policy without a measured gate would be a GO.
     if not gates:
         raise DataError(f"a decision on {verdict.name} needs at least one measured gate")
     failed = [gate for gate in gates if not gate.passed]

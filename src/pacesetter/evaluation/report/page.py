@@ -183,6 +183,7 @@ def _part(section: Section, figures: list[dict[str, Any]]) -> dict[str, Any]:
 def _placed(figure: Any, figures: list[dict[str, Any]]) -> dict[str, Any]:
     from plotly.io import to_json
 
+    # Validation takes longer than drawing, and every figure here was made by plotly itself.
     content = _single_precision(json.loads(to_json(figure, validate=False)))
     figures.append(content)
     layout = content.get("layout", {})
@@ -202,6 +203,7 @@ def _single_precision(content: Any) -> Any:
         return content
     if content.get("dtype") == "f8":
         values = np.frombuffer(base64.b64decode(content["bdata"]), np.float64)
+        # Larger numbers would become infinite.
         if np.abs(values[np.isfinite(values)]).max(initial=0.0) < np.finfo(np.float32).max:
             return content | {"dtype": "f4", "bdata": base64.b64encode(values.astype(np.float32).tobytes()).decode()}
     return {key: _single_precision(value) for key, value in content.items()}
@@ -216,6 +218,7 @@ def _plotly() -> str:
 
 def _packed(text: str) -> str:
     """Gzip in base64: plotly's script takes 2 MB instead of 4.8."""
+    # mtime=0: the same content gives the same bytes.
     return base64.b64encode(gzip.compress(text.encode(), 9, mtime=0)).decode()
 
 
@@ -240,6 +243,7 @@ def _template() -> Any:
     environment = Environment(
         loader=PackageLoader("pacesetter.evaluation.report"),
         autoescape=True,
+        # A misspelt name in the template must fail a test, not leave a gap on the page.
         undefined=StrictUndefined,
         trim_blocks=True,
     )

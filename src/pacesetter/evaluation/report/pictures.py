@@ -77,6 +77,7 @@ def prices(panel: Panel) -> go.Figure:
 
 def coverage(panel: Panel, buckets: int = 80) -> go.Figure:
     """Observed share of bars, symbol × stretch of time."""
+    # Unique: a short panel has fewer bars than buckets, and reduceat of an empty stretch gives a wrong number.
     edges = np.unique(np.linspace(0, len(panel), min(buckets, len(panel)) + 1).astype(int))
     counts = np.diff(edges)
     share = np.add.reduceat(panel.mask.astype(float), edges[:-1], axis=0) / counts[:, None]

@@ -65,6 +65,7 @@ def _beaten(judgement: Judgement) -> str:
 
 
 def _costs(figures: dict[str, float]) -> str:
+    # Both are shares of the first equity, so that they add up.
     gross = figures["total_return"] + figures["cost_share"]
     if figures["cost_share"] <= 0 or figures["cost_share"] < DEAR * abs(gross):
         return ""

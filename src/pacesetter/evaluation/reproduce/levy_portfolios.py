@@ -75,6 +75,7 @@ def portfolio(panel: Panel, score: str, kind: str, next_close: bool = False) -> 
     ends = np.arange(LOOKBACK, len(panel))
     moves = last_moves(panel)
     weights = follower_weights(engine.many(ends, LOOKBACK), moves[ends], SHARE)
+    # `moves[1:]` begins at the close that was decided at: look-ahead, shown because the study has it.
     after = fill_to_fill_returns(panel) if next_close else np.vstack([moves[1:], np.full_like(moves[:1], np.nan)])
     earned = after[ends]
     known = np.flatnonzero(np.isfinite(earned).any(axis=1))

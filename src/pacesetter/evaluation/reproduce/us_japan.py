@@ -81,6 +81,7 @@ def _known_before(new_york: pd.DatetimeIndex, tokyo: pd.DatetimeIndex) -> Array:
     # a day outside the recorded calendar counts with the usual hours
     closed = closes.fillna(pd.Series(new_york.tz_localize("UTC") + pd.Timedelta(hours=21), new_york))
     opened = opens.fillna(pd.Series(tokyo.tz_localize("UTC"), tokyo))
+    # The last session closed strictly before the open; one that closes at that very moment cannot be traded on.
     return np.asarray(np.searchsorted(closed.to_numpy(), opened.to_numpy(), side="left") - 1)
 
 
@@ -88,6 +89,7 @@ def night_strategy(bars: NightBars) -> pd.DataFrame:
     """Daily results of the strategy: `fair` filled at Tokyo's open, `look_ahead` from the close of the day before."""
     rows = []
     for day in range(LOOKBACK + 1, len(bars.days)):
+        # Days before this one; today's US move is known before Tokyo opens, today's Japanese returns are not.
         past = np.hstack([part[day - LOOKBACK : day] for part in (bars.us, bars.japan)])
         today = bars.us[day]
         if not (np.isfinite(past).all() and np.isfinite(today).all() and np.isfinite(bars.day[day]).all()):
@@ -100,7 +102,8 @@ def night_strategy(bars: NightBars) -> pd.DataFrame:
 def _weights(past: Array, today: Array) -> Array:
     """(Japanese symbol,) weights of gross 1 from both markets' past returns and the US move of the night."""
     mean, deviation = past.mean(axis=0), past.std(axis=0)
-    z = (past - mean) / deviation
+    z = (past - mean) / deviation  # (day, US and Japanese symbols)
+    # eigh sorts upwards: the last columns are the leading factors.
     vectors = np.linalg.eigh(z.T @ z)[1][:, -FACTORS:]
     us = len(today)
     predicted = vectors[us:] @ (vectors[:us].T @ ((today - mean[:us]) / deviation[:us]))

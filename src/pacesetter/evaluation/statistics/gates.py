@@ -91,6 +91,7 @@ class Held:
     @property
     def gate(self) -> Gate:
         """As a report shows it; what was not measured is NaN and fails."""
+        # NaN fails every sense: what was not measured must not pass.
         measured = self.measured or Measured(math.nan)
         return Gate(self.limit.name, measured.value, self.limit.sense, self.limit.limit, measured.oracle)
 

@@ -147,6 +147,7 @@ def value_at_risk(returns: Array) -> Array:
 
 def expected_shortfall(returns: Array) -> Array:
     """Mean loss of the bars that reach the value at risk."""
+    # Of many equal returns, e.g. bars in cash, all that reach the quantile count.
     beyond = returns <= -value_at_risk(returns)
     return ratio(-np.where(beyond, returns, 0.0).sum(axis=0), beyond.sum(axis=0))
 
@@ -154,6 +155,7 @@ def expected_shortfall(returns: Array) -> Array:
 def alpha_beta(returns: Array, benchmark: Array, bars_per_year: float) -> tuple[float, float]:
     """Annualised alpha and beta of returns (time,) to those of a benchmark (time,); NaN where that never moves."""
     spread = benchmark - benchmark.mean()
+    # cov / var, in which deviations of `returns` from their own mean are not needed: Σ spread = 0.
     beta = ratio(np.sum(spread * returns), np.sum(spread * spread))
     return float((returns.mean() - beta * benchmark.mean()) * bars_per_year), float(beta)
 

@@ -73,6 +73,7 @@ def deflated_sharpe(returns: ArrayLike, trial_sharpes: ArrayLike = ()) -> float:
     known = tried[np.isfinite(tried)]
     # 1/√(n − 1) is the standard error of a Sharpe ratio of 0 over n bars, i.e. what luck alone makes trials differ by.
     deviation = float(known.std(ddof=1)) if len(known) > 1 else 1 / np.sqrt(len(sample) - 1)
+    # Bailey, López de Prado (2014): the probabilistic ratio against the expected best of N skilless trials.
     value, skewness, kurtosis = _moments(sample)
     return probabilistic_sharpe(value, expected_best_sharpe(len(tried), deviation), len(sample), skewness, kurtosis)
 
@@ -130,7 +131,7 @@ def _halves(matrix: Array, blocks: int) -> tuple[Array, Array]:
     """(choice, trial) Sharpe ratios in the half that chooses and in the other, from sums over each block."""
     size = len(matrix) // blocks
     # The oldest bars are left out, not the newest.
-    cut = matrix[len(matrix) - size * blocks :].reshape(blocks, size, -1)
+    cut = matrix[len(matrix) - size * blocks :].reshape(blocks, size, -1)  # (block, bar, trial)
     members = np.zeros((len(picks := list(combinations(range(blocks), blocks // 2))), blocks))
     np.put_along_axis(members, np.array(picks), 1.0, axis=1)
     centred = cut - matrix.mean(axis=0)  # sums of squares about the mean lose no digits

@@ -25,7 +25,7 @@ Array = NDArray[Any]
 def market_regimes(panel: Panel) -> Array:
     """(time,) position in `REGIMES` of the regime that most symbols are in at each close, −1 while none is known."""
     labels = regime_labels(panel)
-    counts = np.stack([(labels == code).sum(axis=1) for code in range(len(REGIMES))])
+    counts = np.stack([(labels == code).sum(axis=1) for code in range(len(REGIMES))])  # (regime, time)
     most: Array = np.where(counts.any(axis=0), counts.argmax(axis=0), -1)
     return most
 

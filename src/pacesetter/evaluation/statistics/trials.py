@@ -61,6 +61,7 @@ class Trials:
         inner = Path(runs).resolve()
         if inner.parent.name == CACHE and STAGE.fullmatch(inner.name):
             inner = inner.parents[1]
+        # The outermost run counts: folds and seeds of one sweep are trials beside it, not a ledger of their own.
         outer = [path.parent for path in (inner, *inner.parents) if (path / "manifest.json").is_file()]
         return cls([inner, *outer][-1])
 
@@ -76,6 +77,7 @@ class Trials:
         ledger = os.open(self.path, os.O_WRONLY | os.O_APPEND | os.O_CREAT, 0o644)
         try:
             os.write(ledger, line.encode())
+            # An uncounted trial makes later results look better than they are: it has to survive a crash.
             os.fsync(ledger)
         finally:
             os.close(ledger)

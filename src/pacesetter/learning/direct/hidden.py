@@ -65,11 +65,15 @@ def fit_hidden(
     held_out   (bar, symbol) signals of the sparse weights, of each bar by those without its block
     """
     everything, *folds = (torch.as_tensor(each).to(x) for each in weights)
+    # On the residual: the linear part keeps its penalised weights, and the layer cannot learn the same line again.
     layers = _fit(x, y - x @ everything, hidden, seed)
+    # The blocks of the sparse weights themselves: `folds` are theirs, in the same order.
     blocks = blocks_of(len(x), len(folds))
     said = torch.zeros_like(y)
     for place, (block, own) in enumerate(zip(blocks, folds, strict=True)):
         kept = np.ones(len(x), bool)
+        # Neighbours share input or return bars with the block; fitted to them, the layer would know the block's
+        # outcomes.
         kept[purged_rows(block, purge_bars)] = False
         rows = torch.as_tensor(np.flatnonzero(kept), device=x.device)
         fold = _fit(x[rows], y[rows] - x[rows] @ own, hidden, seed + 1 + place)
@@ -84,17 +88,21 @@ def fit_hidden(
 def _added(linear: torch.Tensor, said: torch.Tensor, y: torch.Tensor, share: float) -> tuple[float, float, float]:
     """The share, the utility per bar and symbol that it adds to the linear signals, and its standard errors above 0."""
     both = linear + share * said
+    # Summed over symbols first: symbols of one bar are correlated, so the sample of the standard error is the bars.
     by_bar = (both * y - 0.5 * both**2 - linear * y + 0.5 * linear**2).sum(1)
     spread = float(by_bar.std()) / len(by_bar) ** 0.5
     return share, float(by_bar.mean()) / y.shape[1], float(by_bar.mean()) / spread if spread > 0 else 0.0
 
 
+# The caller fits under no_grad; this fit alone needs a gradient.
 @torch.enable_grad()
 def _fit(x: torch.Tensor, rest: torch.Tensor, hidden: int, seed: int) -> nn.Sequential:
     """Layers that predict the rest (bar, symbol), by Adam on all bars."""
+    # A fit with a seed of its own, which leaves torch's global stream to the rest of the run.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         layers = hidden_layers(x.shape[1], hidden, rest.shape[1]).to(x)
+    # Full batches: all bars fit at once, and a fit that draws no minibatch repeats exactly.
     optimiser = torch.optim.AdamW(layers.parameters(), LEARNING_RATE, weight_decay=DECAY)
     for _ in range(STEPS):
         optimiser.zero_grad()

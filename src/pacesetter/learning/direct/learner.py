@@ -64,6 +64,7 @@ class DirectLearner:
             side_cost=self.rules.side_cost,
             hidden=config.hidden if config.network == "mlp" else 0,
         ).double()
+        # Volume is read only where impact or a cap asks for it: closes-only data have none.
         needs_depth = market.costs.impact_bps > 0 or market.limits.volume_cap_fraction is not None
         self.series = MarketSeries.of(bank, self.policy, needs_depth).to(self.device)
         self.policy.to(self.device)
@@ -81,6 +82,7 @@ class DirectLearner:
         """Train until `steps` bars of accounts were played; no environment is stepped that could be watched."""
         watcher = watcher or Between()
         while self.steps < steps:
+            # At the start alone: a resumed learner has its weights from the checkpoint.
             if self.steps == 0:
                 self.fit_weights()
             watcher.between()
@@ -92,12 +94,15 @@ class DirectLearner:
     def fit_weights(self) -> None:
         """Sparse weights from all bars, the signals of each bar by weights without it, and the first gain."""
         policy, series = self.policy, self.series
+        # Bars whose return fill to fill is known; the newest two have none and take no part in the fit.
         bars = len(series.earned)
         z, volatility = series.z[:bars], series.volatility[:bars]
+        # Before the inputs, which are residuals by `beta` divided by `scale`.
         _count(policy, z)
-        inputs = policy.raw_inputs(z) / policy.scale
+        inputs = policy.raw_inputs(z) / policy.scale  # (bar, input)
         # Cut like the inputs: least squares would otherwise be fitted to a few crashes.
         returns = (series.earned / volatility).clamp(-policy.cut, policy.cut)
+        # A row reaches `lags` bars back and its return two ahead: closer rows share a bar with it.
         purge_bars = self.config.lags + RETURN_BARS
         x, y = inputs.cpu().numpy(), returns.cpu().numpy()  # coordinate descent is one weight after another
         fit = fit_sparse(x, y, folds=self.config.folds, purge_bars=purge_bars)
@@ -116,6 +121,7 @@ class DirectLearner:
             self._take_hidden(fit_hidden(inputs, returns, weights, held_out, **sizes))
         # The last bars have no outcome yet, so no weights have seen them.
         self.signals[bars:] = policy.signal(series.z[bars:])
+        # From the moves' correlation, so that ascent starts near the mean–variance optimum.
         policy.log_price.fill_(math.log(_first_price(z[..., -1])))
         excess = self.signals - market_price(self.signals, policy.log_price.exp(), policy.lowest < 0)
         # gain · e / σ² = gain · (s − ν) / σ, set to the cap at the chosen quantile.
@@ -127,6 +133,7 @@ class DirectLearner:
         """Let the policy use as much of the hidden layer as blocks left out confirm."""
         layers: Any = self.policy.layers
         layers.load_state_dict(fit.layers.state_dict())
+        # The last layer is linear without a bias: scaled weights scale all of h(x), and serving needs to know no share.
         layers[-1].weight.mul_(fit.share)
         self.signals[: len(fit.held_out)] += fit.share * fit.held_out
         self.fit_figures |= {"hidden_share": fit.share, "hidden_sureness": fit.sureness}
@@ -140,10 +147,11 @@ class DirectLearner:
     def _climb(self) -> float:
         """The loss of the accounts, and a step of the shape down its gradient."""
         config = self.config
+        # `to_open` is one bar shorter than the signals: an order of the last bar has no bar to be filled in.
         last = len(self.series.to_open) - config.segment_bars
         # Drawn on the CPU, so that every device plays the same segments.
         starts = torch.randint(0, last + 1, (config.segments,), generator=self.generator).to(self.device)
-        returns = self._rolled(starts, config.segment_bars)[:, config.burn_in_bars :]
+        returns = self._rolled(starts, config.segment_bars)[:, config.burn_in_bars :]  # (segment, bar)
         loss = -objective(returns, config.objective, config.risk_aversion)
         if loss.requires_grad and float(returns.detach().std()) > 0:  # an account in cash has no gradient
             self.optimiser.zero_grad()
@@ -171,6 +179,7 @@ class DirectLearner:
     @property
     def agent(self) -> DirectPolicy:
         """The policy as it is now, in single precision, as it is served."""
+        # A copy: a policy in use must not change while learning continues. float32, as a bundle serves it.
         return copy.deepcopy(self.policy).float().cpu().eval()
 
     @property
@@ -241,6 +250,7 @@ class DirectLearner:
             "policy": self.policy.state_dict(),
             "optimiser": self.optimiser.state_dict(),
             "signals": self.signals,
+            # Under the name that checkpoints of earlier versions have.
             "found": self.fit_figures,
             "losses": self._losses,
             "steps": self.steps,
@@ -303,6 +313,7 @@ def objective(returns: torch.Tensor, name: str, risk_aversion: float) -> torch.T
         return torch.log1p(returns).mean()
     if name == "mean_variance":
         return returns.mean() - 0.5 * risk_aversion * returns.var()
+    # Pooled over segments: a ratio per segment of some forty bars would be noise. 1e-12: accounts may all be in cash.
     return returns.mean() / (returns.std() + 1e-12)
 
 
@@ -331,4 +342,5 @@ def _count(policy: DirectPolicy, z: torch.Tensor) -> None:
     scale = policy.raw_inputs(z).std(0)
     # The constant has no spread.
     scale[-1] = 1.0
+    # A column that never moves, e.g. of a halted symbol, would be divided by 0.
     policy.scale.copy_(scale.where(scale > 1e-9, torch.ones_like(scale)))

@@ -105,6 +105,7 @@ class Rules:
         return self.size(traded) * (move + self.commission * (1 + side * move))
 
     def _impact(self, share: torch.Tensor | float) -> torch.Tensor | float:
+        # 1e-18: the slope of √ is infinite at 0, where nothing is traded.
         return self.impact * (share + 1e-18).sqrt() if isinstance(share, torch.Tensor) and self.impact else 0.0
 
 
@@ -130,7 +131,9 @@ def settle(
     cash = 1.0 - held.sum(-1) + _carry(held, rules)
     after = held + reduced
     cash = cash - ((reduced + rules.cost(reduced, share)) * fills.to_open).sum(-1)
+    # One factor for all purchases: where cash is short the kernel shrinks them together, in no order of symbols.
     factor = _affordable(cash, after, opened, fills.to_open, share, rules)[..., None]
+    # Impact is computed again below: a smaller order is a smaller share of the bar's volume.
     opened = opened * factor
     cash = cash - ((opened + rules.cost(opened, share * factor)) * fills.to_open).sum(-1)
     value = (after + opened) * fills.to_close
@@ -144,6 +147,7 @@ def _ordered(held: torch.Tensor, target: torch.Tensor, rules: Rules) -> torch.Te
     wanted = target.clamp(rules.lowest, rules.cap)
     change = wanted - held
     if rules.band > 0:
+        # The band never keeps a position from being closed: a target of 0 is always traded.
         change = torch.where((wanted != 0) & (change.abs() < rules.band), 0.0, change)
     # A change of side takes two bars, as in the kernel: close first, open at the next.
     return torch.where(held * wanted < 0, -held, change)

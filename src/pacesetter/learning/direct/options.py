@@ -56,6 +56,7 @@ class Direct:
                 "or mlp (a hidden layer beside them), or train agent=ppo or agent=sac with it"
             )
         check_range(1, owner="agent", lags=self.lags, segments=self.segments, hidden=self.hidden)
+        # Four half-lives of the volatility's weights lie in the window: a bar for each at least.
         check_range(4, owner="agent", volatility_bars=self.volatility_bars)
         check_range(2, owner="agent", folds=self.folds, segment_bars=self.segment_bars)
         # At least two bars must count, or there is no deviation.

@@ -119,7 +119,7 @@ class DirectPolicy(nn.Module):
         count = z.shape[1]
         if count == 1:
             return torch.cat([z.flatten(1).flip(1), one], 1)
-        market = z.mean(1, keepdim=True)
+        market = z.mean(1, keepdim=True)  # (row, 1, lag)
         # Without the symbol itself, or part of its own move would be explained away.
         others = (market * count - z) / (count - 1)
         own = z - self.beta[:, None] * others
@@ -140,6 +140,7 @@ class DirectPolicy(nn.Module):
         # Buying pays c now and selling c later: between the two thresholds trading costs more than it brings.
         least = gain * (excess - self.log_enter.exp() * self.side_cost)
         most = gain * (excess + self.log_leave.exp() * self.side_cost)
+        # Bounds first, then the position between them: a position above the cap is brought back to it.
         least, most = least.clamp(self.lowest, self.cap), most.clamp(self.lowest, self.cap)
         # The clamp passes gradients to `least` and `most` only where the position is traded.
         return torch.minimum(torch.maximum(held, least), most)
@@ -172,6 +173,7 @@ def market_price(signal: torch.Tensor, price: torch.Tensor, shorting: bool = Fal
     if shorting:
         count = signal.shape[-1]
         return price * signal.sum(-1, keepdim=True) / (1 + price * count)
+    # Signals below 0 are not held: as zeros they lower ν_k, and leave the maximum over k as it is.
     ordered = signal.clamp_min(0.0).sort(dim=-1, descending=True).values
     number = torch.arange(1, signal.shape[-1] + 1, dtype=signal.dtype, device=signal.device)
     return (price * ordered.cumsum(-1) / (1 + price * number)).amax(-1, keepdim=True)

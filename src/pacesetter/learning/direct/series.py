@@ -50,6 +50,7 @@ class MarketSeries:
     @classmethod
     def of(cls, bank: Bank, policy: DirectPolicy, needs_depth: bool = False) -> MarketSeries:
         """The bank's one market as the policy reads it, in the policy's precision."""
+        # The first bar with a whole window behind it: earlier ones have no signal.
         bars, first = bank.bars[0], policy.history_bars - 1
         z, volatility = _read(bank.windows[0, :, :, policy.column], policy)
         to_open, to_close, trading = _fills(bars)
@@ -100,6 +101,7 @@ def _fills(bars: Array) -> tuple[Array, Array, Array]:
     is_known = now > 0
     # An order needs a fresh price to be decided on and a bar that trades to be filled in.
     trading = is_known & (bars[1:, :, Bar.STATUS] == Status.TRADING) & (bars[:-1, :, Bar.STATUS] == Status.TRADING)
+    # A ratio of 1 where there is no price: nothing is held there, and 0 · NaN would reach the account.
     to_open, to_close = (np.divide(price, now, out=np.ones_like(now), where=is_known) for price in (opened, closed))
     return to_open, to_close, trading.astype(float)
 

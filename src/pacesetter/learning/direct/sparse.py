@@ -93,20 +93,25 @@ def fit_sparse(
     blocks = blocks_of(len(x), folds)
     parts = [CrossProducts.of(x[block], y[block]) for block in blocks]
     whole = sum(parts[1:], parts[0])
+    # The universal threshold √(2 log p / n): penalties are reported in it, so that they compare across markets.
     unit = math.sqrt(2 * math.log(max(x.shape[1], 2)) / whole.bars)
     # Above the largest correlation every weight is 0; starting there, the path includes doing nothing.
     strongest = max(float(np.abs(whole.response).max()) / whole.bars, 1.2 * unit)
     path = _Path([whole, *_purged(x, y, whole, blocks, purge_bars)])
     candidates: list[Candidate] = []
+    # Falling, so that each solution starts from a sparser one; by factors, as supports change by factors.
     for penalty in np.geomspace(strongest, lowest * unit, points):
         plain, refit = path.at(float(penalty))
         for share in shares:
+            # Selection by the penalty, shrinkage by the share: the lasso alone would tie both (Meinshausen 2007).
             weights = [share * far + (1 - share) * near for near, far in zip(plain, refit, strict=True)]
+            # Each block by the weights that did not see it; weights[0], fitted to all bars, take no part in the choice.
             utility = sum(part.utility(each) for part, each in zip(parts, weights[1:], strict=True))
             candidates.append((utility, float(penalty) / unit, share, weights))
         if _is_past(candidates, len(shares)):
             break
     _, penalty, share, weights = max(candidates, key=lambda entry: entry[0])  # the first of equals: the sparsest
+    # Blocks are in the order of time, so their signals make (bar, symbol) again.
     held_out = np.concatenate([x[block] @ each for block, each in zip(blocks, weights[1:], strict=True)])
     worth, sureness = _worth(held_out, y)
     # The utility was chosen as the best of many, so being above 0 is not enough.
@@ -135,6 +140,7 @@ def _purged(x: Array, y: Array, whole: CrossProducts, blocks: list[Array], purge
 
 def _worth(signal: Array, y: Array) -> tuple[float, float]:
     """Utility per bar and symbol of signals (bar, symbol), and how many standard errors it is above 0."""
+    # Summed over symbols first: symbols of one bar are correlated, so the sample of the standard error is the bars.
     by_bar = (signal * y - 0.5 * signal**2).sum(1)
     spread = float(by_bar.std()) / math.sqrt(len(by_bar))
     return float(by_bar.mean()) / y.shape[1], float(by_bar.mean()) / spread if spread > 0 else 0.0
@@ -155,6 +161,8 @@ class _Path:
 
     def at(self, penalty: float) -> tuple[list[Array], list[Array]]:
         pairs = list(zip(self.products, self.weights, strict=True))
+        # Warm starts: solutions of neighbouring penalties are near, and coordinate descent needs few sweeps between
+        # them.
         self.weights = [sparse_weights(each, penalty, start) for each, start in pairs]
         return self.weights, [relaxed(each, weights) for each, weights in zip(self.products, self.weights, strict=True)]
 

@@ -35,8 +35,9 @@ def evolution_loss(
     noise       ε (pair, *θ)
     utilities   F (symbol, member) of θ + σε in the first half of the members and θ − σε in the second
     """
+    # Linear in the parameter: its gradient is the estimate itself, so clipping, freezing and Adam apply as to any loss.
     pairs = len(noise)
-    better = utilities[:, :pairs] - utilities[:, pairs:]
+    better = utilities[:, :pairs] - utilities[:, pairs:]  # (symbol, pair)
     if is_shared:
         along = noise.flatten(1) @ parameter.flatten()  # (pair,)
         return -(better @ along) / (2 * pairs * sigma)

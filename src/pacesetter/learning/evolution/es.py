@@ -107,6 +107,7 @@ class ES(FleetMethod[Fleet, FleetMarket]):
         """Let all members play the same bars from fresh starts; they act by the mode, their noise explores."""
         self.noise = self.population.draw()
         members = self.population.members(self.noise, self.config.sigma)
+        # Fresh starts: a score must not depend on the position that the member before it left in the same environment.
         acting.begin_episodes()
         first, rewards, returns, actions = acting.observation, [], [], []
         for _ in range(self.config.n_steps):
@@ -115,8 +116,9 @@ class ES(FleetMethod[Fleet, FleetMarket]):
             step = acting.step_environments(actions[-1])
             rewards.append(step.rewards)
             returns.append(step.returns)
+        # (step, symbol, member, env): environments are laid out by symbol, then member.
         earned = torch.stack(rewards).view(len(rewards), self.symbols, self.config.population, -1)
-        scores = earned.mean((0, 3))
+        scores = earned.mean((0, 3))  # (symbol, member)
         return Generation(scores, first, torch.stack(actions), torch.stack(returns), policy.entropy())
 
     def batches(self, experience: Generation, acting: Acting) -> Iterator[Transitions]:
@@ -125,6 +127,7 @@ class ES(FleetMethod[Fleet, FleetMarket]):
         every = self.market.env_count // members
         first = {name: entry[::every] for name, entry in experience.observation.items()}
         utilities = SHAPING[self.config.shaping](experience.scores).flatten()
+        # Utilities travel as advantages: both say how much a row counts.
         yield Transitions(self.by_row(members), first, experience.actions[0, ::every], advantages=utilities)
 
     # ---- learning -------------------------------------------------------------------------------------------------
@@ -132,14 +135,16 @@ class ES(FleetMethod[Fleet, FleetMarket]):
     def losses(self, batch: Transitions, features: torch.Tensor, acting: Acting) -> Losses:
         """Along the estimated gradient, and with a pull towards 0; `features` are of no use here."""
         assert batch.advantages is not None
-        utilities = self.per_symbol(batch.advantages)
+        utilities = self.per_symbol(batch.advantages)  # (symbol, member)
         step = decay = torch.zeros(self.symbols, device=self.device)
         for name, whole in self.population.parameters.items():
             is_shared = name.startswith(ENCODER)
+            # Noise was drawn for every agent of the fleet; those whose symbols this market lacks were not scored.
             noise = self.noise[name] if is_shared else self.noise[name][:, self.present]
             parameter: torch.Tensor = whole if is_shared else whole[self.present]
             step = step + evolution_loss(parameter, noise, utilities, self.config.sigma, is_shared)
             squares = parameter.square().sum() if is_shared else parameter.square().flatten(1).sum(1)
+            # As a loss, so that clipping and freezing apply to it as to the step; its gradient is decay · θ.
             decay = decay + 0.5 * self.config.decay * squares
         return Losses({"evolution": step, "decay": decay}, {"decay_loss": decay.detach()})
 

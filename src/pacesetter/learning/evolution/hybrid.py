@@ -53,6 +53,7 @@ class FleetHybrid(FleetPPO):
             raise ConfigError(f"agent.evolution.{min(unknown)} is unknown; it has {', '.join(OF_ITS_OWN)}")
         if self.extras:
             raise ConfigError("agent=hybrid takes no agent.extras, which evolution has no gradient for; take agent=ppo")
+        # Completed with defaults, so that stored options name every key, whichever of them was given.
         object.__setattr__(self, "evolution", _evolution_defaults() | dict(self.evolution))
         self.of_evolution  # noqa: B018  (refuses what ES cannot do)
 
@@ -72,6 +73,7 @@ def should_switch(scores: torch.Tensor, switch_at: float) -> bool:
     rounds, half = len(scores) - 1, len(scores) // 2
     if len(scores) < LEAST_ROUNDS:
         return False
+    # Over half of the phase: the gain of a single round is mostly noise.
     mean, latest = (scores[-1] - scores[0]) / rounds, (scores[-1] - scores[-1 - half]) / half
     return bool(latest < switch_at * mean.clamp(min=0.0))
 
@@ -92,6 +94,7 @@ class HybridTrainer(FleetTrainer):
 
     def round(self, watcher: Watcher) -> None:
         """A round of the phase that it is; behind it the phase may end."""
+        # Read first: `round_steps` follows the phase, which may change at the end of this round.
         steps = self.round_steps
         if self.is_evolving:
             self.evolution.round(watcher)
@@ -100,6 +103,7 @@ class HybridTrainer(FleetTrainer):
         else:
             super().round(watcher)
         self.phase_steps += steps
+        # Return of equity, which both phases measure alike; PPO's losses and the scores of members do not compare.
         score = self._statistics["returns"].mean().double().cpu()
         self.phase_scores = torch.cat([self.phase_scores, score[None]])
         self._statistics["hybrid/evolving"] = torch.full_like(self._statistics["returns"], float(self.is_evolving))
@@ -124,6 +128,7 @@ class HybridTrainer(FleetTrainer):
         return {name: sum(part.get(name, 0.0) for part in both) for name in both[0] | both[1]}
 
     def state_dict(self) -> dict[str, Any]:
+        # Both trainers hold the same fleet: it is stored once, with PPO's state.
         own = {name: part for name, part in self.evolution.state_dict().items() if name not in self.modules}
         return super().state_dict() | {"evolution": own}
 

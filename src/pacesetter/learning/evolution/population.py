@@ -46,6 +46,7 @@ class Population:
 
     def draw(self) -> Members:
         """Noise ε (pair, …) of every parameter, from torch's generator."""
+        # For all agents of the fleet: the stream of numbers does not depend on which symbols a market has.
         half = self.size // 2
         return {name: torch.randn(half, *one.shape, device=one.device) for name, one in self.parameters.items()}
 
@@ -60,6 +61,7 @@ class Population:
 
         Environments are (symbol, member, env) flattened, as are the rows of the compact observation.
         """
+        # The mask stays in the order of environments: it is applied to the outputs, which are put back into that order.
         inputs = {name: self._by_member(entry) for name, entry in observation.items() if name != ACTION_MASK}
         index = inputs.pop(INDEX)
         # All members play the same bars unless one was ruined, so that windows are mostly gathered and scaled once.

@@ -66,6 +66,7 @@ class ConditionedMarket(ABC):
 
     def step(self, actions: torch.Tensor) -> FleetStep:
         """Step every environment; entries at the end of an episode are those of that episode."""
+        # In this order: finals show the entries of the episode that ends, then episodes begin, then theirs are shown.
         step = self.advance(self.market.step(actions))
         self.look(step.finals)
         finals = step.finals | self.entries()

@@ -182,6 +182,7 @@ class DatasetWriter:
             stream.seek(0)
             stream.write((KIND + b"\n" + digest.encode() + b"\n").ljust(HEADER_BYTES, b"\0"))
             stream.flush()
+            # On disk before the rename: after a crash a name without its bytes would pass for a dataset.
             os.fsync(stream.fileno())
         os.replace(self.temporary, self.path)
 
@@ -215,6 +216,7 @@ def read_manifest(path: str | Path) -> dict[str, Any]:
 def read_dataset(path: str | Path) -> tuple[dict[str, Any], DatasetTables, StoredEpisodes]:
     """The manifest, the tables and all episodes; refuses what is damaged, and a folder whose parts differ."""
     parts = [_read(part, True) for part in _parts(path)]
+    # The parts agree in the hash of their data (`SAME`), so the tables of the first serve all of them.
     manifest, tables, _ = parts[0]
     for other, _, _ in parts[1:]:
         for name in SAME:

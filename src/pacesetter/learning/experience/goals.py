@@ -37,10 +37,12 @@ class GoalMarket(ConditionedMarket):
     def begin(self, rows: torch.Tensor) -> None:
         self.achieved.masked_fill_(rows[:, None], 0.0)
         if not self.market.is_fixed:
+            # Evenly up to the cap: the policy has to answer for every goal that it may be asked for.
             drawn = torch.rand(len(self.desired), 1, device=self.desired.device) * self.options.cap
             self.desired.copy_(torch.where(rows[:, None], drawn, self.desired))
 
     def advance(self, step: FleetStep) -> FleetStep:
+        # In float64: the return of one bar is near float32's rounding beside 1, and an episode compounds hundreds.
         growth = (1.0 + self.achieved.double()) * (1.0 + step.returns.double()[:, None])
         self.achieved.copy_((growth - 1.0).float())
         self._count(step.terminated | step.truncated)

@@ -30,6 +30,7 @@ class HindsightReplay(Replay):
     ) -> None:
         super().__init__(capacity, symbols, envs_each, device)
         self.options, shape = options, (capacity, symbols * envs_each)
+        # 32 bits: the tables are as large as the ring, and steps stay far below 2³¹.
         self.episode, self.firsts = (torch.zeros(shape, dtype=torch.int32, device=self.device) for _ in range(2))
         self.lasts = torch.full(shape, -1, dtype=torch.int32, device=self.device)
         self.current = torch.zeros(shape[1], dtype=torch.int64, device=self.device)  # number of the open episode
@@ -40,6 +41,7 @@ class HindsightReplay(Replay):
         self.episode[self.added % self.capacity] = self.current.int()
         super().add({name: entry for name, entry in step.items() if name != "ended"})
         ended, newest = step["ended"], self.added - 1
+        # The end is written under the open episode's number, then the next episode is opened under its own.
         place = self.current % self.capacity
         self.lasts[place, self.envs] = torch.where(ended, newest, self.lasts[place, self.envs])
         self.current += ended
@@ -51,16 +53,18 @@ class HindsightReplay(Replay):
         """Entries (symbol · batch_size, …); of each symbol's rows the first k/(k + 1) are relabelled."""
         steps, envs = self.draw(batch_size)
         drawn = self.at(steps, envs)
+        # A fixed number of each symbol's rows instead of a coin for each: the share is exact in every batch.
         count = round(self.options.ratio * batch_size)
         if not count:
             return drawn
-        goals = self.goals(steps[:, :count], envs[:, :count])
+        goals = self.goals(steps[:, :count], envs[:, :count])  # (symbol, count, 1)
         is_relabelled = (torch.arange(batch_size, device=steps.device) < count).expand(self.symbols, -1).flatten()
         wanted = drawn[GOAL].clone()
         wanted[is_relabelled] = goals.flatten(0, 1)
         rewards = self.options.reward(drawn[REACHED], wanted)[:, 0].to(drawn["rewards"].dtype)
         # Rows that keep their goal keep their stored reward bit for bit.
         rewards = torch.where(is_relabelled, rewards, drawn["rewards"])
+        # On both sides of the transition: the value that is bootstrapped from must be that of the same goal.
         return drawn | {GOAL: wanted, NEXT_GOAL: wanted, "rewards": rewards}
 
     def goals(self, steps: torch.Tensor, envs: torch.Tensor) -> torch.Tensor:
@@ -72,6 +76,7 @@ class HindsightReplay(Replay):
         now = oldest + (steps - oldest) % self.capacity
         place = self.episode[steps, envs].long() % self.capacity
         last = self.lasts[place, envs].long()
+        # An open episode reaches to the newest row; the first rows of a long one may have been overwritten.
         last = torch.where(last < 0, self.added - 1, last)
         first = now if self.options.strategy == "future" else self.firsts[place, envs].long().clamp(min=oldest)
         share = torch.rand(steps.shape, dtype=torch.float64, device=steps.device)

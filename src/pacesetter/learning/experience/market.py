@@ -128,6 +128,7 @@ class FleetMarket:
     def select(self, symbols: Collection[str]) -> FleetMarket:
         """The same market with some of its symbols alone."""
         bank = self.batch.bank
+        # Without the copies of a curriculum: who plays some symbols plays their real bars.
         blocks = [block for block, (name,) in enumerate(bank.symbols) if name in symbols and not self.copies[block]]
         names = ("bars", "windows", "context", "known", "labels", "lasts")
         parts: dict[str, Any] = {name: getattr(bank, name)[blocks] for name in names}
@@ -176,6 +177,7 @@ class FleetMarket:
 
     def _use_episodes(self, rules: MarketParameters, starts: Starts) -> None:
         """Give the episodes to come other rules and starts."""
+        # Row 1 of the parameters holds the rules that the next reset copies to row 0; episodes under way keep theirs.
         packed = torch.as_tensor(rules.packed(), device=self.device)
         parameters = self.engine.parameters
         parameters[1, :] = packed if isinstance(parameters, torch.Tensor) else packed.cpu().numpy()
@@ -195,6 +197,7 @@ class FleetMarket:
     def reset(self) -> dict[str, torch.Tensor]:
         """Begin an episode in every environment."""
         if self.course is not None:
+            # Before the starts are drawn: a course may put other ones into the pool.
             self.course.begin(slice(None))
         self._draw()
         return self._seen(self.engine.reset())
@@ -206,6 +209,7 @@ class FleetMarket:
             actions = as_targets(actions, self.batch.market)
         # On a GPU the check of actions would wait for all work that is queued; the policy's own output is in its box.
         step = self.engine.step(actions) if self.engine is self.batch else self.engine.step(actions, check=False)
+        # The ledger is float64: ratios are taken there and rounded to float32 once.
         rewards, ledger, finals = (torch.as_tensor(part) for part in (step.rewards, step.ledger, step.finals))
         if self.course is not None:
             ended = torch.as_tensor(step.terminated) | torch.as_tensor(step.truncated)

@@ -134,6 +134,7 @@ class MasterMarket:
         """Step every portfolio to the shares of its action (env, symbol + cash), as far as caps and cash let it."""
         step = self.batch.step(shares(actions).cpu().numpy())
         before, places = step.ledger[:, Column.EQUITY_BEFORE], self.batch.cursor[:, Cursor.FINAL_BLOCK : Cursor.END]
+        # Copied: the cursor is the batch's own memory, which the next step writes over.
         finals = self.batch.builder.arrange(step.finals, places.copy(), None, None)  # type: ignore[arg-type]
         numbers = {
             "rewards": step.rewards,
@@ -165,7 +166,8 @@ class MasterMarket:
             return dict(self.advisers(full))
         earlier, later, boundary = self._halves
         advice = dict(earlier(full))
-        is_early = observation[INDEX][:, 1, None] < boundary
+        # Advisers of the other half: advice on bars that they were trained on would look better than it is.
+        is_early = observation[INDEX][:, 1, None] < boundary  # (env, 1), against (env, symbol)
         others = later(full)
         return advice | {name: torch.where(is_early, others[name], advice[name]) for name in (PROPOSALS, CONFIDENCE)}
 

@@ -67,6 +67,7 @@ class _Box:
         return torch.zeros(self.rows, 1)
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
+        # The density on [-1, 1] is ½ everywhere.
         return torch.full((self.rows,), -math.log(2))
 
     def entropy(self) -> torch.Tensor:
@@ -150,6 +151,7 @@ def record(market: FleetMarket, teach: Teach | None, share: float, episodes: int
     """
     check_range(1, episodes=episodes)
     share = 1.0 if teach is None else share
+    # Starts and orders both come from torch's generator.
     torch.manual_seed(seed)
     # Rounded up, so at least `episodes` are recorded.
     wanted = -(-episodes // market.env_count)
@@ -216,6 +218,7 @@ def _spans(done: Array, begin: int, most: int | None) -> list[tuple[int, int]]:
     """First and last step of each episode that ended, the first of which begins at `begin`."""
     lasts = np.flatnonzero(done[begin:])[:most] + begin
     firsts = np.concatenate([[begin], lasts[:-1] + 1])
+    # Not strict: without an ended episode there is one beginning and no end.
     return [(int(first), int(last)) for first, last in zip(firsts, lasts, strict=False)]
 
 

@@ -67,5 +67,6 @@ class Replay:
         """Continue from what `state_dict` gave."""
         self.added, self.entries = stored["added"], {}
         for name, entry in stored["entries"].items():
+            # At full capacity again: what was stored is the filled part, and the ring goes on behind it.
             self.entries[name] = torch.zeros(self.capacity, *entry.shape[1:], dtype=entry.dtype, device=self.device)
             self.entries[name][: len(entry)] = entry

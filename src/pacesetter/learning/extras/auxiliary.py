@@ -78,8 +78,10 @@ class NextBar:
         change = np.full(closes.shape, np.nan)
         with np.errstate(divide="ignore", invalid="ignore"):
             change[:, :-1] = np.log(closes[:, 1:] / closes[:, :-1])
+        # The last bar of a block has no next one within it: what lies behind belongs to another period.
         change[np.arange(closes.shape[1])[None] >= bank.lasts[:, None]] = np.nan
         change[~np.isfinite(change)] = np.nan
+        # In each symbol's own deviations, so that one learning rate and one weight fit all heads.
         scale = np.nanstd(change, axis=1, keepdims=True)
         labels = np.full(closes.shape, -1)
         labels[:, :-1] = bank.labels[:, 0, 1:]
@@ -97,6 +99,7 @@ def _classes(volumes: Any) -> Any:
     """(block, time) whether the next bar's volume is low (0), normal (1) or high (2); −1 where it is not known."""
     classes = np.full(volumes.shape, -1)
     sums = np.cumsum(np.pad(volumes, ((0, 0), (1, 0))), axis=1)
+    # mean[t] is of bars t − 19 … t, ratio of bar t + 1 to it: the class never enters its own reference.
     mean = (sums[:, VOLUME_BARS:-1] - sums[:, : -VOLUME_BARS - 1]) / VOLUME_BARS
     ratio = volumes[:, VOLUME_BARS:] / np.where(mean > 0, mean, np.inf)
     classes[:, VOLUME_BARS - 1 : -1] = np.digitize(ratio, [LOW_VOLUME, HIGH_VOLUME])
@@ -151,10 +154,12 @@ class Auxiliary:
         if not self.config.heads:
             return {}
         symbols = len(self.around.places) if self.around.places is not None else self.around.symbols
+        # Dropout acts while the heads learn; `accuracy` switches it off.
         self.own.train()
         terms = {}
         for name, (loss, known) in self.row_losses(batch.observation, features).items():
-            rows = torch.where(known, loss, 0.0).view(symbols, -1)
+            # The mean over known rows: targets that do not exist must not dilute those that do.
+            rows = torch.where(known, loss, 0.0).view(symbols, -1)  # (symbol, n)
             mean = rows.sum(1) / known.view(symbols, -1).sum(1).clamp(min=1)
             terms[f"auxiliary_{name}"] = self.config.heads[name] * mean
             self.shown[f"aux/{name}_loss"] = mean.detach()
@@ -168,6 +173,7 @@ class Auxiliary:
             target = wanted[name]
             if name in ("change", "volatility"):
                 known = torch.isfinite(target)
+                # Replaced before the loss: the gradient of NaN is NaN even where the row is masked afterwards.
                 error = F.mse_loss(predicted, torch.where(known, target, 0.0).to(predicted.dtype), reduction="none")
             else:
                 known = target >= 0
@@ -182,6 +188,7 @@ class Auxiliary:
             if name in predictions:
                 predictions[name] = predictions[name].squeeze(1)
         if "volatility" in predictions:
+            # A size is never below 0.
             predictions["volatility"] = F.softplus(predictions["volatility"])
         return predictions
 
@@ -207,6 +214,7 @@ class Auxiliary:
                 shares[name] = float((predicted - target)[known].square().mean())
                 continue
             if name == "change":
+                # A close that stands still has no direction to be right about.
                 known, right = torch.isfinite(target) & (target != 0), predicted.sign() == target.sign()
             else:
                 known, right = target >= 0, predicted.argmax(1) == target

@@ -114,12 +114,14 @@ class MovingErrors(nn.Module):
     def observe(self, errors: torch.Tensor) -> None:
         """Take (row,) errors in as one update."""
         self.count.add_(1)
+        # The plain mean at first: with the small rate alone the start at 0 would bias a hundred updates.
         rate = torch.clamp(1 / self.count, min=RATE)
         self.mean.lerp_(errors.mean(), rate)
         self.square.lerp_(errors.square().mean(), rate)
 
     def standardise(self, errors: torch.Tensor) -> torch.Tensor:
         """(row,) errors in deviations, cut to ±5; 0 during the first updates, which know no deviation."""
+        # E[x²] − E[x]² may round below 0; the second bound keeps equal errors from being divided by 0.
         deviation = (self.square - self.mean.square()).clamp(min=0).sqrt().clamp(min=1e-8)
         scaled = ((errors - self.mean) / deviation).clamp(-LARGEST, LARGEST)
         return torch.where(self.count >= FIRST_UPDATES, scaled, 0.0)
@@ -184,6 +186,7 @@ class Curiosity:
         """The market's rewards with the intrinsic ones; during the warm-up the market's alone."""
         assert batch.rewards is not None
         intrinsic = self.intrinsic(features, batch.actions, following)
+        # Behind the end of an episode stands the first bar of another one, which no action led to.
         if batch.follows is not None:
             intrinsic = torch.where(batch.follows, intrinsic, 0.0)
         mixed = self.mix(batch.rewards, intrinsic, steps)
@@ -226,9 +229,12 @@ class Curiosity:
     @torch.no_grad()
     def intrinsic(self, states: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         """(row,) forward errors in deviations of the latest ones, cut to ±5, then times η."""
+        # Without dropout: its noise would be paid as if it were novelty.
         self.own.eval()
         errors = self.prediction_errors(self.encoder(states), actions, self.encoder(following))
+        # Counted before they are standardised: an outlier is measured by a deviation that knows it.
         self.errors.observe(errors.double())
+        # Errors that are all alike say nothing of where to look: a gate asks for some variation.
         self.variation = errors.std() / errors.mean()
         return (self.config.eta * self.errors.standardise(errors)).to(states.dtype)
 
@@ -236,6 +242,7 @@ class Curiosity:
     def fit(self, states: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> None:
         """One step of all models on (row, width) states, which are taken as given."""
         self.own.train()
+        # Detached: curiosity must not shape the agents' encoder, which would make its own reward easy or hard.
         forward, inverse = self.model_losses(states.detach(), actions, following.detach())
         self.optimiser.zero_grad()
         ((1 - self.config.beta) * inverse + self.config.beta * forward).backward()  # type: ignore[no-untyped-call]
@@ -253,6 +260,7 @@ class Curiosity:
         predicted = self.inverse_model(torch.cat([before, after], dim=-1))
         wanted = actions.long() if self.actions else actions.to(predicted.dtype).view_as(predicted)
         inverse = F.cross_entropy(predicted, wanted) if self.actions else F.mse_loss(predicted, wanted)
+        # Without detach the encoder could make the forward model right by mapping every state to one point.
         return self.prediction_errors(before.detach(), actions, after.detach()).mean(), inverse
 
     def prediction_errors(self, before: torch.Tensor, actions: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
@@ -262,6 +270,7 @@ class Curiosity:
         else:
             chosen = actions.to(before.dtype).view(len(before), -1)
         predicted: torch.Tensor = self.forward_model(torch.cat([before, chosen], dim=-1))
+        # ½·‖φ̂ − φ‖² (Pathak et al. 2017, eq. 5), as a mean over features so that it does not grow with their number.
         return 0.5 * (predicted - after).square().mean(-1)
 
     def gates(self) -> CuriosityGates:

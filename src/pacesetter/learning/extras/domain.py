@@ -30,6 +30,7 @@ class _Reversal(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, features: torch.Tensor, weight: float) -> torch.Tensor:
         ctx.weight = weight
+        # A view, not the same tensor: autograd needs an output of its own to attach the reversal to.
         return features.view_as(features)
 
     @staticmethod
@@ -105,6 +106,7 @@ class Domain:
 
     def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
         """One step of the discriminator on the features as they are."""
+        # Detached: the discriminator's own step must not teach the encoder to help it.
         loss = self._entropies(batch, features.detach()).mean()
         self.optimiser.zero_grad()
         loss.backward()  # type: ignore[no-untyped-call]
@@ -113,6 +115,7 @@ class Domain:
 
     def losses(self, batch: Transitions, features: torch.Tensor) -> Mapping[str, torch.Tensor]:
         """(symbol,) cross-entropy of the discriminator, ascended by the encoder."""
+        # The discriminator's gradients of this loss are unused: its optimiser clears them before its own step.
         entropies = self._entropies(batch, reverse_gradient(features, self.weight))
         return {"domain": entropies.view(len(self.is_target), -1).mean(1)}
 
@@ -125,5 +128,6 @@ class Domain:
         labels = self.is_target[batch.symbol]
         logits = self.own["discriminator"](features).squeeze(-1)
         share = self.is_target.mean()
+        # Otherwise the discriminator would win by always naming the larger domain.
         weights = torch.where(labels > 0, 0.5 / share, 0.5 / (1 - share))
         return F.binary_cross_entropy_with_logits(logits, labels, weights, reduction="none")

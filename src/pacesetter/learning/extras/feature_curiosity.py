@@ -39,6 +39,7 @@ class Moments(nn.Module):
         """Merge (row,) errors in."""
         self.count.add_(len(errors))
         share, shift = len(errors) / self.count, errors.mean() - self.mean
+        # Population variances merge exactly with weights n_a/n and n_b/n.
         spread = errors.var(unbiased=False) - self.variance
         self.variance.add_(share * spread + share * (1 - share) * shift**2)
         self.mean.add_(share * shift)
@@ -119,6 +120,7 @@ class FeatureCuriosity:
     @torch.enable_grad()
     def fit(self, features: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> None:
         """One step of both models on (row, width) features, which are taken as given."""
+        # As given: neither model shapes the encoder here.
         features, following = features.detach(), following.detach()
         predicted = self.inverse_model(torch.cat([features, following], dim=-1))
         wanted = actions.long() if self.actions else actions

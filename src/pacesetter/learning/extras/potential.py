@@ -84,6 +84,7 @@ def holding(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.T
 
 def unrealised(bars: Mapping[str, torch.Tensor], position: torch.Tensor) -> torch.Tensor:
     """Return of the open position, in per cent."""
+    # As a share it would be a hundredth of the other potentials, and one weight serves all.
     return 100 * position[:, PositionEntry.UNREALISED_RETURN]
 
 
@@ -121,6 +122,7 @@ class Potential:
         self.around, self.config = around, config
         self.own, self.optimiser = nn.ModuleDict(), NoOptimiser()
         if config.kind == LEARNED:
+            # The random stream of the method is the same with shaping and without.
             with torch.random.fork_rng(devices=[]):
                 self.own["potential"] = LearnedPotential(around.width)
             self.own.to(around.device)
@@ -170,11 +172,17 @@ class Potential:
         """
         assert batch.following is not None
         assert batch.terminated is not None
+        # Weights are by agent of the fleet, rows by symbol of the market, which may be some of them.
         weight = self.weight[batch.symbol if self.around.places is None else self.around.places[batch.symbol]]
+        # (step, env): rows come in the order of time, all environments of a step side by side.
         before = (weight * self.potentials(batch.observation, features)).view(-1, self.around.env_count)
         after = (weight * self.potentials(batch.following, following)).view_as(before)
+        # The first row takes what the last call added for the same state, though w and Φ have moved since: the sum of F
+        # over
+        # an episode telescopes only if the same number is taken away (Devlin, Kudenko 2012).
         before = torch.cat([torch.where(torch.isnan(self.kept), before[0], self.kept)[None], before[1:]])
         added = shaping(before, after, batch.terminated.view_as(before), self.around.gamma)
+        # NaN marks a fresh episode: there is nothing earlier to be taken away.
         has_ended = torch.zeros_like(before, dtype=torch.bool) if batch.follows is None else ~batch.follows
         self.kept = torch.where(has_ended.view_as(before)[-1], torch.nan, after[-1])
         self.shown |= {"potential/shaping_mean": added.mean(), "potential/weight": self.weight.mean()}
@@ -193,6 +201,7 @@ class Potential:
         wanted = batch.targets
         if wanted is None:
             ends = torch.zeros_like(batch.rewards, dtype=torch.bool) if batch.terminated is None else batch.terminated
+            # A replay holds no returns to go: one step of TD(0) with Φ itself.
             after = self.potentials({}, following)
             wanted = batch.rewards + self.around.gamma * torch.where(ends, 0.0, after)
         self.fit(features, wanted)
@@ -219,6 +228,7 @@ class Potential:
         """Let the weight follow what the round came to: `action_mix` (symbol, action) and `sharpe` (symbol,)."""
         if not self.config.adaptive or steps < self.config.warmup_steps:
             return
+        # 0·log 0 is 0 in the limit and NaN in floating point.
         mix = figures["action_mix"].clamp(min=1e-12)
         entropy = -(mix * mix.log()).sum(1)
         places = slice(None) if self.around.places is None else self.around.places

@@ -33,6 +33,7 @@ class Clock:
             yield
             self._seconds[section] += time.perf_counter() - start
             return
+        # Events are queued with the work and read later: a wall clock would measure how fast Python queues it.
         start_event, end_event = (torch.cuda.Event(enable_timing=True) for _ in range(2))  # type: ignore[no-untyped-call]
         start_event.record()
         yield

@@ -92,6 +92,7 @@ class BarsOnce:
                 f"task.window_bars={market.batch.window_bars} is less than the {self.memory_bars} bars that "
                 f"network=stream reads; give task.window_bars={self.memory_bars}"
             )
+        # In the precision that encoded it: float32 would double the table and add no digit.
         dtype = torch.bfloat16 if config.precision == "bfloat16" else torch.float32
         blocks, _, bars, _ = self.tables.windows.shape
         self.table = torch.zeros(blocks, bars, self.encoder.width, dtype=dtype, device=self.device)
@@ -106,6 +107,7 @@ class BarsOnce:
     def __call__(self, observation: Tensors) -> torch.Tensor:
         rest = {name: entry for name, entry in observation.items() if name != INDEX}
         index = observation[INDEX].long()
+        # The table is of the round's first weights: right for acting, but an update has to encode by those of now.
         encoded = self._segments(index) if torch.is_grad_enabled() else self.table[index[:, 0], index[:, 1]]
         return self._fuse(encoded, self.tables.context_at(index) | rest)  # type: ignore[no-any-return]
 
@@ -117,14 +119,18 @@ class BarsOnce:
         encoded, broken = self._from(places[:, 0]).flatten(0, 1), _broken(places)
         room = self.room
         if room is None:
+            # Rounded up to whole passes; int() waits for the device.
             room = -(-int(_begins(places, broken).sum()) // self.most_broken) * self.most_broken
         return self._mended(encoded, places, broken, room) if room else encoded
 
     def _mended(self, encoded: torch.Tensor, places: torch.Tensor, broken: torch.Tensor, room: int) -> torch.Tensor:
         """The same with the `broken` (segment, bar) rows encoded where they are, by at most `room` segments more."""
         begins, index = _begins(places, broken).flatten(), places.flatten(0, 1)
+        # The first `room` rows at which a run of bars begins; behind the true ones come fillers, which no row points
+        # to.
         pieces = index[begins.byte().argsort(descending=True, stable=True)[:room]]
         states = torch.cat([self._from(part) for part in torch.split(pieces, self.most_broken)])
+        # Each broken row belongs to the latest beginning at or before it; the clamps serve rows that are not broken.
         piece = (begins.cumsum(0) - 1).clamp(0, len(pieces) - 1)
         offset = (index[:, 1] - pieces[piece, 1]).clamp(0, self.segment_bars - 1)
         return torch.where(broken.flatten()[:, None], states[piece, offset], encoded)
@@ -132,6 +138,7 @@ class BarsOnce:
     @property
     def most_broken(self) -> int:
         """Segments of a pass for those that are broken off: every pass has one shape, compiled once."""
+        # An eighth of a batch's segments: episodes end rarely within one.
         return max(int(self.config.batch_size) * len(self.market.symbols) // self.segment_bars // 8, 8)
 
     def needs(self, index: torch.Tensor, orders: torch.Tensor) -> int | None:
@@ -146,6 +153,7 @@ class BarsOnce:
 
     def _from(self, first: torch.Tensor) -> torch.Tensor:
         """(piece, segment bar, width) of the segments that begin at `first` (piece, 2)."""
+        # Before the segment stand the bars that its first one remembers.
         back = torch.arange(1 - self.memory_bars, self.segment_bars, device=self.device)
         bars = (first[:, 1:] + back).clamp(max=self.tables.windows.shape[2] - 1)  # behind the last nothing is read
         return self._encode(self.tables.windows[first[:, :1], 0, bars], self.segment_bars)  # type: ignore[no-any-return]
@@ -186,6 +194,7 @@ def looking(fleet: Any, market: Any) -> Callable[[Tensors], dict[str, torch.Tens
     encoder, tables = fleet.encoder, market.tables
     if not streams(encoder) or market.batch.window_bars < encoder.config.memory_bars:
         return tables  # type: ignore[no-any-return]
+    # Bars before the earliest start are history alone: they are read, never encoded.
     first = int(market.pool[:, 1].min())
     blocks, _, bars, _ = tables.windows.shape
     table = torch.zeros(blocks, bars - first, encoder.width, device=market.device)
@@ -223,6 +232,7 @@ def encode_table(
 
 def compiled(function: Callable[..., Any], config: Any) -> Callable[..., Any]:
     """The function, fused by torch where the options ask for it; what was compiled is kept for later runs."""
+    # Beside the user's other caches: the default is a temporary folder, which a restart empties.
     os.environ.setdefault("TORCHINDUCTOR_CACHE_DIR", str(Path.home() / ".cache" / "pacesetter" / "compiled"))
     return torch.compile(function, dynamic=False) if config.compile else function
 

@@ -56,7 +56,9 @@ class ExpectedPPO(PPO[AgentsT, Any]):
         self, rollout: Rollout, rewards: torch.Tensor, following: torch.Tensor, ended: torch.Tensor
     ) -> dict[str, torch.Tensor]:
         """Those of every order, in deviations over orders and rows of each symbol, and the rest by the path taken."""
+        # (step, env, order) each.
         log_probs, tried, values = (torch.stack(parts) for parts in zip(*self.considered, strict=True))
+        # Rewards of orders that were not sent are scaled, not counted: the scale is of returns that happened.
         scaled = self.scale(tried.view(len(tried), self.symbols, -1)).view_as(tried)
         sent = scaled.gather(-1, rollout.actions.unsqueeze(-1)).squeeze(-1)
         result = expected_advantages(
@@ -68,6 +70,7 @@ class ExpectedPPO(PPO[AgentsT, Any]):
             self.config.gamma * self.config.gae_lambda,
         )
         advantages, weights = by_symbol(result.advantages, self.symbols), by_symbol(log_probs.exp(), self.symbols)
+        # Under the policy the advantages have mean 0 in every state: only their size is left to be standardised.
         deviation = (weights * advantages**2).sum(-1).mean(1).sqrt() + 1e-8
         return {
             "log_probs": by_symbol(log_probs, self.symbols),

@@ -83,6 +83,7 @@ class RecordedRound:
         """Epochs of minibatches, as `PPO.batches` has them."""
         method, trainer, logged = self.method, self.trainer, []
         data = method.begin_epochs(experience, trainer)
+        # A recording holds the learning rates as constants: when a schedule moves them, it is made again.
         if self._rates != trainer.rates:
             self._updates, self._rates, self.data = {}, trainer.rates, _cloned(data)
             self.rows = torch.zeros(method.config.batch_size, dtype=torch.long, device=self.device)
@@ -93,6 +94,7 @@ class RecordedRound:
             for rows in orders:
                 self.rows.copy_(rows)
                 self._step_with(trainer.encoding.room)
+                # The replayed call writes to the same memory each time.
                 logged.append(Losses({}, {name: part.clone() for name, part in self.metrics.items()}))
             trainer.encoding.room = None
             if not bool(method.going.any()):

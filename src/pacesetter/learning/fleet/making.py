@@ -32,6 +32,7 @@ def make_fleet(setup: Setup) -> Fleet:
     sizes = dict(setup.network) | dict(options.get("network_options") or {})
     encoder = network(options.get("network", "mlp"), **sizes)
     hidden = hidden_width(options.get("heads", (128,)))
+    # Directly before the weights are drawn: whatever was built earlier does not move them.
     torch.manual_seed(setup.seed)
     return Fleet(encoder, market.shapes, market.symbols, market.actions, hidden)
 

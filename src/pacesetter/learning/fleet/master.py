@@ -66,6 +66,7 @@ class MasterMethod(PPO[Master, MasterMarket]):
     is_recordable = False  # its market steps on the CPU
 
     def describe(self, experience: Rollout, metrics: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+        # Actions are scores; shares of the account are their softmax.
         held = experience.actions.softmax(-1).mean((0, 1))
         return super().describe(experience, metrics) | {"action_mix": held[None]}
 
@@ -77,6 +78,7 @@ class MasterTrainer(FleetTrainer):
 
     def __init__(self, method: MasterMethod) -> None:
         super().__init__(method)
+        # Frozen agents without a gradient: it would be computed through every window for nothing.
         self.advisers = self.market.advisers.fleet.requires_grad_(self.market.is_joint)
         if self.market.is_joint:  # Adam's steps are as long as its rate says, whatever the gradient: nothing to clip
             joint = {"params": list(self.advisers.parameters()), "lr": self.config.adviser_learning_rate}
@@ -179,9 +181,11 @@ def train_jointly(
     first, before = learner.steps, score()
     after, is_kept = before, True
     for part in range(1, checks + 1):
+        # A deep copy: the tensors of a state_dict are those that learning goes on to change.
         kept = copy.deepcopy(learner.state_dict())
         learner.learn(first + steps * part // checks, Between(between))
         after = score()
+        # Against the start, not the last check: small falls at every check would add up unnoticed.
         if bool((before - after > largest_fall).any()):
             learner.load_state_dict(kept)
             is_kept = False

@@ -48,11 +48,13 @@ class StackedAdam(torch.optim.Optimizer):
         if not state:
             state["steps"] = torch.zeros(len(parameter), device=parameter.device)
             state["mean"], state["square"] = torch.zeros_like(parameter), torch.zeros_like(parameter)
-        shape = (-1,) + (1,) * (parameter.ndim - 1)
+        shape = (-1,) + (1,) * (parameter.ndim - 1)  # (symbol, 1, …), to spread over the rest
         moves = present.to(parameter.dtype).view(shape)
+        # Counted by symbol: one that joins late has its own bias correction.
         steps = state["steps"].add_(present).view(shape)
         state["mean"].add_((gradient - state["mean"]) * moves * (1 - betas[0]))
         state["square"].add_((gradient.square() - state["square"]) * moves * (1 - betas[1]))
+        # Both bias corrections in one fraction: m̂ / (√v̂ + ε), multiplied through by √(1 − β₂ᵗ).
         size = (1 - betas[1] ** steps).sqrt()
         change = state["mean"] * size / ((1 - betas[0] ** steps) * (state["square"].sqrt() + eps * size))
         parameter.sub_(torch.where(moves > 0, lr * change, 0.0))  # where no step was taken yet, change is 0 / 0
@@ -63,6 +65,7 @@ def clip_each(parameters: Sequence[nn.Parameter], largest: float) -> torch.Tenso
     """Shrink the gradients of each symbol whose norm is above `largest`; gives the norms (symbol,) before."""
     gradients = [parameter.grad for parameter in parameters if parameter.grad is not None]
     norms = torch.stack([gradient.reshape(len(gradient), -1).square().sum(1) for gradient in gradients]).sum(0).sqrt()
+    # 1e-6 as in torch's clip_grad_norm_.
     factors = (largest / (norms + 1e-6)).clamp(max=1.0)
     for gradient in gradients:
         gradient.mul_(factors.view((-1,) + (1,) * (gradient.ndim - 1)))

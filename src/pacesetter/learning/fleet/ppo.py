@@ -67,6 +67,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
 
     def __init__(self, fleet: AgentsT, market: MarketT, config: FleetPPO) -> None:
         rows = config.n_steps * market.envs_each
+        # Equal minibatches: heads are stacked, and a shorter last one would be another compiled shape.
         if rows % config.batch_size:
             divisor = next(size for size in range(min(rows, config.batch_size), 0, -1) if rows % size == 0)
             raise ConfigError(
@@ -77,6 +78,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         self.scale = ReturnScale(self.symbols, market.env_count, config.gamma)
         self.own["scale"] = self.scale
         if streams(fleet.encoder):
+            # The longest run of bars that fits both a rollout and a minibatch a whole number of times.
             self.segment_bars = math.gcd(config.n_steps, config.batch_size)
         self.data: dict[str, Any] = {}  # what the latest round is learned from
         self.going = torch.ones(self.symbols, dtype=torch.bool, device=self.device)
@@ -112,9 +114,11 @@ class PPO(FleetMethod[AgentsT, MarketT]):
     def prepare(self, rollout: Rollout, acting: Acting) -> dict[str, Any]:
         """What the update reads, (symbol, row, …): advantages are standardised within each symbol."""
         ended = rollout.terminated | rollout.truncated
+        # What the rollout's last step led to; where that ended an episode it is replaced below.
         last = acting.features(acting.observation)
         rewards = self.rewards(rollout, ended, last, acting)
-        following = torch.cat([rollout.values[1:], self.fleet.value(last, self.rows)[None]])
+        following = torch.cat([rollout.values[1:], self.fleet.value(last, self.rows)[None]])  # (step, env)
+        # Time being up is not an end of the world: bootstrap from the final observation (Pardo et al. 2018).
         following = torch.where(rollout.truncated, self.final_values(rollout, acting), following)
         following = torch.where(rollout.terminated, 0.0, self.config.gamma * following)
         return {
@@ -128,8 +132,9 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         self, rollout: Rollout, rewards: torch.Tensor, following: torch.Tensor, ended: torch.Tensor
     ) -> dict[str, torch.Tensor]:
         """`log_probs`, `advantages` and `targets` (symbol, row); `following` are the discounted values of what came."""
+        # Targets are of advantages before they are standardised: the critic learns returns in the scale of rewards.
         advantages = gae(rewards, rollout.values, following, ended, self.config.gamma * self.config.gae_lambda)
-        gains = by_symbol(advantages, self.symbols)
+        gains = by_symbol(advantages, self.symbols)  # (symbol, step · env)
         return {
             "log_probs": by_symbol(rollout.log_probs, self.symbols),
             "targets": by_symbol(advantages + rollout.values, self.symbols),
@@ -138,14 +143,16 @@ class PPO(FleetMethod[AgentsT, MarketT]):
 
     def rewards(self, rollout: Rollout, ended: torch.Tensor, last: torch.Tensor, acting: Acting) -> torch.Tensor:
         """(step, env) scaled rewards, as extras change them; `last` features follow the rollout."""
+        # Counted before they are scaled: the first rollout would otherwise be divided by nearly 0.
         self.scale.observe(rollout.rewards, ended)
         rewards: torch.Tensor = self.scale(rollout.rewards.view(len(ended), self.symbols, -1)).flatten(1)
         for extra in acting.extras.values():
             batch = self._rows_of(rollout, rewards, ended)
             features, following = rollout.features, torch.cat([rollout.features[1:], last[None]])
-            features, following = features.flatten(0, 1), following.flatten(0, 1)
+            features, following = features.flatten(0, 1), following.flatten(0, 1)  # (step · env, width)
             if getattr(extra, "belongs_to_collection", False):
                 batch, following = self._with_finals(batch, rollout, following, last, acting)
+            # Rewards before learning: a model that has just fitted these rows would find nothing in them surprising.
             changed = extra.reward(batch, features, following, acting.steps)
             if extra.optimiser is not None:
                 self._teach(extra, batch, features, following, ended)
@@ -222,6 +229,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         """(row,) the rows of a symbol, which are (step, env), in a random order; segments of them where asked for."""
         if self.segment_bars is None:
             return torch.randperm(rows, device=self.device)
+        # Rows of a symbol are (step, env); a segment is one environment's steps in a row.
         steps = torch.arange(rows, device=self.device).view(-1, self.segment_bars, self.market.envs_each)
         segments = steps.transpose(1, 2).reshape(-1, self.segment_bars)
         return segments[torch.randperm(len(segments), device=self.device)].flatten()
@@ -238,6 +246,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
         value_loss = F.mse_loss(shaped(values), shaped(batch.targets), reduction="none").mean(1)
         entropy = shaped(policy.entropy()).mean(1)
         if self.config.target_kl is not None:
+            # Judged before the step: a symbol that has gone too far does not go further, also not in later minibatches.
             self.going &= divergence.detach() <= 1.5 * self.config.target_kl
         terms = {
             "policy": policy_loss,
@@ -273,6 +282,7 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             "entropy": by_symbol(experience.entropies, self.symbols).mean(1),
             "action_mix": action_mix(self.data["actions"], self.market.actions, rules.orders.hold_zone),
             "explained": explained(self.data["values"], self.data["targets"]),
+            # The last update of the round, where the policy is furthest from the one that acted.
             "divergence": metrics["divergence"][-1],
             "value_loss": metrics["value_loss"].mean(0),
             "policy_loss": metrics["policy_loss"].mean(0),

@@ -100,6 +100,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         if market.actions is not None:
             raise ConfigError("agent=sac does not support task.action=discrete; use task.action=continuous")
         super().__init__(fleet, market, config)
+        # The critics are drawn before the trainer seeds: without this they would depend on what ran earlier.
         torch.manual_seed(config.seed)
         self.critics = self.make_critics(fleet)
         self.targets = copy.deepcopy(self.critics).requires_grad_(False)
@@ -130,10 +131,12 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         actions, log_probs = self.choose(observation, acting)
         step = acting.step_environments(actions, log_probs)
         ended = step.terminated | step.truncated
+        # A replay row that ends an episode leads to its final observation, not to the next episode's first.
         following = {
             name: torch.where(ended.view(-1, *[1] * (entry.ndim - 1)), step.finals[name], entry)
             for name, entry in step.observation.items()
         }
+        # Raw rewards are stored and scaled when drawn: old rows then follow the scale of now.
         self.scale.observe(step.rewards[None], ended[None])
         entries = {OBSERVATION + name: entry for name, entry in observation.items()}
         rest = {"actions": actions, "rewards": step.rewards, "terminated": step.terminated}
@@ -167,6 +170,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         """(env, 1) actions with their log-probabilities (env,): random ones at first, then the policy's."""
         if acting.steps < self.config.learning_starts:
             actions = 2 * torch.rand(self.market.env_count, 1, device=self.device) - 1
+            # Density ½ on [-1, 1]; off-policy evaluation of logged episodes needs it.
             return actions, torch.full_like(actions[:, 0], -math.log(2))
         features = acting.features(observation)
         policy, _ = self.fleet.decide(features, observation.get(ACTION_MASK), self.rows)
@@ -175,6 +179,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
 
     def batches(self, experience: Steps, acting: Acting) -> Iterator[Transitions]:
         """As many draws from the replay as there are gradient steps, none before learning starts."""
+        # The steps of this round are in the replay already.
         if acting.steps + acting.round_steps >= self.config.learning_starts:
             for _ in range(self.config.gradient_steps):
                 yield self.transitions(self.replay.sample(self.config.batch_size))
@@ -194,18 +199,23 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         """Critics to their targets, actors up the critics, temperatures to the target entropy."""
         assert batch.following is not None
         with torch.no_grad():
+            # Features of what follows are by the encoder of now, not a target encoder: only the heads have targets.
             wanted = self.wanted(batch, features, acting.features(batch.following), acting)
-        values = self.critics(features, batch.actions, self.rows)
+        values = self.critics(features, batch.actions, self.rows)  # (2, row); of MO-SAC (2, objective, row)
+        # Summed over twin critics, and objectives: each has parameters of its own, so that no gradient mixes.
         critic_loss = self.per_symbol((values - wanted).square().flatten(0, -2).sum(0)).mean(1)
+        # The encoder learns by the critics alone: an actor's gradient would bend features to what the policy likes.
         given = features.detach()
         policy, _ = self.fleet.decide(given, rows=self.rows)
         actions = policy.sample()
-        log_probs = self.per_symbol(policy.log_prob(actions))
+        log_probs = self.per_symbol(policy.log_prob(actions))  # (symbol, n)
         self.critics.requires_grad_(False)  # the actor's loss moves the actor alone
         gained = self.per_symbol(self.gained(given, actions, batch))
         self.critics.requires_grad_(True)
         log_temperature = self.temperature.log[self.present]
+        # α·log π − min Q (Haarnoja et al. 2018, arXiv 1812.05905, eq. 7), over one reparametrised action a row.
         actor_loss = (log_temperature.detach().exp()[:, None] * log_probs - gained).mean(1)
+        # −log α·(log π + H̄): eq. 18 with log α in place of α, so that α stays positive and steps are relative.
         excess = (log_probs.detach() + self.config.target_entropy).mean(1)
         terms = {"critic": critic_loss, "actor": actor_loss, "temperature": -log_temperature * excess}
         metrics = {"critic_loss": critic_loss, "actor_loss": actor_loss, "entropy": -log_probs.mean(1)}
@@ -224,6 +234,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         policy, _ = self.fleet.decide(following, rows=self.rows)
         actions = policy.sample()
         temperature = self.temperature.log[self.present].exp()[:, None]
+        # The smaller of two targets (Fujimoto et al. 2018): a maximum over noisy critics overestimates.
         values = self.per_symbol(self.targets(following, actions, self.rows).amin(0))
         values = values - temperature * self.per_symbol(policy.log_prob(actions))
         rewards = batch.rewards
@@ -231,6 +242,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
             changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
             learn_from_draw(extra, batch, features, following)
             rewards = rewards if changed is None else changed
+        # Terminated alone: after a truncation the value of the final observation counts.
         continues = ~self.per_symbol(batch.terminated)
         wanted: torch.Tensor = self.per_symbol(rewards) + self.config.gamma * continues * values
         return wanted.flatten()

@@ -45,6 +45,7 @@ def save_fleet(fleet: Fleet, folder: str | Path, symbols_each: int = 48) -> Path
         heads = {name: tensor[rows].clone() for name, tensor in tensors.items() if name not in encoder}
         parts[f"heads-{first:03d}"] = _write(folder, f"heads-{first:03d}", heads)
     write_atomic(folder / INDEX, json.dumps(describe_fleet(fleet) | {"parts": parts}, indent=1) + "\n")
+    # After the index: until it was replaced, a reader still needed the old parts.
     for old in (*folder.glob("encoder-*.safetensors"), *folder.glob("heads-*.safetensors")):
         if old.name not in {part["file"] for part in parts.values()}:
             old.unlink()
@@ -118,6 +119,7 @@ def _write(folder: Path, part: str, tensors: dict[str, torch.Tensor]) -> dict[st
 
 
 def _read(folder: Path, part: dict[str, str]) -> dict[str, torch.Tensor]:
+    # The name alone: a changed index must not make us read a file elsewhere.
     path = folder / Path(part["file"]).name
     data = path.read_bytes()
     if hashlib.sha256(data).hexdigest() != part["sha256"]:

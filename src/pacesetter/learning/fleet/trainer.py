@@ -50,6 +50,7 @@ class FleetTrainer:
 
     def __init__(self, method: Method) -> None:
         self.method, self.fleet, self.market, self.config = method, method.fleet, method.market, method.config
+        # After the networks were made: experience depends on the seed, not on how many numbers the weights took.
         torch.manual_seed(self.config.seed)
         self.device, self.clock, self.steps = self.market.device, Clock(self.market.device), 0
         self.fleet.to(self.device)
@@ -69,6 +70,7 @@ class FleetTrainer:
         self.actions: list[torch.Tensor] = []
         self._statistics: dict[str, torch.Tensor] = {}
         self.replay_log: ReplayLog | None = None  # of a run that keeps every episode, see `train.log_episodes`
+        # Counted at once: `learn` commits before the first round, which would otherwise see raw numbers.
         self.count(self.observation)
 
     def _surroundings(self) -> Surroundings:
@@ -80,6 +82,7 @@ class FleetTrainer:
 
     def _make_optimisers(self) -> None:
         rate = self.config.encoder_learning_rate
+        # A CUDA graph cannot wait for the host: Adam must keep its count of steps on the device.
         options: Any = {"capturable": True, "fused": True} if self.config.graphs else {}
         self.encoder_optimiser = torch.optim.Adam(self.fleet.encoder.parameters(), rate, eps=EPSILON, **options)
         trained_here = [extra.own for extra in self.extras.values() if extra.optimiser is None]
@@ -107,6 +110,8 @@ class FleetTrainer:
             while self.steps < steps:
                 watcher.between()
                 if self.is_encoder_learning:
+                    # Between rounds alone: within a round, acting and learning must see the same scaling, or ratios are
+                    # off.
                     self.fleet.encoder.normaliser.commit()
                 self.round(watcher)
         finally:
@@ -118,6 +123,7 @@ class FleetTrainer:
         with self.clock("rollout"):
             self.encoding.begin_round()
             experience = self.method.collect(self) if recorded is None else recorded.collect()
+        # Before the update: a NaN reward has to stop the run before it reaches the weights.
         self._report(watcher)
         with self.clock("update"):
             logged = self._learn_from(experience) if recorded is None else recorded.learn(experience)
@@ -125,6 +131,7 @@ class FleetTrainer:
             metrics = {name: torch.stack([losses.metrics[name] for losses in logged]) for name in logged[0].metrics}
             self._statistics = self.method.describe(experience, metrics)
             self._tell_extras()
+        # After the update, and in force from the next round on.
         self.count(self.method.observed(experience, self))
         self.steps += self.round_steps
 
@@ -158,13 +165,17 @@ class FleetTrainer:
         """
         self.encoder_optimiser.zero_grad()
         self.head_optimiser.zero_grad()
+        # torch.where, not a product: 0 · NaN of a stopped symbol would reach the shared encoder.
         torch.where(going, losses, 0.0).sum().backward()  # type: ignore[no-untyped-call]
         shared = [parameter for parameter in self.fleet.encoder.parameters() if parameter.grad is not None]
         for parameter in shared:
+            # The sum over symbols gives each head its own gradient; the encoder, which all share, takes the mean of
+            # theirs.
             parameter.grad.div_(going.sum().clamp(min=1))
         torch.nn.utils.clip_grad_norm_(shared, self.config.max_grad_norm)
         clip_each(self.head_parameters, self.config.max_grad_norm)
         self.encoder_optimiser.step()
+        # By agent of the fleet: absent symbols have no place in `going` and stay as they are, moments included.
         moving = torch.zeros_like(self.fleet.frozen)
         moving[self.present] = going
         self.head_optimiser.step(moving & ~self.fleet.frozen)
@@ -202,6 +213,8 @@ class FleetTrainer:
         """Let the normaliser count some of these observations (row, …); a frozen encoder keeps what it has."""
         if self.is_encoder_learning:
             rows = len(next(iter(observation.values())))
+            # Spread evenly over the round, which needs no random number: counting must not move the stream of the
+            # method.
             chosen = torch.linspace(0, rows - 1, min(rows, MOST_COUNTED), device=self.device).long()
             some = {name: entry[chosen] for name, entry in observation.items() if name != ACTION_MASK}
             self.fleet.encoder.normaliser.observe(self.market.tables(some))
@@ -362,6 +375,7 @@ class FleetTrainer:
             owner.own.load_state_dict(parts[name]["own"])
             restore(owner, owner.declared, parts[name], self.device)
         self.recorded, self.first_step = self._recorded(), self.steps  # optimisers have other memory now
+        # Last, so that nothing restored before it can move the stream.
         torch.set_rng_state(stored["random"])
         if stored["device_random"] is not None:
             torch.cuda.set_rng_state(stored["device_random"], self.device)

@@ -62,6 +62,7 @@ class FleetPlay:
         returns = torch.full((bars, len(self.symbols)), torch.nan)
         for column, start in enumerate(self.starts.tolist()):
             last = min(self.returns.shape[1], bars - start - 1)
+            # + 1: the first return is of the bar after the one at whose close the first order was given.
             returns[start + 1 : start + 1 + last, column] = self.returns[column, :last]
         return returns
 
@@ -74,6 +75,7 @@ class FleetPlay:
     def drawdown(self) -> torch.Tensor:
         """(symbol,) largest fall of equity from its highest, as a share of it."""
         equity = self.returns.nan_to_num().add(1).cumprod(1)
+        # The start counts as a high: a fall from the first bar on is a drawdown too.
         highest = equity.cummax(1).values.clamp(min=1.0)
         return (1 - equity / highest).amax(1)
 
@@ -94,6 +96,7 @@ def play(fleet: Fleet, market: FleetMarket, deterministic: bool = True) -> Fleet
         kept = fleet.kept(policy)
         step = market.step(actions[-1])
         entries = (step.returns, step.costs, step.rewards, policy.entropy(), step.trades.float())
+        # Environments restart by themselves; rows behind a symbol's first end are of an episode that does not count.
         results.append(torch.where(is_over[:, None], torch.nan, torch.stack(entries, dim=1)))
         parts.append(torch.where(is_over[:, None], torch.nan, step.objectives))
         is_over = is_over | step.terminated | step.truncated

@@ -71,6 +71,7 @@ class RolloutActor:
 
     def __init__(self, blueprint: Blueprint) -> None:
         if blueprint.threads is not None:
+            # As the learner has: sums over another number of threads round differently, and rollouts would not repeat.
             torch.set_num_threads(blueprint.threads)
         config = blueprint.config
         self.market, self.fleet = FleetMarket(**blueprint.market), blank_fleet(blueprint.fleet)
@@ -78,6 +79,7 @@ class RolloutActor:
         places = self.fleet.places(self.market.symbols)
         is_whole = places == list(range(len(self.fleet.symbols)))
         self.rows = None if is_whole else torch.tensor(places, device=self.market.device)
+        # Whole rollouts are segments, as in the learner: both encode bars in the same way.
         self.encoding = make_encoding(self.fleet, self.market, config, config.n_steps)
         self.steps, self.extras = config.n_steps, dict[str, Any]()  # it has none
         self.devices = [self.market.device] if self.market.device.type == "cuda" else []
@@ -86,6 +88,7 @@ class RolloutActor:
 
     def play(self, order: RolloutOrder) -> Parcel:
         """The rollout of an order; the random numbers of the caller are left as they were."""
+        # With crew=here the learner's own stream would otherwise advance by what the actor draws.
         with torch.random.fork_rng(self.devices):
             self._begin(order)
             self.fleet.load_state_dict(order.weights)
@@ -98,6 +101,7 @@ class RolloutActor:
                 "random": torch.get_rng_state(),
                 "device_random": [torch.cuda.get_rng_state(device) for device in self.devices],
             }
+        # Kept here too, so that the actor's next order need not carry it.
         self.states[order.actor] = state
         return Parcel(order.place, order.version, rollout, self.observation, state)
 
@@ -107,6 +111,7 @@ class RolloutActor:
             torch.manual_seed(order.seed)
             self.observation = self.market.reset()
             return
+        # Played out of turn, the environments would start from a state that another rollout left.
         if order.before != state["place"]:
             raise RunError(f"rollout {order.place} was given to an actor that has last played {state['place']}")
         self.market.load_state_dict(state["market"])

@@ -66,6 +66,7 @@ class FleetImpala(FleetConfig):
         super().__post_init__()
         check_range(1, owner="agent", actors=self.actors)
         check_range(0, owner="agent", queue=self.queue, retries=self.retries)
+        # V-trace is defined for ρ̄ ≥ c̄ (Espeholt et al. 2018, section 4.1).
         if not self.rho_bar >= self.c_bar > 0:
             raise ConfigError(
                 f"agent.rho_bar={self.rho_bar} must be at least agent.c_bar={self.c_bar}, and both above 0"
@@ -93,6 +94,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
     def _line(self) -> RolloutLine:
         config, recipe = self.config, self.market.recipe()
         is_here = config.crew == "here"
+        # Workers play on the CPU: several processes on one GPU would each hold a context and take turns.
         recipe = recipe if is_here else recipe | {"device": "cpu"}
         blueprint = Blueprint(recipe, describe_fleet(self.fleet), config, None if is_here else torch.get_num_threads())
         room = config.actors + config.queue
@@ -128,6 +130,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
 
     def weights(self) -> dict[str, torch.Tensor]:
         """A copy of all that acts, on the CPU."""
+        # Cloned: an order waits with its weights while the learner goes on to change them.
         return {name: tensor.detach().cpu().clone() for name, tensor in self.fleet.state_dict().items()}
 
     def batches(self, experience: Parcel, acting: Acting) -> Iterator[Transitions]:
@@ -158,6 +161,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         """(step, env) values at the ends of episodes by time, and behind the last step; 0 elsewhere."""
         beyond = values_at_ends(rollout, self.fleet, self.rows, acting, self.symbols)
         last = self.fleet.value(acting.features(acting.observation), self.rows)
+        # The rollout ends in the middle of most episodes: there the value of the next observation stands in.
         beyond[-1] = torch.where(rollout.truncated[-1], beyond[-1], last)
         return beyond
 
@@ -173,6 +177,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         """The policy gradient along V-trace's advantages, the error of the values to its targets, and the entropy."""
         policy, values = self.fleet.decide(features, batch.observation.get(ACTION_MASK), self.rows)
         log_probs, shaped = policy.log_prob(batch.actions), self.per_symbol
+        # Targets are constants (eq. 1): the critic is pulled to them, not they to the critic.
         targets, advantages, ratios = self._traced(batch, values.detach(), log_probs.detach())
         policy_loss = -shaped(advantages * log_probs).mean(1)
         value_loss = shaped((values - targets).square()).mean(1)
@@ -182,7 +187,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
             "value": self.config.vf_coef * value_loss,
             "entropy": -self.config.ent_coef * entropy,
         }
-        gains = shaped(advantages)
+        gains = shaped(advantages)  # (symbol, row)
         metrics = {
             "policy_loss": policy_loss.detach(),
             "value_loss": value_loss.detach(),
@@ -209,6 +214,7 @@ class Impala(FleetMethod[Fleet, FleetMarket]):
         following = torch.cat([v_t[1:], v_t[:1]])  # the last is replaced by what lies beyond
         is_beyond = ended.clone()
         is_beyond[-1] = True
+        # At an end the next row is another episode; at the last step there is none.
         following = torch.where(is_beyond, in_time(batch.targets), following)
         following = torch.where(in_time(batch.terminated), 0.0, self.config.gamma * following)
         gamma, bounds = self.config.gamma, (self.config.rho_bar, self.config.c_bar)

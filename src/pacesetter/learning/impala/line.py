@@ -50,6 +50,7 @@ class RolloutLine:
         self, blueprint: Blueprint, actors: int, room: int, seed: int, crew: Crews, address: str | None, retries: int
     ) -> None:
         self.blueprint, self.actors, self.room, self.seed, self.retries = blueprint, actors, room, seed, retries
+        # A key of its own: one worker process may serve several learners.
         self.crew, self.address, self.key = crew, address, uuid.uuid4().hex
         self.taken = self.replaced = 0
         self.flights: deque[Flight] = deque()
@@ -64,6 +65,7 @@ class RolloutLine:
     def take(self, weights: Callable[[], dict[str, torch.Tensor]]) -> Parcel:
         """The next rollout; another one is ordered in its place with the weights of now."""
         while len(self.flights) < self.room:
+            # Filled once at the start: the first `room` rollouts are all played with the first weights.
             self._order(weights(), self.taken)
         flight = self.flights.popleft()
         parcel = self._wait(flight)
@@ -113,6 +115,8 @@ class RolloutLine:
         for flight in [*([first] if first else []), *self.flights]:
             actor = flight.order.actor
             if flight.future is None:
+                # Later orders of an actor start from what its worker keeps of the one before, which need not travel
+                # twice.
                 state = None if actor in begun else self.states.get(actor)
                 flight.future = self._worker(actor).submit(
                     attempt, play_order, self.key, flight.order._replace(state=state)
@@ -154,6 +158,7 @@ class RolloutLine:
                 f"{self.replaced} actors were lost, often by lack of memory ({problem}); lower agent.actors or "
                 "train.envs, or raise agent.retries"
             ) from problem
+        # Orders keep their weights and state: played again, they give the same rollouts.
         self.workers.pop(actor).dismiss()
         for other in (flight, *self.flights):
             if other.order.actor == actor:
@@ -182,6 +187,7 @@ class RolloutLine:
         self.release()
         self.taken, self.replaced = stored["taken"], stored["replaced"]
         self.states = {int(actor): state for actor, state in stored["states"].items()}
+        # The actor of this process keeps environments of its own, which are not those that were stored.
         self.here = None
         self.flights = deque(
             Flight(self._make_order(place, order["weights"], order["version"]))

@@ -70,6 +70,7 @@ class ObjectiveConditions:
         raise ConfigError("agent=mosac trains a fleet; take task=fleet, with one symbol by task.symbols if need be")
 
     def task(self, task: Any) -> Any:
+        # Unclipped: the learner scales every objective by its own deviation.
         return replace(task, reward=RewardConfig(components=dict(self.weights), clip=None))
 
     def asked(self, run: Path | None) -> dict[str, tuple[float, ...]]:

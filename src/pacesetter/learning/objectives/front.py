@@ -30,6 +30,7 @@ def hypervolume(points: ArrayLike, reference: ArrayLike) -> float:
     """
     worst = np.asarray(reference, dtype=np.float64)
     values = np.asarray(points, dtype=np.float64).reshape(-1, len(worst))
+    # A point that is not above the reference in every objective covers no volume.
     values = values[(values > worst).all(1)]
     if len(values) == 0:
         return 0.0
@@ -45,6 +46,7 @@ def _volume(values: Array) -> float:
     heights = np.append(values[:, -1], 0.0)
     total = 0.0
     for count in range(1, len(values) + 1):
+        # Within this slice of the last objective exactly the first `count` points reach high enough.
         thick = heights[count - 1] - heights[count]
         if thick > 0:
             flat = values[:count, :-1]
@@ -54,6 +56,7 @@ def _volume(values: Array) -> float:
 
 def spread_preferences(count: int, objectives: int, seed: int = 0) -> Array:
     """(count, objectives) weights over the whole simplex: its corners first, then its middle, then drawn evenly."""
+    # Corners first: they bound the front, however few points are asked for.
     fixed = np.vstack([np.eye(objectives), np.full((1, objectives), 1.0 / objectives)])
     more = np.random.default_rng(seed).dirichlet(np.ones(objectives), max(count - len(fixed), 0))
     spread: Array = np.vstack([fixed, more])[:count]

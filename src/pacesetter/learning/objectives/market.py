@@ -19,6 +19,7 @@ FRONT_SHARE = 0.5  # of the environments whose weights are drawn evenly, where a
 
 def simplex(rows: int, count: int, device: torch.device) -> torch.Tensor:
     """(row, k) weights that sum to 1, drawn evenly: Dirichlet(1), as normalised exponential numbers."""
+    # rand may be exactly 0, whose logarithm is infinite.
     drawn = -torch.rand(rows, count, device=device).clamp(min=1e-12).log()
     return drawn / drawn.sum(1, keepdim=True)
 
@@ -61,6 +62,7 @@ class PreferenceMarket(ConditionedMarket):
         return shown | ({ACCRUED: self.accrued.clone()} if self.search.scalarisation == "chebyshev" else {})
 
     def reset(self) -> dict[str, torch.Tensor]:
+        # Training alone opens a generation, and only where a checkpoint has not brought one.
         if not self.market.is_fixed and not bool(self.search.noise.any()):
             self.search.draw()
         return super().reset()
@@ -72,6 +74,8 @@ class PreferenceMarket(ConditionedMarket):
         if not self.market.is_fixed:
             drawn = torch.randint(self.search.members, rows.shape, device=rows.device)
             if self.search.preferences > 1:
+                # The other half plays for drawn weights: members alone would cover the neighbourhood of the search's
+                # mean.
                 drawn[torch.rand(rows.shape, device=rows.device) < FRONT_SHARE] = -1
             self.member.copy_(torch.where(rows, drawn, self.member))
 
@@ -83,6 +87,8 @@ class PreferenceMarket(ConditionedMarket):
         account = torch.cat([observation["position"], observation["portfolio"]], dim=1).float()
         members = None if self.market.is_fixed else self.member.clamp(min=0)
         chosen = self.search.weights(account, members)
+        # Weights hold for an episode: rewards of one return must be weighed alike. State-dependent ones are the
+        # exception.
         changes = self._begun
         if self.search.scalarisation == "state_dependent":
             changes = changes | (self.member >= 0) | self.market.is_fixed
@@ -99,6 +105,7 @@ class PreferenceMarket(ConditionedMarket):
         self.moments.add_(added)
         ended = (step.terminated | step.truncated) & (self.member >= 0)
         if not self.market.is_fixed and bool(ended.any()):
+            # Episodes of drawn weights (member −1) say nothing of the search's networks.
             self.search.hear(self.member[ended], episode_utility(self.search.utility, *self.moments[ended].unbind(1)))
         return step
 

@@ -19,6 +19,7 @@ from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION
 from pacesetter.learning.experience.rollout import ReturnScale, by_symbol
 from pacesetter.learning.experience.transitions import Transitions
+from pacesetter.learning.extras.extra import learn_from_draw
 from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting
 from pacesetter.learning.fleet.sac import SAC, FleetSAC, Steps, TwinCritics
@@ -83,6 +84,7 @@ class MOSAC(SAC):
     declared: ClassVar[tuple[str, ...]] = (*SAC.declared, "search")
 
     def __init__(self, fleet: Fleet, market: PreferenceMarket, config: FleetMOSAC) -> None:
+        # Before the parent's constructor, which asks `make_critics` for one critic of each.
         self.names = tuple(first_weights(config.objectives))
         if config.extras and EXPLORATION not in self.names:
             raise ConfigError(f"agent.extras are added to the objective '{EXPLORATION}'; name it in agent.objectives")
@@ -92,6 +94,7 @@ class MOSAC(SAC):
             ReturnScale(self.symbols, market.env_count, config.gamma) for _ in self.names
         )
         # The best that an objective has added up to so far, in its own deviations: chebyshev's reference point.
+        # As a parameter without a gradient it is stored and moved with the rest.
         self.own["best"] = nn.ParameterDict({"reference": nn.Parameter(torch.zeros(len(self.names), 1), False)})
 
     def make_critics(self, fleet: Fleet) -> nn.Module:
@@ -111,6 +114,7 @@ class MOSAC(SAC):
     @torch.no_grad()
     def _raise_reference(self, accrued: torch.Tensor, ended: torch.Tensor) -> None:
         if bool(ended.any()):
+            # Only whole episodes count: a sum under way is no outcome that a policy could aim for.
             best = torch.where(ended, self.scaled(accrued), -torch.inf).amax(1, keepdim=True)
             self.reference.copy_(torch.maximum(self.reference, best))
 
@@ -137,6 +141,7 @@ class MOSAC(SAC):
         if self.config.preferences > 1:
             wanted = drawn[OBSERVATION + PREFERENCE]
             is_changed = torch.rand(len(wanted), 1, device=self.device) < CHANGED_SHARE
+            # The transition is the same whatever it is valued by: hindsight on weights (Abels et al. 2019).
             wanted = torch.where(is_changed, simplex(len(wanted), len(self.names), self.device), wanted)
             drawn = {**drawn, OBSERVATION + PREFERENCE: wanted, FOLLOWING + PREFERENCE: wanted}
         return super().transitions(drawn)
@@ -146,7 +151,7 @@ class MOSAC(SAC):
     def gained(self, features: torch.Tensor, actions: torch.Tensor, batch: Transitions) -> torch.Tensor:
         """(symbol · n,) the critics' values as one number, by the weights that each row has."""
         values = self.critics(features, actions, self.rows).amin(0)
-        weights = batch.observation[PREFERENCE].T
+        weights = batch.observation[PREFERENCE].T  # (objective, row)
         if self.config.scalarisation != "chebyshev":
             return weighted_sum(values, weights)  # type: ignore[no-any-return]
         # Not additive: how far the whole episode is from the reference, with what it has added up before.
@@ -162,12 +167,15 @@ class MOSAC(SAC):
         actions = policy.sample()
         temperature = self.temperature.log[self.present].exp()[:, None]
         entropy = (temperature * self.per_symbol(policy.log_prob(actions))).flatten()
+        # The smaller critic of each objective separately, (objective, row); the entropy counts in all of them.
         values = self.targets(following, actions, self.rows).amin(0) - entropy
-        rewards = self.scaled(batch.objectives)
+        rewards = self.scaled(batch.objectives)  # (objective, row)
         for extra in acting.extras.values():
             changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
-            extra.learn(batch, features, following)
+            learn_from_draw(extra, batch, features, following)
             if changed is not None and batch.rewards is not None:
+                # What the extra added alone: its own reward starts from the scalar one, which the objectives hold
+                # already.
                 rewards[self.names.index(EXPLORATION)] += changed - batch.rewards
         wanted: torch.Tensor = rewards + self.config.gamma * ~batch.terminated * values
         return wanted

@@ -25,6 +25,7 @@ SMALLEST = 1e-8
 
 def capped(weights: torch.Tensor, largest: float) -> torch.Tensor:
     """(…, k) weights that sum to 1, none above `largest`: what is cut off goes to the others in proportion."""
+    # Giving away what was cut may lift another weight above the limit, at most once for each.
     for _ in range(weights.shape[-1]):
         is_cut = weights >= largest
         room = 1.0 - largest * is_cut.sum(-1, keepdim=True)
@@ -87,6 +88,7 @@ class PreferenceSearch:
         # Fixed pseudo-random features below, zeros above: the first weights do not hang on the account.
         generator = torch.Generator().manual_seed(0)
         self.mean[: sizes[0]] = (torch.randn(sizes[0], generator=generator) / INPUTS**0.5).to(self.device)
+        # The softmax of logarithms gives the first weights back.
         self.mean[-self.count :] = torch.tensor(first, device=self.device).log()
         self.utilities = torch.zeros(self.members, 2, device=self.device)
         self.updates = torch.zeros(1, device=self.device)
@@ -101,6 +103,7 @@ class PreferenceSearch:
         """(row, number) parameters of the members (row,), or (1, number) of the mean."""
         if members is None:
             return self.mean[None]
+        # Mirrored pairs: noise that both members share cancels in their difference.
         side = 1.0 - 2.0 * (members % 2)
         return self.mean + self.deviation * side[:, None] * self.noise[members // 2]
 
@@ -112,7 +115,9 @@ class PreferenceSearch:
             size = int(torch.tensor(shape).prod())
             parts.append(parameters[:, first : first + size].view(-1, *shape))
             first += size
+        # The inner tanh bounds entries of any unit, e.g. bars held, before the fixed features.
         hidden = torch.tanh(torch.tanh(account)[:, None] @ parts[0] + parts[1][:, None])
+        # A network for each row, by its member: (row, 1, hidden) @ (row or 1, hidden, k) → (row, k).
         logits = (hidden @ parts[2] + parts[3][:, None])[:, 0]
         spread = (1.0 - SPREAD) * logits.softmax(-1) + SPREAD / self.count
         return capped(spread, self.largest)
@@ -126,8 +131,9 @@ class PreferenceSearch:
 
     def _update(self, utilities: torch.Tensor) -> None:
         """One step of the mean along the directions, weighted by the ranks of their members."""
+        # Ranks from −½ to ½: one lucky episode moves the mean no more than the best one does.
         ranks = utilities.argsort().argsort().to(self.mean.dtype) / (self.members - 1) - 0.5
-        gained = ranks[0::2] - ranks[1::2]
+        gained = ranks[0::2] - ranks[1::2]  # (pair,)
         self.mean += self.rate / len(self.noise) * (gained[:, None] * self.noise).sum(0)
         self.updates += 1
 

@@ -55,6 +55,8 @@ class VectorQ:
             time, place, action = (draw.integers(0, most, batch) for most in sizes)
             state = visited[place]
             after, ends = world.following[state, action], world.ends[state, action] | (time + 1 >= world.steps)
+            # Each preference follows its own greedy action from the same transition: all policies learn off-policy at
+            # once.
             best = self.greedy(time + 1, after)
             rows = np.arange(len(self.preferences))[:, None]
             beyond = self.values[rows, time + 1, after, best]
@@ -68,6 +70,7 @@ class VectorQ:
         if self.reference is None:
             return np.asarray(weighted_sum(values, weights).argmax(-1))
         # What a step costs everywhere, so often, is what was added up before.
+        # Σ_{i<t} γ^i.
         passed = (1 - self.gamma**time) / (1 - self.gamma) if self.gamma < 1 else time.astype(np.float64)
         before = self.world.rewards[~self.world.ends][0][:, None] * passed
         whole = before[:, None, :, None] + self.gamma ** time[None, None, :, None] * values

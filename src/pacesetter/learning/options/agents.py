@@ -36,6 +36,8 @@ class OptionHead(nn.Module):
         if options.is_learned:
             last: Any = self.layers[-1]
             with torch.no_grad():
+                # Options that end at every bar would be one-step actions: the critic would never see what lasting is
+                # worth.
                 last.bias[-len(options) :] = FIRST_ENDING
 
 
@@ -126,6 +128,7 @@ class OptionFleet(Fleet):
     def take(self, symbol: str) -> OptionAgent:
         """A copy of one agent that answers as it does here; random numbers are left as they were."""
         (row,) = self.places([symbol])
+        # The weights drawn here are overwritten below: looking at an agent must not move the stream of training.
         with torch.random.fork_rng(devices=[]):
             agent = OptionAgent(self.config, self.shapes, self.hidden, self.column, self.options)
         agent.to(self.frozen.device)

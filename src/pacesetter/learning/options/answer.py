@@ -43,6 +43,7 @@ class OptionMemory(NamedTuple):
     def of(cls, vector: torch.Tensor) -> OptionMemory:
         """Read a vector; whatever is in it, the option is one that there is."""
         count = vector.shape[-1] - 3
+        # Clamped: a served request hands this vector in, and a number out of range would break every gather by option.
         option = (vector[..., 0].round() - 1).clamp(-1, count - 1)
         return cls(option.long(), vector[..., 1].clamp(min=0), vector[..., 2].clamp(0, 1), vector[..., 3:] > 0.5)
 
@@ -121,6 +122,7 @@ class OptionAnswer(TanhGaussian):
         count = len(options)
         self.logits = outputs[..., :count] / temperature
         if options.is_learned:
+            # Learned options may begin anywhere: their initiation sets are the whole state space (Bacon et al. 2017).
             self.open = torch.ones_like(self.logits, dtype=torch.bool)
         else:
             self.open = initiation(options.names, self.now, options.rules)
@@ -151,8 +153,10 @@ class OptionAnswer(TanhGaussian):
         """(row,) probability that the option in force ends here; 1 where none is or its time is up."""
         before, current = self.before, self.before.option.clamp(min=0)
         if self.options.is_learned:
+            # The last block of the outputs: logits of endings, see `OptionSet.outputs`.
             chances = torch.sigmoid(self.outputs[..., -len(self.options) :])
         else:
+            # Newly open: waiting ends when a chance appears, not at every bar at which one has been there all along.
             opens = self.open & ~before.was_open
             chances = endings(self.options.names, self.now, before.steps, opens, self.options.rules)
         chance = chances.gather(-1, current[..., None]).squeeze(-1)
@@ -165,6 +169,7 @@ class OptionAnswer(TanhGaussian):
         epsilon   share of the choices that are drawn evenly from those that may begin
         """
         before, ending = self.before, self.ending()
+        # 1 − Π(1 − β): the probability that the option would have ended by this bar.
         spent = 1 - (1 - before.spent) * (1 - ending)
         if deterministic:
             began, chosen = spent > MEDIAN, self.likeliest()
@@ -182,6 +187,7 @@ class OptionAnswer(TanhGaussian):
         if not self.options.is_learned:
             return self.rule(option, steps)[..., None]
         mean, log_deviation = self.order_of(option, steps)
+        # A density to the power 1/T is a Gaussian of variance T·σ²: the deviation grows by √T.
         spread = TanhGaussian(mean, log_deviation + 0.5 * math.log(self.temperature))
         return spread.mode() if deterministic else spread.sample()
 
@@ -217,6 +223,7 @@ class OptionAnswer(TanhGaussian):
         if self.options.is_learned or "open_long" not in names:
             return chances.argmax(-1)
         entry, wait = chances[..., names.index("open_long")], chances[..., names.index(WAIT)]
+        # Beside waiting alone: against all options its share would depend on how many others may begin.
         unsure = entry < self.options.rules.min_confidence * (entry + wait)
         barred = torch.tensor([name == "open_long" for name in names], device=chances.device)
         return torch.where(unsure[..., None] & barred, -1.0, chances).argmax(-1)
@@ -242,5 +249,6 @@ class OptionAnswer(TanhGaussian):
             order = self.rule(option, steps)[..., None].clamp(-EDGE, EDGE)
             return torch.atanh(order), torch.full_like(order, CERTAIN_DEVIATION)
         count, place = len(self.options), option.clamp(min=0)[..., None]
+        # Second and third block of the outputs, an entry for each option.
         mean, deviation = (self.outputs[..., start * count : (start + 1) * count] for start in (1, 2))
         return mean.gather(-1, place), deviation.gather(-1, place).clamp(*LOG_DEVIATION)

@@ -105,6 +105,7 @@ class FleetOptions(FleetConfig):
 
     def __post_init__(self) -> None:
         super().__post_init__()
+        # With one bar an option is a single order, and selecting would be deciding every bar.
         check_range(2, owner="agent", option_timeout=self.option_timeout)
         check_range(1, owner="agent", count=self.count, learning_starts=self.learning_starts)
         check_range(0, 1, owner="agent", epsilon=self.epsilon, tau=self.tau, gae_lambda=self.gae_lambda)

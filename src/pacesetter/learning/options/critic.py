@@ -33,6 +33,7 @@ class OptionCritic(OptionMethod):
         self.arrivals: list[torch.Tensor] = []
         steps = []
         for _ in range(self.config.n_steps):
+            # Before the step: the update evaluates an ending by the option that arrived, which the step replaces.
             self.kept.append(self.memory)
             steps.append(self.step(acting))
             self.arrivals.append(self.arrival(steps[-1], acting))
@@ -63,6 +64,7 @@ class OptionCritic(OptionMethod):
         rewards, ended = torch.stack([each.step.rewards for each in steps]), torch.stack([e.ended for e in steps])
         rewards = self.scale(rewards.view(len(steps), self.symbols, -1)).flatten(1)
         option = torch.stack([each.played.option for each in steps])
+        # Values of the answers as they were played: those of the weights that collected.
         values = torch.stack([each.answer.values for each in steps]).gather(-1, option[..., None]).squeeze(-1)
         began = torch.stack([each.played.began for each in steps])
         advantages = option_advantages(
@@ -112,6 +114,7 @@ class OptionCritic(OptionMethod):
         own = answer.values.gather(-1, option[:, None]).squeeze(-1)
         value_loss = shaped((own - batch.targets).square()).mean(1)
         chances = answer.selector.probabilities
+        # Only where a choice was made; values are held fixed, or the selector could gain by inflating them.
         gained = shaped(began * (chances * answer.values.detach()).sum(-1)).mean(1)
         entropy = shaped(policy.entropy() + began * answer.selector.entropy()).mean(1)
         ending_loss = shaped(self._ending_loss(answer, chances)).mean(1)

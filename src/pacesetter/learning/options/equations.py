@@ -21,6 +21,7 @@ def smdp_targets(
     rewards     (row,) Σ_{i<d} γ^i·r_i of an option that lasted d bars
     discounts   (row,) γ^d, 0 after a termination           values, is_open   (row, option) of s'
     """
+    # Finite, not −∞: after a termination the discount is 0, and 0 · ∞ would be NaN.
     lowest = torch.finfo(values.dtype).min
     return rewards + discounts * values.masked_fill(~is_open, lowest).amax(-1)
 
@@ -56,6 +57,7 @@ def option_advantages(
     advantages = torch.empty_like(rewards)
     following = arrivals[-1]  # what the path itself earns from the next state on: at the end of a rollout, U
     for t in reversed(range(len(rewards))):
+        # Behind an end the next row is another episode: what arrived is all that is known.
         following = torch.where(ended[t], arrivals[t], following)
         returns = rewards[t] + gamma * ((1 - decay) * arrivals[t] + decay * following)
         advantages[t] = returns - values[t]
@@ -71,6 +73,7 @@ def termination_loss(
 
     endings   (row,) of the `option` (row,) that arrived in s     values, probabilities   (row, option), as they are
     """
+    # Only β is moved: the gradient of the termination theorem holds advantages fixed.
     with torch.no_grad():
         own = values.gather(-1, option.unsqueeze(-1)).squeeze(-1)
         advantage = own - (probabilities * values).sum(-1) + cost

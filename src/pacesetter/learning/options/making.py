@@ -34,6 +34,7 @@ def make_option_fleet(setup: Setup, config: FleetOptions) -> OptionFleet:
     sizes = dict(setup.network) | dict(options.get("network_options") or {})
     encoder = network(options.get("network", "mlp"), **sizes)
     hidden = hidden_width(options.get("heads", (128,)))
+    # Directly before the weights are drawn: whatever was built earlier does not move them.
     torch.manual_seed(setup.seed)
     return OptionFleet(
         encoder,

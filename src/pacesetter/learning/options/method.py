@@ -89,6 +89,7 @@ class OptionMethod(FleetMethod[OptionFleet, FleetMarket]):
         played = answer.play(deterministic=False, epsilon=self.epsilon)
         step = acting.step_environments(played.orders)
         ended = step.terminated | step.truncated
+        # 0 is "no option": the next episode begins by choosing one.
         self.memory = torch.where(ended[:, None], 0.0, played.memory)
         self.scale.observe(step.rewards[None], ended[None])
         return OptionStep(observation, answer, played, step, *self._succeeded(answer, played, step))
@@ -100,6 +101,7 @@ class OptionMethod(FleetMethod[OptionFleet, FleetMarket]):
         """
         left, ended = played.began & (answer.before.option >= 0), step.terminated | step.truncated
         before = self.equity
+        # Equity is counted from the bar at which the option in force gave its first order.
         self.equity = torch.where(played.began, 1.0, before) * (1 + step.returns)
         gained = torch.stack([left & (before >= 1.0), ended & (self.equity >= 1.0)], dim=1)
         self.equity = torch.where(ended, 1.0, self.equity)
@@ -147,8 +149,9 @@ def ending_or(step: FleetStep) -> dict[str, torch.Tensor]:
 def market_signals(market: FleetMarket, column: int) -> torch.Tensor:
     """(block, bar, 3) what the rules read at every bar; the bars before the first count as standing still."""
     returns = market.tables.windows[:, 0, :, column]  # (block, bar)
+    # No environment starts that early (windows would be incomplete); the rows keep places and bars aligned.
     padded = torch.cat([returns.new_zeros(len(returns), HISTORY_BARS - 1), returns], dim=1)
-    windows = padded.unfold(1, HISTORY_BARS, 1).flatten(0, 1)
+    windows = padded.unfold(1, HISTORY_BARS, 1).flatten(0, 1)  # (block · bar, 20), a view until it is read
     signals = torch.cat([read_market(part) for part in torch.split(windows, BARS_AT_ONCE)])
     return signals.view(*returns.shape, -1)
 

@@ -43,6 +43,7 @@ class OptionReplay:
         if len(self) == 0:
             raise ConfigError("there is no completed option to draw yet; collect some first")
         filled = self.added.clamp(max=self.capacity)[:, None]
+        # A share of what each symbol has: symbols complete different numbers, and randint takes one bound for all.
         shares = torch.rand(self.symbols, batch_size, dtype=torch.float64, device=self.device)
         places = (shares * filled).long()
         symbol = torch.arange(self.symbols, device=self.device)[:, None]

@@ -61,15 +61,18 @@ class WrittenOptions(OptionMethod):
         """Add up what the options in force earn, and keep those that left."""
         played, step, before = each.played, each.step, each.answer.before
         if self.running:  # at the first step of all nothing is running
+            # The option before left in the state in which this one begins: stored first, then overwritten by `_begin`.
             left = played.began & (before.option >= 0)
             self._keep(left, each.observation, each.answer.open, self.running["discounts"])
         self._begin(each)
+        # R = Σ γ^i·r_i: the reward of bar i is added with γ^i, then the discount moves on to γ^(i+1).
         self.running["rewards"] = self.running["rewards"] + self.running["discounts"] * step.rewards
         self.running["discounts"] = self.running["discounts"] * self.config.gamma
         if bool(each.ended.any()):
             final = ending_or(step)
             account = Situation.of(self.signals_at(final), final["position"])
             is_open = initiation(self.fleet.options.names, account, self.fleet.options.rules)
+            # An episode cuts its option short; after a truncation its value goes on from the final observation.
             self._keep(each.ended, final, is_open, torch.where(step.terminated, 0.0, self.running["discounts"]))
         return each
 
@@ -104,7 +107,7 @@ class WrittenOptions(OptionMethod):
     def transitions(self, drawn: Mapping[str, torch.Tensor], acting: Acting) -> Transitions:
         """(symbol · n) completed options with their targets; the mask is of those that could begin."""
         rewards = self.scale(self.per_symbol(drawn["rewards"])).flatten()
-        values = self.targets(acting.features(_part(drawn, FOLLOWING)), self.rows)
+        values = self.targets(acting.features(_part(drawn, FOLLOWING)), self.rows)  # (row, option) of s'
         targets = smdp_targets(rewards, drawn["discounts"], values, drawn["open_after"])
         before = _part(drawn, START) | {ACTION_MASK: drawn["open"]}
         return Transitions(self.by_row(len(rewards)), before, drawn["option"], rewards=rewards, targets=targets)
@@ -118,6 +121,7 @@ class WrittenOptions(OptionMethod):
         selector = MaskedCategorical(self.fleet.actor(features, self.rows), batch.observation[ACTION_MASK])
         chosen = values.gather(-1, batch.actions[:, None]).squeeze(-1)
         value_loss = self.per_symbol((chosen - batch.targets).square()).mean(1)
+        # Values held fixed: the selector follows them, and must not raise itself by raising them.
         gained = self.per_symbol((selector.probabilities * values.detach()).sum(-1)).mean(1)
         entropy = self.per_symbol(selector.entropy()).mean(1)
         terms = {"value": value_loss, "selector": -gained, "entropy": -self.config.ent_coef * entropy}

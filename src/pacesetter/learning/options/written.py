@@ -56,6 +56,7 @@ class Situation(NamedTuple):
 
     def trend(self, rules: OptionRules) -> torch.Tensor:
         """The gap that counts as a trend here."""
+        # The smaller of both thresholds: a fixed 2 % alone would never be a trend in a quiet market.
         return (rules.trend_deviations * self.deviation).clamp(max=rules.trend_gap)
 
 
@@ -76,8 +77,10 @@ def orders(names: Sequence[str], now: Situation, steps: torch.Tensor, rules: Opt
     """(row, option) order in [-1, 1] of each at its bar `steps` (row,), counted from 0."""
     nothing = torch.zeros_like(now.weight)
     early = torch.where(now.gain < rules.small_gain, 0.5, 0.0)
+    # `steps` are float counts (they live in a memory vector): compared between the integers.
     entry = torch.where(steps < 0.5, 0.3, torch.where(steps < 2.5, early, 0.2))
     close = torch.where(now.gain > rules.small_gain, -0.3, 0.0)
+    # Later lines overwrite earlier ones: above the large gain the small one's condition holds too.
     close = torch.where(now.gain > rules.large_gain, -0.8, close)
     close = torch.where(now.gain < -rules.loss, -1.0, close)
     follow = torch.where((now.gap > 0) & (now.weight < rules.full), 0.4, 0.0)

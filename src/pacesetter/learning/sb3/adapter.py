@@ -59,6 +59,7 @@ class VectorAdapter(VecEnv):
     def step_wait(self) -> Any:
         start = time.perf_counter()
         if self.tried is not None:
+            # Before the step: orders are tried where the environments stand now.
             self.tried.append(self.batch.counterfactual())
         observation, rewards, terminated, truncated, self.infos = self.env.step(self.actions)
         done = np.logical_or(terminated, truncated)
@@ -68,12 +69,14 @@ class VectorAdapter(VecEnv):
         for place in np.flatnonzero(done):
             rows[place] = {
                 "terminal_observation": _row(self.infos["final_obs"], place),
+                # Stable-Baselines3 bootstraps by this key; a termination in the same step wins.
                 "TimeLimit.truncated": bool(truncated[place] and not terminated[place]),
                 "episode": {"r": float(self.returns[place]), "l": int(self.lengths[place])},
             }
         self.returns[done], self.lengths[done] = 0.0, 0
         self.seconds += time.perf_counter() - start
         if self.extras is not None:
+            # Environments have reset already: `observation` is of the next episode where one ended.
             after = _with_finals(observation, rows, done)
             rewards = self.extras.collected(self._last, self.actions, rewards, after, terminated, done)
             self._last = observation

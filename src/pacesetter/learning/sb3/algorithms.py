@@ -188,6 +188,7 @@ def _build(recipe: Recipe, env: Environment, device: str, tables: Tables | None 
     _check_environment(recipe.algorithm, chosen, env)
     options = _constructor_options(recipe, env)
     if recipe.extras and issubclass(chosen.kind, OffPolicyAlgorithm):
+        # Off-policy, intrinsic rewards are those of the model now, so they are computed when rows are drawn.
         options["replay_buffer_class"] = ExtraReplay
     options |= goal_options(read_hindsight(vars(recipe)))
     kind = AllOrdersPPO if recipe.advantages == "expected" else chosen.kind
@@ -220,6 +221,7 @@ def _add_extras(algorithm: Any, asked: Mapping[str, Any]) -> None:
         raise ConfigError("agent.extras need one of this package's vector environments")
     first = first_extractor(algorithm)
     around = surroundings_of(algorithm, first.encoder.width, first.complete)
+    # Extras have a stream of their own: switching one on leaves the policy's first weights as they were.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(algorithm.seed or 0)
         algorithm.extras = SingleExtras(asked, algorithm, around)
@@ -252,6 +254,7 @@ def _policy(recipe: Recipe, config: Network, tables: Tables | None) -> dict[str,
         "net_arch": {"pi": list(recipe.heads), critic: list(recipe.heads)},
         "activation_fn": nn.ReLU,
     }
+    # As wide as the features that it stands behind.
     return options | ({"lstm_hidden_size": config.width} if issubclass(kind, RecurrentPPO) else {})
 
 
@@ -316,6 +319,7 @@ def learn(
     """Train for `steps` environment steps with the normaliser kept up to date; `options` go to SB3's own `learn`."""
     extras: Any = getattr(algorithm, "extras", None)
     more = [] if extras is None else [ExtrasCallback(extras)]
+    # The normaliser first: its counts come into force before any other callback looks at the policy.
     return algorithm.learn(steps, callback=CallbackList([NormaliserCallback(), *more, *callbacks]), **options)
 
 
@@ -398,6 +402,7 @@ class AlgorithmAgent:
             inputs, state=self._memory, episode_start=self._starts, deterministic=deterministic, **masks
         )
         if self._memory is not None:
+            # One entry for each environment: from the second bar on, no episode starts until `reset`.
             self._starts = np.zeros(self._memory[0].shape[1], dtype=bool)
         return np.asarray(action)
 

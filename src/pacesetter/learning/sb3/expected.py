@@ -51,14 +51,17 @@ class AllOrdersPPO(PPO):
     def _consider(self, batch: Batch, tried: list[Counterfactual]) -> Considered:
         buffer: Any = self.rollout_buffer
         steps = [self._judged(batch, one, t) for t, one in enumerate(tried)]
-        log_probs, action_values = (torch.stack(parts) for parts in zip(*steps, strict=True))
+        log_probs, action_values = (torch.stack(parts) for parts in zip(*steps, strict=True))  # (step, env, order)
+        # SB3 stores where episodes start; shifted by one step it says where they ended.
         starts = np.concatenate([buffer.episode_starts[1:], np.asarray(self._last_episode_starts)[None]])
         values, ended = self._tensor(buffer.values), self._tensor(starts) > 0
         decay, probabilities = self.gamma * self.gae_lambda, log_probs.exp()
         advantages = expected_advantages(action_values, probabilities, values, torch.zeros_like(values), ended, decay)
+        # For SB3's explained variance, which reads the buffer.
         buffer.returns[:] = advantages.targets.cpu().numpy()
         scale = 1.0
         if self.normalize_advantage:
+            # Mean 0 under the policy already: only the size is standardised, over orders and rows.
             scale = float((probabilities * advantages.advantages**2).sum(-1).mean().sqrt()) + 1e-8
         actions = self._tensor(buffer.actions).long().squeeze(-1)
         rows = (log_probs, advantages.advantages / scale, advantages.remainders / scale, actions, advantages.targets)
@@ -113,6 +116,7 @@ class AllOrdersPPO(PPO):
         figures = {"policy_gradient_loss": policy_loss, "value_loss": value_loss, "entropy_loss": entropy_loss}
         logged.append({name: value.item() for name, value in figures.items()})
         logged[-1] |= {"loss": loss.item(), "approx_kl": divergence}
+        # Before the step, as in SB3's PPO; the divergence is exact, being a sum over all orders.
         if self.target_kl is not None and divergence > 1.5 * self.target_kl:
             return False
         self.policy.optimizer.zero_grad()

@@ -48,10 +48,12 @@ class RewardDeviation(nn.Module):
     def observe(self, rewards: torch.Tensor) -> None:
         """Count (env,) rewards."""
         self.count.add_(len(rewards))
+        # A running mean of squares, around 0 and not around the mean: rewards are scaled, never shifted.
         self.square.add_((rewards.double().square().sum() - len(rewards) * self.square) / self.count)
 
     @property
     def value(self) -> float:
+        # Before the first trade all rewards are 0.
         return max(float(self.square.sqrt()), 1e-8)
 
 
@@ -86,6 +88,7 @@ class SingleExtras:
             shaped = extra.reward(batch, features, following, int(self.algorithm.num_timesteps))
             if not self.is_replayed:
                 self.rows.append((batch, features, following))
+            # Back to the market's unit: SB3 and its logs know nothing of the scaling.
             changed = changed if shaped is None else shaped.cpu() * size
         return np.asarray(changed.numpy(), dtype=np.float32)
 
@@ -94,6 +97,7 @@ class SingleExtras:
 
     def learn(self) -> None:
         """One pass of the models over the rows of a rollout, in an order drawn again."""
+        # Taken before anything can fail: rows of one rollout are never learned from twice.
         rows, self.rows = self.rows, []
         if not rows:
             return
@@ -113,7 +117,7 @@ class SingleExtras:
     @torch.no_grad()
     def drawn(self, samples: Any) -> Any:
         """Samples of a replay with the rewards that extras make of them now; their models learn from the same rows."""
-        rewards, size = samples.rewards.squeeze(1), self.deviation.value
+        rewards, size = samples.rewards.squeeze(1), self.deviation.value  # (row,)
         features, following = self._features(samples.observations), self._features(samples.next_observations)
         for extra in self.parts.values():
             if _is_drawn(extra):
@@ -132,6 +136,7 @@ class SingleExtras:
         extractor = first_extractor(self.algorithm)
         tensors = {name: torch.as_tensor(entry, device=self.algorithm.device) for name, entry in observation.items()}
         features: torch.Tensor = extractor(tensors)
+        # As given: the extras' losses must not reach the policy's encoder.
         return features.detach()
 
     def _rows(self, actions: Array, rewards: torch.Tensor, terminated: Array, before: Any) -> Transitions:

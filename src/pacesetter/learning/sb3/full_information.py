@@ -45,8 +45,10 @@ def expected_rewards(
     moves = functional.one_hot(in_force, policy.shape[-1]).to(policy.dtype)
     for t in range(policy.shape[1]):
         held.append(likely)
+        # d_t(b)·π(c | x_t(b)), (segment, before, choice).
         both = likely.unsqueeze(-1) * policy[:, t]
         expected.append((both * rewards[:, t]).sum((-1, -2)))
+        # d_{t+1}, with its gradient: a choice is also judged by the windows that it makes likely later.
         likely = torch.einsum("sbc,sbcw->sw", both, moves[:, t])
     return torch.stack(expected, 1), torch.stack(held, 1)
 
@@ -87,6 +89,7 @@ class FullInformation(OnPolicyAlgorithm):
             learning_rate=learning_rate,
             n_steps=n_steps,
             gamma=gamma,
+            # Unused: nothing is estimated from a rollout, but the parent asks for it.
             gae_lambda=1.0,
             ent_coef=ent_coef,
             vf_coef=vf_coef,
@@ -108,6 +111,7 @@ class FullInformation(OnPolicyAlgorithm):
         """Draw segments and look at every window that may be in force there; nothing is played."""
         callback.on_rollout_start()
         self._prepare(env)
+        # From the action space's generator, whose state a checkpoint stores.
         starts = self._starts[self.action_space.np_random.integers(0, len(self._starts), env.num_envs)]
         self._rows = starts[:, None] + np.arange(self._length)
         self._seen = self._observe(self._rows)
@@ -131,6 +135,7 @@ class FullInformation(OnPolicyAlgorithm):
             batch = _batch_of(env)
             check_full_information(batch)
             self._batch, market = batch, batch.markets[0]
+            # The first bar at which every window of the grid and of the observation is complete.
             first = max(market.first, batch.config.windows.longest, batch.config.windows.seen[-1])
             usable = batch.dealer.learnable(market)[first : market.last + 1]
             self._length, self._starts = _segments(usable, self.n_steps)
@@ -184,6 +189,7 @@ class FullInformation(OnPolicyAlgorithm):
 
     def _start(self) -> torch.Tensor:
         count = len(self._batch.config.windows.grid)
+        # Every window equally likely at the start: the policy must learn what to do from each.
         return torch.full((len(self._rows), count), 1.0 / count, device=self.device)
 
     @torch.no_grad()
@@ -217,6 +223,7 @@ class FullInformation(OnPolicyAlgorithm):
         for _ in range(self.n_epochs):
             logs, values = self._evaluate()
             expected, held = expected_rewards(logs.exp(), rewards, in_force, self._start())
+            # Entropy and teaching count where the policy goes, but must not steer where it goes.
             weights = held.detach()
             entropy = -(weights * (logs.exp() * logs).sum(-1)).sum(-1).mean()
             taught = -(weights * logs.gather(-1, best.unsqueeze(-1)).squeeze(-1)).sum(-1).mean()
@@ -240,6 +247,7 @@ class FullInformation(OnPolicyAlgorithm):
     ) -> torch.Tensor:
         """Exact discounted returns of the policy within the segments, (segment, bar, before); the last one's own
         value stands for what comes behind."""
+        # Bootstrapped by the critic itself, held fixed.
         later, returns = values[:, -1].detach(), []
         for t in range(policy.shape[1] - 1, -1, -1):
             following = later.unsqueeze(1).expand(-1, policy.shape[2], -1).gather(-1, in_force[:, t])
@@ -258,6 +266,7 @@ def _segments(usable: Array, length: int) -> tuple[int, Array]:
     """The length of a segment, halved until one fits into the usable bars (bar,), and where segments may start."""
     while length > 1:
         if len(usable) >= length:
+            # A segment may start where all of its bars are usable: the moving sum equals its length.
             starts = np.flatnonzero(np.convolve(usable, np.ones(length), mode="valid") == length)
             if len(starts):
                 return length, starts

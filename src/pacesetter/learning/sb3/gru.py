@@ -36,6 +36,7 @@ class GruPolicy(RecurrentMultiInputActorCriticPolicy):
         self.lstm_actor: Any = GruMemory(self.lstm_actor)
         if self.lstm_critic is not None:
             self.lstm_critic: Any = GruMemory(self.lstm_critic)
+        # The parent's optimiser holds the parameters of the LSTMs that were replaced.
         make: Any = self.optimizer_class
         self.optimizer = make(self.parameters(), lr=schedule(1), **self.optimizer_kwargs)
 

@@ -40,6 +40,7 @@ class GoalReplay(HerReplayBuffer):
         self.options, self.env = options, GoalRewards(options)  # type: ignore[assignment]
 
     def sample(self, batch_size: int, env: Any = None) -> Any:
+        # SB3's buffer refuses to sample before an episode has ended, and learning may start earlier.
         if not (self.ep_length > 0).any():
             return DictReplayBuffer.sample(self, batch_size, env)
         return super().sample(batch_size, env)

@@ -42,6 +42,7 @@ class _Bridge(BaseCallback):
         now = time.perf_counter()
         if self.rollout_ended is not None:
             self.seconds["update"] += now - self.rollout_ended
+        # Here nothing is half done: the update of the last rollout is over, and the next has not begun.
         self.watcher.between()
         self.rollout_started = time.perf_counter()
 
@@ -50,6 +51,7 @@ class _Bridge(BaseCallback):
         self.seconds["rollout"] += self.rollout_ended - self.rollout_started
 
     def _on_step(self) -> bool:
+        # What was played: a Gaussian policy's draw may lie outside the box.
         actions = self.locals.get("clipped_actions", self.locals["actions"])
         infos = getattr(self.training_env, "infos", {})
         self.watcher.step(StepRecord(actions, self.locals["rewards"], self.locals["dones"], infos))
@@ -69,6 +71,7 @@ class SB3Learner:
         left = steps - self.step
         if left > 0:
             bridge = _Bridge(watcher or Between(), self._seconds)
+            # A resumed run counts on: SB3 would otherwise begin its schedules again.
             learn(self.algorithm, left, [bridge], reset_num_timesteps=self.step == 0, log_interval=None)
 
     # ---- looking --------------------------------------------------------------------------------------------------
@@ -131,6 +134,7 @@ class SB3Learner:
         """Mean policy entropy on the latest observations, in nats; NaN for a policy without one."""
         policy: Any = self.algorithm.policy
         observation, _ = policy.obs_to_tensor(self.algorithm._last_obs)
+        # SAC draws actions for its entropy: looking must not change how it learns.
         with undisturbed():
             if isinstance(policy, ActorCriticPolicy) and not hasattr(policy, "lstm_actor"):
                 entropy = policy.get_distribution(observation).entropy()
@@ -167,6 +171,7 @@ class SB3Learner:
             known = [key for key in SCHEDULED if hasattr(self.algorithm, key)]
             raise ConfigError(f"train.schedules names '{name}', which cannot be scheduled{did_you_mean(name, known)}")
         if name == "learning_rate":
+            # SB3 asks its schedule at every update: a constant one hands over ours.
             self.algorithm.lr_schedule = ConstantSchedule(value)
         else:
             setattr(self.algorithm, name, ConstantSchedule(value) if name == "clip_range" else value)

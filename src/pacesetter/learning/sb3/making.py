@@ -23,6 +23,7 @@ def make_learner(setup: Setup) -> SB3Learner:
     options: dict[str, Any] = dict(setup.options)
     if options.get("advantages") == "expected":
         _check_orders(setup)
+    # Both sets share one bank of windows: that of the validation set spans training and validation bars.
     batch = setup.validation.batch
     bank = getattr(batch, "bank", None)  # a lookback environment has none: its observations hold no windows
     task_decides = _entries(setup)

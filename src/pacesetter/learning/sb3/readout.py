@@ -105,6 +105,7 @@ def _on_policy(policy: Any) -> tuple[Function, Function]:
 
     def latent(observation: Tensors, memory: Any) -> torch.Tensor:
         features = policy.features_extractor(observation)
+        # A sequence of one bar without a state: an empty memory.
         return features if memory is None else memory(features[None])[0][0]  # type: ignore[no-any-return]
 
     def actions(observation: Tensors) -> torch.Tensor:
@@ -146,6 +147,7 @@ def _off_policy(policy: Any) -> tuple[Function, Function]:
 
     def values(observation: Tensors) -> torch.Tensor:
         pair = torch.cat([critic.features_extractor(observation), squashed(observation)], dim=-1)
+        # The critic takes actions in [-1, 1], before they are stretched over the box.
         return torch.cat([network(pair) for network in critic.q_networks], dim=-1).amin(-1)
 
     return actions, values

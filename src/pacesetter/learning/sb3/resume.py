@@ -67,6 +67,7 @@ def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
     if extras is not None:
         extras.load_state_dict(state["extras"])
         env.resume_at(state["seen"])
+    # Last: restoring environments resets them, which may draw numbers.
     _set_random_state(state["random"], algorithm)
 
 
@@ -89,6 +90,7 @@ def _set_random_state(state: Mapping[str, Any], algorithm: BaseAlgorithm) -> Non
 def _replay_state(buffer: Any) -> dict[str, Any]:
     """The filled part of the buffer; observations hold places instead of windows where the environment gives those."""
     assert isinstance(buffer, DictReplayBuffer)
+    # Only what was written: a buffer of a million rows is mostly empty in early checkpoints.
     filled = buffer.buffer_size if buffer.full else buffer.pos
     observations = {part: {name: rows[:filled] for name, rows in getattr(buffer, part).items()} for part in _SEEN}
     rest = {name: getattr(buffer, name)[:filled] for name in _REPLAYED}

@@ -29,6 +29,7 @@ def sample_at(agent: AlgorithmAgent, observation: Observation, temperature: floa
         return _clipped(policy, _drawn(_distributions(policy, tensors, observation, agent.masked), temperature))
     if hasattr(getattr(policy, "actor", None), "get_action_dist_params"):
         mean, log_deviation, _ = policy.actor.get_action_dist_params(tensors)
+        # A density to the power 1/T is a Gaussian of variance T·σ².
         scale = log_deviation.exp() * math.sqrt(temperature)
         return np.asarray(policy.unscale_action(torch.tanh(mean + scale * torch.randn_like(mean)).cpu().numpy()))
     return agent.act(observation, deterministic=False)

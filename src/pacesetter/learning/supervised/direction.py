@@ -118,7 +118,8 @@ class Examples:
     def of(cls, panel: Panel, table: FeatureTable, window_bars: int) -> Examples:
         """The examples of a panel and its table; windows and context are those that environments show."""
         gathered = ObservationTables.from_table(table)
-        moves = fill_to_fill_returns(panel).T
+        # What an order would have earned, open of t+1 to open of t+2, not the close that it could not trade at.
+        moves = fill_to_fill_returns(panel).T  # (symbol, time)
         tables = Tables(
             gathered.windows[:, None], gathered.context[:, :, None], gathered.places, window_bars, is_whole=False
         )
@@ -153,13 +154,16 @@ class Examples:
 
 def fit_classifier(config: Direction, examples: Examples, stop: int) -> Classifier:
     """A classifier that has seen bars 0 … stop−1 only; refuses bars that leave nothing to learn or to hold out."""
+    # The latest bars are held out: those in the middle would be surrounded by what was learned.
     cut = stop - max(round(config.held_share * stop), 1)
+    # Both spans end HORIZON_BARS early: the last moves of one would be known only from bars of the next.
     learned, held = (examples.places(*part) for part in ((0, cut - HORIZON_BARS), (cut, stop - HORIZON_BARS)))
     if min(len(learned), len(held)) == 0:
         raise DataError(
             f"{stop} bars leave {len(learned)} moves for training and {len(held)} to hold out once features are "
             "known; give more bars, fewer folds or a shorter window"
         )
+    # A fit repeats by its own seed, whatever was drawn before, and leaves the stream as it was.
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(config.seed)
         model = Classifier(config, examples.names)
@@ -178,6 +182,7 @@ def _learn(model: Classifier, examples: Examples, learned: Array, held: Array) -
     """Descend on the cross-entropy of the learned moves; keep the weights that were best on the held ones."""
     config = model.config
     optimiser = torch.optim.AdamW(model.parameters(), lr=config.learning_rate, weight_decay=config.weight_decay)
+    # The untrained model competes: on noise its even odds are the best answer, and stay.
     best, kept, waited = _loss(model, examples, held), _copied(model), 0
     for _ in range(config.epochs):
         order = torch.randperm(len(learned)).numpy()[: config.epoch_examples]

@@ -148,6 +148,7 @@ def fit_supervised(
         "train_bars": train_bars,
         "folds": folds,
     }
+    # With the table's fingerprint: other features of the same bars are another model.
     key = config_hash(facts | {"table": table.fingerprint})[:16]
     folder = None if cache is None else Path(cache) / f"{config.network}-{key}"
     if folder is not None and (folder / "state.json").is_file():
@@ -160,12 +161,14 @@ def fit_supervised(
 
 def _fit(panel: Panel, table: FeatureTable, config: Direction, facts: Mapping[str, Any]) -> Forecasts:
     examples = Examples.of(panel, table, config.window_bars)
+    # One part more than folds: the first has nothing before it to learn from and stays NaN.
     edges = np.linspace(0, facts["train_bars"], facts["folds"] + 2).astype(int).tolist()
     parts = [np.full((len(panel.symbols), edges[1], len(CLASSES)), np.nan, dtype=np.float32)]
     for start, stop in zip(edges[1:], [*edges[2:], len(panel)], strict=True):
         model = fit_classifier(config, examples, start)
         parts.append(examples.predict(model, start, stop))
     probabilities = np.concatenate(parts, axis=1)
+    # Moves decided in the last two training bars end behind the training span, so neither span counts them.
     spans = {"out_of_fold": (edges[1], edges[-1] - HORIZON_BARS), "later": (edges[-1], len(panel))}
     skill = {
         part: measure_skill(probabilities[:, slice(*span)], examples.labels[:, slice(*span)])
@@ -183,8 +186,10 @@ def measure_skill(probabilities: Array, labels: Array) -> Skill:
     chances, truth = probabilities[judged].astype(np.float64), labels[judged]
     majority = np.bincount(truth, minlength=len(CLASSES)).argmax()
     right = chances.argmax(axis=1) == truth
+    # Paired: both are judged on the same moves, so what is common to them cancels.
     difference = right.astype(float) - (truth == majority)
-    by_bar = np.bincount(np.nonzero(judged)[1], weights=difference - difference.mean())
+    # Errors clustered by bar: symbols move together, and counting each as a draw would make the interval too narrow.
+    by_bar = np.bincount(np.nonzero(judged)[1], weights=difference - difference.mean())  # (time,)
     error = WIDTH_95 * math.sqrt(float(np.square(by_bar).sum())) / len(truth)
     return Skill(
         moves=len(truth),
@@ -192,5 +197,6 @@ def measure_skill(probabilities: Array, labels: Array) -> Skill:
         majority=float((truth == majority).mean()),
         low=float(difference.mean() - error),
         high=float(difference.mean() + error),
+        # 1e-12 bounds what one certain and wrong answer costs.
         log_loss=float(-np.log(np.maximum(chances[np.arange(len(truth)), truth], 1e-12)).mean()),
     )

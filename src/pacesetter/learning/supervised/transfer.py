@@ -41,6 +41,7 @@ def fit_encoder(model: Classifier, encoder: Encoder) -> int:
             f"a {model.config.network} classifier of {len(model.names['window'])} features, width "
             f"{model.config.width}, does not fit the agent's encoder; use the same network, width, window and features"
         )
+    # An agent also reads its position, so this layer is wider than the classifier's: columns are matched by entry.
     if VECTORS in learned and VECTORS in own and VECTORS not in fitting:
         fitting[VECTORS] = _common_columns(own[VECTORS], learned[VECTORS], encoder, model.encoder)
     encoder.load_state_dict(own | fitting)

@@ -144,6 +144,7 @@ class Demo:
         """Sharpe ratios at several costs, each policy trained at its own, and the paired difference to hold."""
         rows = []
         for bps, run in agents.items():
+            # The verdict's cost is one of those compared: its backtests are used again.
             own, simple = self._judged if bps == VERDICT_BPS else self._beside(run)
             gap = self._above_hold(own, simple)
             ratios = {own.name: _ratio(own)} | {name: _ratio(simple[name]) for name in BESIDE}
@@ -210,6 +211,7 @@ class Demo:
 
     def bank(self, panel: Panel) -> Bank:
         """Features of a panel, those of lead–lag among them, computed once: costs do not change them."""
+        # By identity: the demo has a handful of panels, which live as long as it does.
         if id(panel) not in self._banks:
             config = self.config(VERDICT_BPS)
             leadlag = replace(config.features.leadlag, lookback=WINDOW, expected_lookback=EXPECTED_WINDOW)

@@ -57,6 +57,7 @@ class DemoMarket:
     @property
     def shares(self) -> tuple[float, float]:
         """Of the known bars for training and validation, as `train.shares` has them."""
+        # As shares, since that is how a run is split; :.9f in the override keeps the boundary on its bar.
         learned, chosen = (int(self.known.index.searchsorted(day, "right")) for day in self._ends)
         return learned / len(self.known), (chosen - learned) / len(self.known)
 
@@ -84,6 +85,7 @@ def _deciles() -> DemoMarket:
         overrides=("data=deciles", f"data.start={FIRST}", f"data.end={JUDGED}"),
         known=load("deciles", start=FIRST, end=JUDGED),
         whole=whole,
+        # Earlier than the second test: regressions beside the agent need bars to be fitted to.
         later=whole.between(start=REGRESSED),
         after=whole.between(start=FIRST),
         learn_until=learn,

@@ -38,12 +38,14 @@ def compose(overrides: Sequence[str] = ()) -> Config:
     """The validated configuration; refuses unknown keys, groups, presets and values in one sentence."""
     _register_groups()
     overrides = name_source(overrides)
+    # Before Hydra: an added key (+agent.NAME) under an old name would be accepted there.
     _refuse_old_names(overrides)
     _refuse_renamed_preset(overrides)
     with initialize_config_module("pacesetter.conf", version_base="1.3"):
         try:
             problem = _task_of(overrides)
             _refuse_pair(overrides, problem)
+            # After the task is known: options of `agent=ppo` differ between one agent and a fleet.
             _register_agents(TASKS[problem].learned_as if problem in TASKS else problem)
             resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
         except HydraException as problem:
@@ -52,6 +54,7 @@ def compose(overrides: Sequence[str] = ()) -> Config:
             raise ConfigError(f"the configuration does not resolve: {str(problem).splitlines()[0]}") from problem
     assert isinstance(resolved, dict)
     resolved.pop("schema", None)  # of a stored preset, which was translated when it was found
+    # Hydra leaves ??? where a source needs an option, e.g. a path.
     missing = [key for key, value in _flatten(resolved) if value == MISSING]
     if missing:
         raise ConfigError(f"{missing[0]} is not set: give {missing[0]}=…")
@@ -116,6 +119,7 @@ def source_defaults(name: str) -> dict[str, Any]:
             if field.init:
                 options[field.name] = _default(field)
     if "seed" in options:
+        # Data follow the run's seed unless they are given their own.
         options["seed"] = "${seed}"
     return options
 
@@ -253,6 +257,7 @@ def _explain_key(key: str, value: str, others: list[str]) -> str | None:
 
 def _defaults(others: list[str]) -> Mapping[str, Any]:
     """The configuration with the group choices among `others` only."""
+    # Group choices decide which keys exist; values of single keys do not, and may be what is wrong.
     choices = [text for text in others if CHOICE.match(text) or text.startswith("hydra.searchpath=")]
     try:
         plain = OmegaConf.to_container(hydra_compose("config", choices))

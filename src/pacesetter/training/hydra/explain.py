@@ -159,6 +159,7 @@ def _below(kinds: Sequence[type[Any]], name: str) -> list[type[Any]]:
 def _texts(kinds: Sequence[type[Any]]) -> dict[str, str]:
     texts: dict[str, str] = {}
     for kind in kinds:
+        # From the base to the child: a child's line on an inherited field wins.
         for base in reversed(kind.__mro__):
             texts |= field_texts(base)
     return texts

@@ -123,6 +123,7 @@ def _readable(path: Path) -> Path:
 def _copied(name: str, text: str) -> Path:
     """A preset of this text in a folder that lasts as long as the process."""
     folder = TemporaryDirectory(prefix="preset-")
+    # Hydra reads the file when it composes, which may be at any later time in this process.
     atexit.register(folder.cleanup)
     path = Path(folder.name) / "conf" / "preset" / name
     path.parent.mkdir(parents=True)

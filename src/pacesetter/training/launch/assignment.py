@@ -25,6 +25,7 @@ class Assignment:
     @property
     def begun(self) -> Run | None:
         """The run that an earlier worker left in the folder; None before one was begun."""
+        # Folders begin with a time stamp: the last one is the latest try.
         left = sorted(Path(self.folder).glob("*/manifest.json"))
         return Run(left[-1].parent) if left else None
 

@@ -57,6 +57,7 @@ class ClusterPlan:
             )
         if len(set(seeds)) < len(seeds):
             raise ConfigError(f"seeds {', '.join(map(str, seeds))}: one appears twice; give each once")
+        # As objects: elements of an array of strings are np.str_, which would end up in configurations.
         parts = np.array_split(np.array(symbols, dtype=object), groups)
         return cls(tuple(tuple(part) for part in parts), tuple(seeds), folds)
 
@@ -124,6 +125,7 @@ def run_cluster(
     console = console or Console()
     config = compose([*overrides, *plan.overrides(**plan.rows()[0])])  # a mistake is refused before a machine is asked
     launcher = _launcher(launcher or Launcher(), config)
+    # The seed of a run must not change synthetic data: seeds are compared on the same bars.
     overrides = [*overrides, *same_data(compose(overrides))]
     run = _folder(config, {"overrides": overrides, "plan": asdict(plan)})
     rows = {plan.task(run.folder / "runs", overrides, **row): row for row in plan.rows()}
@@ -151,6 +153,7 @@ def _launcher(launcher: Launcher, config: Config) -> Launcher:
 
 def _folder(config: Config, asked: dict[str, Any]) -> Run:
     """The folder of an earlier call that asked for the same, or a new one."""
+    # Named by the hash of what was asked for: the same command finds its own folder and resumes there.
     earlier = sorted(Path(config.runs).glob(f"*-cluster-{config_hash(asked)[:8]}"))
     return Run.open(earlier[-1]) if earlier else Run.create(config.runs, "cluster", asked)
 
@@ -177,6 +180,7 @@ def by_fold(runs: pd.DataFrame) -> pd.DataFrame:
     A seed's score is the mean over the symbols of all groups; NaN where a group's run is missing.
     """
     scores = {
+        # −∞ is the score of a run without a validation; weighted by symbols, as groups may differ by one.
         key: np.average(part["score"].replace(-np.inf, np.nan), weights=part["symbols"])
         for key, part in runs.groupby(["fold", "seed"])
     }
@@ -190,6 +194,7 @@ def _store(result: ClusterResult) -> ClusterResult:
     result.runs.to_csv(result.run.path("runs.csv"), index=False)
     result.table.to_csv(result.run.path("table.csv"), index=False)
     write_report(result.run.path("report.html"), "cluster", result.sections())
+    # An unfinished manifest lets the same command try the failed runs again.
     if not result.failed:
         result.run.finish(runs=len(result.runs))
     return result

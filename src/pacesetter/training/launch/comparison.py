@@ -19,6 +19,7 @@ def compare(runs: pd.DataFrame) -> pd.DataFrame:
     `p` is of the paired t test, `p_adjusted` after Holm's correction for the number of variants; NaN without pairs.
     """
     scores = runs.pivot(index="seed", columns="variant", values="score")[list(dict.fromkeys(runs["variant"]))]
+    # Paired by seed: what a seed does to all variants cancels in the difference.
     gaps = scores.sub(scores.iloc[:, 0], axis=0)
     rows = []
     for place, name in enumerate(scores.columns):
@@ -56,6 +57,7 @@ def adjusted(p_values: ArrayLike) -> list[float]:
     order = np.argsort(p)[: np.isfinite(p).sum()]  # NaN sorts last
     result = np.full(len(p), np.nan)
     if len(order):
+        # Holm (1979): the k-th smallest p is multiplied by the number of tests left, and never below an earlier one.
         result[order] = np.minimum(1.0, np.maximum.accumulate(p[order] * np.arange(len(order), 0, -1)))
     return result.tolist()
 

@@ -79,12 +79,14 @@ class Crew:
         waiting = deque(jobs)
         try:
             while left := sum(not job.is_settled for job in jobs):
+                # No more workers than open tasks: starting a process takes seconds.
                 self._hire(min(self.size, left))
                 while waiting and self.free:
                     self._give(self.free.popleft(), waiting.popleft(), function)
                 for future in wait(self.busy, TICK_SECONDS, FIRST_COMPLETED).done:
                     waiting.extendleft(self._hear(future))  # what was begun comes first
                 watch(jobs)
+        # Ctrl-C and SystemExit too: workers must not outlive the coordinator.
         except BaseException:
             self.dismiss()
             raise
@@ -130,6 +132,7 @@ class Crew:
         post.worker.dismiss()
         if job is None:
             self.lost_at_start += 1
+            # Workers that never start, e.g. where memory is short, would otherwise be hired for ever.
             if self.lost_at_start > self.retries:
                 raise RunError(f"{self.lost_at_start} workers died before they started: {problem}") from problem
             return []

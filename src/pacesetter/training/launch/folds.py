@@ -60,6 +60,7 @@ SHOWN = {"total_return": "+.1%", "sharpe": "+.2f", "max_drawdown": ".1%", "round
 
 def changed(config: Config, overrides: Sequence[str]) -> Config:
     """The configuration with keys such as `train.steps=1000` set; refuses an unknown one."""
+    # A deep copy in plain types, as `configure` reads them.
     plain = json.loads(json.dumps(config.to_dict()))
     for text in overrides:
         key, is_set, value = text.partition("=")
@@ -153,6 +154,7 @@ def run_walk_forward(
     check_range(1, folds=folds)
     train_bars, purge_bars = len(panel) // 2, config.train.purge_bars
     tested = len(panel) - train_bars - purge_bars
+    # Rounded up, so that the folds cover all bars; the last one may be shorter.
     test_bars = -(-tested // folds)
     if test_bars < 2 or tested % test_bars == 1:  # refused before hours of training, not by the statistics after them
         raise ConfigError(f"folds={folds} leaves one bar per test of {tested}; use fewer folds")
@@ -171,6 +173,7 @@ def run_combinatorial(config: Config, panel: Panel, folds: int, *, tell: Tell | 
     so that no agent learns from an observation of a test. Refuses blocks that are too short for it.
     """
     common, memory_bars = _market(config, panel), build_table(config, panel).memory_bars
+    # A window of w bars whose oldest feature remembers m reaches w + m − 2 bars behind its newest.
     reach, block = common["window_bars"] + memory_bars - 2, len(panel) // max(folds, 1)
     if reach + 1 >= block - 1:
         raise ConfigError(
@@ -204,6 +207,7 @@ class Refit:
     def __call__(self, train: tuple[Panel, ...], fold: Fold) -> Policy:
         task = task_of(self.config)
         learner: Any = build_learner(self.config, task.fold_parts(self.config, self.panel, fold))
+        # To the last step, without validation: choosing the best step on test bars would be in-sample.
         learner.learn(self.config.train.steps, _Silent())
         policy: Policy = task.learned_policy(learner, self.config, self.panel.index[fold.train[-1]])
         return policy

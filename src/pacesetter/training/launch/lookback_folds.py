@@ -77,6 +77,7 @@ def lookback_paths(config: Config, panel: Panel, folds: int, tell: Tell | None =
 
 def _purge(config: Config) -> int:
     """Bars whose outcome a decision may still wait for."""
+    # A decision is filled in the next bar, and its outcome takes `horizon_bars` from there.
     return max(int(build_task(config).view.horizon_bars) + 1, config.train.purge_bars)
 
 
@@ -95,12 +96,14 @@ def _played(
     """The agent beside constants and cross-validation on a block of bars; the training bars choose a constant."""
     task = build_task(config)
     scores = WindowScores(task.windows.grid, task.view.method, task.view.horizon_bars, dict(task.view.options))
+    # The constant is chosen on training bars alone, like the agent.
     known = scores.table(panel)[fold.train]
     known = known[np.isfinite(known).all(axis=1)]
     learned = task.windows.grid[int(known.mean(axis=0).argmax())] if len(known) else task.windows.start
     policies: dict[str, LookbackPolicy] = {AGENT: agent, LEARNED: ConstantLookback(learned)}
     policies |= {VALIDATED: CrossValidatedLookback(scores)}
     policies |= {f"constant {bars}": ConstantLookback(bars) for bars in task.windows.grid}
+    # Every candidate window must fit before the first decision, or constants would be scored on different bars.
     start = max(first, task.windows.longest, task.windows.seen[-1])
     return evaluate_lookback(policies, panel, task, start=start, stop=last, block_bars=50)
 

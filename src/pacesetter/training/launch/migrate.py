@@ -58,10 +58,12 @@ def migrate_run(folder: str | Path, overrides: Sequence[str] = (), console: Cons
     """Back the checkpoint up, train the continuous agent for a little, check it, and leave `migration.json`."""
     console, run = console or Console(), Run.open(folder)
     config = continuous_config(stored_config(folder), run.folder, overrides)
+    # Before the backup and the training: a run whose encoder does not fit is refused at once.
     equal = _taken(config)
     _back_up(run.folder)
     result = train(config, console=console)
     before, after = float(run.manifest["score"]), result.score
+    # A share of the size: a tenth off a negative score is further below 0.
     least = before - MOST_WORSE * abs(before)
     gates = (
         Gate("encoder as it was, share of tensors", equal, ">=", 1.0),
@@ -84,6 +86,7 @@ def continuous_config(config: Config, folder: Path, overrides: Sequence[str] = (
         raise ConfigError(f"{folder} has no discrete orders of single symbols; migrate a run of task.action=discrete")
     if agent.get("algorithm") not in ("ppo", "maskable_ppo"):
         raise ConfigError(f"agent={agent.get('algorithm')} cannot go on with continuous orders; migrate a PPO run")
+    # The limit counts equal discrete orders; continuous ones are hardly ever equal.
     task |= {"action": "continuous", "repetition_limit": None}
     agent["algorithm"] = "ppo"
     steps = max(int(SHARE * config.train.steps), 1)

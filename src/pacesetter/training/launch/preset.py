@@ -32,6 +32,7 @@ def write_preset(path: Path, overrides: Sequence[str], about: str) -> Path:
         for group, choice in choices.items()
         if group != "preset" and "/" not in str(group)
     ]
+    # Unresolved: interpolations such as ${seed} must follow the run that uses the preset.
     values = OmegaConf.to_container(config, resolve=False)
     assert isinstance(values, dict)
     kept = {key: value for key, value in values.items() if key not in ("hydra", *OWN_KEYS)}

@@ -93,6 +93,7 @@ def generations_of(
     proposals = [method.first(np.full(len(space), 0.5))]
     for number in range(generation):
         first = number * method.population
+        # By number, not by time: a resumed search refits to the same members whichever of them ended first.
         done = [trial for trial in trials[first : first + method.population] if trial.state.name == "COMPLETE"]
         points = [[unit(kind, trial.params[key]) for key, kind in space.items()] for trial in done]
         proposals.append(method.refit(proposals[-1], points, [trial.value or 0.0 for trial in done]))
@@ -103,6 +104,7 @@ def value_at(kind: Any, share: float) -> float | int:
     """The value at a share of an interval's way, on a logarithmic scale where the interval has one."""
     low, high = (math.log(end) if kind.log else float(end) for end in (kind.low, kind.high))
     place = low + float(share) * (high - low)
+    # exp(log(x)) may round just outside the interval, which Optuna refuses.
     value: float = min(max(math.exp(place) if kind.log else place, kind.low), kind.high)
     return round(value) if isinstance(kind.low, int) else value
 
@@ -143,6 +145,7 @@ def _weight(name: str, term: Any) -> tuple[str, float]:
 
 
 def _interval(key: str, weight: float) -> str:
+    # Sorted: a penalty has a negative weight.
     low, high = sorted((0.0, 2.0 * weight)) if weight else (0.0, 1.0)
     return f"{key}=interval({low:.6g},{high:.6g})" if "." in f"{high:.6g}" else f"{key}=interval({low:.1f},{high:.1f})"
 

@@ -141,6 +141,7 @@ def tune(overrides: Sequence[str], *, resume: str | Path | None = None, console:
     console.print(f"{search.trials} trials over {', '.join(space)} → {run.folder}", soft_wrap=True)
     storage = search.storage or f"sqlite:///{run.folder.resolve()}/study.db"
     study = _resumed_study(storage, search.unpruned, run)
+    # Made here, not stored: a study in a database keeps trials, not its sampler.
     study.sampler = search.make_sampler(distributions, config.seed, len(study.trials))
     stopped = told_when_stopped(run, console, lambda: f"resume with: pacesetter tune --resume {run.folder}")
     with stopped, launcher.session() as crew:
@@ -169,6 +170,7 @@ def attempt(work: Attempt) -> RunOutcome | None:
         return run_task(work.task, report)
     except InterruptedRunError:
         raise
+    # The fail-safe's stop is a result of these values, not of the machine: the search goes on without it.
     except RunError:
         return None
 
@@ -231,6 +233,7 @@ def _next_trials(study: Study, space: dict[str, BaseDistribution], search: Searc
 
     left = [Trial(study, trial._trial_id) for trial in study.trials if not trial.state.is_finished()]
     begun = len(study.trials) - len(left)
+    # Trials that a killed worker left are asked for again first: they have their values already.
     room = min(search.at_once(workers, begun), search.trials - begun)
     return [*left, *(study.ask(space) for _ in range(room - len(left)))][:room]
 
@@ -289,6 +292,7 @@ def _check_space(fixed: Sequence[str], space: dict[str, Override]) -> Config:
     values = [_values(override) for override in space.values()]
     first = [each[0] for each in values]
     for place, each in enumerate(values):
+        # Each value beside the first of all others: every key is checked without composing every combination.
         for value in each[1:]:
             compose([*fixed, *first[:place], value, *first[place + 1 :]])
     config = compose([*fixed, *first])
@@ -354,6 +358,7 @@ def _sections(study: Study, scores: Sequence[float | None]) -> list[Section]:
 
     history = styled(plot_optimization_history(study), "Score by trial")
     importance: tuple[Any, ...] = ()
+    # fANOVA divides by the variance of the scores.
     if len(set(scores)) > 1:
         figure = plot_param_importances(study, evaluator=FanovaImportanceEvaluator(seed=0))
         importance = (styled(figure, "Share of the scores' variance"),)

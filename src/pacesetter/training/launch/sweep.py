@@ -56,6 +56,7 @@ class Plan:
         """The plan of overrides such as `agent=ppo,a2c seed=0,1,2`."""
         fixed, varied = split_varied(overrides)
         lists = {override.key_or_group: choices(override) for override in varied}
+        # The last one counts, as in Hydra.
         given = [text for text in fixed if text.startswith("seed=")]
         seeds = lists.pop("seed", given[-1:] or ["seed=0"])
         combine = itertools.product if design == "grid" else _one_at_a_time

@@ -69,6 +69,7 @@ class Launcher:
                 crew.dismiss()
 
     def _ray(self) -> AbstractContextManager[Any]:
+        # As many cores as the workers hold, where Ray is started here: the rest is left to the user.
         return ray_session(self.address, self.workers and self.workers * self.cores)
 
     def _crew(self, ray: Any) -> Crew:
@@ -82,6 +83,7 @@ class Launcher:
             log.warning(
                 "launcher.workers=%d share the %d cores of this machine; fewer may be faster", self.workers, cores
             )
+        # Threads of all workers together fill the machine once: more would only take turns.
         share = max(cores // self.workers, 1)
         return Crew(partial(ProcessWorker, share), self.workers, self.retries)
 
@@ -100,5 +102,6 @@ class Launcher:
         by_cores = int(cores / self.cores)
         if not self.gpus:
             return by_cores
+        # Ray does not split a worker over two GPUs: of 0.4 each two fit on one, not two and a half.
         by_gpus = gpus * int(1 / self.gpus) if self.gpus <= 1 else gpus / self.gpus
         return min(by_cores, int(by_gpus))

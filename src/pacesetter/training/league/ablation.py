@@ -137,6 +137,7 @@ class Ablation:
         for name in self.variants:
             if name not in chosen:
                 raise ConfigError(f"the ablation '{self.name}' has no variant '{name}'{did_you_mean(name, chosen)}")
+        # The full method stays: every difference is from it.
         if self.variants:
             chosen = {name: texts for name, texts in chosen.items() if name == FULL or name in self.variants}
         played = {name: (*texts, *more) for name, texts in chosen.items()}
@@ -216,6 +217,7 @@ def ablation_table(scores: pd.DataFrame, judging: Judging = JUDGED["account"]) -
     for market, part in scores.groupby("market", sort=False):
         is_yardstick = part["entrant"].isin(judging.beside)
         runs = part.rename(columns={"entrant": "variant", judging.figure: "score"})[["variant", "seed", "score"]]
+        # Apart: Holm's correction is for the questions asked of the method, and yardsticks ask none.
         table = compare(runs[~is_yardstick])
         beside = compare(runs[is_yardstick | (runs["variant"] == FULL)])
         beside = beside[beside["variant"] != FULL].assign(p_adjusted=float("nan"))

@@ -63,7 +63,8 @@ def behaviour(result: Backtest) -> Behaviour:
     kinds, count, is_discrete = _kinds(result.orders)
     used = np.bincount(kinds.ravel(), minlength=count)
     shares = used[used > 0] / used.sum()
-    held = np.cumsum(result.fills[..., [Fill.QUANTITY, Fill.EXIT_QUANTITY]].sum(axis=-1), axis=0)
+    held = np.cumsum(result.fills[..., [Fill.QUANTITY, Fill.EXIT_QUANTITY]].sum(axis=-1), axis=0)  # (bar, symbol)
+    # 1e-9: a ruined account has no equity to be a share of.
     weights = np.abs(held * result.closes) / np.maximum(result.equity[1:], 1e-9)[:, None]
     is_open = np.abs(weights) > 1e-6
     return Behaviour(
@@ -93,6 +94,7 @@ def _kinds(orders: Array) -> tuple[Array, int, bool]:
     known = orders[np.isfinite(orders)]
     if len(known) == 0:
         return np.zeros(orders.shape, np.int64), BINS + 1, False
+    # Targets of 0 and 1 alone look like discrete orders too; above 1 only order numbers go.
     if np.isin(known, list(Discrete)).all() and known.max() > 1:
         return np.nan_to_num(orders).astype(np.int64), len(Discrete), True
     low, high = float(known.min()), float(known.max())
@@ -106,6 +108,7 @@ def _kinds(orders: Array) -> tuple[Array, int, bool]:
 def _variety(kinds: Array, most: int) -> float:
     if len(kinds) < WINDOW:
         return float("nan")
+    # Sorted, a change between neighbours is a new kind: 1 + changes counts the different ones.
     windows = np.sort(np.lib.stride_tricks.sliding_window_view(kinds, WINDOW, axis=0), axis=-1)
     return float((1 + (np.diff(windows, axis=-1) != 0).sum(axis=-1)).mean() / most)
 

@@ -91,10 +91,12 @@ def play_cell(cell: Cell) -> Score:
         result, learned = _trained(cell, config)
     seconds, figures = time.perf_counter() - start, asdict(behaviour(result)) | asdict(learned)
     score = Score(market=cell.market, entrant=cell.entrant, seed=cell.seed, seconds=seconds, **figures)
+    # Of a real market there is one path: intervals come from blocks of bars instead of from seeds.
     if cell.market.startswith(REAL) and cell.entrant != HOLD:
         gap = _above_hold(cell, config, panel, result)
         score = replace(score, above_hold=gap.value, above_hold_low=gap.low, above_hold_high=gap.high)
     known.parent.mkdir(parents=True, exist_ok=True)
+    # Atomically: a killed league must not leave half a score that a later one reads.
     write_atomic(known, json.dumps(asdict(score), indent=1).encode())
     return score
 
@@ -107,6 +109,7 @@ def _panel(market_overrides: tuple[str, ...], seed: int) -> Panel:
 
 def cell_key(cell: Cell, config: Config, panel: Panel) -> str:
     """A hash of everything the score depends on but the code: entrant, configuration and bars."""
+    # Where it is stored and how it is called do not change a score.
     content = config.to_dict() | {"runs": "", "name": ""}
     text = json.dumps([VERSION, cell.entrant, content, panel.fingerprint], sort_keys=True, default=str)
     return hashlib.sha256(text.encode()).hexdigest()[:24]

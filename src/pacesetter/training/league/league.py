@@ -74,6 +74,7 @@ class League:
         return [
             Cell(folder, market, entrant, seed, overrides, (*ENTRANTS[entrant], *more) if entrant in ENTRANTS else None)
             for market, overrides in markets.items()
+            # Real bars do not change with the seed.
             for seed in (seeds[:1] if market.startswith(REAL) else seeds)
             for entrant in entrants_of(self.entrants)
             if not (market.startswith(REAL) and entrant in NEED_TRUTH)
@@ -118,6 +119,7 @@ def league_table(scores: pd.DataFrame) -> pd.DataFrame:
         best = scores[(scores["market"] == market) & (scores["entrant"] == ORACLE)].set_index("seed")["sharpe"]
         mean, half = mean_and_half_width(part["sharpe"])
         own = part.set_index("seed")["sharpe"]
+        # Shares are over seeds that both played: strengths of the drawn markets differ.
         common = own.index.intersection(best.index)
         top = float(best[common].mean()) if len(common) else np.nan
         share, share_half = _share(own[common], best[common]) if top > 0 else (np.nan, np.nan)
@@ -139,6 +141,7 @@ def _gates(part: pd.DataFrame, oracle: pd.DataFrame) -> dict[str, float]:
     for row in part.itertuples():
         beside = [gates_of(other) for other in oracle[oracle["seed"] == row.seed].itertuples()]
         own = gates_of(row)
+        # A gate that the oracle fails on these bars asks for something that does not pay there.
         names = [name for name in own if all(gates[name].passed for gates in beside)]
         passed.append(sum(own[name].passed for name in names))
         applied.append(len(names))
@@ -151,6 +154,7 @@ def smallest_strengths(table: pd.DataFrame) -> dict[str, float]:
     smallest = {}
     for entrant, part in planted.groupby("entrant", sort=False):
         by_strength = (part["reliable"] >= MOST_SEEDS * part["seeds"]).to_numpy()[np.argsort(_strengths(part))]
+        # From the strongest downwards: a weaker strength counts only if every stronger one is reliable.
         is_kept = np.logical_and.accumulate(by_strength[::-1])[::-1]
         smallest[str(entrant)] = float(np.sort(_strengths(part))[is_kept].min()) if is_kept.any() else float("nan")
     return smallest
@@ -163,6 +167,7 @@ def _strengths(planted: pd.DataFrame) -> Any:
 def _share(own: pd.Series, best: pd.Series) -> tuple[float, float]:
     """Ratio of the means, and half its 95 % interval by the delta method over seeds that both played."""
     ratio = float(own.mean() / best.mean())
+    # Delta method: r̂ − r ≈ mean(own − r·best) / mean(best), so its spread over seeds is that of the ratio.
     _, half = mean_and_half_width((own - ratio * best) / best.mean())
     return ratio, half
 

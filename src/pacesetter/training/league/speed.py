@@ -36,6 +36,7 @@ def speed(folder: Path, steps: int) -> Speed:
     last = list(scores.values())[-1] if scores else None
     if last is None or last <= 0:
         return Speed(steps, *(float("nan"),) * 2)
+    # The last score itself reaches it, so there always is one.
     reached = next(step for step, score in scores.items() if score is not None and score >= MOST * last)
     spent = [_seconds(line["seconds"]) for line in lines if "seconds" in line and line["step"] <= reached]
     return Speed(steps, float(reached), spent[-1] if spent else float("nan"))

@@ -35,6 +35,7 @@ class ObjectivesValidator(FleetValidator):
 
     def _learned(self) -> torch.Tensor:
         market: Any = self.market
+        # The network's own weights, not those of the front's latest point.
         market.asked = None
         return market.reset()[PREFERENCE].mean(0).double().cpu()  # type: ignore[no-any-return]
 
@@ -53,6 +54,7 @@ class ObjectivesValidator(FleetValidator):
         asked = [learned / learned.sum(), *spread_preferences(config.preferences - 1, len(names))]
         points = [self._point(preference, config.utility) for preference in asked]
         values = np.array([point["objectives"] for point in points])
+        # Below the worst of each objective, or points at an edge of the front would add no volume.
         worst = values.min(0) - MARGIN * np.maximum(np.ptp(values, axis=0), 1e-12)
         for point, efficient in zip(points, is_efficient(values), strict=True):
             point["efficient"] = bool(efficient)
@@ -90,6 +92,7 @@ def _utility(played: FleetPlay, name: str) -> float:
     together = played.returns.nanmean(0).double()
     if name == "growth":
         return float(together.sum())
+    # As `episode_utility`, over the whole validation set.
     spread = together.var() if name == "sharpe" else together.clamp(max=0.0).square().mean()
     return float(together.mean() / spread.clamp(min=1e-16).sqrt() * played.bars_per_year**0.5)
 

@@ -90,6 +90,7 @@ def distill(folder: str | Path, asked: Student, seed: int = 0, console: Console 
     panel = build_panel(config)
     market = build_recording_market(config, panel, config.train.envs)
     manifest = dataset_manifest(config, panel, market, Path(folder).name, "", ["visited"], seed)
+    # Both see inputs in the same scale, and the student counts none of its own.
     student.encoder.normaliser.load_state_dict(teacher.encoder.normaliser.state_dict())
     held_out = _learn(student, teacher, market, manifest, asked, seed)
     rows = compare_fleets({"teacher": teacher, "student": student}, JudgedMarkets(config, panel).validation)
@@ -108,8 +109,10 @@ def _learn(
     trainer = None
     for half in range(2):
         if half:
+            # States that the student's own mistakes lead to, labelled by the teacher (DAgger; Ross et al. 2011).
             visited.append(_visited(student, market, asked.episodes, RANDOM_SHARES[0], seed + 1))
         rows = StoredRows(manifest, market_tables(market), StoredEpisodes.join(visited), seed=seed)
+        # A fresh optimiser for the second half: moments of the first are of other states.
         config = FleetDistillation(seed=seed + half)
         trainer = FleetTrainer(Distillation(student, rows, config, teacher))
         trainer.learn(asked.steps // 2)
@@ -144,6 +147,7 @@ def _card(name: str, fleet: Fleet, market: FleetMarket, states: list[Any], wante
         start = time.perf_counter()
         fleet.evaluate(full | _mask(states[0]), rows)
         seconds.append(time.perf_counter() - start)
+    # 0.1: equal for discrete orders, and for continuous ones within the default hold zone.
     same = [(_mode(fleet, market, state) - want).abs() < 0.1 for state, want in zip(states, wanted, strict=True)]
     stored = [*fleet.parameters(), *fleet.buffers()]
     return SideBySide(

@@ -39,6 +39,7 @@ class EpisodeLog(Callback[Any]):
         """A log of its own market; files behind the step of a resumed run are written again."""
         folder, step = self.session.run.folder / FOLDER, self.learner.step
         for path in folder.glob("*.h5"):
+            # A killed run may have written further than its last checkpoint: those episodes are played again.
             if int(path.stem) > step:
                 path.unlink()
         config, market = self.config, self.learner.market

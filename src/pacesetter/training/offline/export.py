@@ -72,6 +72,7 @@ def export_episodes(
 
     def recorded() -> Iterator[tuple[str, StoredEpisodes]]:
         for place, name in enumerate(names):
+            # Another seed for each regime: equal starts and draws would make their episodes alike.
             steps = record(market, teach, REGIMES[name], episodes, seed + place)
             part, _ = whole_episodes(steps, market, place, most=-(-episodes // market.env_count))
             assert part is not None

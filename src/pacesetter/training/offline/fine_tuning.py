@@ -52,6 +52,7 @@ def fine_tune(folder: str | Path, overrides: Sequence[str], console: Console | N
     Refuses a run without a fleet, and a market without any of its symbols, before anything is trained.
     """
     old, before = stored_config(folder), best_fleet(folder)
+    # The network of the old run unless the overrides say otherwise: weights of another size cannot be taken.
     own = [f"agent.{name}={old.agent[name]}" for name in ("network", "heads") if old.agent.get(name) is not None]
     config = compose(["task=fleet", *own, *overrides, f"train.init_from={folder}"])
     panel = build_panel(config)
@@ -71,6 +72,7 @@ def fine_tune(folder: str | Path, overrides: Sequence[str], console: Console | N
 
 def _row(name: str, before: Fleet, after: Fleet, config: Config, panel: object) -> TransferRow:
     market: FleetMarket = JudgedMarkets(config, panel).validation  # type: ignore[arg-type]
+    # Both fleets are judged on the symbols that both know, or the means would be of different agents.
     common = [symbol for symbol in market.symbols if symbol in before.symbols and symbol in after.symbols]
     market = market if len(common) == len(market.symbols) else market.select(common)
     first, second = (play(fleet, market) for fleet in (before, after))

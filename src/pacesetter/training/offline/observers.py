@@ -53,6 +53,7 @@ class OfflineValidator(Validator[FleetTrainer]):
     def _play(self) -> dict[str, Any]:
         means = {name: float(values.mean()) for name, values in self._judged().items()}
         self.gates["deterministic"] = []
+        # The sign is turned: `Validator` keeps the largest score.
         return {"score": -means["held_out_loss"], "deterministic": {"sharpe": None} | means}
 
     def _judged(self) -> dict[str, torch.Tensor]:
@@ -66,6 +67,7 @@ class OfflineValidator(Validator[FleetTrainer]):
         if not self.state["scores"]:
             save_fleet(self.learner.fleet, best)
         fleet = self.learner.fleet
+        # Once, after all is learned: a choice by market results would make the offline score an online one.
         fleet.load_state_dict(load_fleet(best).state_dict())
         played = play(fleet, self.markets.validation)
         table = agent_table(played, 0.0, self.session.config.train.gates.max_share)
@@ -118,7 +120,8 @@ def market_answer(fleet: Any, markets: JudgedMarkets, rows: StoredRows, gamma: f
     steps = record(market, fleet_teacher(fleet, market), 0.0, envs * len(market.symbols), seed=0)
     episodes, _ = whole_episodes(steps, market, 0, most=1)
     assert episodes is not None
-    rewards = padded(episodes.rows["rewards"], episodes.lengths)
+    rewards = padded(episodes.rows["rewards"], episodes.lengths)  # (episode, step), 0 behind the end
     earned = rewards @ gamma ** np.arange(rewards.shape[1])
+    # Normal interval over episodes, which are drawn independently.
     spread = 1.96 * float(earned.std()) / len(earned) ** 0.5
     return Estimate("market", float(earned.mean()), float(earned.mean()) - spread, float(earned.mean()) + spread)

@@ -45,6 +45,7 @@ def expert_teacher(config: Config, market: FleetMarket) -> Teach:
         if action != "target":
             return orders
         held = observation["position"][:, PositionEntry.WEIGHT] > 0  # the full position or none
+        # A target has to be restated at every bar: holding is asking for the full position again.
         return torch.where((orders > 0) | (held & (orders == 0)), 1.0, -1.0)
 
     return order_teacher(wanted, market.actions)
@@ -60,6 +61,7 @@ def oracle_teacher(config: Config, panel: Panel, market: FleetMarket) -> Teach:
     task, bars = build_task(config), market.tables.windows.shape[2]
     costs = task.market.costs
     side = (costs.commission_bps + costs.spread_bps / 2 + costs.slippage_bps) * BPS
+    # Row t is the response of bar t + 1, which an order decided at t is in time for.
     response = panel.truth.response[1 : bars + 1]
     earned = fill_returns(panel.rows(0, bars))
     size = min(task.market.limits.position_cap_fraction, 1.0)

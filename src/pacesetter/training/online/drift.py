@@ -31,6 +31,7 @@ class DriftMonitor:
         detector = self._detector(name)
         alarms = []
         for place, value in enumerate(values):
+            # ADWIN drops the old part of its window when it detects a change: the estimate then is of the new regime.
             before = detector.estimation
             detector.update(float(value))
             if detector.drift_detected and not (falls_only and detector.estimation > before):
@@ -45,5 +46,6 @@ class DriftMonitor:
         if name not in self.detectors:
             with needs("drift detection", "drift"):
                 from river.drift import ADWIN
+            # Checked at every value: by default river looks at every 32nd, a delay of 32 bars.
             self.detectors[name] = ADWIN(delta=self.confidence, clock=1)  # type: ignore[no-untyped-call]
         return self.detectors[name]

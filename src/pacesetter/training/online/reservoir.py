@@ -32,6 +32,9 @@ class Reservoir:
             if len(self.kept) < self.capacity:
                 self.kept.append(int(value))
                 continue
+            # Algorithm R: value n replaces one of the kept with probability capacity / n. A generator for each value
+            # needs no
+            # stored state.
             place = int(np.random.default_rng([self.seed, self.count]).integers(self.count))
             if place < self.capacity:
                 self.kept[place] = int(value)

@@ -12,14 +12,14 @@ import numpy as np
 from rich.console import Console
 from rich.table import Table
 
-from pacesetter.build import best_fleet, build_panel, build_table, stored_end
+from pacesetter.build import build_panel, build_table, stored_end
 from pacesetter.errors import ConfigError
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
 from pacesetter.runs import Run
 from pacesetter.training.online.updater import OnlineConfig, OnlineUpdater, Update
 
-__all__ = ["update_online"]
+__all__ = ["tell_updates", "update_online"]
 
 
 def update_online(
@@ -45,11 +45,12 @@ def update_online(
     out = console or Console()
     while True:
         panel = build_panel(config)
+        # Only the first call begins; later ones find the updater at work.
         updater.begin(panel, _first(folder, panel) if first is None else first)
         updates = updater.advance(panel)
         assert updater.run is not None
         if updates:
-            _tell(updater, updates, panel, out)
+            tell_updates(updater, updates, panel, out)
         if watch_seconds is None:
             out.print(f"{updater.updates} updates in all → {updater.run.folder}", soft_wrap=True)
             return updater
@@ -60,18 +61,18 @@ def _first(folder: str | Path, panel: Panel) -> int:
     return int(panel.index.searchsorted(stored_end(folder), side="right"))
 
 
-def _tell(updater: OnlineUpdater, updates: list[Update], panel: Panel, out: Console) -> None:
+def tell_updates(updater: OnlineUpdater, updates: list[Update], panel: Panel, out: Console) -> None:
     """The updates, and what the fleet earned with them beside what it would have earned without."""
-    table = Table("update", "bar", "shadow", "gain a bar", "forgotten", "drift")
+    shown = Table("update", "bar", "shadow", "gain a bar", "forgotten", "drift")
     for each in updates:
         event = each.kind if not each.why else f"{each.kind}: {each.why}"
         numbers = (f"{each.gain:+.2e}", f"{each.forgotten:+.2f}")
-        table.add_row(str(each.number), each.time[:16], event, *numbers, ", ".join(each.drift))
-    out.print(table)
+        shown.add_row(str(each.number), each.time[:16], event, *numbers, ", ".join(each.drift))
+    out.print(shown)
+    # Up to the last whole update: newer bars belong to the next one.
     known = panel.rows(0, updater.bars)
-    frozen = updater.returns(
-        best_fleet(updater.origin), known, build_table(updater.run_config, known), updater.first - 1
-    )
+    table = build_table(updater.run_config, known)
+    frozen = updater.returns(updater.first_fleet, known, table, updater.first - 1)
     online = np.array(updater.history["earned"])
     out.print(
         f"mean return a bar over {len(online)} new bars: online {online.mean():+.3e}, "

@@ -139,12 +139,15 @@ class OnlineUpdater:
         if not needed <= first <= len(panel):
             raise DataError(f"online updates need {needed} bars before the first one, and there are {first}")
         self.first = self.bars = first
+        # Recent bars enter the reservoir when they are no longer recent, so that none is drawn from both.
         usable = range(self._window(), first - self.config.recent_bars)
         self.reservoir.add(usable)
         table = build_table(self.run_config, panel)
         self.history[SHOWN] = self._shown(table, panel, 0, first).tolist()
         start = max(first - self.config.frozen_bars, self._window())
+        # The frozen set: what the policy earned there is the unit of drift and the reference of forgetting.
         self.history[PAST] = self.returns(self.fleet, panel.rows(0, first), table, start).tolist()
+        # Detectors see the past first: the first new bars are compared with it, not with nothing.
         self._watch()
         agent = {"online": asdict(self.config)}
         self.run = Run.create(self.origin.resolve().parent, f"{self.run_config.name}-online", self._told())
@@ -163,6 +166,7 @@ class OnlineUpdater:
     def _update(self, panel: Panel) -> Update:
         """One round: look for drift, train a shadow, judge it, and store what came of it."""
         table, before = build_table(self.run_config, panel), self.bars
+        # By the fleet in force, before it may be replaced: drift is of what was really traded.
         alarms = self._look(panel, table, before)
         if alarms:
             self.alarm_until = len(panel) + self.config.alarm_bars
@@ -171,11 +175,14 @@ class OnlineUpdater:
         shadow = self._train(panel, table, is_alarmed)
         gain = self._gain(shadow, panel, table)
         forgotten = self._forgotten(shadow, panel, table)
+        # After a drift the old regime is what should be forgotten.
         is_forgetful = forgotten > self.config.largest_forgetting and not is_alarmed
+        # Not worse is enough: on a stationary market most shadows are neither better nor worse.
         is_taken = gain >= 0 and not is_forgetful
         why = "" if is_taken else "worse on the latest bars" if gain < 0 else "forgets too much"
         if is_taken:
             self.fleet = shadow
+        # Bars that have just left the recent window.
         self.reservoir.add(range(before - self.config.recent_bars, len(panel) - self.config.recent_bars))
         update = Update(
             self.updates,
@@ -196,6 +203,7 @@ class OnlineUpdater:
 
     def _look(self, panel: Panel, table: FeatureTable, before: int) -> list[str]:
         """Series in whose new values a change was detected."""
+        # From the order at the last known bar on: its fill lies in the first new one.
         earned = self.returns(self.fleet, panel, table, before - 1)[-(len(panel) - before) :]
         fresh = {EARNED: earned, SHOWN: self._shown(table, panel, before, len(panel))}
         units = {EARNED: self._unit(), SHOWN: 1.0}
@@ -215,6 +223,7 @@ class OnlineUpdater:
     def _watch(self) -> None:
         """Let the detectors see everything that was seen so far."""
         earned = np.array(self.history[PAST] + self.history[EARNED]) / self._unit()
+        # Detectors are rebuilt from history, not stored: ADWIN's state follows from its values.
         self.drift.add(EARNED, earned)
         self.drift.add(SHOWN, self.history[SHOWN])
 
@@ -222,18 +231,22 @@ class OnlineUpdater:
 
     def _train(self, panel: Panel, table: FeatureTable, is_alarmed: bool) -> Fleet:
         """A copy of the fleet after some more steps on recent bars and the reservoir."""
+        # The latest bars judge the shadow, so it must not learn from them.
         stop = len(panel) - self.config.judged_bars
         known = panel.rows(0, stop)
         market = self._market(known, table, self.run_config.train.envs, starts="random")
         recent = self.config.recent_bars
         if is_alarmed:
+            # ADWIN's window holds what belongs to the new regime; at least one episode must fit.
             recent = min(recent, max(self.drift.width(EARNED) - self.config.judged_bars, self._length() + 1))
         share = 0.0 if is_alarmed else self.config.reservoir_share
         use_starts(market, range(stop - recent, stop), self.reservoir.kept, share, self.config.seed + self.updates)
+        # Another seed for each update: the same draws on nearly the same bars would learn little new.
         own = replace(self.run_config, seed=self.config.seed + self.updates)
         learner: Any = build_learner(own, Parts(market, None))
         learner.fleet.load_state_dict(self.fleet.state_dict())
         learner.learn(self.config.steps)
+        # A copy, so that the learner with its optimisers can be freed.
         shadow: Fleet = copy.deepcopy(learner.fleet)
         return shadow
 
@@ -243,6 +256,7 @@ class OnlineUpdater:
 
     def _forgotten(self, shadow: Fleet, panel: Panel, table: FeatureTable) -> float:
         """By how much the mean Sharpe ratio falls on the bars before the first update."""
+        # Bars before the first update alone, at every update the same ones.
         known, first = panel.rows(0, self.first), max(self.first - self.config.frozen_bars, self._window())
         ratios = [play(fleet, self._market(known, table, 1, first=first)).sharpe for fleet in (self.fleet, shadow)]
         return float((ratios[0] - ratios[1]).mean())
@@ -255,6 +269,7 @@ class OnlineUpdater:
     def _market(
         self, panel: Panel, table: FeatureTable, envs: int, *, starts: str = "fixed", first: int = 0
     ) -> FleetMarket:
+        # Rows of the table up to the panel's end: features are causal, so cutting equals computing again.
         own = replace(table, index=panel.index, values=table.values[:, : len(panel)])
         options: dict[str, Any] = {"table": own, "supervised": None, "starts": starts, "first_bar": first}
         if starts == "random":
@@ -271,7 +286,7 @@ class OnlineUpdater:
 
     def _shown(self, table: FeatureTable, panel: Panel, start: int, stop: int) -> np.ndarray[Any, Any]:
         """(bar,) mean size of the features in deviations of the bars before the first update."""
-        past = table.values[:, : self.first]
+        past = table.values[:, : self.first]  # (symbol, bar, feature)
         centre, spread = np.nanmean(past, axis=(0, 1)), np.nanstd(past, axis=(0, 1)) + 1e-12
         distance = np.abs((table.values[:, start:stop] - centre) / spread)
         return np.asarray(np.nanmean(np.minimum(np.nan_to_num(distance), DEVIATIONS), axis=(0, 2)))
@@ -289,6 +304,7 @@ class OnlineUpdater:
         assert self.run is not None
         name = f"fleets/{self.updates:05d}"
         save_fleet(self.fleet, self.run.path(name))
+        # Where every other command looks for a run's agent.
         save_fleet(self.fleet, self.run.path("checkpoints/best"))
         state = {
             "fleet": name,
@@ -311,6 +327,13 @@ class OnlineUpdater:
         assert self.run is not None
         path = self.run.folder / STATE
         return list(json.loads(path.read_text(encoding="utf-8"))["events"]) if path.is_file() else []
+
+    @property
+    def first_fleet(self) -> Fleet:
+        """The fleet as it was before the first update."""
+        assert self.run is not None
+        # From its own run: after a resume `origin` is that run, whose best fleet is the latest one.
+        return load_fleet(self.run.folder / "fleets/00000")
 
     def _resume(self) -> None:
         """Continue from the state of an updater's own run."""
@@ -350,6 +373,7 @@ def use_starts(market: FleetMarket, recent: range, earlier: list[int], share: fl
         new, old = own[np.isin(own[:, 1], np.array(recent))], own[np.isin(own[:, 1], np.array(earlier))]
         if len(new) == 0:
             raise DataError(f"'{symbol}' has no recent bar to start an episode at; give more online.recent_bars")
+        # Starts are drawn evenly from the pool: old ones are added until they are `share` of it.
         wanted = round(share / (1 - share) * len(new)) if share < 1 and len(old) else 0
         drawn = old[generator.integers(0, len(old), wanted)] if wanted else old[:0]
         groups.append(np.concatenate([new, drawn]))

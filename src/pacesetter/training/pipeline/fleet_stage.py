@@ -55,6 +55,7 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
         features=replace(config.features, leadlag=replace(leadlag, lookback=leadlag.lookback or lookback)),
         task=task,
         agent=agent,
+        # No checkpoints: a stage that was stopped is made again as a whole.
         train=replace(config.train, steps=steps, envs=ENVS, validate_every=between, checkpoint_every=0),
         track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
     )

@@ -51,6 +51,7 @@ def lookback_config(config: Config, folder: Path) -> Config:
     What it chooses on bars that it learned from is not shown to anybody: traders see its windows from there on.
     """
     steps, (first, second) = config.job.lookback_steps, config.train.shares
+    # Half of the traders' training bars: on the other half its choices are out-of-sample, as they will be later.
     learned = replace(config.train, shares=(first / 2, second / 2), steps=steps, envs=ENVS)
     return replace(
         config,

@@ -172,7 +172,9 @@ def run_job(
             watch.begun(job, stage)
             run_stage(job, stage, f"{number}/{len(chosen)} {stage.name}")
             if stage.name == "load":
+                # Only now is the size of the panel known, by which the budget is divided.
                 budget.enter_context(within_budget(job.panel, config.job.memory_mb))
+                # As soon as bars are known: an hour of training before a later stage refuses them would be lost.
                 check_stages(job, chosen)
             if not watch.goes_on(job, stage):
                 break

@@ -24,6 +24,7 @@ SHARE = 0.5  # of what is left that tables of lagged products may hold
 def reset_peak() -> None:
     """Let the peak start from what is in use now, where the system can (Linux); elsewhere it is that of the process."""
     try:
+        # 5 resets the peak of resident memory (proc(5), clear_refs).
         RESET.write_text("5")
     except OSError:
         return
@@ -44,6 +45,7 @@ def peak_mb() -> float:
 def least_mb(bars: int, symbols: int, fields: int) -> float:
     """What a job of so many bars needs: libraries, the bars, and copies of their features."""
     cells = bars * symbols
+    # Features are float32 (4 bytes), bars float64 (8) in about three copies.
     return LIBRARIES_MB + cells * (COPIES * 4 * len(FEATURES) + 3 * 8 * fields) / MEGABYTE
 
 

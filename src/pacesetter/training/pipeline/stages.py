@@ -67,6 +67,7 @@ class Job:
         """Where the artefacts of a stage are kept; what the run folder has of them is a copy."""
         if stage not in self.keys:
             return self.run.folder / stage
+        # Shared by all jobs below one folder of runs: the key says what it is of.
         return Path(self.config.runs) / CACHE / f"{stage}-{self.keys[stage][:16]}"
 
 
@@ -121,6 +122,7 @@ def chosen_stages(stages: Mapping[str, Stage], wanted: str) -> list[Stage]:
     """The stage `wanted` and all that it needs, in order; refuses an unknown name."""
     if wanted not in stages:
         raise ConfigError(f"stage={wanted} is not a stage of the main job{did_you_mean(wanted, stages)}")
+    # Stages are declared in order, so that one pass from the last to the first finds all that is needed.
     needed = {wanted}
     for stage in reversed(list(stages.values())):
         if stage.name in needed:
@@ -176,6 +178,7 @@ def _key(job: Job, stage: Stage) -> str:
     config = job.config.to_dict()
     parts = {
         "stage": stage.name,
+        # Any change of the package: what a stage computes may depend on any line of it.
         "code": _code_digest(),
         "bars": job.panel.fingerprint,
         "config": {name: config[name] for name in ("seed", *stage.reads)},
@@ -192,12 +195,14 @@ def _code_digest() -> int:
 
 def _make(job: Job, stage: Stage, kept: Path) -> Found:
     """Work beside the final place and move there at the end, so that a job that died leaves nothing half done."""
+    # On the same disk as its final place, so that the rename is atomic; hidden, so that no command lists it.
     fresh = kept.with_name(f".{job.run.folder.name}-{stage.name}")
     fresh.mkdir(parents=True)
     try:
         finding = stage.work(job, fresh)
         files = {str(path.relative_to(fresh)): sha256(path) for path in sorted(fresh.rglob("*")) if path.is_file()}
         write_atomic(fresh / RECORD, json.dumps({"files": files, "found": _plain(finding)}))
+        # A damaged one may be there, which `_read` refused.
         shutil.rmtree(kept, ignore_errors=True)
         fresh.rename(kept)
     finally:

@@ -85,6 +85,7 @@ def _gpu() -> EnvironmentRow:
 
 
 def _disk(runs: Path) -> EnvironmentRow:
+    # The folder of the runs may not exist yet: the nearest parent that does is on the same disk.
     place = next(folder for folder in (runs.resolve(), *runs.resolve().parents) if folder.is_dir())
     free = shutil.disk_usage(place).free / GIGABYTE
     return EnvironmentRow("free disk", f"{free:.1f} GB", f">={LEAST_DISK_GB:g} GB", free >= LEAST_DISK_GB)

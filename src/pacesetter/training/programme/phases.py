@@ -134,6 +134,7 @@ def run_prototype(job: Job, folder: Path) -> Found:
     job.tell("the prototype")
     run = trained(config)
     job.tell("once more from the same seed")
+    # In a folder of its own: beside the first, `only_run` could not tell them apart.
     again = trained(replace(config, runs=str(folder / "repeat")))
     (run / REPEAT).write_text(json.dumps({"difference": repeat_difference(run, again)}) + "\n")
     decision = _judged(job, run, ("prototype",), is_fast=True)[-1]
@@ -219,6 +220,7 @@ def judged_programme_run(job: Job) -> Path:
 def run_validation(job: Job, folder: Path) -> Found:
     """The whole judgement with stress and walk-forward folds, by the gates `validation`, `targets` and `final`."""
     origin = judged_programme_run(job)
+    # A copy: judging writes into the run, and what earlier phases left must stay as it was kept.
     run = Path(shutil.copytree(origin, folder / origin.name))
     _walk_forward(job, run)
     decisions = _judged(job, run, DECISIONS, is_fast=False)

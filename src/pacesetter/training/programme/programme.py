@@ -98,6 +98,7 @@ def run_programme(
     watch = _Board(despite_no_go)
     try:
         job = run_job(config, console, stages=until, table=phase_stages(bundle), watch=watch)
+    # Ctrl-C too: the status page must not say "running" of a programme that is not.
     except BaseException as problem:
         watch.failed(problem)
         raise
@@ -132,6 +133,7 @@ def _set_aside(runs: Path, phase: PhaseStatus) -> None:
     kept = runs / CACHE / phase.kept
     if phase.kept and kept.is_dir():
         aside = kept.with_name(f"rolled-back-{datetime.now(UTC):%Y%m%dT%H%M%S}-{phase.kept}")
+        # Moved, not deleted: a roll-back can be looked into, and undone by hand.
         shutil.move(kept, aside)
 
 

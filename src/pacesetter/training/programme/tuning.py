@@ -70,6 +70,7 @@ def choose_candidate(default: Candidate, others: Sequence[Candidate], gain: floa
     A candidate with a higher crash rate than the default is out. The rest are ranked by mean, and equal means by the
     smaller spread.
     """
+    # Crashes first: a higher mean must not be bought with agents that lose more than half.
     safe = [each for each in others if each.crash_rate <= default.crash_rate]
     if not safe:
         out = "no trial finished" if not others else "every candidate crashes more often than the default"

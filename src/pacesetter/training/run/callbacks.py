@@ -110,6 +110,7 @@ class Callback(Generic[LearnerT]):
     def is_due(self, every: int) -> bool:
         """Whether a multiple of `every` steps was passed since this was last asked; never for 0."""
         step, before = self.session.learner.step, self.state.get("asked", 0)
+        # By whole multiples: rounds rarely end exactly on one.
         if not every or step // every <= before // every:
             return False
         self.state["asked"] = step
@@ -154,6 +155,7 @@ class FailSafeGuard(Callback[Any]):
     def _check_weights(self) -> None:
         most = self.session.config.train.fail_safe.max_weight
         for name, largest in self._largest():
+            # Written so that NaN, which is neither above nor below, fails.
             if not largest <= most:
                 self.fail(f"weight {name} is {largest:.3g}, train.fail_safe.max_weight={most:g}")
 
@@ -166,6 +168,7 @@ class FailSafeGuard(Callback[Any]):
         """Write diagnostics and raise `RunError`."""
         session, learner = self.session, self.session.learner
         folder = session.run.folder / "diagnostics"
+        # Tensors as they were when it happened; the report beside them is readable without torch.
         state = {"observation": dict(learner.observation), **(more or {})}
         write_state(folder, {"why": why, "step": learner.step}, state)
         facts = {
@@ -217,6 +220,7 @@ class Meter(Callback[Any]):
         if self.state["steps"] and self.is_due(self.session.config.train.log_every):
             self.shown = self.metrics()
             self.session.log(**self.shown, **self.costs())
+            # After logging: every line is of the steps since the last.
             self.state |= self._nothing()
 
     def metrics(self) -> dict[str, Any]:
@@ -274,6 +278,7 @@ class Validator(Callback[LearnerT]):
         trades = hasattr(batch, "bank")
         self.journal = EpisodeJournal(batch.bank, batch.components) if trades else None
         self.hold_zone = (batch.market if trades else MarketParameters()).orders.hold_zone
+        # None for most runs: tracing plays the validation set once more for each way of acting.
         self.recovery = Recovery.wanted(session.config, session.parts.validation, session.panel)
 
     def between(self) -> None:
@@ -295,6 +300,7 @@ class Validator(Callback[LearnerT]):
         if session.config.train.best_by == "sharpe":
             score = metrics["deterministic"]["sharpe"]
         self.state["scores"] = [*self.state["scores"], [step, score]]
+        # Strictly better: of equal scores the earlier, less trained agent stays. NaN is never the best.
         is_best = score > self.state["best"]
         if is_best:
             sharpe = metrics["deterministic"]["sharpe"]
@@ -306,6 +312,7 @@ class Validator(Callback[LearnerT]):
             self.state["since_best"] += 1
         session.log(validation=metrics | {way: metrics.get(way, {}) | self._told(way) for way in self.gates})
         self.be_patient()
+        # After the best was kept: a pruned trial still has an agent.
         if session.report is not None and session.report(step, score):
             session.stop = "report"
         self._watch_collapse()
@@ -328,6 +335,7 @@ class Validator(Callback[LearnerT]):
         session, metrics = self.session, {}
         space = session.parts.train.single_action_space
         for name, deterministic in (("deterministic", True), ("stochastic", False)):
+            # Validation draws actions too; a run with other `validate_every` must train the same weights.
             with undisturbed():
                 journal = self.journal if deterministic else None
                 played = play_episodes(session.learner.agent, session.parts.validation, deterministic, journal=journal)
@@ -346,6 +354,7 @@ class Validator(Callback[LearnerT]):
         *_, last = self.gates.values()
         watched = self.gates.get("stochastic", last)  # of the stochastic policy, where it is played
         failed = [gate.name for gate in watched if gate.is_applicable and not gate.passed]
+        # In a row: a single poor validation happens to every run.
         self.state["collapsed"] = self.state["collapsed"] + 1 if failed else 0
         limits = self.session.config.train.fail_safe
         if failed:
@@ -379,6 +388,7 @@ class Checkpoints(Callback[Any]):
         """Everything an exact resume needs, under `checkpoints/last`."""
         session, step = self.session, self.session.learner.step
         if step:  # before the first step there is nothing that the config does not say
+            # By class name, not by position: an option that adds a callback must not shift the others' states.
             remembered = {type(part).__name__: part.state for part in [*self.others, self]}
             header = session.header | {"schema": SCHEMA, "step": step}
             session.learner.save(session.run.path("checkpoints/last"), header, remembered)

@@ -30,6 +30,7 @@ def identity(config: Config, fingerprint: str, run: Run) -> dict[str, Any]:
     return {
         "config": stored_hash(run),
         "data": fingerprint,
+        # Sums over threads are rounded in another order, so that the last bits depend on their number.
         "threads": torch.get_num_threads(),
         "device": config.train.device,
         "processor": here["processor"],
@@ -59,6 +60,7 @@ def resumed_config(run: Run, given: Config | None = None) -> Config:
     wanted = (given or config).to_dict()
     differences = list(_differences(config.to_dict(), wanted))
     asked = {key for key, *_ in _differences(compose().to_dict(), wanted)} if differences else set()
+    # Keys that the user gave come first in the error; the others differ because of them.
     for key, there, here in sorted(differences, key=lambda difference: difference[0] not in asked):
         raise RunError(
             f"{run.folder} was made with {key}={there}, not {here}; leave the overrides out to resume it, or start "
@@ -71,6 +73,7 @@ def _differences(first: Any, second: Any, key: str = "") -> Iterator[tuple[str, 
     if isinstance(first, dict) and isinstance(second, dict):
         for name in [*first, *(name for name in second if name not in first)]:
             yield from _differences(first.get(name), second.get(name), f"{key}.{name}" if key else str(name))
+    # As JSON: tuples and lists of one content are the same configuration.
     elif json.dumps(first, default=str) != json.dumps(second, default=str):
         yield key, first, second
 

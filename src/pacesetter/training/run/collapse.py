@@ -63,6 +63,7 @@ class Activity:
         if ledger is None:
             return cls()
         filled = ledger[:, Column.FILL_PRICE] != 0.0
+        # A stop that the risk limits sent is no sign of a policy that trades.
         is_forced = (ledger[:, Column.FLAGS].astype(np.int64) & FORCED) != 0
         growth = ledger[:, Column.EQUITY_CHANGE] / ledger[:, Column.EQUITY_BEFORE]
         return cls(growth, filled | (ledger[:, Column.EXIT_PRICE] != 0.0), filled & ~is_forced)
@@ -118,6 +119,7 @@ def play_episodes(
         if activity.trades is not None and activity.voluntary is not None:
             trades.append(activity.trades[alive])
             voluntary.append(activity.voluntary[alive])
+        # After the step is counted: the bar that ends an episode belongs to it.
         alive &= ~(terminated | truncated)
     joined = [np.concatenate(part) if part else None for part in (trades, voluntary)]
     return Played(np.concatenate(actions), np.concatenate(rewards), np.array(growth), *joined)
@@ -160,8 +162,10 @@ def spread(entropy: float, space: spaces.Space[Any]) -> float:
     exp(entropy) is the number of actions in effect use, or the width of a continuous one, which is cut to its box.
     """
     if isinstance(space, spaces.Box):
+        # Differential entropy: exp is a width. A Gaussian may be wider than the box that it is cut to.
         return min(float(np.exp(entropy / space.shape[0]) / (space.high - space.low).mean()), 1.0)
     sizes = action_sizes(space)
+    # Effective number of choices less one, as a share of those there are: 0 for one action, 1 for all alike.
     return float((np.exp(entropy / len(sizes)) - 1) / max(sizes.mean() - 1, 1))
 
 

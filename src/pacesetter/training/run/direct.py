@@ -57,6 +57,8 @@ class DirectValidator(Validator[DirectLearner]):
         self.played.save(self.session.run.folder)  # what `pacesetter inspect` replays
 
     def _play(self) -> dict[str, Any]:
+        # Through the market kernel, not the differentiable ledger that it learned in: the score is what a backtest
+        # gives.
         policy = AgentPolicy(self.learner.agent, "direct", "target", is_whole=True)
         self.played = backtest(policy, **self.stretch._asdict())
         figures = measures(self.played)
@@ -73,6 +75,8 @@ class DirectValidator(Validator[DirectLearner]):
         """Write what the best policy uses of each symbol's past, for `lag.method=learned`."""
         policy = load_direct(Path(self.session.run.path("checkpoints/best")))
         count, symbols = policy.lags * len(policy.symbols), len(policy.symbols)
+        # Rows of the weights are lag by lag, symbol by symbol; behind them stand the market's own lags and the
+        # constant.
         weights = policy.weights.detach().numpy()[:count].reshape(policy.lags, symbols, symbols)
         own = {"symbols": list(policy.symbols), "weights": weights.tolist()}
         # the validation set chose the policy, so that it is in-sample too

@@ -127,6 +127,7 @@ class FleetValidator(Validator[FleetTrainer]):
             self.keep(best, {})
             self._leave_relations()
             return
+        # The best fleet, not the last: weak agents are retrained behind its encoder.
         self.learner.fleet.load_state_dict(load_fleet(best).state_dict())
         tried: dict[str, str] = {}
         weak = strugglers(self._table(play(self.learner.fleet, self.market)))
@@ -136,6 +137,7 @@ class FleetValidator(Validator[FleetTrainer]):
             self.session.console.print(sentence, highlight=False)
             try:
                 tried = retrain(self.learner, self.market, weak, steps, Between(self.session.listen))
+            # Nothing was stored: the resumed run does it again from the last checkpoint.
             except Stop:
                 return
         self._tell_extras()
@@ -173,5 +175,6 @@ class FleetValidator(Validator[FleetTrainer]):
         for_spreadsheets(table).to_csv(run.path(AGENTS), index=False)
         returns_frame(played, self.market).to_parquet(run.path(RETURNS))
         save_fleet(self.learner.fleet, best)
+        # The fleet on disk has changed: the score has to be that of what is there.
         self.state["best"] = float(played.sharpe.mean())
         self.session.console.print(f"{fleet_sentence(table)} → {run.folder / AGENTS}", soft_wrap=True, highlight=False)

@@ -43,6 +43,7 @@ def agent_table(played: FleetPlay, bar_sharpe: float, max_share: float) -> pd.Da
     table = pd.DataFrame({"symbol": played.symbols} | {name: values.numpy() for name, values in columns.items()})
     is_weak = table["sharpe"] <= bar_sharpe
     reason = pd.Series(NO_SIGNAL, table.index)
+    # Later reasons overwrite earlier ones: an agent that would earn without costs does not lack a signal.
     reason[table["main_share"] > max_share] = COLLAPSE
     reason[played.gross_sharpe.numpy() > bar_sharpe] = COST
     state = is_weak.map({True: STRUGGLER, False: OK})
@@ -73,18 +74,21 @@ def retrain(
 
     One that is not, by its Sharpe ratio on the validation set, has its old head back.
     """
+    # Another seed: the same draws would lead to the same head.
     fleet, seed = learner.fleet, learner.config.seed + 1
     rows, before = fleet.places(weak), play(fleet, validation).sharpe
     old = [fleet.take(symbol) for symbol in weak]
     was_learning = learner.is_encoder_learning
     torch.manual_seed(seed)
     fleet.reinitialise(weak)
+    # Shared by all: only heads may change, or the agents that do well would be moved too.
     fleet.freeze_encoder()
     learner.retrainer(list(weak), seed).learn(steps, watcher)
     fleet.freeze_encoder(not was_learning)
     is_better = (play(fleet, validation).sharpe > before).tolist()
     for row, agent in zip(rows, old, strict=True):
         if not is_better[row]:
+            # A second try may only help: the old head comes back where it was better.
             fleet.actor.write(row, agent.actor.layers)
             fleet.critic.write(row, agent.critic.layers)
     return {symbol: BETTER if is_better[row] else NOT_BETTER for symbol, row in zip(weak, rows, strict=True)}

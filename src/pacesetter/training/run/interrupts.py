@@ -26,6 +26,7 @@ def leave() -> NoReturn:
 @contextmanager
 def on_sigterm(act: Callable[[], None]) -> Iterator[None]:
     """Call `act` when the signal comes; only the main thread can hear it, so that others go on as before."""
+    # Python delivers signals to the main thread alone, and refuses handlers elsewhere.
     if threading.current_thread() is not threading.main_thread():
         yield
         return
@@ -46,6 +47,7 @@ def told_when_stopped(run: Run, console: Console, tell: Callable[[], str]) -> It
 
     The manifest says so, too, until the work is taken up again: then it forgets how it ended before.
     """
+    # Taken up again: how it ended before is no longer true.
     run.write_json("manifest.json", {name: fact for name, fact in run.manifest.items() if name not in ENDS})
     try:
         yield

@@ -76,6 +76,7 @@ class MasterValidator(Validator[MasterTrainer]):
         if not self.state["scores"]:
             self.learner.save(best, self.session.header)
             return
+        # The best master, not the last, is what joint training starts from.
         self._take(best)
         if self.task.joint_steps:
             try:
@@ -105,6 +106,7 @@ class MasterValidator(Validator[MasterTrainer]):
         self.session.console.print(
             f"Joint training {tuned}; the master's score {before:+.2f} → {score:+.2f}", soft_wrap=True
         )
+        # Both: no agent forgot its own trade, and the account is better for it.
         if tuned.is_kept and score > before:
             self.state["best"] = score
             self.keep(best, {"step": self.learner.step, "score": score})
@@ -115,6 +117,7 @@ class MasterValidator(Validator[MasterTrainer]):
         """What gives the Sharpe ratio (symbol,) of each agent alone on the validation set."""
         fleet, panel, first = self.learner.advisers, self.stretch.panel, self.stretch.first
         action = fleet_action(fleet)
+        # Each agent alone in its account, as it was trained: what it forgets there shows.
         alone = build_market(self.session.config, panel, 1, action=action, starts="fixed", first_bar=first)
 
         def scores() -> torch.Tensor:

@@ -24,6 +24,7 @@ def progress(session: Session[Any], meter: Meter, validator: Validator[Any]) -> 
         TimeRemainingColumn(),
         TextColumn("{task.fields[live]}"),
     )
+    # A bar drawn into a log file would be thousands of lines.
     if not session.console.is_terminal and session.config.track.progress:
         yield _logged(session, meter, validator)
         return

@@ -54,6 +54,7 @@ class Recovery:
     @cached_property
     def yardsticks(self) -> Yardsticks:
         """The constants and the oracle, played once."""
+        # The oracle's thresholds are chosen on training bars, as the agent's were.
         stop = 0 if self.panel is None else len(split_panel(self.config, self.panel).learned)
         return Yardsticks(self.batch, self.limits, self.panel, stop)
 
@@ -110,8 +111,10 @@ class Recovery:
 
     def _played(self, way: str, act: Act) -> Trace:
         """The trace of one way; as many passes as the wanted episodes of a temperature take, joined in time."""
+        # Deterministic play repeats exactly: more passes would add nothing.
         passes = math.ceil(self.limits.episodes / self.batch.env_count) if way == self.hot else 1
         with undisturbed():
+            # The same draws at every validation: gates move with the policy, not with luck.
             torch.manual_seed(self.config.seed)
             traces = [play_trace(self.batch, act) for _ in range(passes)]
         self.traces[way] = traces[0] if passes == 1 else _joined(traces)
@@ -133,6 +136,7 @@ def _joined(traces: list[Trace]) -> Trace:
 
 def agent_act(agent: Any, is_deterministic: bool = False, temperature: float | None = None) -> Act:
     """One agent for all environments of a batch, at random by its own policy or one that is spread wider."""
+    # A recurrent agent must not begin with the memory of its last episode.
     agent.reset()
 
     def act(observation: Mapping[str, Any], masks: Any) -> Any:

@@ -98,6 +98,7 @@ def _strict(value: Any) -> Any:
     """Nested metrics with None for what JSON has no number for."""
     if isinstance(value, Mapping):
         return {key: _strict(item) for key, item in value.items()}
+    # Python would write NaN, which is no JSON and stops other readers.
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
@@ -158,6 +159,7 @@ class UsageLog:
 
     def close(self, is_done: bool) -> None:
         self._ended.set()
+        # A sample may hang, e.g. in NVML; the end of a run does not wait for it.
         self._thread.join(timeout=5.0)
         self.sample()
 
@@ -202,6 +204,7 @@ class MlflowTracker:
         self.id = self.client.create_run(experiment, run_name=run.folder.name).info.run_id
         hardware = {f"hardware.{name}": value for name, value in _hardware(run).items()}
         for name, value in (_flat(config.to_dict()) | hardware).items():
+            # Older MLflow servers refuse longer values, and the run with them.
             self.client.log_param(self.id, name, str(value)[:500])
 
     def keep(self, folder: Path, names: Sequence[str], where: str | None = None) -> None:
@@ -251,6 +254,7 @@ def _hardware(run: Run) -> dict[str, Any]:
     """What the run was made with, and the GPU where there is one."""
     manifest = run.manifest
     hardware = {name: manifest.get(name) for name in HARDWARE}
+    # Only where it was imported already: asking must not load it.
     torch = sys.modules.get("torch")
     has_gpu = torch is not None and torch.cuda.is_available()
     return hardware | {"gpu": torch.cuda.get_device_name(0) if torch is not None and has_gpu else "none"}

@@ -75,6 +75,7 @@ def train(
 
         run = Run.open(resume)
         config = resumed_config(run, config)
+        # Two processes that resume one run would write over each other's checkpoints.
         with hold(run.folder):
             if not run.manifest["finished"]:
                 return _train(config, run, console or Console(), report)
@@ -97,6 +98,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     """Build, learn, store: everything that can be refused is, before a run folder is made."""
     check_device(config.train.device)
     panel = build_panel(config)
+    # In this order: each step refuses what it cannot do, and only then is a folder made.
     parts = build_parts(config, panel)
     learner = build_learner(config, parts)
     until = fitted_until(config, panel)
@@ -127,6 +129,7 @@ def _trained(
     session = Session(
         config, run, parts, learner, console, header, report=report, bars_per_year=panel.bars_per_year, panel=panel
     )
+    # Before learning: a run that fails or is thrown away was a trial all the same.
     _count(session)
     with _logged(run), _recorded(session):
         session.trackers = make_trackers(config, run)
@@ -156,6 +159,7 @@ def _weights(teacher: Path) -> Path:
 def _count(session: Session[Any], sharpe: float | None = None) -> None:
     """Record the run as a trial on its data, whatever its outcome; `sharpe` is annualised."""
     config, folder = session.config, session.run.folder
+    # Trials are deflated per bar, whatever their bars are.
     per_bar = None if sharpe is None else sharpe / session.bars_per_year**0.5
     trial = Trial(session.header["data"], str(config.task["problem"]), folder.name, config.seed, per_bar)
     Trials.beside(folder.parent).add(trial)
@@ -197,6 +201,7 @@ def _learn(session: Session[Any]) -> TrainingResult:
     with _told_how_to_go_on(session), progress(session, meter, validator) as show, _terminable(session):
         try:
             session.learner.learn(session.config.train.steps, _Watcher([*others, checkpoints], show))
+            # The last update has no round behind it at whose start it would be looked at.
             guard.check()
             _finish_validation(session, validator)
             for callback in others:
@@ -205,6 +210,7 @@ def _learn(session: Session[Any]) -> TrainingResult:
         except Stop as reason:
             stopped = str(reason)
         show()
+        # After a signal the process is about to be killed: what follows learning is left to the resume.
         if stopped != "signal":
             validator.finish()
             stopped = session.stop or stopped  # a signal may have come meanwhile
@@ -227,6 +233,7 @@ def _go_on(session: Session[Any], checkpoints: Any) -> None:
 
     folder = last_checkpoint(session.run)
     if folder is None:
+        # Stopped before its first checkpoint: it starts again, and so do its metrics.
         cut_metrics(session.run, -1)
         return
     stored = read_header(folder)
@@ -252,6 +259,7 @@ def _store(session: Session[Any], validator: Validator[Any], stopped: str) -> Tr
     learner, run = session.learner, session.run
     result = TrainingResult(run, learner.step, validator.state["best"], learner.weights_hash(), stopped)
     is_done = stopped != "signal"
+    # Before the manifest says finished: what trackers keep is then complete.
     for tracker in session.trackers:
         tracker.close(is_done)
     if validator.gates:
@@ -299,6 +307,7 @@ def _logged(run: Run) -> Iterator[None]:
     handler.setFormatter(JsonFormatter())
     level = room.level
     room.addHandler(handler)
+    # At least INFO into the file, whatever the console shows.
     room.setLevel(min(level, logging.INFO) if level else logging.INFO)
     try:
         yield

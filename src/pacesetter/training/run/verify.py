@@ -36,8 +36,10 @@ def verify(folder: str | Path, console: Console | None = None) -> bool:
     if not stored["finished"] or "weights_hash" not in stored:
         raise RunError(f"{run.folder} is not finished; finish it with pacesetter train --resume {folder}")
     config = resumed_config(run)
+    # Data are compared below, where a difference is shown beside the others instead of being refused.
     check_same(stored["identity"] | {"data": None}, identity(config, "", run) | {"data": None}, run.folder)
     with tempfile.TemporaryDirectory(prefix="verify-") as where:
+        # The repetition is not an experiment of its own.
         quiet = replace(config.track, mlflow="off", tensorboard="off", wandb="off")
         result = train(replace(config, runs=where, track=quiet), console=console)
         if result.stopped == "signal":

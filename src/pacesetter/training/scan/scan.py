@@ -104,6 +104,7 @@ class ScanCell:
         """The bars of the fold, with the window before them, of the universe's symbols."""
         start = len(whole) // 2
         ends = np.linspace(start, len(whole), self.folds + 1).astype(int)
+        # The window before the fold belongs to it: its first bar can be answered at once.
         return whole.rows(int(ends[self.fold]) - self.lookback, int(ends[self.fold + 1])).select(self.symbols)
 
 
@@ -139,8 +140,10 @@ def study_cell(cell: ScanCell) -> ScanRow:
     if not known.is_file():
         row = asdict(_row(cell, panel, study))
         known.parent.mkdir(parents=True, exist_ok=True)
+        # Atomically: two workers may finish equal cells at once.
         write_atomic(known, json.dumps(row).encode())
     stored = json.loads(known.read_text(encoding="utf-8"))
+    # Places in the plan are not part of the key: the same bars may be another universe in another plan.
     return ScanRow(**stored | {"universe": cell.universe, "fold": cell.fold})
 
 

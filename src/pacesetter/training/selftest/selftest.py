@@ -170,6 +170,7 @@ def _smallest(copies: Surrogates, engine: _Engine, settings: Selftest, console: 
     """The smallest strength that is found often enough, by bisection on the same copies, and how often it was."""
 
     def recall(strength: float) -> Tally:
+        # The same seeds at every strength: recall then rises with strength, and bisection can rely on it.
         planted = [copies.planted(seed, strength) for seed in range(settings.copies)]
         tally = engine.recall(planted)
         console.print(f"strength {strength:.3f}: found {tally} links", highlight=False)
@@ -182,6 +183,7 @@ def bisect_strength(recall: Callable[[float], Tally], halvings: int) -> tuple[fl
     """The smallest strength whose recall is at least four of five; NaN where the strongest has less."""
     low, high, best = 0.0, STRONGEST, recall(STRONGEST)
     if best.share < FOUND:
+        # Not even the strongest is found often enough: there is nothing to bisect.
         return float("nan"), best
     for _ in range(halvings):
         middle = (low + high) / 2
@@ -218,6 +220,7 @@ def _claims(panel: Panel, config: Config, settings: Selftest, folder: Path) -> b
     path = panel.save(folder / "bars.parquet")
     learned = compose(["task=fleet", "agent=direct", *QUIET, f"data.path='{path}'", f"train.steps={settings.steps}"])
     shares, market = config.train.shares, config.task.get("market")
+    # The user's split and costs: the question is what would be found under them.
     own = replace(learned, runs=str(folder), seed=config.seed, train=replace(learned.train, shares=shares))
     if market is not None:
         own = replace(own, task=own.task | {"market": market})

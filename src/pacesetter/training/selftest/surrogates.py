@@ -50,7 +50,7 @@ class Surrogates:
             raise DataError(f"{empty} has no price at all; leave it out by data.symbols")
         self.panel, self.first, self.delay = panel, closes[:1], 1 if panel.has_bars else 2
         self.shapes = _shapes(panel, closes) if panel.has_bars else None
-        self.moves = np.diff(np.log(closes), axis=0)
+        self.moves = np.diff(np.log(closes), axis=0)  # (bar − 1, symbol)
         self.moves -= self.moves.mean(axis=0)  # a drift would turn with the signs and look like volatility
         self.deviation = self.moves.std(axis=0)
 
@@ -64,6 +64,7 @@ class Surrogates:
         signs, rng, late = self._signs(seed), np.random.default_rng((seed, 1)), self.delay
         moves = self.moves * signs
         count = moves.shape[1]
+        # Pairs of a permutation share no symbol: no leader follows, and strengths do not compound.
         order = rng.permutation(count)
         pairs = max(1, min(int(count * GRADE), count // 2))
         links = tuple((int(order[2 * k]), int(order[2 * k + 1])) for k in range(pairs))
@@ -75,9 +76,11 @@ class Surrogates:
 
     def worth_bps(self, strength: float) -> float:
         """Typical size, in bps a bar, of the move that the relation lets expect."""
+        # E|x| of a normal is σ·√(2/π); of the leader's move the follower takes the share `strength`.
         return float(np.median(self.deviation) * strength * np.sqrt(2 / np.pi) * 1e4)
 
     def _signs(self, seed: int) -> Array:
+        # One sign for all symbols of a bar: their correlation within the bar stays.
         return np.random.default_rng(seed).choice((-1.0, 1.0), len(self.moves))[:, None]
 
     def _as_panel(self, moves: Array, signs: Array) -> Panel:
