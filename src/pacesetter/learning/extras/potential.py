@@ -178,8 +178,7 @@ class Potential:
         before = (weight * self.potentials(batch.observation, features)).view(-1, self.around.env_count)
         after = (weight * self.potentials(batch.following, following)).view_as(before)
         # The first row takes what the last call added for the same state, though w and Φ have moved since: the sum of F
-        # over
-        # an episode telescopes only if the same number is taken away (Devlin, Kudenko 2012).
+        # over an episode telescopes only if the same number is taken away (Devlin, Kudenko 2012).
         before = torch.cat([torch.where(torch.isnan(self.kept), before[0], self.kept)[None], before[1:]])
         added = shaping(before, after, batch.terminated.view_as(before), self.around.gamma)
         # NaN marks a fresh episode: there is nothing earlier to be taken away.

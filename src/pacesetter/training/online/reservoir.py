@@ -33,8 +33,7 @@ class Reservoir:
                 self.kept.append(int(value))
                 continue
             # Algorithm R: value n replaces one of the kept with probability capacity / n. A generator for each value
-            # needs no
-            # stored state.
+            # needs no stored state.
             place = int(np.random.default_rng([self.seed, self.count]).integers(self.count))
             if place < self.capacity:
                 self.kept[place] = int(value)
