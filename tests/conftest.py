@@ -161,6 +161,12 @@ def small(tmp_path: Path) -> Small:
 
 
 @pytest.fixture(scope="session")
+def make_small() -> type[Small]:
+    """See `Small`, for fixtures that live longer than a test."""
+    return Small
+
+
+@pytest.fixture(scope="session")
 def trained_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The folder of a run of `Small`, trained once; whoever writes into it takes a copy."""
     from pacesetter.training.run.train import train

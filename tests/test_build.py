@@ -67,7 +67,8 @@ def test_a_lookback_puts_leadlag_features_into_the_table(small):
 
 
 def test_agents_learn_from_them(small):
-    result = train(small("ppo", "features.leadlag.lookback=30"), console=Console(quiet=True))
+    brief = ("train.steps=128", "train.validate_every=64")
+    result = train(small("ppo", "features.leadlag.lookback=30", *brief), console=Console(quiet=True))
     panel = build_panel(stored_config(result.run.folder))
     env = build_environment(stored_config(result.run.folder), panel, 2)
     seen, _ = env.reset(seed=0)
@@ -111,13 +112,12 @@ def test_perturbing_the_future_leaves_the_agents_features_alone(small, lookback_
 # ---- mistakes -------------------------------------------------------------------------------------------------------
 
 
-def test_a_folder_that_is_no_lookback_run_is_refused(small, tmp_path):
+def test_a_folder_that_is_no_lookback_run_is_refused(small, tmp_path, trained_run):
     panel = build_panel(small())
     with pytest.raises(RunError, match="is not a run folder"):
         build_table(small("ppo", f"features.leadlag.lookback={tmp_path}"), panel)
-    trading = train(small("ppo", "train.steps=64"), console=Console(quiet=True)).run.folder
     with pytest.raises(ConfigError, match="is a run of task=trading, which chooses no window"):
-        build_table(small("ppo", f"features.leadlag.lookback={trading}"), panel)
+        build_table(small("ppo", f"features.leadlag.lookback={trained_run}"), panel)
 
 
 def test_a_main_job_is_no_teacher_and_the_runs_inside_are_named(tmp_path):

@@ -5,6 +5,7 @@ from __future__ import annotations
 import ast
 import re
 import shlex
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -27,13 +28,20 @@ def capability_rows() -> list[list[str]]:
     return [[cell.strip() for cell in re.split(r"(?<!\\)\|", line)[1:-1]] for line in lines]
 
 
+@cache
+def command_tree() -> Any:
+    """Every command of ours; making it takes longer than a look into it."""
+    return get_command(app)
+
+
+@cache
 def make_targets() -> set[str]:
     return set(re.findall(r"^([a-z]+):", (ROOT / "Makefile").read_text(), re.M))
 
 
 def command_exists(words: list[str]) -> bool:
     """Whether `words` (after `pacesetter`) begin with a command of ours, its groups included."""
-    node = get_command(app)
+    node = command_tree()
     for word in words:
         children = getattr(node, "commands", None)
         if children is None:
@@ -44,6 +52,7 @@ def command_exists(words: list[str]) -> bool:
     return True
 
 
+@cache
 def names_of_tests(path: str) -> set[str]:
     return {node.name for node in ast.walk(ast.parse((ROOT / path).read_text())) if isinstance(node, ast.FunctionDef)}
 
@@ -117,7 +126,7 @@ def typed_lines(page: Path) -> list[str]:
 
 def parsed(words: list[str]) -> Any:
     """The command that `words` (after `pacesetter`) are read by, and its parameters; refuses options it has not."""
-    node: Any = get_command(app)
+    node = command_tree()
     while commands := getattr(node, "commands", None):
         name = words[0] if words[0] in commands else "make"  # `bundle RUN` is short for `bundle make RUN`
         node, words = commands[name], words[words[0] == name :]
@@ -132,4 +141,10 @@ def test_typed_lines_parse_and_their_overrides_compose(page):
         words = words[1:] if context.info_name == "ablate" else words  # its first one names a preset
         if context.info_name != "evaluate" and not OPEN.search(" ".join(words)):
             fixed, varied = split_varied(words)
-            compose([*fixed, *(choices(override)[0] for override in varied)])
+            check_overrides((*fixed, *(choices(override)[0] for override in varied)))
+
+
+@cache
+def check_overrides(words: tuple[str, ...]) -> None:
+    """Compose them once: pages, and a page in three languages, give the same lines."""
+    compose(list(words))

@@ -13,6 +13,7 @@ from collections.abc import Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from functools import cache
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Any
@@ -210,6 +211,7 @@ def provenance() -> dict[str, Any]:
     }
 
 
+@cache
 def _version(name: str) -> str | None:
     try:
         return version(name)
@@ -217,6 +219,7 @@ def _version(name: str) -> str | None:
         return None
 
 
+@cache  # what a process runs is the tree as it was when it started
 def _commit() -> str | None:
     """Commit of the source tree this package runs from, with `+` when it has changes; None outside a checkout."""
     here = Path(__file__).parent
@@ -237,6 +240,7 @@ def _commit() -> str | None:
     return commit + ("+" if dirty else "")
 
 
+@cache
 def _processor() -> str:
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()

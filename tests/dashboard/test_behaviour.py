@@ -58,12 +58,9 @@ def test_reward_components_of_a_validation_and_none_of_a_judged_episode(folder):
     assert behaviour.reward_parts(folder / "evaluation").empty
 
 
-def test_a_trained_agent_is_explained(small, console):
+def test_a_trained_agent_is_explained(trained_run):
     pytest.importorskip("captum")
-    from pacesetter.training.run.train import train
-
-    folder = train(small(), console=console).run.folder
-    titles = [finding.title for finding in behaviour.explain(folder)]
+    titles = [finding.title for finding in behaviour.explain(trained_run)]
     assert titles[:4] == ["Attribution by feature", "Attribution by asset", "Attribution by lag", "Action distribution"]
 
 

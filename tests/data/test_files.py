@@ -385,7 +385,7 @@ HEADS = [
 
 @given(st.data())
 @settings(
-    max_examples=300, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
+    max_examples=150, deadline=None, derandomize=True, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )
 def test_whatever_a_csv_holds_it_is_a_panel_or_one_sentence(write: Write, data: st.DataObject) -> None:
     heads = ["date", *data.draw(st.lists(st.sampled_from(HEADS), min_size=1, max_size=4))]

@@ -26,6 +26,7 @@ from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run.train import train
 
 ARCHIVE = Path(__file__).parent / "archive"
+BRIEF = ("train.steps=64", "train.validate_every=0")  # where any run will do
 
 
 @pytest.fixture(scope="module")
@@ -65,14 +66,15 @@ def test_a_second_judgement_repeats_the_first_and_a_changed_figure_is_caught(run
 
 @pytest.mark.parametrize("task", ["trading", "portfolio"])
 def test_a_run_of_some_symbols_is_judged_on_these(small, console, task):
-    run = StoredRun(Path(train(small("ppo", f"task={task}", "task.symbols=[S2,S0]"), console=console).run.folder))
+    config = small("ppo", f"task={task}", "task.symbols=[S2,S0]", *BRIEF)
+    run = StoredRun(Path(train(config, console=console).run.folder))
     assert run.play().symbols == ("S2", "S0")
     trials = Trials(run.folder.parent)
     assert len(trials.of(run.whole.fingerprint, task)) == 1
 
 
 def test_a_run_of_some_symbols_by_features_of_all_is_refused(small, console):
-    config = small("ppo", "task.symbols=[S2,S0]", "features.leadlag.lookback=20")
+    config = small("ppo", "task.symbols=[S2,S0]", "features.leadlag.lookback=20", *BRIEF)
     run = StoredRun(Path(train(config, console=console).run.folder))
     with pytest.raises(ConfigError, match="2 symbols with lead–lag features of 3"):
         run.play()

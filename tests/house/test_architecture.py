@@ -5,6 +5,7 @@ from __future__ import annotations
 import importlib.util
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 from xml.etree import ElementTree
 
 import pytest
@@ -22,8 +23,14 @@ def script() -> ModuleType:
     return module
 
 
-def test_committed_pictures_are_current(script):
-    assert script.stale(script.pictures()) == [], "run `python scripts/architecture.py` and commit the pictures"
+@pytest.fixture(scope="module")
+def pictures(script: ModuleType) -> Any:
+    """All of them as they should be; drawing them takes seconds."""
+    return script.pictures()
+
+
+def test_committed_pictures_are_current(script, pictures):
+    assert script.stale(pictures) == [], "run `python scripts/architecture.py` and commit the pictures"
 
 
 def test_a_new_import_makes_the_picture_stale(script, monkeypatch):
@@ -33,9 +40,9 @@ def test_a_new_import_makes_the_picture_stale(script, monkeypatch):
     assert "packages.svg" in script.stale(script.pictures())
 
 
-def test_every_package_is_a_box_and_every_picture_is_xml(script):
+def test_every_package_is_a_box_and_every_picture_is_xml(script, pictures):
     packages = {path.parent.name for path in script.SOURCE.glob("*/__init__.py")} - {"conf"}
-    drawn = {path.name: ElementTree.fromstring(text) for path, text in script.pictures().items()}
+    drawn = {path.name: ElementTree.fromstring(text) for path, text in pictures.items()}
     names = {node.text for node in drawn["packages.svg"].iter() if node.get("class") == "name"}
     assert packages <= names
     modules = {f"training.run.{path.stem}" for path in (script.SOURCE / "training" / "run").glob("[a-z]*.py")}

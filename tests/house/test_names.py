@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 from collections import defaultdict
+from functools import cache
 from pathlib import Path
 
 import pytest
@@ -14,11 +15,16 @@ CONFIGURED = ("envs/lookback/actions.py",)  # `windows.seen` is a key of the con
 ONCE = ("play", "load_fleet", "stored_config", "show")
 
 
+@cache
+def parsed(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"))
+
+
 def defined(kind: type[ast.ClassDef] | type[ast.FunctionDef], source: Path = SOURCE) -> dict[str, list[str]]:
     """Public names at the top of each module -> modules that define them."""
     names = defaultdict(list)
     for path in sorted(source.rglob("*.py")):
-        for node in ast.parse(path.read_text(encoding="utf-8")).body:
+        for node in parsed(path).body:
             if isinstance(node, kind) and not node.name.startswith("_"):
                 names[node.name].append(str(path.relative_to(source)))
     return names
@@ -51,7 +57,7 @@ def vague(source: Path = SOURCE) -> dict[str, list[str]]:
     """Modules -> variables and parameters that say how a value came, not what it is."""
     names = defaultdict(list)
     for path in sorted(source.rglob("*.py")):
-        for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
+        for node in ast.walk(parsed(path)):
             name = node.arg if isinstance(node, ast.arg) else node.id if isinstance(node, ast.Name) else ""
             is_bound = isinstance(node, ast.arg) or isinstance(getattr(node, "ctx", None), ast.Store)
             if is_bound and name in VAGUE:

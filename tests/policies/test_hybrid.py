@@ -76,7 +76,8 @@ def test_what_is_no_hybrid_action_is_refused(orders, why):
 
 
 def test_a_hybrid_run_is_judged_and_explained(small, console):
-    run = StoredRun(Path(train(small("sac", "task.action=hybrid"), console=console).run.folder))
+    config = small("sac", "task.action=hybrid", "train.steps=64", "train.validate_every=0")
+    run = StoredRun(Path(train(config, console=console).run.folder))
     found = run.judge(draws=20)
     assert found.result.orders.shape == (len(found.result), 3)
     assert np.abs(found.result.orders).max() <= 1

@@ -9,10 +9,12 @@ import json
 import multiprocessing
 import os
 import random
+import shutil
 import signal
 from pathlib import Path
 
 import pytest
+from rich.console import Console
 
 from pacesetter.errors import RunError
 from pacesetter.learning.sb3.adapter import VectorAdapter
@@ -61,12 +63,12 @@ def check_killed(small, console, whole, agent, kills):
     """The kills change nothing of what `whole` came to; gives how many there were."""
     where = small.runs.with_name(f"killed-{len(list(small.runs.parent.iterdir()))}")
     folder, died = run_killed(small(agent, f"runs={where}"), kills)
-    again = train(resume=folder, console=console)
-    assert again.weights_hash == whole.weights_hash
-    assert again.score == whole.score
-    lasts = [json.loads((run.folder / "checkpoints/last/state.json").read_text()) for run in (whole.run, again.run)]
+    again = train(resume=folder, console=console).run
+    assert again.manifest["weights_hash"] == whole.manifest["weights_hash"]
+    assert again.manifest["score"] == whole.manifest["score"]
+    lasts = [json.loads((run.folder / "checkpoints/last/state.json").read_text()) for run in (whole, again)]
     assert lasts[0]["sha256"] == lasts[1]["sha256"]  # weights, optimisers, generators, environments, replay
-    assert metrics(whole.run) == metrics(again.run)
+    assert metrics(whole) == metrics(again)
     return died
 
 
@@ -78,31 +80,39 @@ def metrics(run):
 
 
 @pytest.mark.parametrize("agent", ["ppo", "sac", "recurrent_ppo"])
-def test_a_killed_run_ends_as_one_that_was_not(small, console, agent):
-    whole = train(small(agent), console=console)
+def test_a_killed_run_ends_as_one_that_was_not(small, console, agent, trained_run):
+    whole = Run.open(trained_run) if agent == "ppo" else train(small(agent), console=console).run
     assert check_killed(small, console, whole, agent, [("step", 37), ("fsync", 5), ("replace", 4)]) == 3
 
 
 @pytest.mark.proof
 @pytest.mark.parametrize("agent", ["ppo", "sac", "recurrent_ppo"])
 def test_fifty_random_kills_change_nothing(small, console, agent):
-    whole, chance, died = train(small(agent), console=console), random.Random(agent), 0
+    whole, chance, died = train(small(agent), console=console).run, random.Random(agent), 0
     while died < 50:
         kills = [(kind, chance.randint(3, 20 if kind == "step" else 6)) for kind in chance.choices(KINDS, k=5)]
         died += check_killed(small, console, whole, agent, kills)
 
 
-def test_a_kill_before_the_first_checkpoint_starts_over(small, console):
-    whole = train(small(), console=console)
+def test_a_kill_before_the_first_checkpoint_starts_over(small, console, trained_run):
+    whole = Run.open(trained_run).manifest
     folder, _ = run_killed(small("ppo", f"runs={small.runs}-killed"), [("step", 3)])
     assert not (folder / "checkpoints").exists()
-    assert train(resume=folder, console=console).weights_hash == whole.weights_hash
+    assert train(resume=folder, console=console).weights_hash == whole["weights_hash"]
+
+
+@pytest.fixture(scope="module")
+def stopped_once(make_small, tmp_path_factory):
+    """A run that was stopped after its first validation, and may go on."""
+    config = make_small(tmp_path_factory.mktemp("stopped"))()
+    stop = lambda step, score: bool(os.kill(os.getpid(), signal.SIGTERM))  # noqa: E731
+    return train(config, console=Console(quiet=True), report=stop).run.folder
 
 
 @pytest.fixture
-def stopped(small, console):
-    """A run that was stopped after its first validation, and may go on."""
-    return train(small(), console=console, report=lambda step, score: bool(os.kill(os.getpid(), signal.SIGTERM))).run
+def stopped(stopped_once, tmp_path):
+    """A copy of it."""
+    return Run.open(shutil.copytree(stopped_once, tmp_path / "stopped"))
 
 
 @pytest.mark.parametrize(
@@ -117,12 +127,13 @@ def test_another_machine_is_refused_with_the_reason(stopped, console, key, value
         train(resume=stopped.folder, console=console)
 
 
-def test_another_config_is_refused_by_its_key(stopped, small, console):
+def test_another_config_is_refused_by_its_key(stopped, stopped_once, small, console):
+    there = f"runs={stopped_once.parent}"
     with pytest.raises(RunError, match=r"was made with seed=0, not 3; leave"):  # of many, the one that was told
         train(compose(["seed=3"]), resume=stopped.folder, console=console)
     with pytest.raises(RunError, match=r"was made with train\.steps=256, not 512"):
-        train(small("ppo", "train.steps=512"), resume=stopped.folder, console=console)
-    assert train(small(), resume=stopped.folder, console=console).stopped == "steps"
+        train(small("ppo", "train.steps=512", there), resume=stopped.folder, console=console)
+    assert train(small("ppo", there), resume=stopped.folder, console=console).stopped == "steps"
 
 
 def test_a_damaged_checkpoint_is_refused(stopped, console):

@@ -136,7 +136,8 @@ def _read_stored(run: Run) -> dict[str, Any]:
     import yaml
 
     try:
-        plain = yaml.safe_load((run.folder / "config.yaml").read_text(encoding="utf-8"))
+        text = (run.folder / "config.yaml").read_text(encoding="utf-8")
+        plain = yaml.load(text, Loader=getattr(yaml, "CSafeLoader", yaml.SafeLoader))
     except (OSError, yaml.YAMLError) as problem:
         why = " ".join(str(problem).split())  # YAML says it in several lines
         raise RunError(f"{run.folder}/config.yaml cannot be read ({why}); the run is damaged") from problem

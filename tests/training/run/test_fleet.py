@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import signal
@@ -13,6 +14,7 @@ import numpy as np
 import pandas as pd
 import pytest
 import torch
+from rich.console import Console
 
 from pacesetter.build import build_learner, build_panel, build_parts, load_fleet_agent
 from pacesetter.errors import ConfigError, RunError
@@ -25,7 +27,7 @@ from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.run import fleet
 from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
-from pacesetter.training.run.train import train
+from pacesetter.training.run.train import TrainingResult, train
 from pacesetter.training.run.verify import verify
 
 FLEET = [
@@ -56,13 +58,29 @@ def small(tmp_path: Path) -> Any:
     return configure
 
 
+@pytest.fixture(scope="module")
+def struggling(tmp_path_factory: pytest.TempPathFactory) -> tuple[TrainingResult, str]:
+    """Such a run with PPO, and what was printed."""
+    console = Console(file=io.StringIO(), width=120)
+    config = compose([*FLEET, "agent.n_steps=16", f"runs={tmp_path_factory.mktemp('struggling')}"])
+    return train(config, console=console), console.file.getvalue()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The folder of a run whose bar everybody reaches."""
+    runs = tmp_path_factory.mktemp("finished")
+    config = compose([*FLEET, "agent.n_steps=16", f"runs={runs}", "task.bar_sharpe=-1000"])
+    return train(config, console=Console(quiet=True)).run.folder
+
+
 def lines(folder: Path, key: str) -> list[Any]:
     told = map(json.loads, (folder / "metrics.jsonl").read_text().splitlines())
     return [line[key] for line in told if key in line]
 
 
-def test_a_run_leaves_a_row_for_each_agent_and_what_it_did(small, console):
-    result = train(small(), console=console)
+def test_a_run_leaves_a_row_for_each_agent_and_what_it_did(small, struggling):
+    result, printed = struggling
     folder = result.run.folder
     table = pd.read_csv(folder / "fleet.csv", keep_default_na=False)
     assert list(table["symbol"]) == ["S0", "S1", "S2"]
@@ -78,12 +96,12 @@ def test_a_run_leaves_a_row_for_each_agent_and_what_it_did(small, console):
     assert [set(line) for line in lines(folder, "agents_validation")] == [{"S0", "S1", "S2"}] * 2
     assert {path.name for path in (folder / "checkpoints").iterdir()} == {"best", "last"}
     assert result.run.manifest["finished"]
-    assert "3 of 3 agents are not above the bar and are retrained" in console.file.getvalue()
+    assert "3 of 3 agents are not above the bar and are retrained" in printed
 
 
 @pytest.mark.parametrize("more", [[], SAC], ids=["ppo", "sac"])
-def test_a_stopped_run_goes_on_to_the_bit(more, small, console):
-    whole = train(small(*more), console=console)
+def test_a_stopped_run_goes_on_to_the_bit(more, small, struggling, console):
+    whole = train(small(*more), console=console) if more else struggling[0]
     cut = train(small(*more), console=console, report=lambda step, score: bool(os.kill(os.getpid(), signal.SIGTERM)))
     assert (cut.stopped, cut.run.manifest["finished"]) == ("signal", False)
     assert cut.steps < whole.steps
@@ -109,20 +127,17 @@ def test_a_run_stopped_in_the_second_try_goes_on_too(small, console, monkeypatch
     assert (resumed.weights_hash, resumed.stopped) == (whole.weights_hash, whole.stopped)
 
 
-def test_a_finished_run_can_be_verified_and_judged(small, console):
-    folder = train(small("task.bar_sharpe=-1000"), console=console).run.folder
-    assert verify(folder, console)
-    run = StoredRun(folder)
+def test_a_finished_run_can_be_verified_and_judged(finished, console):
+    assert verify(finished, console)
+    run = StoredRun(finished)
     assert run.policy.name == "fleet"
     fewer = Scenario("fewer", run.panel.select(["S2", "S0"]), run.first, market=run.task.market, is_unseen=True)
     table = run.over([fewer])
     assert set(table.index.get_level_values("policy")) >= {"fleet", "cash"}
 
 
-def test_the_stored_fleet_acts_for_the_symbols_of_a_panel_in_their_order(small, console):
-    config = small("task.bar_sharpe=-1000")
-    folder = train(config, console=console).run.folder
-    panel = build_panel(config)
+def test_the_stored_fleet_acts_for_the_symbols_of_a_panel_in_their_order(small, finished):
+    folder, panel = finished, build_panel(small())
     rng = np.random.default_rng(0)
     fleet_agent = load_fleet_agent(folder, panel)
     shapes = fleet_agent.fleet.shapes
@@ -206,12 +221,11 @@ def test_a_learning_rate_follows_its_schedule(small):
     assert torch.equal(before, learner.fleet.actor.last.weight)
 
 
-def test_a_fleet_begins_with_another_whose_encoder_may_stay(small, console):
-    first = train(small("task.bar_sharpe=-1000"), console=console).run.folder
-    config = small(f"train.init_from={first}", "train.freeze=[encoder]", "task.bar_sharpe=-1000")
+def test_a_fleet_begins_with_another_whose_encoder_may_stay(small, finished, console):
+    config = small(f"train.init_from={finished}", "train.freeze=[encoder]", "task.bar_sharpe=-1000")
     second = train(config, console=console).run.folder
     panel = build_panel(config)
-    one, other = (load_fleet_agent(folder, panel).fleet.encoder.state_dict() for folder in (first, second))
+    one, other = (load_fleet_agent(folder, panel).fleet.encoder.state_dict() for folder in (finished, second))
     assert all(torch.equal(one[name], other[name]) for name in one)
 
 

@@ -61,11 +61,10 @@ def test_a_run_that_another_process_trains_is_not_resumed(small, console):
     assert train(resume=run.folder, console=console).steps >= 64
 
 
-def test_the_best_validation_episode_can_be_inspected(small, console):
-    result = train(small(), console=console)
-    episode = Episode.load(result.run.folder)
+def test_the_best_validation_episode_can_be_inspected(small, trained_run):
+    episode = Episode.load(trained_run)
     assert len(episode.symbols) == 1
-    assert {"ledger.parquet", "fills.parquet"} <= set(result.run.manifest["artefacts"])
+    assert {"ledger.parquet", "fills.parquet"} <= set(Run.open(trained_run).manifest["artefacts"])
     panel = build_panel(small())
     start = int(build_parts(small(), panel).validation.reset(seed=0)[1]["bar"][0])
     assert episode.ledger.index[0] == panel.index[start + 1]
@@ -114,11 +113,10 @@ def test_training_never_sees_the_validation_part_nor_that_the_test_part(small):
     assert (parts.validation.batch.cursor[:, 1] == 240).all()
 
 
-def test_best_weights_of_another_run_are_a_start_and_frozen_parts_stay(small, console):
-    teacher = train(small(), console=console)
-    start = f"train.init_from={teacher.run.folder}"
+def test_best_weights_of_another_run_are_a_start_and_frozen_parts_stay(small, console, trained_run):
+    start = f"train.init_from={trained_run}"
     pupil = train(small("ppo", start, "train.freeze=[encoder]", "train.steps=64", "seed=7"), console=console)
-    best = read_state(teacher.run.folder / "checkpoints" / "best")["modules"]["policy"]
+    best = read_state(trained_run / "checkpoints" / "best")["modules"]["policy"]
     last = read_state(pupil.run.folder / "checkpoints" / "last")["modules"]["policy"]
     assert all((best[name] == last[name]).all() for name in best if "encoder" in name)
     assert any((best[name] != last[name]).any() for name in best)

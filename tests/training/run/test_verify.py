@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from dataclasses import replace
 
 import pytest
@@ -12,8 +13,14 @@ from pacesetter.training.run.train import train
 from pacesetter.training.run.verify import verify
 
 
-def test_a_run_is_confirmed_and_a_changed_one_is_not(small, console):
-    run = train(small(), console=console).run
+@pytest.fixture
+def finished(trained_run, tmp_path) -> Run:
+    """A copy of a trained run, to write into."""
+    return Run.open(shutil.copytree(trained_run, tmp_path / "finished"))
+
+
+def test_a_run_is_confirmed_and_a_changed_one_is_not(finished, console):
+    run = finished
     assert verify(run.folder, console)
     run.write_json("manifest.json", run.manifest | {"weights_hash": "0" * 64})
     assert not verify(run.folder, console)
@@ -38,23 +45,21 @@ def test_a_verification_that_is_stopped_ends_as_a_stopped_training_does(small, c
         verify(result.run.folder, console)
 
 
-def test_other_versions_are_refused(small, console):
-    run = train(small("ppo", "train.steps=64"), console=console).run
-    old = run.manifest["identity"] | {"versions": {"torch": "1.0"}}
-    run.write_json("manifest.json", run.manifest | {"identity": old})
+def test_other_versions_are_refused(finished, console):
+    old = finished.manifest["identity"] | {"versions": {"torch": "1.0"}}
+    finished.write_json("manifest.json", finished.manifest | {"identity": old})
     with pytest.raises(RunError, match="bit-exactly: versions was"):
-        verify(run.folder, console)
+        verify(finished.folder, console)
 
 
-def test_the_command_line_trains_verifies_and_resumes_to_the_same_bits(small, console, command):
-    here = train(small(), console=console)
-    shown = command("train", *small.overrides, f"runs={small.runs}-there")
+def test_the_command_line_trains_verifies_and_resumes_to_the_same_bits(small, finished, command):
+    shown = command("train", *small.overrides)
     assert shown.returncode == 0, shown.stderr
-    assert here.weights_hash[:12] in shown.stdout
+    assert finished.manifest["weights_hash"][:12] in shown.stdout
     assert "Collapse gates" in shown.stdout
-    again = command("verify", str(here.run.folder))
+    again = command("verify", str(finished.folder))
     assert again.returncode == 0, again.stdout + again.stderr
-    refused = command("train", "train.steps=512", "--resume", str(here.run.folder))
+    refused = command("train", "train.steps=512", "--resume", str(finished.folder))
     assert refused.returncode == 2
     assert "was made with" in refused.stderr
     assert len(refused.stderr.strip().splitlines()) == 1

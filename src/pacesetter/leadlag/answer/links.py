@@ -23,7 +23,6 @@ from typing import Any, Literal
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import ndtr
 
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.leadlag.answer.answer import Answer, answer_window
@@ -114,6 +113,8 @@ def find_links(
     is_candidate = (predicts <= level) & (lead > 0)
     leads_p = np.ones_like(lead)
     if is_candidate.any():
+        from scipy.special import ndtr  # here: it takes 0.3 s, and every command imports this module
+
         z = _advantages(window[:, scored], gauge, answer, scored, is_candidate, predicts <= level, null)
         leads_p[is_candidate] = np.minimum(_related(null, len(z), level) * ndtr(-z), 1.0)
     # Both tests must reject, so the larger p-value counts (intersection–union); what does not lead gets 1.

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 import numpy as np
 from numba import njit
 from numpy.typing import NDArray
-from scipy.special import ndtri
 
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.correlation import ABSOLUTE_SUM, DIFFERENCE, LaggedWindows, ScoreRecipe
@@ -65,6 +64,8 @@ class GrangerWindows(LaggedWindows):
 
 def sparse_autoregression(window: Array, lags: int, chance: float = 0.05) -> tuple[Array, Array]:
     """(lag, i, j) coefficients and robust t-statistics of increments (time, symbol); 0 where not chosen."""
+    from scipy.special import ndtri  # here: it takes 0.3 s, and every command imports this module
+
     bars, symbols = window.shape
     lags = max(min(lags, bars - 2), 1)
     centred = window - window.mean(axis=0)

@@ -14,7 +14,6 @@ from typing import Any, ClassVar
 
 import numpy as np
 from numpy.typing import NDArray
-from scipy.special import bernoulli
 
 from pacesetter.errors import check_range
 from pacesetter.leadlag.estimators.estimator import ESTIMATORS, Resources, Scorer, WindowScorer
@@ -38,6 +37,8 @@ def words(path: Array, depth: int) -> Array:
 
 def log_words(path: Array, depth: int) -> Array:
     """(depth, symbol, symbol) log-signature coefficients at j, ij, iij … in tensor words; `path` as in `words`."""
+    from scipy.special import bernoulli  # here: it takes 0.3 s, and every command imports this module
+
     plain, numbers = words(path, depth), bernoulli(depth)
     whole = (path[-1] - path[0])[:, None]
     return np.stack(

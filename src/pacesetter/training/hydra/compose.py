@@ -6,6 +6,7 @@ import dataclasses
 import json
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
 from importlib.resources import files
 from typing import Any
 
@@ -98,8 +99,19 @@ def _refuse_pair(overrides: Sequence[str], problem: str) -> None:
 def _task_of(overrides: Sequence[str]) -> str:
     """The problem that the overrides choose, themselves or by a preset."""
     named = [text.removeprefix("task=") for text in overrides if text.startswith("task=")]
-    if named or not any(text.startswith("+preset=") for text in overrides):
+    presets = tuple(text for text in overrides if text.startswith("+preset="))
+    if named or not presets:
         return named[-1] if named else "trading"
+    is_shipped = all(text.removeprefix("+preset=") in _names("preset") for text in presets)
+    return _task_of_shipped(presets) if is_shipped else _task_of_presets(overrides)
+
+
+@cache
+def _task_of_shipped(presets: tuple[str, ...]) -> str:
+    return _task_of_presets(presets)
+
+
+def _task_of_presets(overrides: Sequence[str]) -> str:
     _register_agents("trading")  # Hydra resolves presets only as a whole, and any agent will do for that
     return str(_defaults(find_presets(overrides))["task"]["problem"])
 
