@@ -46,7 +46,8 @@ class WindowPosterior(nn.Module):
     @property
     def mean(self) -> torch.Tensor:
         """(choice, feature) expected weights."""
-        return torch.linalg.solve(self.precision, self.moment.unsqueeze(-1)).squeeze(-1)
+        weights: torch.Tensor = torch.linalg.solve(self.precision, self.moment.unsqueeze(-1)).squeeze(-1)
+        return weights
 
     def update(self, features: torch.Tensor, choices: torch.Tensor, rewards: torch.Tensor, forgetting: float) -> None:
         """Take in features (row, feature), the choices (row,) made there, and their rewards in deviations (row,)."""
