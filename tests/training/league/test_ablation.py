@@ -68,6 +68,7 @@ variants:
 """
 
 
+@pytest.mark.proof  # every cell composes its configuration several times
 def test_windows_are_judged_by_the_reward_of_the_full_method(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     small = ("data=synthetic", "data.symbols=3", "data.bars=300", "train.shares=[0.5,0.1]")
     monkeypatch.setattr(ladder, "MARKETS", {"windows": small})

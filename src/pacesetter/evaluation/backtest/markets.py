@@ -114,6 +114,7 @@ def universe_gap(table: pd.DataFrame, figure: str) -> str:
     """
     if not {TRAINING_UNIVERSE, TEST_UNIVERSE} <= set(table.index.unique("scenario")):
         return ""
-    gaps = table.loc[TEST_UNIVERSE][figure] - table.loc[TRAINING_UNIVERSE][figure]
+    values: Any = table[figure]
+    gaps = values[TEST_UNIVERSE] - values[TRAINING_UNIVERSE]
     parts = ", ".join(f"{name} {gap:+.4f}" for name, gap in gaps.items())
     return f"Test universe less training universe: {parts}"

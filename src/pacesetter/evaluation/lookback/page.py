@@ -196,7 +196,8 @@ def windows_table(judgement: LookbackJudgement, panel: Panel) -> pd.DataFrame:
     links = pd.Series(strength, panel.index[ends]).reindex(judgement.times)
     regimes = np.array([*REGIMES, "unknown"])[market_regimes(panel)[bars]]  # −1 while none is known
     index = 100 * np.cumprod(1 + index_returns(panel)[bars])
-    return table.assign(**{INDEX: index, LINK: links, REGIME: regimes})
+    beside: dict[str, Any] = {INDEX: index, LINK: links, REGIME: regimes}
+    return table.assign(**beside)
 
 
 def _leadership(panel: Panel, judgement: LookbackJudgement) -> tuple[Any, Any]:

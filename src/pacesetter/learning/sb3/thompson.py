@@ -46,7 +46,8 @@ class WindowPosterior(nn.Module):
     @property
     def mean(self) -> torch.Tensor:
         """(choice, feature) expected weights."""
-        return torch.linalg.solve(self.precision, self.moment.unsqueeze(-1)).squeeze(-1)
+        weights: torch.Tensor = torch.linalg.solve(self.precision, self.moment.unsqueeze(-1)).squeeze(-1)
+        return weights
 
     def update(self, features: torch.Tensor, choices: torch.Tensor, rewards: torch.Tensor, forgetting: float) -> None:
         """Take in features (row, feature), the choices (row,) made there, and their rewards in deviations (row,)."""
@@ -72,8 +73,8 @@ class ThompsonPolicy(MultiInputActorCriticPolicy):
 
     def __init__(self, *arguments: Any, prior: float = 1.0, **options: Any) -> None:
         super().__init__(*arguments, **options)
-        width, choices = int(self.action_net.in_features), int(self.action_net.out_features)  # type: ignore[arg-type]
-        self.posterior = WindowPosterior(width + 1, choices, prior)
+        head: Any = self.action_net
+        self.posterior = WindowPosterior(int(head.in_features) + 1, int(head.out_features), prior)
 
     def basis(self, observation: Any) -> tuple[torch.Tensor, torch.Tensor]:
         """φ (row, feature) with a 1 behind for the bias, and values (row,)."""
@@ -93,9 +94,10 @@ class ThompsonPolicy(MultiInputActorCriticPolicy):
     @torch.no_grad()
     def take_mean(self) -> None:
         """Let the actor's last layer be the mean of the posterior."""
-        mean = self.posterior.mean.to(self.action_net.weight)
-        self.action_net.weight.copy_(mean[:, :-1])  # type: ignore[operator]
-        self.action_net.bias.copy_(mean[:, -1])  # type: ignore[operator]
+        head: Any = self.action_net
+        mean = self.posterior.mean.to(head.weight)
+        head.weight.copy_(mean[:, :-1])
+        head.bias.copy_(mean[:, -1])
 
 
 class ThompsonSampling(OnPolicyAlgorithm):

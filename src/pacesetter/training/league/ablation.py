@@ -148,9 +148,19 @@ class Ablation:
             for entrant in (*played, *JUDGED[preset.judged].beside)
         ]
 
-    def _cell(self, preset: AblationPreset, market: str, entrant: str, seed: int, *overrides: Any) -> Cell:
-        own = str(self.place), market, entrant, seed, *overrides
-        return Cell(*own) if preset.judged == "account" else WindowCell(*own, judged=tuple(preset.base))
+    def _cell(
+        self,
+        preset: AblationPreset,
+        market: str,
+        entrant: str,
+        seed: int,
+        market_overrides: tuple[str, ...],
+        overrides: tuple[str, ...] | None,
+    ) -> Cell:
+        place, judged = str(self.place), tuple(preset.base)
+        if preset.judged == "account":
+            return Cell(place, market, entrant, seed, market_overrides, overrides)
+        return WindowCell(place, market, entrant, seed, market_overrides, overrides, judged)
 
 
 def ablation_names() -> list[str]:
