@@ -50,7 +50,7 @@ WORLD: tuple[tuple[str, ...], ...] = (  # what is shown, each kind once; `runs=`
     ("programme", "+preset=prototype_offline", "programme.trials=2", "programme.top=1", "programme.folds=2",
      "job.draws=200", "--despite-no-go"),
 )  # fmt: skip
-PAPER = ("paper", "momentum", "data=sample", "first=1200", "bars=250")
+PAPER = ("paper", "momentum", "data=sample", "first=1200", "bars=120")
 LEAGUE = ("league", "quick", "league.entrants=[oracle,direct,lasso,ridge,hold]")
 COMMAND = "from pacesetter.cli import app; app()"
 IDLE = "document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'"
