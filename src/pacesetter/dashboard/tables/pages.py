@@ -142,8 +142,8 @@ def _place(folder: Path, root: Path) -> str:
     return " / ".join(RUN_FOLDER.sub(_spoken, part) for part in folder.relative_to(root).parts)
 
 
-def _spoken(found: re.Match[str]) -> str:
-    return f"{found['name']} · {pd.Timestamp(found['time']):%d %b %H:%M:%S}"
+def _spoken(match: re.Match[str]) -> str:
+    return f"{match['name']} · {pd.Timestamp(match['time']):%d %b %H:%M:%S}"
 
 
 # ---- pictures -------------------------------------------------------------------------------------------------------
