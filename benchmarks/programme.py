@@ -2,7 +2,7 @@
 
 python benchmarks/programme.py [--folder build/programme] [--record] [overrides …]
 
-With the same folder it resumes after the last finished phase.
+With the same folder it resumes after the last finished phase; `--stored RUN` records a programme as far as it came.
 """
 
 from __future__ import annotations
@@ -42,13 +42,15 @@ def finished(folder: Path, overrides: list[str]) -> Path:
 
 
 def phases(status: ProgrammeStatus) -> str:
-    rows = [(each.name, each.decision or "–", f"{each.seconds:.0f}", each.line) for each in status.phases]
-    return table(("phase", "decision", "seconds", "what it found"), rows)
+    rows = [(each.name, each.state, each.decision or "–", each.line or "–") for each in status.phases]
+    return table(("phase", "state", "decision", "what it found"), rows)
 
 
 def sharpe_ratios(place: Path) -> str:
     """The judged policy beside the yardsticks, on the test set after costs."""
-    run = next((place / "validation").glob("*/manifest.json")).parent
+    judged_runs = [path.parent.parent for path in place.glob(f"*/*/{EVALUATION}/evaluation.json")]
+    order = {name: rank for rank, name in enumerate(("prototype", "master", "fleet", "validation"))}
+    run = max(judged_runs, key=lambda path: order[path.parent.name])
     judged = json.loads((run / EVALUATION / "evaluation.json").read_text(encoding="utf-8"))
     figures = judged["figures"] | {"oracle": oracle_figures(StoredRun(run))}
     names = [name for name in (judged["policy"], *BESIDE, "oracle") if name in figures]
@@ -80,10 +82,11 @@ def gates(place: Path) -> str:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--stored", type=Path)
     options, rest = parser.parse_known_args()
     overrides = [word for word in rest if word != "--record"]
     with tempfile.TemporaryDirectory() as temporary:
-        place = finished(options.folder or Path(temporary), overrides)
+        place = options.stored or finished(options.folder or Path(temporary), overrides)
         body = "\n\n".join((phases(read_status(place)), sharpe_ratios(place), gates(place)))
     publish("programme", body, "The programme on synthetic bars with a planted lead–lag")
 

@@ -5,6 +5,7 @@
     python scripts/capabilities.py --list         # what would be run, and what is left out and why
     python scripts/capabilities.py --folder build/capabilities --minutes 8   # in pieces: the same line resumes it
     python scripts/capabilities.py --folder build/capabilities --record      # benchmarks/results/capabilities.md
+    python scripts/capabilities.py --folder build/capabilities --record --known   # of what was run so far, nothing more
 
 It knows the package only by its command line, so that it cannot share a mistake with the tests. Options that make a
 command small are added here; what a command does is left as the page writes it. Exit 1 if a command fails.
@@ -22,6 +23,7 @@ import subprocess
 import sys
 import tempfile
 import time
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -166,11 +168,16 @@ def smaller(command: str) -> list[str]:
     return [*words, *own]
 
 
+class NotRunError(Exception):
+    """A command has no outcome yet, and none is asked for."""
+
+
 class Workshop:
     """A folder in which commands run, the runs that they are given, and what came of each command so far."""
 
-    def __init__(self, folder: Path) -> None:
+    def __init__(self, folder: Path, is_known_only: bool = False) -> None:
         self.folder = folder
+        self.is_known_only = is_known_only
         self._made: dict[str, Path] = {}
         self._log = folder / "outcomes.jsonl"
         lines = self._log.read_text(encoding="utf-8").splitlines() if self._log.is_file() else []
@@ -178,6 +185,8 @@ class Workshop:
 
     def run(self, words: list[str]) -> tuple[bool, str]:
         """Whether the words work, and their last line; several rows may name one command, which runs once."""
+        if tuple(words) not in self._known and self.is_known_only:
+            raise NotRunError
         if tuple(words) not in self._known:
             self._known[tuple(words)] = self._run(words)
             with self._log.open("a", encoding="utf-8") as log:
@@ -234,7 +243,13 @@ class Workshop:
 
 def try_row(row: Row, workshop: Workshop) -> list[Outcome]:
     """Every command of a row."""
-    return [_try(row.name, command, workshop) for command in row.commands]
+    outcomes = []
+    for command in row.commands:
+        try:
+            outcomes.append(_try(row.name, command, workshop))
+        except NotRunError:
+            outcomes.append(Outcome(row.name, command, "not run", "", 0.0))
+    return outcomes
 
 
 def _try(name: str, command: str, workshop: Workshop) -> Outcome:
@@ -282,9 +297,10 @@ def record(outcomes: list[Outcome], said: str, target: Path) -> None:
 
 def summary(outcomes: list[Outcome]) -> str:
     """How many commands work."""
-    ran = [found for found in outcomes if found.result != "left out"]
-    fine = sum(found.result == "works" for found in ran)
-    return f"{fine} of {len(ran)} commands work; {len(outcomes) - len(ran)} were left out."
+    counts = Counter(found.result for found in outcomes)
+    ran = counts["works"] + counts["FAILED"]
+    said = f"{counts['works']} of {ran} commands work; {counts['left out']} were left out"
+    return f"{said}, {counts['not run']} were not run." if counts["not run"] else f"{said}."
 
 
 def main() -> None:
@@ -294,6 +310,7 @@ def main() -> None:
     parser.add_argument("--folder", type=Path, help="where to work; what was run there is not run again")
     parser.add_argument("--minutes", type=float, default=float("inf"), help="stop after these; the next call resumes")
     parser.add_argument("--again", action="store_true", help="try again what failed in the folder")
+    parser.add_argument("--known", action="store_true", help="run nothing: list what was run in the folder")
     parser.add_argument("--record", action="store_true", help=f"write {RECORD.relative_to(ROOT)}")
     options = parser.parse_args()
     rows = [row for row in read_rows(PAGE.read_text(encoding="utf-8")) if row.status != "planned"]
@@ -307,7 +324,7 @@ def main() -> None:
     left = 0
     end = time.monotonic() + 60 * options.minutes
     with workplace(options.folder) as place:
-        workshop = Workshop(place)
+        workshop = Workshop(place, options.known)
         if options.again:
             workshop.forget_failures()
         for number, row in enumerate(rows):

@@ -21,6 +21,7 @@ SCREENSHOTS = "python scripts/screenshots.py RUNS --make --keep"
 COMMANDS = {
     "dashboard_book.png": SCREENSHOTS,
     "dashboard_leadlag.png": SCREENSHOTS,
+    "dashboard_league.png": SCREENSHOTS,
     "dashboard_runs.png": SCREENSHOTS,
     "dashboard_runs_dark.png": SCREENSHOTS,
     "demo.png": "pacesetter demo",

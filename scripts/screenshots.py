@@ -35,10 +35,8 @@ KEPT = {  # picture of a page of the documentation -> what is taken
     "dashboard_book.png": "dashboard_book_light.png",
     "dashboard_leadlag.png": "dashboard_leadlag_light.png",
     "dashboard_league.png": "dashboard_league_light.png",
-    "dashboard_programme.png": "dashboard_programme_light.png",
     "dashboard_runs.png": "dashboard_runs_light.png",
     "dashboard_runs_dark.png": "dashboard_runs_dark.png",
-    "dashboard_runs_phone.png": "dashboard_runs_phone.png",
     "report.png": "report_light.png",
     "report_phone.png": "report_phone.png",
 }
@@ -50,8 +48,11 @@ WORLD: tuple[tuple[str, ...], ...] = (  # what is shown, each kind once; `runs=`
     ("programme", "+preset=prototype_offline", "programme.trials=2", "programme.top=1", "programme.folds=2",
      "job.draws=200", "--despite-no-go"),
 )  # fmt: skip
-PAPER = ("paper", "momentum", "data=sample", "first=1200", "bars=250")
-LEAGUE = ("league", "quick", "league.entrants=[oracle,direct,lasso,ridge,hold]")
+PAPER = ("paper", "momentum", "data=sample", "first=1200", "bars=120")
+LEAGUE = (
+    *("league", "league.seeds=reporting", "league.entrants=[oracle,oracle_returns,lasso,ridge,hold,direct]"),
+    "league.markets=['planted 0.1','planted 0.2','planted 0.4','planted 0.8']",
+)
 COMMAND = "from pacesetter.cli import app; app()"
 IDLE = "document.querySelector('[data-testid=stApp]')?.getAttribute('data-test-script-state') === 'notRunning'"
 

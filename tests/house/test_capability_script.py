@@ -46,3 +46,16 @@ def test_a_row_is_run_for_real_and_a_command_that_fails_is_said_to(script: Modul
     good, bad = script.Row("a", "works", ("pacesetter data list",), ""), script.Row("b", "works", ("pacesetter x",), "")
     assert [found.result for found in script.try_row(good, workshop)] == ["works"]
     assert [found.result for found in script.try_row(bad, workshop)] == ["FAILED"]
+
+
+def test_what_was_run_is_kept_in_its_folder_and_not_run_again(script: ModuleType, tmp_path: Path) -> None:
+    row = script.Row("a", "works", ("pacesetter --version", "make test"), "")
+    (known, left_out) = script.try_row(row, script.Workshop(tmp_path, is_known_only=True))
+    assert (known.result, left_out.result) == ("not run", "left out")
+    script.try_row(row, script.Workshop(tmp_path))
+    outcomes = script.try_row(row, script.Workshop(tmp_path, is_known_only=True))
+    assert [outcome.result for outcome in outcomes] == ["works", "left out"]
+    script.record(outcomes, script.summary(outcomes), tmp_path / "page.md")
+    page = (tmp_path / "page.md").read_text(encoding="utf-8")
+    assert "1 of 1 commands work; 1 were left out." in page
+    assert "| a | `pacesetter --version` | works |" in page

@@ -20,7 +20,7 @@ from pacesetter.errors import RunError
 from pacesetter.evaluation.report.pictures import PALETTE, styled, thinned
 from pacesetter.old_names import translate_guard
 
-__all__ = ["Book", "JournalReader", "equity_figure", "pnl_figure"]
+__all__ = ["Book", "JournalReader", "age_text", "equity_figure", "pnl_figure"]
 
 HALTED = "halted"
 MOST_EVENTS = 500
@@ -251,6 +251,17 @@ def _rows(connection: Connection, name: str, run: str, at: Any = None) -> pd.Dat
 # ---- figures --------------------------------------------------------------------------------------------------------
 
 
+def age_text(age: pd.Timedelta) -> str:
+    """A length of time as a person would say it: its largest part, seconds only below a minute."""
+    if age.days >= 1:
+        return say("age.days", count=age.days)
+    seconds = int(age.total_seconds())
+    hours, minutes = divmod(seconds // 60, 60)
+    if hours:
+        return say("age.hours", hours=hours, minutes=minutes)
+    return say("age.minutes", count=minutes) if minutes else say("age.seconds", count=seconds)
+
+
 def equity_figure(book: Book) -> go.Figure:
     """Equity above drawdown above exposure, over time."""
     rows, table = thinned(len(book.equity)), book.equity
@@ -261,6 +272,7 @@ def equity_figure(book: Book) -> go.Figure:
         line = {"color": PALETTE[place - 1], "width": 1.6}
         figure.add_scatter(x=table.index[rows], y=table[name].iloc[rows], line=line, row=place, col=1)
         figure.update_yaxes(title=say(f"book.{name}"), tickformat=form, autorange=direction, row=place, col=1)
+        figure.update_yaxes(title_standoff=14, automargin=True, row=place, col=1)
     return styled(figure, say("book.course"), 480).update_layout(
         showlegend=False, uirevision="equity", margin={"l": 95}
     )

@@ -7,6 +7,7 @@ it in RESULT_PAGES, and give `NAME.title` and `NAME.empty` in the texts. Nothing
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,6 +22,7 @@ from pacesetter.evaluation.report.pictures import PALETTE, styled
 
 __all__ = ["RESULT_PAGES", "Shown"]
 
+RUN_FOLDER = re.compile(r"^(?P<time>\d{8}T\d{6})-(?P<name>.+)-[0-9a-f]{8}$")
 DEEPEST = 4  # folders below the runs
 OPTIONS = "options/"  # how metrics of options begin
 LEAGUE = ("entrant", "seeds", "sharpe", "half_width", "share", "reliable", "exposure", "seconds")
@@ -136,7 +138,12 @@ def _stored(root: Path, name: str) -> Iterator[tuple[Path, dict[str, Any]]]:
 
 
 def _place(folder: Path, root: Path) -> str:
-    return str(folder.relative_to(root))
+    """Where it is, runs as a person would say them: `trader · 16 Nov 07:57:12` for 20261116T075712-trader-76c487ce."""
+    return " / ".join(RUN_FOLDER.sub(_spoken, part) for part in folder.relative_to(root).parts)
+
+
+def _spoken(match: re.Match[str]) -> str:
+    return f"{match['name']} · {pd.Timestamp(match['time']):%d %b %H:%M:%S}"
 
 
 # ---- pictures -------------------------------------------------------------------------------------------------------

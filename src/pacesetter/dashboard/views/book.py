@@ -7,7 +7,7 @@ from typing import Any
 import pandas as pd
 import streamlit as st
 
-from pacesetter.dashboard.book import Book, equity_figure, pnl_figure
+from pacesetter.dashboard.book import Book, age_text, equity_figure, pnl_figure
 from pacesetter.dashboard.settings import current
 from pacesetter.dashboard.texts import say
 from pacesetter.dashboard.views.parts import chart, contained, halted_banner, open_book, table, trading_runs
@@ -52,7 +52,7 @@ def _book(run: str) -> None:
 def _standing(book: Book) -> None:
     """The first line: money, risk state, and how old the data is."""
     vitals: dict[str, Any] = book.last["vitals"] or {}
-    age = pd.Timedelta(seconds=round(book.age_seconds()))
+    age = age_text(pd.Timedelta(seconds=round(book.age_seconds())))
     shown = {
         "book.equity": f"{book.last['equity']:,.0f}",
         "book.cash": f"{book.last['cash']:,.0f}",

@@ -73,7 +73,7 @@ def _standing(live: LiveRun, problem: str) -> None:
         "live.status": say(f"status.{live.status}"),
         "live.left": "–" if live.seconds_left is None else str(timedelta(seconds=round(live.seconds_left))),
         "live.rate": "–" if rate is None else f"{rate:,.0f}",
-        "live.best": "–" if score is None else f"{score:+.5f}",
+        "live.best": "–" if score is None else f"{score:+.3g}",
     }
     for place, (key, value) in zip(st.columns(len(shown)), shown.items(), strict=True):
         place.metric(say(key), value)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from pathlib import Path
 
 import pandas as pd
@@ -14,6 +15,7 @@ from pacesetter.evaluation.programme.status import ProgrammeStatus, latest_statu
 
 __all__ = ["show_programme"]
 
+WIDTHS = {"phase": 110, "state": 90, "decision": 120, "seconds": 80, "result": 790}  # in pixels
 SECONDS = 2.0  # between two looks at a programme that is going on
 
 
@@ -32,7 +34,8 @@ def _going_on(folder: str) -> None:
         status = read_status(Path(folder))
         _standing(status)
         names = ("phase", "state", "decision", "seconds", "result")
-        table(pd.DataFrame(status.rows, columns=names), "programme.phases", file_name="programme.csv")
+        rows = pd.DataFrame(status.rows, columns=names)
+        table(rows, "programme.phases", file_name="programme.csv", formats=WIDTHS)
         _report(Path(folder), status)
 
 
@@ -51,4 +54,5 @@ def _report(folder: Path, status: ProgrammeStatus) -> None:
     name = st.selectbox(say("programme.report"), list(reported), index=len(reported) - 1, key="programme.phase")
     page = reported[name].with_suffix(".md")
     if page.is_file():
-        st.markdown(page.read_text(encoding="utf-8"))
+        # two levels down: the page's own headings come first
+        st.markdown(re.sub(r"^(#{1,2}) ", r"##\1 ", page.read_text(encoding="utf-8"), flags=re.M))

@@ -19,8 +19,10 @@ from pacesetter.dashboard.views.parts import all_runs, chart, choose_run, contai
 __all__ = ["embedded", "show_runs"]
 
 FORMATS = {
-    "label": 330,
+    "label": 260,
+    "tags": 110,
     "verdict": 100,
+    "interval": 115,
     "sharpe": "%+.2f",
     "yearly_return": "percent",
     "drawdown": "percent",

@@ -14,6 +14,13 @@ from pacesetter.dashboard.views.parts import chart, contained, table
 
 __all__ = ["result_page"]
 
+FORMATS = {  # numbers as a person would write them, by the column's name
+    **dict.fromkeys(("sharpe", "mean", "gap"), "%+.2f"),
+    **dict.fromkeys(("half_width", "gap_half_width"), "%.2f"),
+    **dict.fromkeys(("p", "p_adjusted", "utility", "value"), "%.3g"),
+    **dict.fromkeys(("share", "exposure"), "percent"),
+    "seconds": "%.0f",
+}
 FIRST_OPEN = 3  # parts that are open until the reader chooses; the others are folded
 
 
@@ -40,4 +47,4 @@ def _draw(name: str, parts: list[Shown]) -> None:
             st.markdown(part.text)
             if part.figure is not None:
                 chart(part.figure, f"{name}.{place}")
-            table(part.table, f"{name}.table.{place}", file_name=f"{name}.csv")
+            table(part.table, f"{name}.table.{place}", file_name=f"{name}.csv", formats=FORMATS)

@@ -181,10 +181,10 @@ def in_persian(text: str) -> str:
     """The text in Persian; empty where a sentence of it is not known."""
     said, place = [], 0
     while place < len(text):
-        found = _sentence(text, place)
-        if found is None:
+        translated = _sentence(text, place)
+        if translated is None:
             return ""
-        sentence, place = found
+        sentence, place = translated
         said.append(sentence)
         place += text[place : place + 1] == " "
     return " ".join(said)
@@ -214,7 +214,7 @@ def _part(text: str, known: tuple[tuple[str, str], ...]) -> str:
 def _filled(match: re.Match[str], persian: str) -> str:
     """The Persian with what the groups hold, each kept from left to right."""
 
-    def group(found: re.Match[str]) -> str:
-        return f"{LEFT_TO_RIGHT}{match[int(found[1])].replace(' to ', ' تا ')}{END}"
+    def group(number: re.Match[str]) -> str:
+        return f"{LEFT_TO_RIGHT}{match[int(number[1])].replace(' to ', ' تا ')}{END}"
 
     return re.sub(r"\\(\d)", group, persian)

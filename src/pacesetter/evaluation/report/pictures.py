@@ -39,7 +39,7 @@ def styled(figure: go.Figure, title: str, height: int = 380) -> go.Figure:
     """The house style: transparent, so that it reads on a light and on a dark page; no two lines look alike."""
     _tell_lines_apart(figure)
     figure.update_layout(
-        title={"text": title, "x": 0, "xanchor": "left"},
+        title={"text": title, "x": 0, "xanchor": "left", "font": {"size": 15}},  # fits a telephone
         height=height,
         margin={"l": 60, "r": 20, "t": 50, "b": 40},
         paper_bgcolor="rgba(0,0,0,0)",
