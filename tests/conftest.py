@@ -221,7 +221,7 @@ def meta_words() -> list[str]:
 
 @pytest.fixture(scope="session")
 def meta_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of such a run; its context has a weight, as after longer training."""
+    """The folder of such a run, trained once; whoever writes into it takes a copy."""
     from pacesetter.training.hydra.compose import compose
     from pacesetter.training.run.train import train
 

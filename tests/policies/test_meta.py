@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 from typing import Any
 
@@ -19,15 +20,16 @@ BARS = 20
 
 
 @pytest.fixture(scope="module")
-def run(meta_run: Path) -> StoredRun:
-    """The run with a context that matters, as after longer training."""
-    best = meta_run / "checkpoints" / "best"
+def run(meta_run: Path, tmp_path_factory: pytest.TempPathFactory) -> StoredRun:
+    """A copy of the run with a context that matters, as after longer training."""
+    folder = Path(shutil.copytree(meta_run, tmp_path_factory.mktemp("meta") / meta_run.name))
+    best = folder / "checkpoints" / "best"
     fleet: Any = load_fleet(best)
     torch.manual_seed(1)
     torch.nn.init.normal_(fleet.encoder.condition.weight, std=1.0)
     torch.nn.init.normal_(fleet.actor.last.weight, std=0.3)
     save_fleet(fleet, best)
-    return StoredRun(meta_run)
+    return StoredRun(folder)
 
 
 def test_a_backtest_keeps_the_context_and_begins_without_it(run: StoredRun) -> None:

@@ -5,6 +5,7 @@ Runs `training.meta.pictures`.
 
 from __future__ import annotations
 
+import shutil
 from pathlib import Path
 
 import numpy as np
@@ -17,21 +18,24 @@ from pacesetter.training.meta.adaptation import WITH, WITHOUT, adapt_run, play_t
 from pacesetter.training.meta.pictures import main_axes
 
 
-def test_players_meet_the_same_bars_and_a_run_is_reported(meta_run: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    run = StoredRun(meta_run)
+def test_players_meet_the_same_bars_and_a_run_is_reported(
+    meta_run: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    folder = Path(shutil.copytree(meta_run, tmp_path / meta_run.name))
+    run = StoredRun(folder)
     task = unseen_tasks(run, "mixed", 2, seed=9)[0]
-    played = {one.player: one for one in play_task(run, "mixed", task, best_fleet(meta_run), {}, 2, seed=3)}
+    played = {one.player: one for one in play_task(run, "mixed", task, best_fleet(folder), {}, 2, seed=3)}
     assert set(played) == {WITH, WITHOUT, "hold"}
     np.testing.assert_array_equal(played[WITH].returns[0], played[WITHOUT].returns[0])  # nothing was seen yet
     assert played[WITH].returns.shape == (20, 6)
     assert played[WITH].contexts.shape == (6, 8)
     assert played[WITH].attention.sum() == pytest.approx(1.0, abs=1e-5)
-    page = adapt_run(meta_run, (), ("persistent", "blends"), 2, 1, seed=9)
+    page = adapt_run(folder, (), ("persistent", "mixed"), 2, 1, seed=9)
     shown = capsys.readouterr().out
     assert "less without context" in shown
     assert "completed" in shown
     assert page.is_file()
-    assert (meta_run / "meta.csv").is_file()
+    assert (folder / "meta.csv").is_file()
 
 
 def test_a_run_without_a_context_is_refused(trained_run: Path) -> None:

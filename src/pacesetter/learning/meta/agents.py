@@ -76,7 +76,7 @@ class ContextEncoder(nn.Module):
         kept = observation.get(CONTEXT)
         if kept is None:
             some = observation["position"]
-            kept = some.new_zeros(len(some), *self.memory.shape)
+            kept = some.new_zeros(some.shape[0], *self.memory.shape)
         return self.memory.tokens(kept, observation, self.normaliser)
 
 

@@ -72,7 +72,7 @@ class AttentionContext(nn.Module):
         return self.attend.pool(shares, present)
 
     def _aged(self, tokens: torch.Tensor) -> torch.Tensor:
-        return torch.cat([tokens, self.ages.expand(len(tokens), *self.ages.shape)], dim=-1)
+        return torch.cat([tokens, self.ages.expand(tokens.shape[0], -1, -1)], dim=-1)
 
 
 class GaussianContext(nn.Module):

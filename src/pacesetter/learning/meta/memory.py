@@ -90,6 +90,6 @@ class BarMemory:
 def order_numbers(actions: torch.Tensor, are_discrete: bool) -> torch.Tensor:
     """(row,) orders in [-1, 1] that actions stand for: discrete ones by their number, others as they are."""
     if not are_discrete:
-        return actions.reshape(len(actions)).float()
+        return actions.flatten().float()
     sizes = torch.tensor(DISCRETE_AS_CONTINUOUS, dtype=torch.float32, device=actions.device)
     return sizes[actions.long()]

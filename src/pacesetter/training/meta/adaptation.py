@@ -120,7 +120,7 @@ def play_task(
 Answer = Callable[[dict[str, torch.Tensor]], tuple[torch.Tensor, dict[str, Array]]]
 
 
-def _player(fleet: Fleet, market: Any, keeps: bool = True) -> Answer:
+def _player(fleet: Any, market: Any, keeps: bool = True) -> Answer:
     """Deterministic orders of a fleet; with a context also what it came to at this bar."""
     rows = torch.tensor(fleet.places(market.symbols), device=market.device)
     kept = fleet.no_memory(market.env_count)
