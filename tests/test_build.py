@@ -11,6 +11,7 @@ import pandas as pd
 import pytest
 from rich.console import Console
 
+from pacesetter.agents.encoders import network
 from pacesetter.build import (
     Config,
     build_environment,
@@ -27,6 +28,7 @@ from pacesetter.build import (
     stored_config,
     stored_end,
 )
+from pacesetter.build.configuration import PLAIN_NETWORKS
 from pacesetter.build.sections import Features, LeadLagFeatures
 from pacesetter.envs.batch.starts import Start
 from pacesetter.errors import ConfigError, DataError, PacesetterError, RunError
@@ -259,3 +261,8 @@ def test_validation_of_several_resolutions_is_on_the_first_and_says_so():
     assert trained == validated
     observation, _ = parts.validation.reset(seed=1)
     assert observation["resolution"].tolist() == [[1.0, 0.0]]
+
+
+def test_networks_that_are_not_looked_up_are_there_and_read_no_leaders():
+    for name in PLAIN_NETWORKS:
+        assert not hasattr(network(name), "leaders")

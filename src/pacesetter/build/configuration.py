@@ -92,11 +92,16 @@ class Config:
         return dataclasses.asdict(self)
 
 
+PLAIN_NETWORKS = ("mlp", "mlp_small", "mlp_tiny", "transformer", "transformer_medium", "transformer_small")
+
+
 def _network(agent: dict[str, Any]) -> Any:
     """The agent's network with its options, not built yet; None where none is named, or one of the method's own."""
     # Without torch, as where only baselines are played, no network is ever built.
     if not (agent.get("network") and find_spec("torch")):
         return None
+    if agent["network"] in PLAIN_NETWORKS and not agent.get("network_options"):
+        return None  # nothing to refuse, and torch takes two seconds to import
     from pacesetter.agents.encoders import LINEAR, network
 
     if agent["network"] == LINEAR:  # not an encoder: its method solves it, and refuses it where it does not
