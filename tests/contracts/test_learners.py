@@ -36,7 +36,7 @@ from pacesetter.learning.methods import METHODS, default_options, find_support
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.offline.export import export_episodes
 from pacesetter.training.run.train import train
-from tests.deaths import DEATHS, Death, die_at, draw_death
+from tests.faults.deaths import DEATHS, Death, die_at, draw_death
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false", "train.steps=2048")
 MARKET = (
@@ -261,7 +261,7 @@ def live_once(config: Config, steps: int, folder: Path, death: Death | None) -> 
 
 @pytest.mark.proof
 @pytest.mark.timeout(3600)
-@every_case
+@pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_thirty_kills_at_any_moment_end_in_the_same_weights(
     case: Case,
     make: Make,

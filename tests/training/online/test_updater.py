@@ -22,7 +22,7 @@ from pacesetter.learning.state import tensors_hash
 from pacesetter.training.online import updater as module
 from pacesetter.training.online.session import tell_updates, update_online
 from pacesetter.training.online.updater import OnlineConfig, OnlineUpdater
-from tests.deaths import DEATHS, die_at, draw_death
+from tests.faults.deaths import DEATHS, die_at, draw_death
 
 FIRST, CHANGE = 420, 480
 SMALL = OnlineConfig(every_bars=60, recent_bars=180, judged_bars=30, steps=1_024, frozen_bars=100, alarm_bars=400)
