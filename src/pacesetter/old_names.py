@@ -72,6 +72,7 @@ RENAMED_VALUES = {
 FORMER_RULES = {
     "features.leadlag.shrinkage": "hard",
     "agent.extras.curiosity.model": "features",
+    "task.action": "discrete",
     "task.trades": "orders",
     "task.own_account": False,
     "task.cross_fit": False,
@@ -81,6 +82,7 @@ FORMER_RULES = {
     ),
 }
 TASKS_WITH = {
+    "task.action": ("trading", "fleet"),
     "task.trades": ("fleet",),
     "task.own_account": ("trading", "fleet"),
     "task.cross_fit": ("master",),

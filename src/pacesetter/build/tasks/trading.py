@@ -60,7 +60,7 @@ class Trading:
     switch       whether the switch of action=hybrid counts for one action, or in training the first for the episode
     """
 
-    action: Literal["discrete", "continuous", "hybrid", "target"] = "discrete"
+    action: Literal["discrete", "continuous", "hybrid", "target"] = "target"
     window_bars: int = 24
     episode_bars: int | None = 250
     starts: Literal["random", "stratified", "fixed"] = "random"
