@@ -133,7 +133,7 @@ AGENTS = {
     "ppo": ["agent=ppo", *ROLLOUTS],
     "recurrent_ppo": ["agent=recurrent_ppo", *ROLLOUTS],
     "gru_ppo": ["agent=gru_ppo", *ROLLOUTS],
-    "maskable_ppo": ["agent=maskable_ppo", *ROLLOUTS],
+    "maskable_ppo": ["agent=maskable_ppo", "task.action=discrete", *ROLLOUTS],
     "a2c": ["agent=a2c"],
     "sac": ["agent=sac", *REPLAY],
     "td3": ["agent=td3", *REPLAY],

@@ -27,6 +27,7 @@ from pacesetter.build import (
     stage_run,
     stored_config,
     stored_end,
+    with_lookback,
 )
 from pacesetter.build.configuration import PLAIN_NETWORKS
 from pacesetter.build.sections import Features, LeadLagFeatures
@@ -70,7 +71,9 @@ def test_a_lookback_puts_leadlag_features_into_the_table(small):
 
 def test_agents_learn_from_them(small):
     brief = ("train.steps=128", "train.validate_every=64")
-    result = train(small("ppo", "features.leadlag.lookback=30", *brief), console=Console(quiet=True))
+    result = train(
+        small("ppo", "task.action=discrete", "features.leadlag.lookback=30", *brief), console=Console(quiet=True)
+    )
     panel = build_panel(stored_config(result.run.folder))
     env = build_environment(stored_config(result.run.folder), panel, 2)
     seen, _ = env.reset(seed=0)
@@ -266,3 +269,25 @@ def test_validation_of_several_resolutions_is_on_the_first_and_says_so():
 def test_networks_that_are_not_looked_up_are_there_and_read_no_leaders():
     for name in PLAIN_NETWORKS:
         assert not hasattr(network(name), "leaders")
+
+
+@pytest.mark.parametrize(
+    ("overrides", "lookback"),
+    [
+        (("task=fleet",), 250),
+        (("task=portfolio",), 250),
+        (("task=fleet", "features.leadlag.lookback=40"), 40),
+        (("task=fleet", "features.leadlag.lookback=null"), None),
+        (("task=fleet", "agent=direct"), None),  # reads the returns of all symbols itself
+        (("task=lookback",), None),
+        (("task=fleet", "data.bars=1600"), None),  # 960 bars to learn from: less than four windows
+        (("task=trading", "task.symbols=[S1]"), None),  # the features would need symbols that it does not trade
+        (("task=trading", "data.symbols=1"), None),
+    ],
+)
+def test_training_decides_whether_there_are_leadlag_features(overrides, lookback):
+    config = compose(["data=synthetic", "data.symbols=3", "data.bars=1700", *overrides])
+    assert with_lookback(config, build_panel(config)).features.leadlag.lookback == lookback
+    if config.features.leadlag.lookback == "auto":
+        assert not config.features.leadlag.is_on
+        assert config.features.leadlag.agent is None

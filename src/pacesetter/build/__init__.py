@@ -15,6 +15,7 @@ from pacesetter.build.environments import (
     build_supervised,
     build_table,
     fitted_until,
+    with_lookback,
 )
 from pacesetter.build.fleet import best_fleet, load_fleet_agent
 from pacesetter.build.learner import build_learner, check_device
@@ -49,4 +50,5 @@ __all__ = [
     "stored_end",
     "task_of",
     "with_fleet",
+    "with_lookback",
 ]

@@ -121,7 +121,7 @@ def _with_leaders(config: Config, sizes: Any) -> Features:
             f"task=trading, or another network for task={problem}"
         )
     asked = config.features.leadlag
-    lookback = LEADER_LOOKBACK if asked.lookback is None else asked.lookback
+    lookback = asked.lookback if asked.is_on else LEADER_LOOKBACK
     leadlag = dataclasses.replace(asked, lookback=lookback, leaders=sizes.leaders, leader_lags=sizes.lags)
     return dataclasses.replace(config.features, leadlag=leadlag)
 

@@ -10,8 +10,8 @@ from typing import Any, NamedTuple
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import Config, task_of
-from pacesetter.build.sections import LeadLagFeatures
+from pacesetter.build.configuration import LEADER_LOOKBACK, Config, one_account_options, task_of
+from pacesetter.build.sections import AUTO, LeadLagFeatures
 from pacesetter.build.stored import check_unseen, load_lookback
 from pacesetter.data import check, load
 from pacesetter.data.quality import Readiness
@@ -36,7 +36,11 @@ __all__ = [
     "feature_split",
     "fitted_until",
     "split_panel",
+    "with_lookback",
 ]
+
+LEARN_FROM_FEATURES = ("trading", "fleet", "portfolio")  # a master's features are those of its fleet
+LEAST_WINDOWS = 4  # of lead–lag features in a training set: with fewer, most of it goes into the first window
 
 
 def build_panel(config: Config) -> Panel:
@@ -77,19 +81,36 @@ def build_table(config: Config, panel: Panel) -> FeatureTable:
     return feature_table(panel, config.features.names or None, _leadlag_features(config, panel))
 
 
+def with_lookback(config: Config, panel: Panel) -> Config:
+    """The configuration with features.leadlag.lookback=auto decided by the panel, as it is stored with a run.
+
+    Agents that see one symbol or a portfolio get the features where there is a symbol to follow, and four windows to
+    learn from. Others get none: a direct policy reads the returns of all symbols itself.
+    """
+    if config.features.leadlag.lookback != AUTO:
+        return config
+    bars = len(build_fold(config, panel).train)
+    is_read = config.task["problem"] in LEARN_FROM_FEATURES and one_account_options(config) is None
+    is_long = len(panel.symbols) > 1 and bars >= LEAST_WINDOWS * LEADER_LOOKBACK
+    is_whole = set(config.task.get("symbols") or panel.symbols) == set(panel.symbols)  # or others would be needed too
+    is_on = is_read and is_long and is_whole
+    leadlag = replace(config.features.leadlag, lookback=LEADER_LOOKBACK if is_on else None)
+    return replace(config, features=replace(config.features, leadlag=leadlag))
+
+
 def _leadlag_features(config: Config, panel: Panel) -> tuple[Feature, ...]:
     asked = config.features.leadlag
-    if asked.lookback is None:
+    if not asked.is_on:
         return ()
     if asked.leaders:
         _check_leaders(asked, panel)
-    if not isinstance(asked.lookback, str):
+    if isinstance(asked.lookback, int):
         return _signals(asked, ConstantLookback(asked.lookback))
-    folder = Path(asked.lookback)
+    folder = Path(str(asked.agent))
     checkpoints = [(path.parent.name, path.stat().st_mtime_ns) for path in folder.glob("checkpoints/*/state.json")]
     key = (asked, folder.resolve(), panel.symbols, *sorted(checkpoints))  # a run that went on has another agent
     if key not in _agents:
-        features = leadlag_features(asked.method, load_lookback(asked.lookback, panel), **asked.options)
+        features = leadlag_features(asked.method, load_lookback(folder, panel), **asked.options)
         # One agent at a time: its tables are as large as the panel.
         _agents.clear()
         _agents[key] = features
@@ -177,9 +198,9 @@ def feature_split(config: Config, panel: Panel, table: FeatureTable | None = Non
     Refuses a lookback agent that has seen bars of this run's test set.
     """
     split = split_panel(config, panel)
-    if isinstance(config.features.leadlag.lookback, str):
+    if config.features.leadlag.agent is not None:
         # Its choices are features here: a lookback agent that knows the test bars would leak them.
-        check_unseen("the lookback agent of", config.features.leadlag.lookback, split.known.index[-1])
+        check_unseen("the lookback agent of", config.features.leadlag.agent, split.known.index[-1])
     known = build_table(config, split.known) if table is None else table
     # A row of a causal table does not depend on later bars, so cutting it equals computing it on fewer.
     values = known.values[:, : len(split.known)]

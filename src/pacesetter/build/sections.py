@@ -12,6 +12,7 @@ from pacesetter.leadlag.shrinkage import DEFAULT_SHRINKAGE
 from pacesetter.rewards.schedule import Schedule
 
 __all__ = [
+    "AUTO",
     "Evaluation",
     "FailSafe",
     "Features",
@@ -24,12 +25,15 @@ __all__ = [
     "check_shares",
 ]
 
+AUTO = "auto"
+
 
 @dataclass(frozen=True)
 class LeadLagFeatures:
     """Lead–lag features of the table, see `leadlag.signals`; without a lookback there are none.
 
-    lookback        increments in the window, or the run folder of a lookback agent, which then chooses them at each bar
+    lookback        increments in the window; the run folder of a lookback agent, which then chooses them at each bar;
+                    or auto, which training replaces by 250 where its set is long enough, see `with_lookback`
     method          estimator of the matrix
     gap_bars        to the matrix that instability is measured against
     expected_lags   bars between a move and what it lets expect, at most
@@ -39,7 +43,7 @@ class LeadLagFeatures:
                     sets both by its own options
     """
 
-    lookback: int | str | None = None
+    lookback: int | str | None = AUTO
     method: str = "ccf_auc"
     gap_bars: int = 20
     expected_lags: int = 5
@@ -47,6 +51,16 @@ class LeadLagFeatures:
     shrinkage: Literal["soft", "garrote", "hard"] = DEFAULT_SHRINKAGE
     leaders: int = 0
     leader_lags: int = 5
+
+    @property
+    def agent(self) -> str | None:
+        """The run folder of the lookback agent that chooses the windows; None where there is none."""
+        return self.lookback if isinstance(self.lookback, str) and self.lookback != AUTO else None
+
+    @property
+    def is_on(self) -> bool:
+        """Whether there are such features; `auto` is none until training has decided."""
+        return self.lookback not in (None, AUTO)
 
     @property
     def options(self) -> dict[str, Any]:
@@ -67,7 +81,7 @@ class LeadLagFeatures:
             ConstantLookback(self.lookback)  # refuses a window without a lead and a lag
         if self.expected_lookback is not None:
             ConstantLookback(self.expected_lookback)
-        if self.leaders and self.lookback is not None:
+        if self.leaders and self.is_on:
             self._check_leaders()
 
     def _check_leaders(self) -> None:

@@ -98,7 +98,7 @@ class StoredRun:
         symbols = self.task.symbols
         if not symbols:
             return self.whole
-        if self.config.features.leadlag.lookback is not None and set(symbols) != set(self.whole.symbols):
+        if self.config.features.leadlag.is_on and set(symbols) != set(self.whole.symbols):
             raise ConfigError(
                 f"{self.folder} trades {len(symbols)} symbols with lead–lag features of {len(self.whole.symbols)}; "
                 "give a run of all of them, or name its symbols by data.symbols"

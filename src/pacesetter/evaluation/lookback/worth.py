@@ -119,7 +119,7 @@ def _by_trader(
 ) -> dict[str, Backtest]:
     """A stored trader with each schedule in place of the lookback that it was trained with."""
     asked = trader.config.features.leadlag
-    if asked.lookback is None:
+    if not asked.is_on:
         raise ConfigError(
             f"{trader.folder} reads no lead–lag features, so windows change nothing for it; give a trader with "
             "features.leadlag.lookback"

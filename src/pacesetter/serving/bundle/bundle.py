@@ -143,9 +143,9 @@ class Bundle:
         """What chooses the windows of the lead–lag features; None where there are none."""
         if self.is_lookback:
             return ServedLookback(configure(LookbackSpec, self._json("lookback.json"), "lookback"), self.model)
-        lookback = self.config.features.leadlag.lookback
-        if not isinstance(lookback, str):
-            return None if lookback is None else ConstantLookback(lookback)
+        leadlag = self.config.features.leadlag
+        if leadlag.agent is None:
+            return ConstantLookback(int(leadlag.lookback)) if leadlag.is_on and leadlag.lookback is not None else None
         if "lookback.onnx" not in self.files:
             raise RunError(f"{self.name} lacks lookback.onnx, the agent of its lead–lag features; make it again")
         spec = configure(LookbackSpec, self._json("lookback.json"), "lookback")

@@ -187,8 +187,8 @@ def _lookback(
     config: Config, panel: Panel, table: FeatureTable, observations: int
 ) -> tuple[dict[str, int], dict[str, bytes]]:
     """Bars of history that each feature needs, and the files of the lookback agent, where one shapes the features."""
-    folder, memory = config.features.leadlag.lookback, dict(table.memory)
-    if not isinstance(folder, str):
+    folder, memory = config.features.leadlag.agent, dict(table.memory)
+    if folder is None:
         return memory, {}
     needed = lookback_memory(build_task(stored_config(folder)))
     # The agent that chooses the windows looks back as well, and its view must be fixed too.
@@ -238,7 +238,7 @@ def _check_finished(run: Run, config: Config) -> None:
 def _check_universe(config: Config, panel: Panel) -> None:
     """Refuse a policy of some symbols whose features read others, which a server would not be sent."""
     traded = build_task(config).symbols or panel.symbols
-    if config.features.leadlag.lookback is not None and set(traded) != set(panel.symbols):
+    if config.features.leadlag.is_on and set(traded) != set(panel.symbols):
         raise ConfigError(f"task.symbols has {len(traded)} symbols, but the lead–lag features use others too")
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacesetter.build import Config, build_panel, parse_config, stored_config
+from pacesetter.build import Config, build_panel, parse_config, stored_config, with_lookback
 from pacesetter.build.dataset import build_recording_market, dataset_manifest, differences
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.experience.dataset import DatasetWriter, StoredEpisodes, read_manifest
@@ -66,6 +66,7 @@ def export_episodes(
     names = _regimes(source, regimes)
     config = _config(source, overrides)
     panel = build_panel(config)
+    config = with_lookback(config, panel)
     market = build_recording_market(config, panel, config.train.envs, bars)
     teach, policy = _teacher(source, config, panel, market)
     manifest = dataset_manifest(config, panel, market, _label(source), policy, names, seed)
@@ -156,4 +157,5 @@ def stale_reasons(path: str | Path, overrides: Sequence[str] = ()) -> list[str]:
     """Why a dataset is not what its configuration, or that of the overrides, would give today; none where it is."""
     manifest = read_manifest(path)
     config = compose(["task=fleet", *overrides]) if overrides else parse_config(manifest["config"], f"{path}")
-    return differences(manifest, config, build_panel(config))
+    panel = build_panel(config)
+    return differences(manifest, with_lookback(config, panel), panel)

@@ -48,11 +48,14 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
     steps = config.job.direct_steps if direct else config.job.fleet_steps
     between = max(steps // (DIRECT_VALIDATIONS if direct else VALIDATIONS), 1)
     leadlag = config.features.leadlag
+    leadlag = leadlag if leadlag.is_on else replace(leadlag, lookback=lookback)
     return replace(
         config,
         name="fleet",
         runs=str(folder),
-        features=replace(config.features, leadlag=replace(leadlag, lookback=leadlag.lookback or lookback)),
+        features=replace(
+            config.features, leadlag=replace(leadlag, lookback=leadlag.lookback if leadlag.is_on else lookback)
+        ),
         task=task,
         agent=agent,
         # No checkpoints: a stage that was stopped is made again as a whole.

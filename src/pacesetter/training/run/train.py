@@ -20,6 +20,7 @@ from pacesetter.build import (
     check_unseen,
     fitted_until,
     task_of,
+    with_lookback,
 )
 from pacesetter.errors import RunError
 from pacesetter.evaluation.statistics.trials import Trial, Trials
@@ -98,6 +99,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     """Build, learn, store: everything that can be refused is, before a run folder is made."""
     check_device(config.train.device)
     panel = build_panel(config)
+    config = with_lookback(config, panel)
     # In this order: each step refuses what it cannot do, and only then is a folder made.
     parts = build_parts(config, panel)
     learner = build_learner(config, parts)
