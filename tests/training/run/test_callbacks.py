@@ -84,9 +84,9 @@ COLLAPSE = ["train.gates.max_share=0.01", "train.validate_every=64", "train.fail
 
 
 def test_a_collapse_warns_and_stops_where_it_is_asked_to(small, console):
-    assert train(small("ppo", *COLLAPSE), console=console).stopped == "steps"
+    assert train(small("ppo", "task.action=discrete", *COLLAPSE), console=console).stopped == "steps"
     with pytest.raises(RunError, match=r"step 128: the policy has collapsed: most used action failed in 2 validations"):
-        train(small("ppo", *COLLAPSE, "train.fail_safe.collapse=stop"), console=console)
+        train(small("ppo", "task.action=discrete", *COLLAPSE, "train.fail_safe.collapse=stop"), console=console)
     assert "FAIL" in console.file.getvalue()
 
 

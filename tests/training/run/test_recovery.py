@@ -44,6 +44,7 @@ def test_a_run_measures_every_gate_three_ways(small, console, agent):
 def test_a_fleet_is_measured_agent_by_agent(small, console):
     more = [
         "task=fleet",
+        "task.action=discrete",
         "+preset=recovery",
         "agent.batch_size=64",
         "train.validate_every=256",
