@@ -97,7 +97,8 @@ class Remembering:
 
     def tempered(self, temperature: float) -> Distribution:
         """The same, spread wider or narrower."""
-        return remembering(tempered(self.plain, temperature), self.push)
+        spread: Distribution = remembering(tempered(self.plain, temperature), self.push)
+        return spread
 
     @property
     def kept(self) -> torch.Tensor:

@@ -134,7 +134,8 @@ def _loss(policy: BanditPolicy, rows: dict[str, torch.Tensor]) -> torch.Tensor:
     log_ratio = answer.log_prob(rows["arm"]) - rows["log_probs"]
     surrogate = clipped_surrogate(log_ratio, rows["gains"], policy.options.clip_range).mean()
     error = (values - rows["targets"]).square().mean()
-    return 0.5 * error - surrogate - policy.options.ent_coef * answer.entropy().mean()
+    loss: torch.Tensor = 0.5 * error - surrogate - policy.options.ent_coef * answer.entropy().mean()
+    return loss
 
 
 @torch.no_grad()

@@ -72,7 +72,7 @@ class BarMemory:
         The reward of a transition is the position held through its bar, as a share of the cap, times the bar's return
         in deviations: what the ledger's reward is before costs, and all that an observation tells of it.
         """
-        market, weight, orders, valid = memory.split([self.shape[1] - OWN, 1, 1, 1], dim=-1)
+        market, weight, orders, valid = torch.split(memory, [self.shape[1] - OWN, 1, 1, 1], dim=-1)
         now = self.now(observation)
         following = torch.cat([market[:, 1:], now[:, None, :-1]], dim=1)
         held = torch.cat([weight[:, 1:], now[:, None, -1:]], dim=1) / self.cap
@@ -82,7 +82,7 @@ class BarMemory:
 
     def _scaled(self, market: torch.Tensor, normaliser: Any) -> torch.Tensor:
         """The market's numbers of kept bars, as the encoder's normaliser scales them."""
-        parts = market.split([self.features, *self.entries.values()], dim=-1)
+        parts = torch.split(market, [self.features, *self.entries.values()], dim=-1)
         names = (WINDOW, *self.entries)
         return torch.cat([normaliser.scaled(name, part) for name, part in zip(names, parts, strict=True)], dim=-1)
 

@@ -57,7 +57,8 @@ _WINDOWS = (
     *("data=synthetic", "data.symbols=8", "data.bars=8000", "data.groups=1", "data.unrelated_share=0"),
     *("data.strength=1.5", "data.negative_share=0", "data.max_delay=1", "data.market_correlation=0", "data.spread=0"),
     *("data.volatility_clustering=0", "data.tail_degrees=1e9", "data.gap_share=0", "data.path_steps=1"),
-    *("data.regimes={calm:[0.0,0.5],wild:[0.0,2.0]}", "data.regime_bars=500", "data.relation_change_bars=[20000,30]"),
+    *("~data.regimes", "+data.regimes={calm:[0.0,0.5],wild:[0.0,2.0]}"),
+    *("data.regime_bars=500", "data.relation_change_bars=[20000,30]"),
     "train.shares=[0.6,0.15]",
 )
 MARKETS: dict[str, tuple[str, ...]] = {
