@@ -359,8 +359,8 @@ def _symbols_inside(stored: pa.parquet.ParquetFile) -> list[str]:
     column = next((name for name in stored.schema_arrow.names if recognise(name) == "symbol"), None)
     if column is None:
         return []
-    found = pa.compute.unique(stored.read([column])[column].cast(pa.string())).to_pylist()
-    return [name.strip() for name in found if name]
+    stated = pa.compute.unique(stored.read([column])[column].cast(pa.string())).to_pylist()
+    return [name.strip() for name in stated if name]
 
 
 def _frame(table: pa.Table) -> pd.DataFrame:

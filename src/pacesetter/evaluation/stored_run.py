@@ -225,7 +225,7 @@ class StoredRun:
             index=self.index,
             tell=tell,
         )
-        # Added after judging: a run that fails to be judged has not been looked at, and is no trial.
+        # Added after judging: a run that fails to be judged has not been looked at, and is not a trial.
         judgement = self._accepted(judgement)
         trials.add(replace(trial, sharpe=_per_bar(judgement)))
         returns = pd.Series(judgement.result.returns, judgement.result.times)

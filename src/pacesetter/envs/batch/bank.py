@@ -179,7 +179,7 @@ class Bank:
         return np.logical_and(usable, has_room)
 
     def check_market(self, market: MarketParameters) -> None:
-        """Refuse what is no `MarketParameters`, and a cap on the share of volume where a block has none."""
+        """Refuse what is not a `MarketParameters`, and a cap on the share of volume where a block has none."""
         check_kind(MarketParameters, market=market)
         if market.limits.volume_cap_fraction is not None and self._dry is not None:
             raise ConfigError(

@@ -114,7 +114,7 @@ class MOSAC(SAC):
     @torch.no_grad()
     def _raise_reference(self, accrued: torch.Tensor, ended: torch.Tensor) -> None:
         if bool(ended.any()):
-            # Only whole episodes count: a sum under way is no outcome that a policy could aim for.
+            # Only whole episodes count: a sum under way is not an outcome that a policy could aim for.
             best = torch.where(ended, self.scaled(accrued), -torch.inf).amax(1, keepdim=True)
             self.reference.copy_(torch.maximum(self.reference, best))
 

@@ -1,7 +1,7 @@
 """`pacesetter paper … log_episodes=true`: what each agent of a bundle decided at each bar, kept to learn from.
 
 `decisions.jsonl` in the trader's folder has the bundle's configuration in its first line and a line for each bar that
-was decided on. `pacesetter export FOLDER` makes a dataset of it. Orders of a halt are no decisions and are left out.
+was decided on. `pacesetter export FOLDER` makes a dataset of it. Orders of a halt are not decisions: they are left out.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ class DecisionLog:
             raise RunError(f"{self.path} has decisions of other symbols or orders; give another folder=")
 
     def add(self, at: pd.Timestamp, policy: Any) -> None:
-        """Append the decision of the bar known at `at`; a policy that is no bundle's decides nothing to learn from."""
+        """Append the decision of the bar known at `at`; a policy without a bundle decides nothing to learn from."""
         if not isinstance(policy, BundlePolicy):
             return
         line = {"time": at.value, "policy": policy.name, "actions": np.asarray(policy.proposals).ravel().tolist()}

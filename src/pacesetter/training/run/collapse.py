@@ -63,7 +63,7 @@ class Activity:
         if ledger is None:
             return cls()
         filled = ledger[:, Column.FILL_PRICE] != 0.0
-        # A stop that the risk limits sent is no sign of a policy that trades.
+        # A stop that the risk limits sent is not a sign of a policy that trades.
         is_forced = (ledger[:, Column.FLAGS].astype(np.int64) & FORCED) != 0
         growth = ledger[:, Column.EQUITY_CHANGE] / ledger[:, Column.EQUITY_BEFORE]
         return cls(growth, filled | (ledger[:, Column.EXIT_PRICE] != 0.0), filled & ~is_forced)

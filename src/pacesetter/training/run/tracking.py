@@ -98,7 +98,7 @@ def _strict(value: Any) -> Any:
     """Nested metrics with None for what JSON has no number for."""
     if isinstance(value, Mapping):
         return {key: _strict(item) for key, item in value.items()}
-    # Python would write NaN, which is no JSON and stops other readers.
+    # Python would write NaN, which is not JSON and stops other readers.
     return None if isinstance(value, float) and not math.isfinite(value) else value
 
 
