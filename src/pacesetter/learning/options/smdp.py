@@ -72,7 +72,7 @@ class WrittenOptions(OptionMethod):
             final = ending_or(step)
             account = Situation.of(self.signals_at(final), final["position"])
             is_open = initiation(self.fleet.options.names, account, self.fleet.options.rules)
-            # An episode cuts its option short; after a truncation its value goes on from the final observation.
+            # An episode cuts its option short; after a truncation its value continues from the final observation.
             self._keep(each.ended, final, is_open, torch.where(step.terminated, 0.0, self.running["discounts"]))
         return each
 
