@@ -9,6 +9,7 @@ import shutil
 from pathlib import Path
 
 import numpy as np
+import pandas as pd
 import pytest
 
 from pacesetter.build.fleet import best_fleet
@@ -32,10 +33,12 @@ def test_players_meet_the_same_bars_and_a_run_is_reported(
     assert played[WITH].attention.sum() == pytest.approx(1.0, abs=1e-5)
     page = adapt_run(folder, (), ("persistent", "mixed"), 2, 1, seed=9)
     shown = capsys.readouterr().out
-    assert "less without context" in shown
-    assert "completed" in shown
+    assert "What the context adds" in shown
+    assert "must be completed" in " ".join(shown.split())
+    rows = pd.read_csv(folder / "meta.csv")
+    assert list(rows["family"]) == ["persistent"] * 2 + ["mixed"] * 2
+    assert (rows["completed"] >= 0.98).all()
     assert page.is_file()
-    assert (folder / "meta.csv").is_file()
 
 
 def test_a_run_without_a_context_is_refused(trained_run: Path) -> None:
