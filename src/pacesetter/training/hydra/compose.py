@@ -10,9 +10,7 @@ from functools import cache
 from importlib.resources import files
 from typing import Any
 
-from hydra import compose as hydra_compose
 from hydra import initialize_config_module
-from hydra.core.config_store import ConfigStore
 from hydra.errors import HydraException
 from omegaconf import MISSING, OmegaConf
 from omegaconf.errors import OmegaConfBaseException
@@ -28,6 +26,7 @@ from pacesetter.learning.methods import METHODS, default_options, find_support
 from pacesetter.old_names import RENAMED_VALUES, renamed_sentence
 from pacesetter.registry import configure
 from pacesetter.training.hydra.overrides import find_presets, name_source, parse_override
+from pacesetter.training.hydra.store import compose_groups, store_entry
 
 __all__ = ["compose", "source_defaults", "task_defaults"]
 
@@ -48,7 +47,7 @@ def compose(overrides: Sequence[str] = ()) -> Config:
             _refuse_pair(overrides, problem)
             # After the task is known: options of `agent=ppo` differ between one agent and a fleet.
             _register_agents(TASKS[problem].learned_as if problem in TASKS else problem)
-            resolved = OmegaConf.to_container(hydra_compose("config", find_presets(overrides)), resolve=True)
+            resolved = OmegaConf.to_container(compose_groups(find_presets(overrides)), resolve=True)
         except HydraException as problem:
             raise ConfigError(_explain(overrides, problem)) from problem
         except OmegaConfBaseException as problem:
@@ -149,43 +148,21 @@ def _plain(settings: Any) -> dict[str, Any]:
     return plain
 
 
-class _Group(dict[str, Any]):
-    """A group of Hydra's store, and the plain nodes that its entries were made of.
-
-    It is never copied: Hydra copies its whole store for each composition, though it also copies what it reads of it.
-    """
-
-    def __init__(self) -> None:
-        super().__init__()
-        self.nodes: dict[str, dict[str, Any]] = {}
-
-    def __deepcopy__(self, memo: dict[int, Any]) -> _Group:
-        return self
-
-
-def _store(group: str, name: str, node: dict[str, Any]) -> None:
-    """Store an entry of a group, unless it is there already: making one takes longer than composing with it."""
-    nodes = ConfigStore.instance().repo.setdefault(group, _Group()).nodes
-    if nodes.get(name) != node:
-        ConfigStore.instance().store(group=group, name=name, node=node)
-        nodes[name] = node
-
-
 def _register_groups() -> None:
     for name in SOURCES:
-        _store("data", name, source_defaults(name))
+        store_entry("data", name, source_defaults(name))
     for name in TASKS:
-        _store("task", name, task_defaults(name))
-    _store("lag", "study", study_defaults())
+        store_entry("task", name, task_defaults(name))
+    store_entry("lag", "study", study_defaults())
     for name, kind in PLAIN_GROUPS.items():
-        _store(name, "default", _plain(kind()))
+        store_entry(name, "default", _plain(kind()))
 
 
 def _register_agents(task: str) -> None:
     """The group `agent`: the options of every method for this task, since a fleet's are not those of one agent."""
     learned_as = TASKS[task].learned_as if task in TASKS else task  # an unknown one is refused when Hydra looks for it
     for name in METHODS:
-        _store("agent", name, _agent_node(name, learned_as))
+        store_entry("agent", name, _agent_node(name, learned_as))
 
 
 def _agent_node(name: str, learned_as: str) -> dict[str, Any]:
@@ -272,9 +249,9 @@ def _defaults(others: list[str]) -> Mapping[str, Any]:
     # Group choices decide which keys exist; values of single keys do not, and may be what is wrong.
     choices = [text for text in others if CHOICE.match(text) or text.startswith("hydra.searchpath=")]
     try:
-        plain = OmegaConf.to_container(hydra_compose("config", choices))
+        plain = OmegaConf.to_container(compose_groups(choices))
     except HydraException:
-        plain = OmegaConf.to_container(hydra_compose("config"))
+        plain = OmegaConf.to_container(compose_groups([]))
     assert isinstance(plain, dict)
     return {str(key): value for key, value in plain.items()}
 
