@@ -39,8 +39,8 @@ def test_the_optimum_is_the_published_one(arms, pulls, reward):
 
 
 def test_a_context_comes_within_two_per_cent_of_the_optimum_and_never_above():
-    options = BanditOptions(context="gru", pulls=4, width=16, rounds=40, episodes=128, batch_size=128)
-    reward, best = exact_reward(train_bandit(options)), optimum(fresh(2), 4)
+    options = BanditOptions(context="gru", pulls=3, width=16, rounds=25, episodes=128, batch_size=96)
+    reward, best = exact_reward(train_bandit(options)), optimum(fresh(2), 3)
     assert 0.98 * best <= reward <= best + 1e-5
 
 
