@@ -165,7 +165,8 @@ def window_bars(title: str) -> int:
 def test_a_slider_redraws_the_window_by_the_keyboard(page, tmp_path):
     go(page, "Lead–lag")
     slider, title = page.get_by_role("slider", name="Lookback"), page.locator(".matrix figcaption")
-    title.get_by_text("Leadership by").wait_for(timeout=30_000)
+    # The window's length comes with the first picture, after the title's words.
+    title.get_by_text(re.compile(r", [\d,]+ ")).wait_for(timeout=30_000)
     before = window_bars(title.inner_text())
     times = []
     for _ in range(9):

@@ -19,6 +19,7 @@ from pacesetter.training.run.train import train
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false")
 TRAINING = [
     *("data=synthetic", "data.symbols=3", "data.bars=480", "task.window_bars=6", "task.episode_bars=20", *QUIET),
+    "task.action=discrete",
     *("agent=maskable_ppo", "agent.network=mlp", "agent.network_options={width:16,layers:1}", "agent.heads=[16]"),
     *("agent.n_steps=16", "agent.batch_size=16", "agent.n_epochs=1", "train.envs=4", "train.steps=64"),
     *("seed=4", "train.shares=[0.85,0.05]"),

@@ -98,7 +98,8 @@ def test_a_limit_that_no_mask_could_keep_is_refused(bank):
     with pytest.raises(ConfigError, match="must be a whole number"):
         batch_of(bank, repetition_limit=0)
     with pytest.raises(ConfigError, match="agent=ppo ignores"):
-        compose(["data=synthetic", "task.repetition_limit=20"])
+        compose(["data=synthetic", "task.action=discrete", "task.repetition_limit=20"])
     with pytest.raises(ConfigError, match="needs 1 or more, and"):
         compose(["data=synthetic", "task=fleet", "task.action=continuous", "agent=sac", "task.repetition_limit=20"])
-    assert compose(["data=synthetic", "task=fleet", "task.repetition_limit=20"]).task["repetition_limit"] == 20
+    discrete = ["data=synthetic", "task=fleet", "task.action=discrete"]
+    assert compose([*discrete, "task.repetition_limit=20"]).task["repetition_limit"] == 20

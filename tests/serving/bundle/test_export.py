@@ -145,7 +145,7 @@ def test_a_fleet_is_one_graph_with_a_row_for_each_symbol():
 
 @pytest.mark.parametrize("kind", ["recurrent_ppo", "gru_ppo"])
 def test_a_recurrent_policy_is_a_graph_of_one_step(small, kind):
-    algorithm, env, module, spec = built(small(kind))
+    algorithm, env, module, spec = built(small(kind, "task.action=discrete"))
     assert spec.remembered == ("memory_hidden", "memory_cell")
     model, agent = check_graph_of(module, spec, 500), AlgorithmAgent(algorithm)
     extractor = next(part for part in algorithm.policy.modules() if isinstance(part, EncoderExtractor))

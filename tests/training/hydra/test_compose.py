@@ -98,7 +98,7 @@ def test_crypto_presets_never_close_and_have_windows_and_limits_of_their_own(pre
         ("agent=ppoo", "unknown agent 'ppoo'; did you mean 'ppo'?"),
         ("agent=fleet_ppo", "agent=fleet_ppo was renamed to agent=ppo (task=fleet decides what it trains)"),
         ("agent.algorithm=master_ppo", "agent=master_ppo was renamed to agent=ppo (task=master decides"),
-        ("agent=sac", "agent=sac does not support task.action=discrete; use task.action=continuous, or agent=a2c or"),
+        ("agent=maskable_ppo", "agent=maskable_ppo does not support task.action=target; use task.action=discrete, or"),
     ],
 )
 def test_a_mistake_is_answered_in_one_sentence(override, sentence):
@@ -124,7 +124,7 @@ def test_a_pair_of_method_and_task_that_was_not_declared_is_refused():
         compose(["task=lookback", "agent=sac"])
     refusal = r"agent=sac does not support task\.action=discrete; use .* or agent=bc or cql or direct or .* or ppo$"
     with pytest.raises(ConfigError, match=refusal):
-        compose(["task=fleet", "agent=sac"])
+        compose(["task=fleet", "agent=sac", "task.action=discrete"])
 
 
 @pytest.mark.parametrize("agent", ["ppo_small", "sac_small"])

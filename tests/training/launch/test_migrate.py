@@ -22,7 +22,14 @@ from pacesetter.training.run.train import train
 def config_of(small, kind):
     if kind == "maskable_ppo":
         return small(kind, "train.steps=128", "train.validate_every=128")
-    more = ["task=fleet", "agent=ppo", "agent.n_steps=16", "agent.batch_size=64", "task.retrain_share=0"]
+    more = [
+        "task=fleet",
+        "task.action=discrete",
+        "agent=ppo",
+        "agent.n_steps=16",
+        "agent.batch_size=64",
+        "task.retrain_share=0",
+    ]
     return compose([*small.common, *more, "train.steps=128", "train.validate_every=128"])
 
 

@@ -24,7 +24,7 @@ SMALL = ("agent.network=mlp_tiny", "agent.heads=[16]", "task.retrain_share=0")
 
 @pytest.fixture(scope="package")
 def toy() -> tuple[str, ...]:
-    return ("task=fleet", *TOY, *QUIET, *SMALL)
+    return ("task=fleet", "task.action=discrete", *TOY, *QUIET, *SMALL)
 
 
 @pytest.fixture(scope="package")

@@ -28,6 +28,7 @@ from pacesetter.learning.meta.families import MarketTask, family_tasks
 from pacesetter.market.orders import Discrete
 from pacesetter.training.meta.pictures import adaptation_figure, attention_figure, context_figure, regime_figure
 from pacesetter.training.pipeline.show import section_table
+from pacesetter.words import for_spreadsheets
 
 __all__ = ["AdaptationEpisodes", "adapt_run", "play_task", "unseen_tasks"]
 
@@ -79,7 +80,7 @@ def adapt_run(
         console.print(section_table(section))
         console.print(section.text, highlight=False, markup=False)
     table = pd.DataFrame(sections[0].rows, columns=list(sections[0].header))
-    table.to_csv(run.folder / "meta.csv", index=False)
+    for_spreadsheets(table).to_csv(run.folder / "meta.csv", index=False)
     return write_report(run.folder / "meta.html", run.folder.name, sections, run.panel.notes, {"seed": str(seed)})
 
 

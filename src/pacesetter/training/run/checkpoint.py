@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator, Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -11,6 +12,7 @@ import torch
 
 from pacesetter.build import Config, read_config
 from pacesetter.build.configuration import stored_hash
+from pacesetter.build.sections import AUTO
 from pacesetter.errors import RunError
 from pacesetter.runs import Run, provenance, write_atomic
 from pacesetter.training.hydra.compose import compose
@@ -57,6 +59,10 @@ def last_checkpoint(run: Run) -> Path | None:
 def resumed_config(run: Run, given: Config | None = None) -> Config:
     """The run's own config; refuses a folder without one, and a given config that differs, by a key that was told."""
     config = read_config(run)
+    if given is not None and given.features.leadlag.lookback == AUTO:
+        # Training decided it when the run was made: `auto` asks for nothing else.
+        decided = replace(given.features.leadlag, lookback=config.features.leadlag.lookback)
+        given = replace(given, features=replace(given.features, leadlag=decided))
     wanted = (given or config).to_dict()
     differences = list(_differences(config.to_dict(), wanted))
     asked = {key for key, *_ in _differences(compose().to_dict(), wanted)} if differences else set()
