@@ -53,9 +53,9 @@ def test_what_cannot_be_migrated_is_refused(small, trained_run):
     with pytest.raises(ConfigError, match="has no discrete orders"):
         continuous_config(small("sac"), trained_run)
     with pytest.raises(ConfigError, match="migrate a PPO run"):
-        continuous_config(small("a2c"), trained_run)
+        continuous_config(small("a2c", "task.action=discrete"), trained_run)
     with pytest.raises(ConfigError, match="options of train alone"):
-        continuous_config(small("ppo"), trained_run, ["agent.gamma=0.1"])
+        continuous_config(small("ppo", "task.action=discrete"), trained_run, ["agent.gamma=0.1"])
 
 
 def test_a_hybrid_switch_may_hold_for_the_episode():
