@@ -334,8 +334,8 @@ def _read_long(frame: pd.DataFrame, words: list[str], known: pd.DatetimeIndex, t
     if len(row) == 0:
         raise DataError(table.problems[0].sentence())
     # In order of appearance, so that a file keeps its own order of symbols.
-    codes, places = pd.factorize(owner[row])
-    symbols = tuple(names[place] for place in places)
+    codes, owners = pd.factorize(owner[row])
+    symbols = tuple(names[place] for place in owners)
     kept = _in_order(known.asi8[row], codes, row, symbols, table)
     row, codes = row[kept], codes[kept]
     stamps, at = _moments(known.asi8[row])
