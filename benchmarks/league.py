@@ -8,6 +8,8 @@ from __future__ import annotations
 
 import argparse
 import math
+from collections.abc import Hashable
+from typing import Any
 
 import pandas as pd
 from record import publish, table
@@ -39,13 +41,18 @@ def rows(found: pd.DataFrame) -> list[list[str]]:
     return [
         [
             *(str(row["market"]), str(row["entrant"]), str(row["seeds"])),
-            f"{row['sharpe']:+.2f} ± {row['half_width']:.2f}",
-            "" if math.isnan(row["share"]) else f"{row['share']:.0%} ± {row['share_half_width']:.0%}",
+            f"{row['sharpe']:+.2f}" + ("" if row["seeds"] == 1 else f" ± {row['half_width']:.2f}"),
+            "" if math.isnan(row["share"]) else _share(row),
             f"{row['reliable']} of {row['seeds']}",
             *(f"{row['traded']:.0f}", f"{row['exposure']:.0%}", f"{row['seconds']:.0f}"),
         ]
         for row in found.to_dict("records")
     ]
+
+
+def _share(row: dict[Hashable, Any]) -> str:
+    """Of the oracle, with the interval where there are seeds enough for one."""
+    return f"{row['share']:.0%}" + ("" if row["seeds"] == 1 else f" ± {row['share_half_width']:.0%}")
 
 
 def main() -> None:
