@@ -12,7 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from sqlalchemy import text
 
-from pacesetter.dashboard.book import Book, JournalReader, age_text, equity_figure, pnl_figure
+from pacesetter.dashboard.book import Book, JournalReader, _realised, age_text, equity_figure, pnl_figure
 from pacesetter.errors import RunError
 from pacesetter.serving.journal import tables
 
@@ -112,3 +112,8 @@ def test_a_book_that_ends_flat_realised_what_its_cash_gained(trades):
 def test_an_age_is_said_by_its_largest_part():
     texts = [age_text(pd.Timedelta(text)) for text in ("9564D 14:25:13", "3h 25min", "7min", "12s")]
     assert texts == ["9,564 days", "3 h 25 min", "7 min", "12 s"]
+
+
+def test_a_fill_of_nothing_realises_its_commission():
+    fills = pd.DataFrame({"symbol": ["A", "A"], "quantity": [0.0, 2.0], "price": [5.0, 6.0], "commission": [0.1, 0.2]})
+    assert _realised(fills) == pytest.approx([-0.1, -0.2])

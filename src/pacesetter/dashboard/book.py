@@ -149,7 +149,7 @@ def _realised(fills: pd.DataFrame) -> list[float]:
         # At most what was held: an order that turns the position round closes it and opens the rest.
         closed = 0.0 if is_adding else float(np.clip(-row.quantity, -abs(before), abs(before)))
         realised.append(closed * (row.price - entry) - row.commission)
-        if is_adding:
+        if is_adding and after != 0.0:  # a fill of nothing in a flat symbol has no entry price
             entry = (before * entry + row.quantity * row.price) / after
         elif before * after < 0.0:  # turned round: what is held now was opened here
             entry = row.price
