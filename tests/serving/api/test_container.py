@@ -105,7 +105,9 @@ print(len(runtime.decide(ReportedAccount(1e5)).lines))
 """
 
 
-@pytest.mark.parametrize("kind", ["made", "fleet", pytest.param("master", marks=pytest.mark.proof)])
+@pytest.mark.parametrize(
+    "kind", ["made", *(pytest.param(name, marks=pytest.mark.proof) for name in ("fleet", "master"))]
+)
 def test_a_bundle_is_served_without_what_the_image_leaves_out(
     kind: str, request: pytest.FixtureRequest, tmp_path: Path
 ) -> None:

@@ -32,7 +32,7 @@ def test_stored_bars_are_enough_to_decide_on(made: Any, tmp_path: Path) -> None:
     assert len(runtime.decide(ReportedAccount(1e5)).lines) == 3
 
 
-@pytest.mark.parametrize("kind", ["made", "fleet", "master"])
+@pytest.mark.parametrize("kind", ["made", "fleet", pytest.param("master", marks=pytest.mark.proof)])
 def test_after_a_rehearsal_a_decision_compiles_nothing(kind: str, request: pytest.FixtureRequest) -> None:
     made = request.getfixturevalue(kind)
     rehearse(Runtime(made.bundle))
