@@ -59,7 +59,7 @@ def changes_of(folder: Path, work: Callable[[], object]) -> int:
 
 
 def chosen_changes(changes: int, most: int) -> Iterator[int]:
-    """All changes, or so many of them, evenly apart."""
+    """All changes, or `most` of them, evenly spaced."""
     return iter(range(1, changes + 1)) if most >= changes else (1 + k * changes // most for k in range(most))
 
 

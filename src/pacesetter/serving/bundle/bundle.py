@@ -145,7 +145,7 @@ class Bundle:
             return ServedLookback(configure(LookbackSpec, self._json("lookback.json"), "lookback"), self.model)
         leadlag = self.config.features.leadlag
         if leadlag.agent is None:
-            return ConstantLookback(int(leadlag.lookback)) if leadlag.is_on and leadlag.lookback is not None else None
+            return ConstantLookback(leadlag.lookback) if isinstance(leadlag.lookback, int) else None
         if "lookback.onnx" not in self.files:
             raise RunError(f"{self.name} lacks lookback.onnx, the agent of its lead–lag features; make it again")
         spec = configure(LookbackSpec, self._json("lookback.json"), "lookback")

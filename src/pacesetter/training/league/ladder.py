@@ -118,9 +118,8 @@ ENTRANTS: dict[str, tuple[str, ...]] = {
     "hybrid": (*_FLEET, "agent=hybrid_small", *_SAMPLES),
     "impala": (*_FLEET, "agent=impala_small", *_SAMPLES),
 }
-ONLY_NAMED = (  # they take minutes a cell
-    *("options", "option_critic", "ppo_fleet", "sac_fleet", "sac_hindsight", "es", "hybrid", "impala"),
-)
+# They take minutes a cell.
+ONLY_NAMED = ("options", "option_critic", "ppo_fleet", "sac_fleet", "sac_hindsight", "es", "hybrid", "impala")
 QUICK = (("planted 0.2", "planted 0.4"), "1+2+3")  # markets and seeds of a run that a laptop does in half an hour
 
 
