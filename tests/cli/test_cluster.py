@@ -5,10 +5,12 @@ from __future__ import annotations
 from typing import Any
 
 import pandas as pd
+import pytest
 from typer.testing import CliRunner
 
 from pacesetter.cli import app
 from pacesetter.errors import PacesetterError
+from pacesetter.training.launch.workers import Launcher
 
 
 def refused(*words: str) -> PacesetterError:
@@ -18,7 +20,9 @@ def refused(*words: str) -> PacesetterError:
     return problem
 
 
-def test_a_run_that_fails_is_named_and_the_others_are_not_trained_again(small: Any) -> None:
+def test_a_run_that_fails_is_named_and_the_others_are_not_trained_again(
+    small: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
     symbols = "task.symbols=[S0,S1,S2,NONE]"
     words = ["cluster", *small.overrides, symbols, "--groups", "2", "--seeds", "5", "launcher.workers=1"]
     first = CliRunner().invoke(app, words)
@@ -31,6 +35,8 @@ def test_a_run_that_fails_is_named_and_the_others_are_not_trained_again(small: A
     assert runs["state"].tolist() == ["done", "failed"]
     assert runs["steps"][0] == 256
 
+    # What is left fails again; no new worker has to start for that.
+    monkeypatch.setattr("pacesetter.training.launch.cluster._launcher", lambda launcher, config: Launcher())
     again = CliRunner().invoke(app, words)
     assert "1 of 2 runs to train" in again.output
     assert str(again.exception) == str(first.exception)

@@ -14,6 +14,7 @@ import sys
 import time
 import urllib.request
 from collections.abc import Iterator
+from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -130,6 +131,19 @@ def go(page: Any, name: str) -> None:
     settled(page)
 
 
+def open_tab(page: Any, name: str, text: str) -> None:
+    """Open a tab and wait for its text. A click on a page that is being redrawn is lost; a reader clicks again."""
+    from playwright.sync_api import TimeoutError as NotShown
+
+    for _ in range(9):
+        settled(page)
+        page.get_by_role("tab", name=name).click()
+        with suppress(NotShown):
+            page.get_by_text(text).first.wait_for(timeout=10_000)
+            return
+    pytest.fail(f"the tab {name} never showed: {text}")
+
+
 def keep(page: Any, name: str, tmp_path: Path) -> None:
     """A screenshot as a test artefact."""
     folder = Path(os.environ.get("PACESETTER_SCREENSHOTS", tmp_path))
@@ -211,16 +225,12 @@ def test_the_keyboard_reaches_the_pages(page):
 
 def test_other_tabs_and_the_fleet(page, tmp_path):
     go(page, "Lead–lag")
-    page.get_by_role("tab", name="Leadership over time").click()
-    page.get_by_text("Concentration of leading").wait_for(timeout=30_000)
+    open_tab(page, "Leadership over time", "Concentration of leading")
     keep(page, "leadership", tmp_path)
     go(page, "Agent")
-    page.get_by_role("tab", name="Replay").click()
-    page.get_by_text("trades closed").wait_for(timeout=30_000)
+    open_tab(page, "Replay", "trades closed")
     keep(page, "replay", tmp_path)
     page.get_by_test_id("stSelectbox").first.get_by_role("combobox").click()
     page.get_by_role("option", name="fleet").click()
-    settled(page)  # the page of the other run replaces the tabs; a click on the old ones is lost
-    page.get_by_role("tab", name="Fleet").click()
-    page.get_by_text("agents above the bar").wait_for(timeout=30_000)
+    open_tab(page, "Fleet", "agents above the bar")
     keep(page, "fleet", tmp_path)

@@ -76,14 +76,14 @@ def started(made: Any, folder: Path, port: int) -> Iterator[subprocess.Popen[str
             process.kill()
 
 
-def test_a_port_that_is_taken_ends_in_one_sentence(made: Any, tmp_path: Path) -> None:
+def test_a_port_that_is_taken_ends_in_one_sentence(made: Any, tmp_path: Path, command: Any) -> None:
+    Keys(tmp_path / "keys.json").add("ops", ["read"])
     with socket.create_server(("127.0.0.1", 0)) as taken:
         port = taken.getsockname()[1]
-        with started(made, tmp_path, port) as process:
-            told = process.communicate(timeout=120)
+        shown = command("serve", str(made.folder), "--port", str(port))
     why = "the port is in use; stop the other program, or give another --port"
-    assert told == ("", f"error: cannot listen on 127.0.0.1 port {port}: {why}\n")
-    assert process.returncode == 2
+    assert (shown.stdout, shown.stderr) == ("", f"error: cannot listen on 127.0.0.1 port {port}: {why}\n")
+    assert shown.returncode == 2
 
 
 def test_a_server_tells_where_it_stands_and_ends_by_ctrl_c_without_a_word_of_error(made: Any, tmp_path: Path) -> None:
