@@ -3,16 +3,18 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from pathlib import Path
 
 import numpy as np
 import pytest
 import typer
 from typer.testing import CliRunner
 
-from pacesetter.build import build_panel, stored_config
+from pacesetter.build import Config, build_panel, stored_config
 from pacesetter.cli import fleet
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
+from pacesetter.training.pipeline import fleet_stage
 from pacesetter.training.pipeline.fleet_stage import fleet_config, job_overrides, train_fleet
 from pacesetter.training.pipeline.stages import Job, only_run
 
@@ -42,6 +44,26 @@ def test_a_named_method_trains_a_fleet_and_a_fleet_without_one_is_direct():
     assert job_overrides(["task=fleet"]) == ["agent=direct", "task=fleet"]
     for words in (["task=fleet", "agent.heads=[8]"], ["task=portfolio", "agent=sac"], ["task=fleet", "+preset=x"]):
         assert job_overrides(words) == words
+
+
+class AskedError(Exception):
+    """Ends a stage with the configuration of the run that it would train."""
+
+
+def asked_to_train(config: Config) -> Path:
+    raise AskedError(config)
+
+
+def test_windows_of_an_agent_are_rolled_only_where_a_policy_reads_them(tmp_path, monkeypatch):
+    monkeypatch.setattr(fleet_stage, "trained", asked_to_train)
+    monkeypatch.setattr(fleet_stage, "lookback_run", lambda job: job.config.job.lookback)
+    for words, lookback in ([], 250), (["task=fleet", "agent=ppo"], None), (["job.lookback=given"], "given"):
+        config = compose([*SMALL, *words])
+        job = Job(config, Run.create(tmp_path, "job", config.to_dict()))
+        agent = str(Run.create(job.folder("lookback"), "lookback", {}).folder)
+        with pytest.raises(AskedError) as asked:
+            train_fleet(job, job.folder("agents"))
+        assert asked.value.args[0].features.leadlag.lookback == (lookback or agent)
 
 
 @pytest.fixture

@@ -17,7 +17,7 @@ from pacesetter.errors import DataError
 from pacesetter.evaluation.fleet.agents_page import agents_section, fleet_sentence, read_agents
 from pacesetter.evaluation.fleet.direct_page import DIRECT, TITLE, LearnedRelations
 from pacesetter.panel import Panel
-from pacesetter.training.pipeline.lookback_stage import lookback_config, lookback_run
+from pacesetter.training.pipeline.lookback_stage import longest_window, lookback_run
 from pacesetter.training.pipeline.stages import Found, Job, only_run, trained
 
 __all__ = ["check_episodes", "fleet_config", "job_overrides", "train_fleet"]
@@ -48,7 +48,6 @@ def fleet_config(config: Config, folder: Path, lookback: str | int) -> Config:
     steps = config.job.direct_steps if direct else config.job.fleet_steps
     between = max(steps // (DIRECT_VALIDATIONS if direct else VALIDATIONS), 1)
     leadlag = config.features.leadlag
-    leadlag = leadlag if leadlag.is_on else replace(leadlag, lookback=lookback)
     return replace(
         config,
         name="fleet",
@@ -68,7 +67,7 @@ def check_episodes(job: Job) -> None:
     """Refuse a device that is not there, a task or agent that no fleet has, and training bars too few for it."""
     check_device(job.config.train.device)
     task_of(job.config).check("job")
-    config = fleet_config(job.config, Path(), build_task(lookback_config(job.config, Path())).windows.longest)
+    config = fleet_config(job.config, Path(), longest_window(job.config))
     check_agent(config)
     learned = int(build_fold(config, job.panel).train[-1]) + 1
     options = one_account_options(config)
@@ -92,8 +91,7 @@ def _check_room(config: Config, panel: Panel, learned: int) -> None:
 
 def train_fleet(job: Job, folder: Path) -> Found:
     """Train on the training years, and choose and describe by the validation years; the run lies in `folder`."""
-    lookback = lookback_run(job) or only_run(job.folder("lookback"))
-    config = fleet_config(job.config, folder, str(lookback))
+    config = fleet_config(job.config, folder, _lookback(job))
     run = trained(config)
     if config.agent["algorithm"] == DIRECT:
         learned = LearnedRelations.of(run, job.panel)
@@ -101,3 +99,15 @@ def train_fleet(job: Job, folder: Path) -> Found:
     if one_account_options(config) is not None:
         return Found(f"{config.agent['algorithm']} trades all symbols in one account")
     return Found(fleet_sentence(read_agents(run)), (agents_section(run),), {"Agents": ("entropy", "main action")})
+
+
+def _lookback(job: Job) -> str | int:
+    """What chooses the windows of the lead–lag features: the lookback agent, or for one account the longest window.
+
+    One policy for one account reads returns itself. Only the baseline `expected` uses its features then, and windows of
+    an agent would take longer than the rest of the judgement.
+    """
+    given = lookback_run(job)
+    if given is None and one_account_options(fleet_config(job.config, Path(), "")) is not None:
+        return longest_window(job.config)
+    return str(given or only_run(job.folder("lookback")))

@@ -18,7 +18,15 @@ from pacesetter.leadlag.lookback.baselines import WindowScores, baseline_policie
 from pacesetter.panel import Panel
 from pacesetter.training.pipeline.stages import Found, Job, trained
 
-__all__ = ["AGENT", "check_bars", "check_windows", "learn_lookback", "lookback_config", "lookback_run"]
+__all__ = [
+    "AGENT",
+    "check_bars",
+    "check_windows",
+    "learn_lookback",
+    "longest_window",
+    "lookback_config",
+    "lookback_run",
+]
 
 AGENT = "agent"
 HINDSIGHT = "hindsight"  # knows the future: shown as the limit, never as a competitor
@@ -62,6 +70,12 @@ def lookback_config(config: Config, folder: Path) -> Config:
         train=replace(learned, validate_every=max(steps // 4, 1), checkpoint_every=0),
         track=replace(config.track, progress=False, mlflow="off", tensorboard="off"),
     )
+
+
+def longest_window(config: Config) -> int:
+    """The most bars that the lookback agent of a job could choose."""
+    longest: int = build_task(lookback_config(config, Path())).windows.longest
+    return longest
 
 
 def learn_lookback(job: Job, folder: Path) -> Found:

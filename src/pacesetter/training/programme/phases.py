@@ -28,7 +28,7 @@ from pacesetter.policies.market_rows import market_bank
 from pacesetter.runs import DECISION, EVALUATION, write_atomic
 from pacesetter.training.launch.folds import fold_report
 from pacesetter.training.pipeline.fleet_stage import check_episodes, fleet_config
-from pacesetter.training.pipeline.lookback_stage import lookback_config
+from pacesetter.training.pipeline.lookback_stage import longest_window
 from pacesetter.training.pipeline.master_stage import master_config
 from pacesetter.training.pipeline.stages import Found, Job, only_run, trained
 from pacesetter.training.programme.environment import check_environment, environment_section
@@ -268,10 +268,7 @@ def _fleet(config: Config, folder: Path) -> Config:
 
 def _window(config: Config) -> str | int:
     """Bars of the lead–lag features: those of the agent of `job.lookback`, else the longest window it could choose."""
-    if config.job.lookback is not None:
-        return config.job.lookback
-    longest: int = build_task(lookback_config(config, Path())).windows.longest
-    return longest
+    return longest_window(config) if config.job.lookback is None else config.job.lookback
 
 
 def _scaled(job: Job) -> Config:
