@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Sequence
+from itertools import accumulate
 from typing import Any
 
 import numpy as np
@@ -45,6 +46,9 @@ class ObservationNormaliser(nn.Module):
     def __init__(self, layout: Layout, unseen: Sequence[str] = (), is_running: bool = True) -> None:
         super().__init__()
         self.layout, self.hides, self.is_running = layout, bool(unseen), is_running
+        ends = accumulate(layout.sizes.values())
+        sizes = zip(layout.sizes.items(), ends, strict=True)
+        self._columns = {name: slice(end - size, end) for (name, size), end in sizes}
         # Not persistent: it follows from the configuration, not from data.
         self.register_buffer("shown", _shown(layout, unseen), persistent=False)
         size = sum(layout.sizes.values())
@@ -62,11 +66,9 @@ class ObservationNormaliser(nn.Module):
 
     def scaled(self, name: str, entry: torch.Tensor) -> torch.Tensor:
         """Values (…, feature) of one entry, normalised."""
-        sizes = self.layout.sizes
-        place, columns = list(sizes).index(name), list(sizes.values())
-        centre, scale, shown = (torch.split(part, columns)[place] for part in (self.centre, self.scale, self.shown))
-        normalised = self._scaled(entry, centre, scale)
-        return normalised * shown if self.hides else normalised
+        columns = self._columns[name]
+        normalised = self._scaled(entry, self.centre[columns], self.scale[columns])
+        return normalised * self.shown[columns] if self.hides else normalised
 
     @staticmethod
     def _scaled(entry: torch.Tensor, centre: torch.Tensor, scale: torch.Tensor) -> torch.Tensor:
@@ -101,8 +103,7 @@ class ObservationNormaliser(nn.Module):
         sizes = self.layout.sizes
         if len(centre) != sizes[name] or len(scale) != sizes[name]:
             raise ConfigError(f"'{name}' has {sizes[name]} features, but {len(centre)} scales were given")
-        first = sum(size for entry, size in list(sizes.items())[: list(sizes).index(name)])
-        place = slice(first, first + sizes[name])
+        place = self._columns[name]
         self.centre[place] = torch.as_tensor(np.asarray(centre)).to(self.centre)
         self.scale[place] = torch.as_tensor(np.asarray(scale)).to(self.scale)
         self.fixed[place] = True
