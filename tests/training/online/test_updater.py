@@ -5,6 +5,7 @@ Runs `training.online.session`.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
 import multiprocessing
@@ -14,10 +15,14 @@ from dataclasses import replace
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
+from pacesetter import runs
 from pacesetter.build import best_fleet, build_panel, build_table, stored_config
 from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.learning.fleet import storage
+from pacesetter.learning.fleet.storage import load_fleet
 from pacesetter.learning.state import tensors_hash
 from pacesetter.training.online import updater as module
 from pacesetter.training.online.session import tell_updates, update_online
@@ -87,17 +92,14 @@ def test_it_resumes_where_it_was_killed_and_rolls_back(run, changed, monkeypatch
     part = OnlineUpdater(run, small)
     part.begin(short, FIRST)
     part.advance(short.rows(0, 540))
-    genuine = module.save_fleet
 
-    def killed(fleet, folder, *rest):
-        if folder.name == "best":
-            raise KeyboardInterrupt
-        return genuine(fleet, folder, *rest)
+    def killed(path, content):
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "save_fleet", killed)
-    with pytest.raises(KeyboardInterrupt):
-        part.advance(short)
-    monkeypatch.setattr(module, "save_fleet", genuine)
+    with monkeypatch.context() as dying:
+        dying.setattr(module, "write_atomic", killed)  # of the state, after the weights
+        with pytest.raises(KeyboardInterrupt):
+            part.advance(short)
     resumed = OnlineUpdater(part.run.folder)
     assert resumed.bars == 540
     resumed.advance(short)
@@ -116,6 +118,71 @@ def test_it_resumes_where_it_was_killed_and_rolls_back(run, changed, monkeypatch
     assert manifest["weights_hash"] == tensors_hash(resumed.fleet.state_dict())
     with pytest.raises(RunError, match="no swap to go back from"):
         resumed.roll_back()
+
+
+def swapped(run, panel, copies):
+    """An updater whose fleet was replaced `copies` times, without learning: each weight is one larger than before."""
+    updater = OnlineUpdater(run, SMALL)
+    updater.begin(panel, FIRST)
+    for number in range(1, copies + 1):
+        swap(updater, number)
+    return updater
+
+
+def swap(updater, number):
+    with torch.no_grad():
+        for weight in updater.fleet.parameters():
+            weight += 1
+    updater.updates = number
+    told = tensors_hash(updater.fleet.state_dict())
+    updater._store({"number": number, "bar": FIRST, "kind": "swap", "weights_hash": told})
+
+
+def in_force(folder):
+    """Hashes of the fleet that is resumed, of the one that others read, and of the one in the manifest."""
+    resumed = OnlineUpdater(folder)
+    fleets = (resumed.fleet, best_fleet(folder))
+    hashes = [tensors_hash(fleet.state_dict()) for fleet in fleets]
+    return [*hashes, resumed.run.manifest["weights_hash"]]
+
+
+def test_a_rollback_killed_at_any_write_leaves_the_swap_or_the_rollback_whole(run, panel, tmp_path, monkeypatch):
+    updater = swapped(run, panel.rows(0, FIRST), 2)
+    hashes = [event.get("weights_hash") for event in updater.events()]
+    genuine, ends = runs.write_atomic, []
+    for write in (0, 1, 4, 5):  # the state, the weights that others read, the manifest; the last is beyond all
+        folder = tmp_path / str(write)
+        shutil.copytree(updater.run.folder, folder)
+        left = [write]
+
+        def killed(path, content, left=left, **how):
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return genuine(path, content, **how)
+
+        with monkeypatch.context() as dying:
+            for place in (runs, storage, module):
+                dying.setattr(place, "write_atomic", killed)
+            with contextlib.suppress(KeyboardInterrupt):
+                OnlineUpdater(folder).roll_back()
+        is_back = json.loads((folder / "online.json").read_text())["events"][-1]["kind"] == "rollback"
+        assert in_force(folder) == [hashes[1] if is_back else hashes[2]] * 3, f"killed at write {write}"
+        ends.append(is_back)
+    assert ends[0] is False
+    assert ends[-1] is True
+
+
+def test_a_swap_after_a_rollback_is_gone_back_from_to_what_the_rollback_left(run, panel):
+    updater = swapped(run, panel.rows(0, FIRST), 2)
+    updater.roll_back()
+    left = tensors_hash(updater.fleet.state_dict())
+    assert left == updater.events()[1]["weights_hash"]
+    swap(updater, 3)
+    updater.roll_back()
+    assert in_force(updater.run.folder) == [left] * 3
+    # What was swapped in stays as it was.
+    assert tensors_hash(load_fleet(updater.run.folder / "fleets/00002").state_dict()) != left
 
 
 def live_once(run, panel, config, death):
