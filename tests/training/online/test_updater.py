@@ -8,10 +8,9 @@ from __future__ import annotations
 import contextlib
 import io
 import json
-import multiprocessing
-import random
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
@@ -27,7 +26,7 @@ from pacesetter.learning.state import tensors_hash
 from pacesetter.training.online import updater as module
 from pacesetter.training.online.session import tell_updates, update_online
 from pacesetter.training.online.updater import OnlineConfig, OnlineUpdater
-from tests.faults.deaths import DEATHS, die_at, draw_death
+from tests.faults.deaths import END, outlive_apart
 
 FIRST, CHANGE = 420, 480
 SMALL = OnlineConfig(every_bars=60, recent_bars=180, judged_bars=30, steps=1_024, frozen_bars=100, alarm_bars=400)
@@ -185,41 +184,27 @@ def test_a_swap_after_a_rollback_is_gone_back_from_to_what_the_rollback_left(run
     assert tensors_hash(load_fleet(updater.run.folder / "fleets/00002").state_dict()) != left
 
 
-def live_once(run, panel, config, death):
-    """In a process of its own: begin in the run's folder or resume there, and die where it is to."""
-    if death is not None:
-        die_at(*death)
-    begun = sorted(run.parent.glob("*/online.json"))
-    updater = OnlineUpdater(begun[-1].parent if begun else run, config)
+def live(run, panel, config, folder):
+    """Begin in a copy of the run or resume there, and write what came of it."""
+    begun = sorted(folder.glob("*/online.json"))
+    if not (folder / run.name).exists():
+        shutil.rmtree(folder / "copy", ignore_errors=True)  # of a life that ended while it copied
+        shutil.copytree(run, folder / "copy").rename(folder / run.name)
+    updater = OnlineUpdater(begun[-1].parent if begun else folder / run.name, config)
     updater.begin(panel, FIRST)
     updater.advance(panel)
     events = [{key: event[key] for key in event if key != "seconds"} for event in updater.events()]
-    told = {"hash": tensors_hash(updater.fleet.state_dict()), "events": events}
-    run.with_name("end.json").write_text(json.dumps(told))
+    told = {"events": events, "hash": tensors_hash(updater.fleet.state_dict())}
+    (folder / END).write_text(json.dumps(told))
 
 
 @pytest.mark.proof
 @pytest.mark.timeout(3600)
 def test_thirty_kills_of_the_online_learner_end_in_the_same_fleet(run, changed, tmp_path, sized):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pacesetter.training.online.session"])
     short, config = changed.rows(0, 600), replace(SMALL, steps=128, every_bars=30)
-    kills, chance, died, runs, ends = sized(30), random.Random(27), 0, 0, []
-    while died < kills or not runs:
-        where = tmp_path / str(runs) / run.name
-        shutil.copytree(run, where)
-        while not where.with_name("end.json").exists():
-            # The first run is left in peace.
-            death = draw_death(chance, 20, 3.0) if died < kills and runs else None
-            child = context.Process(target=live_once, args=(where, short, config, death))
-            child.start()
-            child.join()
-            assert child.exitcode in DEATHS
-            died += child.exitcode != 0
-        ends.append(json.loads(where.with_name("end.json").read_text()))
-        runs += 1
-    assert all(end == ends[0] for end in ends)
-    print(f"online: {died} kills over {runs - 1} runs of {len(ends[0]['events'])} updates, all with the same fleet")
+    died, runs, end = outlive_apart(partial(live, run, short, config), tmp_path, sized(30), "online")
+    updates = len(json.loads(end)["events"]) - 1
+    print(f"online: {died} kills over {runs} runs of {updates} updates, all with the same fleet")
 
 
 def test_what_cannot_be_updated_is_refused(run, panel, tmp_path):
