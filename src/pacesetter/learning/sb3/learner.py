@@ -71,8 +71,8 @@ class SB3Learner:
         left = steps - self.step
         if left > 0:
             bridge = _Bridge(watcher or Between(), self._seconds)
-            # A resumed run counts on: SB3 would otherwise begin its schedules and environments again. By what was observed
-            # and not by the step, which is 0 in a state that was stored before the first one.
+            # A resumed run counts on: SB3 would otherwise begin its schedules and environments again.
+            # Its step may be 0, of a state that was stored before the first one.
             is_new = self.algorithm._last_obs is None
             learn(self.algorithm, left, [bridge], reset_num_timesteps=is_new, log_interval=None)
 
