@@ -14,11 +14,10 @@ import json
 import math
 import multiprocessing
 import os
-import random
 import signal
 from collections.abc import Callable
 from dataclasses import replace
-from functools import cache
+from functools import cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -36,7 +35,7 @@ from pacesetter.learning.methods import METHODS, default_options, find_support
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.offline.export import export_episodes
 from pacesetter.training.run.train import train
-from tests.faults.deaths import DEATHS, Death, die_at, draw_death
+from tests.faults.deaths import END, outlive_apart
 
 QUIET = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false", "train.steps=2048")
 MARKET = (
@@ -151,8 +150,8 @@ def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def configure(fleet: Path, stored: Path) -> Callable[[Case], Config]:
-    """The configuration of a case, composed once."""
+def configure(request: pytest.FixtureRequest) -> Callable[[Case], Config]:
+    """The configuration of a case, composed once; what some cases learn from is made for the first of them."""
 
     @cache
     def composed(case: Case) -> Config:
@@ -162,11 +161,12 @@ def configure(fleet: Path, stored: Path) -> Callable[[Case], Config]:
         sizes = [text for text in NETWORK[task] if not text.startswith("agent.") or text[6:].split("=")[0] in known]
         own = (f"task={task}", f"agent={name}", *sizes, *OPTIONS.get(case, ()))
         if task == "master":  # bars, features and market are its fleet's
+            fleet = request.getfixturevalue("fleet")
             return compose(
                 [*own, *QUIET, f"task.fleet={fleet}", "task.cross_fit=false", "task.episode_bars=20", *REWARD]
             )
         if name in STORED:
-            own = (*own, f"agent.dataset={stored}", "agent.regimes=[]")
+            own = (*own, f"agent.dataset={request.getfixturevalue('stored')}", "agent.regimes=[]")
         if task == "lookback":
             return compose([*own, "data=synthetic", "data.symbols=3", "data.bars=500", *WINDOWS])
         action = "target" if "target" in support.actions else support.actions[0]
@@ -248,44 +248,24 @@ def test_it_repeats_by_seed_and_resumes_bit_exactly_after_a_kill(
     assert hashes[1] != hashes[0] or case[0] in LEDGERS  # these read returns only, which predict nothing here
 
 
-def live_once(config: Config, steps: int, folder: Path, death: Death | None) -> None:
-    """In a process of its own: begin or resume, store after every round, and die where it is to."""
+def live(config: Config, folder: Path) -> None:
+    """Begin or resume, store after every round, and write the hash of the weights at the end."""
     learner = build_learner(config, build_parts(config, build_panel(config)))
     if (folder / "state.json").exists():
         learner.load(folder)
-    if death is not None:
-        die_at(*death)
+    steps = max(4, -(-600 // learner.round_steps)) * learner.round_steps
     learner.learn(steps, Between(lambda: learner.save(folder, {"step": learner.step}, {})))
-    (folder / "hash.txt").write_text(learner.weights_hash())
+    (folder / END).write_text(json.dumps({"steps": learner.step, "hash": learner.weights_hash()}))
 
 
 @pytest.mark.proof
 @pytest.mark.timeout(3600)
 @pytest.mark.parametrize("case", CASES, ids="-".join)
 def test_thirty_kills_at_any_moment_end_in_the_same_weights(
-    case: Case,
-    make: Make,
-    configure: Callable[[Case], Config],
-    processes: Any,
-    tmp_path: Path,
-    sized: Callable[[int], int],
+    case: Case, configure: Callable[[Case], Config], tmp_path: Path, sized: Callable[[int], int]
 ) -> None:
-    whole, chance, kills = make(case), random.Random("-".join(case)), sized(30)
-    steps = max(4, -(-600 // whole.round_steps)) * whole.round_steps
-    whole.learn(steps)
-    died = runs = 0
-    while died < kills:
-        runs += 1
-        folder = tmp_path / str(runs)
-        folder.mkdir()
-        while not (folder / "hash.txt").exists():
-            death = draw_death(chance, 4, 1.0) if died < kills else None
-            child = processes.Process(target=live_once, args=(configure(case), steps, folder, death))
-            child.start()
-            child.join()
-            assert child.exitcode in DEATHS
-            died += child.exitcode != 0
-        assert (folder / "hash.txt").read_text() == whole.weights_hash()
+    died, runs, end = outlive_apart(partial(live, configure(case)), tmp_path, sized(30), "-".join(case))
+    steps = json.loads(end)["steps"]
     print(f"{'-'.join(case)}: {died} kills over {runs} runs of {steps} steps, all with the same weights")
 
 

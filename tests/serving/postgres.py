@@ -65,7 +65,8 @@ class Server:
         self.control("promote")
 
     def remove(self) -> None:
-        with suppress(subprocess.SubprocessError):  # it may be stopped already
+        """Stop it, and delete its folder; nothing where that was done before."""
+        with suppress(subprocess.SubprocessError, FileNotFoundError):
             self.stop()
         shutil.rmtree(self.folder, ignore_errors=True)
 

@@ -61,30 +61,33 @@ def make_learner(name: str = "ppo", **more: Any) -> SB3Learner:
 class StopAt:
     """Stores the learner at the first moment between rollouts from a step on, and stops it there."""
 
-    def __init__(self, learner: SB3Learner, folder: Path | None = None) -> None:
-        self.learner, self.folder = learner, folder
+    def __init__(self, learner: SB3Learner, folder: Path | None = None, at: int = STOP_AT) -> None:
+        self.learner, self.folder, self.at = learner, folder, at
 
     def step(self, seen: Any) -> None:
         pass
 
     def between(self) -> None:
-        if self.folder is not None and self.learner.step >= STOP_AT:
+        if self.folder is not None and self.learner.step >= self.at:
             self.learner.save(self.folder, {}, {"note": 3})
             raise Stop("here")
 
 
-@pytest.mark.parametrize("name", list(ALGORITHMS))
-def test_a_resumed_learner_ends_as_one_that_was_never_stopped(name: str, tmp_path: Path) -> None:
+AT_ONCE = [("ppo", 0), ("recurrent_ppo", 0), ("sac", 0)]  # stopped before the first step
+
+
+@pytest.mark.parametrize(("name", "at"), [*((name, STOP_AT) for name in ALGORITHMS), *AT_ONCE])
+def test_a_resumed_learner_ends_as_one_that_was_never_stopped(name: str, at: int, tmp_path: Path) -> None:
     whole = make_learner(name)
     whole.learn(STEPS, StopAt(whole))
     plain, tensors = pack(capture(whole.algorithm))
     cut = make_learner(name)
     with pytest.raises(Stop):
-        cut.learn(STEPS, StopAt(cut, tmp_path))
+        cut.learn(STEPS, StopAt(cut, tmp_path, at))
     random.seed(99), torch.manual_seed(99)
     resumed = make_learner(name, seed=5)
     assert resumed.load(tmp_path) == {"note": 3}
-    assert STOP_AT <= resumed.step < STEPS
+    assert at <= resumed.step < STEPS
     resumed.learn(STEPS, StopAt(resumed))
     assert resumed.weights_hash() == whole.weights_hash()
     plain_again, tensors_again = pack(capture(resumed.algorithm))

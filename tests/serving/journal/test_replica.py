@@ -109,7 +109,7 @@ def test_a_database_that_stops_and_starts_again_changes_nothing(
 @pytest.mark.proof
 @pytest.mark.timeout(3600)
 def test_a_replica_that_is_promoted_goes_on_with_every_row(
-    primary: Server, tmp_path: Path, sized: Callable[[int], int]
+    primary: Server, tmp_path: Path, sized: Callable[[int], int], request: pytest.FixtureRequest
 ) -> None:
     panel, chance, times = small_panel(), random.Random(2), sized(10)
     bars = len(panel) - FIRST
@@ -117,6 +117,7 @@ def test_a_replica_that_is_promoted_goes_on_with_every_row(
     for number in range(times):
         empty(primary.url)
         heir = primary.replica()
+        request.addfinalizer(heir.remove)
         with psycopg.connect(primary.url, autocommit=True) as connection:
             connection.execute("ALTER SYSTEM SET synchronous_standby_names = '*'")  # a commit is on both, or is none
             connection.execute("SELECT pg_reload_conf()")
@@ -130,5 +131,4 @@ def test_a_replica_that_is_promoted_goes_on_with_every_row(
         assert trade(folder, panel, url) == whole, moment
         primary.remove()
         primary = heir
-    primary.remove()
     print(f"a streaming replica promoted {times} times after its primary stopped: all equal, no row lost")

@@ -5,24 +5,28 @@ Runs `training.online.session`.
 
 from __future__ import annotations
 
+import contextlib
 import io
 import json
-import multiprocessing
-import random
 import shutil
 from dataclasses import replace
+from functools import partial
 
 import numpy as np
 import pytest
+import torch
 from rich.console import Console
 
+from pacesetter import runs
 from pacesetter.build import best_fleet, build_panel, build_table, stored_config
 from pacesetter.errors import ConfigError, DataError, RunError
+from pacesetter.learning.fleet import storage
+from pacesetter.learning.fleet.storage import load_fleet
 from pacesetter.learning.state import tensors_hash
 from pacesetter.training.online import updater as module
 from pacesetter.training.online.session import tell_updates, update_online
 from pacesetter.training.online.updater import OnlineConfig, OnlineUpdater
-from tests.faults.deaths import DEATHS, die_at, draw_death
+from tests.faults.deaths import END, outlive_apart
 
 FIRST, CHANGE = 420, 480
 SMALL = OnlineConfig(every_bars=60, recent_bars=180, judged_bars=30, steps=1_024, frozen_bars=100, alarm_bars=400)
@@ -87,17 +91,14 @@ def test_it_resumes_where_it_was_killed_and_rolls_back(run, changed, monkeypatch
     part = OnlineUpdater(run, small)
     part.begin(short, FIRST)
     part.advance(short.rows(0, 540))
-    genuine = module.save_fleet
 
-    def killed(fleet, folder, *rest):
-        if folder.name == "best":
-            raise KeyboardInterrupt
-        return genuine(fleet, folder, *rest)
+    def killed(path, content):
+        raise KeyboardInterrupt
 
-    monkeypatch.setattr(module, "save_fleet", killed)
-    with pytest.raises(KeyboardInterrupt):
-        part.advance(short)
-    monkeypatch.setattr(module, "save_fleet", genuine)
+    with monkeypatch.context() as dying:
+        dying.setattr(module, "write_atomic", killed)  # of the state, after the weights
+        with pytest.raises(KeyboardInterrupt):
+            part.advance(short)
     resumed = OnlineUpdater(part.run.folder)
     assert resumed.bars == 540
     resumed.advance(short)
@@ -118,41 +119,92 @@ def test_it_resumes_where_it_was_killed_and_rolls_back(run, changed, monkeypatch
         resumed.roll_back()
 
 
-def live_once(run, panel, config, death):
-    """In a process of its own: begin in the run's folder or resume there, and die where it is to."""
-    if death is not None:
-        die_at(*death)
-    begun = sorted(run.parent.glob("*/online.json"))
-    updater = OnlineUpdater(begun[-1].parent if begun else run, config)
+def swapped(run, panel, copies):
+    """An updater whose fleet was replaced `copies` times, without learning: each weight is one larger than before."""
+    updater = OnlineUpdater(run, SMALL)
+    updater.begin(panel, FIRST)
+    for number in range(1, copies + 1):
+        swap(updater, number)
+    return updater
+
+
+def swap(updater, number):
+    with torch.no_grad():
+        for weight in updater.fleet.parameters():
+            weight += 1
+    updater.updates = number
+    told = tensors_hash(updater.fleet.state_dict())
+    updater._store({"number": number, "bar": FIRST, "kind": "swap", "weights_hash": told})
+
+
+def in_force(folder):
+    """Hashes of the fleet that is resumed, of the one that others read, and of the one in the manifest."""
+    resumed = OnlineUpdater(folder)
+    fleets = (resumed.fleet, best_fleet(folder))
+    hashes = [tensors_hash(fleet.state_dict()) for fleet in fleets]
+    return [*hashes, resumed.run.manifest["weights_hash"]]
+
+
+def test_a_rollback_killed_at_any_write_leaves_the_swap_or_the_rollback_whole(run, panel, tmp_path, monkeypatch):
+    updater = swapped(run, panel.rows(0, FIRST), 2)
+    hashes = [event.get("weights_hash") for event in updater.events()]
+    genuine, ends = runs.write_atomic, []
+    for write in (0, 1, 4, 5):  # the state, the weights that others read, the manifest; the last is beyond all
+        folder = tmp_path / str(write)
+        shutil.copytree(updater.run.folder, folder)
+        left = [write]
+
+        def killed(path, content, left=left, **how):
+            if left[0] == 0:
+                raise KeyboardInterrupt
+            left[0] -= 1
+            return genuine(path, content, **how)
+
+        with monkeypatch.context() as dying:
+            for place in (runs, storage, module):
+                dying.setattr(place, "write_atomic", killed)
+            with contextlib.suppress(KeyboardInterrupt):
+                OnlineUpdater(folder).roll_back()
+        is_back = json.loads((folder / "online.json").read_text())["events"][-1]["kind"] == "rollback"
+        assert in_force(folder) == [hashes[1] if is_back else hashes[2]] * 3, f"killed at write {write}"
+        ends.append(is_back)
+    assert ends[0] is False
+    assert ends[-1] is True
+
+
+def test_a_swap_after_a_rollback_is_gone_back_from_to_what_the_rollback_left(run, panel):
+    updater = swapped(run, panel.rows(0, FIRST), 2)
+    updater.roll_back()
+    left = tensors_hash(updater.fleet.state_dict())
+    assert left == updater.events()[1]["weights_hash"]
+    swap(updater, 3)
+    updater.roll_back()
+    assert in_force(updater.run.folder) == [left] * 3
+    # What was swapped in stays as it was.
+    assert tensors_hash(load_fleet(updater.run.folder / "fleets/00002").state_dict()) != left
+
+
+def live(run, panel, config, folder):
+    """Begin in a copy of the run or resume there, and write what came of it."""
+    begun = sorted(folder.glob("*/online.json"))
+    if not (folder / run.name).exists():
+        shutil.rmtree(folder / "copy", ignore_errors=True)  # of a life that ended while it copied
+        shutil.copytree(run, folder / "copy").rename(folder / run.name)
+    updater = OnlineUpdater(begun[-1].parent if begun else folder / run.name, config)
     updater.begin(panel, FIRST)
     updater.advance(panel)
     events = [{key: event[key] for key in event if key != "seconds"} for event in updater.events()]
-    told = {"hash": tensors_hash(updater.fleet.state_dict()), "events": events}
-    run.with_name("end.json").write_text(json.dumps(told))
+    told = {"events": events, "hash": tensors_hash(updater.fleet.state_dict())}
+    (folder / END).write_text(json.dumps(told))
 
 
 @pytest.mark.proof
 @pytest.mark.timeout(3600)
 def test_thirty_kills_of_the_online_learner_end_in_the_same_fleet(run, changed, tmp_path, sized):
-    context = multiprocessing.get_context("forkserver")
-    context.set_forkserver_preload(["pacesetter.training.online.session"])
     short, config = changed.rows(0, 600), replace(SMALL, steps=128, every_bars=30)
-    kills, chance, died, runs, ends = sized(30), random.Random(27), 0, 0, []
-    while died < kills or not runs:
-        where = tmp_path / str(runs) / run.name
-        shutil.copytree(run, where)
-        while not where.with_name("end.json").exists():
-            # The first run is left in peace.
-            death = draw_death(chance, 20, 3.0) if died < kills and runs else None
-            child = context.Process(target=live_once, args=(where, short, config, death))
-            child.start()
-            child.join()
-            assert child.exitcode in DEATHS
-            died += child.exitcode != 0
-        ends.append(json.loads(where.with_name("end.json").read_text()))
-        runs += 1
-    assert all(end == ends[0] for end in ends)
-    print(f"online: {died} kills over {runs - 1} runs of {len(ends[0]['events'])} updates, all with the same fleet")
+    died, runs, end = outlive_apart(partial(live, run, short, config), tmp_path, sized(30), "online")
+    updates = len(json.loads(end)["events"]) - 1
+    print(f"online: {died} kills over {runs} runs of {updates} updates, all with the same fleet")
 
 
 def test_what_cannot_be_updated_is_refused(run, panel, tmp_path):

@@ -71,8 +71,10 @@ class SB3Learner:
         left = steps - self.step
         if left > 0:
             bridge = _Bridge(watcher or Between(), self._seconds)
-            # A resumed run counts on: SB3 would otherwise begin its schedules again.
-            learn(self.algorithm, left, [bridge], reset_num_timesteps=self.step == 0, log_interval=None)
+            # A resumed run counts on: SB3 would otherwise begin its schedules and environments again.
+            # Its step may be 0, of a state that was stored before the first one.
+            is_new = self.algorithm._last_obs is None
+            learn(self.algorithm, left, [bridge], reset_num_timesteps=is_new, log_interval=None)
 
     # ---- looking --------------------------------------------------------------------------------------------------
 

@@ -55,7 +55,7 @@ def restore(algorithm: BaseAlgorithm, state: Mapping[str, Any]) -> None:
     """Restore what `capture` gave; the weights are restored apart."""
     env: Any = algorithm.env
     env.load_state_dict(state["environment"])
-    algorithm._last_obs = state["seen"]
+    algorithm._last_obs = state["seen"] or None  # nothing was seen before `learn` was called
     algorithm._last_episode_starts = state["starts"]
     size = algorithm._stats_window_size
     algorithm.ep_info_buffer, algorithm.ep_success_buffer = deque(state["episodes"], size), deque(maxlen=size)

@@ -30,13 +30,13 @@ from pacesetter.learning.fleet.storage import load_fleet, save_fleet
 from pacesetter.learning.fleet.validation import play
 from pacesetter.learning.state import tensors_hash
 from pacesetter.panel import Panel
-from pacesetter.runs import Run, write_atomic
+from pacesetter.runs import Run, sha256, write_atomic
 from pacesetter.training.online.drift import DriftMonitor
 from pacesetter.training.online.reservoir import Reservoir
 
 __all__ = ["OnlineConfig", "OnlineUpdater", "Update"]
 
-STATE, EVENTS = "online.json", "online.jsonl"
+STATE, BEST = "online.json", "checkpoints/best"
 EARNED, SHOWN = "earned", "shown"  # series that drift is looked for in
 PAST = "past"  # what the fleet earned on the frozen set, whose deviation is the unit of the first series
 DEVIATIONS = 8.0  # beyond which a feature counts as this far: one bad value is not a new regime
@@ -299,13 +299,15 @@ class OnlineUpdater:
     def _facts(self) -> dict[str, Any]:
         return {"number": 0, "bar": self.bars - 1, "kind": "begin", "origin": self.origin.resolve().name}
 
-    def _store(self, event: Mapping[str, Any]) -> None:
-        """Weights first, then the state that names them: a kill leaves the update before, or this one."""
+    def _store(self, event: Mapping[str, Any], name: str | None = None) -> None:
+        """Weights first, then the state that names them: a kill leaves the update before, or this one.
+
+        `name` is that of a stored fleet to return to, which is not written again.
+        """
         assert self.run is not None
-        name = f"fleets/{self.updates:05d}"
-        save_fleet(self.fleet, self.run.path(name))
-        # Where every other command looks for a run's agent.
-        save_fleet(self.fleet, self.run.path("checkpoints/best"))
+        if name is None:
+            name = f"fleets/{self.updates:05d}"
+            save_fleet(self.fleet, self.run.path(name))
         state = {
             "fleet": name,
             "bars": self.bars,
@@ -315,10 +317,17 @@ class OnlineUpdater:
             "history": self.history,
             "reservoir": self.reservoir.to_dict(),
             "config": asdict(self.config),
-            "events": [*self.events(), dict(event)],
+            "events": [*self.events(), {**event, "fleet": name}],
         }
         write_atomic(self.run.path(STATE), json.dumps(state, default=str))
-        until = str(event.get("time") or Run.open(self.origin).manifest.get("fitted_until", ""))
+        self._publish()
+
+    def _publish(self) -> None:
+        """Put the fleet in force where every other command looks for a run's agent, and then into the manifest."""
+        assert self.run is not None
+        save_fleet(self.fleet, self.run.path(BEST))
+        times = [str(event["time"]) for event in self.events() if event.get("time")]
+        until = times[-1] if times else str(Run.open(self.origin).manifest.get("fitted_until", ""))
         facts = {"steps": self.updates * self.config.steps, "score": 0.0, "stopped": "online", "fitted_until": until}
         self.run.finish(weights_hash=tensors_hash(self.fleet.state_dict()), seed=self.config.seed, **facts)
 
@@ -349,17 +358,24 @@ class OnlineUpdater:
             raise RunError(f"{self.origin / STATE} cannot be read ({problem!r}); use a copy of the run") from problem
         self.drift = DriftMonitor(self.config.confidence)
         self._watch()
+        # The manifest is written last: where it names another state, a kill came before what others read was written.
+        if self.run.manifest.get("artefacts", {}).get(STATE) != sha256(self.origin / STATE):
+            self._publish()
 
     def roll_back(self) -> dict[str, Any]:
         """Return to the fleet before the latest swap; the event says so. Refuses where there was none."""
         if self.run is None:
             raise RunError(f"{self.origin} was never updated; give the run that `pacesetter online` made")
-        swaps = [event for event in self.events() if event["kind"] in ("swap", "rollback")]
-        if not swaps or swaps[-1]["kind"] == "rollback":
+        events = self.events()
+        changes = [place for place, event in enumerate(events) if event["kind"] in ("swap", "rollback")]
+        if not changes or events[changes[-1]]["kind"] == "rollback":
             raise RunError(f"{self.origin} has no swap to go back from")
-        self.fleet = load_fleet(self.run.folder / f"fleets/{swaps[-1]['number'] - 1:05d}")
-        event = {"number": self.updates, "bar": self.bars - 1, "kind": "rollback", "from": swaps[-1]["number"]}
-        self._store(event)
+        swap, before = events[changes[-1]], events[changes[-1] - 1]
+        # Runs of earlier versions name no fleet in their events: the one of each update has its number.
+        name = str(before.get("fleet", f"fleets/{swap['number'] - 1:05d}"))
+        self.fleet = load_fleet(self.run.folder / name)
+        event = {"number": self.updates, "bar": self.bars - 1, "kind": "rollback", "from": swap["number"]}
+        self._store(event, name)
         return event
 
 
