@@ -27,6 +27,7 @@ LINK = re.compile(r"(?<=\]\()(?!https?:|mailto:|#)(?P<target>[^)#\s]+)(?P<anchor
 BADGE = re.compile(r"^\[!\[ci\].*\n", re.M)  # GitHub's own page, which a folder of files has not
 HOMES = {"README.md": "index.md", "README.fa.md": "fa/index.md"}
 ALWAYS = ("CONTRIBUTING.md", "SECURITY.md", "CHANGELOG.md")
+WIDE = ("capabilities.md", "results/capabilities.md", "results/programme.md")
 MOST_LETTERS = 6000  # of an output in the gallery
 REFERENCE = {  # page -> what it documents
     "Python": ("pacesetter.api", "pacesetter.data.load", "pacesetter.panel.Panel", "pacesetter.runs.Run"),
@@ -95,6 +96,13 @@ def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Fil
         markdown = f'<div dir="rtl" lang="fa" markdown>\n\n{_without_rtl(markdown)}\n\n</div>\n'
     here = posixpath.dirname(page.file.src_uri)
     return LINK.sub(lambda found: _relinked(found, origin, here), BADGE.sub("", markdown))
+
+
+def on_page_content(html: str, page: Page, config: MkDocsConfig, files: Files) -> str:
+    """A page of wide tables has the room of its table of contents."""
+    if page.file.src_uri in WIDE:
+        page.meta["hide"] = ["toc"]
+    return html
 
 
 # ---- which file is which page ----------------------------------------------------------------------------------------
@@ -236,4 +244,8 @@ def _slug(name: str) -> str:
 
 
 def _flat(entries: Any) -> list[str]:
-    return [entries] if isinstance(entries, str) else [name for entry in entries for name in _flat(entry)]
+    if isinstance(entries, str):
+        return [entries]
+    # A page with a title of its own is a mapping of one.
+    parts = entries.values() if isinstance(entries, dict) else entries
+    return [name for entry in parts for name in _flat(entry)]

@@ -94,3 +94,18 @@ def test_every_text_can_be_filled_in():
 def test_columns_have_headings_or_their_own_names():
     assert texts.column("mean_rank") == "mean rank"
     assert texts.column("some_figure") == "some figure"
+
+
+def test_values_keep_their_direction_in_a_persian_sentence_and_commands_stay_clean(monkeypatch):
+    monkeypatch.setattr(texts, "_readers", [lambda: "fa"])
+    said = texts.say("book.newest", time="1995-03-21 21:00", age="1 h", bars=120)
+    assert "\u20681995-03-21 21:00\u2069" in said
+    assert "\u2068120\u2069" in said
+    command = texts.say("leadlag.empty", folder="runs")
+    assert "`runs`" in command
+    assert texts.say("runs.title") == PERSIAN["runs.title"]
+    monkeypatch.setattr(texts, "_readers", [lambda: "en"])
+    assert (
+        texts.say("book.newest", time="T", age="1 h", bars=120) == "Newest bar T UTC, 1 h ago; 120 bars in the journal."
+    )
+    assert texts.right_to_left("a") == "\u2067a\u2069"

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from pacesetter.build import Config
-from pacesetter.dashboard import windows
+from pacesetter.dashboard import texts, windows
 from pacesetter.dashboard.windows import (
     Lens,
     chosen_windows,
@@ -56,12 +56,20 @@ def test_the_page_and_the_report_have_the_same_links():
     report = study.run(panel).network
     assert report.number_of_edges() > 0
     assert dict(view.finding.network.edges) == dict(report.edges)
-    texts = [arrow[-1] for arrow in view.drawing()["links"]["arrows"]]
+    tips = [arrow[-1] for arrow in view.drawing()["links"]["arrows"]]
     leader, follower, link = next(iter(report.edges(data=True)))
-    assert any(
-        text.startswith(f"{leader} → {follower}: {link['relation']}, {link['delay']:.0f} bars") for text in texts
-    )
+    assert any(text.startswith(f"{leader} → {follower}: {link['relation']}, {link['delay']:.0f} bars") for text in tips)
     assert "chance of any false link: 5%" in view.sentence.lower()
+
+
+def test_a_persian_reader_has_no_english_unit_or_axis(lens, monkeypatch):
+    monkeypatch.setattr(texts, "_readers", [lambda: "fa"])
+    view = lens.view(200, 100)
+    drawn = view.drawing()
+    assert "روز" in view.sentence
+    assert "days" not in view.sentence
+    assert (drawn["matrix"]["row_title"], drawn["matrix"]["column_title"]) == ("پیشرو (قوی‌ترین در بالا)", "پیرو")
+    assert "drawn" not in drawn["links"]["title"]
 
 
 def test_a_planted_leader_is_linked_and_noise_is_not():

@@ -84,3 +84,19 @@ def test_every_module_has_a_test_of_its_name_or_is_named_by_one():
         and module_name(path) not in through
     ]
     assert untested == []
+
+
+def tree_of_contributing() -> set[str]:
+    """Folders that the tree of CONTRIBUTING.md has, as `evaluation/report`."""
+    text = (ROOT / "CONTRIBUTING.md").read_text(encoding="utf-8")
+    listed, above = set(), ""
+    for indent, name in re.findall(r"^( {2}| {4})([a-z_0-9]+)/ ", text, re.M):
+        above = name if len(indent) == 2 else above
+        listed.add(name if len(indent) == 2 else f"{above}/{name}")
+    return listed
+
+
+def test_the_tree_of_contributing_has_every_folder():
+    depth = len(SOURCE.parts)
+    packages = {"/".join(path.parent.parts[depth:]) for path in SOURCE.rglob("__init__.py")} - {""}
+    assert tree_of_contributing() == {name for name in packages if name.count("/") < 2}

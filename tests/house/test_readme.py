@@ -11,7 +11,8 @@ import pytest
 
 import pacesetter as ps
 
-README = (Path(__file__).resolve().parents[2] / "README.md").read_text(encoding="utf-8")
+ROOT = Path(__file__).resolve().parents[2]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
 FIRST_SCREEN = (
     *("Pacesetter finds which assets lead others", "pip install", "make demo", "make test", "import pacesetter as ps"),
     *("leadership  leads", "No evidence that hold beats cash", "| **3.28** |", "no evidence |", "pictures/demo.png"),
@@ -34,3 +35,27 @@ def test_the_five_lines_print_what_the_page_says(tmp_path: Path, monkeypatch: py
     lines = [" ".join(line.split()) for line in printed.getvalue().splitlines()]
     for line, shown in zip(lines, said.splitlines(), strict=True):
         assert line.startswith(" ".join(shown.rstrip("…").split()))
+
+
+def figures(line: str) -> list[str]:
+    return re.findall(r"[+−-]?\d+\.\d+", line)
+
+
+def test_figures_of_the_league_are_those_of_the_record() -> None:
+    record = (ROOT / "benchmarks" / "results" / "league.md").read_text(encoding="utf-8")
+    markets = ("planted 0.1", "planted 0.2", "planted 0.4", "planted 0.8")
+    for shown, name in (("oracle (two", "oracle"), ("**direct**", "direct"), ("lasso on", "lasso"), ("ridge", "ridge")):
+        line = next(line for line in README.splitlines() if line.startswith(f"| {shown}") and len(figures(line)) == 4)
+        rows = [next(row for row in record.splitlines() if row.startswith(f"| {m} | {name} |")) for m in markets]
+        assert [float(figure) for figure in figures(line)] == [float(figures(row)[1]) for row in rows]
+
+
+def test_figures_of_the_demo_are_those_of_its_page() -> None:
+    page = (ROOT / "docs" / "demo.md").read_text(encoding="utf-8")
+    for cost in ("1", "5", "10"):
+        line, row = (
+            next(line for line in text.splitlines() if re.match(rf"\| {cost} \| [*\d]", line))
+            for text in (README, page)
+        )
+        assert figures(line), cost
+        assert set(figures(line)) <= set(figures(row))

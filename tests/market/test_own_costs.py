@@ -11,7 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 
+from pacesetter.build import build_panel, build_parts
 from pacesetter.data import load
+from pacesetter.envs.batch.account_entries import PositionEntry
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.envs.batch.rows import Cursor
 from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.backtest.sensitivity import scaled_costs
@@ -21,8 +26,10 @@ from pacesetter.market import Accounts, Column, Costs, Fill, Limits, MarketBars,
 from pacesetter.market.bars import Bar
 from pacesetter.market.fill import impact
 from pacesetter.market.parameters import StartingHolding, SymbolCost
+from pacesetter.market.state import Account, Position
 from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.policy import QUANTITIES
+from pacesetter.training import compose
 
 FREE = Costs(commission_bps=0.0, spread_bps=0.0, slippage_bps=0.0, borrow_bps_per_year=0.0)
 DEAR = replace(FREE, by_symbol=(SymbolCost("B", 50.0),))
@@ -95,6 +102,40 @@ def test_a_holding_that_is_not_traded_is_refused() -> None:
     rules = MarketParameters(holdings=(StartingHolding("SPY", 1.0),))
     with pytest.raises(ConfigError, match="SPY, which is not traded"):
         play(Still(), panel, rules)
+
+
+def test_every_episode_of_training_begins_with_the_holdings_of_its_symbols() -> None:
+    panel = load("synthetic", symbols=2, bars=80, seed=1)
+    rules = MarketParameters(costs=FREE, holdings=(StartingHolding(panel.symbols[0], 10.0),))
+    table = feature_table(panel, ["return_1"])
+    bank = Bank.from_panels(panel, table)
+    options: Any = {"action": "continuous", "window_bars": 2, "market": rules, "episode_bars": 3, "starts": "fixed"}
+    batch = Batch(bank, 2, **options)
+    block, time = Cursor.BLOCK, Cursor.TIME
+    shown = batch.reset()
+    for _ in range(2):  # as it was reset, and as it restarted by itself after three bars
+        starts = batch.cursor.copy()
+        prices = bank.bars[starts[:, block], starts[:, time], 0, Bar.CLOSE]
+        held = np.where(starts[:, block] == 0, 10.0, 0.0)
+        np.testing.assert_array_equal(batch.positions[:, 0, Position.QUANTITY], held)
+        np.testing.assert_allclose(batch.accounts[:, Account.EQUITY], 100_000.0 + held * prices)
+        shares = shown["position"].reshape(2, -1)[:, PositionEntry.WEIGHT]
+        np.testing.assert_allclose(shares, held * prices / (100_000.0 + held * prices), rtol=1e-6)
+        steps = [batch.step(np.zeros(2)) for _ in range(3)]
+        later = bank.bars[starts[:, block], starts[:, time] + 3, 0, Bar.CLOSE]
+        np.testing.assert_allclose(steps[-1].ledger[:, Column.EQUITY], 100_000.0 + held * later)
+        assert steps[-1].truncated.all()
+        shown = steps[-1].observation
+    whole = Batch(Bank.from_panels(panel, table, is_whole=True), **options)
+    whole.reset()
+    np.testing.assert_array_equal(whole.positions[0, :, Position.QUANTITY], [10.0, 0.0])
+
+
+def test_training_refuses_a_holding_that_is_not_traded() -> None:
+    small = ("data=synthetic", "data.symbols=2", "data.bars=300", "features.names=[return_1]")
+    config = compose([*small, "task.market.holdings=[{symbol: SPY, quantity: 10}]"])
+    with pytest.raises(ConfigError, match="SPY, which is not traded"):
+        build_parts(config, build_panel(config))
 
 
 def test_accounts_without_costs_of_their_own_are_as_they_were() -> None:

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import pandas as pd
 from numpy.typing import NDArray
 
-from pacesetter.build.configuration import LEADER_LOOKBACK, Config, one_account_options, task_of
+from pacesetter.build.configuration import LEADER_LOOKBACK, Config, build_task, one_account_options, task_of
 from pacesetter.build.sections import AUTO, LeadLagFeatures
 from pacesetter.build.stored import check_unseen, load_lookback
 from pacesetter.data import check, load
@@ -20,6 +20,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.features import Feature, FeatureTable, feature_table
 from pacesetter.leadlag.lookback.policy import ConstantLookback, LookbackPolicy
 from pacesetter.leadlag.signals import leadlag_features
+from pacesetter.market.holdings import check_named_symbols
 from pacesetter.panel import Panel
 
 __all__ = [
@@ -234,4 +235,7 @@ class Parts(NamedTuple):
 
 def build_parts(config: Config, panel: Panel) -> Parts:
     """The environments that an agent learns and is validated in; bars of the test set are in neither."""
+    market = getattr(build_task(config), "market", None)
+    if market is not None:
+        check_named_symbols(market, panel.symbols)
     return task_of(config).parts(config, panel)

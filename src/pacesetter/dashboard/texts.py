@@ -7,13 +7,24 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from contextvars import ContextVar
+from string import Formatter
 from typing import Any
 
 from pacesetter.dashboard.languages.persian import PERSIAN
 from pacesetter.dashboard.settings import current
 from pacesetter.errors import ConfigError, did_you_mean
 
-__all__ = ["ENGLISH", "LANGUAGES", "RIGHT_TO_LEFT", "check_language", "column", "language", "say", "use_reader"]
+__all__ = [
+    "ENGLISH",
+    "LANGUAGES",
+    "RIGHT_TO_LEFT",
+    "check_language",
+    "column",
+    "language",
+    "right_to_left",
+    "say",
+    "use_reader",
+]
 
 ENGLISH: dict[str, str] = {
     "language": "English",
@@ -92,7 +103,15 @@ ENGLISH: dict[str, str] = {
     "leadlag.over_time": "Leadership over time",
     "leadlag.agent_tab": "The agent's lookback",
     "leadlag.matrix": "Leadership by {method}",
-    "leadlag.network": "Links by {method}, dashed: opposite sign",
+    "leadlag.network": "Links by {method}, dashed: opposite sign; {drawn} of {links} drawn",
+    "leadlag.leader": "leader (strongest first)",
+    "leadlag.follower": "follower",
+    "unit.minutes": "minutes",
+    "unit.hours": "hours",
+    "unit.days": "days",
+    "unit.trading_days": "trading days",
+    "unit.years": "years",
+    "unit.bars": "bars",
     "leadlag.ranking": "Leader score",
     "leadlag.no_run": "there is no run '{run}' under {root}; reload the page",
     "leadlag.no_window": "a window needs a run, a method, an end and a lookback, the last two whole numbers",
@@ -138,6 +157,7 @@ ENGLISH: dict[str, str] = {
     "status.running": "running",
     "status.failed": "failed",
     "status.stopped": "stopped",
+    "status.damaged": "damaged",
     "resource.memory_mb": "Memory (MiB)",
     "resource.peak_memory_mb": "Peak memory (MiB)",
     "resource.gpu_memory_mb": "GPU memory (MiB)",
@@ -283,6 +303,12 @@ ENGLISH: dict[str, str] = {
     "column.started": "started (UTC)",
     "column.task": "task",
     "column.regime": "regime",
+    "column.entrant": "method",
+    "column.seeds": "seeds",
+    "column.exposure": "exposure",
+    "column.efficient": "on the front",
+    "column.utility": "utility",
+    "column.variant": "without",
     "column.validation.score": "validation score",
     "column.sharpe": "Sharpe ratio",
     "column.interval": "95 % interval",
@@ -305,6 +331,8 @@ ENGLISH: dict[str, str] = {
 LANGUAGES: dict[str, dict[str, str]] = {"en": ENGLISH, "fa": PERSIAN}
 RIGHT_TO_LEFT = ("fa",)
 ASKED: ContextVar[str | None] = ContextVar("asked", default=None)  # the language that a request names
+# Unicode's marks of a part with a direction of its own
+FIRST_STRONG_ISOLATE, RIGHT_TO_LEFT_ISOLATE, END_OF_ISOLATE = "\u2068", "\u2067", "\u2069"
 _readers: list[Callable[[], str | None]] = []
 
 
@@ -321,7 +349,28 @@ def language() -> str:
 
 def say(key: str, **values: Any) -> str:
     """The text of a key in the reader's language, with its values set in."""
-    return LANGUAGES[language()].get(key, ENGLISH[key]).format(**values)
+    chosen = language()
+    template = LANGUAGES[chosen].get(key, ENGLISH[key])
+    if chosen not in RIGHT_TO_LEFT or not values:
+        return template.format(**values)
+    # Between backquotes is what one copies into a shell, where an invisible letter would do harm.
+    parts = template.split("`")
+    return "`".join((CODE if place % 2 else ISOLATING).format(part, **values) for place, part in enumerate(parts))
+
+
+def right_to_left(text: str) -> str:
+    """The text as one that runs from right to left, wherever it is drawn."""
+    return f"{RIGHT_TO_LEFT_ISOLATE}{text}{END_OF_ISOLATE}"
+
+
+class _Isolating(Formatter):
+    """Sets values in so that each keeps its own direction: in Persian a bare 2024-03-21 reads 21-03-2024."""
+
+    def format_field(self, value: Any, format_spec: str) -> str:
+        return f"{FIRST_STRONG_ISOLATE}{super().format_field(value, format_spec)}{END_OF_ISOLATE}"
+
+
+CODE, ISOLATING = Formatter(), _Isolating()
 
 
 def column(name: str) -> str:

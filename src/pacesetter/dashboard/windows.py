@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from dataclasses import dataclass, replace
 from functools import lru_cache
 from pathlib import Path
@@ -154,7 +155,7 @@ class Lens:
         finding = replace(self.study, lookback=lookback).find(self.panel.rows(0, end + 1), self.series, self.gauge)
         matrix, graph = finding.answer.leadership, finding.network
         ranking = pd.Series(row_mean(matrix), symbols).dropna().sort_values(ascending=False)
-        window = span_text(self.panel.index[: end + 1], lookback)
+        window = _span(self.panel.index[: end + 1], lookback)
         facts = {"method": self.method, "window": window, "day": day, "level": f"{self.study.level:.0%}"}
         count = graph.number_of_edges()
         sentence = say(
@@ -164,12 +165,14 @@ class Lens:
             leaders=", ".join(ranking.index[:3]),
             **facts,
         )
+        heat = pictures.matrix_picture(matrix, symbols, say("leadlag.matrix", **facts))
+        web = pictures.network_picture(graph)
         return WindowView(
             lookback,
             day,
             sentence,
-            pictures.matrix_picture(matrix, symbols, say("leadlag.matrix", **facts)),
-            pictures.network_picture(graph, say("leadlag.network", **facts)),
+            replace(heat, row_title=say("leadlag.leader"), column_title=say("leadlag.follower")),
+            replace(web, title=say("leadlag.network", links=count, drawn=len(web.arrows), **facts)),
             ranking,
             finding,
         )
@@ -184,7 +187,7 @@ class Lens:
         matrices = ReplayedWindows(study, panel, self.series, self.gauge, study.preparation).matrices(ends)
         times, shares = panel.index[ends], contributions(matrices[-1])
         table = leadership_table(matrices, panel.symbols).reset_index()
-        title = say("leadlag.timeline", window=span_text(panel.index, lookback))
+        title = say("leadlag.timeline", window=_span(panel.index, lookback))
         picture = pictures.leadership_picture(row_mean(matrices), list(times), panel.symbols, title)
         line = styled(pictures.to_plotly(picture), title, HEIGHT).update_layout(width=None)
         line.update_traces(showscale=False).update_xaxes(nticks=12, tickangle=0)
@@ -205,6 +208,16 @@ def open_lens(root: Path, run: str, method: str) -> Lens:
     if root / run not in find_runs(root):
         raise RunError(say("leadlag.no_run", run=run, root=root))
     return Lens(open_panel(root / run), method)
+
+
+def _span(index: pd.DatetimeIndex, bars: int) -> str:
+    """The length of a window in the reader's language."""
+    return re.sub(r"[a-z][a-z ]*[a-z]", _unit, span_text(index, bars))
+
+
+def _unit(found: re.Match[str]) -> str:
+    name = found[0].replace(" ", "_")
+    return say(f"unit.{name}")
 
 
 def _anomaly_figure(times: pd.DatetimeIndex, scores: Array) -> go.Figure:

@@ -228,8 +228,8 @@ class MarketParameters:
     """All that the kernel reads besides bars and actions; `bars_per_year` turns annual rates into rates per bar.
 
     initial_cash   money that an episode begins with
-    holdings       positions that an account in use begins with, e.g. [{symbol: SPY, quantity: 10}]: in backtests and on
-                   paper. Episodes of training begin flat
+    holdings       positions that an account begins with, e.g. [{symbol: SPY, quantity: 10}]: in backtests, on paper
+                   and in every episode of training, where an account of one symbol has that one's only
     band           share of equity; a position that is less than this away from its target is left as it is. 0 is off
     """
 

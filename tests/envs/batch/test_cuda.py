@@ -16,12 +16,16 @@ from pacesetter.envs.batch.cuda import DeviceBatch
 from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
 from pacesetter.market import MarketParameters
+from pacesetter.market.parameters import StartingHolding
 from pacesetter.rewards import TRADING, RewardConfig
 
 warnings.simplefilter("ignore", RuntimeWarning)  # whole numbers wrap round, as they must in a random stream
 panel = Synthetic(symbols=3, bars=40, seed=1).read()
 table = feature_table(panel, ["return_1", "regime_downside_share"])
 rng = np.random.default_rng(0)
+held = MarketParameters(holdings=(StartingHolding(panel.symbols[0], 1.0),))
+with pytest.raises(ConfigError, match="train.device=cpu"):
+    DeviceBatch(Batch(Bank.from_panels(panel, table), 3, window_bars=3, market=held))
 for is_whole, options in (
     (False, {"action": "discrete"}),
     (False, {"action": "discrete", "repetition_limit": 2}),

@@ -17,14 +17,16 @@ from pacesetter.data import load
 from pacesetter.errors import ConfigError, PacesetterError
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.catalogue import BASELINES
+from pacesetter.market.state import Position
 from pacesetter.registry import configure
 from pacesetter.serving.api.runtime import BundlePolicy, serving_market
 from pacesetter.serving.journal import tables
 from pacesetter.serving.journal.journal import Journal, journal_url
 from pacesetter.serving.risk.guard import Guard
 from pacesetter.serving.risk.halt import KillSwitch
+from pacesetter.serving.risk.order import Decision
 from pacesetter.serving.trader import session
-from pacesetter.serving.trader.desk import GuardedPolicy
+from pacesetter.serving.trader.desk import LOW_CONFIDENCE, GuardedPolicy, Ticket
 from pacesetter.serving.trader.paper import PaperTrader
 from pacesetter.serving.trader.session import PaperConfig, open_session
 
@@ -122,6 +124,7 @@ def test_a_journal_that_is_not_there_is_refused_and_not_made(app: typer.Typer, t
         (["equal_weight", f"run={'x' * 48}"], "must have 1 to 47 letters"),
         (["equal_weight", "run=''"], "must have 1 to 47 letters"),
         (["equal_weight", "bars=0"], r"paper\.bars=0 must be 1 or more"),
+        (["equal_weight", "orders.min_confidence=0.6"], "how sure a policy is, and the baseline 'equal_weight'"),
         (["equal_weight", "replay"], "is not KEY=VALUE"),
         (["equal_weight", "data.symbols=[A"], r"'data.symbols=\[A' cannot be read"),
         (["equal_weight", "halt_file=/proc/nowhere/HALT"], "cannot be a kill switch"),
@@ -175,6 +178,44 @@ def test_a_bundle_trades_on_paper_as_its_backtest_does(
     trader.journal.close()
     with pytest.raises(ConfigError, match="within the policy's training"):
         opened(made, tmp_path, first=first - 1)
+
+
+def decisions_by_confidence(trader: PaperTrader) -> list[tuple[float, bool, Decision]]:
+    """How sure the policy was, whether the order leaves a position, and what came of it, order by order."""
+    desk, noted = trader.desk, []
+    decide = desk.decide
+
+    def noting(*given: Any) -> Ticket:
+        held = dict(zip(desk.symbols, desk.broker.positions[:, Position.QUANTITY].tolist(), strict=True))
+        ticket = decide(*given)
+        sure = dict(zip(desk.symbols, desk.policy.confidence.tolist(), strict=True))  # type: ignore[attr-defined]
+        for each in ticket.decisions:
+            leaves = held[each.order.symbol] * each.order.quantity < 0
+            noted.append((sure[each.order.symbol], leaves, each))
+        return ticket
+
+    desk.decide = noting  # type: ignore[method-assign]
+    trader.run()
+    trader.journal.close()
+    return noted
+
+
+def test_on_paper_confidence_refuses_entries_and_chooses_the_kind_of_order(made: Any, tmp_path: Path) -> None:
+    plain = decisions_by_confidence(opened(made, tmp_path / "plain"))
+    assert {each.order.kind for *_, each in plain} == {"market"}
+    least, limit_below = np.quantile([sure for sure, *_ in plain], [0.3, 0.6]).tolist()
+    orders = {"min_confidence": least, "limit_below": limit_below}
+    noted = decisions_by_confidence(opened(made, tmp_path / "sure", orders=orders))
+    refused = [(sure, leaves) for sure, leaves, each in noted if each.reason == LOW_CONFIDENCE]
+    assert refused
+    assert all(sure < least and not leaves for sure, leaves in refused)
+    kept = [(sure, leaves, each.order.kind) for sure, leaves, each in noted if each.reason != LOW_CONFIDENCE]
+    assert all(leaves or sure >= least for sure, leaves, _ in kept)
+    assert {kind for *_, kind in kept} == {"limit", "market"}
+    assert all((kind == "limit") == (sure < limit_below) for sure, _, kind in kept)
+    journal = Journal(journal_url(tmp_path / "sure"), "paper")
+    assert sum(row["reason"] == LOW_CONFIDENCE for row in journal.rows(tables.orders)) == len(refused)
+    journal.close()
 
 
 def test_a_fleet_trades_its_own_symbols_and_no_others(fleet: Any, tmp_path: Path) -> None:

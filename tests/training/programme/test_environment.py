@@ -4,6 +4,8 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from pacesetter.training.programme import environment
 from pacesetter.training.programme.environment import check_environment, environment_section
 
@@ -15,6 +17,14 @@ def test_versions_and_hardware_are_named(tmp_path: Path) -> None:
     assert rows["numpy"].wanted
     assert rows["GPU"].wanted == "optional"
     assert rows["free disk"].value.endswith("GB")
+
+
+def test_versions_asked_for_are_those_of_the_package(monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = ["numpy>=2", 'torch==9.9; extra == "rl"', 'dash; extra == "x"']
+    monkeypatch.setattr(environment, "requires", lambda _: asked)
+    rows = environment._packages()
+    assert [(row.name, row.wanted) for row in rows] == [("numpy", ">=2"), ("torch", "==9.9")]
+    assert not rows[1].is_enough
 
 
 def test_what_is_missed_is_said(tmp_path: Path) -> None:

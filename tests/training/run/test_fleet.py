@@ -8,6 +8,7 @@ import os
 import signal
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -25,7 +26,7 @@ from pacesetter.learning.fleet.validation import FleetPlay, play
 from pacesetter.learning.learner import Between
 from pacesetter.runs import Run
 from pacesetter.training.hydra.compose import compose
-from pacesetter.training.run import fleet
+from pacesetter.training.run import fleet, fleet_agents
 from pacesetter.training.run.fleet_agents import agent_table, retrain, strugglers
 from pacesetter.training.run.train import TrainingResult, train
 from pacesetter.training.run.verify import verify
@@ -171,6 +172,20 @@ def test_heads_that_are_not_better_come_back_and_the_encoder_never_moves(small):
     for row, symbol in enumerate(["S0", "S1", "S2"]):
         assert torch.equal(before[weight][row], after[weight][row]) == (told.get(symbol) != "better")
     assert learner.fleet.encoder.start.requires_grad
+
+
+def test_who_is_better_goes_by_name_where_the_validation_set_has_another_order(small, monkeypatch):
+    config = small()
+    parts = build_parts(config, build_panel(config))
+    learner: Any = build_learner(config, parts)
+    before = learner.fleet.state_dict()["actor.first.weight"].clone()
+    results = iter([torch.zeros(3), torch.tensor([-1.0, 1.0, 0.0])])
+    turned = ("S2", "S0", "S1")
+    monkeypatch.setattr(fleet_agents, "play", lambda *_: SimpleNamespace(symbols=turned, sharpe=next(results)))
+    assert retrain(learner, parts.validation, ["S0", "S2"], 64, Between()) == {"S0": "better", "S2": "not better"}
+    after = learner.fleet.state_dict()["actor.first.weight"]
+    is_same = [torch.equal(*pair) for pair in zip(before, after, strict=True)]
+    assert is_same == [False, True, True]
 
 
 def test_reasons_are_told_apart():

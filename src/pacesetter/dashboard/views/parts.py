@@ -16,7 +16,7 @@ from streamlit.runtime.scriptrunner import get_script_run_ctx
 from pacesetter.dashboard.book import HALTED, Book, JournalReader
 from pacesetter.dashboard.folders import RunFacts, find_runs, read_run, stamp
 from pacesetter.dashboard.settings import current
-from pacesetter.dashboard.texts import LANGUAGES, RIGHT_TO_LEFT, column, language, say, use_reader
+from pacesetter.dashboard.texts import LANGUAGES, RIGHT_TO_LEFT, column, language, right_to_left, say, use_reader
 from pacesetter.errors import PacesetterError
 from pacesetter.words import for_spreadsheets
 
@@ -47,7 +47,10 @@ STYLE = """<style>
 </style>"""
 MIRRORED = """<style>
 .stMain, [data-testid=stHeader] {direction: rtl}
+.stElementContainer, .stHeading, .stMarkdown {text-align: start !important}  /* Streamlit says left */
 .stPlotlyChart, .stDataFrame, .stSlider, pre, code, [data-testid=stBidiComponent] {direction: ltr}
+.st-key-language {direction: ltr}  /* its borders have their sides */
+code, [data-testid=stMetricValue] {unicode-bidi: isolate}
 </style>"""
 
 
@@ -130,6 +133,8 @@ def contained() -> Iterator[None]:
 def chart(figure: Any, key: str) -> None:
     """A figure in the house style, which a theme would paint over; its title is read aloud to who cannot see it."""
     title = figure.layout.title.text or ""
+    if title and language() in RIGHT_TO_LEFT:
+        figure.update_layout(title_text=right_to_left(title))  # a picture has no direction of its own
     st.html(f'<p class="for-readers">{html.escape(say("app.chart", title=title))}</p>')
     st.plotly_chart(figure, key=key, theme=None, config={"displaylogo": False})
 

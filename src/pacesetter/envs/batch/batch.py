@@ -17,12 +17,22 @@ from numpy.typing import ArrayLike, NDArray
 
 from pacesetter.envs.batch.bank import Bank, check_kind
 from pacesetter.envs.batch.counterfactual import Counterfactual, try_orders
-from pacesetter.envs.batch.loops import STEPS, has_known_widths, limit_rows, mask_rows, observe_rows, restart_rows
+from pacesetter.envs.batch.loops import (
+    STEPS,
+    account_rows,
+    has_known_widths,
+    limit_rows,
+    mask_rows,
+    observe_rows,
+    restart_rows,
+)
 from pacesetter.envs.batch.observation import ObservationBuilder
 from pacesetter.envs.batch.remembered import PLACE, REMEMBERED, fitting, load_reward, stored_reward
 from pacesetter.envs.batch.rows import HYBRID, Cursor, Outcome, Setting
 from pacesetter.envs.batch.starts import WHOLE, Starts, chosen_rows, whole_seeds
 from pacesetter.errors import ConfigError, check_range, did_you_mean
+from pacesetter.market.bars import Bar
+from pacesetter.market.holdings import book_holdings
 from pacesetter.market.ledger import Column, Fill
 from pacesetter.market.orders import Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
@@ -183,6 +193,8 @@ class Batch:
         is_chosen = chosen_rows(marks, self.env_count)
         vectors = np.empty((2, self.env_count, self.builder.vector_size), np.float32)
         restart_rows(is_chosen, *self._state[1:], vectors, self.starts.pool, self.starts.offsets)
+        if self.market.holdings:
+            self._book_holdings(np.flatnonzero(is_chosen), vectors)
         if self._reward is not None:
             self._reward.reset(is_chosen)
         return vectors
@@ -199,6 +211,8 @@ class Batch:
             raise self._refusal(refused)
         # −1 − n says that n episodes ended: one whole number carries both answers out of compiled code.
         self.ended = self._ended[: -1 - refused].tolist() if refused < -1 else []
+        if self.ended and self.market.holdings and self.settings[Setting.RESTARTS]:
+            self._book_holdings(np.array(self.ended), vectors)
         rewards, components = self.rewards(ledger, outcome)
         observation = self.builder.arrange(vectors[0], index, *tables)
         return Step(observation, rewards, ends[0], ends[1], components, ledger, vectors[1])
@@ -270,6 +284,20 @@ class Batch:
             getattr(self, name)[...] = values
 
     # ---- inside ---------------------------------------------------------------------------------------------------
+
+    def _book_holdings(self, rows: Array, vectors: Array) -> None:
+        """Write starting holdings into the accounts of `rows`, opened just now, and into what is seen of them.
+
+        Not compiled: it is seldom asked for, and touches only environments that begin an episode.
+        """
+        blocks, times = self.cursor[rows, Cursor.BLOCK], self.cursor[rows, Cursor.TIME]
+        bars = self.bank.bars[blocks, times]
+        for e, block, bar in zip(rows.tolist(), blocks.tolist(), bars, strict=True):
+            state = bar[:, Bar.CLOSE], self.accounts[e], self.positions[e]
+            book_holdings(self.market.holdings, self.bank.symbols[block], *state)
+        seen = np.empty((len(rows), self.builder.vector_size), np.float32)
+        account_rows(seen, self.accounts[rows], self.positions[rows], bars, self.parameters[0, rows])
+        vectors[0, rows] = seen
 
     def _packed_settings(self, restarts: bool) -> Array:
         kind, clip = ACTIONS[self.action], self.reward.clip

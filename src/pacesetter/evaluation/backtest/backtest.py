@@ -19,12 +19,11 @@ from numpy.typing import NDArray
 
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
-from pacesetter.envs.batch.loops import account_rows
 from pacesetter.envs.batch.rows import Outcome, Setting
 from pacesetter.envs.batch.starts import Starts
 from pacesetter.errors import ConfigError, DataError, RunError
 from pacesetter.market.bars import Bar
-from pacesetter.market.holdings import begin_with
+from pacesetter.market.holdings import check_priced
 from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Column, Fill
 from pacesetter.market.orders import LARGEST_QUANTITY, Discrete, OrderKind
 from pacesetter.market.parameters import MarketParameters
@@ -266,15 +265,12 @@ class _Account:
         self._vector = self._begun(rules)
 
     def _begun(self, rules: MarketParameters) -> Array:
-        """The account's vector at its first close, with the holdings that it begins with."""
+        """The account's vector at its first close, with the holdings that it begins with; refuses one without a price.
+
+        An environment leaves such a holding out, since its episodes start anywhere.
+        """
+        check_priced(rules, self.panel.symbols, self.batch.bank.bars[0, self.first, :, Bar.CLOSE])
         vector: Array = self.batch.restart(np.ones(1, dtype=bool))[0, 0]
-        if not rules.holdings:
-            return vector
-        bar = self.batch.bank.bars[0, self.first]
-        begin_with(rules, self.panel.symbols, bar[:, Bar.CLOSE], self.batch.accounts[0], self.batch.positions[0])
-        # The batch's own memory, which its next step writes over.
-        vector = vector.copy()
-        account_rows(vector[None], self.batch.accounts, self.batch.positions, bar[None], self.batch.parameters[0])
         return vector
 
     def see(self, t: int) -> Snapshot:

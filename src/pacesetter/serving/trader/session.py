@@ -100,6 +100,11 @@ def open_session(policy: str, config: PaperConfig, baselines: Registry[Any] | No
     if bundle is None and (baselines is None or policy not in baselines):
         known = did_you_mean(policy, baselines or ())
         raise ConfigError(f"'{policy}' is neither a bundle nor a baseline{known}")
+    if bundle is None and (config.orders.min_confidence or config.orders.limit_below):
+        raise ConfigError(
+            f"paper.orders reads how sure a policy is, and the baseline '{policy}' does not say; leave out "
+            "orders.min_confidence and orders.limit_below, or give a bundle"
+        )
     switch = KillSwitch(config.halt_file)
     # Before any data is loaded: without a working switch nothing may start.
     switch.check_usable()

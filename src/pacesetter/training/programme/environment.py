@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import platform
 import shutil
-from importlib.metadata import PackageNotFoundError, requires, version
+from importlib.metadata import PackageNotFoundError, metadata, requires, version
 from pathlib import Path
 from typing import NamedTuple
 
@@ -14,6 +14,7 @@ from pacesetter.evaluation.report.page import Section
 __all__ = ["EnvironmentRow", "check_environment", "environment_section"]
 
 PACKAGE = "pacesetter"
+CONTEXTS = ({"extra": ""}, {"extra": "rl"})  # what is always needed, and what the programme trains with
 GIGABYTE = 2**30
 LEAST_DISK_GB = 2.0
 
@@ -28,7 +29,7 @@ class EnvironmentRow(NamedTuple):
 
 
 def check_environment(runs: str | Path = ".") -> list[EnvironmentRow]:
-    """Python, the packages that are always needed, processor, memory, GPU, and room on the disk of `runs`."""
+    """Python, the packages that the programme needs, processor, memory, GPU, and room on the disk of `runs`."""
     return [_python(), *_packages(), _processor(), _gpu(), _disk(Path(runs))]
 
 
@@ -41,18 +42,21 @@ def environment_section(rows: list[EnvironmentRow]) -> Section:
 
 
 def _python() -> EnvironmentRow:
+    from packaging.specifiers import SpecifierSet
+
+    wanted = str(metadata(PACKAGE)["Requires-Python"])
     installed = platform.python_version()
-    return EnvironmentRow("Python", installed, ">=3.11", tuple(map(int, installed.split(".")[:2])) >= (3, 11))
+    return EnvironmentRow("Python", installed, wanted, SpecifierSet(wanted).contains(installed, prereleases=True))
 
 
 def _packages() -> list[EnvironmentRow]:
-    """Each requirement of the package without an extra, beside the installed version."""
+    """Each requirement of the package and of its extra for learning, beside the installed version."""
     from packaging.requirements import Requirement
 
     asked = [Requirement(text) for text in requires(PACKAGE) or ()]
-    always = [each for each in asked if each.marker is None or each.marker.evaluate({"extra": ""})]
-    rows = [_package(each.name, str(each.specifier)) for each in always]
-    return [*rows, _package("torch", "==2.13.0")]
+    # A requirement of several extras has a line for each of them.
+    used = [each for each in asked if each.marker is None or any(map(each.marker.evaluate, CONTEXTS))]
+    return [_package(name, str(wanted)) for name, wanted in {each.name: each.specifier for each in used}.items()]
 
 
 def _package(name: str, wanted: str) -> EnvironmentRow:

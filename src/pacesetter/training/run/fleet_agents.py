@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import pandas as pd
 import torch
 
+from pacesetter.agents.fleet import Fleet
 from pacesetter.evaluation.fleet.agents_page import BETTER, STRUGGLER
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.fleet.trainer import FleetTrainer
@@ -76,7 +77,7 @@ def retrain(
     """
     # Another seed: the same draws would lead to the same head.
     fleet, seed = learner.fleet, learner.config.seed + 1
-    rows, before = fleet.places(weak), play(fleet, validation).sharpe
+    before = _sharpe_by_symbol(fleet, validation)
     old = [fleet.take(symbol) for symbol in weak]
     was_learning = learner.is_encoder_learning
     torch.manual_seed(seed)
@@ -85,10 +86,17 @@ def retrain(
     fleet.freeze_encoder()
     learner.retrainer(list(weak), seed).learn(steps, watcher)
     fleet.freeze_encoder(not was_learning)
-    is_better = (play(fleet, validation).sharpe > before).tolist()
-    for row, agent in zip(rows, old, strict=True):
-        if not is_better[row]:
+    after = _sharpe_by_symbol(fleet, validation)
+    # By name: the validation set may have the symbols in another order than the fleet.
+    is_better = {symbol: after[symbol] > before[symbol] for symbol in weak}
+    for symbol, row, agent in zip(weak, fleet.places(weak), old, strict=True):
+        if not is_better[symbol]:
             # A second try may only help: the old head comes back where it was better.
             fleet.actor.write(row, agent.actor.layers)
             fleet.critic.write(row, agent.critic.layers)
-    return {symbol: BETTER if is_better[row] else NOT_BETTER for symbol, row in zip(weak, rows, strict=True)}
+    return {symbol: BETTER if is_better[symbol] else NOT_BETTER for symbol in weak}
+
+
+def _sharpe_by_symbol(fleet: Fleet, validation: FleetMarket) -> dict[str, float]:
+    played = play(fleet, validation)
+    return dict(zip(played.symbols, played.sharpe.tolist(), strict=True))
