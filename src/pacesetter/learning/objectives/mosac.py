@@ -139,11 +139,13 @@ class MOSAC(SAC):
     def transitions(self, drawn: Mapping[str, torch.Tensor]) -> Transitions:
         """Rows of the replay; where a front is learned, half of them for other weights than they were played for."""
         if self.config.preferences > 1:
-            wanted = drawn[OBSERVATION + PREFERENCE]
-            is_changed = torch.rand(len(wanted), 1, device=self.device) < CHANGED_SHARE
+            rows = len(drawn["rewards"])
+            is_changed = torch.rand(rows, 1, device=self.device) < CHANGED_SHARE
             # The transition is the same whatever it is valued by: hindsight on weights (Abels et al. 2019).
-            wanted = torch.where(is_changed, simplex(len(wanted), len(self.names), self.device), wanted)
-            drawn = {**drawn, OBSERVATION + PREFERENCE: wanted, FOLLOWING + PREFERENCE: wanted}
+            other = simplex(rows, len(self.names), self.device)
+            # Rows that are not changed keep what followed: state-dependent weights change within an episode.
+            names = (OBSERVATION + PREFERENCE, FOLLOWING + PREFERENCE)
+            drawn = {**drawn, **{name: torch.where(is_changed, other, drawn[name]) for name in names}}
         return super().transitions(drawn)
 
     # ---- learning -------------------------------------------------------------------------------------------------
