@@ -19,7 +19,7 @@ from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION
 from pacesetter.learning.experience.rollout import ReturnScale, by_symbol
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import learn_from_draw
+from pacesetter.learning.extras.extra import rewards_of_draw
 from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting
 from pacesetter.learning.fleet.sac import SAC, FleetSAC, Steps, TwinCritics
@@ -173,8 +173,7 @@ class MOSAC(SAC):
         values = self.targets(following, actions, self.rows).amin(0) - entropy
         rewards = self.scaled(batch.objectives)  # (objective, row)
         for extra in acting.extras.values():
-            changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
-            learn_from_draw(extra, batch, features, following)
+            changed = rewards_of_draw(extra, batch, features, following, acting.steps + acting.round_steps)
             if changed is not None and batch.rewards is not None:
                 # What the extra added alone: its own reward starts from the scalar one, which the objectives hold
                 # already.
