@@ -1,102 +1,137 @@
-"""Many objectives: what their vectors and critics cost a step, and the front on the planted market.
+"""Many objectives: Deep Sea Treasure, what vectors and critics cost a step, and the front on the planted market.
 
-python benchmarks/objectives.py [--record]
+    python benchmarks/objectives.py [--seeds 1 2] [--steps 24576] [--folder FOLDER] [--record]
+
+Times are of the processor, whatever else the machine does. The market is the league's `planted 0.4`; with --folder
+finished cells are kept, and a stopped benchmark continues.
 """
 
 from __future__ import annotations
 
+import argparse
+import json
+import statistics
+import tempfile
+import time
+from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
-from record import publish, seconds, table
+from record import publish, table
 
 from pacesetter.build import build_learner, build_panel, build_parts
-from pacesetter.learning.fleet.validation import play
-from pacesetter.learning.learner import Between
-from pacesetter.learning.objectives.front import hypervolume, spread_preferences
+from pacesetter.learning.objectives.deep_sea import STATED, WORST, chebyshev_front, weighted_front
+from pacesetter.learning.objectives.front import hypervolume
 from pacesetter.training.hydra.compose import compose
+from pacesetter.training.league.cell import Cell, play_cell
+from pacesetter.training.league.ladder import MARKETS
 
-SEEDS, STEPS = (1,), 3_072
-MARKET = (
-    *("+preset=planted", "task=fleet", "task.action=target"),
-    *("agent.network=mlp_tiny", "agent.heads=[32]", "agent.gamma=0.5", "train.envs=8", "agent.buffer_size=800"),
-    *("agent.learning_starts=256", "agent.learning_rate=0.003"),
+POINTS, MARKET = 8, "planted 0.4"
+SMALL = (
+    *("task=fleet", "task.action=target", "agent.network=mlp_tiny", "agent.heads=[32]", "agent.gamma=0.3"),
+    *("agent.gradient_steps=4", "agent.batch_size=256", "agent.learning_starts=1024", "agent.tau=0.02"),
+    *("task.retrain_share=0", "train.checkpoint_every=0", "train.envs=32"),
 )
-POINTS = 8
+YARDSTICKS = ("oracle", "lasso", "ridge", "hold")
 
 
-def made(*own: str) -> Any:
-    config = compose([*MARKET, *own])
-    parts = build_parts(config, build_panel(config))
-    return build_learner(config, parts), parts.validation
+def deep_sea_rows() -> list[list[Any]]:
+    """Hypervolume that trained policies reach, of that of the whole front."""
+    rows = []
+    for (kind, gamma), stated in STATED.items():
+        fronts = {"weighted sum": weighted_front(kind, gamma), "Chebyshev": chebyshev_front(kind, gamma)}
+        for name, reached in fronts.items():
+            volume, points = hypervolume(reached, WORST), len(np.unique(reached.round(9), axis=0))
+            rows.append([kind, gamma, name, f"{volume:,.2f}", f"{stated:,.2f}", f"{volume / stated:.1%}", points])
+    return rows
 
 
 def step_rows() -> list[list[Any]]:
     """Milliseconds of one step of all environments, without learning: policy, market, replay."""
     rows = []
-    for symbols in (10, 143):
+    for symbols, envs in ((1, 1), (10, 8), (143, 8)):
         size = (
-            "features.leadlag.lookback=null",
-            "data.bars=600",
-            f"data.symbols={symbols}",
-            f"data.groups={max(2, symbols // 5)}",
-            "seed=1",
-            "agent.learning_starts=1",
+            *("+preset=planted", "features.leadlag.lookback=null", "data.bars=600", f"data.symbols={max(symbols, 5)}"),
+            *(f"data.groups={max(1, symbols // 5)}", *SMALL, f"train.envs={envs}", "agent.buffer_size=800"),
+            *(("task.symbols=[S0]",) if symbols == 1 else ()),
         )
-        times = []
-        for own in (("agent=sac", "task.reward.components={pnl:300}"), ("agent=mosac",)):
-            learner, _ = made(*size, *own)
-            learner.steps = 10_000  # the policy acts
-            times.append(1e3 * seconds(lambda learner=learner: learner.method.step(learner), 40, 5))
-        rows.append([f"{symbols} symbols × 8 environments", *times, times[1] - times[0]])
+        times = [
+            _step_ms([*size, *own]) for own in (["agent=sac", "task.reward.components={pnl:300}"], ["agent=mosac"])
+        ]
+        count = symbols * envs
+        rows.append([f"{symbols} × {envs}", *times, times[1] - times[0], (times[1] - times[0]) / count])
     return rows
 
 
-def front_rows() -> tuple[list[list[Any]], str]:
-    rows, shares, settled = [], [], []
-    for seed in SEEDS:
-        learner, validation = made(f"seed={seed}", "agent=mosac", f"agent.preferences={POINTS}")
-        path: list[Any] = []
-        search = learner.method.search
+def _step_ms(overrides: list[str]) -> float:
+    config = compose([*overrides, "seed=1"])
+    learner = build_learner(config, build_parts(config, build_panel(config)))
+    learner.steps = 10_000  # the policy acts
+    times = []
+    for _ in range(45):
+        start = time.process_time()
+        learner.method.step(learner)
+        times.append(1e3 * (time.process_time() - start))
+    return statistics.median(times[5:])
 
-        def look(search: Any = search, path: list[Any] = path) -> None:
-            path.append((float(search.updates), search.weights(torch.zeros(1, 14))[0].tolist()))
 
-        learner.learn(STEPS, Between(look))
-        weights = np.array([weights for _, weights in path])
-        values = []
-        asked = [None, *spread_preferences(POINTS - 1, weights.shape[1])]
-        for preference in asked:
-            validation.asked = None if preference is None else torch.as_tensor(preference, dtype=torch.float32)
-            played = play(learner.fleet, validation)
-            values.append(played.objectives.mean(0).tolist())
-            if preference is None:
-                rows.append(
-                    [seed, played.sharpe_together, float(played.drawdown.max()), float(weights[-1].max()), path[-1][0]]
-                )
-        points = np.array(values, dtype=np.float64)
-        worst = points.min(0) - 0.1 * np.maximum(np.ptp(points, axis=0), 1e-12)
-        shares.append(hypervolume(points, worst) / hypervolume(points.max(0)[None], worst))
-        settled.append(np.abs(weights[-1] - weights[len(weights) // 2]).max())
-    spread = (
-        f"Hypervolume of {POINTS} points, as a share of the box around them: "
-        f"{', '.join(f'{share:.1%}' for share in shares)}. "
-        f"Largest change of a learned weight in the second half of training: {max(settled):.3f}."
-    )
-    return rows, spread
+def market_rows(seeds: list[int], steps: int, folder: Path) -> tuple[list[list[Any]], list[list[Any]]]:
+    """Sharpe ratios on the test set beside the yardsticks; and a row of each front on the validation set."""
+    sharpes: dict[str, list[float]] = {}
+    fronts = []
+    length = (f"train.steps={steps}", f"train.validate_every={steps // 2}", f"train.log_every={steps // 8}")
+    entrants: dict[str, tuple[str, ...] | None] = {
+        "MO-SAC": ("agent=mosac", *SMALL, *length, f"agent.preferences={POINTS}"),
+        "SAC": ("agent=sac", *SMALL, *length),
+    } | dict.fromkeys(YARDSTICKS)
+    for seed in seeds:
+        for name, own in entrants.items():
+            score = play_cell(Cell(str(folder / f"{name}-{seed}"), MARKET, name, seed, MARKETS[MARKET], own))
+            sharpes.setdefault(name, []).append(score.sharpe)
+            print(
+                json.dumps({"name": name, "seed": seed, "sharpe": score.sharpe, "seconds": score.seconds}), flush=True
+            )
+        fronts.append([seed, *_front(next((folder / f"MO-SAC-{seed}" / "runs").glob("*/front.json")).parent)])
+    rows = [[name, f"{np.mean(own):+.2f}", ", ".join(f"{one:+.2f}" for one in own)] for name, own in sharpes.items()]
+    return rows, fronts
+
+
+def _front(run: Path) -> list[Any]:
+    """Of a stored front: volume, points that nothing beats, learned weights and how far they moved at the end."""
+    front = json.loads((run / "front.json").read_text())
+    learned, chosen = front["points"][0], front["points"][front["chosen"]]
+    names = [f"reward/{name}_weight" for name in front["objectives"]]
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text().splitlines()]
+    path = np.array([[line[name] for name in names] for line in lines if names[0] in line])
+    moved = float(np.abs(path[-1] - path[len(path) // 2]).max())
+    efficient = sum(point["efficient"] for point in front["points"])
+    weights = ", ".join(f"{weight:.2f}" for weight in learned["preference"])
+    ends = [chosen["sharpe"], f"{chosen['drawdown']:.1%}"]
+    return [f"{front['share']:.1%}", f"{efficient} of {len(front['points'])}", weights, moved, *ends]
 
 
 def main() -> None:
-    body = "Milliseconds of a step of all environments, without learning, one thread.\n\n"
-    body += table(["", "SAC, one component", "MO-SAC, five objectives", "difference"], step_rows())
-    rows, spread = front_rows()
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
+    parser.add_argument("--steps", type=int, default=24_576)
+    parser.add_argument("--folder", type=Path)
+    options, _ = parser.parse_known_args()
+    body = "Deep Sea Treasure, reference (0, −50): what trained policies reach.\n\n"
+    header = ["map", "discount", "scalarisation", "hypervolume", "whole front", "share", "points"]
+    body += table(header, deep_sea_rows())
+    body += "\n\nProcessor milliseconds of a step of all environments, without learning, one thread.\n\n"
+    header = ["symbols × environments", "SAC, one component", "MO-SAC, five objectives", "more", "more an environment"]
+    body += table(header, step_rows())
+    with tempfile.TemporaryDirectory() as empty:
+        rows, fronts = market_rows(options.seeds, options.steps, options.folder or Path(empty))
     body += (
-        f"\n\nFleet of ten, planted market (strength 0.8), {STEPS:,} steps of each symbol, the five objectives by "
-        "weighted sums. Sharpe ratio of all agents together on the validation set at the learned weights, the largest "
-        "drawdown of an agent, the largest weight, and updates of the preference network.\n\n"
+        f"\n\nFleet of ten, league market `{MARKET}`, {options.steps:,} steps of each symbol, five objectives by "
+        "weighted sums. Annualised Sharpe ratio on the test set after costs, mean and by seed.\n\n"
     )
-    body += table(["seed", "Sharpe ratio", "drawdown", "largest weight", "updates"], rows) + "\n\n" + spread
+    body += table(["policy", "Sharpe ratio", "by seed"], rows)
+    body += f"\n\nThe front of {POINTS} points on the validation set, its volume as a share of the box around it.\n\n"
+    header = ["seed", "hypervolume", "not beaten", "learned weights", "moved in the second half"]
+    body += table([*header, "Sharpe ratio of the chosen", "its drawdown"], fronts)
     publish("objectives", body, "Many objectives")
 
 

@@ -35,7 +35,7 @@ GATES = {
     "largest option share": "largest share",
     "mean option duration": "mean bars",
     "option success": "success",
-    "option switches at regime changes": "regime changes",
+    "option switches at regime changes": "regime changes, over the null",
 }
 
 
@@ -46,13 +46,13 @@ def play(folder: Path, name: str, strength: float, seed: int, steps: int) -> dic
     market = (*MARKET, f"data.strength={strength}")
     own_folder = folder / f"{name} {strength} {seed}".replace(",", "").replace(" ", "_")
     score = play_cell(Cell(str(own_folder), "planted", name, seed, market, None if own is None else more))
-    found = {"name": name, "strength": strength, "seed": seed, "sharpe": score.sharpe, "seconds": score.seconds}
-    found |= {"trades": score.traded, "entropy": score.entropy, "exposure": score.exposure}
+    figures = {"name": name, "strength": strength, "seed": seed, "sharpe": score.sharpe, "seconds": score.seconds}
+    figures |= {"trades": score.traded, "entropy": score.entropy, "exposure": score.exposure}
     for path in own_folder.glob("runs/*/gates.json"):
         gates = json.loads(path.read_text())["gates"]["deterministic"]
-        found |= {short: gates[long]["value"] for long, short in GATES.items() if long in gates}
-    print(json.dumps(found), flush=True)
-    return found
+        figures |= {short: gates[long]["value"] for long, short in GATES.items() if long in gates}
+    print(json.dumps(figures), flush=True)
+    return figures
 
 
 def rows_of(scores: list[dict[str, Any]]) -> list[list[str]]:

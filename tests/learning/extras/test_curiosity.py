@@ -11,7 +11,7 @@ import torch
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
 from pacesetter.learning.extras.curiosity import Curiosity, CuriosityConfig, CuriosityGates, MovingErrors
-from pacesetter.learning.extras.extra import learn_from_draw
+from pacesetter.learning.extras.extra import rewards_of_draw
 
 RING = 8
 
@@ -138,9 +138,36 @@ def test_the_models_learn_from_some_draws_of_a_replay_alone() -> None:
     curiosity = Curiosity(4, None, CuriosityConfig(replay_every=3))
     states, following, actions = torch.randn(16, 4), torch.randn(16, 4), torch.rand(16, 1)
     batch = Transitions(torch.zeros(16, dtype=torch.long), {}, actions, rewards=torch.zeros(16))
-    for _ in range(7):  # every draw asks for rewards, and then lets the models learn
-        curiosity.reward(batch, states, following, 0)
-        learn_from_draw(curiosity, batch, states, following)
+    for _ in range(7):
+        rewards_of_draw(curiosity, batch, states, following, 0)
     assert len(curiosity.log) == 2
     with pytest.raises(ConfigError, match=r"agent\.extras\.curiosity\.replay_every=0"):
         CuriosityConfig(replay_every=0)
+
+
+def test_one_row_of_a_draw_in_so_many_has_its_reward_as_many_times() -> None:
+    torch.manual_seed(0)
+    curiosity = Curiosity(4, None, CuriosityConfig(share=0.5, warmup_steps=0, reward_every=3))
+    states, following, actions = torch.randn(12, 4), torch.randn(12, 4), torch.rand(12, 1)
+    batch = Transitions(torch.zeros(12, dtype=torch.long), {}, actions, rewards=torch.ones(12))
+    for _ in range(12):
+        curiosity.intrinsic(states[::3], actions[::3], following[::3])
+    drawn = curiosity.reward_drawn(batch, states, following, 0)
+    with torch.no_grad():
+        errors = curiosity.prediction_errors(curiosity.encoder(states), actions, curiosity.encoder(following))
+    wanted = torch.zeros(12)
+    wanted[::3] = 3 * curiosity.errors.standardise(errors[::3]).float()
+    torch.testing.assert_close(drawn, 0.5 * torch.ones(12) + 0.5 * wanted)
+    # A rollout is asked for once, and every row of it has its own.
+    assert (curiosity.reward(batch, states, following, 0) != 0.5).all()
+
+
+def test_the_models_learn_from_rows_of_every_symbol() -> None:
+    """A replay gives the rows of a symbol side by side: the first ones of a batch would be those of few symbols."""
+    curiosity, fitted = Curiosity(4, None, CuriosityConfig(batch_rows=8)), []
+    curiosity.fit = lambda states, *rest: fitted.append(states[:, 0])  # type: ignore[method-assign, assignment]
+    symbols = torch.arange(6).repeat_interleave(4)
+    states = symbols[:, None].float().expand(-1, 4)
+    curiosity.learn(Transitions(symbols, {}, torch.zeros(24, 1)), states, states)
+    assert fitted[0].unique().tolist() == [0.0, 1.0, 2.0, 3.0, 4.0, 5.0]
+    assert len(fitted[0]) == 8

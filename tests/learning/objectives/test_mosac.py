@@ -126,6 +126,21 @@ def test_weights_that_are_asked_for_are_in_force_for_an_episode(bank: Bank) -> N
     assert market.reset()["preference"][5].tolist() == pytest.approx([0.9, 0.1])
 
 
+def test_rows_that_keep_their_weights_keep_those_of_the_next_bar_too(bank: Bank) -> None:
+    """State-dependent weights change at every bar, so that the target is valued by the next ones."""
+    learner = make_learner(bank, scalarisation="state_dependent", preferences=4)
+    learner.learn(48)
+    drawn = learner.method.replay.sample(16)
+    batch = learner.method.transitions(drawn)
+    before, after = batch.observation["preference"], batch.following["preference"]
+    is_kept = (before == drawn["observation.preference"]).all(1)
+    assert 0 < is_kept.sum() < len(is_kept)
+    assert torch.equal(after[is_kept], drawn["following.preference"][is_kept])
+    assert not torch.equal(after[is_kept], before[is_kept])
+    # Rows that are valued by other weights are so throughout: these hold for an episode.
+    assert torch.equal(after[~is_kept], before[~is_kept])
+
+
 @pytest.mark.parametrize(
     ("options", "sentence"),
     [

@@ -37,9 +37,10 @@ OPTION_LIMITS = (
 OPTION_RANGES = {
     **dict.fromkeys((SMALLEST, LARGEST, SUCCESS, ALL_USED), (0.0, 1.0)),
     DURATION: (0.0, np.inf),
-    ALIGNED: (-np.inf, np.inf),
+    ALIGNED: (-1.0, np.inf),
 }
 DRAWS, LEVEL = 200, 0.95  # of the null, and its quantile that is to be beaten
+LEAST_INFORMATION = 1e-12  # nats
 NEAR_BARS = 3  # a switch at a change of regime or up to two bars later counts as one with it: orders take a bar
 
 
@@ -80,7 +81,7 @@ def option_values(trace: Trace) -> dict[str, float]:
     mean option duration             bars
     option success                   share that ended with no less equity than they began with
     options used                     share of the options that a column used at all, on average
-    option switches at regime changes   mutual information less the 95 % quantile of its null, in nats: see
+    option switches at regime changes   mutual information over the 95 % quantile of its null, less 1: see
                                      `regime_alignment`
     """
     if trace.option is None:
@@ -105,8 +106,9 @@ def option_gates(trace: Trace) -> list[Gate]:
 
 
 def regime_alignment(trace: Trace, draws: int = DRAWS, seed: int = 0) -> float:
-    """Mutual information of "an option began" and "the regime changed", less the 95 % quantile of its null, in nats.
+    """Mutual information of "an option began" and "the regime changed" over the 95 % quantile of its null, less 1.
 
+    Above 0 they go together. A ratio, since the information in nats is small where both are rare. 0 without changes.
     The null shifts the beginnings of each column around a circle by a random number of bars: it keeps how often they
     come and how they cluster, and breaks what they have to do with the regime.
     """
@@ -121,7 +123,9 @@ def regime_alignment(trace: Trace, draws: int = DRAWS, seed: int = 0) -> float:
         # Never by 0, which would be the series itself.
         shifted = [np.roll(began, generator.integers(1, len(began))) for began, _ in pairs]
         null.append(_information(np.concatenate(shifted), changed))
-    return information - float(np.quantile(null, LEVEL))
+    chance = float(np.quantile(null, LEVEL))
+    # Rounding alone is left where the regime never changes.
+    return information / chance - 1.0 if chance > LEAST_INFORMATION else 0.0
 
 
 def _column(trace: Trace, column: int) -> tuple[Array, Array] | None:

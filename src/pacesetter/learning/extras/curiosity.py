@@ -9,6 +9,7 @@ The state is the agents' own encoding, taken as given, so that no window is gath
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass
 from itertools import pairwise
@@ -46,6 +47,8 @@ class CuriosityConfig:
     batch_rows     most rows of one step of the models; more cost more than they teach
     replay_every   draws of a replay for one step of the models. A replay gives most rows many times, and the models
                    are wider than small agents: learning from every draw took most of a step's time
+    reward_every   rows of a draw for one intrinsic reward, which then counts as many times: the same on average, and
+                   the models, wider than small agents, predict for fewer rows
     hidden         width of the models' hidden layers; 256 (features: 128) where null
     learning_rate  1e-4 by AdamW (features: 1e-3 by Adam) where null
     """
@@ -59,6 +62,7 @@ class CuriosityConfig:
     learning_rate: float | None = None
     batch_rows: int = 512
     replay_every: int = 8
+    reward_every: int = 2
     weight_decay: float = 1e-5
     max_grad_norm: float = 1.0
 
@@ -73,7 +77,8 @@ class CuriosityConfig:
         if self.learning_rate is None:
             object.__setattr__(self, "learning_rate", 1e-4 if is_icm else 1e-3)
         check_range(1, owner="agent.extras.curiosity", hidden=self.hidden, batch_rows=self.batch_rows)
-        check_range(1, owner="agent.extras.curiosity", replay_every=self.replay_every)
+        draws = {"replay_every": self.replay_every, "reward_every": self.reward_every}
+        check_range(1, owner="agent.extras.curiosity", **draws)
 
 
 @dataclass(frozen=True)
@@ -189,17 +194,32 @@ class Curiosity:
         # Behind the end of an episode stands the first bar of another one, which no action led to.
         if batch.follows is not None:
             intrinsic = torch.where(batch.follows, intrinsic, 0.0)
-        mixed = self.mix(batch.rewards, intrinsic, steps)
-        market, own = ((part * weight).abs().mean() for part, weight in self._parts(batch.rewards, intrinsic))
+        return self._mixed(batch.rewards, intrinsic, steps)
+
+    def reward_drawn(
+        self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int
+    ) -> torch.Tensor:
+        """The same for rows of a replay: one in `reward_every` has its intrinsic reward, times as many."""
+        assert batch.rewards is not None
+        # Rows of a symbol are side by side, drawn at random: every n-th is a random part of each symbol's.
+        rows, count = slice(None, None, self.config.reward_every), self.config.reward_every
+        intrinsic = torch.zeros_like(batch.rewards)
+        intrinsic[rows] = count * self.intrinsic(features[rows], batch.actions[rows], following[rows])
+        return self._mixed(batch.rewards, intrinsic, steps)
+
+    def _mixed(self, rewards: torch.Tensor, intrinsic: torch.Tensor, steps: int) -> torch.Tensor:
+        """The mix of both, and a note of the intrinsic part for the log."""
+        market, own = ((part * weight).abs().mean() for part, weight in self._parts(rewards, intrinsic))
         self.shown |= {
             "icm/intrinsic_reward_mean": intrinsic.mean(),
             "icm/share": own / (own + market).clamp(min=1e-12),
         }
-        return mixed
+        return self.mix(rewards, intrinsic, steps)
 
     def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
-        """One step of all models on the first rows of a batch, whose order is random."""
-        rows = slice(self.config.batch_rows)
+        """One step of all models on rows spread evenly over a batch."""
+        # Not the first ones: a replay gives the rows of a symbol side by side, and the last symbols would be left out.
+        rows = slice(None, None, math.ceil(len(features) / self.config.batch_rows))
         self.fit(features[rows], batch.actions[rows], following[rows])
 
     def learns_from_draw(self) -> bool:

@@ -20,7 +20,7 @@ if TYPE_CHECKING:  # every command reads the names of the extras, also where tor
     from pacesetter.envs.batch.batch import Batch
     from pacesetter.learning.experience.transitions import Transitions
 
-__all__ = ["EXTRAS", "Extra", "ExtraSpec", "Surroundings", "check_extras", "learn_from_draw", "make_extras"]
+__all__ = ["EXTRAS", "Extra", "ExtraSpec", "Surroundings", "check_extras", "make_extras", "rewards_of_draw"]
 
 
 def _cpu() -> torch.device:
@@ -60,6 +60,7 @@ class Extra(Protocol):
     `round_ended(figures, steps)`, which hears those of the method. `belongs_to_collection` says that its rewards are
     those of the moment when a row was collected: a replay then stores `collected(batch, features, following)` with it.
     `learns_from_draw()` says whether it learns from the rows that a replay has just given; without it, it always does.
+    `reward_drawn`, with the arguments of `reward`, stands in its place for such rows.
 
     optimiser   of `own`, where the extra trains it itself by `learn`; None where the trainer does, by `losses`. Then
                 parameters of `own` are stacked by symbol, as those of a method.
@@ -110,11 +111,19 @@ for _name, _options, _make in (
     EXTRAS.add(_name, ExtraSpec(f"{_module}:{_options}", f"{_module}:{_make}"))
 
 
-def learn_from_draw(extra: Extra, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
-    """One step of an extra that trains itself on rows of a replay, unless it leaves this draw out."""
+def rewards_of_draw(
+    extra: Extra, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int
+) -> torch.Tensor | None:
+    """(row,) rewards of rows that a replay has just given; an extra that trains itself then learns from them.
+
+    None leaves the rewards as they are. An extra may leave some draws out of its learning.
+    """
+    # Rewards before learning, as for rollouts: a model that has just fitted these rows would not be surprised by them.
+    changed: torch.Tensor | None = getattr(extra, "reward_drawn", extra.reward)(batch, features, following, steps)
     wants = getattr(extra, "learns_from_draw", None)
     if wants is None or wants():
         extra.learn(batch, features, following)
+    return changed
 
 
 def check_extras(asked: Mapping[str, Any] | None) -> dict[str, Any]:

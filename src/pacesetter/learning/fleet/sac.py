@@ -27,7 +27,7 @@ from pacesetter.learning.experience.market import FleetMarket, FleetStep
 from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION
 from pacesetter.learning.experience.rollout import ReturnScale, action_mix, by_symbol, sharpe
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import learn_from_draw
+from pacesetter.learning.extras.extra import rewards_of_draw
 from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting, FleetConfig, FleetMethod, Losses
 from pacesetter.learning.fleet.trainer import FleetTrainer
@@ -239,8 +239,7 @@ class SAC(FleetMethod[Fleet, FleetMarket]):
         values = values - temperature * self.per_symbol(policy.log_prob(actions))
         rewards = batch.rewards
         for extra in acting.extras.values():
-            changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
-            learn_from_draw(extra, batch, features, following)
+            changed = rewards_of_draw(extra, batch, features, following, acting.steps + acting.round_steps)
             rewards = rewards if changed is None else changed
         # Terminated alone: after a truncation the value of the final observation counts.
         continues = ~self.per_symbol(batch.terminated)

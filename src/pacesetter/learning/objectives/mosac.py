@@ -19,7 +19,7 @@ from pacesetter.errors import ConfigError, check_range
 from pacesetter.learning.experience.replay import FOLLOWING, OBSERVATION
 from pacesetter.learning.experience.rollout import ReturnScale, by_symbol
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import learn_from_draw
+from pacesetter.learning.extras.extra import rewards_of_draw
 from pacesetter.learning.fleet.making import make_learner
 from pacesetter.learning.fleet.method import Acting
 from pacesetter.learning.fleet.sac import SAC, FleetSAC, Steps, TwinCritics
@@ -139,11 +139,13 @@ class MOSAC(SAC):
     def transitions(self, drawn: Mapping[str, torch.Tensor]) -> Transitions:
         """Rows of the replay; where a front is learned, half of them for other weights than they were played for."""
         if self.config.preferences > 1:
-            wanted = drawn[OBSERVATION + PREFERENCE]
-            is_changed = torch.rand(len(wanted), 1, device=self.device) < CHANGED_SHARE
+            rows = len(drawn["rewards"])
+            is_changed = torch.rand(rows, 1, device=self.device) < CHANGED_SHARE
             # The transition is the same whatever it is valued by: hindsight on weights (Abels et al. 2019).
-            wanted = torch.where(is_changed, simplex(len(wanted), len(self.names), self.device), wanted)
-            drawn = {**drawn, OBSERVATION + PREFERENCE: wanted, FOLLOWING + PREFERENCE: wanted}
+            other = simplex(rows, len(self.names), self.device)
+            # Rows that are not changed keep what followed: state-dependent weights change within an episode.
+            names = (OBSERVATION + PREFERENCE, FOLLOWING + PREFERENCE)
+            drawn = {**drawn, **{name: torch.where(is_changed, other, drawn[name]) for name in names}}
         return super().transitions(drawn)
 
     # ---- learning -------------------------------------------------------------------------------------------------
@@ -171,8 +173,7 @@ class MOSAC(SAC):
         values = self.targets(following, actions, self.rows).amin(0) - entropy
         rewards = self.scaled(batch.objectives)  # (objective, row)
         for extra in acting.extras.values():
-            changed = extra.reward(batch, features, following, acting.steps + acting.round_steps)
-            learn_from_draw(extra, batch, features, following)
+            changed = rewards_of_draw(extra, batch, features, following, acting.steps + acting.round_steps)
             if changed is not None and batch.rewards is not None:
                 # What the extra added alone: its own reward starts from the scalar one, which the objectives hold
                 # already.

@@ -52,7 +52,7 @@ class ValueHead(nn.Module):
 class OptionFleet(Fleet):
     """A fleet with options, or with the one symbol `ANY` an agent of every symbol.
 
-    column   of the window that holds log returns            told   of the options, see `FleetOptions.described`
+    column   of the window that holds log returns            options   as `FleetOptions.described` gives them
     """
 
     kind: ClassVar[str] = "pacesetter.learning.options.agents:OptionFleet"
@@ -68,7 +68,7 @@ class OptionFleet(Fleet):
         column: int = 0,
         options: Mapping[str, Any],
     ) -> None:
-        self.options, self.column, self._told = OptionSet.described(options), column, dict(options)
+        self.options, self.column, self._description = OptionSet.described(options), column, dict(options)
         super().__init__(config, _seen(shapes, self.options), symbols, actions, hidden)
         self.shapes = {name: tuple(shape) for name, shape in shapes.items()}
         # Here, not at each call: all who ask the encoder hand over whole windows.
@@ -77,7 +77,7 @@ class OptionFleet(Fleet):
     @property
     def own(self) -> dict[str, Any]:
         """What it is made of beside a plain fleet, as JSON holds it."""
-        return {"column": self.column, "options": self._told}
+        return {"column": self.column, "options": self._description}
 
     @property
     def memory(self) -> dict[str, tuple[int, ...]]:

@@ -67,7 +67,7 @@ class OptionSet:
 
     @classmethod
     def described(cls, description: Mapping[str, Any]) -> OptionSet:
-        """The set that `FleetOptions.described` told of."""
+        """The set that `FleetOptions.described` describes."""
         return cls(
             **{**description, "names": tuple(description["names"]), "rules": OptionRules(**description["rules"])}
         )

@@ -26,7 +26,7 @@ from torch import nn
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.transitions import Transitions
-from pacesetter.learning.extras.extra import Extra, Surroundings, learn_from_draw, make_extras
+from pacesetter.learning.extras.extra import Extra, Surroundings, make_extras, rewards_of_draw
 
 __all__ = ["ExtraReplay", "ExtrasCallback", "SingleExtras", "surroundings_of"]
 
@@ -123,8 +123,7 @@ class SingleExtras:
             if _is_drawn(extra):
                 symbol = torch.zeros(len(rewards), dtype=torch.long, device=rewards.device)
                 batch = Transitions(symbol, {}, samples.actions, rewards=rewards / size)
-                shaped = extra.reward(batch, features, following, int(self.algorithm.num_timesteps))
-                learn_from_draw(extra, batch, features, following)
+                shaped = rewards_of_draw(extra, batch, features, following, int(self.algorithm.num_timesteps))
                 rewards = rewards if shaped is None else shaped * size
         return samples._replace(rewards=rewards[:, None])
 
