@@ -106,7 +106,15 @@ def test_sections_and_insights_read(run: LookbackRun, judged: LookbackJudgement)
     assert "chosen" in entries
     assert sum(float(value.rstrip("%")) for value in entries.values()) == pytest.approx(100, abs=0.5)
     assert len(insights["Best window in hindsight"].rows) >= 2
+    lags = insights["Attribution by lag"].rows
+    assert lags[0][0].startswith("0 to ")
+    assert sum(float(share.rstrip("%")) for _, share in lags) == pytest.approx(100, abs=0.5)
     assert {"Reward components", "Concentration by asset", "Concentration by pair"} <= set(insights)
+    choices = insights["Concentration by choice"].rows
+    assert sum(float(row[1].rstrip("%")) for row in choices) == pytest.approx(100, abs=0.5)
+    earned = judged.evaluation.rewards[:, judged.evaluation.place(AGENT)].sum()
+    assert sum(float(row[2]) for row in choices) == pytest.approx(earned, abs=1e-3)
+    assert len(insights["Concentration by pair"].header) == 4
 
 
 def test_the_commands_that_traders_have(run: LookbackRun, tmp_path: Path, lookback_run: Path, trader_run: Path) -> None:

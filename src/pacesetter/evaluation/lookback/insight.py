@@ -6,6 +6,7 @@ market was like then.
 
 from __future__ import annotations
 
+import itertools
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -22,7 +23,7 @@ from pacesetter.evaluation.report.page import Section, number
 from pacesetter.evaluation.report.pictures import styled
 from pacesetter.leadlag.engine import LeadLag
 from pacesetter.leadlag.observed import mean_observed
-from pacesetter.leadlag.strategy import follower_weights
+from pacesetter.leadlag.strategy import fill_to_fill_returns, follower_weights, last_moves
 from pacesetter.leadlag.structure.anomaly import anomaly_score
 from pacesetter.leadlag.structure.concentration import gini, herfindahl
 
@@ -35,6 +36,7 @@ Array = NDArray[Any]
 EXPLAINED = 64  # decisions, evenly spread
 ANOMALY_BARS, STEP = 60, 5
 MOST_ROWS = 25
+SHOWN_WINDOWS, CHOSEN = ("short", "middle", "long"), "chosen"  # entries of the observation that encode a window
 
 
 def lookback_insights(run: LookbackRun, judgement: LookbackJudgement) -> list[Section]:
@@ -66,25 +68,40 @@ def _attributions(run: LookbackRun, judgement: LookbackJudgement) -> list[Sectio
     encoded = run.task.view.coder().names(run.panel.symbols)
     names: dict[str, tuple[str, ...]] = {"lookback": ("in force", "shortest", "longest")}
     if not network.encoder.layout.assets:
-        names |= {
-            entry: tuple(f"{entry} {name}" for name in encoded) for entry in ("short", "middle", "long", "chosen")
-        }
+        names |= {entry: tuple(f"{entry} {name}" for name in encoded) for entry in (*SHOWN_WINDOWS, CHOSEN)}
     if run.task.view.features:
         names["context"] = run.task.view.features
     attributions = integrated_gradients(agent, observations, names, symbols)
     sections = [finding.section() for finding in attributions.findings()]
-    sections.append(_by_entry(attributions.by_feature()))
+    shares = attributions.by_feature().groupby("entry")["share"].sum().sort_values(ascending=False)
+    sections += [_by_entry(shares), _by_lag(shares, run.task.windows.seen, held)]
     if network.encoder.assets is not None:
         sections.append(attention_map(agent, observations, symbols).section())
     return sections
 
 
-def _by_entry(features: pd.DataFrame) -> Section:
+def _by_entry(shares: pd.Series) -> Section:
     """Which of the windows shown had the most influence."""
-    shares = features.groupby("entry")["share"].sum().sort_values(ascending=False)
     rows = tuple((str(name), f"{share:.1%}") for name, share in shares.items())
     text = "Share of the influence by entry of the observation: the windows shown, the one in force, and the context."
     return Section("Attribution by entry", text, (), ("entry", "share"), rows)
+
+
+def _by_lag(shares: pd.Series, shown: tuple[int, int, int], held: Array) -> Section:
+    """How far back the influence reaches: that of each window, spread evenly over its bars."""
+    reaches = dict(zip(SHOWN_WINDOWS, shown, strict=True)) | {CHOSEN: int(np.rint(np.mean(held)))}
+    known = {name: float(shares[name]) for name in reaches if name in shares}
+    edges, total = [0, *sorted({reaches[name] for name in known})], sum(known.values())
+    rows = []
+    for begin, end in itertools.pairwise(edges):
+        # Windows end at the decision: all that reach beyond `begin` cover the lags up to `end`.
+        inside = sum(share / reaches[name] for name, share in known.items() if reaches[name] >= end) * (end - begin)
+        rows.append((f"{begin} to {end - 1}", f"{inside / max(total, 1e-12):.1%}"))
+    text = (
+        "Share of the windows' influence by the age of the bars, in bars before the decision. An encoding has no axis "
+        "of bars, so the influence of a window is spread evenly over those it covers; the chosen one has its mean."
+    )
+    return Section("Attribution by lag", text, (), ("lag", "share"), tuple(rows))
 
 
 def _best_window(run: LookbackRun, judgement: LookbackJudgement) -> Section:
@@ -139,8 +156,6 @@ def _audit(run: LookbackRun, judgement: LookbackJudgement) -> Section:
 
 def _strategy(run: LookbackRun, judgement: LookbackJudgement) -> Array:
     """(time, symbol) what following the leaders of the agent's windows earns by each symbol, before costs."""
-    from pacesetter.leadlag.strategy import fill_to_fill_returns, last_moves
-
     bars, own = judgement.evaluation.bars, judgement.evaluation.lookbacks[:, judgement.evaluation.place(AGENT)]
     engine = LeadLag(run.task.view.method, **run.task.view.options).fit(run.panel)
     weights = follower_weights(engine.many(bars, own), last_moves(run.panel)[bars], run.task.quantile)
@@ -161,7 +176,7 @@ def _anomalies(run: LookbackRun, judgement: LookbackJudgement) -> Section:
 
 
 def _concentration(run: LookbackRun, judgement: LookbackJudgement) -> list[Section]:
-    """By asset and by pair: who leads in the chosen windows, and who earns; and how concentrated both are."""
+    """Of the choices, by asset and by pair: who leads in the chosen windows, who earns, and how concentrated it is."""
     bars, own = judgement.evaluation.bars, judgement.evaluation.lookbacks[:, judgement.evaluation.place(AGENT)]
     engine = LeadLag(run.task.view.method, **run.task.view.options).fit(run.panel)
     matrices = engine.many(bars, own)  # (time, leader, follower)
@@ -178,18 +193,44 @@ def _concentration(run: LookbackRun, judgement: LookbackJudgement) -> list[Secti
         f"{gini(gains):.2f} of the absolute earnings."
     )
     assets = Section("Concentration by asset", text, (), ("symbol", "share of the lead", "earned"), rows)
-    return [assets, _pairs(positive.mean(axis=0), symbols)]
+    return [_choices(judgement), assets, _pairs(positive.mean(axis=0), _followed(run, bars, positive), symbols)]
 
 
-def _pairs(links: Array, symbols: tuple[str, ...]) -> Section:
-    """The pairs with the strongest mean link over the chosen windows."""
+def _choices(judgement: LookbackJudgement) -> Section:
+    """How concentrated the chosen windows are, and the reward over them."""
+    evaluation, place = judgement.evaluation, judgement.evaluation.place(AGENT)
+    earned = pd.Series(evaluation.rewards[:, place]).groupby(evaluation.lookbacks[:, place]).agg(["size", "sum"])
+    earned = earned.sort_values("size", ascending=False)
+    used, paid = (earned[name].abs() / max(earned[name].abs().sum(), 1e-12) for name in ("size", "sum"))
+    rows = tuple((str(bars), f"{used[bars]:.1%}", f"{earned['sum'][bars]:+.4f}") for bars in earned.index[:MOST_ROWS])
+    text = (
+        f"Bars and reward by window. Herfindahl {herfindahl(used.to_numpy()):.3f} and Gini {gini(used.to_numpy()):.2f} "
+        f"of the choices; {herfindahl(paid.to_numpy()):.3f} and {gini(paid.to_numpy()):.2f} of the absolute reward."
+    )
+    return Section("Concentration by choice", text, (), ("window", "bars", "reward"), rows)
+
+
+def _followed(run: LookbackRun, bars: Array, positive: Array) -> Array:
+    """(leader, follower) mean of link · sign of the leader's last move · the follower's next fill-to-fill return."""
+    moves, returns = last_moves(run.panel)[bars], fill_to_fill_returns(run.panel)[bars]
+    earned = np.einsum("tij,ti,tj->ij", positive, np.sign(np.nan_to_num(moves)), np.nan_to_num(returns))
+    return np.asarray(earned / max(len(bars), 1))
+
+
+def _pairs(links: Array, earned: Array, symbols: tuple[str, ...]) -> Section:
+    """The pairs with the strongest mean link over the chosen windows, and what each came to."""
     order = np.dstack(np.unravel_index(np.argsort(-links, axis=None), links.shape))[0][:MOST_ROWS]
     shares = links / max(links.sum(), 1e-12)
-    rows = tuple((f"{symbols[i]} → {symbols[j]}", f"{links[i, j]:.3f}", f"{shares[i, j]:.1%}") for i, j in order)
+    rows = tuple(
+        (f"{symbols[i]} → {symbols[j]}", f"{links[i, j]:.3f}", f"{shares[i, j]:.1%}", f"{earned[i, j] * 1e4:+.3f}")
+        for i, j in order
+    )
     heat = go.Heatmap(z=links, x=list(symbols), y=list(symbols), colorscale="Cividis", zmin=0.0)
     figure = styled(go.Figure(heat), "Mean link in the chosen windows, row leads column", 420)
-    flat = shares.ravel()
+    flat, gains = shares.ravel(), np.abs(earned).ravel() / max(np.abs(earned).sum(), 1e-12)
     text = (
-        f"Mean of each link where it is above 0. Herfindahl {herfindahl(flat):.3f}, Gini {gini(flat):.2f} over pairs."
+        "Mean of each link where it is above 0, and what following that leader alone earned before costs, in "
+        f"hundredths of a percent a bar. Herfindahl {herfindahl(flat):.3f} and Gini {gini(flat):.2f} of the links over "
+        f"pairs; {herfindahl(gains):.3f} and {gini(gains):.2f} of the absolute earnings."
     )
-    return Section("Concentration by pair", text, (figure,), ("pair", "mean link", "share"), rows)
+    return Section("Concentration by pair", text, (figure,), ("pair", "mean link", "share", "earned"), rows)
