@@ -184,7 +184,7 @@ def _section(market: Any, table: pd.DataFrame) -> Section:
             f"{row['traded']:.0f}",
             " / ".join(f"{row[name]:.0%}" for name in ("buys", "holds", "sells")),
             f"{row['entropy']:.2f}",
-            f"{row['gates_passed']:g} of {row['gates']:g}",
+            f"{row['gates_passed']:.2g} of {row['gates']:.2g}",
             f"{row['exposure']:.0%}",
             "" if np.isnan(row["steps_to"]) else f"{row['steps_to']:,.0f}",
             "" if np.isnan(row["seconds_to"]) else f"{row['seconds_to']:.0f}",
