@@ -19,13 +19,13 @@ from pathlib import Path
 from typing import Any, NamedTuple
 from unittest import mock
 
-__all__ = ["END", "Death", "Life", "die_at", "outlive", "outlive_apart"]
+__all__ = ["END", "FORKS", "Death", "Life", "die_at", "outlive", "outlive_apart"]
 
 END = "end.json"  # in the folder of a life, what it came to; written last
 KINDS = ("fsync", "replace")
-# With threads of OpenMP a process must not fork; numba's own pool is begun again in a child.
-CHILDLIKE = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
-CHILDLIKE |= {"NUMBA_THREADING_LAYER": "workqueue"}
+# Settings of a process that forks: with threads of OpenMP it must not, and numba's own pool begins again in a child.
+FORKS = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS", "NUMBA_NUM_THREADS"), "1")
+FORKS |= {"NUMBA_THREADING_LAYER": "workqueue"}
 
 Death = tuple[str, float]
 Live = Callable[[Path], None]  # begins in a folder or resumes there, and writes END
@@ -118,5 +118,5 @@ def outlive(live: Live, folder: Path, kills: int, seed: str) -> tuple[int, int, 
 def outlive_apart(live: Live, folder: Path, kills: int, seed: str) -> tuple[int, int, str]:
     """`outlive` in a new process, since this one may have threads; `live` must be known to pickle."""
     context = multiprocessing.get_context("spawn")
-    with mock.patch.dict(os.environ, CHILDLIKE), ProcessPoolExecutor(1, mp_context=context) as pool:
+    with mock.patch.dict(os.environ, FORKS), ProcessPoolExecutor(1, mp_context=context) as pool:
         return pool.submit(outlive, live, folder, kills, seed).result()

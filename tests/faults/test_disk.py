@@ -11,6 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.faults.deaths import FORKS
+
 HERE = Path(__file__).parent
 BARS, EVERY_CHANGE = 6, 100_000
 
@@ -29,8 +31,7 @@ def layer(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 def run(layer: Path, script: str, *words: object) -> None:
     line = [sys.executable, str(HERE / script), *map(str, words)]
-    threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-    preloaded = os.environ | threads | {"LD_PRELOAD": str(layer)}
+    preloaded = os.environ | FORKS | {"LD_PRELOAD": str(layer)}
     done = subprocess.run(line, capture_output=True, text=True, check=False, env=preloaded)
     print(done.stdout)
     assert done.returncode == 0, done.stderr
