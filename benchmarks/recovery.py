@@ -75,7 +75,8 @@ BASE = {name: "SAC" if name.startswith("SAC") else "PPO" for name in VARIANTS} |
     "PPO after cloning the expert": "PPO + indicators",
 }
 CLONED = {"PPO after cloning the oracle": "oracle", "PPO after cloning the expert": "expert"}  # row -> its teacher
-EPISODES = 60  # of a teacher, in each regime
+EPISODES, CLONE_STEPS = 60, 8_192  # of a teacher, in each regime; and of cloning it
+ACCURACY = "held-out accuracy"  # of a clone: its orders that are the teacher's
 REPEATS = 3  # of the measurement of a cost
 YARDSTICKS = ("oracle", "ridge", "lasso", "hold")
 MEASURES = ("action entropy", "distinct actions", "round trips per 1,000 steps", "states visited")
@@ -90,9 +91,11 @@ def overrides(name: str, seed: int, steps: int, runs: str) -> list[str]:
 
 def play(name: str, seed: int, steps: int, runs: str) -> dict[str, Any]:
     """One fleet: its test Sharpe ratio, and the mean gates of its agents on the validation set."""
-    start, more = time.perf_counter(), []
+    start, more, cloning = time.perf_counter(), [], {}
     if name in CLONED:
-        more = [f"train.init_from={cloned(name, seed, steps, runs)}"]
+        clone = cloned(name, seed, min(steps, CLONE_STEPS), runs)
+        more = [f"train.init_from={clone}"]
+        cloning = {ACCURACY: json.loads((clone / "offline.json").read_text())["held_out"]["accuracy"]}
     result = train(compose([*overrides(name, seed, steps, runs), *more]), console=Console(quiet=True))
     seconds = time.perf_counter() - start
     tested = StoredRun(result.run.folder).play()
@@ -104,7 +107,9 @@ def play(name: str, seed: int, steps: int, runs: str) -> dict[str, Any]:
         held = [gate["passed"] for agent in agents for gate in agent[way].values() if gate["applicable"]]
         values[short] = float(np.mean(held))
     ratio = float(sharpe(tested.returns, tested.bars_per_year))
-    score = {"name": name, "seed": seed, "sharpe": ratio, "validation": result.score, "seconds": seconds} | values
+    score = (
+        {"name": name, "seed": seed, "sharpe": ratio, "validation": result.score, "seconds": seconds} | values | cloning
+    )
     print(json.dumps(score), flush=True)
     return score
 
@@ -199,7 +204,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--steps", type=int, default=49_152)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2, 3])
-    parser.add_argument("--only", nargs="+", default=list(VARIANTS))
+    parser.add_argument("--only", nargs="*", default=list(VARIANTS))
     parser.add_argument("--scores", type=Path, help="file of finished rows, a line of JSON each")
     parser.add_argument("--cost", default="")
     parser.add_argument("--costs", nargs="*", default=["PPO", "SAC"], help="methods whose curiosity is timed")
@@ -227,7 +232,9 @@ def main() -> None:
     note = (
         f"Planted market, strength 0.4, seeds {seeds}, {options.steps} steps of each agent; gates at temperature 2.0."
     )
-    publish(Path(__file__).stem, f"{text}\n\n{spent}", note)
+    clones = {CLONED[score["name"]]: score[ACCURACY] for score in scores if ACCURACY in score}
+    exact = "; ".join(f"{ACCURACY} of the cloned {teacher} {share:.1%}" for teacher, share in clones.items())
+    publish(Path(__file__).stem, "\n\n".join(part for part in (text, exact, spent if costs else "") if part), note)
 
 
 if __name__ == "__main__":
