@@ -52,7 +52,8 @@ MIRRORED = """<style>
 .st-key-language > * {direction: ltr}  /* its borders have their sides */
 code {unicode-bidi: isolate}
 /* An English sentence, or a number with a sign, runs its own way. */
-[data-testid=stMarkdownContainer] :is(p, li, h1, h2, h3, h4), [data-testid=stMetricValue], [data-testid=stMetricValue] * {
+[data-testid=stMarkdownContainer] :is(p, li, h1, h2, h3, h4),
+[data-testid=stMetricValue], [data-testid=stMetricValue] * {
   unicode-bidi: plaintext
 }
 </style>"""
