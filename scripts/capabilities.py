@@ -15,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import math
 import os
 import re
 import shlex
@@ -26,6 +27,7 @@ import time
 from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
+from datetime import date, timedelta
 from pathlib import Path
 from typing import NamedTuple
 
@@ -46,6 +48,7 @@ RUNS = {
     "trading": ("train", "agent=ppo", *MARKET, *EPISODES, *NETWORK, *STEPS, *QUIET),
     "fleet": ("train", *FLEET, "agent.network_options={width:8,layers:1}", "agent.heads=[8]"),
     "direct": ("train", "task=fleet", "agent=direct", *MARKET, *EPISODES, "train.steps=3072", *QUIET),
+    "meta": ("train", *FLEET, "agent=meta", "agent.network_options={width:8,layers:1}", "agent.heads=[8]"),
     "job": ("run", "data=sandbox", "job.lookback_steps=256", "job.direct_steps=3072", "job.draws=20"),
 }
 # How a row's RUN is chosen: by what the command begins with, or what it has in it; the first that fits.
@@ -56,6 +59,7 @@ KINDS = (
     ("distill", "fleet"),
     ("online", "fleet"),
     ("finetune", "fleet"),
+    ("adapt", "meta"),
     ("inspect", "job"),
 )
 # What makes a command small: by its first words; the longest that fits.
@@ -76,6 +80,12 @@ SMALLER = {
     "paper": ("bars=3",),
     "programme": ("--phase", "data"),
     "selftest": ("selftest.strengths=[0,0.8]",),
+    "export": ("--episodes", "4", "--bars", "20", "features.names=[return_1,volatility_10]"),
+    "distill": ("--steps", "256", "--episodes", "2"),
+    "finetune": ("train.steps=64", "train.validate_every=64", *QUIET),
+    "adapt": ("--tasks", "2", "--episodes", "1"),
+    "online": ("steps=64", "every_bars=40"),
+    "scan": ("--lookbacks", "60", "data=synthetic", "data.symbols=4", "data.bars=300"),
 }
 # What a command is given that the page leaves to the reader.
 GIVEN = {
@@ -94,6 +104,7 @@ BEFORE = {
     "compare": "pacesetter evaluate RUN --draws 20 --fast",
     "evaluate RUN --gate": "pacesetter evaluate RUN --draws 20 --fast",
     "bundle rollback": "pacesetter bundle make RUN --observations 100",
+    "train task=fleet agent=cql": "pacesetter export random data=sample",
 }
 LEFT_OUT = {
     "make": "the whole suite, or an installation: minutes to hours, and its own check",
@@ -158,7 +169,10 @@ def smaller(command: str) -> list[str]:
     more = SMALLER[max(begin, key=len)] if begin else ()
     named = {word.partition("=")[0] for word in words}
     own = [word for word in more if word.partition("=")[0] not in named]
-    if words[1:2] == ["train"] and not any(word.startswith(("data=", "+preset=", "task=master")) for word in words):
+    if any(word.startswith("agent.dataset=") for word in words):
+        # The bars and features that the episodes were played on.
+        own += ["data=sample", "features.names=[return_1,volatility_10]"]
+    elif words[1:2] == ["train"] and not any(word.startswith(("data=", "+preset=", "task=master")) for word in words):
         own += list(MARKET)
     sizes = LOOKBACK if "task=lookback" in words else EPISODES if words[1:2] in (["train"], ["tune"], ["sweep"]) else ()
     if not any(word.startswith(("+preset=", "task=master", "task=two_level")) for word in words):
@@ -232,7 +246,20 @@ class Workshop:
         whole = [word.replace("RUN", str(self.made(kind))) if "RUN" in word else word for word in words]
         if "--gate" in whole:
             whole[whole.index("--gate") + 1] = str(self.made(kind) / "evaluation" / "evaluation.json")
+        if any("FOLDER" in word for word in whole):
+            whole = [word.replace("FOLDER", str(self._files())) for word in whole]
         return [self._bundle() if word == "BUNDLE" else word for word in whole]
+
+    def _files(self) -> Path:
+        """A folder with a file of bars for each of three symbols, written here."""
+        folder = self.folder / "bars"
+        folder.mkdir(exist_ok=True)
+        for place, symbol in enumerate("ABC"):
+            closes = [100 + math.sin(bar / (3 + place)) + 0.01 * bar for bar in range(300)]
+            days = [date(2020, 1, 1) + timedelta(bar) for bar in range(300)]
+            lines = [f"{day},{close:.6f}" for day, close in zip(days, closes, strict=True)]
+            (folder / f"{symbol}.csv").write_text("\n".join(["time,close", *lines]) + "\n", encoding="utf-8")
+        return folder
 
     def _bundle(self) -> str:
         store = self.folder / "bundles"
@@ -259,7 +286,9 @@ def _try(name: str, command: str, workshop: Workshop) -> Outcome:
     start = time.perf_counter()
     for begin, first in BEFORE.items():
         if command.startswith(f"pacesetter {begin}"):
-            workshop.run(workshop.filled(shlex.split(first)))
+            # As small as the same command of its own row; what is small already is left as it is.
+            words = shlex.split(first)
+            workshop.run(workshop.filled(words if {"--draws", "--observations"} & {*words} else smaller(first)))
     words = smaller(command) if command.startswith("pacesetter") else shlex.split(command)
     if command.startswith("dvc"):
         for path in ("dvc.yaml", "params.yaml", ".dvc", "src"):

@@ -13,7 +13,7 @@ from rich.table import Table
 import pacesetter
 from pacesetter.errors import DataError
 from pacesetter.frames import MOST_COLUMNS, read_frame
-from pacesetter.words import cell, for_spreadsheets, from_spreadsheets, printable
+from pacesetter.words import cell, counted, for_spreadsheets, from_spreadsheets, printable
 
 
 @pytest.mark.parametrize("name", ["\x1b]0;title\x07", "\x9b31m", "A\u202eB", "A\u200bB", "A\u2028B", "\ud800", "\x7f"])
@@ -81,3 +81,12 @@ def test_bars_that_would_fill_the_memory_are_refused_in_a_sentence() -> None:
     wide = pd.DataFrame([[1.0] * (MOST_COLUMNS + 1)], columns=[f"S{k}" for k in range(MOST_COLUMNS + 1)])
     with pytest.raises(DataError, match=r"has 20,002 columns; at most 20,000 are read, so split it"):
         read_frame(wide.assign(date="2000-01-03"))
+
+
+def test_one_thing_is_not_several():
+    assert [counted(count, "warning") for count in (0, 1, 2, 1000)] == [
+        "0 warnings",
+        "1 warning",
+        "2 warnings",
+        "1,000 warnings",
+    ]

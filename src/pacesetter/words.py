@@ -1,4 +1,4 @@
-"""Names from files and strangers, made safe to show: on a terminal, in rich markup, in a spreadsheet."""
+"""Words to show: names from files and strangers made safe for terminal, markup and spreadsheet; counted things."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     import pandas as pd
 
-__all__ = ["cell", "for_spreadsheets", "from_spreadsheets", "printable"]
+__all__ = ["cell", "counted", "for_spreadsheets", "from_spreadsheets", "printable"]
 
 HIDDEN = ("Cc", "Cf", "Cs", "Zl", "Zp")  # control, direction, surrogates, line ends
 KEPT = "\n\t"
@@ -30,6 +30,11 @@ def cell(text: object) -> str:
     from rich.markup import escape
 
     return escape(printable(text))
+
+
+def counted(count: int, name: str) -> str:
+    """`1 warning`, `2 warnings`."""
+    return f"{count:,} {name}" if count == 1 else f"{count:,} {name}s"
 
 
 def for_spreadsheets(frame: pd.DataFrame) -> pd.DataFrame:

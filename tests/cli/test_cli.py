@@ -88,7 +88,7 @@ def test_check_of_bad_bars_names_file_row_symbol_rule(command, tmp_path):
     assert shown.returncode == 1
     assert "bars.csv row 5 (A, 2020-01-07" in shown.stdout
     assert "[high_low]" in shown.stdout
-    assert "NOT READY: 1 errors" in shown.stdout
+    assert "NOT READY: 1 error" in shown.stdout
 
 
 def test_a_name_that_is_markup_is_shown_letter_by_letter(command, tmp_path):
@@ -171,3 +171,9 @@ def test_the_shell_completes_commands():
     line = [sys.executable, "-c", code, "--show-completion", "bash"]
     shown = subprocess.run(line, env=here, capture_output=True, text=True, check=True)
     assert "_PACESETTER_COMPLETE=complete_bash" in shown.stdout
+
+
+def test_a_misspelled_league_is_one_sentence(command):
+    shown = command("league", "quik")
+    assert shown.returncode == 2
+    assert shown.stderr.strip() == "error: 'quik' is neither quick, full nor key=value; did you mean 'quick'?"

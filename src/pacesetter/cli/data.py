@@ -10,7 +10,7 @@ import typer
 
 from pacesetter.cli.offline import data_fresh
 from pacesetter.cli.overrides import Overrides
-from pacesetter.words import cell, printable
+from pacesetter.words import cell, counted, printable
 
 __all__ = ["register"]
 
@@ -81,7 +81,8 @@ def _show_readiness(readiness: Any) -> None:
         console.print(said, soft_wrap=True, markup=False, highlight=False)
     errors = sum(finding.severity == "error" for finding in readiness.findings)
     verdict = "READY" if readiness.ok else "NOT READY"
-    console.print(f"{verdict}: {errors} errors, {len(readiness.findings) - errors} warnings", highlight=False)
+    warnings = counted(len(readiness.findings) - errors, "warning")
+    console.print(f"{verdict}: {counted(errors, 'error')}, {warnings}", highlight=False)
 
 
 def data_fetch(

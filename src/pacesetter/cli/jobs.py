@@ -148,9 +148,14 @@ def sweep(
 
 def league(overrides: Overrides = None) -> None:
     """Compare methods with oracle, lasso, ridge and hold on markets with a known truth; `league quick` for a laptop."""
+    from pacesetter.errors import ConfigError, did_you_mean
     from pacesetter.training.league.league import league as play
 
-    play([f"league={text}" if text in ("quick", "full") else text for text in overrides or ()])
+    sizes = ("quick", "full")
+    for text in overrides or ():
+        if "=" not in text and text not in sizes:
+            raise ConfigError(f"'{text}' is neither quick, full nor key=value{did_you_mean(text, sizes)}")
+    play([f"league={text}" if text in sizes else text for text in overrides or ()])
 
 
 def ablate(overrides: Overrides = None) -> None:

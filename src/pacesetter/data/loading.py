@@ -23,6 +23,7 @@ from pacesetter.errors import ConfigError, DataError, did_you_mean
 from pacesetter.frames import Bars, Finding, read_frame
 from pacesetter.panel import Panel
 from pacesetter.registry import configure
+from pacesetter.words import counted
 
 __all__ = ["Loading", "check", "load", "source_and_loading", "source_of"]
 
@@ -132,7 +133,8 @@ def _believe(read: Panel | Bars, loading: Loading, source: str) -> Panel:
         log.info(sentence)
     refused = [finding for finding in findings if finding.severity == "error"]
     if refused:
-        others = f" ({len(refused) - 1} more findings: pacesetter data check lists them)" if len(refused) > 1 else ""
+        more = counted(len(refused) - 1, "more finding")
+        others = f" ({more}: pacesetter data check lists them)" if len(refused) > 1 else ""
         raise DataError(refused[0].sentence() + others)
     panel = read if isinstance(read, Panel) else read.panel()
     if loading.fill != "none":

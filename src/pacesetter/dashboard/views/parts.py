@@ -47,10 +47,15 @@ STYLE = """<style>
 </style>"""
 MIRRORED = """<style>
 .stMain, [data-testid=stHeader] {direction: rtl}
-.stElementContainer, .stHeading, .stMarkdown {text-align: start !important}  /* Streamlit says left */
+.stElementContainer, .stHeading, .stMarkdown {text-align: right !important}  /* Streamlit says left */
 .stPlotlyChart, .stDataFrame, .stSlider, pre, code, [data-testid=stBidiComponent] {direction: ltr}
-.st-key-language {direction: ltr}  /* its borders have their sides */
-code, [data-testid=stMetricValue] {unicode-bidi: isolate}
+.st-key-language > * {direction: ltr}  /* its borders have their sides */
+code {unicode-bidi: isolate}
+/* An English sentence, or a number with a sign, runs its own way. */
+[data-testid=stMarkdownContainer] :is(p, li, h1, h2, h3, h4),
+[data-testid=stMetricValue], [data-testid=stMetricValue] * {
+  unicode-bidi: plaintext
+}
 </style>"""
 
 
@@ -134,7 +139,8 @@ def chart(figure: Any, key: str) -> None:
     """A figure in the house style, which a theme would paint over; its title is read aloud to who cannot see it."""
     title = figure.layout.title.text or ""
     if title and language() in RIGHT_TO_LEFT:
-        figure.update_layout(title_text=right_to_left(title))  # a picture has no direction of its own
+        # A picture has no direction of its own.
+        figure.update_layout(title={"text": right_to_left(title), "x": 1, "xanchor": "right"})
     st.html(f'<p class="for-readers">{html.escape(say("app.chart", title=title))}</p>')
     st.plotly_chart(figure, key=key, theme=None, config={"displaylogo": False})
 

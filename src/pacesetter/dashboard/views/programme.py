@@ -35,6 +35,8 @@ def _going_on(folder: str) -> None:
         _standing(status)
         names = ("phase", "state", "decision", "seconds", "result")
         rows = pd.DataFrame(status.rows, columns=names)
+        states = [phase.state.replace(" ", "_") for phase in status.phases]
+        rows["state"] = [say(f"phase.{state}") for state in states]
         table(rows, "programme.phases", file_name="programme.csv", formats=WIDTHS)
         _report(Path(folder), status)
 

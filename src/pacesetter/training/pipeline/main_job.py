@@ -29,6 +29,7 @@ from pacesetter.training.pipeline.memory import check_budget, within_budget
 from pacesetter.training.pipeline.show import section_table
 from pacesetter.training.pipeline.stages import Found, Job, Stage, StageWatch, check_stages, chosen_stages, run_stage
 from pacesetter.training.run.interrupts import leave, on_sigterm, told_when_stopped
+from pacesetter.words import counted
 
 __all__ = ["PAGE", "STAGES", "run_job", "summary"]
 
@@ -52,7 +53,7 @@ def check_panel(job: Job, folder: Path) -> Found:
         header=("severity", "rule", "symbol", "first at", "times", "what"),
         rows=tuple(rows),
     )
-    return Found(f"{len(findings)} warnings" if findings else "nothing to report", (section,))
+    return Found(counted(len(findings), "warning") if findings else "nothing to report", (section,))
 
 
 def describe(job: Job, folder: Path) -> Found:
