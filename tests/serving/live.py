@@ -13,7 +13,7 @@ import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import closing, contextmanager
 from http.client import HTTPConnection
 from pathlib import Path
 from threading import local
@@ -53,14 +53,27 @@ class Client:
 
     def __init__(self, port: int, tokens: dict[str, str]) -> None:
         self.port, self.tokens, self.own = port, tokens, local()
+        self.links: list[HTTPConnection] = []
 
     def post(self, route: str, scope: str, content: Any) -> tuple[int, Any]:
         if not hasattr(self.own, "link"):
             self.own.link = HTTPConnection("127.0.0.1", self.port, timeout=120)
+            self.links.append(self.own.link)
+        try:
+            return self._post(route, scope, content)
+        except ConnectionError:  # the server closes a connection that was idle for some time
+            self.own.link.close()
+            return self._post(route, scope, content)
+
+    def _post(self, route: str, scope: str, content: Any) -> tuple[int, Any]:
         headers = {"Authorization": f"Bearer {self.tokens[scope]}", "Content-Type": "application/json"}
         self.own.link.request("POST", route, json.dumps(content), headers)
         response = self.own.link.getresponse()
         return response.status, json.loads(response.read())
+
+    def close(self) -> None:
+        for link in self.links:
+            link.close()
 
 
 class Live(NamedTuple):
@@ -89,7 +102,8 @@ def serving(made: Any, folder: Path, limits: RiskLimits) -> Iterator[Live]:
             wait_for(port, process)
             inputs = made.bundle.model.spec.inputs
             shapes = {name: shape for name, shape in inputs.items() if name not in ACCOUNT_ENTRIES}
-            yield Live(Client(port, tokens), folder / "order.jsonl", panel, shapes)
+            with closing(Client(port, tokens)) as client:
+                yield Live(client, folder / "order.jsonl", panel, shapes)
         finally:
             process.send_signal(signal.SIGINT)
             process.wait(60)

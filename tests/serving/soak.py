@@ -1,7 +1,7 @@
 """A day of service on a virtual clock: `python soak.py BUNDLE BARS FOLDER HOURS`; prints its memory after every hour.
 
-Every minute a new bar is sent to the server, decided on, asked about again, and requests are refused; at the end of
-each hour a paper trader trades the same sixty bars from a feed that it waits for.
+Every minute a new bar is sent to the server, decided on, asked about again, and requests are refused. A paper trader
+that runs all day trades the same bars, sixty after each hour of requests, from a feed that it waits for.
 """
 
 from __future__ import annotations
@@ -11,6 +11,7 @@ import gc
 import json
 import logging
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -55,12 +56,12 @@ class Day:
 
 
 class Feed:
-    """What a source gives the trader, whose waiting is what moves its clock."""
+    """What a source gives the trader, whose waiting moves its clock; an hour is served when it is waited for."""
 
     is_stored = False
 
-    def __init__(self, day: Day) -> None:
-        self.day, self.moment = day, day.now
+    def __init__(self, day: Day, next_hour: Callable[[], None]) -> None:
+        self.day, self.moment, self.next_hour = day, day.now, next_hour
         self.clock = LiveClock(lambda: self.moment, lambda: self.moment, self._sleep)
 
     def _sleep(self, seconds: float) -> None:
@@ -70,6 +71,8 @@ class Feed:
         return self.day.panel.between(None, until or pd.Timestamp(self.moment, unit="s", tz="UTC"))
 
     def after(self, last: pd.Timestamp) -> Panel | None:
+        if last >= self.day.panel.index[-1]:
+            self.next_hour()
         known = self.history(None)
         return known.rows(int(known.index.searchsorted(last, side="right")), None)
 
@@ -122,15 +125,23 @@ def main(bundle: Path, bars: Path, folder: Path, hours: int) -> None:
     runtime = Runtime(opened, clock=lambda: day.now)
     runtime.feed(day.panel)
     app = make_app(runtime, KillSwitch(folder / "HALT"), keys, NO_LIMITS, folder / "books")
-    trader = make_trader(folder / "trader", panel=day.panel, feed=Feed(day))
-    asked, memory, leaked = 0, [], list[bytes]()
-    for hour in range(hours):
-        asked += asyncio.run(serve_hour(app, day, tokens, hour, leaked))
-        trader.run(HOUR_BARS)
+    asked, memory, leaked = [0], list[float](), list[bytes]()
+
+    def end_hour() -> None:
         memory.append(round(resident_mb(), 1))
-        print(f"hour {hour + 1}: {memory[-1]} MB resident", flush=True)
+        print(f"hour {len(memory)}: {memory[-1]} MB resident", flush=True)
+
+    def next_hour() -> None:
+        if asked[0]:
+            end_hour()
+        asked[0] += asyncio.run(serve_hour(app, day, tokens, len(memory), leaked))
+
+    # One run: a start reads the whole journal to verify it, of which memory that was freed remains with the process.
+    trader = make_trader(folder / "trader", panel=day.panel, feed=Feed(day, next_hour))
+    trader.run(hours * HOUR_BARS)
+    end_hour()
     trader.journal.close()
-    print(json.dumps({"hours": hours, "requests": asked, "bars": trader.bars, "memory": memory}))
+    print(json.dumps({"hours": hours, "requests": asked[0], "bars": trader.bars, "memory": memory}))
 
 
 if __name__ == "__main__":

@@ -77,22 +77,25 @@ def ask(live: Live, book: Book, content: dict[str, Any], is_alone: bool) -> Aske
     return Asked(closes, book.cash, dict(book.held), book.peak, answer) if status == 200 else None
 
 
-def bar_requests(live: Live, book: Book, chance: random.Random, asks: int) -> list[Asked]:
-    """A new bar for all, and then what 32 clients ask about it at once."""
+def bar_requests(
+    live: Live, book: Book, chance: random.Random, clients: ThreadPoolExecutor, asks: int = 2 * CLIENTS
+) -> list[Asked]:
+    """A new bar for all, and then what the clients ask about it at once."""
     moment, symbols = datetime.now(UTC).isoformat(), book.symbols
     by_bars = chance.random() < 0.5
     if by_bars:
         book.history = np.vstack([book.history, book.closes])
         rows = [
-            {"symbol": symbol, "time": moment} | dict.fromkeys(live.panel.fields, float(close))
-            for symbol, close in zip(symbols, book.closes[-1], strict=True)
+            {"symbol": symbol, "time": moment}
+            | {field: float(live.panel[field][-1, place]) for field in live.panel.fields}
+            | dict.fromkeys(("open", "high", "low", "close"), float(book.closes[-1, place]))
+            for place, symbol in enumerate(symbols)
         ]
         first = ask(live, book, {"bars": rows}, False)
         contents: list[dict[str, Any]] = [{} for _ in range(asks)]
     else:
         first, contents = None, [features(live, book, moment, chance) for _ in range(asks)]
-    with ThreadPoolExecutor(CLIENTS) as pool:
-        answers = list(pool.map(lambda content: ask(live, book, content, not by_bars), contents))
+    answers = list(clients.map(lambda content: ask(live, book, content, not by_bars), contents))
     return [asked for asked in (first, *answers) if asked is not None]
 
 
@@ -162,17 +165,17 @@ def test_every_order_that_32_clients_get_is_within_the_limits(
     made: Any, tmp_path: Path, sized: Callable[[int], int]
 ) -> None:
     limits, chance, bars = RiskLimits(**LIMITS), random.Random(27), sized(300)  # type: ignore[arg-type]
-    with serving(made, tmp_path, limits) as live:
+    with serving(made, tmp_path, limits) as live, ThreadPoolExecutor(CLIENTS) as clients:
         book, generator = Book(live.panel.symbols, np.array(live.panel.close)), np.random.default_rng(27)
         asked: list[Asked] = []
         for _ in range(bars):
             book.move(generator)
-            answers = bar_requests(live, book, chance, 2 * CLIENTS)
+            answers = bar_requests(live, book, chance, clients)
             book.fill(answers)
             asked += answers
         assert live.client.post("/v1/halt", "trade", {"reason": "the end"})[0] == 200
         book.move(generator)
-        last = bar_requests(live, book, chance, CLIENTS)
+        last = bar_requests(live, book, chance, clients)
         assert not any(row["allowed"] for each in last for row in each.answer["decisions"])
     allowed, refusals = compare(live, asked, limits)
     print(f"{len(asked)} decisions over HTTP by {CLIENTS} clients at {bars} bars: {allowed} orders allowed, ", end="")
