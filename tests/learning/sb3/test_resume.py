@@ -73,7 +73,7 @@ class StopAt:
             raise Stop("here")
 
 
-@pytest.mark.parametrize("name", list(ALGORITHMS))
+@pytest.mark.parametrize("name", list(OPTIONS))  # offline methods: tests/training/offline/test_windows.py
 def test_a_resumed_learner_ends_as_one_that_was_never_stopped(name: str, tmp_path: Path) -> None:
     whole = make_learner(name)
     whole.learn(STEPS, StopAt(whole))
