@@ -6,12 +6,22 @@ python benchmarks/ablations.py [--presets actions features] [--seeds 1+2] [--nam
 from __future__ import annotations
 
 import argparse
+import json
 import math
+from dataclasses import replace
+from pathlib import Path
 
+import numpy as np
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.training.league.ablation import JUDGED, ablate, load_ablation
+from pacesetter.build import read_config
+from pacesetter.runs import Run, config_hash
+from pacesetter.training.league.ablation import JUDGED, Ablation, AblationPreset, ablate, load_ablation
+from pacesetter.training.league.cell import Cell
+
+# Entrants of `lookback` that differ in the network alone, whose learning curves are shown.
+NETWORKS = ("full", "LSTM", "GRU", "row sums with attention over assets", "row sums without attention")
 
 
 def section(preset: str, seeds: str, folder: str, more: list[str]) -> str:
@@ -31,7 +41,37 @@ def section(preset: str, seeds: str, folder: str, more: list[str]) -> str:
     told = f"Market `{stored.markets[0]}`, tuning seeds {seeds}; {', '.join(more) or 'as shipped'}."
     titles = [title for title, _ in judging.columns.values()]
     header = ["variant", "seeds", judging.title, "less the full method", "p", *titles]
-    return f"## {preset}\n\n{told}\n\n{table(header, rows)}"
+    return f"## {preset}\n\n{told}\n\n{table(header, rows)}{_curves(stored, preset, seeds, folder, more)}"
+
+
+def _curves(stored: AblationPreset, preset: str, seeds: str, folder: str, more: list[str]) -> str:
+    """Validation scores over steps of the networks, as means over seeds; nothing where the preset names none."""
+    networks = [name for name in NETWORKS if name in stored.overrides()]
+    if not networks:
+        return ""
+    asked = Ablation(name=preset, seeds=seeds, folder=f"{folder}/{preset}")
+    curves: dict[str, list[dict[int, float]]] = {}
+    for cell in asked.cells(stored, more):
+        if cell.entrant in networks:
+            curves.setdefault(cell.entrant, []).append(_validated(cell))
+    steps = sorted({step for each in curves.values() for curve in each for step in curve})
+    rows = [
+        [name, *(f"{np.mean([curve[step] for curve in each if step in curve]):+.2f}" for step in steps)]
+        for name, each in curves.items()
+    ]
+    return f"\n\nValidation score after so many steps, mean over seeds:\n\n{table(['network', *map(str, steps)], rows)}"
+
+
+def _validated(cell: Cell) -> dict[int, float]:
+    """Step -> validation score of the cell's run."""
+    wanted = config_hash(replace(cell.config, runs=str(Path(cell.folder) / "runs")).to_dict())
+    for place in sorted(Path(cell.folder, "runs").glob("*/metrics.jsonl")):
+        if config_hash(read_config(Run.open(place.parent)).to_dict()) == wanted:
+            lines = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
+            return {
+                line["step"]: line["validation"]["score"] for line in lines if "score" in line.get("validation", {})
+            }
+    raise FileNotFoundError(f"no run of {cell.entrant} with seed {cell.seed} in {cell.folder}")
 
 
 def main() -> None:

@@ -20,6 +20,7 @@ from record import publish, table
 
 from pacesetter.build import read_config
 from pacesetter.runs import Run
+from pacesetter.training.launch.comparison import mean_and_half_width
 from pacesetter.training.league.cell import Cell, Score, play_cell
 from pacesetter.training.league.ladder import ENTRANTS, MARKETS
 from pacesetter.training.offline.export import export_episodes
@@ -30,7 +31,8 @@ ABOUT = (
     "49,152 steps of each agent. `_log`: from all episodes that PPO logged while it learned; `_random`: from 5,000 "
     "episodes of random orders; never from an oracle's. Every learner has the network `mlp_tiny`, sees "
     "`leadlag_expected`, and uses `task.action=target`. Settings are the first that were tried, on seed 1; "
-    "reporting seeds, from 201 on, were played once."
+    "reporting seeds, from 201 on, were played once. In brackets: the difference in Sharpe ratio, paired by seed, ± "
+    "half of its 95 % Student interval."
 )
 COMMON = ("task=fleet", "task.action=target", "task.retrain_share=0", "train.checkpoint_every=0", "train.threads=1")
 EPISODES = 5_000  # of random orders: as many rows as PPO logs
@@ -95,10 +97,20 @@ def score_rows(scores: list[Score]) -> list[list[Any]]:
     for name, own in by_name.items():
         mean, data = float(np.mean(own)), name.rsplit("_", 1)[-1]
         share = f"{mean / float(np.mean(by_name['ppo'])):.0%}" if "ppo" in by_name else ""
+        share += _paired(own, by_name.get("ppo")) if name.split("_")[0] in LEARNERS else ""
         cloned = by_name.get(f"bc_{data}")
         lead = f"{mean - float(np.mean(cloned)):+.2f}" if cloned and not name.startswith("bc") else ""
+        lead += _paired(own, cloned) if lead else ""
         rows.append([name, *(f"{value:+.2f}" for value in own), f"{mean:+.2f}", share, lead])
     return rows
+
+
+def _paired(own: list[float], other: list[float] | None) -> str:
+    """The difference with half of its 95 % Student interval over seeds; nothing for one seed."""
+    if other is None or len(own) < 2:
+        return ""
+    gap, half = mean_and_half_width(np.subtract(own, other))
+    return f" ({gap:+.2f} ± {half:.2f})"
 
 
 def market_table(market: str, seeds: list[int], entrants: list[str], folder: str) -> str:

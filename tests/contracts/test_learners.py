@@ -57,9 +57,12 @@ NETWORK = {
     "trading": ("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=32"),
     "fleet": ("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=16", "task.retrain_share=0"),
     "master": ("agent.network_options={width:16,heads:2,layers:1,hidden:16,follow:0.0}", "train.envs=32"),
-    "lookback": ("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=8", "task.windows.seen=[20,40,60]"),
+    "lookback": ("agent.network=mlp_tiny", "agent.heads=[16]", "train.envs=8"),
 }
-WINDOWS = ("task.windows.longest=60", "task.windows.grid=[10,20,60]", *QUIET)
+WINDOW_MARKET = (
+    *("data=synthetic", "data.symbols=3", "data.bars=500", "task.windows.seen=[20,40,60]"),
+    *("task.windows.longest=60", "task.windows.grid=[10,20,60]", *QUIET),
+)
 OPTIONS = {  # of (method, task) where the defaults would take long; a method without any is tested with its own
     ("direct", "fleet"): ("agent.network=linear_cross",),
     ("ppo", "trading"): (*ON_POLICY, "agent.batch_size=128"),
@@ -96,6 +99,7 @@ OPTIONS = {  # of (method, task) where the defaults would take long; a method wi
     ("options", "trading"): (*LEARNED, "agent.batch_size=128"),
     ("options", "fleet"): (*LEARNED, "agent.batch_size=64"),
     **{(name, "fleet"): ("agent.gradient_steps=2", "agent.gamma=0.3") for name in ("bc", "cql", "iql")},
+    **{(name, "lookback"): ("agent.gradient_steps=2", "agent.batch_size=128") for name in ("bc", "cql", "iql")},
 }
 STORED = tuple(name for name in METHODS if METHODS[name].supports[0].from_dataset)  # step no environment either
 CASES = [(name, support.tasks[0]) for name in METHODS for support in METHODS[name].supports]
@@ -142,11 +146,14 @@ def fleet(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.fixture(scope="module")
-def stored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """Random episodes of the market, for those who learn from stored ones."""
-    path = tmp_path_factory.mktemp("stored") / "random.h5"
-    export_episodes("random", [*MARKET, *TRADES, "task.action=target", "train.envs=4"], out=path, episodes=12)
-    return path
+def stored(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Path]:
+    """Random episodes of each market, by task, for those who learn from stored ones."""
+    folder = tmp_path_factory.mktemp("stored")
+    paths = {"fleet": folder / "fleet.h5", "lookback": folder / "windows.h5"}
+    markets = {"fleet": (*MARKET, *TRADES, "task.action=target"), "lookback": ("task=lookback", *WINDOW_MARKET)}
+    for task, path in paths.items():
+        export_episodes("random", [*markets[task], "train.envs=4"], out=path, episodes=12)
+    return paths
 
 
 @pytest.fixture(scope="module")
@@ -166,9 +173,9 @@ def configure(request: pytest.FixtureRequest) -> Callable[[Case], Config]:
                 [*own, *QUIET, f"task.fleet={fleet}", "task.cross_fit=false", "task.episode_bars=20", *REWARD]
             )
         if name in STORED:
-            own = (*own, f"agent.dataset={request.getfixturevalue('stored')}", "agent.regimes=[]")
+            own = (*own, f"agent.dataset={request.getfixturevalue('stored')[task]}", "agent.regimes=[]")
         if task == "lookback":
-            return compose([*own, "data=synthetic", "data.symbols=3", "data.bars=500", *WINDOWS])
+            return compose([*own, *WINDOW_MARKET])
         action = "target" if "target" in support.actions else support.actions[0]
         return compose([*own, *MARKET, *TRADES, f"task.action={action}"])
 

@@ -191,9 +191,7 @@ def task_of(config: Config) -> Task:
 
         return DirectTask(TASKS[problem])
     if any(support.from_dataset and problem in support.tasks for support in _supports(config)):
-        from pacesetter.build.offline import OfflineTask
-
-        return OfflineTask()
+        return load(TASKS[problem].offline)()  # type: ignore[no-any-return]
     stands = [support.stand_in for support in _supports(config) if support.stand_in and problem in support.tasks]
     if stands:
         return load(stands[0])()  # type: ignore[no-any-return]

@@ -5,19 +5,16 @@ from __future__ import annotations
 import hashlib
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
-from pacesetter.build.configuration import Config, build_task
-from pacesetter.build.environments import feature_split, fitted_until, split_panel
-from pacesetter.errors import ConfigError, DataError
+from pacesetter.build.configuration import Config
+from pacesetter.build.environments import fitted_until
+from pacesetter.build.tasks.task import TASKS
+from pacesetter.errors import DataError
 from pacesetter.panel import Panel
 from pacesetter.runs import config_hash
 
-if TYPE_CHECKING:
-    from pacesetter.learning.experience.market import FleetMarket
-
-__all__ = ["build_recording_market", "check_dataset", "dataset_manifest", "differences"]
+__all__ = ["build_recording_market", "check_dataset", "content_hash", "dataset_manifest", "differences"]
 
 COMPARED = {  # key of the manifest -> what differs where it does
     "data": "its bars are not those of the configured training set",
@@ -27,36 +24,24 @@ COMPARED = {  # key of the manifest -> what differs where it does
     "action": "it has actions of another kind",
     "reward": "its rewards were computed by another rule",
     "market": "its orders were filled under other rules or costs",
+    "windows": "its windows to choose from are others",
+    "view": "its observations show windows in another way",
 }
 
 
-def build_recording_market(config: Config, panel: Panel, envs: int, episode_bars: int | None = None) -> FleetMarket:
+def build_recording_market(config: Config, panel: Panel, envs: int, episode_bars: int | None = None) -> Any:
     """The market of the training set with random starts, in which episodes of one length are recorded.
 
-    Refuses a task without an agent for each symbol, and episodes without an end.
+    Refuses a task whose episodes are not stored, and episodes without an end.
     """
-    from pacesetter.build.fleet import build_market
-
-    problem = config.task.get("problem")
-    if problem != "fleet":
-        raise ConfigError(
-            f"task={problem} cannot be recorded: trajectories are those of task=fleet, also of one symbol by "
-            "task.symbols=[NAME]"
-        )
-    # Episodes of one length: an evaluation weights them equally.
-    bars = build_task(config).episode_bars if episode_bars is None else episode_bars
-    if bars is None:
-        raise ConfigError("task.episode_bars=null has no end; give --bars")
-    split = feature_split(config, panel)
-    return build_market(config, split.learned, envs, **split.features(split.learned), episode_bars=bars)
+    return TASKS[str(config.task["problem"])].recording_market(config, panel, envs, episode_bars)
 
 
 def dataset_manifest(
-    config: Config, panel: Panel, market: FleetMarket, source: str, policy: str, regimes: Sequence[str], seed: int
+    config: Config, panel: Panel, market: Any, source: str, policy: str, regimes: Sequence[str], seed: int
 ) -> dict[str, Any]:
     """All that a dataset of this market says of itself; `policy` is the hash of the weights that acted."""
-    batch = market.batch
-    return describe_market(config, panel, market) | {
+    return _facts(config, panel, market) | {
         "kind": "trajectories",
         "source": source,
         "policy": policy,
@@ -67,36 +52,22 @@ def dataset_manifest(
         "actions": market.actions,
         "places": {name: [place.start, place.stop] for name, place in market.tables.places.items()},
         "shapes": {name: list(shape) for name, shape in market.shapes.items()},
-        "components": list(batch.components),
-        "episode_bars": batch.episode_bars,
-        "bars_per_year": batch.market.bars_per_year,
-        "hold_zone": batch.market.orders.hold_zone,
         "regimes": list(regimes),
         "seed": seed,
     }
 
 
-def describe_market(config: Config, panel: Panel, market: FleetMarket) -> dict[str, Any]:
-    """The facts by which a dataset is compared with a configuration."""
-    task = build_task(config)
-    return {
-        # Of the training bars alone: new bars in the test set do not make a dataset stale.
-        "data": split_panel(config, panel).learned.fingerprint,
-        "symbols": list(market.symbols),
-        "names": {entry: list(names) for entry, names in market.batch.bank.names.items()},
-        "window_bars": market.batch.window_bars,
-        "action": task.action,
-        "reward": _hash(asdict(task.reward)),
-        "market": _hash(asdict(task.market)),
-    }
+def _facts(config: Config, panel: Panel, market: Any) -> dict[str, Any]:
+    """What the task says of the market."""
+    return TASKS[str(config.task["problem"])].recorded_facts(config, panel, market)
 
 
 def differences(manifest: Mapping[str, Any], config: Config, panel: Panel) -> list[str]:
     """What of a dataset is no longer that of the configuration and its data, in words; none where it is fresh."""
     market = build_recording_market(config, panel, 1, manifest["episode_bars"])
     # Through JSON like the stored manifest, or tuples would differ from lists.
-    today = json.loads(json.dumps(describe_market(config, panel, market)))
-    return [sentence for key, sentence in COMPARED.items() if manifest.get(key) != today[key]]
+    today = json.loads(json.dumps(_facts(config, panel, market)))
+    return [sentence for key, sentence in COMPARED.items() if manifest.get(key) != today.get(key)]
 
 
 def check_dataset(path: object, manifest: Mapping[str, Any], config: Config, panel: Panel) -> None:
@@ -107,5 +78,6 @@ def check_dataset(path: object, manifest: Mapping[str, Any], config: Config, pan
         )
 
 
-def _hash(content: Mapping[str, Any]) -> str:
+def content_hash(content: Mapping[str, Any]) -> str:
+    """SHA-256 of plain values."""
     return hashlib.sha256(json.dumps(content, default=str, sort_keys=True).encode()).hexdigest()

@@ -60,6 +60,7 @@ def made(name: str, actions: spaces.Space[Any]) -> Any:
         ("maskable_ppo", spaces.Discrete(5)),
         ("full_information", spaces.Discrete(5)),
         ("thompson", spaces.Discrete(5)),
+        *((name, spaces.Discrete(5)) for name in ("bc", "cql", "iql")),
         ("recurrent_ppo", spaces.Discrete(5)),
         ("gru_ppo", spaces.Discrete(5)),
         ("sac", CONTINUOUS),
@@ -151,4 +152,4 @@ def test_what_cannot_be_read_gets_a_sentence() -> None:
     with pytest.raises(ConfigError, match="lack 'window'"):
         found.tensors({"position": np.zeros((1, 2))})
     on_policy = {"ppo", "a2c", "maskable_ppo", "full_information", "thompson", "recurrent_ppo", "gru_ppo"}
-    assert set(ALGORITHMS) == on_policy | {"sac", "td3"}  # each is read above
+    assert set(ALGORITHMS) == on_policy | {"bc", "cql", "iql", "sac", "td3"}  # each is read above

@@ -20,8 +20,9 @@ from pacesetter.learning.experience.dataset import DatasetWriter, read_dataset
 from pacesetter.learning.experience.market import FleetMarket
 from pacesetter.learning.experience.recording import order_teacher
 from pacesetter.training.hydra.compose import compose
-from pacesetter.training.offline import export, observers
+from pacesetter.training.offline import observers
 from pacesetter.training.offline.export import export_episodes
+from pacesetter.training.offline.teachers import TEACHERS
 from pacesetter.training.run.train import train
 
 FAST = ("agent.learning_rate=0.01", "agent.encoder_learning_rate=0.01", "agent.gamma=0.5", "train.checkpoint_every=0")
@@ -39,7 +40,7 @@ def rule(toy, tmp_path_factory) -> Path:
     """Episodes of a rule that reads sentiment, which the observation shows: what can be cloned exactly."""
     path = tmp_path_factory.mktemp("rule") / "rule.h5"
 
-    def follow(config, market):
+    def follow(config, panel, market):
         column = market.batch.bank.names["window"].index("sentiment")
 
         def wanted(observation):
@@ -49,7 +50,7 @@ def rule(toy, tmp_path_factory) -> Path:
         return order_teacher(wanted, market.actions)
 
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(export, "expert_teacher", follow)
+        patch.setitem(TEACHERS["account"], "expert", follow)
         export_episodes("expert", [*toy, "train.envs=8"], out=path, episodes=100)
     return path
 

@@ -3,13 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any, Literal
 
 from numpy.typing import NDArray
 
 from pacesetter.build.configuration import Config, build_task
-from pacesetter.build.environments import FeatureSplit, Parts, build_table, feature_split, fitted_until
+from pacesetter.build.environments import FeatureSplit, Parts, build_table, feature_split, fitted_until, split_panel
 from pacesetter.build.fleet import best_fleet, build_market
 from pacesetter.build.tasks.task import TASKS, Stored, Task
 from pacesetter.build.tasks.trading import MarketCopies, Trading, market_copies
@@ -66,6 +66,7 @@ class FleetTask(Task):
     learned_as = "fleet"
     config = FleetTrading
     observers = "fleet"
+    offline = "pacesetter.build.offline:OfflineTask"
 
     def parts(self, config: Config, panel: Panel) -> Parts:
         split = feature_split(config, panel)
@@ -95,6 +96,33 @@ class FleetTask(Task):
     def copies(self, config: Config, split: FeatureSplit) -> MarketCopies:
         """Other markets of the same symbols that are learned from beside the training bars; mostly none."""
         return market_copies(config, split)
+
+    def recording_market(self, config: Config, panel: Panel, envs: int, episode_bars: int | None) -> Any:
+        # Episodes of one length: an evaluation weights them equally.
+        bars = build_task(config).episode_bars if episode_bars is None else episode_bars
+        if bars is None:
+            raise ConfigError("task.episode_bars=null has no end; give --bars")
+        split = feature_split(config, panel)
+        return build_market(config, split.learned, envs, **split.features(split.learned), episode_bars=bars)
+
+    def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
+        from pacesetter.build.dataset import content_hash
+
+        task, batch = build_task(config), market.batch
+        return {
+            # Of the training bars alone: new bars in the test set do not make a dataset stale.
+            "data": split_panel(config, panel).learned.fingerprint,
+            "symbols": list(market.symbols),
+            "names": {entry: list(names) for entry, names in batch.bank.names.items()},
+            "window_bars": batch.window_bars,
+            "action": task.action,
+            "reward": content_hash(asdict(task.reward)),
+            "market": content_hash(asdict(task.market)),
+            "components": list(batch.components),
+            "episode_bars": batch.episode_bars,
+            "bars_per_year": batch.market.bars_per_year,
+            "hold_zone": batch.market.orders.hold_zone,
+        }
 
     def policy(self, stored: Stored) -> Policy:
         policy = self._policy(best_fleet(stored.folder), stored.config, fitted_until(stored.config, stored.panel))

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import asdict, replace
 from itertools import count
 from typing import TYPE_CHECKING, Any, ClassVar
 
@@ -39,6 +39,7 @@ class LookbackTask(Task):
     learned_as = "lookback"
     config = LookbackConfig
     judged_as = "windows"
+    offline = "pacesetter.build.offline:OfflineWindowsTask"
     refusals: ClassVar[Mapping[str, str]] = {
         "baseline": "the baselines of task={task} do not trade; `pacesetter evaluate RUN` shows them beside an agent",
         "cluster": (
@@ -79,6 +80,36 @@ class LookbackTask(Task):
         # The panel begins at bar 0 for the windows' history; episodes stay in the fold's own bars.
         env.batch.dealer.keep_within(fold.train)
         return Parts(env, env)
+
+    def recording_market(self, config: Config, panel: Panel, envs: int, episode_bars: int | None) -> Any:
+        from pacesetter.envs.lookback.vector import LookbackVectorEnv
+        from pacesetter.learning.experience.window_market import WindowMarket
+
+        task: LookbackConfig = build_task(config)
+        bars = task.episodes.bars if episode_bars is None else episode_bars
+        if bars is None:
+            raise ConfigError("task.episodes.bars=null has no end; give --bars")
+        learned = split_panel(config, learned_universe(config, panel)).learned
+        return WindowMarket(LookbackVectorEnv(learned, envs, replace(task, episodes=replace(task.episodes, bars=bars))))
+
+    def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
+        from pacesetter.build.dataset import content_hash
+
+        task: LookbackConfig = build_task(config)
+        return {
+            "data": split_panel(config, learned_universe(config, panel)).learned.fingerprint,
+            "symbols": list(market.symbols),
+            "names": {},
+            "window_bars": 1,
+            "action": task.windows.space,
+            "reward": content_hash(asdict(task.reward)),
+            "windows": content_hash(asdict(task.windows) | {"liquidity": asdict(task.liquidity)}),
+            "view": content_hash(asdict(task.view)),
+            "components": list(market.env.batch.reward.names),
+            "episode_bars": market.env.batch.config.episodes.bars,
+            "bars_per_year": panel.bars_per_year,
+            "hold_zone": 0.0,
+        }
 
     def policy(self, stored: Stored) -> LookbackPolicy:
         return self.windows_policy(stored)

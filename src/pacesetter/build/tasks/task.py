@@ -67,6 +67,7 @@ class Task(ABC):
     judged_as   key of `evaluation.opened.RUNS`: an account that trades, or windows that are chosen
     refusals    what cannot be done with it (evaluate, baseline, folds, bundle, cluster, job, lookback) -> the
                 sentence that says so; `{run}` becomes the run's folder
+    offline     "module:class" of the task that takes its place where an agent learns from a dataset; "" has none
     inherited   pattern of the overrides that it takes from another run, and that are refused beside it; "" is none
     conditions  what its policies are asked for beside the market, e.g. a goal; None: nothing. A task that agents with
                 conditions support passes its environments and policies through `with_entries` and `asked`
@@ -78,6 +79,7 @@ class Task(ABC):
     observers: ClassVar[str] = "single"
     judged_as: ClassVar[str] = "account"
     refusals: ClassVar[Mapping[str, str]] = NO_WINDOWS
+    offline: ClassVar[str] = ""
     inherited: ClassVar[str] = ""
     conditions: Conditions | None = None
 
@@ -147,6 +149,17 @@ class Task(ABC):
     @abstractmethod
     def export(self, stored: Stored, count: int) -> Exported:
         """What a bundle holds of a run, with `count` observations of its own market to compare the graph on."""
+
+    def recording_market(self, config: Config, panel: Panel, envs: int, episode_bars: int | None) -> Any:
+        """The training set with random starts, in which episodes of one length are recorded."""
+        raise ConfigError(
+            f"task={self.name} cannot be recorded: trajectories are those of task=lookback and of task=fleet, also of "
+            "one symbol by task.symbols=[NAME]"
+        )
+
+    def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
+        """What a dataset of that market says of it."""
+        raise NotImplementedError
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
         """Refuse a market, by its label, with symbols that the policy of a run cannot trade."""

@@ -45,6 +45,7 @@ from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleEx
 from pacesetter.learning.sb3.full_information import FullInformation
 from pacesetter.learning.sb3.gru import GruPPO
 from pacesetter.learning.sb3.hindsight import goal_options
+from pacesetter.learning.sb3.offline.windows import WindowsBC, WindowsCQL, WindowsIQL
 from pacesetter.learning.sb3.thompson import ThompsonSampling
 from pacesetter.learning.state import read_header, read_state, write_state
 from pacesetter.registry import Registry, configure
@@ -97,6 +98,9 @@ ALGORITHMS.add("maskable_ppo", Algorithm(MaskablePPO, "discrete", masked=True))
 ALGORITHMS.add("full_information", Algorithm(FullInformation, "discrete"))
 ALGORITHMS.add("recurrent_ppo", Algorithm(RecurrentPPO, policy="MultiInputLstmPolicy"))
 ALGORITHMS.add("thompson", Algorithm(ThompsonSampling, "discrete"))
+ALGORITHMS.add("bc", Algorithm(WindowsBC, "discrete"))
+ALGORITHMS.add("cql", Algorithm(WindowsCQL, "discrete"))
+ALGORITHMS.add("iql", Algorithm(WindowsIQL, "discrete"))
 ALGORITHMS.add("gru_ppo", Algorithm(GruPPO, policy="MultiInputGruPolicy"))
 
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from pacesetter.build import Config, build_panel, parse_config, stored_config, with_lookback
+from pacesetter.build import Config, build_panel, parse_config, stored_config, task_of, with_lookback
 from pacesetter.build.dataset import build_recording_market, dataset_manifest, differences
 from pacesetter.errors import ConfigError, check_range, did_you_mean
 from pacesetter.learning.experience.dataset import DatasetWriter, StoredEpisodes, read_manifest
@@ -16,7 +16,7 @@ from pacesetter.panel import Panel
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.offline.minari_format import check_minari, write_minari
 from pacesetter.training.offline.paper_episodes import PAPER, is_paper_log, paper_episodes, read_paper_log
-from pacesetter.training.offline.teachers import expert_teacher, oracle_teacher, run_teacher
+from pacesetter.training.offline.teachers import TEACHERS
 
 __all__ = ["SOURCES_OF_EPISODES", "ExportedEpisodes", "export_episodes", "stale_reasons"]
 
@@ -53,8 +53,8 @@ def export_episodes(
 ) -> ExportedEpisodes:
     """Record `episodes` of each regime in the training set and write them; everything is refused before that.
 
-    source    random, expert, oracle, the folder of a run of task=fleet, whose own configuration is used, or that of a
-              paper trader with log_episodes=true, whose bars the overrides put into the training set
+    source    random, expert, oracle, the folder of a run of task=fleet or lookback, whose own configuration is used, or
+              that of a paper trader with log_episodes=true, whose bars the overrides put into the training set
     regimes   random, medium and expert, which differ in the share of random orders; random orders have one
     minari    also write the Farama Foundation's format, beside the file
     """
@@ -129,7 +129,7 @@ def _regimes(source: str, asked: Sequence[str]) -> tuple[str, ...]:
 
 def _config(source: str, overrides: Sequence[str]) -> Config:
     if source in SOURCES_OF_EPISODES:
-        return compose(["task=fleet", *overrides])
+        return compose(_with_task(overrides))
     if overrides:
         raise ConfigError(f"{overrides[0]}: a run is exported in its own market; leave overrides out")
     if not Path(source).is_dir():
@@ -139,14 +139,18 @@ def _config(source: str, overrides: Sequence[str]) -> Config:
     return stored_config(source)
 
 
+def _with_task(overrides: Sequence[str]) -> list[str]:
+    """The overrides with task=fleet, unless they name another task."""
+    return list(overrides) if any(text.startswith("task=") for text in overrides) else ["task=fleet", *overrides]
+
+
 def _teacher(source: str, config: Config, panel: Panel, market: Any) -> tuple[Teach | None, str]:
     if source == "random":
         return None, ""
-    if source == "expert":
-        return expert_teacher(config, market), ""
-    if source == "oracle":
-        return oracle_teacher(config, panel, market), ""
-    return run_teacher(source, market)
+    teachers = TEACHERS[task_of(config).judged_as]
+    if source in SOURCES_OF_EPISODES:
+        return teachers[source](config, panel, market), ""
+    return teachers["run"](source, config, market)  # type: ignore[no-any-return]
 
 
 def _label(source: str) -> str:
@@ -156,6 +160,6 @@ def _label(source: str) -> str:
 def stale_reasons(path: str | Path, overrides: Sequence[str] = ()) -> list[str]:
     """Why a dataset is not what its configuration, or that of the overrides, would give today; none where it is."""
     manifest = read_manifest(path)
-    config = compose(["task=fleet", *overrides]) if overrides else parse_config(manifest["config"], f"{path}")
+    config = compose(_with_task(overrides)) if overrides else parse_config(manifest["config"], f"{path}")
     panel = build_panel(config)
     return differences(manifest, with_lookback(config, panel), panel)

@@ -44,8 +44,13 @@ class OfflineValidator(Validator[FleetTrainer]):
     def __init__(self, session: Session[FleetTrainer]) -> None:
         super().__init__(session)
         self.learner = session.learner
-        self.rows: StoredRows = session.parts.train
         self.markets: JudgedMarkets = session.parts.validation
+
+    @property
+    def rows(self) -> StoredRows:
+        """What is learned from, and judged on where it is held out."""
+        rows: StoredRows = self.session.parts.train
+        return rows
 
     def keep(self, folder: Path, facts: dict[str, Any]) -> None:
         save_fleet(self.learner.fleet, folder)
@@ -76,34 +81,40 @@ class OfflineValidator(Validator[FleetTrainer]):
         self.state["sharpe"] = played.sharpe_together
         judged = {name: float(values.mean()) for name, values in self._judged().items()}
         estimates, note = self._estimates()
-        self._tell(judged, estimates, played.sharpe_together, note)
+        self._tell(judged, estimates, f"validation Sharpe {played.sharpe_together:+.2f}", note)
+        self._store(judged, estimates, note, {"validation_sharpe": played.sharpe_together})
 
     def _estimates(self) -> tuple[list[Estimate], str]:
         """What the data says of the policy, and what the market does; or why the data cannot say anything."""
-        gamma = self.learner.config.gamma
-        answer = market_answer(self.learner.fleet, self.markets, self.rows, gamma)
+        agents, gamma = self._agents()
+        answer = market_answer(agents, self.markets, self.rows, gamma)
         try:
-            estimates, effective = policy_estimates(self.learner.fleet, self.rows, gamma)
+            estimates, effective = policy_estimates(agents, self.rows, gamma)
         except DataError as problem:
             return [answer], str(problem)
         return [*estimates, answer], f"{effective:.0f} held-out episodes are effective"
 
-    def _tell(self, judged: dict[str, float], estimates: list[Estimate], sharpe: float, note: str) -> None:
+    def _agents(self) -> tuple[Any, float]:
+        """Who decides, and the discount that was learned by."""
+        return self.learner.fleet, self.learner.config.gamma
+
+    def _tell(self, judged: dict[str, float], estimates: list[Estimate], answer: str, note: str) -> None:
         table = Table("discounted return of an episode", "value", "95 % interval")
         for each in estimates:
             table.add_row(each.name, f"{each.value:+.4f}", f"{each.low:+.4f} … {each.high:+.4f}")
         console = self.session.console
         console.print(table)
-        console.print(f"{note}; held-out accuracy {judged['accuracy']:.1%}; validation Sharpe {sharpe:+.2f}")
+        console.print(f"{note}; held-out accuracy {judged['accuracy']:.1%}; {answer}", soft_wrap=True)
+
+    def _store(self, judged: dict[str, float], estimates: list[Estimate], note: str, more: dict[str, Any]) -> None:
         facts = {
             "held_out": {name: round(value, DIGITS) for name, value in judged.items()},
             "estimates": [each._asdict() for each in estimates],
-            "validation_sharpe": sharpe,
             "note": note,
             "agent": self.session.config.agent["algorithm"],
             "dataset": self._dataset(),
         }
-        self.session.run.write_json(REPORT, facts)
+        self.session.run.write_json(REPORT, facts | more)
 
     def _dataset(self) -> dict[str, Any]:
         """What was learned from: whose episodes, which of their regimes, and how many."""

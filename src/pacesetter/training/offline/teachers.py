@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 import torch
@@ -18,22 +19,23 @@ from pacesetter.learning.state import tensors_hash
 from pacesetter.market.orders import DISCRETE_AS_CONTINUOUS, Discrete
 from pacesetter.market.parameters import BPS
 from pacesetter.panel import Panel
+from pacesetter.training.offline.window_teachers import windows_expert, windows_oracle, windows_run
 
 if TYPE_CHECKING:
     from pacesetter.learning.experience.market import FleetMarket
 
-__all__ = ["expert_teacher", "oracle_teacher", "run_teacher"]
+__all__ = ["TEACHERS", "expert_teacher", "oracle_teacher", "run_teacher"]
 
 Rows = dict[str, torch.Tensor]
 
 
-def run_teacher(folder: str | Path, market: FleetMarket) -> tuple[Teach, str]:
+def run_teacher(folder: str | Path, config: Config, market: FleetMarket) -> tuple[Teach, str]:
     """The best fleet of a run, and the hash of its weights; refuses a run without one."""
     fleet = best_fleet(folder)
     return fleet_teacher(fleet, market), tensors_hash(fleet.state_dict())
 
 
-def expert_teacher(config: Config, market: FleetMarket) -> Teach:
+def expert_teacher(config: Config, panel: Panel, market: FleetMarket) -> Teach:
     """The rule expert on the features of the window; refuses a window without the indicators that it needs."""
     rule, action = RuleExpert(market.batch.bank.names), build_task(config).action
 
@@ -81,3 +83,10 @@ def oracle_teacher(config: Config, panel: Panel, market: FleetMarket) -> Teach:
         return torch.where(enters, int(Discrete.BUY_LARGE), torch.where(leaves, int(Discrete.SELL_ALL), 0))
 
     return order_teacher(wanted, market.actions)
+
+
+# By what the runs of a task are judged as: orders of an account, or windows.
+TEACHERS: Mapping[str, Mapping[str, Callable[..., Any]]] = {
+    "account": {"run": run_teacher, "expert": expert_teacher, "oracle": oracle_teacher},
+    "windows": {"run": windows_run, "expert": windows_expert, "oracle": windows_oracle},
+}

@@ -60,6 +60,15 @@ def offline(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     return OfflineMeter(session), OfflineValidator(session)
 
 
+@OBSERVERS.register("offline_windows")
+def offline_windows(session: Session[Any]) -> tuple[Any, Validator[Any]]:
+    """An agent that learns windows from stored episodes."""
+    from pacesetter.training.offline.window_observers import OfflineWindowsValidator
+    from pacesetter.training.run.callbacks import Meter
+
+    return Meter(session), OfflineWindowsValidator(session)
+
+
 @OBSERVERS.register("direct")
 def direct(session: Session[Any]) -> tuple[Any, Validator[Any]]:
     """One account of all symbols."""

@@ -1,0 +1,1 @@
+"""Windows learned from stored episodes: offline methods around a Stable-Baselines3 policy."""
