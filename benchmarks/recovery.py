@@ -85,7 +85,7 @@ GATES = {"gates passed": "temperature 2", "gates passed, deterministic": "determ
 
 def overrides(name: str, seed: int, steps: int, runs: str) -> list[str]:
     """Those of one run."""
-    more = [f"seed={seed}", f"train.steps={steps}", f"train.validate_every={steps // 2}", f"runs={runs}"]
+    more = [f"seed={seed}", f"train.steps={steps}", f"train.validate_every={steps}", f"runs={runs}"]
     return [*MARKET, *VARIANTS[name], *QUIET, *more]
 
 

@@ -126,6 +126,20 @@ def test_weights_that_are_asked_for_are_in_force_for_an_episode(bank: Bank) -> N
     assert market.reset()["preference"][5].tolist() == pytest.approx([0.9, 0.1])
 
 
+def test_weights_are_asked_for_only_where_they_may_change(bank: Bank, monkeypatch: pytest.MonkeyPatch) -> None:
+    asked = {}
+    for scalarisation in ("weighted_sum", "state_dependent"):
+        market: Any = make_learner(bank, scalarisation=scalarisation).market
+        market.reset()
+        rows: list[int] = []
+        weights = market.search.weights
+        monkeypatch.setattr(market.search, "weights", lambda *own, of=weights, to=rows: to.append(1) or of(*own))
+        for _ in range(9):  # the tenth bar ends the episodes
+            market.step(torch.zeros(12, 1))
+        asked[scalarisation] = len(rows)
+    assert asked == {"weighted_sum": 0, "state_dependent": 18}
+
+
 def test_rows_that_keep_their_weights_keep_those_of_the_next_bar_too(bank: Bank) -> None:
     """State-dependent weights change at every bar, so that the target is valued by the next ones."""
     learner = make_learner(bank, scalarisation="state_dependent", preferences=4)

@@ -84,14 +84,16 @@ class PreferenceMarket(ConditionedMarket):
         if self.asked is not None:
             self.preference.copy_(self.asked.expand_as(self.preference))
             return
-        account = torch.cat([observation["position"], observation["portfolio"]], dim=1).float()
-        members = None if self.market.is_fixed else self.member.clamp(min=0)
-        chosen = self.search.weights(account, members)
         # Weights hold for an episode: rewards of one return must be weighed alike. State-dependent ones are the
         # exception.
         changes = self._begun
         if self.search.scalarisation == "state_dependent":
             changes = changes | (self.member >= 0) | self.market.is_fixed
+        if not bool(changes.any()):  # the networks of the members took a quarter of a step
+            return
+        account = torch.cat([observation["position"], observation["portfolio"]], dim=1).float()
+        members = None if self.market.is_fixed else self.member.clamp(min=0)
+        chosen = self.search.weights(account, members)
         if not self.market.is_fixed:
             even = simplex(len(chosen), self.search.count, chosen.device)
             chosen = torch.where((self.member < 0)[:, None], even, chosen)
