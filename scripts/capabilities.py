@@ -46,6 +46,7 @@ FLEET = ("task=fleet", *MARKET, *EPISODES, "features.names=[return_1,volatility_
 # A run of each kind that other commands are given, made when it is first needed.
 RUNS = {
     "trading": ("train", "agent=ppo", *MARKET, *EPISODES, *NETWORK, *STEPS, *QUIET),
+    "discrete": ("train", "agent=ppo", "task.action=discrete", *MARKET, *EPISODES, *NETWORK, *STEPS, *QUIET),
     "fleet": ("train", *FLEET, "agent.network_options={width:8,layers:1}", "agent.heads=[8]"),
     "direct": ("train", "task=fleet", "agent=direct", *MARKET, *EPISODES, "train.steps=3072", *QUIET),
     "meta": ("train", *FLEET, "agent=meta", "agent.network_options={width:8,layers:1}", "agent.heads=[8]"),
@@ -60,6 +61,7 @@ KINDS = (
     ("online", "fleet"),
     ("finetune", "fleet"),
     ("adapt", "meta"),
+    ("migrate", "discrete"),
     ("inspect", "job"),
 )
 # What makes a command small: by its first words; the longest that fits.
@@ -71,9 +73,11 @@ SMALLER = {
     "data check": ("data=sandbox",),
     "data fetch": ("data=sandbox",),
     "leadlag": ("data=synthetic", "data.symbols=4", "data.bars=300", "lag.lookback=60"),
+    "leadlag lag.autoencoder": ("data=synthetic", "data.symbols=4", "data.bars=900", "lag.lookback=60", "lag.step=10"),
     "evaluate": ("--draws", "20", "--fast"),
     "verify": (),
     "baseline": ("data=synthetic", "data.symbols=3", "data.bars=1000"),
+    "baseline sl": ("data=synthetic", "data.symbols=3", "data.bars=2000"),
     "validate": ("--draws", "20"),
     "bundle make": ("--observations", "100"),
     "profile": ("data=synthetic", "data.bars=420", "train.steps=64"),

@@ -59,3 +59,10 @@ def test_figures_of_the_demo_are_those_of_its_page() -> None:
         )
         assert figures(line), cost
         assert set(figures(line)) <= set(figures(row))
+
+
+def test_counts_are_those_of_the_code() -> None:
+    from pacesetter.leadlag.estimators.estimator import ESTIMATORS
+
+    assert len(list(ESTIMATORS)) == 11
+    assert "eleven estimators" in README

@@ -69,6 +69,9 @@ def test_clusters_and_the_autoencoder_are_reached_by_options(planted):
     half = len(scores) // 2
     assert np.isnan(scores[:half]).all()  # it learned on the first half
     assert np.isfinite(scores[half:]).all()
+    few = replace(result, matrices=result.matrices[:20])
+    with pytest.raises(DataError, match=r"first half of 20 windows and needs 32 in all; give more bars"):
+        few.autoencoder_anomalies()
 
 
 def test_settings_are_split_between_study_and_engine():

@@ -27,7 +27,14 @@ from pacesetter.leadlag.estimators.learned import Learned
 from pacesetter.leadlag.replayed_windows import ReplayedWindows
 from pacesetter.leadlag.series import Increments, Series, read_series
 from pacesetter.leadlag.strategy import COST_BPS
-from pacesetter.leadlag.structure.anomaly import AlertLevels, Autoencoder, anomaly_score, instability, worst_windows
+from pacesetter.leadlag.structure.anomaly import (
+    FEWEST_WINDOWS,
+    AlertLevels,
+    Autoencoder,
+    anomaly_score,
+    instability,
+    worst_windows,
+)
 from pacesetter.leadlag.structure.clustering import hermitian_clusters
 from pacesetter.leadlag.structure.concentration import contributions, gini, herfindahl, leadership_table
 from pacesetter.leadlag.structure.intervals import ranking_intervals
@@ -380,7 +387,13 @@ class StudyResult:
         if not self.study.autoencoder:
             return None
         vectors = np.nan_to_num(self.leadership)
-        scores = Autoencoder(seed=self.study.seed).fit(vectors[: len(vectors) // 2]).score(vectors)
+        learned = vectors[: len(vectors) // 2]
+        if len(learned) < FEWEST_WINDOWS:
+            raise DataError(
+                f"lag.autoencoder learns from the first half of {len(vectors)} windows and needs "
+                f"{2 * FEWEST_WINDOWS} in all; give more bars, a shorter lag.lookback or a smaller lag.step"
+            )
+        scores = Autoencoder(seed=self.study.seed).fit(learned).score(vectors)
         return scores, AlertLevels().grade(scores)
 
 

@@ -17,9 +17,10 @@ from pacesetter.errors import ConfigError, DataError, check_range, needs
 from pacesetter.leadlag.observed import mean_observed, ratio
 from pacesetter.leadlag.structure.ranking import row_mean
 
-__all__ = ["AlertLevels", "Autoencoder", "anomaly_score", "instability", "robust_z", "worst_windows"]
+__all__ = ["FEWEST_WINDOWS", "AlertLevels", "Autoencoder", "anomaly_score", "instability", "robust_z", "worst_windows"]
 
 Array = NDArray[Any]
+FEWEST_WINDOWS = 16  # that an autoencoder learns from
 IQR_PER_SIGMA = 1.349  # interquartile range of a normal variable, in standard deviations
 
 
@@ -118,10 +119,11 @@ class Autoencoder:
     fitted_until_: int = field(default=-1, init=False)
 
     def fit(self, vectors: Array) -> Autoencoder:
-        """Learn the windows in `vectors` (windows, k), all finite; 16 or more."""
-        if len(vectors) < 16 or not np.isfinite(vectors).all():
+        """Learn the windows in `vectors` (windows, k), all finite; FEWEST_WINDOWS or more."""
+        if len(vectors) < FEWEST_WINDOWS or not np.isfinite(vectors).all():
             raise DataError(
-                f"an autoencoder needs at least 16 finite windows, not {np.shape(vectors)}; encode them first"
+                f"an autoencoder needs at least {FEWEST_WINDOWS} finite windows, not {np.shape(vectors)}; encode them "
+                "first"
             )
         # In time order: the quarter that sets the scale lies after what the network was fitted on.
         split = 3 * len(vectors) // 4
