@@ -9,6 +9,8 @@ the start of Python to the written report.
 
 from __future__ import annotations
 
+import os
+import resource
 import subprocess
 import sys
 import tempfile
@@ -63,17 +65,17 @@ def rate(env: Any) -> float:
     return STEPS * ENVS / (time.perf_counter() - start)
 
 
-def judged() -> float:
-    """Seconds of `pacesetter evaluate` on 20 symbols × 8,000 bars."""
+def judged() -> tuple[float, float]:
+    """Seconds of `pacesetter evaluate` on 20 symbols × 8,000 bars, and those of processor time."""
     with tempfile.TemporaryDirectory() as folder:
         run = train(compose([*JUDGED, f"runs={folder}"]), console=Console(quiet=True)).run.folder
-        start = time.perf_counter()
+        start, before = time.perf_counter(), resource.getrusage(resource.RUSAGE_CHILDREN)
         subprocess.run(
             [sys.executable, "-m", "pacesetter", "evaluate", str(run)], check=True, stdout=subprocess.DEVNULL
         )
-        seconds = time.perf_counter() - start
+        seconds, after = time.perf_counter() - start, resource.getrusage(resource.RUSAGE_CHILDREN)
         assert (Path(run) / "evaluation" / "report.html").is_file()
-    return seconds
+    return seconds, after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime
 
 
 def main() -> None:
@@ -83,8 +85,11 @@ def main() -> None:
         env.close()
     rows = [[name, value, value / rates["synchronous"]] for name, value in rates.items()]
     text = table([f"{ENVS} environments, 12 symbols", "steps / s", "× synchronous"], rows)
-    seconds = judged()
-    text += f"\n\n`pacesetter evaluate RUN` on 20 symbols × 8,000 bars, 1,600 of them judged: {seconds:.0f} s."
+    seconds, spent = judged()
+    text += (
+        f"\n\n`pacesetter evaluate RUN` on 20 symbols × 8,000 bars, 1,600 of them judged: {seconds:.0f} s, of which "
+        f"{spent:.0f} s of processor time. The load of the {os.cpu_count()} cores was {os.getloadavg()[0]:.1f}."
+    )
     publish("lookback_speed", text, "Lookback problem: environments side by side, and an evaluation")
 
 
