@@ -24,7 +24,7 @@ def make_learner(setup: Setup) -> SB3Learner:
     if options.get("advantages") == "expected":
         _check_orders(setup)
     # Both sets share one bank of windows: that of the validation set spans training and validation bars.
-    batch = getattr(setup.validation, "batch", None)  # an offline learner is validated on stored rows
+    batch: Any = getattr(setup.validation, "batch", None)  # an offline learner is validated on stored rows
     bank = getattr(batch, "bank", None)  # a lookback environment has none: its observations hold no windows
     task_decides = _entries(setup)
     if bank is not None:

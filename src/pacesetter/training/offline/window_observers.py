@@ -56,7 +56,7 @@ class OfflineWindowsValidator(OfflineValidator):
         load_weights(self.learner.algorithm, read_state(best))
         judged = {name: float(values.mean()) for name, values in self._judged().items()}
         estimates, note = self._estimates()
-        rewards = played_beside(self.learner.agent, self.markets)  # type: ignore[arg-type]
+        rewards = played_beside(self.learner.agent, self.markets)
         words = ", ".join(f"{name} {value:+.4f}" for name, value in rewards.items())
         self._tell(judged, estimates, f"reward a bar on the validation set: {words}", note)
         self._store(judged, estimates, note, {"validation_rewards": rewards})

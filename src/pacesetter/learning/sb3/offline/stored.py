@@ -30,7 +30,7 @@ class StoredWindows(VectorEnv[dict[str, Array], Array, Array]):
     def __init__(self, rows: StoredRows) -> None:
         self.rows = self.batch = rows
         self.num_envs = 1
-        boxes = {
+        boxes: dict[str, spaces.Space[Any]] = {
             name: spaces.Box(-np.inf, np.inf, tuple(entry.shape[1:]), np.float32)
             for name, entry in rows.observation.items()
         }

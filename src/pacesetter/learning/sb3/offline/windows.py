@@ -23,7 +23,7 @@ from pacesetter.learning.methods import Setup
 from pacesetter.learning.offline.bc import Cloning, FleetBC
 from pacesetter.learning.offline.cql import ConservativeQ, FleetCQL
 from pacesetter.learning.offline.iql import FleetIQL, ImplicitQ
-from pacesetter.learning.offline.method import OfflineConfig, OfflineMethod
+from pacesetter.learning.offline.method import OfflineConfig
 from pacesetter.learning.offline.rows import StoredRows
 from pacesetter.learning.sb3.offline.agents import PolicyAgents
 from pacesetter.learning.sb3.offline.stored import StoredWindows
@@ -52,7 +52,7 @@ class OfflineWindows(OnPolicyAlgorithm):
     """
 
     policy_aliases: ClassVar[dict[str, Any]] = PPO.policy_aliases
-    kind: ClassVar[type[OfflineMethod]]
+    kind: ClassVar[Any]  # a subclass of OfflineMethod
 
     def __init__(self, policy: Any, env: Any, config: OfflineConfig, device: str, more: Mapping[str, Any]) -> None:
         self.config = config
@@ -76,13 +76,13 @@ class OfflineWindows(OnPolicyAlgorithm):
     def _setup_model(self) -> None:
         super()._setup_model()
         own = getattr(self.env, "env", None)
-        rows: Any = own.rows if isinstance(own, StoredWindows) else None
         self.agents: Any = PolicyAgents(self.policy)
-        self.method = self.kind(self.agents, rows or _NoRows(self.agents.actions, self.device), self.config)
+        rows: Any = own.rows if isinstance(own, StoredWindows) else _NoRows(self.agents.actions, self.device)
+        self.method: Any = self.kind(self.agents, rows, self.config)
         self.policy.add_module("offline", self.method.own.to(self.device))
         learned = [tensor for tensor in self.policy.parameters() if tensor.requires_grad]  # targets follow instead
-        rate = self.lr_schedule(1)
-        self.policy.optimizer = self.policy.optimizer_class(learned, lr=rate, **self.policy.optimizer_kwargs)
+        kind: Any = self.policy.optimizer_class
+        self.policy.optimizer = kind(learned, lr=self.lr_schedule(1), **self.policy.optimizer_kwargs)
 
     @property
     def rows(self) -> StoredRows:
@@ -98,7 +98,7 @@ class OfflineWindows(OnPolicyAlgorithm):
     def collect_rollouts(self, env: Any, callback: BaseCallback, rollout_buffer: Any, n_rollout_steps: int) -> bool:
         """Draw the batches of a round; nothing is played."""
         callback.on_rollout_start()
-        self._batches: list[Transitions] = list(self.method.batches(None, self))  # type: ignore[arg-type]
+        self._batches: list[Transitions] = list(self.method.batches(None, self))
         self.num_timesteps += n_rollout_steps
         shown = {name: _joined([batch.observation[name] for batch in self._batches]) for name in self._last_obs or {}}
         actions, rewards = (
@@ -117,7 +117,7 @@ class OfflineWindows(OnPolicyAlgorithm):
         self.policy.set_training_mode(True)
         self._update_learning_rate(self.policy.optimizer)
         for batch in self._batches:
-            losses = self.method.losses(batch, self.features(batch.observation), self)  # type: ignore[arg-type]
+            losses = self.method.losses(batch, self.features(batch.observation), self)
             self.policy.optimizer.zero_grad()
             torch.stack(list(losses.terms.values())).sum().backward()  # type: ignore[no-untyped-call]
             torch.nn.utils.clip_grad_norm_(self.policy.parameters(), self.max_grad_norm)
