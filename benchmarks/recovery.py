@@ -174,9 +174,10 @@ def measure_cost(name: str, steps: int) -> None:
     """Print processor seconds per step of all agents, and the peak of memory."""
     config = compose(overrides(name, 1, steps, "runs"))
     learner = build_learner(config, build_parts(config, build_panel(config)))
-    learner.learn(2 * learner.round_steps)  # compiled code is warm
+    # Compiled code is warm, and a replay is learned from.
+    learner.learn(2 * learner.round_steps + int(getattr(learner.config, "learning_starts", 0)))
     start, first = time.process_time(), learner.step  # of this process, whatever else the machine does
-    learner.learn(steps)
+    learner.learn(first + steps)
     seconds = (time.process_time() - start) / (learner.step - first)
     print(json.dumps({"seconds": seconds, "memory": resource.getrusage(resource.RUSAGE_SELF).ru_maxrss / 1024}))
 
