@@ -67,7 +67,14 @@ KINDS = (
 # What makes a command small: by its first words; the longest that fits.
 SMALLER = {
     "run": ("data=sandbox", "job.lookback_steps=256", "job.direct_steps=3072", "job.fleet_steps=64", "job.draws=20"),
-    "train task=master": ("train.steps=64", "train.envs=4", "train.validate_every=64", "task.episode_bars=20", *QUIET),
+    "train task=master": (
+        "train.steps=64",
+        "train.envs=4",
+        "train.validate_every=64",
+        "task.episode_bars=20",
+        "agent.batch_size=64",
+        *QUIET,
+    ),
     "train task=two_level": ("train.steps=64", "train.envs=4", "train.validate_every=64", "data.bars=1500", *QUIET),
     "train": ("train.steps=64", "train.envs=4", "train.validate_every=64", *QUIET),
     "tune": ("data=synthetic", "data.bars=420", "tune.trials=1", "train.steps=64", "train.validate_every=64", *QUIET),
