@@ -67,6 +67,15 @@ KINDS = (
 # What makes a command small: by its first words; the longest that fits.
 SMALLER = {
     "run": ("data=sandbox", "job.lookback_steps=256", "job.direct_steps=3072", "job.fleet_steps=64", "job.draws=20"),
+    "train task=master": (
+        "train.steps=64",
+        "train.envs=4",
+        "train.validate_every=64",
+        "task.episode_bars=20",
+        "agent.batch_size=64",
+        *QUIET,
+    ),
+    "train task=two_level": ("train.steps=64", "train.envs=4", "train.validate_every=64", "data.bars=1500", *QUIET),
     "train": ("train.steps=64", "train.envs=4", "train.validate_every=64", *QUIET),
     "tune": ("data=synthetic", "data.bars=420", "tune.trials=1", "train.steps=64", "train.validate_every=64", *QUIET),
     "sweep": ("data=synthetic", "data.bars=420", "agent=ppo,a2c", "train.steps=64", "train.validate_every=64", *QUIET),
@@ -177,7 +186,10 @@ def smaller(command: str) -> list[str]:
         # The bars and features that the episodes were played on.
         own += ["data=sample", "features.names=[return_1,volatility_10]"]
     elif words[1:2] == ["train"] and not any(word.startswith(("data=", "+preset=", "task=master")) for word in words):
-        own += list(MARKET)
+        sized = {word.partition("=")[0] for word in own}
+        own += [word for word in MARKET if word.partition("=")[0] not in sized]
+    if "agent.network=cross" in words:
+        own.append("features.leadlag.lookback=30")  # its own window of 250 bars would leave none
     sizes = LOOKBACK if "task=lookback" in words else EPISODES if words[1:2] in (["train"], ["tune"], ["sweep"]) else ()
     if not any(word.startswith(("+preset=", "task=master", "task=two_level")) for word in words):
         own += [word for word in sizes if word.partition("=")[0] not in named]

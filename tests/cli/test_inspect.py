@@ -55,3 +55,11 @@ def test_folder_of_runs_names_those_inside(command, run):
     shown = command("inspect", "runs")
     assert shown.returncode == 2
     assert shown.stderr.strip() == "error: runs has no ledger.parquet; give one of runs/one"
+
+
+def test_of_a_main_job_the_judged_episode_is_replayed(command, run):
+    (run.parent / "job").mkdir()
+    run.rename(run.parent / "job" / "judge")
+    shown = command("inspect", "runs/job", "--trades", "1")
+    assert shown.returncode == 0, shown.stderr
+    assert "→ runs/job/judge/trades.csv" in shown.stdout

@@ -338,11 +338,11 @@ def _play_baselines(panel: Panel, table: Any, fold: Fold, task: Any, names: list
 
 
 def inspect(
-    run: Annotated[Path, typer.Argument(help="A folder with ledger.parquet, or an evaluated lookback run.")],
+    run: Annotated[Path, typer.Argument(help="A validated trading run, a main job, or an evaluated lookback run.")],
     trades: Annotated[int, typer.Option(help="Trades or windows to print; a CSV file has all.", min=0)] = 20,
 ) -> None:
     """Replay a stored episode: its trades and a chart, or a lookback agent's windows and what they showed."""
-    from pacesetter.evaluation.backtest.episode import BRIEF, HEADER, Episode, trade_rows
+    from pacesetter.evaluation.backtest.episode import BRIEF, HEADER, Episode, episode_folder, trade_rows
     from pacesetter.evaluation.lookback import replay
     from pacesetter.evaluation.report.page import Section
 
@@ -352,6 +352,7 @@ def inspect(
         for path in windows.save(run):
             typer.echo(f"→ {path}")
         return
+    run = episode_folder(run)
     episode = Episode.load(run)
     _show([Section("Trades", episode.verdict(), (), HEADER, tuple(trade_rows(episode.trades())))], BRIEF, trades)
     for path in episode.save(run):

@@ -35,7 +35,9 @@ WORSE = replace(WON, difference=Difference(-0.5, -0.8, -0.2, 1.0), overfitting=0
 def test_every_verdict_has_its_persian_with_the_same_numbers(verdict: Verdict) -> None:
     persian = in_persian(verdict.sentence)
     assert persian.count("شواهدی") == len(verdict.claims())
-    assert f"{verdict.sharpe.low:+.2f} تا {verdict.sharpe.high:+.2f}" in persian
+    # Without a Persian word between them, after which a browser would order them from right to left.
+    assert f"({verdict.sharpe.low:+.2f} … {verdict.sharpe.high:+.2f})" in persian
+    assert ("0.5×: +2.10, 2×: +1.70" in persian) == bool(verdict.costs)
     assert "evidence" not in persian.lower()
 
 

@@ -20,7 +20,7 @@ from pacesetter.market.ledger import FILL_COLUMNS, LEDGER_COLUMNS, Fill, Flag
 from pacesetter.market.trades import Trade, trades
 from pacesetter.words import for_spreadsheets
 
-__all__ = ["BRIEF", "HEADER", "Episode", "trade_rows"]
+__all__ = ["BRIEF", "HEADER", "Episode", "episode_folder", "trade_rows"]
 
 Array = NDArray[Any]
 BLUE, ORANGE, GREEN, RED = PALETTE[0], PALETTE[1], PALETTE[2], PALETTE[5]
@@ -53,6 +53,13 @@ MARKERS = {
 }
 MOST_TRADES = 500  # on the page
 SAME_MONEY = 1e-9  # of equity: what the kernel keeps to
+
+
+def episode_folder(run: Path) -> Path:
+    """Where a run's episode lies: in itself, or of a main job in the stage that judged it."""
+    judged = run / "judge"
+    has_own = (run / "ledger.parquet").is_file()
+    return judged if not has_own and (judged / "ledger.parquet").is_file() else run
 
 
 @dataclass(frozen=True, eq=False)

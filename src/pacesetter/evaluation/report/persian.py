@@ -13,6 +13,7 @@ LEFT_TO_RIGHT, END = "\u2066", "\u2069"  # isolates: signs and brackets of numbe
 
 NUMBER = r"[+\-−]?[\d,]+(?:\.\d+)?(?:e[+\-]?\d+)?%?|nan|inf"
 INTERVAL = rf"(?:{NUMBER}) \((?:{NUMBER}) to (?:{NUMBER})\)"
+AT_COST, AT_COST_FIRST = r"(\S+) at (\S+×)", r"\2: \1"
 NAME = r"\S+(?: \S+)*?"
 
 # English pattern -> Persian, \1 … being what the groups hold; the first that matches is taken.
@@ -212,9 +213,13 @@ def _part(text: str, known: tuple[tuple[str, str], ...]) -> str:
 
 
 def _filled(match: re.Match[str], persian: str) -> str:
-    """The Persian with what the groups hold, each kept from left to right."""
+    """The Persian with what the groups hold, each kept from left to right.
+
+    No Persian word may stand inside: after one, numbers are ordered from right to left.
+    """
 
     def group(number: re.Match[str]) -> str:
-        return f"{LEFT_TO_RIGHT}{match[int(number[1])].replace(' to ', ' تا ')}{END}"
+        held = match[int(number[1])].replace(" to ", " … ")
+        return f"{LEFT_TO_RIGHT}{re.sub(AT_COST, AT_COST_FIRST, held)}{END}"
 
     return re.sub(r"\\(\d)", group, persian)

@@ -122,7 +122,10 @@ function setUpLanguage() {
     Object.assign(document.documentElement, { lang: language, dir: language === "fa" ? "rtl" : "ltr" })
     Object.assign(button, { textContent: language === "fa" ? "English" : "فارسی", lang: language === "fa" ? "en" : "fa" })
     for (const node of all("[data-word]")) node.textContent = word(node.dataset.english)
-    for (const node of all("[data-persian]")) node.textContent = node.dataset[language === "fa" ? "persian" : "english"]
+    for (const node of all("[data-persian]")) {
+      node.textContent = node.dataset[language === "fa" ? "persian" : "english"]
+      node.dir = language === "fa" ? "rtl" : "auto" // a Persian line may begin with a word such as GO
+    }
   }
   button.onclick = () => use(document.documentElement.lang === "fa" ? "en" : "fa")
   if (new URLSearchParams(location.search).get("language") === "fa") use("fa")
