@@ -89,7 +89,7 @@ SMALLER = {
     "baseline sl": ("data=synthetic", "data.symbols=3", "data.bars=2000"),
     "validate": ("--draws", "20"),
     "bundle make": ("--observations", "100", "--despite-no-go"),
-    "profile": ("data=synthetic", "data.bars=420", "train.steps=64"),
+    "profile": ("data=synthetic", "data.bars=420", "train.steps=64", *EPISODES),
     "paper": ("bars=3",),
     "programme": ("--phase", "data"),
     "selftest": ("selftest.strengths=[0,0.8]",),
