@@ -215,8 +215,8 @@ def _span(index: pd.DatetimeIndex, bars: int) -> str:
     return re.sub(r"[a-z][a-z ]*[a-z]", _unit, span_text(index, bars))
 
 
-def _unit(found: re.Match[str]) -> str:
-    name = found[0].replace(" ", "_")
+def _unit(match: re.Match[str]) -> str:
+    name = match[0].replace(" ", "_")
     return say(f"unit.{name}")
 
 

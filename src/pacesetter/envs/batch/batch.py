@@ -295,9 +295,9 @@ class Batch:
         for e, block, bar in zip(rows.tolist(), blocks.tolist(), bars, strict=True):
             state = bar[:, Bar.CLOSE], self.accounts[e], self.positions[e]
             book_holdings(self.market.holdings, self.bank.symbols[block], *state)
-        seen = np.empty((len(rows), self.builder.vector_size), np.float32)
-        account_rows(seen, self.accounts[rows], self.positions[rows], bars, self.parameters[0, rows])
-        vectors[0, rows] = seen
+        shown = np.empty((len(rows), self.builder.vector_size), np.float32)
+        account_rows(shown, self.accounts[rows], self.positions[rows], bars, self.parameters[0, rows])
+        vectors[0, rows] = shown
 
     def _packed_settings(self, restarts: bool) -> Array:
         kind, clip = ACTIONS[self.action], self.reward.clip
