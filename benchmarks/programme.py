@@ -11,12 +11,12 @@ import argparse
 import json
 import tempfile
 from pathlib import Path
-from typing import Any
 
 from record import publish, table
 from typer.testing import CliRunner
 
 from pacesetter.build import build_fold, build_table, build_task
+from pacesetter.build.configuration import read_config
 from pacesetter.cli import app
 from pacesetter.evaluation.backtest.backtest import backtest
 from pacesetter.evaluation.baselines.forecasting import Oracle
@@ -24,7 +24,7 @@ from pacesetter.evaluation.programme.status import ProgrammeStatus, latest_statu
 from pacesetter.evaluation.statistics.metrics import metrics
 from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.policies.market_rows import market_bank
-from pacesetter.runs import DECISION, EVALUATION
+from pacesetter.runs import EVALUATION, Run
 
 SIZES = ("programme.trials=2", "programme.top=1", "programme.folds=2", "job.draws=200")
 BESIDE = ("hold", "ridge", "lasso")
@@ -39,6 +39,18 @@ def finished(folder: Path, overrides: list[str]) -> Path:
     place = latest_status(folder)
     assert place is not None
     return place
+
+
+def sizes(place: Path) -> str:
+    """What the programme was run with."""
+    config = read_config(Run.open(place))
+    job, own = config.job, config.programme
+    data = config.data
+    return (
+        f"{data['symbols']} symbols × {data['bars']:,} hourly bars, strength {data['strength']:g}; "
+        f"{job.fleet_steps:,} steps of each agent, {job.master_steps:,} of the master, trials {own.trials}, of which "
+        f"the best {own.top} retrained, {own.folds} walk-forward folds, {job.draws} draws; seed {config.seed}."
+    )
 
 
 def phases(status: ProgrammeStatus) -> str:
@@ -69,14 +81,21 @@ def oracle_figures(stored: StoredRun) -> dict[str, float]:
 
 
 def gates(place: Path) -> str:
-    rows: list[tuple[Any, ...]] = []
-    for path in sorted(place.glob(f"*/{DECISION}"), key=lambda path: path.stat().st_mtime):
-        decision = json.loads(path.read_text(encoding="utf-8"))
-        for gate in decision["held"]:
-            value = "not measured" if gate["value"] is None else float(gate["value"])
-            limit = f"{gate['sense']} {gate['limit']:g}"
-            rows.append((decision["gates"], gate["about"], value, limit, "yes" if gate["passed"] else "no"))
-    return table(("gates", "gate", "value", "limit", "passed"), rows)
+    """Every gate that a phase held its run against, as its report has it."""
+    rows: list[tuple[str, ...]] = []
+    for phase in read_status(place).phases:
+        page = (place / phase.report).with_suffix(".md") if phase.report else None
+        for part in page.read_text(encoding="utf-8").split("\n## Gates: ")[1:] if page else ():
+            lines = [line for line in part.split("\n## ")[0].splitlines() if line.startswith("| ")]
+            cells = [[cell.strip() for cell in line.strip("| ").split(" | ")] for line in lines[2:]]
+            rows += [(part.splitlines()[0], *_five(row)) for row in cells]
+    return table(("gates", "gate", "value", "limit", "interval", "passed"), rows)
+
+
+def _five(row: list[str]) -> tuple[str, ...]:
+    """A gate without an interval has an empty cell there."""
+    name, value, limit, *interval, passed = row
+    return name, value, limit, (interval[0] or "–") if interval else "–", "yes" if passed == "pass" else "no"
 
 
 def main() -> None:
@@ -87,7 +106,7 @@ def main() -> None:
     overrides = [word for word in rest if word != "--record"]
     with tempfile.TemporaryDirectory() as temporary:
         place = options.stored or finished(options.folder or Path(temporary), overrides)
-        body = "\n\n".join((phases(read_status(place)), sharpe_ratios(place), gates(place)))
+        body = "\n\n".join((sizes(place), phases(read_status(place)), sharpe_ratios(place), gates(place)))
     publish("programme", body, "The programme on synthetic bars with a planted lead–lag")
 
 

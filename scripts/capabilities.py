@@ -88,9 +88,10 @@ SMALLER = {
     "baseline": ("data=synthetic", "data.symbols=3", "data.bars=1000"),
     "baseline sl": ("data=synthetic", "data.symbols=3", "data.bars=2000"),
     "validate": ("--draws", "20"),
-    "bundle make": ("--observations", "100"),
-    "profile": ("data=synthetic", "data.bars=420", "train.steps=64"),
+    "bundle make": ("--observations", "100", "--despite-no-go"),
+    "profile": ("data=synthetic", "data.bars=420", "train.steps=64", *EPISODES),
     "paper": ("bars=3",),
+    "paper BUNDLE": ("bars=3", "folder=served"),  # a journal of its own, not that of a baseline
     "programme": ("--phase", "data"),
     "selftest": ("selftest.strengths=[0,0.8]",),
     "export": ("--episodes", "4", "--bars", "20", "features.names=[return_1,volatility_10]"),
@@ -107,6 +108,7 @@ GIVEN = {
     "paper": ("equal_weight", "data=synthetic"),
     "bundle check": ("BUNDLE",),
     "journal upgrade": ("sqlite:///paper/journal.db",),
+    "journal show": ("sqlite:///paper/journal.db",),
     "halt": ("drill",),
 }
 # What must have run before, by how a command begins.
@@ -116,9 +118,11 @@ BEFORE = {
     "journal": "pacesetter paper equal_weight data=synthetic bars=3",
     "compare": "pacesetter evaluate RUN --draws 20 --fast",
     "evaluate RUN --gate": "pacesetter evaluate RUN --draws 20 --fast",
-    "bundle rollback": "pacesetter bundle make RUN --observations 100",
+    "bundle rollback": "pacesetter bundle make RUN --observations 100 --despite-no-go",
     "train task=fleet agent=cql": "pacesetter export random data=sample",
 }
+# What must run afterwards, so that later commands find things as they were.
+AFTER = {"halt": "pacesetter resume --by capabilities"}
 LEFT_OUT = {
     "make": "the whole suite, or an installation: minutes to hours, and its own check",
     "pip": "changes the environment",
@@ -314,6 +318,11 @@ def _try(name: str, command: str, workshop: Workshop) -> Outcome:
         words = [sys.executable, "-m", *words]
         subprocess.run(["git", "init", "--quiet"], cwd=workshop.folder, check=True)
     is_fine, said = workshop.run(workshop.filled(words))
+    for begin, last in AFTER.items():
+        if command.startswith(f"pacesetter {begin}"):
+            workshop.run(shlex.split(last))
+    # The folder is this machine's, and what is recorded is for everyone.
+    said = said.replace(f"{workshop.folder}/", "")
     return Outcome(name, command, "works" if is_fine else "FAILED", said, time.perf_counter() - start)
 
 
