@@ -106,7 +106,8 @@ def main(folder: Path, kills: int, seed: int, server: str | None = None) -> None
             assert status in (0, signal.SIGKILL), f"a restart failed with {status}"
             is_over = status == 0
             done += not is_over
-        assert not (found := difference(content(store.journal(str(rounds))), whole)), f"round {rounds}: {found}"
+        other = difference(content(store.journal(str(rounds))), whole)
+        assert not other, f"round {rounds}: {other}"
     where = "SQLite" if server is None else "PostgreSQL"
     print(f"{done} kills on {where} in {rounds} rounds, {len(whole['fills'])} fills each, all equal")
 
