@@ -17,6 +17,7 @@ from rich.console import Console
 
 from pacesetter.build import read_config
 from pacesetter.runs import Run, config_hash
+from pacesetter.training.hydra.overrides import take_options
 from pacesetter.training.league.ablation import JUDGED, Ablation, AblationPreset, ablate, load_ablation
 from pacesetter.training.league.cell import Cell
 
@@ -41,17 +42,17 @@ def section(preset: str, seeds: str, folder: str, more: list[str]) -> str:
     told = f"Market `{stored.markets[0]}`, tuning seeds {seeds}; {', '.join(more) or 'as shipped'}."
     titles = [title for title, _ in judging.columns.values()]
     header = ["variant", "seeds", judging.title, "less the full method", "p", *titles]
-    return f"## {preset}\n\n{told}\n\n{table(header, rows)}{_curves(stored, preset, seeds, folder, more)}"
+    return f"## {preset}\n\n{told}\n\n{table(header, rows)}{_curves(stored, asked)}"
 
 
-def _curves(stored: AblationPreset, preset: str, seeds: str, folder: str, more: list[str]) -> str:
+def _curves(stored: AblationPreset, asked: list[str]) -> str:
     """Validation scores over steps of the networks, as means over seeds; nothing where the preset names none."""
     networks = [name for name in NETWORKS if name in stored.overrides()]
     if not networks:
         return ""
-    asked = Ablation(name=preset, seeds=seeds, folder=f"{folder}/{preset}")
+    options, more = take_options(asked, "ablate", Ablation)
     curves: dict[str, list[dict[int, float]]] = {}
-    for cell in asked.cells(stored, more):
+    for cell in options.cells(stored, more):
         if cell.entrant in networks:
             curves.setdefault(cell.entrant, []).append(_validated(cell))
     steps = sorted({step for each in curves.values() for curve in each for step in curve})
