@@ -33,7 +33,7 @@ def section(preset: str, seeds: str, folder: str, more: list[str]) -> str:
     rows = [
         [
             *(row["variant"], row["runs"], f"{row['mean']:+.2f}"),
-            "" if math.isnan(row["gap"]) else f"{row['gap']:+.2f} ± {row['gap_half_width']:.2f}",
+            _gap(row["gap"], row["gap_half_width"]),
             "" if math.isnan(row["p"]) else f"{row['p']:.3f}",
             *(format(row[name], style) for name, (_, style) in judging.columns.items()),
         ]
@@ -45,10 +45,17 @@ def section(preset: str, seeds: str, folder: str, more: list[str]) -> str:
     return f"## {preset}\n\n{told}\n\n{table(header, rows)}{_curves(stored, asked)}"
 
 
+def _gap(value: float, half: float) -> str:
+    """A difference, ± half of its interval where there is more than one seed."""
+    if math.isnan(value):
+        return ""
+    return f"{value:+.2f}" if math.isnan(half) else f"{value:+.2f} ± {half:.2f}"
+
+
 def _curves(stored: AblationPreset, asked: list[str]) -> str:
     """Validation scores over steps of the networks, as means over seeds; nothing where the preset names none."""
     networks = [name for name in NETWORKS if name in stored.overrides()]
-    if not networks:
+    if len(networks) < 2:
         return ""
     options, more = take_options(asked, "ablate", Ablation)
     curves: dict[str, list[dict[int, float]]] = {}
@@ -66,7 +73,8 @@ def _curves(stored: AblationPreset, asked: list[str]) -> str:
 def _validated(cell: Cell) -> dict[int, float]:
     """Step -> validation score of the cell's run."""
     wanted = config_hash(replace(cell.config, runs=str(Path(cell.folder) / "runs")).to_dict())
-    for place in sorted(Path(cell.folder, "runs").glob("*/metrics.jsonl")):
+    # The newest first: one that was stopped may lie before it.
+    for place in sorted(Path(cell.folder, "runs").glob("*/metrics.jsonl"), reverse=True):
         if config_hash(read_config(Run.open(place.parent)).to_dict()) == wanted:
             lines = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
             return {
