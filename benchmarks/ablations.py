@@ -8,15 +8,14 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.build import read_config
-from pacesetter.runs import Run, config_hash
+from pacesetter.build import Config, read_config
+from pacesetter.runs import Run
 from pacesetter.training.hydra.overrides import take_options
 from pacesetter.training.league.ablation import JUDGED, Ablation, AblationPreset, ablate, load_ablation
 from pacesetter.training.league.cell import Cell
@@ -72,15 +71,20 @@ def _curves(stored: AblationPreset, asked: list[str]) -> str:
 
 def _validated(cell: Cell) -> dict[int, float]:
     """Step -> validation score of the cell's run."""
-    wanted = config_hash(replace(cell.config, runs=str(Path(cell.folder) / "runs")).to_dict())
+    wanted = _told(cell.config)
     # The newest first: one that was stopped may lie before it.
     for place in sorted(Path(cell.folder, "runs").glob("*/metrics.jsonl"), reverse=True):
-        if config_hash(read_config(Run.open(place.parent)).to_dict()) == wanted:
+        if _told(read_config(Run.open(place.parent))) == wanted:
             lines = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
             return {
                 line["step"]: line["validation"]["score"] for line in lines if "score" in line.get("validation", {})
             }
     raise FileNotFoundError(f"no run of {cell.entrant} with seed {cell.seed} in {cell.folder}")
+
+
+def _told(config: Config) -> str:
+    """What tells the runs of an ablation apart; the rest may be completed while a run is made."""
+    return json.dumps([config.seed, config.agent, config.task, config.train.steps], default=str, sort_keys=True)
 
 
 def main() -> None:
