@@ -8,15 +8,15 @@ from __future__ import annotations
 import argparse
 import json
 import math
-from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 from record import publish, table
 from rich.console import Console
 
-from pacesetter.build import read_config
-from pacesetter.runs import Run, config_hash
+from pacesetter.build import Config, read_config
+from pacesetter.runs import Run
+from pacesetter.training.hydra.overrides import take_options
 from pacesetter.training.league.ablation import JUDGED, Ablation, AblationPreset, ablate, load_ablation
 from pacesetter.training.league.cell import Cell
 
@@ -32,7 +32,7 @@ def section(preset: str, seeds: str, folder: str, more: list[str]) -> str:
     rows = [
         [
             *(row["variant"], row["runs"], f"{row['mean']:+.2f}"),
-            "" if math.isnan(row["gap"]) else f"{row['gap']:+.2f} ± {row['gap_half_width']:.2f}",
+            _gap(row["gap"], row["gap_half_width"]),
             "" if math.isnan(row["p"]) else f"{row['p']:.3f}",
             *(format(row[name], style) for name, (_, style) in judging.columns.items()),
         ]
@@ -41,17 +41,24 @@ def section(preset: str, seeds: str, folder: str, more: list[str]) -> str:
     told = f"Market `{stored.markets[0]}`, tuning seeds {seeds}; {', '.join(more) or 'as shipped'}."
     titles = [title for title, _ in judging.columns.values()]
     header = ["variant", "seeds", judging.title, "less the full method", "p", *titles]
-    return f"## {preset}\n\n{told}\n\n{table(header, rows)}{_curves(stored, preset, seeds, folder, more)}"
+    return f"## {preset}\n\n{told}\n\n{table(header, rows)}{_curves(stored, asked)}"
 
 
-def _curves(stored: AblationPreset, preset: str, seeds: str, folder: str, more: list[str]) -> str:
+def _gap(value: float, half: float) -> str:
+    """A difference, ± half of its interval where there is more than one seed."""
+    if math.isnan(value):
+        return ""
+    return f"{value:+.2f}" if math.isnan(half) else f"{value:+.2f} ± {half:.2f}"
+
+
+def _curves(stored: AblationPreset, asked: list[str]) -> str:
     """Validation scores over steps of the networks, as means over seeds; nothing where the preset names none."""
     networks = [name for name in NETWORKS if name in stored.overrides()]
-    if not networks:
+    if len(networks) < 2:
         return ""
-    asked = Ablation(name=preset, seeds=seeds, folder=f"{folder}/{preset}")
+    options, more = take_options(asked, "ablate", Ablation)
     curves: dict[str, list[dict[int, float]]] = {}
-    for cell in asked.cells(stored, more):
+    for cell in options.cells(stored, more):
         if cell.entrant in networks:
             curves.setdefault(cell.entrant, []).append(_validated(cell))
     steps = sorted({step for each in curves.values() for curve in each for step in curve})
@@ -64,14 +71,20 @@ def _curves(stored: AblationPreset, preset: str, seeds: str, folder: str, more: 
 
 def _validated(cell: Cell) -> dict[int, float]:
     """Step -> validation score of the cell's run."""
-    wanted = config_hash(replace(cell.config, runs=str(Path(cell.folder) / "runs")).to_dict())
-    for place in sorted(Path(cell.folder, "runs").glob("*/metrics.jsonl")):
-        if config_hash(read_config(Run.open(place.parent)).to_dict()) == wanted:
+    wanted = _told(cell.config)
+    # The newest first: one that was stopped may lie before it.
+    for place in sorted(Path(cell.folder, "runs").glob("*/metrics.jsonl"), reverse=True):
+        if _told(read_config(Run.open(place.parent))) == wanted:
             lines = [json.loads(line) for line in place.read_text(encoding="utf-8").splitlines()]
             return {
                 line["step"]: line["validation"]["score"] for line in lines if "score" in line.get("validation", {})
             }
     raise FileNotFoundError(f"no run of {cell.entrant} with seed {cell.seed} in {cell.folder}")
+
+
+def _told(config: Config) -> str:
+    """What tells the runs of an ablation apart; the rest may be completed while a run is made."""
+    return json.dumps([config.seed, config.agent, config.task, config.train.steps], default=str, sort_keys=True)
 
 
 def main() -> None:
