@@ -292,6 +292,7 @@ def test_it_leaves_absent_symbols_untouched(case: Case, make: Make) -> None:
 def test_a_reward_that_is_not_a_number_stops_the_run(
     case: Case, configure: Callable[[Case], Config], tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    config = replace(configure(case), runs=str(tmp_path))  # first: a master's fleet may be trained for it
     traded, chose = Batch.step, LookbackBatch.step
 
     def spoilt(self: Batch, actions: Any) -> Any:
@@ -305,7 +306,7 @@ def test_a_reward_that_is_not_a_number_stops_the_run(
     monkeypatch.setattr(Batch, "step", spoilt)
     monkeypatch.setattr(LookbackBatch, "step", spoilt_windows)
     with pytest.raises(RunError, match=r"a reward is not finite; see .*diagnostics/report\.json"):
-        train(replace(configure(case), runs=str(tmp_path)), console=Console(file=io.StringIO()))
+        train(config, console=Console(file=io.StringIO()))
     (run,) = tmp_path.glob("*/manifest.json")
     assert json.loads(run.read_text())["failed"]["stage"] == "train"
 
