@@ -151,15 +151,18 @@ class Task(ABC):
         """What a bundle holds of a run, with `count` observations of its own market to compare the graph on."""
 
     def recording_market(self, config: Config, panel: Panel, envs: int, episode_bars: int | None) -> Any:
-        """The training set with random starts, in which episodes of one length are recorded."""
-        raise ConfigError(
+        """The training set with random starts, in which episodes of one length are recorded; refused by default."""
+        raise self._not_recorded()
+
+    def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
+        """What a dataset of that market says of it; refused by default."""
+        raise self._not_recorded()
+
+    def _not_recorded(self) -> ConfigError:
+        return ConfigError(
             f"task={self.name} cannot be recorded: trajectories are those of task=lookback and of task=fleet, also of "
             "one symbol by task.symbols=[NAME]"
         )
-
-    def recorded_facts(self, config: Config, panel: Panel, market: Any) -> dict[str, Any]:
-        """What a dataset of that market says of it."""
-        raise NotImplementedError
 
     def check_symbols(self, run: object, own: Sequence[str], label: str, there: Sequence[str]) -> None:
         """Refuse a market, by its label, with symbols that the policy of a run cannot trade."""
