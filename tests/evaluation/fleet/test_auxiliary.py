@@ -21,3 +21,12 @@ def test_a_run_tells_how_well_its_heads_predict(small, console):
     shown = console.file.getvalue()
     assert "Auxiliary heads, validation set" in shown
     assert "curiosity: forward loss" in shown
+
+
+def test_heads_are_judged_beside_goals_and_curiosity(small, console):
+    more = ["task=fleet", "agent=sac", "task.action=target", "agent.learning_starts=64", "task.retrain_share=0"]
+    extras = ["agent.extras.auxiliary={expert:0}", "agent.extras.curiosity={hidden:16}", "agent.hindsight={k:2}"]
+    config = compose([*small.common, *more, *extras, "features.names=[return_1]", "train.validate_every=256"])
+    folder = train(config, console=console).run.folder
+    found = json.loads((folder / "auxiliary.json").read_text())
+    assert 0 <= found["change"]["accuracy"] <= 1

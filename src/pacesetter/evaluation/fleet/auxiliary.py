@@ -31,8 +31,9 @@ def head_accuracies(
     bars = torch.arange(first, last, device=market.device)
     blocks = torch.arange(len(market.symbols), device=market.device)
     index = torch.stack([blocks.repeat_interleave(len(bars)), bars.repeat(len(blocks))], dim=1)  # (symbol · bar, 2)
-    shapes = market.batch.builder.shapes
-    # With an empty account: targets are of the market, and the position must not help to predict them.
+    # With an empty account and no goal: targets are of the market, and neither must help to predict them.
+    vectors = {name: (size,) for name, size in trainer.fleet.encoder.layout.vectors.items()}
+    shapes = vectors | market.batch.builder.shapes
     flat = {name: torch.zeros(len(index), *shape, device=market.device) for name, shape in shapes.items()}
     observation = flat | {INDEX: index}
     wanted = extra.wanted(observation, NextBar(bank, market.device), market.tables)
