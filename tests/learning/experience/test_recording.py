@@ -48,6 +48,10 @@ def test_random_orders_are_uniform_and_a_rule_is_certain():
     assert torch.allclose(even.log_prob(torch.tensor([0, 2])), -torch.tensor([2.0, 3.0]).log())
     in_box = uniform({"position": torch.zeros(2, 1)}, None).log_prob(torch.zeros(2, 1))
     assert torch.allclose(in_box, torch.full((2,), -math.log(2)))
+    elsewhere = {"position": torch.zeros(2, 1, device="meta")}  # a device that every machine has beside the CPU
+    for actions in (3, None):
+        both = Mixture(uniform(elsewhere, actions), uniform(elsewhere, actions), 0.5)
+        assert both.sample().device.type == "meta"
     rule = order_teacher(lambda rows: torch.tensor([2, 0]), 3)({})
     assert rule.sample().tolist() == [2, 0]
     spread = order_teacher(lambda rows: torch.tensor([0.5, -1.0]), None)({})

@@ -4,15 +4,17 @@ from __future__ import annotations
 
 import io
 import json
+from dataclasses import replace
 
 import pytest
 from rich.console import Console
 
-from pacesetter.build import best_fleet
+from pacesetter.build import best_fleet, read_config, stored_config
 from pacesetter.errors import ConfigError, RunError
 from pacesetter.learning.state import tensors_hash
 from pacesetter.runs import Run
 from pacesetter.serving.bundle.packaging import bundle_run
+from pacesetter.training.offline import distill as module
 from pacesetter.training.offline.distill import Student, distill
 
 
@@ -32,6 +34,14 @@ def test_a_student_is_smaller_and_carries_its_teachers_hash(run, tmp_path):
     assert "beside, Sharpe on the validation set: hold " in told.getvalue()
     _, bundle = bundle_run(student.folder, tmp_path / "store", observations=20)
     assert bundle.manifest["training"]["teacher"]["weights_hash"] == teacher
+
+
+def test_a_teacher_of_a_gpu_is_distilled_where_there_is_none(run, monkeypatch):
+    stored = stored_config(run)
+    monkeypatch.setattr(module, "stored_config", lambda _: replace(stored, train=replace(stored.train, device="cuda")))
+    asked = Student("mlp", {"width": 8}, heads=8, steps=64, episodes=8)
+    student = distill(run, asked, console=Console(quiet=True))
+    assert read_config(student).train.device == "cpu"
 
 
 def test_what_cannot_be_distilled_is_refused(run, tmp_path):

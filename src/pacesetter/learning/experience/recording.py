@@ -48,30 +48,30 @@ WIDEST = 0.95  # order of a rule, so that its pre-image under tanh stays small
 
 def uniform(observation: Mapping[str, torch.Tensor], actions: int | None) -> Distribution:
     """Every allowed action alike: of `actions` discrete ones, or of the numbers in [-1, 1]."""
-    rows = len(next(iter(observation.values())))
+    first = next(iter(observation.values()))
     if actions is not None:
-        return MaskedCategorical(torch.zeros(rows, actions), observation.get(ACTION_MASK))
-    return _Box(rows)
+        return MaskedCategorical(torch.zeros(len(first), actions, device=first.device), observation.get(ACTION_MASK))
+    return _Box(len(first), first.device)
 
 
 class _Box:
     """One number, uniform in [-1, 1]."""
 
-    def __init__(self, rows: int) -> None:
-        self.rows = rows
+    def __init__(self, rows: int, device: torch.device) -> None:
+        self.rows, self.device = rows, device
 
     def sample(self) -> torch.Tensor:
-        return 2 * torch.rand(self.rows, 1) - 1
+        return 2 * torch.rand(self.rows, 1, device=self.device) - 1
 
     def mode(self) -> torch.Tensor:
-        return torch.zeros(self.rows, 1)
+        return torch.zeros(self.rows, 1, device=self.device)
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
         # The density on [-1, 1] is ½ everywhere.
-        return torch.full((self.rows,), -math.log(2))
+        return torch.full((self.rows,), -math.log(2), device=self.device)
 
     def entropy(self) -> torch.Tensor:
-        return torch.full((self.rows,), math.log(2))
+        return torch.full((self.rows,), math.log(2), device=self.device)
 
 
 class Mixture:
@@ -84,7 +84,7 @@ class Mixture:
     def sample(self) -> torch.Tensor:
         drawn, other = self.policy.sample(), self.other.sample()
         # Both are drawn for every row: the random stream does not depend on the outcome.
-        is_other = torch.rand(len(drawn)) < self.share
+        is_other = torch.rand(len(drawn), device=drawn.device) < self.share
         return torch.where(is_other.view(-1, *[1] * (drawn.ndim - 1)), other, drawn)
 
     def log_prob(self, action: torch.Tensor) -> torch.Tensor:
@@ -155,7 +155,7 @@ def record(market: FleetMarket, teach: Teach | None, share: float, episodes: int
     torch.manual_seed(seed)
     # Rounded up, so at least `episodes` are recorded.
     wanted = -(-episodes // market.env_count)
-    observation, ended = market.reset(), torch.zeros(market.env_count, dtype=torch.long)
+    observation, ended = market.reset(), torch.zeros(market.env_count, dtype=torch.long, device=market.device)
     steps: list[RecordedStep] = []
     while int(ended.min()) < wanted:
         other = uniform(observation, market.actions)

@@ -77,7 +77,9 @@ class SideBySide:
 
 def distill(folder: str | Path, asked: Student, seed: int = 0, console: Console | None = None) -> Run:
     """Train the student of a run and store it beside the run; everything is refused before a folder is made."""
-    config = stored_config(folder)
+    stored = stored_config(folder)
+    # A student is small, and its teacher may have been trained on a GPU that is not here.
+    config = replace(stored, train=replace(stored.train, device="cpu"))
     teacher = best_fleet(folder)
     sizes = {"unseen": teacher.config.unseen} | dict(asked.network_options or {})
     torch.manual_seed(seed)
