@@ -56,7 +56,7 @@ def _curves(stored: AblationPreset, asked: list[str]) -> str:
     networks = [name for name in NETWORKS if name in stored.overrides()]
     if len(networks) < 2:
         return ""
-    options, more = take_options(asked, "ablate", Ablation)
+    options, more = take_options([text for text in asked if not text.startswith("launcher.")], "ablate", Ablation)
     curves: dict[str, list[dict[int, float]]] = {}
     for cell in options.cells(stored, more):
         if cell.entrant in networks:

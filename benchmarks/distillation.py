@@ -1,10 +1,10 @@
 """A full encoder and its student on the league's planted market: Sharpe ratios paired, time as served, int8 too.
 
-    python benchmarks/distillation.py [--seeds 1] [--folder runs/offline] [--record]
+    python benchmarks/distillation.py [--seeds 1] [--folder runs/offline] [--device cuda] [--record]
 
-The teacher is a fleet with the network `transformer_medium` that cloned the episodes PPO logged, see
+The teacher is a fleet with the full encoder that cloned the episodes PPO logged, see
 benchmarks/offline.py; `bc_log` there is the student's network trained directly on the same episodes. Runs that are
-there are not made again.
+there are not made again; with `--measure` the figures of a seed are stored and nothing is served over HTTP.
 """
 
 from __future__ import annotations
@@ -19,7 +19,6 @@ from typing import Any
 
 import numpy as np
 import offline
-import serving
 from fleet_methods import YARDSTICKS
 from offline import COMMON
 from record import publish, table
@@ -41,8 +40,9 @@ from pacesetter.training.offline.distill import Student, distill
 from pacesetter.training.run.train import train
 
 MARKET, SYMBOLS = "planted 0.4", 143
+FULL = "transformer"  # the full encoder, 3.2 M parameters
 TEACHER = (
-    *("agent=bc", "agent.regimes=[]", "agent.network=transformer_medium", "agent.heads=[128]", "train.steps=20480"),
+    *("agent=bc", "agent.regimes=[]", f"agent.network={FULL}", "agent.heads=[128]", "train.steps=20480"),
     *("train.validate_every=5120", "train.log_every=5120", "agent.batch_size=128", "agent.gamma=0.5"),
     *("agent.learning_rate=0.0005", "agent.encoder_learning_rate=0.0005", "train.best_by=score"),
 )
@@ -60,18 +60,19 @@ def finished(folder: Path, seed: int, name: str) -> Path | None:
     return None
 
 
-def teacher_of(folder: str, seed: int) -> Path:
+def teacher_of(folder: str, seed: int, device: str) -> Path:
     runs = Path(folder) / "distilled"
-    known = finished(runs, seed, "teacher")
+    known = finished(runs, seed, FULL)
     if known is not None:
         return known
     dataset = offline.dataset_of("log", offline.ppo_cell(MARKET, seed, folder))
-    own = (*MARKETS[MARKET], *COMMON, *TEACHER, f"agent.dataset={dataset}", f"seed={seed}", "name=teacher", *QUIET)
+    own = (*MARKETS[MARKET], *COMMON, *TEACHER, f"agent.dataset={dataset}", f"seed={seed}", f"name={FULL}", *QUIET)
+    own = (*own, f"train.device={device}")
     return train(replace(compose(list(own)), runs=str(runs)), console=Console(quiet=True)).run.folder
 
 
 def student_of(teacher: Path, seed: int) -> Path:
-    known = finished(teacher.parent, seed, "teacher-student")
+    known = finished(teacher.parent, seed, f"{FULL}-student")
     return known or distill(teacher, STUDENT, seed, Console(quiet=True)).folder
 
 
@@ -95,12 +96,12 @@ def played_in_int8(student: Path, graph: bytes) -> Backtest:
     return backtest(policy, stored.panel, first=stored.first, **rules)
 
 
-def measured(folder: str, seed: int) -> dict[str, Any]:
+def measured(folder: str, seed: int, device: str) -> dict[str, Any]:
     """All figures of a seed; stored, since they take minutes."""
-    known = Path(folder) / f"distillation-{seed}.json"
+    known = Path(folder) / f"distillation-{FULL}-{seed}.json"
     if known.is_file():
         return dict(json.loads(known.read_text()))
-    teacher = teacher_of(folder, seed)
+    teacher = teacher_of(folder, seed, device)
     print("teacher", teacher.name, flush=True)
     student = student_of(teacher, seed)
     print("student", student.name, flush=True)
@@ -124,8 +125,10 @@ def decided_over_http(folder: str) -> list[list[Any]]:
     """Teacher's and student's network as fleets of 143 symbols, by the harness of benchmarks/serving.py."""
     known = Path(folder) / "distillation-http.json"
     if not known.is_file():
+        import serving  # here: the figures of a seed need no server, nor its libraries
+
         rows = []
-        for name in ("fleet_transformer", f"fleet_{STUDENT.network}"):
+        for name in (f"fleet_{FULL}", f"fleet_{STUDENT.network}"):
             fresh, _ = serving.over_http(name, SYMBOLS, 2)
             middle, high = (float(value) for value in np.percentile(fresh, [50, 95]))
             rows.append([name, SYMBOLS, middle, high, float(serving.inside(name, SYMBOLS)[3])])
@@ -137,10 +140,12 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="1")
     parser.add_argument("--folder", default="runs/offline")
+    parser.add_argument("--device", default="cpu", help="that the teacher is trained on")
+    parser.add_argument("--measure", action="store_true")
     options = parser.parse_known_args()[0]
     folder, body = str(Path(options.folder).resolve()), ABOUT
     for seed in options.seeds.split("+"):
-        facts, rows = measured(folder, int(seed)), []
+        facts, rows = measured(folder, int(seed), options.device), []
         for name, own in facts["rows"].items():
             value, low, high = own["gap"]
             served = own["served"]
@@ -151,6 +156,9 @@ def main() -> None:
         beside = ", ".join(f"{name} {value:+.2f}" for name, value in facts["yardsticks"].items())
         header = [f"seed {seed}", "Sharpe, test", "less the teacher's (95 %)", *SHOWN]
         body += f"\n\n{table(header, rows)}\n\nBeside them: {beside}."
+    if options.measure:
+        print(body)
+        return
     body += "\n\nThe same networks with random weights as fleets of 143 symbols, windows of 24 bars, over HTTP on 2 "
     body += "threads (`POST /v1/decide`, 100 requests one after another; the model's part on one thread):\n\n"
     body += table(["network", "symbols", "p50 ms", "p95 ms", "model ms"], decided_over_http(folder))
@@ -158,7 +166,7 @@ def main() -> None:
 
 
 ABOUT = (
-    f"League market `{MARKET}`: 10 symbols, 2.5 bps a side. The teacher has the network `transformer_medium`, the "
+    f"League market `{MARKET}`: 10 symbols, 2.5 bps a side. The teacher has the network `{FULL}`, the "
     f"student `{STUDENT.network}` with heads of {STUDENT.heads}. The teacher cloned the episodes that PPO logged; the "
     "last row is the student's network trained directly on them, with ten times the teacher's rows. Annualised Sharpe "
     "ratio on 3,000 test bars after costs, differences paired by blocks of bars. Times are of ONNX Runtime for all "

@@ -52,10 +52,15 @@ class Course(NamedTuple):
     scores: list[float]
     figures: dict[str, float]
 
+    @property
+    def rate(self) -> float:
+        """Steps of each agent in a second, between the first validation and the last: those before it also compile."""
+        return (self.steps[-1] - self.steps[0]) / max(self.seconds[-1] - self.seconds[0], 1e-9)
+
     def until(self, score: float) -> tuple[float, float]:
-        """Steps and seconds until a validation reached the score; NaN where none did."""
-        reached = [place for place, own in enumerate(self.scores) if own >= score]
-        return (self.steps[reached[0]], self.seconds[reached[0]]) if reached else (float("nan"), float("nan"))
+        """Steps until a validation reached the score, and what they take at this rate; NaN where none did."""
+        reached = [step for step, own in zip(self.steps, self.scores, strict=True) if own >= score]
+        return (reached[0], reached[0] / self.rate) if reached else (float("nan"), float("nan"))
 
 
 def course_of(cell: Cell) -> Course:
@@ -109,10 +114,9 @@ def speed_rows(options: argparse.Namespace, seeds: list[int]) -> list[list[Any]]
         for seed in seeds:
             course, ppo = found[seed][name], found[seed].get("ppo")
             steps, seconds = course.until(MOST * ppo.scores[-1]) if ppo else (float("nan"), float("nan"))
-            rate = (course.steps[-1] - course.steps[0]) / max(course.seconds[-1] - course.seconds[0], 1e-9)
             last = f"{course.scores[-1]:+.2f} ({min(course.scores):+.2f} … {max(course.scores):+.2f})"
             to = ["–" if np.isnan(value) else f"{value:,.0f}" for value in (steps, seconds)]
-            rows.append([name, seed, last, *to, 10 * rate])
+            rows.append([name, seed, last, *to, 10 * course.rate])
     return rows
 
 

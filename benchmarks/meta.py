@@ -1,24 +1,36 @@
 """What a context adds to PPO: on league markets beside yardsticks, on unseen regimes, and on bandits.
 
     python benchmarks/meta.py --play SEED          # the cells of one seed, a few minutes; results are cached
+    python benchmarks/meta.py --unseen SEED        # unseen regimes of two families, cached; --family NAME for one
     python benchmarks/meta.py --bandits            # the bandits, cached too
     python benchmarks/meta.py --record             # the tables of all that was played
 
-Settings: those of `ppo_small`, fewer environments, the same steps for all; tuning seeds 1 and 2.
+Settings: those of `ppo_small`, fewer environments, the same steps for all; tuning seeds 1 and 2, on unseen regimes 1,
+2 and 3. On those, every player learns on the training bars of `planted 0.4`; those with a context, and PPO on the same
+tasks, also on four markets of the family, and all are played on eight others, made of the test bars.
 """
 
 from __future__ import annotations
 
 import argparse
 import json
+import time
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 from record import publish, table
+from rich.console import Console
 
+from pacesetter.build.fleet import best_fleet
+from pacesetter.evaluation.stored_run import StoredRun
 from pacesetter.learning.meta.bandits import BanditOptions, exact_reward, train_bandit
-from pacesetter.training.league.cell import Cell, play_cell
+from pacesetter.training.hydra.compose import compose
+from pacesetter.training.launch.comparison import mean_and_half_width
+from pacesetter.training.league.cell import QUIET, Cell, play_cell
 from pacesetter.training.league.ladder import MARKETS
+from pacesetter.training.meta.adaptation import WITH, play_task, unseen_tasks
+from pacesetter.training.run.train import train
 
 FOLDER = Path("runs/meta_benchmark")
 SEEDS = (1, 2)
@@ -32,6 +44,9 @@ ENTRANTS = {
     "ppo": ("agent=ppo_small", *SAME),
     **{f"meta, {kind}": ("agent=meta_small", f"agent.context={kind}", *SAME) for kind in ("gru", "pearl", "attention")},
 }
+FAMILIES = ("persistent", "mixed")
+UNSEEN_SEEDS, UNSEEN_TASKS, UNSEEN_EPISODES, DRAWN = (1, 2, 3), 8, 8, 1_000
+PLAIN, SAME_TASKS = "ppo", "ppo on the same tasks"
 OPTIMA = {(2, 5): 2.8889, (2, 10): 6.0218}  # by dynamic programming, see tests/learning/meta/test_bandits.py
 
 
@@ -42,6 +57,66 @@ def cells(seed: int) -> list[Cell]:
         for market in PLAYED
         for name, overrides in [*((name, None) for name in YARDSTICKS), *ENTRANTS.items()]
     ]
+
+
+# ---- unseen regimes -------------------------------------------------------------------------------------------------
+
+
+def played_unseen(family: str, seed: int) -> dict[str, Any]:
+    """(task,) mean returns of a bar, Sharpe ratios and completed episodes of every player; cached."""
+    known = FOLDER / f"unseen-{family}-{seed}.json"
+    if known.is_file():
+        return dict(json.loads(known.read_text()))
+    start = time.process_time()
+    tasks = (f"agent.family={family}", "agent.tasks=4")
+    players = {name: (*own, *tasks) for name, own in ENTRANTS.items() if name != PLAIN}
+    players |= {PLAIN: ENTRANTS[PLAIN], SAME_TASKS: ("agent=meta_small", "agent.context=off", *SAME, *tasks)}
+    folders = {name: _trained(name, own, seed) for name, own in players.items()}
+    plain = {name: best_fleet(folders[name]) for name in (PLAIN, SAME_TASKS)}
+    results: dict[str, Any] = {}
+    for name in (name for name in folders if name not in plain):
+        run, fleet = StoredRun(folders[name]), best_fleet(folders[name])
+        for number, task in enumerate(unseen_tasks(run, family, UNSEEN_TASKS, DRAWN + seed)):
+            for one in play_task(run, family, task, fleet, plain, UNSEEN_EPISODES, DRAWN + number):  # type: ignore[arg-type]
+                own = results.setdefault(name if one.player == WITH else one.player, {})
+                # Plain players play once more beside each context, on the same bars: their answer is the same.
+                own[f"{number} {task.label}"] = [float(np.nanmean(one.returns)), one.completed]
+    results["processor seconds"] = time.process_time() - start
+    known.parent.mkdir(parents=True, exist_ok=True)
+    known.write_text(json.dumps(results))
+    return results
+
+
+def _trained(name: str, own: tuple[str, ...], seed: int) -> Path:
+    texts = [*MARKETS["planted 0.4"], *own, f"seed={seed}", f"runs={FOLDER / 'unseen'}", *QUIET]
+    folder = train(compose(texts), console=Console(quiet=True)).run.folder
+    print(name, seed, folder.name, flush=True)
+    return folder
+
+
+def unseen_rows() -> list[list[Any]]:
+    """What each context earns on unseen markets of a family less another player, in bps a bar, over seeds."""
+    rows: list[list[Any]] = []
+    for family in FAMILIES:
+        seeds = [seed for seed in UNSEEN_SEEDS if (FOLDER / f"unseen-{family}-{seed}.json").is_file()]
+        results = [played_unseen(family, seed) for seed in seeds]
+        for name in (name for name in ENTRANTS if name != PLAIN and results):
+            cells: list[Any] = [f"{family} ({len(seeds)} seeds)", name]
+            cells.append(f"{1e4 * np.mean([_mean(result, name) for result in results]):+.2f}")
+            for other in (PLAIN, SAME_TASKS, "hold"):
+                gaps = [1e4 * (_mean(result, name) - _mean(result, other)) for result in results]
+                mean, half = mean_and_half_width(gaps)
+                cells.append(f"{mean:+.2f} ± {half:.2f}")
+            completed = min(task[1] for result in results for task in result[name].values())
+            rows.append([*cells, f"{completed:.0%}"])
+    return rows
+
+
+def _mean(result: dict[str, Any], player: str) -> float:
+    return float(np.mean([task[0] for task in result[player].values()]))
+
+
+# ---- bandits --------------------------------------------------------------------------------------------------------
 
 
 def known_bandits() -> dict[str, float]:
@@ -76,6 +151,12 @@ def report() -> str:
         rows.append([name, *(f"{value:.2f}" if np.isfinite(value) else "not played" for part in row for value in part)])
     header = ["", *(f"{market}, seed {seed}" for market in PLAYED for seed in SEEDS)]
     text = f"Annualised Sharpe ratio on the test set after costs, 20,480 steps of each symbol.\n\n{table(header, rows)}"
+    header = ["family", "player", "bps a bar", *(f"less {other}" for other in (PLAIN, SAME_TASKS, "hold"))]
+    text += (
+        f"\n\nUnseen regimes: mean return of a bar after costs on {UNSEEN_TASKS} markets of each family, in bps; "
+        "differences are paired by seed, ± half of the 95 % Student interval over seeds; `completed` is the least "
+        f"share of episodes over markets.\n\n{table([*header, 'completed'], unseen_rows())}"
+    )
     rewards = known_bandits()
     bandits = [
         [key, f"{reward:.4f}", f"{reward / OPTIMA[tuple(int(n) for n in key.split()[0].split('/'))]:.2%}"]  # type: ignore[index]
@@ -88,11 +169,16 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--play", type=int, choices=SEEDS)
     parser.add_argument("--without", default="", help="entrants to leave out, e.g. attention")
+    parser.add_argument("--unseen", type=int, choices=UNSEEN_SEEDS)
+    parser.add_argument("--family", choices=FAMILIES)
     parser.add_argument("--bandits", action="store_true")
     options, _ = parser.parse_known_args()
     if options.play is not None:
         for cell in (cell for cell in cells(options.play) if not (options.without and options.without in cell.entrant)):
             print(cell.market, cell.entrant, f"{play_cell(cell).sharpe:.2f}", flush=True)
+    elif options.unseen is not None:
+        for family in FAMILIES if options.family is None else (options.family,):
+            played_unseen(family, options.unseen)
     elif options.bandits:
         play_bandits()
     else:

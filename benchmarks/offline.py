@@ -1,7 +1,7 @@
 """Learning from stored episodes beside learning in the market: BC, CQL and IQL of a fleet beside online PPO.
 
     python benchmarks/offline.py [--play "planted 0.4=201+202" --play "planted 0.2=1"] [--folder runs/offline]
-                                 [--entrants ppo,cql_log] [--record]
+                                 [--entrants ppo,cql_log] [--name offline] [--record]
 
 Cells are those of `pacesetter league`, kept by configuration and data. PPO learns in the market and keeps all of its
 training episodes (`train.log_episodes`). The offline agents have those, or as many rows of random orders, and no
@@ -129,13 +129,14 @@ def main() -> None:
     parser.add_argument("--play", action="append", default=None, help="MARKET=SEED+SEED")
     parser.add_argument("--folder", default="runs/offline")
     parser.add_argument("--entrants", default=",".join(PLAYED))
+    parser.add_argument("--name", default="offline", help="of the page that is recorded")
     options = parser.parse_known_args()[0]
     folder, entrants = str(Path(options.folder).resolve()), options.entrants.split(",")
     tables = []
     for word in options.play or ["planted 0.4=1+2"]:
         market, _, seeds = word.partition("=")
         tables.append(market_table(market, [int(seed) for seed in seeds.split("+")], entrants, folder))
-    publish("offline", "\n\n".join([ABOUT, *tables]), "Learning from stored episodes beside online PPO")
+    publish(options.name, "\n\n".join([ABOUT, *tables]), "Learning from stored episodes beside online PPO")
 
 
 if __name__ == "__main__":

@@ -5,7 +5,7 @@
 Market and settings are those of the league's fleets, with which they learn: ten agents, trained on 1,800 bars, chosen
 on 600 and played in one account on 3,000 later ones. Differences are paired over seeds, with their 95 % Student
 interval. Oracle, ridge, lasso and hold on the same bars stand below. With --scores every finished row is kept in a
-file, and a stopped benchmark continues from it.
+file, and a stopped benchmark continues from it; seconds are those of the machine that played the row.
 """
 
 from __future__ import annotations
@@ -25,10 +25,13 @@ from record import publish, table
 from rich.console import Console
 from scipy.stats import t as student
 
-from pacesetter.build import build_panel, build_parts
+from pacesetter.agents.encoders import NETWORKS
+from pacesetter.build import build_fold, build_panel, build_parts, build_table, build_task
 from pacesetter.build.learner import build_learner
 from pacesetter.evaluation.statistics.metrics import sharpe
 from pacesetter.evaluation.stored_run import StoredRun
+from pacesetter.learning.supervised.direction import Direction
+from pacesetter.learning.supervised.forecasts import fit_supervised
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.league.cell import Cell, play_cell
 from pacesetter.training.league.ladder import MARKETS
@@ -51,6 +54,8 @@ SAC = [
     *("agent=sac", *SMALL, "agent.learning_rate=0.003", "agent.encoder_learning_rate=0.003", "agent.gamma=0.3"),
     *("agent.gradient_steps=4", "agent.batch_size=256", "agent.learning_starts=1024", "agent.tau=0.02", CONTINUOUS),
 ]
+ENCODER = "transformer_small"  # that a direction classifier and an agent share
+READER = [text.replace("mlp_tiny", ENCODER) for text in PPO]
 CURIOUS = "agent.extras.curiosity={}"
 TREND = "features.names=[return_1,regime_trend_efficiency]"  # the curriculum chooses starts by it
 INDICATORS = "features.names=[return_1,rsi_14,macd,macd_signal,bollinger_position]"  # the expert decides by them
@@ -66,6 +71,8 @@ VARIANTS: dict[str, list[str]] = {
     "PPO after cloning the oracle": PPO,
     "PPO + indicators": [*PPO, INDICATORS],
     "PPO after cloning the expert": [*PPO, INDICATORS],
+    "PPO, transformer": READER,
+    "PPO, transformer of a classifier": READER,
     "SAC": SAC,
     "SAC + curiosity": [*SAC, CURIOUS],
 }
@@ -73,7 +80,9 @@ VARIANTS: dict[str, list[str]] = {
 BASE = {name: "SAC" if name.startswith("SAC") else "PPO" for name in VARIANTS} | {
     "PPO + curriculum": "PPO + trend feature",
     "PPO after cloning the expert": "PPO + indicators",
+    "PPO, transformer of a classifier": "PPO, transformer",
 }
+SUPERVISED = "PPO, transformer of a classifier"
 CLONED = {"PPO after cloning the oracle": "oracle", "PPO after cloning the expert": "expert"}  # row -> its teacher
 EPISODES, CLONE_STEPS = 60, 8_192  # of a teacher, in each regime; and of cloning it
 ACCURACY = "held-out accuracy"  # of a clone: its orders that are the teacher's
@@ -96,6 +105,8 @@ def play(name: str, seed: int, steps: int, runs: str) -> dict[str, Any]:
         clone = cloned(name, seed, min(steps, CLONE_STEPS), runs)
         more = [f"train.init_from={clone}"]
         cloning = {ACCURACY: json.loads((clone / "offline.json").read_text())["held_out"]["accuracy"]}
+    if name == SUPERVISED:
+        more = [f"train.init_from={classifier(name, seed, steps, runs)}"]
     result = train(compose([*overrides(name, seed, steps, runs), *more]), console=Console(quiet=True))
     seconds = time.perf_counter() - start
     tested = StoredRun(result.run.folder).play()
@@ -128,6 +139,17 @@ def cloned(name: str, seed: int, steps: int, runs: str) -> Path:
     return result.run.folder
 
 
+def classifier(name: str, seed: int, steps: int, runs: str) -> Path:
+    """The folder of a direction classifier of the training bars with the agent's encoder."""
+    config = compose(overrides(name, seed, steps, runs))
+    panel, task = build_panel(config), build_task(config)
+    model = Direction(ENCODER, NETWORKS[ENCODER].width, task.window_bars, seed=seed)  # type: ignore[arg-type]
+    known = int(build_fold(config, panel).train[-1]) + 1
+    fit_supervised(panel, build_table(config, panel), model, train_bars=known, cache=Path(runs) / "supervised")
+    (folder,) = (Path(runs) / "supervised").iterdir()
+    return folder
+
+
 def yardstick(name: str, seed: int) -> dict[str, Any]:
     """The test Sharpe ratio of a yardstick on the bars of a seed."""
     with tempfile.TemporaryDirectory() as folder:
@@ -147,7 +169,7 @@ def rows_of(scores: list[dict[str, Any]]) -> list[list[str]]:
     for name in VARIANTS:
         own = {score["seed"]: score for score in scores if score["name"] == name}
         base = {score["seed"]: score for score in scores if score["name"] == BASE[name]}
-        if not own:
+        if not own or own.keys() - base.keys():
             continue
         gained = np.array([own[seed]["sharpe"] - base[seed]["sharpe"] for seed in own])
         cells = [f"{np.mean([score['sharpe'] for score in own.values()]):+.2f}"]

@@ -1,6 +1,6 @@
 """The stream encoder beside the window transformer by the same method on planted markets, as shares of the oracle.
 
-    python benchmarks/stream_league.py [--seeds 1+2] [--folder runs/stream_league] [--record]
+    python benchmarks/stream_league.py [--seeds 1+2] [--folder runs/stream_league] [--record] [KEY=VALUE …]
 
 Both have the small sizes (64 wide, two layers, four heads) and every other option alike. Cells that were played are
 kept in the folder, so that a run that was stopped resumes.
@@ -40,9 +40,10 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", default="1+2")
     parser.add_argument("--folder", type=Path, default=Path("runs/stream_league"))
-    options = parser.parse_known_args()[0]
+    options, rest = parser.parse_known_args()
+    more = tuple(text for text in rest if "=" in text)
     cells = [
-        Cell(str(options.folder.resolve()), market, entrant, seed, MARKETS[market], overrides)
+        Cell(str(options.folder.resolve()), market, entrant, seed, MARKETS[market], overrides and (*overrides, *more))
         for seed in seeds_of(options.seeds)
         for market in PLAYED
         for entrant, overrides in ENTRANTS.items()
