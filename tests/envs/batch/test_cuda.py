@@ -23,14 +23,14 @@ warnings.simplefilter("ignore", RuntimeWarning)  # whole numbers wrap round, as 
 panel = Synthetic(symbols=3, bars=40, seed=1).read()
 table = feature_table(panel, ["return_1", "regime_downside_share"])
 rng = np.random.default_rng(0)
+objectives = RewardConfig({**OBJECTIVES, "consistency": Term(smoothing_steps=3)})
 held = MarketParameters(holdings=(StartingHolding(panel.symbols[0], 1.0),))
 with pytest.raises(ConfigError, match="train.device=cpu"):
     DeviceBatch(Batch(Bank.from_panels(panel, table), 3, window_bars=3, market=held))
 for is_whole, options in (
     (False, {"action": "discrete"}),
-    (False, {"action": "discrete", "repetition_limit": 2}),
     (False, {"action": "hybrid", "reward": RewardConfig(TRADING)}),
-    (False, {"action": "discrete", "reward": RewardConfig({**OBJECTIVES, "consistency": Term(smoothing_steps=3)})}),
+    (False, {"action": "discrete", "repetition_limit": 2, "reward": objectives}),
     (True, {"action": "target", "has_windows": False}),
     (False, {"action": "target", "market": MarketParameters(band=0.3)}),
 ):
