@@ -1,4 +1,4 @@
-"""The environments on one GPU: the same ledger as the CPU's batch, and environment-steps per second.
+"""The environments on one GPU: ledger and reward vectors of the CPU's batch, and environment-steps per second.
 
 Runs from the repository root where only torch, numba, numba-cuda, numpy and pandas are installed:
 
@@ -18,9 +18,14 @@ from pacesetter.envs.batch.bank import Bank
 from pacesetter.envs.batch.batch import Batch
 from pacesetter.envs.batch.cuda import DeviceBatch
 from pacesetter.market.cuda import SIMULATED
-from pacesetter.rewards import TRADING, RewardConfig
+from pacesetter.rewards import OBJECTIVES, TRADING, RewardConfig
 
 FEATURES = 23
+REWARDS: dict[str, RewardConfig | str] = {
+    "P&L": "pnl",
+    "seven components": RewardConfig(TRADING),
+    "five objectives": RewardConfig(OBJECTIVES),
+}
 
 
 def bank_of(symbols: int, bars: int) -> Bank:
@@ -52,24 +57,26 @@ def actions_for(batch: Batch, steps: int) -> list[Any]:
     return list(torch.as_tensor(drawn).cuda())
 
 
-def parity(bank: Bank, count: int, steps: int) -> list[Any]:
-    """Step CPU and GPU side by side through ends and restarts: the largest difference, and how many diverged."""
-    cpu = Batch(bank, count, has_windows=False, episode_bars=20)
+def parity(bank: Bank, count: int, reward: str, steps: int) -> list[Any]:
+    """Step CPU and GPU side by side through ends and restarts: the largest differences, and how many diverged."""
+    cpu = Batch(bank, count, has_windows=False, episode_bars=20, reward=REWARDS[reward])
     gpu = DeviceBatch(cpu)
     cpu.reset()
     gpu.reset()
-    gaps = []
+    gaps, apart = [], []
     for actions in actions_for(cpu, steps):
         one, other = cpu.step(to_host(actions)), gpu.step(actions)
         gaps.append(difference(one.ledger, to_host(other.ledger)))
-    has_diverged = np.max(gaps, axis=0) > SAME
-    return [count * steps, float(np.max(gaps, where=~has_diverged, initial=0.0)), int(has_diverged.sum())]
+        ours, theirs = one.components, to_host(other.components)
+        apart.append((np.abs(ours - theirs) / np.maximum(1.0, np.abs(ours))).max(axis=0))
+    has_diverged = np.maximum(np.max(gaps, axis=0), np.max(apart, axis=0)) > SAME
+    worst = [float(np.max(part, where=~has_diverged, initial=0.0)) for part in (gaps, apart)]
+    return [reward, count * steps, *worst, int(has_diverged.sum())]
 
 
 def speed(bank: Bank, count: int, seen: str, reward: str, steps: int) -> list[Any]:
     """Environment-steps per second with random orders, ends and restarts counted in."""
-    chosen = "pnl" if reward == "P&L" else RewardConfig(TRADING)
-    gpu = DeviceBatch(Batch(bank, count, has_windows=seen == "windows", reward=chosen))
+    gpu = DeviceBatch(Batch(bank, count, has_windows=seen == "windows", reward=REWARDS[reward]))
     actions = actions_for(gpu.batch, 4)
     gpu.reset()
 
@@ -99,16 +106,19 @@ def main() -> None:
     if "--quick" in sys.argv:
         symbols, bars, count, steps = (4, 120, 8, 3) if SIMULATED else (16, 500, 20_000, 50)
     bank = bank_of(symbols, bars)
-    same = [parity(bank, max(count // 50, 4), 60 if not SIMULATED else 25)]
+    same = [parity(bank, max(count // 50, 4), reward, 60 if not SIMULATED else 25) for reward in REWARDS]
     fast = [
         speed(bank, count, "indices", "P&L", steps),
         speed(bank, max(count // 64, 4), "indices", "P&L", steps),
         speed(bank, count, "indices", "seven components", steps),
+        speed(bank, count, "indices", "five objectives", steps),
         speed(bank, max(count // 8, 4), "windows", "P&L", steps),
     ]
     body = f"{device_name()}, float64 accounts, {symbols} symbols of {bars} bars, 24-bar windows of 23 features\n\n"
-    body += table(["environment-steps", "largest difference", "environments that diverged"], same) + "\n\n"
-    body += "Ledgers against the CPU's, money relative to equity; episodes of 20 bars, restarts counted in.\n\n"
+    header = ["reward", "environment-steps", "largest difference of ledgers", "of reward vectors", "diverged"]
+    body += table(header, same) + "\n\n"
+    body += "Against the CPU, money relative to equity; episodes of 20 bars, restarts counted in. Reward vectors are\n"
+    body += "relative to the larger of 1 and their size.\n\n"
     body += table(["environments", "seen", "reward", "M steps/s"], fast)
     publish("gpu_batch", body, "Trading environments on a GPU")
 

@@ -1,6 +1,7 @@
 """Many objectives: Deep Sea Treasure, what vectors and critics cost a step, and the front on the planted market.
 
     python benchmarks/objectives.py [--seeds 1 2] [--steps 24576] [--folder FOLDER] [--record]
+    python benchmarks/objectives.py --speed [--record]       # the times alone, a page of its own
 
 Times are of the processor, whatever else the machine does. The market is the league's `planted 0.4`; with --folder
 finished cells are kept, and a stopped benchmark continues.
@@ -20,8 +21,13 @@ import numpy as np
 from record import publish, table
 
 from pacesetter.build import build_learner, build_panel, build_parts
+from pacesetter.data.synthetic import Synthetic
+from pacesetter.envs.batch.bank import Bank
+from pacesetter.envs.batch.batch import Batch
+from pacesetter.features import feature_table
 from pacesetter.learning.objectives.deep_sea import STATED, WORST, chebyshev_front, weighted_front
 from pacesetter.learning.objectives.front import hypervolume
+from pacesetter.rewards import OBJECTIVES, RewardConfig
 from pacesetter.training.hydra.compose import compose
 from pacesetter.training.league.cell import Cell, play_cell
 from pacesetter.training.league.ladder import MARKETS
@@ -32,6 +38,7 @@ SMALL = (
     *("agent.gradient_steps=4", "agent.batch_size=256", "agent.learning_starts=1024", "agent.tau=0.02"),
     *("task.retrain_share=0", "train.checkpoint_every=0", "train.envs=32"),
 )
+ALONE = ["agent=sac", "task.reward.components={pnl:300}"]
 YARDSTICKS = ("oracle", "lasso", "ridge", "hold")
 
 
@@ -55,24 +62,43 @@ def step_rows() -> list[list[Any]]:
             *(f"data.groups={max(1, symbols // 5)}", *SMALL, f"train.envs={envs}", "agent.buffer_size=800"),
             *(("task.symbols=[S0]",) if symbols == 1 else ()),
         )
-        times = [
-            _step_ms([*size, *own]) for own in (["agent=sac", "task.reward.components={pnl:300}"], ["agent=mosac"])
-        ]
-        count = symbols * envs
-        rows.append([f"{symbols} × {envs}", *times, times[1] - times[0], (times[1] - times[0]) / count])
+        alone, many = _step_ms([[*size, *own] for own in (ALONE, ["agent=mosac"])])
+        rows.append([f"{symbols} × {envs}", alone, many, many - alone, (many - alone) / (symbols * envs)])
     return rows
 
 
-def _step_ms(overrides: list[str]) -> float:
-    config = compose([*overrides, "seed=1"])
-    learner = build_learner(config, build_parts(config, build_panel(config)))
-    learner.steps = 10_000  # the policy acts
-    times = []
-    for _ in range(45):
-        start = time.process_time()
-        learner.method.step(learner)
-        times.append(1e3 * (time.process_time() - start))
-    return statistics.median(times[5:])
+def _step_ms(cases: list[list[str]]) -> list[float]:
+    """Median of each; they take turns, so that what else the machine does slows all alike."""
+    learners = []
+    for overrides in cases:
+        config = compose([*overrides, "seed=1"])
+        learners.append(build_learner(config, build_parts(config, build_panel(config))))
+        learners[-1].steps = 10_000  # the policy acts
+    times: list[list[float]] = [[] for _ in learners]
+    for _ in range(405):
+        for learner, own in zip(learners, times, strict=True):
+            start = time.process_time()
+            learner.method.step(learner)
+            own.append(1e3 * (time.process_time() - start))
+    return [statistics.median(own[5:]) for own in times]
+
+
+def environment_rows() -> list[list[Any]]:
+    """Microseconds of a step of one environment without a policy: rewards of one component and of five."""
+    panel = Synthetic(symbols=1, bars=600, seed=1).read()
+    bank = Bank.from_panels(panel, feature_table(panel, ["return_1"]))
+    rows = []
+    for name, reward in (("P&L", RewardConfig()), ("five objectives", RewardConfig(OBJECTIVES, clip=None))):
+        batch = Batch(bank, 1, action="target", has_windows=False, reward=reward, episode_bars=100)
+        batch.reset()
+        actions = np.random.default_rng(1).random((2_000, 1))
+        times = []
+        for action in actions:
+            start = time.process_time()
+            batch.step(action)
+            times.append(1e6 * (time.process_time() - start))
+        rows.append([name, statistics.median(times[50:])])
+    return rows
 
 
 def market_rows(seeds: list[int], steps: int, folder: Path) -> tuple[list[list[Any]], list[list[Any]]]:
@@ -110,18 +136,28 @@ def _front(run: Path) -> list[Any]:
     return [f"{front['share']:.1%}", f"{efficient} of {len(front['points'])}", weights, moved, *ends]
 
 
+def publish_speed() -> None:
+    body = "Processor milliseconds of a step of all environments, without learning, one thread.\n\n"
+    header = ["symbols × environments", "SAC, one component", "MO-SAC, five objectives", "more", "more an environment"]
+    body += table(header, step_rows())
+    body += "\n\nProcessor microseconds of a step of one environment without a policy.\n\n"
+    body += table(["reward", "microseconds"], environment_rows())
+    publish("objectives_speed", body, "What many objectives cost a step")
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--seeds", type=int, nargs="+", default=[1, 2])
     parser.add_argument("--steps", type=int, default=24_576)
     parser.add_argument("--folder", type=Path)
+    parser.add_argument("--speed", action="store_true", help="the times alone")
     options, _ = parser.parse_known_args()
+    if options.speed:
+        publish_speed()
+        return
     body = "Deep Sea Treasure, reference (0, −50): what trained policies reach.\n\n"
     header = ["map", "discount", "scalarisation", "hypervolume", "whole front", "share", "points"]
     body += table(header, deep_sea_rows())
-    body += "\n\nProcessor milliseconds of a step of all environments, without learning, one thread.\n\n"
-    header = ["symbols × environments", "SAC, one component", "MO-SAC, five objectives", "more", "more an environment"]
-    body += table(header, step_rows())
     with tempfile.TemporaryDirectory() as empty:
         rows, fronts = market_rows(options.seeds, options.steps, options.folder or Path(empty))
     body += (

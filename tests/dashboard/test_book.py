@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import sqlite3
+from dataclasses import replace
 from datetime import timedelta
 
 import numpy as np
@@ -53,6 +54,12 @@ def test_trades_are_newest_first_with_times_in_utc(book):
     assert times.is_monotonic_decreasing
     assert str(times.dt.tz) == "UTC"
     assert len(book.trades()) == len(book.fills)
+    assert set(book.trades()["order_kind"]) == {"market"}
+
+
+def test_trades_of_a_journal_without_kinds_of_orders_have_none(book):
+    older = replace(book, orders=book.orders.drop(columns="kind"))
+    assert older.trades()["order_kind"].isna().all()
 
 
 def test_limits_used_where_the_journal_has_them(book):

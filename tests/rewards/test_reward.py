@@ -15,7 +15,7 @@ from pacesetter.market.ledger import LEDGER_COLUMNS, Column
 from pacesetter.registry import configure
 from pacesetter.rewards import TRADING, Reward, RewardConfig, Schedule, Term
 from pacesetter.rewards.component import INTERPRETED
-from pacesetter.rewards.trading import evaluate
+from pacesetter.rewards.rows import evaluate
 
 
 def market(returns: Any, drawdown: float = 0.0) -> NDArray[np.float64]:

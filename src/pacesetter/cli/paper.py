@@ -172,7 +172,7 @@ def show(
     last: Annotated[int, typer.Option(help="Rows to show, the newest.", min=1)] = 30,
     moved: Annotated[bool, typer.Option("--moved", help="Leave out what holds nothing and does nothing.")] = False,
 ) -> None:
-    """Show what was decided for each symbol: buy, hold inside ±0.1 or sell, what is held, and what it earned."""
+    """Show what was decided for each symbol: buy, hold or sell, the kind of its order, what it holds and earned."""
     from rich.console import Console
     from rich.table import Table
 
@@ -189,11 +189,12 @@ def show(
     if moved:
         rows = [row for row in rows if row["side"] in ("buy", "sell") or row["quantity"]]
     rows.sort(key=lambda row: (row["time"], row["symbol"]))
-    table = Table("run", "time", "symbol", "side", "order", "held", "unrealised P&L", "P&L")
+    table = Table("run", "time", "symbol", "side", "order", "kind", "held", "unrealised P&L", "P&L")
     for row in rows[-last:]:
-        numbers = (f"{row['order_size']:+.2f}", f"{row['quantity']:g}", f"{row['unrealised_pnl']:+,.2f}")
         words = (row["run"], f"{row['time']:%Y-%m-%d %H:%M}", row["symbol"], row["side"] or "target")
-        table.add_row(*map(cell, (*words, *numbers, f"{row['pnl']:+,.2f}")))
+        order = (f"{row['order_size']:+.2f}", row["order_kind"] or "")
+        money = (f"{row['quantity']:g}", f"{row['unrealised_pnl']:+,.2f}", f"{row['pnl']:+,.2f}")
+        table.add_row(*map(cell, (*words, *order, *money)))
     Console().print(table)
     typer.echo(f"{min(last, len(rows))} of {len(rows)} rows")
 

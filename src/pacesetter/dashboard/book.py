@@ -79,8 +79,13 @@ class Book:
         return table.sort_values("value", key=np.abs, ascending=False, ignore_index=True)
 
     def trades(self) -> pd.DataFrame:
-        """Every fill, the newest first, with its value and what it realised against the mean entry price."""
+        """Every fill, the newest first: its value, what it realised against the mean entry price, the order's kind."""
         table = self.fills[["time", "symbol", "quantity", "price", "commission", "reason"]].copy()
+        # Journals of early versions know of no kinds, and a stop has no order.
+        has_kinds = "kind" in self.orders
+        table["order_kind"] = (
+            self.fills["client_id"].map(self.orders.set_index("client_id")["kind"]) if has_kinds else None
+        )
         table["value"] = table["quantity"] * table["price"]
         table["realised"] = _realised(table)
         return table.iloc[::-1].reset_index(drop=True)

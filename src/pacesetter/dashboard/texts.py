@@ -330,6 +330,7 @@ ENGLISH: dict[str, str] = {
     "column.realised": "realised P&L",
     "column.share": "share",
     "column.reason": "reason",
+    "column.order_kind": "order",
     "column.symbol": "symbol",
     "column.data": "data",
     "column.preset": "preset",

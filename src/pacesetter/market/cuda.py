@@ -12,7 +12,16 @@ from pacesetter.market.batch import Accounts
 from pacesetter.market.orders import OrderKind, check_actions
 from pacesetter.market.rows import open_row, step_row
 
-__all__ = ["SIMULATED", "THREADS", "DeviceAccounts", "by_column", "cuda", "current_stream", "device_view", "to_device"]
+__all__ = [
+    "SIMULATED",
+    "DeviceAccounts",
+    "Launcher",
+    "by_column",
+    "cuda",
+    "device_view",
+    "thread_for_each",
+    "to_device",
+]
 
 THREADS = 128
 
@@ -102,6 +111,31 @@ class DeviceAccounts:
 
     def _launch(self, kernel: Any, *arrays: Any) -> None:
         kernel[-(-len(self.accounts) // THREADS), THREADS, current_stream()](*arrays)
+
+
+def thread_for_each(row: Any) -> Any:
+    """The kernel of a function `row(e, *arrays)`: a thread for each e, as many as the first array has rows."""
+
+    def rows(arrays: Any) -> None:
+        e = cuda.grid(1)
+        # The last block of threads is rarely full.
+        if e < arrays[0].shape[0]:
+            row(e, *arrays)
+
+    return cuda.jit(rows)
+
+
+class Launcher:
+    """Launches kernels of `thread_for_each`, each for arrays of the types that it was first given."""
+
+    def __init__(self) -> None:
+        self._kernels: dict[Any, Any] = {}
+
+    def __call__(self, rows: Any, *arrays: Any) -> None:
+        if rows not in self._kernels:  # compiled for these types once: looking at them takes longer than many a step
+            self._kernels[rows] = rows.specialize(arrays)
+        # On torch's own stream, so that both see each other's results without waiting.
+        self._kernels[rows][-(-arrays[0].shape[0] // THREADS), THREADS, current_stream()](arrays)
 
 
 def to_device(array: Any) -> Any:

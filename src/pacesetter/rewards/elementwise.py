@@ -15,7 +15,7 @@ from numba.extending import overload
 
 from pacesetter.market.jit import jitable
 
-__all__ = ["has", "log1p", "maximum", "minimum", "namespace", "sqrt", "where"]
+__all__ = ["exp", "has", "log1p", "maximum", "minimum", "namespace", "sqrt", "where"]
 
 
 def namespace(values: Any) -> Any:
@@ -30,6 +30,11 @@ def where(condition: Any, yes: Any, no: Any) -> Any:
     if xp is not np and isinstance(yes, (int, float)):
         yes = condition.new_full((), yes, dtype=xp.float64)  # torch would make float32 of two numbers
     return xp.where(condition, yes, no)
+
+
+def exp(values: Any) -> Any:
+    """e^x."""
+    return namespace(values).exp(values)
 
 
 def log1p(values: Any) -> Any:
@@ -50,6 +55,7 @@ def has(flags: Any, flag: int) -> Any:
 
 # What numba compiles for one number: the outer function takes types, the inner one values.
 overload(where)(lambda condition, yes, no: lambda condition, yes, no: yes if condition else no)
+overload(exp)(lambda values: lambda values: math.exp(values))
 overload(log1p)(lambda values: lambda values: math.log1p(values))
 overload(sqrt)(lambda values: lambda values: math.sqrt(values))
 overload(has)(lambda flags, flag: lambda flags, flag: (int(flags) & flag) != 0)

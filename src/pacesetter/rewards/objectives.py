@@ -1,4 +1,4 @@
-"""Five objectives of a trader as reward components, and a sixth that is optional. NumPy and torch alike.
+"""Five objectives of a trader as reward components, and a sixth that is optional. NumPy, torch and numba alike.
 
 Each is a formula over ledger columns, so that a reward vector comes from the same ledger as a reward. Values are about
 1 at most in size but those of `risk`, which grows with a drawdown. Weights are first ones: see `learning.objectives`.
@@ -8,9 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from pacesetter.market.jit import jitable
 from pacesetter.market.ledger import Flag
-from pacesetter.rewards.component import REWARDS, component
-from pacesetter.rewards.elementwise import has, maximum, minimum, namespace, sqrt, where
+from pacesetter.rewards.codes import compiled
+from pacesetter.rewards.elementwise import exp, has, maximum, minimum, sqrt, where
 from pacesetter.rewards.trading import share
 
 __all__ = ["OBJECTIVES"]
@@ -19,19 +20,50 @@ OBJECTIVES = {"profit": 0.40, "risk": 0.25, "activity": 0.15, "timing": 0.10, "e
 LEAST_HELD = 0.01  # share of equity: what is earned on less is not told apart from what is earned on it
 LARGEST_FALL = 0.5  # of the drawdown beyond its limit: e^5 is enough to be afraid of
 ORDERS, PROFITS, BINS = 20, 10, 16
+EARLIER_ORDERS, EARLIER_PROFITS = ORDERS - 1, PROFITS - 1  # numba takes a slice of a tuple by names of constants only
 NORMAL_95 = 1.645  # quantile of the normal distribution
 NEVER = 3.0  # bars since the last trade of an account that has not traded: the first is not hasty
 
 
+@jitable
 def _worth(equity_before: Any, exposure: Any, exposure_before: Any) -> Any:
     """Money in positions during the bar, at least 1 % of equity."""
     return maximum(where(exposure > exposure_before, exposure, exposure_before), LEAST_HELD) * equity_before
 
 
+@jitable
 def _bounded(values: Any) -> Any:
     return minimum(maximum(values, -1.0), 1.0)
 
 
+@jitable
+def four(values: Any, first: int) -> Any:
+    """Four of them as a tuple: what numba can join to longer ones, which it cannot make in a loop."""
+    return (values[first], values[first + 1], values[first + 2], values[first + 3])
+
+
+@jitable
+def _deviation(latest: Any, others: Any, count: Any) -> Any:
+    """Standard deviation of `count` values: the latest, and before it others, which are 0 where there are none yet."""
+    total, squares = latest, latest * latest
+    for value in others:
+        total, squares = total + value, squares + value * value
+    mean = total / count
+    return sqrt(maximum(squares / count - mean * mean, 0.0))
+
+
+@jitable
+def _visit(counts: Any, here: Any, first: int) -> Any:
+    """Four counts from the `first` on, one more where the state is `here`."""
+    return (
+        counts[first] + where(here == first, 1.0, 0.0),
+        counts[first + 1] + where(here == first + 1, 1.0, 0.0),
+        counts[first + 2] + where(here == first + 2, 1.0, 0.0),
+        counts[first + 3] + where(here == first + 3, 1.0, 0.0),
+    )
+
+
+@compiled()
 def profit(
     equity_before: Any,
     realised: Any,
@@ -54,6 +86,7 @@ def profit(
     return where(value < 0.0, loss * value, value)
 
 
+@compiled(0.0, 0.0)
 def risk(equity_before: Any, equity_change: Any, drawdown: Any, exposure: Any, state: Any, rate: float = 0.1) -> Any:
     """−(e^{10·excess} − 1) of drawdown above 5 %, −50 · VaR95 above 2 %, −10 · exposure above 95 %, −0.5 · volatility.
 
@@ -65,26 +98,26 @@ def risk(equity_before: Any, equity_change: Any, drawdown: Any, exposure: Any, s
     deviation = sqrt(maximum(square - mean * mean, 0.0))
     fall = minimum(maximum(drawdown - 0.05, 0.0), LARGEST_FALL)
     value_at_risk = NORMAL_95 * deviation - mean
-    value = -(namespace(fall).exp(10.0 * fall) - 1.0) - 50.0 * maximum(value_at_risk - 0.02, 0.0)
+    value = -(exp(10.0 * fall) - 1.0) - 50.0 * maximum(value_at_risk - 0.02, 0.0)
     return value - 10.0 * maximum(exposure - 0.95, 0.0) - 0.5 * deviation, (mean, square)
 
 
+@compiled(*(0.0,) * (ORDERS + 1), NEVER)
 def activity(order: Any, turnover: Any, state: Any) -> Any:
     """+0.2 where the last 20 orders deviate by more than 0.3, +0.1 above 0.2; −0.1 after 50 bars without a trade.
 
     −0.05 for a trade within 3 bars of the last. The state: the orders, how many there are, bars since the last trade.
     """
-    *before, count, idle = state
-    orders, count = (order, *before[:-1]), minimum(count + 1.0, float(ORDERS))
-    mean = sum(orders) / count
-    deviation = sqrt(maximum(sum(one * one for one in orders) / count - mean * mean, 0.0))
+    before, count, idle = state[:EARLIER_ORDERS], minimum(state[ORDERS] + 1.0, float(ORDERS)), state[ORDERS + 1]
+    deviation = _deviation(order, before, count)
     variety = where(deviation > 0.3, 0.2, where(deviation > 0.2, 0.1, 0.0))
     has_traded = turnover > 0.0
     hasty = where(has_traded & (idle < 3.0), 0.05, 0.0)
     idle = where(has_traded, 0.0, idle + 1.0)
-    return variety - hasty - where(idle > 50.0, 0.1, 0.0), (*orders, count, idle)
+    return variety - hasty - where(idle > 50.0, 0.1, 0.0), (order, *before, count, idle)
 
 
+@compiled(0.0)
 def timing(
     equity_before: Any,
     gross_pnl: Any,
@@ -112,6 +145,7 @@ def timing(
     return 0.5 * entry + 0.5 * leave + 0.3 * _bounded(momentum / scale), (momentum,)
 
 
+@compiled(*(0.0,) * BINS)
 def exploration(equity_before: Any, unrealised: Any, exposure: Any, state: Any) -> Any:
     """0.1/(1 + visits) · 0.999^(states seen) below 10 visits of the account's state in this episode, then 0.
 
@@ -120,29 +154,19 @@ def exploration(equity_before: Any, unrealised: Any, exposure: Any, state: Any) 
     gain = share(unrealised, equity_before)
     size = (exposure >= 0.001) * 1.0 + (exposure >= 0.05) * 1.0 + (exposure >= 0.10) * 1.0
     side = (gain >= -0.001) * 1.0 + (gain >= 0.0) * 1.0 + (gain >= 0.001) * 1.0
-    here = [4.0 * size + side == float(place) for place in range(BINS)]
-    visits = sum(where(is_here, count, 0.0) for is_here, count in zip(here, state, strict=True))
-    visited = sum(where(count > 0.0, 1.0, 0.0) for count in state)
+    here = 4.0 * size + side
+    visits, visited = 0.0 * here, 0.0 * here
+    for place in range(BINS):
+        visits = visits + where(here == place, state[place], 0.0)
+        visited = visited + where(state[place] > 0.0, 1.0, 0.0)
     value = where(visits < 10.0, 0.1 / (1.0 + visits), 0.0) * 0.999**visited
-    return value, tuple(where(is_here, count + 1.0, count) for is_here, count in zip(here, state, strict=True))
+    return value, _visit(state, here, 0) + _visit(state, here, 4) + _visit(state, here, 8) + _visit(state, here, 12)
 
 
+@compiled(*(0.0,) * (PROFITS + 1))
 def consistency(equity_before: Any, equity_change: Any, state: Any) -> Any:
     """+0.2 where the returns of the last 10 bars deviate by less than 0.02, else −0.1 · their deviation."""
-    *before, count = state
+    before, count = state[:EARLIER_PROFITS], minimum(state[PROFITS] + 1.0, float(PROFITS))
     r = share(equity_change, equity_before)
-    returns, count = (r, *before[:-1]), minimum(count + 1.0, float(PROFITS))
-    mean = sum(returns) / count
-    deviation = sqrt(maximum(sum(one * one for one in returns) / count - mean * mean, 0.0))
-    return where(deviation < 0.02, 0.2, -0.1 * deviation), (*returns, count)
-
-
-for _formula, _initial in (
-    (profit, ()),
-    (risk, (0.0, 0.0)),
-    (activity, (0.0,) * (ORDERS + 1) + (NEVER,)),
-    (timing, (0.0,)),
-    (exploration, (0.0,) * BINS),
-    (consistency, (0.0,) * (PROFITS + 1)),
-):
-    REWARDS.add(_formula.__name__, component(_formula, _initial))
+    deviation = _deviation(r, before, count)
+    return where(deviation < 0.02, 0.2, -0.1 * deviation), (r, *before, count)

@@ -15,10 +15,10 @@ from pacesetter.market.ledger import LEDGER_COLUMNS
 from pacesetter.registry import configure
 from pacesetter.rewards.component import INTERPRETED, REWARDS, Component
 from pacesetter.rewards.elementwise import namespace
+from pacesetter.rewards.rows import evaluate
 from pacesetter.rewards.scalarise import chebyshev, weighted_sum
 from pacesetter.rewards.schedule import Schedule
 from pacesetter.rewards.shaping import NO_STATISTICS, merge, normalise, smooth, summarise
-from pacesetter.rewards.trading import evaluate
 
 __all__ = ["Reward", "RewardConfig", "RewardValues", "Term"]
 
@@ -154,6 +154,10 @@ class Reward:
         # NaN makes the next value start the moving average.
         self.smoothed[rows] = float("nan")
 
+    def again(self, env_count: int) -> Reward:
+        """The same for another number of environments, none of which it remembers."""
+        return Reward(self.config, env_count, self.columns, self.device)
+
     def state_dict(self) -> dict[str, Any]:
         """Copies of all that is remembered, as float64 arrays: component states, moving averages, statistics, steps."""
         remembered = {"state": self.state, "smoothed": self.smoothed, "statistics": self.statistics}
@@ -218,6 +222,13 @@ class Reward:
 
         return torch.as_tensor(values, dtype=torch.float64, device=self.device)
 
+    def _empty(self, shape: tuple[int, ...]) -> Any:
+        if self.device is None:
+            return np.empty(shape)
+        import torch
+
+        return torch.empty(shape, dtype=torch.float64, device=self.device)
+
     # ---- one step -------------------------------------------------------------------------------------------------
 
     def _evaluate(self, ledger: Any) -> Any:
@@ -227,12 +238,8 @@ class Reward:
                 f"the ledger has shape {tuple(ledger.shape)}; the reward was made for (environments, columns) = "
                 f"{self._shape_of_ledger}"
             )
-        if self.device is None:
-            values = np.empty((len(self.names), ledger.shape[0]))
-            hole = evaluate(ledger, self._watched, self._codes, self._offsets, self._packed, self.state, values)
-        else:
-            values = namespace(ledger).empty((len(self.names), ledger.shape[0]), dtype=ledger.dtype, device=self.device)
-            hole = _first_hole(ledger[:, self._watched])
+        values = self._empty((len(self.names), ledger.shape[0]))
+        hole = self._fill(ledger, values)
         if hole >= 0:
             raise self._hole_in_ledger(ledger[hole], hole)
         # After the check of the ledger: a refused step must not change what components remember.
@@ -240,13 +247,19 @@ class Reward:
             values[index] = self._interpret(index, ledger)
         return values
 
+    def _fill(self, ledger: Any, values: Any) -> int:
+        """Write what is compiled into (component, env) `values`; gives a row with a hole, or −1."""
+        if self.device is None:
+            return int(evaluate(ledger, self._watched, self._codes, self._offsets, self._packed, self.state, values))
+        return first_hole(ledger[:, self._watched])
+
     def _interpret(self, index: int, ledger: Any) -> Any:
         """(env,) values of a component that is not compiled."""
         part, offset = self._components[index], self._offsets[index]
         columns = [ledger[:, place] for place in self._places[index]]
         state = self.state[:, offset : offset + len(part.initial)]
         values = part.evaluate(columns, state, self._options[index])
-        hole = _first_hole(values[:, None])
+        hole = first_hole(values[:, None])
         if hole >= 0:
             raise DataError(
                 f"reward component '{self.names[index]}' gave {float(values[hole])} for environment {hole} from a "
@@ -283,7 +296,7 @@ class Reward:
         self._weight_column = self.weights[:, None]
 
 
-def _first_hole(values: Any) -> int:
+def first_hole(values: Any) -> int:
     """The first row of (env, any) values that has NaN or infinity; −1 without one."""
     is_whole = namespace(values).isfinite(values).all(1)
     return -1 if bool(is_whole.all()) else int(is_whole.tolist().index(False))

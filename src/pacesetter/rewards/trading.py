@@ -1,9 +1,7 @@
 """The trading components: each formula once, for arrays and for the compiler.
 
 A formula here is element-wise. NumPy and torch run it on (env,) columns; numba compiles the very same function for one
-account, and `evaluate_row` picks it by its code, because numba keeps a compiled function between processes only when
-what it calls is fixed in the source. All formulas stand in this file with `evaluate`: numba's cache looks at the age
-of one file.
+account, for the CPU and for a GPU (`rows.py`).
 
 Values are in natural units (log equity, shares of equity, −1 for a bar); weights bring them to about [-1, 1].
 
@@ -15,17 +13,14 @@ positions the flags are joined, and a rule about "the position" is about the acc
 
 from __future__ import annotations
 
-import math
-from collections.abc import Callable
-from enum import IntEnum
-from typing import Any, TypeVar
+from typing import Any
 
-from pacesetter.market.jit import compile_for_cpu, jitable
-from pacesetter.market.ledger import Column, Flag
-from pacesetter.rewards.component import INTERPRETED, REWARDS, component
+from pacesetter.market.jit import jitable
+from pacesetter.market.ledger import Flag
+from pacesetter.rewards.codes import compiled
 from pacesetter.rewards.elementwise import has, log1p, maximum, minimum, sqrt, where
 
-__all__ = ["PROFESSIONAL", "TRADING", "evaluate", "evaluate_row", "pnl"]
+__all__ = ["PROFESSIONAL", "TRADING", "pnl"]
 
 WORST_RETURN = -0.999  # a lost account gives log(0.001), not minus infinity
 SMALLEST_VARIANCE = 1e-12  # of returns; below it a Sharpe ratio means nothing
@@ -48,38 +43,6 @@ PROFESSIONAL = {
     "context_hold": 1.0,
     "repetition": 1.0,
 }
-
-Formula = TypeVar("Formula", bound=Callable[..., Any])
-
-
-class Code(IntEnum):
-    """The compiled components; the lower-case name is the registered one."""
-
-    PNL = 0
-    REALISED_PNL = 1
-    COST = 2
-    TIME = 3
-    DIFFERENTIAL_SHARPE = 4
-    DRAWDOWN = 5
-    SIZING = 6
-    HOLD = 7
-    SIZE_MULTIPLIER = 8
-    STAGED_EXIT = 9
-    PYRAMIDING = 10
-    CONTEXT_HOLD = 11
-    REPETITION = 12
-
-
-def compiled(*initial: float) -> Callable[[Formula], Formula]:
-    """Decorator that registers a formula under its own name, with the state a fresh account has."""
-
-    def file(formula: Formula) -> Formula:
-        name = formula.__name__
-        REWARDS.add(name, component(formula, initial, Code[name.upper()]))
-        jitable(formula)
-        return formula
-
-    return file
 
 
 @jitable
@@ -227,66 +190,3 @@ def repetition(fill_quantity: Any, state: Any, limit_bars: float = 5.0, penalty:
     side = where(fill_quantity > 0.0, 1.0, where(fill_quantity < 0.0, -1.0, 0.0))
     row = where(side == 0.0, 0.0, where(side == last_side, row + 1.0, 1.0))
     return where(row > limit_bars, -penalty, 0.0), (side, row)
-
-
-# ---- the compiled path --------------------------------------------------------------------------------------------
-
-
-@compile_for_cpu
-def evaluate(ledger: Any, watched: Any, codes: Any, offsets: Any, options: Any, state: Any, values: Any) -> int:
-    """Fill the rows of `values` (component, env) that have a code, and update `state` (env, k).
-
-    Gives −1; or, before anything is written, an environment with a hole in one of the `watched` columns of `ledger`.
-    `offsets` says where each component's state begins, `options` (component, option) is its packed options.
-    """
-    # All holes are found before anything is written: a refused step leaves states untouched.
-    for place in watched:
-        for e in range(ledger.shape[0]):
-            if not math.isfinite(ledger[e, place]):
-                return e
-    for c in range(codes.shape[0]):
-        if codes[c] != INTERPRETED:  # whose ledger need not have the columns of the market's
-            for e in range(ledger.shape[0]):
-                values[c, e] = evaluate_row(codes[c], ledger[e], state[e, offsets[c] :], options[c])
-    return -1
-
-
-@jitable
-def evaluate_row(code: int, row: Any, state: Any, options: Any) -> float:
-    """The value of one component for one account, from its ledger row (column,).
-
-    Its state (k,) is updated in place.
-    """
-    before, change = row[Column.EQUITY_BEFORE], row[Column.EQUITY_CHANGE]
-    value = 0.0
-    if code == Code.PNL:
-        value = pnl(before, change)
-    elif code == Code.REALISED_PNL:
-        value = realised_pnl(before, row[Column.REALISED])
-    elif code == Code.COST:
-        value = cost(before, row[Column.COST])
-    elif code == Code.TIME:
-        value = time(row[Column.HOLDING_BARS], options[0])
-    elif code == Code.DIFFERENTIAL_SHARPE:
-        value, after = differential_sharpe(before, change, (state[0], state[1]), options[0], options[1])
-        state[0], state[1] = after
-    elif code == Code.DRAWDOWN:
-        value = drawdown(row[Column.DRAWDOWN])
-    elif code == Code.SIZING:
-        value = sizing(row[Column.EXPOSURE], options[0])
-    elif code == Code.HOLD:
-        value = hold(row[Column.TURNOVER])
-    elif code == Code.SIZE_MULTIPLIER:
-        value = size_multiplier(before, change, row[Column.EXPOSURE_BEFORE], options[0], options[1], options[2])
-    elif code == Code.STAGED_EXIT:
-        realised, flags = row[Column.REALISED], row[Column.FLAGS]
-        value, (state[0],) = staged_exit(before, realised, flags, (state[0],), options[0], options[1])
-    elif code == Code.PYRAMIDING:
-        unrealised, flags = row[Column.UNREALISED_BEFORE], row[Column.FLAGS]
-        value, (state[0],) = pyramiding(before, change, unrealised, flags, (state[0],), options[0])
-    elif code == Code.CONTEXT_HOLD:
-        value = context_hold(row[Column.TURNOVER], row[Column.UNREALISED_BEFORE], options[0], options[1])
-    elif code == Code.REPETITION:
-        value, after = repetition(row[Column.FILL_QUANTITY], (state[0], state[1]), options[0], options[1])
-        state[0], state[1] = after
-    return value

@@ -17,19 +17,20 @@ from pacesetter.errors import ConfigError
 from pacesetter.features import feature_table
 from pacesetter.market import MarketParameters
 from pacesetter.market.parameters import StartingHolding
-from pacesetter.rewards import TRADING, RewardConfig
+from pacesetter.rewards import OBJECTIVES, TRADING, RewardConfig, Term
 
 warnings.simplefilter("ignore", RuntimeWarning)  # whole numbers wrap round, as they must in a random stream
 panel = Synthetic(symbols=3, bars=40, seed=1).read()
 table = feature_table(panel, ["return_1", "regime_downside_share"])
 rng = np.random.default_rng(0)
+objectives = RewardConfig({**OBJECTIVES, "consistency": Term(smoothing_steps=3)})
 held = MarketParameters(holdings=(StartingHolding(panel.symbols[0], 1.0),))
 with pytest.raises(ConfigError, match="train.device=cpu"):
     DeviceBatch(Batch(Bank.from_panels(panel, table), 3, window_bars=3, market=held))
 for is_whole, options in (
     (False, {"action": "discrete"}),
-    (False, {"action": "discrete", "repetition_limit": 2}),
     (False, {"action": "hybrid", "reward": RewardConfig(TRADING)}),
+    (False, {"action": "discrete", "repetition_limit": 2, "reward": objectives}),
     (True, {"action": "target", "has_windows": False}),
     (False, {"action": "target", "market": MarketParameters(band=0.3)}),
 ):
@@ -51,6 +52,7 @@ for is_whole, options in (
         if options["action"] == "discrete":
             assert np.array_equal(cpu.action_masks(), gpu.action_masks())
         assert np.allclose(one.rewards, other.rewards, rtol=1e-12, atol=0)
+        assert np.allclose(one.components, other.components, rtol=1e-12, atol=0)
         ended = one.terminated | one.truncated
         assert np.array_equal(ended, other.terminated | other.truncated)
         assert np.array_equal(one.finals[ended], other.finals[ended])

@@ -25,6 +25,7 @@ FIGURES = {
     "trade_profit_factor": 1.4,
     "round_trips": 600.0,
 }
+SHARPE = {"metric": "sharpe", "sense": ">", "limit": 1}
 REGIMES = {"bull": 0.1, "bear": 0.02, "sideways": 0.01, "crash": -0.3}
 VERDICT: dict[str, Any] = {
     "sharpe": [1.5, 0.4, 2.6],
@@ -163,6 +164,12 @@ def test_a_decision_is_stored_and_read_for_a_bundle(run: Path) -> None:
         ({"about": "x", "gates": [{"metric": "max_drawdown", "sense": ">", "limit": 2}]}, "can never say anything"),
         ({"about": "x", "gates": [{"metric": "sharpe", "sense": "=", "limit": 2}]}, "sense"),
         ({"about": "x", "gates": [{"metric": "win_rate", "sense": ">", "limit": 1}]}, "can never be passed"),
+        ({"about": "x", "gates": [{"metric": "win_rate", "sense": ">=", "limit": 0}]}, "can never fail"),
+        ({"about": "x", "gates": [SHARPE], "index": "holdd"}, "gates.index=holdd is no baseline; did you mean 'hold'"),
+        (
+            {"about": "x", "gates": [SHARPE], "conditional": [SHARPE, SHARPE | {"sense": "<"}]},
+            "no value passes both",
+        ),
         ({"about": "x", "gates": [{"metric": "recovery.entropi", "sense": ">", "limit": 1}]}, "which is unknown"),
         ({"about": "x", "gates": [{"metric": "recovery.trade rate", "sense": ">", "limit": 5}]}, "can never say"),
         (

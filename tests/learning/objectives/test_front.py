@@ -1,6 +1,6 @@
 """Hypervolume and efficient points against independent answers: inclusion and exclusion, and moocore.
 
-moocore is asked where it is installed (`pip install moocore==0.3.2`); its answers of that version are kept as numbers.
+moocore is asked where it is installed (extra `dev`); its answers of version 0.3.2 are kept as numbers.
 """
 
 from __future__ import annotations

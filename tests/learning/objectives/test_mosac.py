@@ -17,10 +17,11 @@ from pacesetter.build import Config
 from pacesetter.envs.batch.bank import Bank
 from pacesetter.errors import ConfigError
 from pacesetter.learning.experience.market import FleetMarket
+from pacesetter.learning.experience.rollout import ReturnScale
 from pacesetter.learning.fleet.trainer import FleetTrainer
 from pacesetter.learning.learner import Between
 from pacesetter.learning.objectives.conditions import first_weights, objective_conditions
-from pacesetter.learning.objectives.mosac import MOSAC, FleetMOSAC
+from pacesetter.learning.objectives.mosac import MOSAC, FleetMOSAC, ObjectiveScale
 from pacesetter.rewards import RewardConfig
 
 SMALL = {"train_freq": 4, "gradient_steps": 2, "batch_size": 16, "buffer_size": 30, "learning_starts": 24}
@@ -54,6 +55,22 @@ def test_a_run_resumes_bit_exactly(bank: Bank, tmp_path: Path, scalarisation: st
     assert (figures["reward/drawdown"] <= 0).all()
 
 
+def test_all_objectives_are_scaled_as_each_alone_and_older_checkpoints_load() -> None:
+    torch.manual_seed(1)
+    joint, each = ObjectiveScale(3, 2, 4, 0.5), [ReturnScale(2, 4, 0.5) for _ in range(3)]
+    for _ in range(6):
+        values, ended = torch.randn(4, 3) * torch.tensor([1.0, 10.0, 0.1]), torch.rand(4) < 0.3
+        joint.observe(values, ended)
+        for place, scale in enumerate(each):
+            scale.observe(values[None, :, place], ended[None])
+    rows = torch.randn(10, 3)
+    alone = torch.stack([scale(rows[:, place].view(2, -1)).flatten() for place, scale in enumerate(each)])
+    assert torch.equal(joint(rows), alone)
+    older = ObjectiveScale(3, 2, 4, 0.5)
+    older.load_state_dict(torch.nn.ModuleList(each).state_dict())
+    assert all(torch.equal(joint.state_dict()[name], values) for name, values in older.state_dict().items())
+
+
 def test_targets_of_each_objective_by_hand(bank: Bank) -> None:
     learner = make_learner(bank, gamma=0.5)
     learner.learn(24)
@@ -71,7 +88,7 @@ def test_targets_of_each_objective_by_hand(bank: Bank) -> None:
         actions = policy.sample()
         entropy = method.temperature.log.exp().repeat_interleave(2) * policy.log_prob(actions)
         for place, critics in enumerate(method.targets.each):
-            deviation = method.scales[place].variance.sqrt().float().repeat_interleave(2)
+            deviation = method.objective_scale.variance.view(2, -1)[place].sqrt().float().repeat_interleave(2)
             rewards = (batch.objectives[:, place] / deviation).clamp(-10, 10)
             values = critics(features, actions, None).amin(0) - entropy
             values[0] = 0.0

@@ -3,7 +3,7 @@
 Runs `serving.journal.entries`, `serving.journal.migrations.env`, `serving.journal.migrations.stash`,
 `serving.journal.migrations.versions.r0001_journal`, `serving.journal.migrations.versions.r0002_actions`,
 `serving.journal.migrations.versions.r0003_target`, `serving.journal.migrations.versions.r0004_pnl`,
-`serving.journal.evidence`.
+`serving.journal.migrations.versions.r0005_order_kind`, `serving.journal.evidence`.
 """
 
 from __future__ import annotations
@@ -37,6 +37,8 @@ MONEY = {
     "state": "active",
     "vitals": {"drift": 1.5},
 }
+# Of the order of `page(0)`, as a version at revision 0004 wrote it: without a kind.
+ORDERS_AT_0004 = "1713b3b1d01e8df3b543094852f535dd3bd6687ef8813339e3496b710da6e989"
 SPACES = {"discrete": (5.0, -1.0), "continuous": (0.5, 0.25), "target": (None, 0.1)}  # raw, acted on
 
 
@@ -59,6 +61,7 @@ def page(bar: int, **changes: Any) -> Page:
         "price": 10.0,
         "status": "pending",
         "reason": "",
+        "kind": "limit",
     }
     fill = {"fill_id": f"{bar}", "client_id": f"run-{bar}-A", "symbol": "A", "quantity": 1 / 3, "price": 10.1}
     rows: dict[str, Any] = {
@@ -135,6 +138,43 @@ def test_the_view_holds_inside_the_hold_zone_and_adds_up_what_was_earned(url: st
     said = CliRunner().invoke(app, ["journal", "show", url], catch_exceptions=False).output
     assert "+8.00" in said
     journal.close()
+
+
+def test_the_kind_of_an_order_is_shown_and_part_of_the_chain(url: str) -> None:
+    from pacesetter.cli import app
+
+    journal = Journal(url, "run")
+    decisions = [{**row, "symbol": symbol} for row, symbol in zip(page(0).decisions, "ABC", strict=True)]
+    journal.record(page(0, decisions=decisions))
+    kinds = {row["symbol"]: row["order_kind"] for row in journal.rows(tables.actions)}
+    assert kinds == {"A": "limit", "B": None, "C": None}
+    wide = CliRunner(env={"COLUMNS": "120"})
+    lines = wide.invoke(app, ["journal", "show", url], catch_exceptions=False).output.splitlines()
+    assert ["limit" in line for line in lines if "2026-01-05" in line] == [True, False, False]
+    with journal.engine.begin() as connection:
+        connection.execute(update(tables.orders).values(kind="market"))
+    with pytest.raises(RunError, match="orders of bar"):
+        journal.verify()
+    journal.close()
+
+
+def test_a_journal_of_an_earlier_revision_is_upgraded_and_stays_whole(url: str) -> None:
+    """Its orders have no kind; their hash is the one that the earlier version wrote."""
+    journal = Journal(url, "run")
+    order = {name: value for name, value in page(0).orders[0].items() if name != "kind"}
+    journal.record(page(0, orders=[order]))
+    content = json.loads(journal.rows(tables.audit)[0]["content"])
+    assert content["rows"]["orders"] == ORDERS_AT_0004
+    assert migrate(url, "0004") == "0004"
+    assert "kind" not in {column["name"] for column in inspect(journal.engine).get_columns("orders")}
+    journal.close()
+    upgraded = Journal(url, "run")
+    assert upgraded.verify() == 1
+    assert [row["kind"] for row in upgraded.rows(tables.orders)] == [None]
+    assert upgraded.record(page(1))
+    assert upgraded.verify() == 2
+    assert [row["kind"] for row in upgraded.rows(tables.orders)] == [None, "limit"]
+    upgraded.close()
 
 
 def test_who_takes_over_waits_for_a_commit_that_a_killed_process_left_to_the_server(url: str) -> None:
@@ -323,7 +363,7 @@ def test_migrations_up_and_down_keep_every_value(url: str) -> None:
     assert "raw_action" not in {column["name"] for column in inspect(journal.engine).get_columns("decisions")}
     with journal.engine.begin() as connection:
         assert connection.scalar(text("SELECT count(*) FROM decisions")) == 9
-    assert migrate(url, "head") == "0004"
+    assert migrate(url, "head") == "0005"
     assert {table.name: journal.rows(table) for table in (*tables.METADATA.sorted_tables, tables.actions)} == before
     with pytest.raises(RunError, match="has rows"):
         migrate(url, "base")

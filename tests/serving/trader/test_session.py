@@ -49,8 +49,8 @@ def test_a_baseline_trades_on_paper_and_goes_on_where_it_stood(app: typer.Typer,
     journal = Journal(journal_url(tmp_path), "paper")
     assert len(journal.rows(tables.equity)) == 40
     journal.close()
-    assert CliRunner().invoke(app, ["journal", "downgrade", journal_url(tmp_path)]).output.endswith("revision 0003\n")
-    assert CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path)]).output.endswith("revision 0004\n")
+    assert CliRunner().invoke(app, ["journal", "downgrade", journal_url(tmp_path)]).output.endswith("revision 0004\n")
+    assert CliRunner().invoke(app, ["journal", "upgrade", journal_url(tmp_path)]).output.endswith("revision 0005\n")
 
 
 def test_a_halted_replay_says_so_and_how_to_go_on(app: typer.Typer, tmp_path: Path) -> None:
@@ -214,7 +214,11 @@ def test_on_paper_confidence_refuses_entries_and_chooses_the_kind_of_order(made:
     assert {kind for *_, kind in kept} == {"limit", "market"}
     assert all((kind == "limit") == (sure < limit_below) for sure, _, kind in kept)
     journal = Journal(journal_url(tmp_path / "sure"), "paper")
-    assert sum(row["reason"] == LOW_CONFIDENCE for row in journal.rows(tables.orders)) == len(refused)
+    rows = journal.rows(tables.orders)
+    assert sum(row["reason"] == LOW_CONFIDENCE for row in rows) == len(refused)
+    assert {row["client_id"]: row["kind"] for row in rows} == {
+        each.order.client_id: each.order.kind for *_, each in noted
+    }
     journal.close()
 
 

@@ -122,6 +122,13 @@ def test_best_weights_of_another_run_are_a_start_and_frozen_parts_stay(small, co
     assert any((best[name] != last[name]).any() for name in best)
 
 
+def test_an_index_that_the_data_lack_is_refused_before_a_folder_is_made(small, console):
+    config = small("ppo", "+evaluation.index=S00")
+    with pytest.raises(ConfigError, match=r"evaluation\.index=S00 is not a symbol of the data; did you mean '?S0"):
+        train(config, console=console)
+    assert not list(small.runs.glob("*/manifest.json"))
+
+
 @pytest.mark.parametrize("device", ["gpu", "cuda:99"])
 def test_a_device_that_is_not_there_is_refused_before_a_folder_is_made(small, console, device):
     with pytest.raises(ConfigError, match=rf"train\.device={device} cannot be used here \(.+\); use cpu"):

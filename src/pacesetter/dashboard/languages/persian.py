@@ -291,6 +291,7 @@ PERSIAN: dict[str, str] = {
     "column.realised": "سود و زیان محقق‌شده",
     "column.share": "سهم",
     "column.reason": "دلیل",
+    "column.order_kind": "نوع سفارش",
     "column.symbol": "نماد",
     "column.data": "داده",
     "column.preset": "پیش‌تنظیم",

@@ -75,7 +75,7 @@ def try_orders(batch: Batch, reward: Reward | None) -> Counterfactual:
 def repeated_reward(reward: Reward) -> Reward:
     """A reward for every order of every environment that remembers what the environments' own does."""
     known = reward.state_dict()
-    copy = Reward(reward.config, len(reward.state) * DISCRETE_COUNT, device=reward.device)
+    copy = reward.again(len(reward.state) * DISCRETE_COUNT)
     rows = np.arange(len(copy.state)) // DISCRETE_COUNT
     known |= {name: known[name][rows] for name in ("state", "smoothed")}
     copy.load_state_dict(known)

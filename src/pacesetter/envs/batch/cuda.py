@@ -14,26 +14,14 @@ from pacesetter.envs.batch.masks import limit_row, mask_row
 from pacesetter.envs.batch.remembered import REMEMBERED, fitting, load_reward, stored_reward
 from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor, Outcome, Setting, step_row, try_row
 from pacesetter.errors import ConfigError
-from pacesetter.market.cuda import SIMULATED, THREADS, by_column, cuda, current_stream, device_view, to_device
-from pacesetter.rewards import Reward
+from pacesetter.market.cuda import SIMULATED, Launcher, by_column, device_view, thread_for_each, to_device
+from pacesetter.rewards.cuda import DeviceReward
 
 __all__ = ["DeviceBatch"]
 
 
-def _compiled(row: Any) -> Any:
-    """A thread of `row` for each environment, as many as the first array has rows."""
-
-    def rows(arrays: Any) -> None:
-        e = cuda.grid(1)
-        # The last block of threads is rarely full.
-        if e < arrays[0].shape[0]:
-            row(e, *arrays)
-
-    return cuda.jit(rows)
-
-
 KERNELS = (step_row, restart_where, mask_row, limit_row, try_row)
-step_rows, restart_rows, mask_rows, limit_rows, try_rows = map(_compiled, KERNELS)
+step_rows, restart_rows, mask_rows, limit_rows, try_rows = map(thread_for_each, KERNELS)
 
 
 class DeviceBatch:
@@ -53,7 +41,7 @@ class DeviceBatch:
         self.windows, self.context = to_device(bank.windows), to_device(bank.context)
         self._reward = None
         if not batch.is_pnl_only:
-            self._reward = Reward(batch.reward, batch.env_count, device=None if SIMULATED else "cuda")
+            self._reward = DeviceReward(batch.reward, batch.env_count)
             load_reward(self._reward, batch.state_dict())  # in the middle of an episode it remembers what came before
         self.pool = to_device(batch.starts.pool)
         settings, bars, offsets = map(to_device, (batch.settings, bank.bars, batch.starts.offsets))
@@ -62,7 +50,7 @@ class DeviceBatch:
         self._starts = (device_view(self.pool), device_view(offsets))
         nothing = device_view(to_device(np.zeros((0, 1, 1), np.float32)))  # windows are left to torch
         self._tables = (nothing, device_view(self.context), nothing, nothing)
-        self._kernels: dict[Any, Any] = {}
+        self._launch = Launcher()
 
     def reset(self) -> dict[str, Any]:
         """Begin an episode in every environment."""
@@ -150,12 +138,6 @@ class DeviceBatch:
 
     def _vectors(self) -> Any:
         return _fresh((2, self.batch.env_count, self.batch.builder.vector_size), axis=1, dtype="float32")
-
-    def _launch(self, rows: Any, *arrays: Any) -> None:
-        if rows not in self._kernels:  # compiled for these types once: looking at them takes longer than many a step
-            self._kernels[rows] = rows.specialize(arrays)
-        # On torch's own stream, so that both see each other's results without waiting.
-        self._kernels[rows][-(-arrays[0].shape[0] // THREADS), THREADS, current_stream()](arrays)
 
 
 def _fresh(shape: tuple[int, ...], axis: int = 0, dtype: str = "float64") -> Any:

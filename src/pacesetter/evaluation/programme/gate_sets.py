@@ -43,6 +43,8 @@ class GateSet:
         for limit in (*self.gates, *self.conditional):
             _check(limit)
         _check_together(self.gates)
+        _check_together(self.conditional)
+        _check_baseline(self.index)
 
 
 def _check(limit: Limit) -> None:
@@ -57,10 +59,11 @@ def _check(limit: Limit) -> None:
             f"the gate '{limit.metric} {limit.sense} {limit.limit:g}' can never say anything: the metric lies between "
             f"{low:g} and {high:g}"
         )
-    if (limit.sense == ">" and limit.limit == high) or (limit.sense == "<" and limit.limit == low):
+    is_never = (limit.sense, limit.limit) in ((">", high), ("<", low))
+    if is_never or (limit.sense, limit.limit) in ((">=", low), ("<=", high)):
         raise ConfigError(
-            f"the gate '{limit.metric} {limit.sense} {limit.limit:g}' can never be passed: the metric lies between "
-            f"{low:g} and {high:g}"
+            f"the gate '{limit.metric} {limit.sense} {limit.limit:g}' can never {'be passed' if is_never else 'fail'}: "
+            f"the metric lies between {low:g} and {high:g}"
         )
 
 
@@ -76,6 +79,13 @@ def _check_together(limits: tuple[Limit, ...]) -> None:
                     f"no value passes both '{first.metric} {first.sense} {first.limit:g}' and "
                     f"'{other.metric} {other.sense} {other.limit:g}'; change one limit"
                 )
+
+
+def _check_baseline(name: str) -> None:
+    from pacesetter.evaluation.baselines.catalogue import BASELINES  # with all of them registered
+
+    if name not in BASELINES:
+        raise ConfigError(f"gates.index={name} is no baseline{did_you_mean(name, BASELINES)}")
 
 
 def gate_set_names() -> list[str]:

@@ -17,7 +17,7 @@ from pacesetter.leadlag.observed import mean_observed
 from pacesetter.leadlag.strategy import last_moves
 from pacesetter.panel import Panel
 
-__all__ = ["Index", "benchmark_table", "index_returns", "market_regimes", "regime_table"]
+__all__ = ["Index", "benchmark_table", "check_index", "index_returns", "market_regimes", "regime_table"]
 
 Array = NDArray[Any]
 
@@ -61,12 +61,17 @@ class Index(NamedTuple):
     @classmethod
     def of(cls, panel: Panel, symbol: str) -> Index:
         """The symbol's own; refuses one that the panel lacks."""
-        if symbol not in panel.symbols:
-            raise ConfigError(
-                f"evaluation.index={symbol} is not a symbol of the data{did_you_mean(symbol, panel.symbols)}; add it "
-                "to data.symbols, and name what is traded by task.symbols"
-            )
+        check_index(panel, symbol)
         return cls(symbol, index_returns(panel, symbol))
+
+
+def check_index(panel: Panel, symbol: str | None) -> None:
+    """Refuse an `evaluation.index` that the data lack; None names none."""
+    if symbol is not None and symbol not in panel.symbols:
+        raise ConfigError(
+            f"evaluation.index={symbol} is not a symbol of the data{did_you_mean(symbol, panel.symbols)}; add it "
+            "to data.symbols, and name what is traded by task.symbols"
+        )
 
 
 def index_returns(panel: Panel, symbol: str | None = None) -> Array:

@@ -76,6 +76,34 @@ class ObjectiveCritics(nn.Module):
         return torch.stack([critics(features, actions, rows) for critics in self.each], dim=1)
 
 
+class ObjectiveScale(ReturnScale):
+    """The scale of each objective's return, all in one: its "symbols" are (objective, symbol).
+
+    One call for all: a scale for each took half of the step of a lone environment.
+    """
+
+    def __init__(self, objectives: int, symbols: int, env_count: int, discount: float) -> None:
+        super().__init__(objectives * symbols, objectives * env_count, discount)
+        self.objectives = objectives
+
+    def forward(self, rewards: torch.Tensor) -> torch.Tensor:
+        """(objective, row) of (row, objective) values."""
+        by_place = rewards.T.reshape(len(self.count), -1)
+        return super().forward(by_place).view(self.objectives, -1)
+
+    def observe(self, rewards: torch.Tensor, ended: torch.Tensor) -> None:
+        """Count (env, objective) values of a step and where an episode ended (env,)."""
+        super().observe(rewards.T.reshape(1, -1), ended.repeat(self.objectives)[None])
+
+    def _load_from_state_dict(self, state_dict: dict[str, Any], prefix: str, *rest: Any) -> None:
+        # Checkpoints of earlier versions hold a scale for each objective, numbered.
+        for name in dict(self.named_buffers()):
+            parts = [state_dict.pop(f"{prefix}{place}.{name}", None) for place in range(self.objectives)]
+            if all(part is not None for part in parts):
+                state_dict[prefix + name] = torch.cat(parts)
+        super()._load_from_state_dict(state_dict, prefix, *rest)
+
+
 class MOSAC(SAC):
     """Multi-objective SAC for all symbols of a market at once."""
 
@@ -90,9 +118,8 @@ class MOSAC(SAC):
             raise ConfigError(f"agent.extras are added to the objective '{EXPLORATION}'; name it in agent.objectives")
         super().__init__(fleet, market, config)  # type: ignore[arg-type]
         self.search = market.search
-        self.own["scales"] = nn.ModuleList(
-            ReturnScale(self.symbols, market.env_count, config.gamma) for _ in self.names
-        )
+        self.objective_scale = ObjectiveScale(len(self.names), self.symbols, market.env_count, config.gamma)
+        self.own["scales"] = self.objective_scale
         # The best that an objective has added up to so far, in its own deviations: chebyshev's reference point.
         # As a parameter without a gradient it is stored and moved with the rest.
         self.own["best"] = nn.ParameterDict({"reference": nn.Parameter(torch.zeros(len(self.names), 1), False)})
@@ -105,8 +132,7 @@ class MOSAC(SAC):
     def step(self, acting: Acting) -> Any:
         actions, step = super().step(acting)
         ended = step.terminated | step.truncated
-        for place, scale in enumerate(self.scales):
-            scale.observe(step.objectives[None, :, place], ended[None])
+        self.objective_scale.observe(step.objectives, ended)
         if self.config.scalarisation == "chebyshev":
             self._raise_reference(step.finals[ACCRUED], ended)
         return actions, step
@@ -119,12 +145,6 @@ class MOSAC(SAC):
             self.reference.copy_(torch.maximum(self.reference, best))
 
     @property
-    def scales(self) -> list[Any]:
-        """How each objective is scaled."""
-        scales: Any = self.own["scales"]
-        return list(scales)
-
-    @property
     def reference(self) -> torch.Tensor:
         """(objective, 1) chebyshev's reference point."""
         best: Any = self.own["best"]
@@ -133,8 +153,7 @@ class MOSAC(SAC):
 
     def scaled(self, objectives: torch.Tensor) -> torch.Tensor:
         """(objective, row) of (row, objective) values, each in deviations of its discounted return."""
-        rows = [scale(self.per_symbol(part)).flatten() for scale, part in zip(self.scales, objectives.T, strict=True)]
-        return torch.stack(rows)
+        return self.objective_scale(objectives)  # type: ignore[no-any-return]
 
     def transitions(self, drawn: Mapping[str, torch.Tensor]) -> Transitions:
         """Rows of the replay; where a front is learned, half of them for other weights than they were played for."""

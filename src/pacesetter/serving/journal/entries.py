@@ -71,7 +71,7 @@ def _equity_row(desk: Desk, bar: Array, vitals: Vitals) -> Row:
 
 def _order_row(decision: Decision) -> Row:
     status = OrderStatus.PENDING if decision.allowed else OrderStatus.DENIED
-    order = {name: getattr(decision.order, name) for name in ("client_id", "symbol", "quantity", "price")}
+    order = {name: getattr(decision.order, name) for name in ("client_id", "symbol", "quantity", "price", "kind")}
     return {**order, "status": status.value, "reason": decision.reason or ""}
 
 

@@ -46,7 +46,7 @@ from pacesetter.serving.journal.heads import Heads
 __all__ = ["Journal", "Page", "check_there", "journal_runs", "journal_url", "migrate"]
 
 MIGRATIONS = "pacesetter.serving.journal:migrations"
-KEPT_AT_BASE = {"alembic_version", "decisions_0002"}  # what the way down leaves
+KEPT_AT_BASE = {"alembic_version", "decisions_0002", "orders_0005"}  # what the way down leaves
 PRAGMAS = ("journal_mode=WAL", "synchronous=FULL", "foreign_keys=ON", "busy_timeout=5000")
 Row = Mapping[str, Any]
 

@@ -23,6 +23,7 @@ from pacesetter.build import (
     with_lookback,
 )
 from pacesetter.errors import RunError
+from pacesetter.evaluation.statistics.regimes import check_index
 from pacesetter.evaluation.statistics.trials import Trial, Trials
 from pacesetter.locks import hold
 from pacesetter.panel import Panel
@@ -99,6 +100,7 @@ def _train(config: Config, run: Run | None, console: Console, report: Report | N
     """Build, learn, store: everything that can be refused is, before a run folder is made."""
     check_device(config.train.device)
     panel = build_panel(config)
+    check_index(panel, config.evaluation.index)  # read after training only, when the time is spent
     config = with_lookback(config, panel)
     # In this order: each step refuses what it cannot do, and only then is a folder made.
     parts = build_parts(config, panel)

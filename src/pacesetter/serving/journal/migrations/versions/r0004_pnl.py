@@ -15,6 +15,15 @@ HOLD_ZONE = 0.1
 
 
 def upgrade() -> None:
+    make_view()
+
+
+def downgrade() -> None:
+    make_old_view(TARGETS)
+
+
+def make_view(more: str = "") -> None:
+    """The view in place of an older one; `more` are further columns, each begun by a comma."""
     side = (
         f"CASE WHEN d.action_space {TARGETS} THEN NULL WHEN d.smoothed_action >= {HOLD_ZONE} THEN 'buy' "
         f"WHEN d.smoothed_action <= -{HOLD_ZONE} THEN 'sell' ELSE 'hold' END"
@@ -31,11 +40,7 @@ def upgrade() -> None:
             f"d.smoothed_action AS order_size, {side} AS side, d.option, "
             "COALESCE(p.quantity, 0) AS quantity, "
             "COALESCE(p.quantity * (p.price - p.entry_price), 0) AS unrealised_pnl, "
-            f"COALESCE(p.quantity * p.price, 0) - COALESCE(({spent}), 0) AS pnl "
+            f"COALESCE(p.quantity * p.price, 0) - COALESCE(({spent}), 0) AS pnl{more} "
             "FROM decisions d LEFT JOIN positions p ON p.run = d.run AND p.time = d.time AND p.symbol = d.symbol"
         )
     )
-
-
-def downgrade() -> None:
-    make_old_view(TARGETS)
