@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -10,7 +10,7 @@ import torch
 from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.errors import ConfigError
 
-__all__ = ["Layout", "Shapes", "Tensors"]
+__all__ = ["Layout", "Shapes", "Tensors", "with_entries"]
 
 Shapes = Mapping[str, tuple[int, ...]]
 Tensors = Mapping[str, torch.Tensor]
@@ -87,3 +87,8 @@ def _check_assets(shapes: Shapes, mask: tuple[int, ...] | None) -> None:
             f"entries per asset must be (asset, feature) or (asset,) of one length, not "
             f"{dict(shapes)} with a mask of {mask}"
         )
+
+
+def with_entries(features: torch.Tensor, observation: Tensors, names: Sequence[str]) -> torch.Tensor:
+    """Features (batch, feature) with some vectors of the observation behind them, as they are."""
+    return torch.cat([features, *(observation[name] for name in names)], dim=-1) if names else features

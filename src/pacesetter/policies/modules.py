@@ -20,7 +20,7 @@ from pacesetter.agents.agent import ACTION_MASK
 from pacesetter.agents.encoders import Encoder
 from pacesetter.agents.fleet import Fleet
 from pacesetter.agents.heads import DiscreteActor, MaskedCategorical, TanhGaussian
-from pacesetter.agents.layout import Tensors
+from pacesetter.agents.layout import Tensors, with_entries
 from pacesetter.agents.master import CONFIDENCE, PORTFOLIO, Master, shares
 from pacesetter.agents.stream.encoder import StreamEncoder
 from pacesetter.agents.symbol_agent import SymbolAgent
@@ -116,16 +116,21 @@ class Constant(nn.Module):
 
 
 class ServedPolicy(nn.Module):
-    """Encoder, actor and, where there is one, critic: an observation (row, …) to the outputs of a `PolicySpec`."""
+    """Encoder, actor and, where there is one, critic: an observation (row, …) to the outputs of a `PolicySpec`.
 
-    def __init__(self, encoder: Encoder, actor: ChoiceHead | BoxHead, critic: nn.Module | None) -> None:
+    passed   entries that the heads read behind the encoder's features
+    """
+
+    def __init__(
+        self, encoder: Encoder, actor: ChoiceHead | BoxHead, critic: nn.Module | None, passed: tuple[str, ...] = ()
+    ) -> None:
         super().__init__()
-        self.encoder, self.actor, self.critic = encoder, actor, critic
+        self.encoder, self.actor, self.critic, self.passed = encoder, actor, critic, passed
 
     def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
         # (row, symbol, bar, feature) windows of a whole market: the encoder takes each symbol's bars as its features.
         flat = {name: entry.flatten(2) if entry.ndim == 4 else entry for name, entry in observation.items()}
-        features = self.encoder(flat)
+        features = with_entries(self.encoder(flat), flat, self.passed)
         answer = self.actor(features, observation.get(ACTION_MASK))
         return answer if self.critic is None else (*answer, self.critic(features).squeeze(-1))
 
@@ -221,7 +226,7 @@ def serve_algorithm(
     )
     if hasattr(policy, "lstm_actor"):
         return _recurrent(extractor.encoder, policy.lstm_actor, actor, spec)
-    return ServedPolicy(extractor.encoder, actor, critic).eval(), spec
+    return ServedPolicy(extractor.encoder, actor, critic, extractor.passed).eval(), spec
 
 
 def _recurrent(

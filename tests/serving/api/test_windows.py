@@ -30,11 +30,16 @@ from pacesetter.serving.bundle.lookback_export import lookback_spec
 from pacesetter.serving.bundle.packaging import bundle_run
 
 UNTIL = 200  # the bar up to which the schedule of training stands in; the agent was trained on 180
-KINDS = {"ppo": ["task.view.record_bars=20"], "gru_ppo": ["agent=gru_ppo"]}
+KINDS = {
+    "ppo": ["task.view.record_bars=20"],
+    "gru_ppo": ["agent=gru_ppo"],
+    "full_information": ["agent=full_information", "task.view.record_bars=[5,20]", "agent.record_coef=30"],
+}
 
 
 def overrides(kind: str) -> list[str]:
     changed = [text.split("=")[0] for text in KINDS[kind]]
+    changed += ["agent.batch_size"] * (kind == "full_information")  # its rounds are one batch
     return [text for text in LOOKBACK if text.split("=")[0] not in changed] + KINDS[kind]
 
 

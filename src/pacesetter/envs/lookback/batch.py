@@ -345,8 +345,8 @@ class LookbackBatch:
         sizes |= {"universe_mask": self.assets, "lookback": 3}
         if view.features:
             sizes["context"] = len(view.features)
-        if view.record_bars:
-            sizes["record"] = len(self.config.windows.grid)
+        if view.records:
+            sizes["record"] = len(view.records) * len(self.config.windows.grid)
         if len(self.config.episodes.resolutions) > 1:
             sizes["resolution"] = len(self.config.episodes.resolutions)
         return sizes
@@ -364,7 +364,7 @@ class LookbackBatch:
         }
         if self.config.view.features:
             shown["context"] = self._gather(lambda market, rows: market.context[self.t[rows]])
-        if self.config.view.record_bars:
+        if self.config.view.records:
             shown["record"] = self._gather(lambda market, rows: market.record[self.t[rows]])
         if len(self.config.episodes.resolutions) > 1:
             names = self.config.episodes.resolutions

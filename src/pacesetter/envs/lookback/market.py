@@ -47,7 +47,8 @@ class View:
     max_assets        symbols of the largest universe; smaller ones are padded; None: those of the panel
     horizon_bars      bars over which followers are given to respond, for the reward
     record_bars       bars over which the mean prediction of each window of the grid is shown, as far as its outcomes
-                      are known; None shows none. It is what cross-validation chooses by
+                      are known; several numbers show it over each of them, None shows none. Cross-validation chooses
+                      by that of 250 bars
     """
 
     method: str = "ccf_auc"
@@ -57,10 +58,10 @@ class View:
     context: tuple[str, ...] = ()
     max_assets: int | None = None
     horizon_bars: int = 1
-    record_bars: int | None = None
+    record_bars: int | tuple[int, ...] | None = None
 
     def __post_init__(self) -> None:
-        if self.record_bars is not None and self.record_bars < 1:
+        if self.record_bars is not None and min(self.records, default=0) < 1:
             raise ConfigError(f"view.record_bars={self.record_bars} must be 1 bar or more, or None for no record")
         for name in self.features:
             FEATURES[name]  # refuses an unknown name
@@ -73,6 +74,13 @@ class View:
         """Names of the context's features."""
         return REGIME_CONTEXT if self.context == ("regime",) else self.context
 
+    @property
+    def records(self) -> tuple[int, ...]:
+        """Bars of each record that is shown; () without any."""
+        if self.record_bars is None:
+            return ()
+        return self.record_bars if isinstance(self.record_bars, tuple) else (self.record_bars,)
+
     def coder(self) -> MatrixEncoder:
         """The encoder with its options."""
         return configure(ENCODERS[self.encoder], self.encoder_options, "view.encoder_options")
@@ -84,7 +92,8 @@ class LookbackMarket:
     universe       (time, assets) float32, 1 for an asset that the shortest seen window could score
     is_changed     (time,) True where the universe differs from that of the bar before
     context        (time, feature) float32 means over the symbols, 0 where unknown
-    record         (time, window) float32 mean predictions of the grid's windows known at the bar, 0 where none is
+    record         (time, record · window) float32 mean predictions of the grid's windows known at the bar, 0 where
+                   none is, a block of windows for each number of bars
     fills, moves   (time, symbol) fill-to-fill returns and last moves, NaN where there is none
     """
 
@@ -205,18 +214,20 @@ class LookbackMarket:
         self.is_changed = np.append(False, (self.universe[1:] != self.universe[:-1]).any(axis=1))
 
     def _record(self) -> Array:
-        """(time, window) means over the latest `record_bars` bars whose outcomes are known; no column without them."""
-        grid, bars = self.windows.grid if self.view.record_bars else (), len(self.panel)
-        record = np.zeros((bars, len(grid)), dtype=np.float32)
-        if not self.view.record_bars:
-            return record
+        """(time, record · window) means over the latest bars whose outcomes are known; no column without records."""
+        grid, bars = self.windows.grid, len(self.panel)
+        record = np.zeros((len(self.view.records), bars, len(grid)), dtype=np.float32)
+        if not self.view.records:
+            return record.reshape(bars, 0)
         predictions = window_predictions(
             self.panel, grid, self.view.method, self.view.horizon_bars, **self.view.options
         )
         known = 1 + self.view.horizon_bars  # bars behind a decision until its outcome is there
         if bars > known:
-            _mean_known(np.nan_to_num(predictions), np.isfinite(predictions), known, self.view.record_bars, record)
-        return record
+            values, is_known = np.nan_to_num(predictions), np.isfinite(predictions)
+            for own, length in zip(record, self.view.records, strict=True):
+                _mean_known(values, is_known, known, length, own)
+        return record.swapaxes(0, 1).reshape(bars, -1)
 
     def _context(self) -> Array:
         """(time, feature) means over the symbols."""

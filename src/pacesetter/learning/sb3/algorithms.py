@@ -34,7 +34,7 @@ from torch import nn
 from pacesetter.agents.agent import ACTION_MASK, Observation
 from pacesetter.agents.encoders import Network, network
 from pacesetter.agents.initialise import initialise_encoder
-from pacesetter.agents.layout import Shapes
+from pacesetter.agents.layout import Shapes, with_entries
 from pacesetter.errors import ConfigError, RunError, did_you_mean
 from pacesetter.learning.experience.gather import Tables
 from pacesetter.learning.extras.extra import check_extras
@@ -42,11 +42,11 @@ from pacesetter.learning.goals import read_hindsight
 from pacesetter.learning.sb3.adapter import VectorAdapter
 from pacesetter.learning.sb3.expected import AllOrdersPPO
 from pacesetter.learning.sb3.extras import ExtraReplay, ExtrasCallback, SingleExtras, surroundings_of
-from pacesetter.learning.sb3.full_information import FullInformation
 from pacesetter.learning.sb3.gru import GruPPO
 from pacesetter.learning.sb3.hindsight import goal_options
 from pacesetter.learning.sb3.offline.windows import WindowsBC, WindowsCQL, WindowsIQL
-from pacesetter.learning.sb3.thompson import ThompsonSampling
+from pacesetter.learning.sb3.windows.full_information import FullInformation
+from pacesetter.learning.sb3.windows.thompson import ThompsonSampling
 from pacesetter.learning.state import read_header, read_state, write_state
 from pacesetter.registry import Registry, configure
 
@@ -287,18 +287,28 @@ def observation_shapes(space: spaces.Space[Any]) -> Shapes:
 
 
 class EncoderExtractor(BaseFeaturesExtractor):
-    """One of our encoders as a features extractor; entries (asset, bar, feature) become (asset, bar · feature)."""
+    """One of our encoders as a features extractor; entries (asset, bar, feature) become (asset, bar · feature).
 
-    def __init__(self, observation_space: spaces.Dict, config: Network, tables: Tables | None = None) -> None:
-        super().__init__(observation_space, features_dim=config.width)
+    Entries `passed` (number,) stand behind the features as they are, for heads that read them by themselves.
+    """
+
+    def __init__(
+        self,
+        observation_space: spaces.Dict,
+        config: Network,
+        tables: Tables | None = None,
+        passed: tuple[str, ...] = (),
+    ) -> None:
         shapes = observation_shapes(observation_space)
-        self.tables = tables
+        super().__init__(observation_space, config.width + sum(shapes[name][0] for name in passed))
+        self.tables, self.passed = tables, passed
         complete = shapes if tables is None else tables.shapes(shapes)
         self.shapes = dict(sorted(complete.items()))  # vectors are joined in this order, wherever windows come from
         self.encoder = config.build({name: _flat_shape(shape) for name, shape in self.shapes.items()})
 
     def forward(self, observations: dict[str, torch.Tensor]) -> torch.Tensor:
-        return self.encoder(self.complete(observations))  # type: ignore[no-any-return]
+        entries = self.complete(observations)
+        return with_entries(self.encoder(entries), entries, self.passed)
 
     def complete(self, observations: dict[str, torch.Tensor]) -> dict[str, torch.Tensor]:
         """(batch, …) entries as the encoder takes them."""

@@ -108,7 +108,11 @@ class TD3Options(NetworkOptions):
 
 @dataclass(frozen=True)
 class FullInformationOptions(NetworkOptions):
-    """Expected policy gradient over all windows of the grid; `n_steps` are the bars of a segment."""
+    """Expected policy gradient over all windows of the grid; `n_steps` are the bars of a segment.
+
+    teacher_coef   weight of the cross-entropy to the optimum's choices in training; anchor_coef to the best constant's
+    record_coef    weight of each window's record (task.view.record_bars) in its logit before it learns; 0 is none
+    """
 
     network: str = "mlp_small"
     heads: tuple[int, ...] = (32,)
@@ -120,6 +124,7 @@ class FullInformationOptions(NetworkOptions):
     vf_coef: float = 0.1
     teacher_coef: float = 0.0
     anchor_coef: float = 0.0
+    record_coef: float = 0.0
     max_grad_norm: float = 0.5
 
 

@@ -49,7 +49,7 @@ def lookback_memory(task: LookbackConfig) -> int:
     """Bars of history that fix what the agent sees at the last of them."""
     context = [FEATURES[name].memory_bars for name in task.view.features]
     longest = max(task.windows.longest, task.windows.seen[-1]) + 1
-    record = longest + task.view.record_bars + task.view.horizon_bars + 1 if task.view.record_bars else 0
+    record = longest + max(task.view.records) + task.view.horizon_bars + 1 if task.view.records else 0
     return max(longest, record, *context)
 
 

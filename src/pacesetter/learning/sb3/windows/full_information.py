@@ -15,7 +15,6 @@ from typing import Any, ClassVar
 import numpy as np
 import torch
 from numpy.typing import NDArray
-from stable_baselines3 import PPO
 from stable_baselines3.common.callbacks import BaseCallback
 from stable_baselines3.common.on_policy_algorithm import OnPolicyAlgorithm
 from torch.nn import functional
@@ -24,6 +23,7 @@ from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.oracle import optimal_values
 from pacesetter.envs.lookback.table import RewardTable, check_tabular, reward_table
 from pacesetter.errors import ConfigError, DataError
+from pacesetter.learning.sb3.windows.record import WindowPolicy, with_record
 
 __all__ = ["FullInformation", "best_constant", "expected_rewards"]
 
@@ -61,9 +61,10 @@ class FullInformation(OnPolicyAlgorithm):
     teacher_coef   weight of the cross-entropy to the exact optimum's choices on the training set; 0 is none
     anchor_coef    weight of the cross-entropy to the constant that scores best on the training set; 0 is none. It
                    leaves that constant only where the reward it expects elsewhere is worth more
+    record_coef    weight of each window's record in its logit, before anything is learned; 0 is none. See `record.py`
     """
 
-    policy_aliases: ClassVar[dict[str, Any]] = PPO.policy_aliases
+    policy_aliases: ClassVar[dict[str, Any]] = {"MultiInputPolicy": WindowPolicy}
 
     def __init__(
         self,
@@ -77,6 +78,7 @@ class FullInformation(OnPolicyAlgorithm):
         vf_coef: float = 0.1,
         teacher_coef: float = 0.0,
         anchor_coef: float = 0.0,
+        record_coef: float = 0.0,
         max_grad_norm: float = 0.5,
         seed: int | None = None,
         device: str = "cpu",
@@ -98,7 +100,7 @@ class FullInformation(OnPolicyAlgorithm):
             sde_sample_freq=-1,
             seed=seed,
             device=device,
-            policy_kwargs=policy_kwargs,
+            policy_kwargs=policy_kwargs if record_coef == 0 else with_record(policy_kwargs or {}, env, record_coef),
             _init_setup_model=_init_setup_model,
         )
         self.n_epochs, self.teacher_coef, self.anchor_coef = n_epochs, teacher_coef, anchor_coef

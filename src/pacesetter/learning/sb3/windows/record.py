@@ -1,0 +1,81 @@
+"""A residual policy over windows: what the record says of each window, and what a network adds to it.
+
+With m_h(k) how well window k predicted on average over the latest h bars, as the observation's `record` shows it:
+
+    logit(k) = network(k) + record_coef · Σ_h w_h·m_h(k)
+
+The network's last layer begins at 0 and the w_h at one over their number. Before anything is learned the likeliest
+window is then the one with the best record, which is cross-validation's choice.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from stable_baselines3.common.policies import MultiInputActorCriticPolicy
+from torch import nn
+
+from pacesetter.errors import ConfigError
+
+__all__ = ["RecordLogits", "WindowPolicy", "with_record"]
+
+RECORD = "record"
+
+
+class Beside(nn.Module):
+    """Layers that read the first `width` features; the others stand behind what they answer, as they are."""
+
+    def __init__(self, layers: nn.Module, width: int) -> None:
+        super().__init__()
+        self.layers, self.width = layers, width
+
+    def forward(self, features: torch.Tensor) -> torch.Tensor:
+        return torch.cat([self.layers(features), features[:, self.width :]], dim=-1)
+
+
+class RecordLogits(nn.Module):
+    """(row, hidden + record · window) → logits (row, window); each window has a record over each number of bars."""
+
+    def __init__(self, hidden: int, choices: int, records: int, coef: float) -> None:
+        super().__init__()
+        self.network = nn.Linear(hidden, choices)
+        nn.init.zeros_(self.network.weight)
+        nn.init.zeros_(self.network.bias)
+        self.weights = nn.Parameter(torch.full((records,), 1.0 / records))
+        self.hidden, self.coef = hidden, coef
+
+    def forward(self, latent: torch.Tensor) -> torch.Tensor:
+        known = latent[:, self.hidden :].reshape(latent.shape[0], len(self.weights), -1)
+        logits: torch.Tensor = self.network(latent[:, : self.hidden])
+        return logits + self.coef * (self.weights[:, None] * known).sum(1)
+
+
+class WindowPolicy(MultiInputActorCriticPolicy):
+    """Actor and critic; with a `record_coef` the actor begins at the windows' own records."""
+
+    def __init__(self, *arguments: Any, record_coef: float = 0.0, **options: Any) -> None:
+        super().__init__(*arguments, **options)
+        if record_coef == 0:
+            return
+        head: Any = self.action_net
+        extractor: Any = self.features_extractor
+        width = int(extractor.encoder.width)
+        records = (self.features_dim - width) // int(head.out_features)
+        self.mlp_extractor.policy_net = Beside(self.mlp_extractor.policy_net, width)  # type: ignore[assignment]
+        self.action_net = RecordLogits(int(head.in_features), int(head.out_features), records, record_coef)
+        # The parent's optimiser holds the parameters of the layer that was replaced.
+        schedule = arguments[2] if len(arguments) > 2 else options["lr_schedule"]
+        make: Any = self.optimizer_class
+        self.optimizer = make(self.parameters(), lr=schedule(1), **self.optimizer_kwargs)
+
+
+def with_record(policy_kwargs: dict[str, Any], env: Any, record_coef: float) -> dict[str, Any]:
+    """Options of a `WindowPolicy` that reads the record; refuses observations without one."""
+    if RECORD not in env.observation_space.spaces:
+        raise ConfigError(
+            f"agent.record_coef={record_coef:g} weighs the windows' record, which the observation lacks; set "
+            "task.view.record_bars, e.g. 250, or agent.record_coef=0"
+        )
+    extractor = {**policy_kwargs["features_extractor_kwargs"], "passed": (RECORD,)}
+    return {**policy_kwargs, "features_extractor_kwargs": extractor, "record_coef": record_coef}

@@ -1,0 +1,110 @@
+"""A policy that begins at the windows' record: cross-validation's choice before it learns, and the same as a graph."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+
+from pacesetter.data.synthetic import Synthetic
+from pacesetter.envs.lookback.batch import LookbackConfig, lookback_config
+from pacesetter.envs.lookback.evaluation import AgentLookback
+from pacesetter.envs.lookback.vector import LookbackVectorEnv
+from pacesetter.errors import ConfigError
+from pacesetter.leadlag.lookback.baselines import CrossValidatedLookback, WindowScores
+from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, load_algorithm, make_algorithm, save_algorithm
+from pacesetter.learning.sb3.readout import readout
+from pacesetter.learning.sb3.windows.record import RecordLogits
+from pacesetter.panel import Panel
+from pacesetter.policies.modules import serve_algorithm
+from pacesetter.serving.bundle.export import export_onnx
+from pacesetter.serving.bundle.model import Model
+
+GRID = (8, 16, 64)
+
+
+@pytest.fixture(scope="module")
+def market() -> Panel:
+    return Synthetic(symbols=5, bars=320, seed=1).read()
+
+
+def settings(record: Any) -> LookbackConfig:
+    return lookback_config(
+        windows={"shortest": 8, "longest": 64, "seen": GRID, "grid": GRID},
+        view={"method": "ccf_lag1", "encoder": "signature_summary", "context": ["volatility_10"]}
+        | {"record_bars": record},
+        reward={"components": {"signal": 1.0, "switching": 0.05}},
+    )
+
+
+def algorithm(panel: Panel, config: LookbackConfig, **options: Any) -> Any:
+    torch.set_num_threads(1)
+    small: dict[str, Any] = {"network": "mlp_tiny", "heads": (16,), "n_steps": 16, "seed": 3}
+    return make_algorithm("full_information", LookbackVectorEnv(panel, 8, config), **small | options)
+
+
+def test_before_it_learns_it_chooses_as_cross_validation(market: Panel) -> None:
+    config = settings(100)
+    agent = AgentLookback(AlgorithmAgent(algorithm(market, config, record_coef=30.0)).act, config)
+    rule = CrossValidatedLookback(WindowScores(GRID, "ccf_lag1"), history_bars=100)
+    chosen, expected = np.array(
+        [[policy.choose(market, t, 16) for t in range(180, 320)] for policy in (agent, rule)]  # every window is known
+    )
+    np.testing.assert_array_equal(chosen, expected)
+    assert len(set(expected)) > 1
+
+
+def test_several_records_stand_side_by_side(market: Panel) -> None:
+    batches = [settings(record).make_batch(market) for record in (20, 100, [20, 100])]
+    first, second, both = (batch.markets[0].record for batch in batches)
+    np.testing.assert_array_equal(both, np.concatenate([first, second], axis=1))
+    batches[2].reset([0])
+    assert batches[2].entries()["record"] == batches[2].observe()["record"].shape[1] == 6
+    with pytest.raises(ConfigError, match=r"record_bars=\(20, 0\) must be 1 bar or more"):
+        settings([20, 0])
+
+
+def test_logits_are_the_network_and_the_weighted_records() -> None:
+    layer = RecordLogits(hidden=4, choices=3, records=2, coef=10.0)
+    latent = torch.randn(5, 4 + 6)
+    records = latent[:, 4:].reshape(5, 2, 3)
+    torch.testing.assert_close(layer(latent), 10.0 * records.mean(1))
+    with torch.no_grad():
+        layer.network.weight.normal_()
+        layer.weights.copy_(torch.tensor([0.2, 0.7]))
+    expected = latent[:, :4] @ layer.network.weight.T + 2.0 * records[:, 0] + 7.0 * records[:, 1]
+    torch.testing.assert_close(layer(latent), expected)
+
+
+def test_without_a_weight_it_is_the_plain_policy(market: Panel) -> None:
+    plain, zero = (learn(algorithm(market, settings(20), **more), 128) for more in ({}, {"record_coef": 0.0}))
+    other = zero.policy.state_dict()
+    assert all(torch.equal(value, other[name]) for name, value in plain.policy.state_dict().items())
+    assert other["action_net.weight"].abs().max() > 0
+    assert "action_net.weights" not in other
+
+
+def test_it_learns_comes_back_and_is_exported(market: Panel, tmp_path: Path) -> None:
+    config = settings([10, 40])
+    model = algorithm(market, config, record_coef=30.0, learning_rate=3e-3)
+    before = model.policy.action_net.weights.detach().clone()
+    learn(model, 512)
+    assert not torch.equal(before, model.policy.action_net.weights)
+    assert model.policy.action_net.network.weight.abs().max() > 0
+    save_algorithm(model, tmp_path)
+    env = LookbackVectorEnv(market, 8, config)
+    loaded, (shown, _) = load_algorithm(tmp_path, env), env.reset(seed=5)
+    module, spec = serve_algorithm(loaded, {}, "discrete")
+    graph = Model(export_onnx(module, spec))(shown)["probabilities"]
+    own = readout(model)
+    expected = own.actions(own.tensors(shown)).detach().numpy()
+    np.testing.assert_allclose(graph, expected, atol=1e-6)
+    np.testing.assert_array_equal(graph.argmax(-1), AlgorithmAgent(model).act(shown))
+
+
+def test_it_needs_a_record(market: Panel) -> None:
+    with pytest.raises(ConfigError, match=r"record_coef=30 .*set task.view.record_bars, e.g. 250"):
+        algorithm(market, settings(None), record_coef=30.0)
