@@ -63,6 +63,8 @@ def test_risk() -> None:
 def test_activity() -> None:
     orders = [{"order": 0.5 * (-1) ** bar} for bar in range(4)]
     assert run("activity", orders) == pytest.approx([0.0, 0.2, 0.2, 0.2])  # deviations 0, 0.5, 0.47, 0.5
+    at_limits = [run("activity", [{"order": size}, {"order": -size}])[1] for size in (0.2, 0.3)]
+    assert at_limits == pytest.approx([0.0, 0.1])  # a limit is not passed by the last digit
     idle = run("activity", [{}] * 51)
     assert idle[46] == 0.0
     assert idle[-1] == pytest.approx(-0.1)

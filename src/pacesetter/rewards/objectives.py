@@ -21,6 +21,7 @@ LEAST_HELD = 0.01  # share of equity: what is earned on less is not told apart f
 LARGEST_FALL = 0.5  # of the drawdown beyond its limit: e^5 is enough to be afraid of
 ORDERS, PROFITS, BINS = 20, 10, 16
 EARLIER_ORDERS, EARLIER_PROFITS = ORDERS - 1, PROFITS - 1  # numba takes a slice of a tuple by names of constants only
+ROUNDING = 1e-9  # orders of a grid deviate by exactly a limit, where the last digit of a GPU is another
 NORMAL_95 = 1.645  # quantile of the normal distribution
 NEVER = 3.0  # bars since the last trade of an account that has not traded: the first is not hasty
 
@@ -110,7 +111,7 @@ def activity(order: Any, turnover: Any, state: Any) -> Any:
     """
     before, count, idle = state[:EARLIER_ORDERS], minimum(state[ORDERS] + 1.0, float(ORDERS)), state[ORDERS + 1]
     deviation = _deviation(order, before, count)
-    variety = where(deviation > 0.3, 0.2, where(deviation > 0.2, 0.1, 0.0))
+    variety = where(deviation > 0.3 + ROUNDING, 0.2, where(deviation > 0.2 + ROUNDING, 0.1, 0.0))
     has_traded = turnover > 0.0
     hasty = where(has_traded & (idle < 3.0), 0.05, 0.0)
     idle = where(has_traded, 0.0, idle + 1.0)
