@@ -145,20 +145,21 @@ def test_the_models_learn_from_some_draws_of_a_replay_alone() -> None:
         CuriosityConfig(replay_every=0)
 
 
-def test_one_row_in_so_many_has_its_reward_as_many_times_and_all_have_their_turn() -> None:
+def test_one_row_of_a_draw_in_so_many_has_its_reward_as_many_times() -> None:
     torch.manual_seed(0)
     curiosity = Curiosity(4, None, CuriosityConfig(share=0.5, warmup_steps=0, reward_every=3))
     states, following, actions = torch.randn(12, 4), torch.randn(12, 4), torch.rand(12, 1)
     batch = Transitions(torch.zeros(12, dtype=torch.long), {}, actions, rewards=torch.ones(12))
     for _ in range(12):
         curiosity.intrinsic(states[::3], actions[::3], following[::3])
+    drawn = curiosity.reward_drawn(batch, states, following, 0)
     with torch.no_grad():
         errors = curiosity.prediction_errors(curiosity.encoder(states), actions, curiosity.encoder(following))
-    for turn in range(3):
-        mixed = curiosity.reward(batch, states, following, 0)
-        wanted = torch.zeros(12)
-        wanted[turn::3] = 3 * curiosity.errors.standardise(errors[turn::3]).float()
-        torch.testing.assert_close(mixed, 0.5 * torch.ones(12) + 0.5 * wanted)
+    wanted = torch.zeros(12)
+    wanted[::3] = 3 * curiosity.errors.standardise(errors[::3]).float()
+    torch.testing.assert_close(drawn, 0.5 * torch.ones(12) + 0.5 * wanted)
+    # A rollout is asked for once, and every row of it has its own.
+    assert (curiosity.reward(batch, states, following, 0) != 0.5).all()
 
 
 def test_the_models_learn_from_rows_of_every_symbol() -> None:

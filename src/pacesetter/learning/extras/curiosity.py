@@ -47,8 +47,8 @@ class CuriosityConfig:
     batch_rows     most rows of one step of the models; more cost more than they teach
     replay_every   draws of a replay for one step of the models. A replay gives most rows many times, and the models
                    are wider than small agents: learning from every draw took most of a step's time
-    reward_every   rows for one intrinsic reward, which then counts as many times: the same on average. Its noise is
-                   small beside the market's, and the models predict for a fourth of the rows
+    reward_every   rows of a draw for one intrinsic reward, which then counts as many times: the same on average. Its
+                   noise is small beside the market's, and the models predict for a fourth of the rows
     hidden         width of the models' hidden layers; 256 (features: 128) where null
     learning_rate  1e-4 by AdamW (features: 1e-3 by Adam) where null
     """
@@ -188,19 +188,23 @@ class Curiosity:
     # ---- as an extra ----------------------------------------------------------------------------------------------
 
     def reward(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int) -> torch.Tensor:
-        """The market's rewards with the intrinsic ones; during the warm-up the market's alone.
-
-        One row in `reward_every` has its intrinsic reward, times as many.
-        """
+        """The market's rewards with the intrinsic ones; during the warm-up the market's alone."""
         assert batch.rewards is not None
-        every = self.config.reward_every
-        # Another row of each group in turn: those of a rollout are in the order of its environments.
-        rows = slice(int(self.errors.count) % every, None, every)
-        intrinsic = torch.zeros_like(batch.rewards)
-        intrinsic[rows] = every * self.intrinsic(features[rows], batch.actions[rows], following[rows])
+        intrinsic = self.intrinsic(features, batch.actions, following)
         # Behind the end of an episode stands the first bar of another one, which no action led to.
         if batch.follows is not None:
             intrinsic = torch.where(batch.follows, intrinsic, 0.0)
+        return self._mixed(batch.rewards, intrinsic, steps)
+
+    def reward_drawn(
+        self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int
+    ) -> torch.Tensor:
+        """The same for rows of a replay: one in `reward_every` has its intrinsic reward, times as many."""
+        assert batch.rewards is not None
+        # Rows of a symbol are side by side, drawn at random: every n-th is a random part of each symbol's.
+        rows, count = slice(None, None, self.config.reward_every), self.config.reward_every
+        intrinsic = torch.zeros_like(batch.rewards)
+        intrinsic[rows] = count * self.intrinsic(features[rows], batch.actions[rows], following[rows])
         return self._mixed(batch.rewards, intrinsic, steps)
 
     def _mixed(self, rewards: torch.Tensor, intrinsic: torch.Tensor, steps: int) -> torch.Tensor:

@@ -60,6 +60,7 @@ class Extra(Protocol):
     `round_ended(figures, steps)`, which hears those of the method. `belongs_to_collection` says that its rewards are
     those of the moment when a row was collected: a replay then stores `collected(batch, features, following)` with it.
     `learns_from_draw()` says whether it learns from the rows that a replay has just given; without it, it always does.
+    `reward_drawn`, with the arguments of `reward`, stands in its place for such rows.
 
     optimiser   of `own`, where the extra trains it itself by `learn`; None where the trainer does, by `losses`. Then
                 parameters of `own` are stacked by symbol, as those of a method.
@@ -118,7 +119,7 @@ def rewards_of_draw(
     None leaves the rewards as they are. An extra may leave some draws out of its learning.
     """
     # Rewards before learning, as for rollouts: a model that has just fitted these rows would not be surprised by them.
-    changed = extra.reward(batch, features, following, steps)
+    changed: torch.Tensor | None = getattr(extra, "reward_drawn", extra.reward)(batch, features, following, steps)
     wants = getattr(extra, "learns_from_draw", None)
     if wants is None or wants():
         extra.learn(batch, features, following)
