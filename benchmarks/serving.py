@@ -111,7 +111,7 @@ def plain(name: str) -> str:
 
 def window_bars(name: str) -> int:
     """Bars of a window: as many as a stream encoder remembers."""
-    return int(getattr(network(plain(name)), "memory_bars", WINDOW_BARS))
+    return int(getattr(network(plain(name)), "memory_bars", None) or WINDOW_BARS)  # None: any window
 
 
 def policy_bundle(name: str, panel: Panel) -> Bundle:

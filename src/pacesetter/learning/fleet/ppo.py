@@ -34,7 +34,7 @@ from pacesetter.learning.fleet.method import Acting, AgentsT, FleetConfig, Fleet
 
 __all__ = ["PPO", "FleetPPO"]
 
-EXTRA_ROWS = 4_096  # of a step of an extra that trains itself
+EXTRA_ROWS = 16_384  # of a step of an extra that trains itself: few steps, since it takes some of the rows alone
 
 
 @dataclass(frozen=True)
