@@ -191,6 +191,14 @@ def test_bad_definitions_are_refused(content: Any, sentence: str) -> None:
         parse_gate_set("mine", content)
 
 
+def test_what_was_not_measured_is_counted_with_the_way_to_measure_it(run: Path) -> None:
+    said = decide(run, read_gate_set("recovery")).sentence
+    assert "7 not measured: train with +preset=recovery" in said
+    assert "not measured: pacesetter verify RUN" in decide(run, read_gate_set("prototype")).sentence
+    assert "1 not measured: pacesetter evaluate RUN --folds 5" in decide(run, read_gate_set("validation")).sentence
+    assert "not measured" not in decide(run, read_gate_set("master")).sentence
+
+
 def test_an_unknown_set_and_a_run_without_a_judgement_are_refused(tmp_path: Path) -> None:
     with pytest.raises(ConfigError, match="did you mean 'final'"):
         read_gate_set("finl")

@@ -10,7 +10,7 @@ from typing import Any
 from pacesetter.build import stored_config
 from pacesetter.errors import RunError
 from pacesetter.evaluation.programme.gate_sets import GateSet
-from pacesetter.evaluation.programme.measured import RunRecord, measure, read_record
+from pacesetter.evaluation.programme.measured import RunRecord, find_metric, measure, read_record
 from pacesetter.evaluation.report.memo import decision_memo
 from pacesetter.evaluation.statistics.gates import Held, hold
 from pacesetter.evaluation.statistics.regression import RESULT
@@ -54,6 +54,9 @@ class GateDecision:
         said = f"{self.name} by the gates '{self.gates.name}': {passed} of {len(self.held) - silent} passed"
         if silent:
             said += f", {silent} not applicable because the oracle fails them too"
+        missing = [each.limit.metric for each in self.held if each.measured is None]
+        if missing:
+            said += f", {len(missing)} not measured{_by(missing)}"
         if self.name == CONDITIONAL:
             said += f"; {self.reason or self.gates.then or 'the lower limits hold'}"
         verdict = "evidence" if self.is_evidence else "no evidence"
@@ -100,6 +103,12 @@ def store_decision(decision: GateDecision, folder: Path) -> Path:
     title = f"{decision.name}: {decision.run} by the gates '{decision.gates.name}'"
     write_atomic(path.with_suffix(".md"), decision_memo(title, decision.sentence, rows))
     return write_atomic(path, json.dumps(decision.to_json(), indent=2) + "\n")
+
+
+def _by(metrics: list[str]) -> str:
+    """How metrics that were not measured can be, where an evaluation alone does not do it."""
+    ways = dict.fromkeys(known.by for known in map(find_metric, metrics) if known is not None and known.by)
+    return f": {', '.join(ways)}" if ways else ""
 
 
 def _counted(held: Held) -> tuple[int, int]:

@@ -44,12 +44,16 @@ WIDTH = 1.96  # standard errors on each side of a share
 
 @dataclass(frozen=True)
 class Metric:
-    """What a gate may name: in words, the values it can have, and how it is read from what a run left."""
+    """What a gate may name: in words, the values it can have, and how it is read from what a run left.
+
+    by   the command that measures it, where an evaluation alone does not
+    """
 
     about: str
     read: Callable[[RunRecord], Measured]
     lowest: float = -math.inf
     highest: float = math.inf
+    by: str = ""
 
 
 @dataclass(frozen=True, eq=False)
@@ -126,7 +130,11 @@ def find_metric(name: str) -> Metric | None:
     if not name.startswith(TRAINED):
         return METRICS.get(name)
     known = name.removeprefix(TRAINED)
-    return None if known not in RANGES else Metric(known, partial(_trained, known), *RANGES[known])
+    return (
+        None
+        if known not in RANGES
+        else Metric(known, partial(_trained, known), *RANGES[known], by="train with +preset=recovery")
+    )
 
 
 def metric_names() -> list[str]:
@@ -355,7 +363,9 @@ METRICS: dict[str, Metric] = {
     "gain_over_supervised": Metric("Sharpe ratio above the best forecast, as a share of it", _supervised_ratio),
     "stress_drawdown": Metric("largest drawdown under stress", _stress("max_drawdown", max), 0.0, 1.0),
     "stress_return": Metric("total return in the worst stress", _stress("total_return", min), -1.0),
-    "walk_forward_sharpe": Metric("Sharpe ratio of walk-forward folds, mean", _walk_forward),
+    "walk_forward_sharpe": Metric(
+        "Sharpe ratio of walk-forward folds, mean", _walk_forward, by="pacesetter evaluate RUN --folds 5"
+    ),
     "evidence": Metric("the verdict is evidence", _evidence, 0.0, 1.0),
     "agents": Metric("agents that finished", _agents(_finished), 0.0),
     "agents_above_02": Metric("share of agents above a Sharpe ratio of 0.2", _share_above(0.2), 0.0, 1.0),
@@ -364,5 +374,7 @@ METRICS: dict[str, Metric] = {
         "agents a fifth above the best supervised baseline", _agents_above_supervised, 0.0
     ),
     "agents_crashed": Metric("agents that lost more than half", _agents(_crashed), 0.0),
-    "repeat_difference": Metric("difference when trained again, share", lambda record: Measured(record.repeat), 0.0),
+    "repeat_difference": Metric(
+        "difference when trained again, share", lambda record: Measured(record.repeat), 0.0, by="pacesetter verify RUN"
+    ),
 }
