@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import json
+import os
 import sys
 import time
 from collections.abc import Callable
@@ -20,7 +21,7 @@ from typing import Any
 import numpy as np
 from record import publish, table
 
-sys.path.append(str(Path(__file__).parents[1] / "examples"))
+sys.path.append(str(Path(__file__).resolve().parents[1] / "examples"))
 
 import rllib_lookback as example
 
@@ -81,6 +82,10 @@ def main() -> None:
     if asked.learners == ["table"]:
         show([json.loads(line) for line in asked.out.read_text(encoding="utf-8").splitlines()])
         return
+    # IMPALA's worker imports the example too, and Ray starts it with this environment.
+    os.environ["PYTHONPATH"] = os.pathsep.join(
+        filter(None, [str(Path(example.__file__).parent), os.environ.get("PYTHONPATH")])
+    )
     for name in asked.learners:
         figures = ours(asked.steps) if name == "ours" else example.main(name, asked.steps)
         with asked.out.open("a", encoding="utf-8") as file:

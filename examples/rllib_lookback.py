@@ -12,6 +12,7 @@ import time
 from typing import Any
 
 os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")
+os.environ.setdefault("RAY_worker_niceness", "0")  # Ray's 15 starves IMPALA's worker wherever anything else runs
 
 import gymnasium
 import numpy as np
