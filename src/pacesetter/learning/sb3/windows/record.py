@@ -24,7 +24,7 @@ RECORD = "record"
 
 
 class Beside(nn.Module):
-    """Layers that read the first `width` features; the others stand behind what they answer, as they are."""
+    """Layers of all features; those from `width` on stand behind what the layers answer, as they are."""
 
     def __init__(self, layers: nn.Module, width: int) -> None:
         super().__init__()
@@ -58,12 +58,11 @@ class WindowPolicy(MultiInputActorCriticPolicy):
         super().__init__(*arguments, **options)
         if record_coef == 0:
             return
-        head: Any = self.action_net
-        extractor: Any = self.features_extractor
-        width = int(extractor.encoder.width)
-        records = (self.features_dim - width) // int(head.out_features)
-        self.mlp_extractor.policy_net = Beside(self.mlp_extractor.policy_net, width)  # type: ignore[assignment]
-        self.action_net = RecordLogits(int(head.in_features), int(head.out_features), records, record_coef)
+        own: Any = self  # the parent declares its layers more narrowly than it uses them
+        hidden, choices = int(own.action_net.in_features), int(own.action_net.out_features)
+        width = int(own.features_extractor.encoder.width)
+        own.mlp_extractor.policy_net = Beside(own.mlp_extractor.policy_net, width)
+        own.action_net = RecordLogits(hidden, choices, (own.features_dim - width) // choices, record_coef)
         # The parent's optimiser holds the parameters of the layer that was replaced.
         schedule = arguments[2] if len(arguments) > 2 else options["lr_schedule"]
         make: Any = self.optimizer_class
