@@ -170,7 +170,7 @@ ABOUT = (
     f"student `{STUDENT.network}` with heads of {STUDENT.heads}. The teacher cloned the episodes that PPO logged; the "
     "last row is the student's network trained directly on them, with ten times the teacher's rows. Annualised Sharpe "
     "ratio on 3,000 test bars after costs, differences paired by blocks of bars. Times are of ONNX Runtime for all "
-    "symbols, one thread; `same`: share of equal orders at states of random orders."
+    "symbols, one thread, on the machine that trained; `same`: share of equal orders at states of random orders."
 )
 
 if __name__ == "__main__":

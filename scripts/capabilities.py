@@ -48,6 +48,7 @@ RUNS = {
     "trading": ("train", "agent=ppo", *MARKET, *EPISODES, *NETWORK, *STEPS, *QUIET),
     "discrete": ("train", "agent=ppo", "task.action=discrete", *MARKET, *EPISODES, *NETWORK, *STEPS, *QUIET),
     "fleet": ("train", *FLEET, "agent.network_options={width:8,layers:1}", "agent.heads=[8]"),
+    "long": ("train", *(word.replace("data.bars=420", "data.bars=900") for word in FLEET)),
     "direct": ("train", "task=fleet", "agent=direct", *MARKET, *EPISODES, "train.steps=3072", *QUIET),
     "meta": ("train", *FLEET, "agent=meta", "agent.network_options={width:8,layers:1}", "agent.heads=[8]"),
     "job": ("run", "data=sandbox", "job.lookback_steps=256", "job.direct_steps=3072", "job.draws=20"),
@@ -57,8 +58,8 @@ KINDS = (
     ("fleet report", "fleet"),
     ("task.fleet=", "fleet"),
     ("lag.run=", "direct"),
-    ("distill", "fleet"),
-    ("online", "fleet"),
+    ("distill", "long"),  # a teacher that a student can be smaller than
+    ("online", "long"),
     ("finetune", "fleet"),
     ("adapt", "meta"),
     ("migrate", "discrete"),
@@ -94,9 +95,9 @@ SMALLER = {
     "paper BUNDLE": ("bars=3", "folder=served"),  # a journal of its own, not that of a baseline
     "programme": ("--phase", "data"),
     "selftest": ("selftest.strengths=[0,0.8]",),
-    "export": ("--episodes", "4", "--bars", "20", "features.names=[return_1,volatility_10]"),
+    "export": ("--episodes", "4", "--bars", "20", "task.window_bars=4", "features.names=[return_1,volatility_10]"),
     "distill": ("--steps", "256", "--episodes", "2"),
-    "finetune": ("train.steps=64", "train.validate_every=64", *QUIET),
+    "finetune": (*MARKET, "train.steps=64", "train.validate_every=64", *QUIET),
     "adapt": ("--tasks", "2", "--episodes", "1"),
     "online": ("steps=64", "every_bars=40"),
     "scan": ("--lookbacks", "60", "data=synthetic", "data.symbols=4", "data.bars=300"),
@@ -186,6 +187,8 @@ def smaller(command: str) -> list[str]:
     more = SMALLER[max(begin, key=len)] if begin else ()
     named = {word.partition("=")[0] for word in words}
     own = [word for word in more if word.partition("=")[0] not in named]
+    if "data" in named and "data=synthetic" not in words:
+        own = [word for word in own if not word.startswith("data.")]  # stored bars have a size of their own
     if any(word.startswith("agent.dataset=") for word in words):
         # The bars and features that the episodes were played on.
         own += ["data=sample", "features.names=[return_1,volatility_10]"]
