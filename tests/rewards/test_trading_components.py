@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from pacesetter.market.ledger import LEDGER_COLUMNS, Column, Flag
 from pacesetter.rewards import PROFESSIONAL, REWARDS, TRADING, Reward, RewardConfig, Term
+from pacesetter.rewards.codes import Code
 
 SMALL = math.log(1.01)  # r_t of an account that goes from 100 to 101
 UP = {"equity_before": 100.0, "equity_change": 1.0}
@@ -171,6 +172,10 @@ def test_compiled_arrays_and_torch_agree(seed: int, factor: float) -> None:
             np.testing.assert_allclose(np.asarray(other.total), expected.total, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(np.asarray(tensors.state), compiled.state, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(arrays.state, compiled.state, rtol=1e-12, atol=1e-12)
+
+
+def test_every_code_is_the_one_of_the_component_of_its_name() -> None:
+    assert {REWARDS[name].code: name for name in OWN} == {int(code): code.name.lower() for code in Code}
 
 
 def test_torch_stays_in_float64() -> None:

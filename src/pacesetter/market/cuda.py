@@ -15,7 +15,7 @@ from pacesetter.market.rows import open_row, step_row
 __all__ = [
     "SIMULATED",
     "DeviceAccounts",
-    "Launcher",
+    "KernelLauncher",
     "by_column",
     "cuda",
     "device_view",
@@ -125,7 +125,7 @@ def thread_for_each(row: Any) -> Any:
     return cuda.jit(rows)
 
 
-class Launcher:
+class KernelLauncher:
     """Launches kernels of `thread_for_each`, each for arrays of the types that it was first given."""
 
     def __init__(self) -> None:

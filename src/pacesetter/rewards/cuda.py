@@ -6,7 +6,7 @@ from typing import Any
 
 import numpy as np
 
-from pacesetter.market.cuda import SIMULATED, Launcher, device_view, thread_for_each, to_device
+from pacesetter.market.cuda import SIMULATED, KernelLauncher, device_view, thread_for_each, to_device
 from pacesetter.market.jit import jitable
 from pacesetter.rewards.component import Component
 from pacesetter.rewards.reward import Reward, RewardConfig, first_hole
@@ -34,7 +34,7 @@ class DeviceReward(Reward):
             # One column of all accounts side by side in memory, as neighbouring threads read it.
             self.state = self.state.T.contiguous().T
         fixed = (self._codes.astype(np.int64), self._offsets.astype(np.int64), self._packed)
-        self._fixed, self._launch = [device_view(to_device(array)) for array in fixed], Launcher()
+        self._fixed, self._launch = [device_view(to_device(array)) for array in fixed], KernelLauncher()
 
     def again(self, env_count: int) -> DeviceReward:
         return DeviceReward(self.config, env_count)

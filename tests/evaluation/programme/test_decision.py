@@ -165,7 +165,10 @@ def test_a_decision_is_stored_and_read_for_a_bundle(run: Path) -> None:
         ({"about": "x", "gates": [{"metric": "sharpe", "sense": "=", "limit": 2}]}, "sense"),
         ({"about": "x", "gates": [{"metric": "win_rate", "sense": ">", "limit": 1}]}, "can never be passed"),
         ({"about": "x", "gates": [{"metric": "win_rate", "sense": ">=", "limit": 0}]}, "can never fail"),
-        ({"about": "x", "gates": [SHARPE], "index": "holdd"}, "gates.index=holdd is no baseline; did you mean 'hold'"),
+        (
+            {"about": "x", "gates": [SHARPE], "index": "holdd"},
+            "gates.index=holdd is not a baseline; did you mean 'hold'",
+        ),
         (
             {"about": "x", "gates": [SHARPE], "conditional": [SHARPE, SHARPE | {"sense": "<"}]},
             "no value passes both",

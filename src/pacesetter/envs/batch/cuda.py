@@ -14,7 +14,7 @@ from pacesetter.envs.batch.masks import limit_row, mask_row
 from pacesetter.envs.batch.remembered import REMEMBERED, fitting, load_reward, stored_reward
 from pacesetter.envs.batch.rows import DISCRETE_COUNT, Cursor, Outcome, Setting, step_row, try_row
 from pacesetter.errors import ConfigError
-from pacesetter.market.cuda import SIMULATED, Launcher, by_column, device_view, thread_for_each, to_device
+from pacesetter.market.cuda import SIMULATED, KernelLauncher, by_column, device_view, thread_for_each, to_device
 from pacesetter.rewards.cuda import DeviceReward
 
 __all__ = ["DeviceBatch"]
@@ -50,7 +50,7 @@ class DeviceBatch:
         self._starts = (device_view(self.pool), device_view(offsets))
         nothing = device_view(to_device(np.zeros((0, 1, 1), np.float32)))  # windows are left to torch
         self._tables = (nothing, device_view(self.context), nothing, nothing)
-        self._launch = Launcher()
+        self._launch = KernelLauncher()
 
     def reset(self) -> dict[str, Any]:
         """Begin an episode in every environment."""

@@ -85,7 +85,7 @@ def _check_baseline(name: str) -> None:
     from pacesetter.evaluation.baselines.catalogue import BASELINES  # with all of them registered
 
     if name not in BASELINES:
-        raise ConfigError(f"gates.index={name} is no baseline{did_you_mean(name, BASELINES)}")
+        raise ConfigError(f"gates.index={name} is not a baseline{did_you_mean(name, BASELINES)}")
 
 
 def gate_set_names() -> list[str]:
