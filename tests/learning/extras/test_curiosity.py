@@ -134,6 +134,20 @@ def test_the_rewards_that_a_fleet_learns_from_are_mixed(make_learner: Callable[.
     assert not torch.allclose(*targets)
 
 
+def test_a_rollout_has_the_rewards_of_its_rows() -> None:
+    torch.manual_seed(0)
+    ways = [Curiosity(4, None, CuriosityConfig(share=0.5, warmup_steps=0)) for _ in range(2)]
+    ways[1].own.load_state_dict(ways[0].own.state_dict())
+    states, actions = torch.randn(6, 3, 4), torch.rand(15, 1)  # five steps of three environments, and what follows
+    follows = torch.rand(15) < 0.7
+    batch = Transitions(torch.zeros(15, dtype=torch.long), {}, actions, rewards=torch.ones(15), follows=follows)
+    for _ in range(12):  # past the first updates, in which nothing is paid
+        row_by_row = ways[0].reward(batch, states[:-1].flatten(0, 1), states[1:].flatten(0, 1), 0)
+        whole = ways[1].reward_rollout(batch, states[:-1], states[-1], 0)
+    torch.testing.assert_close(whole, row_by_row)
+    assert (whole[follows] != 0.5).all()
+
+
 def test_the_models_learn_from_some_draws_of_a_replay_alone() -> None:
     curiosity = Curiosity(4, None, CuriosityConfig(replay_every=3))
     states, following, actions = torch.randn(16, 4), torch.randn(16, 4), torch.rand(16, 1)

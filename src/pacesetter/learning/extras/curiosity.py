@@ -191,10 +191,19 @@ class Curiosity:
         """The market's rewards with the intrinsic ones; during the warm-up the market's alone."""
         assert batch.rewards is not None
         intrinsic = self.intrinsic(features, batch.actions, following)
-        # Behind the end of an episode stands the first bar of another one, which no action led to.
-        if batch.follows is not None:
-            intrinsic = torch.where(batch.follows, intrinsic, 0.0)
-        return self._mixed(batch.rewards, intrinsic, steps)
+        return self._mixed(batch.rewards, self._within(batch, intrinsic), steps)
+
+    def reward_rollout(
+        self, batch: Transitions, features: torch.Tensor, last: torch.Tensor, steps: int
+    ) -> torch.Tensor:
+        """The same for the rows of a rollout (step, env, width) and the `last` states (env, width) behind it.
+
+        The state after a step is the one before the next, and is encoded once for both.
+        """
+        assert batch.rewards is not None
+        encoded = self._encoded(torch.cat([features, last[None]]))
+        intrinsic = self._novelty(encoded[:-1].flatten(0, 1), batch.actions, encoded[1:].flatten(0, 1))
+        return self._mixed(batch.rewards, self._within(batch, intrinsic), steps)
 
     def reward_drawn(
         self, batch: Transitions, features: torch.Tensor, following: torch.Tensor, steps: int
@@ -206,6 +215,10 @@ class Curiosity:
         intrinsic = torch.zeros_like(batch.rewards)
         intrinsic[rows] = count * self.intrinsic(features[rows], batch.actions[rows], following[rows])
         return self._mixed(batch.rewards, intrinsic, steps)
+
+    def _within(self, batch: Transitions, intrinsic: torch.Tensor) -> torch.Tensor:
+        """Rewards but behind the end of an episode: there stands the first bar of another, which no action led to."""
+        return intrinsic if batch.follows is None else torch.where(batch.follows, intrinsic, 0.0)
 
     def _mixed(self, rewards: torch.Tensor, intrinsic: torch.Tensor, steps: int) -> torch.Tensor:
         """The mix of both, and a note of the intrinsic part for the log."""
@@ -249,14 +262,24 @@ class Curiosity:
     @torch.no_grad()
     def intrinsic(self, states: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> torch.Tensor:
         """(row,) forward errors in deviations of the latest ones, cut to ±5, then times η."""
+        return self._novelty(self._encoded(states), actions, self._encoded(following))
+
+    @torch.no_grad()
+    def _encoded(self, states: torch.Tensor) -> torch.Tensor:
         # Without dropout: its noise would be paid as if it were novelty.
         self.own.eval()
-        errors = self.prediction_errors(self.encoder(states), actions, self.encoder(following))
+        features: torch.Tensor = self.encoder(states)
+        return features
+
+    @torch.no_grad()
+    def _novelty(self, before: torch.Tensor, actions: torch.Tensor, after: torch.Tensor) -> torch.Tensor:
+        """`intrinsic` of encoded states (row, feature)."""
+        errors = self.prediction_errors(before, actions, after)
         # Counted before they are standardised: an outlier is measured by a deviation that knows it.
         self.errors.observe(errors.double())
         # Errors that are all alike say nothing of where to look: a gate asks for some variation.
         self.variation = errors.std() / errors.mean()
-        return (self.config.eta * self.errors.standardise(errors)).to(states.dtype)
+        return (self.config.eta * self.errors.standardise(errors)).to(before.dtype)
 
     @torch.enable_grad()
     def fit(self, states: torch.Tensor, actions: torch.Tensor, following: torch.Tensor) -> None:

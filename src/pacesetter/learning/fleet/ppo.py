@@ -153,7 +153,11 @@ class PPO(FleetMethod[AgentsT, MarketT]):
             if getattr(extra, "belongs_to_collection", False):
                 batch, following = self._with_finals(batch, rollout, following, last, acting)
             # Rewards before learning: a model that has just fitted these rows would find nothing in them surprising.
-            changed = extra.reward(batch, features, following, acting.steps)
+            whole = getattr(extra, "reward_rollout", None)
+            if whole is None:
+                changed = extra.reward(batch, features, following, acting.steps)
+            else:
+                changed = whole(batch, rollout.features, last, acting.steps)
             if extra.optimiser is not None:
                 self._teach(extra, batch, features, following, ended)
             rewards = rewards if changed is None else changed.view_as(rewards)
