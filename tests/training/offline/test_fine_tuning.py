@@ -8,8 +8,11 @@ import json
 import pytest
 from rich.console import Console
 
+from pacesetter.build import read_config
 from pacesetter.errors import ConfigError
+from pacesetter.training.hydra.compose import compose
 from pacesetter.training.offline.fine_tuning import TransferRow, fine_tune
+from pacesetter.training.run.train import train
 
 
 def test_fine_tuning_reports_gain_and_forgetting(run, toy, tmp_path):
@@ -24,6 +27,16 @@ def test_fine_tuning_reports_gain_and_forgetting(run, toy, tmp_path):
     assert rows["new"].change == rows["new"].mean_after - rows["new"].mean_before
     assert 0 <= rows["old"].worse <= 1
     assert "agents that fell" in told.getvalue()
+
+
+def test_a_network_of_another_width_is_taken_as_it_is(toy, tmp_path):
+    market = [text for text in toy if not text.startswith(("agent.", "task=fleet"))]
+    own = ("train.envs=4", "train.steps=64", "train.validate_every=64", "agent.n_steps=16", "agent.batch_size=16")
+    sizes = ("agent.network=mlp", "agent.network_options={width:8,layers:1}", "agent.heads=[8]")
+    quiet = Console(quiet=True)
+    first = train(compose(["task=fleet", *market, *own, *sizes, f"runs={tmp_path}"]), console=quiet).run.folder
+    tuned = fine_tune(first, [*market, *own, f"runs={tmp_path}"], quiet)
+    assert read_config(tuned).agent["network_options"] == {"width": 8, "layers": 1}
 
 
 def test_a_market_without_its_symbols_is_refused(run, tmp_path):

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
 import torch
@@ -55,6 +55,8 @@ def fine_tune(folder: str | Path, overrides: Sequence[str], console: Console | N
     # The network of the old run unless the overrides say otherwise: weights of another size cannot be taken.
     own = [f"agent.{name}={old.agent[name]}" for name in ("network", "heads") if old.agent.get(name) is not None]
     config = compose(["task=fleet", *own, *overrides, f"train.init_from={folder}"])
+    if old.agent.get("network_options") and not any(text.startswith("agent.network") for text in overrides):
+        config = replace(config, agent={**config.agent, "network_options": old.agent["network_options"]})
     panel = build_panel(config)
     shared = [symbol for symbol in before.symbols if symbol in panel.symbols]
     if not shared:
