@@ -106,7 +106,7 @@ SMALLER = {
     "selftest": ("selftest.copies=4", "selftest.agent_copies=0", "selftest.draws=19", "selftest.halvings=2"),
     "export": ("--episodes", "4", "--bars", "20", "task.window_bars=4", "features.names=[return_1,volatility_10]"),
     "distill": ("--steps", "256", "--episodes", "2"),
-    "finetune": (*FLEET[1:6], *STEPS[2:], *QUIET),  # the market, windows and features of the run
+    "finetune": (*FLEET[1:7], *STEPS[2:], *QUIET),  # the market, windows and features of the run
     "adapt": ("--tasks", "2", "--episodes", "1"),
     "online": ("steps=64", "every_bars=40"),
     "scan": ("--lookbacks", "60", "data=synthetic", "data.symbols=4", "data.bars=300"),
