@@ -143,6 +143,22 @@ def test_the_ramp_rises_from_nothing():
     assert set(domain.logged()) == {"domain/cross_entropy", "domain/weight"}
 
 
+def test_a_fleet_learns_with_it_and_resumes_bit_exactly(make_learner):
+    options = {"domain": {"target": make_learner().market.symbols[:1], "ramp_steps": 50}}
+    whole = make_learner(extras=options)
+    untrained = whole.weights_hash()
+    whole.learn(96)
+    first = make_learner(extras=options)
+    first.learn(48)
+    stored = first.state_dict()
+    second = make_learner(extras=options)
+    second.load_state_dict(stored)
+    second.learn(96)
+    assert whole.weights_hash() == second.weights_hash()
+    assert whole.weights_hash() != untrained
+    assert whole.statistics()["domain/weight"].max() > 0.9
+
+
 def test_bad_options_are_refused():
     assert "domain" in EXTRAS
     with pytest.raises(ConfigError, match="names the symbols of the target domain"):

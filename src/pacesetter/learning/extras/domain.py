@@ -104,6 +104,7 @@ class Domain:
         """Rewards stay as they are; the ramp hears of the steps."""
         self.steps = steps
 
+    @torch.enable_grad()  # rollouts ask for it where nothing has gradients
     def learn(self, batch: Transitions, features: torch.Tensor, following: torch.Tensor) -> None:
         """One step of the discriminator on the features as they are."""
         # Detached: the discriminator's own step must not teach the encoder to help it.
