@@ -4,23 +4,30 @@ With m_h(k) how well window k predicted on average over the latest h bars, as th
 
     logit(k) = network(k) + record_coef · Σ_h w_h·m_h(k)
 
-The network's last layer begins at 0 and the w_h at one over their number. Before anything is learned the likeliest
-window is then the one with the best record, which is cross-validation's choice.
+The network's last layer begins at 0, and the w_h at the mean of those records by which the best window would have
+earned most on the training set (`best_weights`). With one record that is cross-validation's choice. How far back a
+record should look differs from market to market: where leaders change often a short one is best, else a long one.
 """
 
 from __future__ import annotations
 
+from itertools import product
 from typing import Any
 
+import numpy as np
 import torch
+from numpy.typing import NDArray
 from stable_baselines3.common.policies import MultiInputActorCriticPolicy
 from torch import nn
 
+from pacesetter.envs.lookback.table import RewardTable
 from pacesetter.errors import ConfigError
 
-__all__ = ["RecordLogits", "WindowPolicy", "with_record"]
+__all__ = ["MOST_RECORDS", "RecordLogits", "WindowPolicy", "best_weights", "with_record"]
 
+Array = NDArray[Any]
 RECORD = "record"
+MOST_RECORDS = 8  # every set of them is tried
 
 
 class Beside(nn.Module):
@@ -50,6 +57,30 @@ class RecordLogits(nn.Module):
         logits: torch.Tensor = self.network(latent[:, : self.hidden])
         return logits + self.coef * (self.weights[:, None] * known).sum(1)
 
+    def is_new(self) -> bool:
+        """Whether nothing was learned yet."""
+        return not bool(self.network.weight.any()) and bool((self.weights == 1.0 / len(self.weights)).all())
+
+
+def best_weights(record: Array, table: RewardTable, usable: Array) -> Array:
+    """(record,) equal weights of the records by whose mean the best window earns most over the usable bars.
+
+    record   (time, record · window) at the bars of the table      usable   (time,) bool
+
+    A record at a bar reads outcomes before it alone, so that each set of them is judged out-of-sample.
+    """
+    windows = table.total.shape[1]
+    known = record.reshape(len(record), -1, windows)
+    # The largest sets first: of equals the first counts, as it does where no bar is usable.
+    sets = sorted(product((1.0, 0.0), repeat=known.shape[1]), key=sum, reverse=True)[:-1]
+    weights = np.array([np.array(one) / sum(one) for one in sets])
+    choices = np.einsum("sr,trw->tsw", weights, known).argmax(axis=2)
+    held, earned = choices[0], np.zeros(len(sets))
+    for row, chosen in enumerate(choices):
+        earned += table.total[row, held, chosen] * usable[row]
+        held = table.in_force[row, held, chosen]
+    return np.asarray(weights[earned.argmax()])
+
 
 class WindowPolicy(MultiInputActorCriticPolicy):
     """Actor and critic; with a `record_coef` the actor begins at the windows' own records."""
@@ -62,7 +93,10 @@ class WindowPolicy(MultiInputActorCriticPolicy):
         hidden, choices = int(own.action_net.in_features), int(own.action_net.out_features)
         width = int(own.features_extractor.encoder.width)
         own.mlp_extractor.policy_net = Beside(own.mlp_extractor.policy_net, width)
-        own.action_net = RecordLogits(hidden, choices, (own.features_dim - width) // choices, record_coef)
+        records = (own.features_dim - width) // choices
+        if records > MOST_RECORDS:
+            raise ConfigError(f"task.view.record_bars has {records} numbers; give {MOST_RECORDS} at most")
+        own.action_net = RecordLogits(hidden, choices, records, record_coef)
         # The parent's optimiser holds the parameters of the layer that was replaced.
         schedule = arguments[2] if len(arguments) > 2 else options["lr_schedule"]
         make: Any = self.optimizer_class
