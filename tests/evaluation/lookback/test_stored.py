@@ -9,7 +9,8 @@ from __future__ import annotations
 import json
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, cast
 
 import numpy as np
 import pandas as pd
@@ -25,7 +26,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.evaluation.backtest.markets import monte_carlo_scenarios
 from pacesetter.evaluation.backtest.scenarios import Scenario
 from pacesetter.evaluation.lookback import stored as module
-from pacesetter.evaluation.lookback.insight import lookback_insights
+from pacesetter.evaluation.lookback.insight import entry_names, lookback_insights
 from pacesetter.evaluation.lookback.judgement import AGENT, OPTIMUM, STOCHASTIC, LookbackJudgement
 from pacesetter.evaluation.lookback.page import lookback_sections, store_lookback
 from pacesetter.evaluation.lookback.replay import LookbackReplay
@@ -115,6 +116,19 @@ def test_sections_and_insights_read(run: LookbackRun, judged: LookbackJudgement)
     earned = judged.evaluation.rewards[:, judged.evaluation.place(AGENT)].sum()
     assert sum(float(row[2]) for row in choices) == pytest.approx(earned, abs=1e-3)
     assert len(insights["Concentration by pair"].header) == 4
+
+
+def test_every_number_of_an_observation_is_named(run: LookbackRun) -> None:
+    view = replace(run.task.view, record_bars=(20, 100), context=("volatility_20",))
+    task = replace(run.task, view=view)
+    names = entry_names(cast(LookbackRun, SimpleNamespace(task=task, panel=run.panel)), by_asset=False)
+    sizes = task.make_batch(run.panel).entries()
+    assert {entry: len(own) for entry, own in names.items()} == {
+        entry: size for entry, size in sizes.items() if entry != "universe_mask"
+    }
+    grid = task.windows.grid
+    assert names["record"][0] == f"window {grid[0]}, last 20 bars"
+    assert names["record"][-1] == f"window {grid[-1]}, last 100 bars"
 
 
 def test_the_commands_that_traders_have(run: LookbackRun, tmp_path: Path, lookback_run: Path, trader_run: Path) -> None:

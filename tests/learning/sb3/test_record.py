@@ -18,7 +18,7 @@ from pacesetter.errors import ConfigError
 from pacesetter.leadlag.lookback.baselines import CrossValidatedLookback, WindowScores
 from pacesetter.learning.sb3.algorithms import AlgorithmAgent, learn, load_algorithm, make_algorithm, save_algorithm
 from pacesetter.learning.sb3.readout import readout
-from pacesetter.learning.sb3.windows.record import RecordLogits, best_weights
+from pacesetter.learning.sb3.windows.record import RecordLogits, better_constant
 from pacesetter.panel import Panel
 from pacesetter.policies.modules import serve_algorithm
 from pacesetter.serving.bundle.export import export_onnx
@@ -119,42 +119,38 @@ def held_rewards(rewards: np.ndarray, cost: float) -> RewardTable:
     return RewardTable(np.arange(bars), ("signal",), places[:, 0], total, total[..., None], places, rewards > -9)
 
 
-def test_it_begins_with_the_records_that_earn_most() -> None:
+def test_the_constant_counts_where_it_earns_more_than_the_records() -> None:
     rewards = np.tile([[1.0, 0.0]], (40, 1))
     rewards[20:] = [0.0, 1.0]  # the best window changes once
-    quick, slow = np.roll(rewards, 1, axis=0), np.tile([[0.6, 0.4]], (40, 1))
-    quick[0] = 0.5
-    record, usable = np.concatenate([quick, slow], axis=1), np.ones(40, dtype=bool)
-    np.testing.assert_array_equal(best_weights(record, held_rewards(rewards, 0.0), usable), [0.5, 0.5])  # both follow
-    slow[:] = [0.9, 0.0]  # with these the mean of both never follows
-    slow[0] = 0.0
-    record = np.concatenate([0.5 * quick, slow], axis=1)
-    np.testing.assert_array_equal(best_weights(record, held_rewards(rewards, 0.0), usable), [1.0, 0.0])
-    # A switch that costs more than all bars behind it earn: the record that never switches is best.
-    np.testing.assert_array_equal(best_weights(record, held_rewards(rewards, 30.0), usable), [0.5, 0.5])
+    record = np.roll(rewards, 1, axis=0)
+    record[0] = 0.5
+    usable = np.ones(40, dtype=bool)
+    assert better_constant(record, held_rewards(rewards, 0.0), usable) is None  # the record follows
+    # A switch that costs more than the bars behind it earn: the window of the first half is kept.
+    rewards[20] = [1.0, 0.0]
+    assert better_constant(record, held_rewards(rewards, 30.0), usable) == 0
     # Bars that may not be learned from count for nothing.
-    usable[20:] = False
-    np.testing.assert_array_equal(best_weights(record, held_rewards(rewards, 0.0), usable), [0.5, 0.5])
+    usable[:21] = False
+    assert better_constant(record, held_rewards(rewards, 30.0), usable) == 1
+    # Two records are averaged: one that is always wrong outweighs the other.
+    wrong = np.tile([[0.0, 9.0]], (40, 1))
+    assert better_constant(np.concatenate([record, wrong], axis=1), held_rewards(rewards, 0.0), ~usable) == 0
 
 
-def test_only_a_policy_that_learned_nothing_is_given_a_start(market: Panel, tmp_path: Path) -> None:
+@pytest.mark.parametrize("place", [None, 1])
+def test_only_a_policy_that_learned_nothing_is_given_a_start(
+    market: Panel, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, place: int | None
+) -> None:
+    module = "pacesetter.learning.sb3.windows.full_information.better_constant"
+    monkeypatch.setattr(module, lambda *_: place)
     config = settings([5, 20, 80])
-    model = algorithm(market, config, record_coef=30.0, learning_rate=0.0)
-    learn(model, 128)
-    layer = model.policy.action_net
-    batch = config.make_batch(market)
-    table, bars = model._table, model._table.bars
-    expected = best_weights(batch.markets[0].record[bars], table, np.ones(len(bars), dtype=bool))
-    np.testing.assert_allclose(layer.weights.detach().numpy(), expected, rtol=1e-6)
-    assert not layer.is_new() or len(set(expected)) == 1
+    model = learn(algorithm(market, config, record_coef=30.0, learning_rate=0.0), 128)
+    layer, env = model.policy.action_net, LookbackVectorEnv(market, 8, config)
+    assert layer.is_new() == (place is None)
+    if place is not None:
+        assert (AlgorithmAgent(model).act(env.reset(seed=5)[0]) == place).all()
     with torch.no_grad():
         layer.weights.copy_(torch.tensor([0.2, 0.3, 0.5]))
     save_algorithm(model, tmp_path)
-    loaded = load_algorithm(tmp_path, LookbackVectorEnv(market, 8, config))
-    learn(loaded, 128)
+    loaded = learn(load_algorithm(tmp_path, env), 128)
     np.testing.assert_allclose(loaded.policy.action_net.weights.detach().numpy(), [0.2, 0.3, 0.5])
-
-
-def test_too_many_records_are_refused(market: Panel) -> None:
-    with pytest.raises(ConfigError, match="record_bars has 9 numbers; give 8 at most"):
-        algorithm(market, settings(list(range(10, 19))), record_coef=30.0)

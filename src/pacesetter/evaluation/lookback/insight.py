@@ -30,7 +30,7 @@ from pacesetter.leadlag.structure.concentration import gini, herfindahl
 if TYPE_CHECKING:
     from pacesetter.evaluation.lookback.stored import LookbackRun
 
-__all__ = ["lookback_insights"]
+__all__ = ["entry_names", "lookback_insights"]
 
 Array = NDArray[Any]
 EXPLAINED = 64  # decisions, evenly spread
@@ -65,13 +65,7 @@ def _attributions(run: LookbackRun, judgement: LookbackJudgement) -> list[Sectio
     observations = batch.observe()
     network = readout(agent)
     symbols = run.panel.symbols if network.encoder.layout.assets else ()
-    encoded = run.task.view.coder().names(run.panel.symbols)
-    names: dict[str, tuple[str, ...]] = {"lookback": ("in force", "shortest", "longest")}
-    if not network.encoder.layout.assets:
-        names |= {entry: tuple(f"{entry} {name}" for name in encoded) for entry in (*SHOWN_WINDOWS, CHOSEN)}
-    if run.task.view.features:
-        names["context"] = run.task.view.features
-    attributions = integrated_gradients(agent, observations, names, symbols)
+    attributions = integrated_gradients(agent, observations, entry_names(run, by_asset=bool(symbols)), symbols)
     sections = [finding.section() for finding in attributions.findings()]
     shares = attributions.by_feature().groupby("entry")["share"].sum().sort_values(ascending=False)
     sections += [_by_entry(shares), _by_lag(shares, run.task.windows.seen, held)]
@@ -80,10 +74,27 @@ def _attributions(run: LookbackRun, judgement: LookbackJudgement) -> list[Sectio
     return sections
 
 
+def entry_names(run: LookbackRun, by_asset: bool) -> dict[str, tuple[str, ...]]:
+    """Names of the numbers in each entry of an observation; windows by asset are named by their symbols."""
+    view, grid = run.task.view, run.task.windows.grid
+    names: dict[str, tuple[str, ...]] = {"lookback": ("in force", "shortest", "longest")}
+    if not by_asset:
+        encoded = view.coder().names(run.panel.symbols)
+        names |= {entry: tuple(f"{entry} {name}" for name in encoded) for entry in (*SHOWN_WINDOWS, CHOSEN)}
+    if view.features:
+        names["context"] = view.features
+    if view.records:
+        names["record"] = tuple(f"window {bars}, last {span} bars" for span in view.records for bars in grid)
+    return names
+
+
 def _by_entry(shares: pd.Series) -> Section:
     """Which of the windows shown had the most influence."""
     rows = tuple((str(name), f"{share:.1%}") for name, share in shares.items())
-    text = "Share of the influence by entry of the observation: the windows shown, the one in force, and the context."
+    text = (
+        "Share of the influence by entry of the observation: the windows shown, the one in force, the context, and how "
+        "well each window predicted lately (record)."
+    )
     return Section("Attribution by entry", text, (), ("entry", "share"), rows)
 
 

@@ -23,7 +23,7 @@ from pacesetter.envs.lookback.batch import LookbackBatch
 from pacesetter.envs.lookback.oracle import optimal_values
 from pacesetter.envs.lookback.table import RewardTable, check_tabular, reward_table
 from pacesetter.errors import ConfigError, DataError
-from pacesetter.learning.sb3.windows.record import RecordLogits, WindowPolicy, best_weights, with_record
+from pacesetter.learning.sb3.windows.record import RecordLogits, WindowPolicy, better_constant, with_record
 
 __all__ = ["FullInformation", "best_constant", "expected_rewards"]
 
@@ -61,8 +61,8 @@ class FullInformation(OnPolicyAlgorithm):
     teacher_coef   weight of the cross-entropy to the exact optimum's choices on the training set; 0 is none
     anchor_coef    weight of the cross-entropy to the constant that scores best on the training set; 0 is none. It
                    leaves that constant only where the reward it expects elsewhere is worth more
-    record_coef    weight of each window's record in its logit, before anything is learned; 0 is none. Of several
-                   records it begins with those that choose best on the training set. See `record.py`
+    record_coef    weight of each window's record in its logit, before anything is learned; 0 is none. Where the best
+                   constant earns more on the training set, the policy begins at that one. See `record.py`
     """
 
     policy_aliases: ClassVar[dict[str, Any]] = {"MultiInputPolicy": WindowPolicy}
@@ -150,12 +150,13 @@ class FullInformation(OnPolicyAlgorithm):
             self._begin(market.record[self._table.bars], usable)
 
     def _begin(self, record: Array, usable: Array) -> None:
-        """Weights of the records that a policy which has learned nothing begins with."""
+        """Where a policy that has learned nothing begins: at the records, or at the constant that is better."""
         layer = self.policy.action_net
         if isinstance(layer, RecordLogits) and layer.is_new():
             assert self._table is not None
-            with torch.no_grad():
-                layer.weights.copy_(torch.as_tensor(best_weights(record, self._table, usable)))
+            place = better_constant(record, self._table, usable)
+            if place is not None:
+                layer.begin_at(place)
 
     def _observe(self, rows: Array) -> dict[str, torch.Tensor]:
         """Entries (segment, bar, before, …) of the observations with each candidate in force."""

@@ -4,14 +4,13 @@ With m_h(k) how well window k predicted on average over the latest h bars, as th
 
     logit(k) = network(k) + record_coef · Σ_h w_h·m_h(k)
 
-The network's last layer begins at 0, and the w_h at the mean of those records by which the best window would have
-earned most on the training set (`best_weights`). With one record that is cross-validation's choice. How far back a
-record should look differs from market to market: where leaders change often a short one is best, else a long one.
+The network's last layer begins at 0 and the w_h at one over their number. Before anything is learned the likeliest
+window is then the one with the best record, which is cross-validation's choice. Where a window that never changes
+would have earned more on the training set, the policy begins at that one instead (`better_constant`).
 """
 
 from __future__ import annotations
 
-from itertools import product
 from typing import Any
 
 import numpy as np
@@ -23,11 +22,11 @@ from torch import nn
 from pacesetter.envs.lookback.table import RewardTable
 from pacesetter.errors import ConfigError
 
-__all__ = ["MOST_RECORDS", "RecordLogits", "WindowPolicy", "best_weights", "with_record"]
+__all__ = ["RecordLogits", "WindowPolicy", "better_constant", "with_record"]
 
 Array = NDArray[Any]
 RECORD = "record"
-MOST_RECORDS = 8  # every set of them is tried
+LEAD = 0.1  # of a constant that is begun at: as if its record were that much above the others
 
 
 class Beside(nn.Module):
@@ -59,27 +58,32 @@ class RecordLogits(nn.Module):
 
     def is_new(self) -> bool:
         """Whether nothing was learned yet."""
-        return not bool(self.network.weight.any()) and bool((self.weights == 1.0 / len(self.weights)).all())
+        is_even = bool((self.weights == 1.0 / len(self.weights)).all())
+        return is_even and not any(bool(part.any()) for part in self.network.parameters())
+
+    @torch.no_grad()
+    def begin_at(self, place: int) -> None:
+        """Prefer one window, whatever the records are."""
+        self.weights.zero_()
+        self.network.bias[place] = LEAD * self.coef
 
 
-def best_weights(record: Array, table: RewardTable, usable: Array) -> Array:
-    """(record,) equal weights of the records by whose mean the best window earns most over the usable bars.
+def better_constant(record: Array, table: RewardTable, usable: Array) -> int | None:
+    """Place of the window that earns more over the usable bars than the best by its mean record does; None: no window.
 
     record   (time, record · window) at the bars of the table      usable   (time,) bool
 
-    A record at a bar reads outcomes before it alone, so that each set of them is judged out-of-sample.
+    A record at a bar reads outcomes before it alone, so that choosing by it is judged out-of-sample. The constant is
+    chosen in hindsight, which favours it.
     """
     windows = table.total.shape[1]
-    known = record.reshape(len(record), -1, windows)
-    # The largest sets first: of equals the first counts, as it does where no bar is usable.
-    sets = sorted(product((1.0, 0.0), repeat=known.shape[1]), key=sum, reverse=True)[:-1]
-    weights = np.array([np.array(one) / sum(one) for one in sets])
-    choices = np.einsum("sr,trw->tsw", weights, known).argmax(axis=2)
-    held, earned = choices[0], np.zeros(len(sets))
-    for row, chosen in enumerate(choices):
+    choices = record.reshape(len(record), -1, windows).mean(axis=1).argmax(axis=1)
+    held, earned = int(choices[0]), 0.0
+    for row, chosen in enumerate(choices.tolist()):
         earned += table.total[row, held, chosen] * usable[row]
-        held = table.in_force[row, held, chosen]
-    return np.asarray(weights[earned.argmax()])
+        held = int(table.in_force[row, held, chosen])
+    constants = np.einsum("tkk->tk", table.total)[usable].sum(axis=0)
+    return int(constants.argmax()) if constants.max(initial=-np.inf) > earned else None
 
 
 class WindowPolicy(MultiInputActorCriticPolicy):
@@ -93,10 +97,7 @@ class WindowPolicy(MultiInputActorCriticPolicy):
         hidden, choices = int(own.action_net.in_features), int(own.action_net.out_features)
         width = int(own.features_extractor.encoder.width)
         own.mlp_extractor.policy_net = Beside(own.mlp_extractor.policy_net, width)
-        records = (own.features_dim - width) // choices
-        if records > MOST_RECORDS:
-            raise ConfigError(f"task.view.record_bars has {records} numbers; give {MOST_RECORDS} at most")
-        own.action_net = RecordLogits(hidden, choices, records, record_coef)
+        own.action_net = RecordLogits(hidden, choices, (own.features_dim - width) // choices, record_coef)
         # The parent's optimiser holds the parameters of the layer that was replaced.
         schedule = arguments[2] if len(arguments) > 2 else options["lr_schedule"]
         make: Any = self.optimizer_class
