@@ -9,6 +9,7 @@ from __future__ import annotations
 import os
 import time
 from collections.abc import Callable
+from pathlib import Path
 from statistics import median
 from typing import Any
 
@@ -21,16 +22,23 @@ GAIN = 0.9  # of the first one's seconds that the second may take at most: less 
 WATCHED = 32  # calls of the second one, after which it is held against the first again
 AGAIN_AFTER = 500  # calls until they are compared again
 MOST_BACK_OFF = 8  # times as many, while one thread keeps winning
+LOAD = Path("/proc/loadavg")
 ROOM = 0.25  # of a core that others leave free, and that is not worth a thread
 
 
 def cores_are_taken(own: int) -> bool:
-    """Whether other processes keep every core busy, by the load of the last minute less `own` threads."""
+    """Whether other processes keep every core busy, in the last minute or now, `own` threads not counted."""
+    return _running() - own > (os.cpu_count() or 1) - ROOM
+
+
+def _running(path: Path = LOAD) -> float:
+    """Threads that run or wait for a core: the mean of the last minute, or those of now where they are more."""
     try:
-        load = os.getloadavg()[0]
-    except (AttributeError, OSError):  # not told on this system
-        return False
-    return load - own > (os.cpu_count() or 1) - ROOM
+        minute, _, _, now, _ = path.read_text(encoding="ascii").split()  # e.g. 0.20 0.18 0.12 1/80 11206
+        return max(float(minute), float(now.partition("/")[0]))
+    except (OSError, ValueError):
+        # Not Linux; and Windows does not tell.
+        return os.getloadavg()[0] if hasattr(os, "getloadavg") else 0.0
 
 
 class FasterOf:
