@@ -86,5 +86,5 @@ class Following:
 
 
 def _bits(window: Array) -> Array:
-    """A window's numbers as whole ones: equal where they are the same to the bit, NaN too."""
+    """A window's numbers as whole ones: equal where all bits are the same, NaN included."""
     return window.view(f"i{window.itemsize}")
