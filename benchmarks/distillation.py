@@ -4,7 +4,8 @@
 
 The teacher is a fleet with the full encoder that cloned the episodes PPO logged, see
 benchmarks/offline.py; `bc_log` there is the student's network trained directly on the same episodes. Runs that are
-there are not made again; with `--measure` the figures of a seed are stored and nothing is served over HTTP.
+there are not made again; with `--measure` the figures of a seed are stored and nothing is served over HTTP, with
+`--latency` it is only served, and recorded as `distillation_latency`.
 """
 
 from __future__ import annotations
@@ -121,19 +122,28 @@ def measured(folder: str, seed: int, device: str) -> dict[str, Any]:
     return facts
 
 
-def decided_over_http(folder: str) -> list[list[Any]]:
-    """Teacher's and student's network as fleets of 143 symbols, by the harness of benchmarks/serving.py."""
+def decided_over_http(folder: str) -> str:
+    """Teacher's and student's network as fleets of 143 symbols, measured once for a folder of runs."""
     known = Path(folder) / "distillation-http.json"
     if not known.is_file():
-        import serving  # here: the figures of a seed need no server, nor its libraries
+        write_atomic(known, json.dumps(latency_rows()).encode())
+    return latency_table(json.loads(known.read_text()))
 
-        rows = []
-        for name in (f"fleet_{FULL}", f"fleet_{STUDENT.network}"):
-            fresh, _ = serving.over_http(name, SYMBOLS, 2)
-            middle, high = (float(value) for value in np.percentile(fresh, [50, 95]))
-            rows.append([name, SYMBOLS, middle, high, float(serving.inside(name, SYMBOLS)[3])])
-        write_atomic(known, json.dumps(rows).encode())
-    return list(json.loads(known.read_text()))
+
+def latency_rows() -> list[list[Any]]:
+    """Network, symbols, p50, p95 and the model's milliseconds, by the harness of benchmarks/serving.py."""
+    import serving  # here: the figures of a seed need no server, nor its libraries
+
+    rows = []
+    for name in (f"fleet_{FULL}", f"fleet_{STUDENT.network}"):
+        fresh, _ = serving.over_http(name, SYMBOLS, 2)
+        middle, high = (float(value) for value in np.percentile(fresh, [50, 95]))
+        rows.append([name, SYMBOLS, middle, high, float(serving.inside(name, SYMBOLS)[3])])
+    return rows
+
+
+def latency_table(rows: list[list[Any]]) -> str:
+    return f"{HTTP_ABOUT}\n\n{table(['network', 'symbols', 'p50 ms', 'p95 ms', 'model ms'], rows)}"
 
 
 def main() -> None:
@@ -142,7 +152,11 @@ def main() -> None:
     parser.add_argument("--folder", default="runs/offline")
     parser.add_argument("--device", default="cpu", help="that the teacher is trained on")
     parser.add_argument("--measure", action="store_true")
+    parser.add_argument("--latency", action="store_true", help="only serve networks of teacher and student")
     options = parser.parse_known_args()[0]
+    if options.latency:
+        publish("distillation_latency", latency_table(latency_rows()), "Teacher's and student's network as served")
+        return
     folder, body = str(Path(options.folder).resolve()), ABOUT
     for seed in options.seeds.split("+"):
         facts, rows = measured(folder, int(seed), options.device), []
@@ -159,12 +173,14 @@ def main() -> None:
     if options.measure:
         print(body)
         return
-    body += "\n\nThe same networks with random weights as fleets of 143 symbols, windows of 24 bars, over HTTP on 2 "
-    body += "threads (`POST /v1/decide`, 100 requests one after another; the model's part on one thread):\n\n"
-    body += table(["network", "symbols", "p50 ms", "p95 ms", "model ms"], decided_over_http(folder))
+    body += f"\n\n{decided_over_http(folder)}"
     publish("distillation", body, "A student of the full encoder on the planted market")
 
 
+HTTP_ABOUT = (
+    "The same networks with random weights as fleets of 143 symbols, windows of 24 bars, over HTTP on 2 threads (`POST "
+    "/v1/decide`, 100 requests one after another; the model's part on one thread):"
+)
 ABOUT = (
     f"League market `{MARKET}`: 10 symbols, 2.5 bps a side. The teacher has the network `{FULL}`, the "
     f"student `{STUDENT.network}` with heads of {STUDENT.heads}. The teacher cloned the episodes that PPO logged; the "

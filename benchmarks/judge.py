@@ -40,7 +40,7 @@ from pacesetter.policies.market_rows import market_bank
 from pacesetter.policies.master import Advice
 
 SYMBOLS, BARS, FIRST = 20, 900, 700
-ENVIRONMENTS, STEPS = 4096, 300
+ENVIRONMENTS, STEPS, ROUNDS = 4096, 1_000, 3
 
 
 def spent(work: Callable[[], Any], clock: Callable[[], float] = time.process_time) -> float:
@@ -122,9 +122,15 @@ def steps_a_second(threads: int) -> float:
     return ENVIRONMENTS * STEPS / spent(lambda: [batch.step(actions) for _ in range(STEPS)], time.perf_counter) / 1e6
 
 
-def thread_rows(measure: Callable[[int], float]) -> list[list[Any]]:
+def in_turn(measure: Callable[[int], float], rounds: int) -> list[float]:
+    """Medians for one thread and for all, measured by turns, so that what others do meets both."""
+    counts = 1, numba.config.NUMBA_NUM_THREADS
+    return np.median([[measure(count) for count in counts] for _ in range(rounds)], axis=0).tolist()
+
+
+def thread_rows(measure: Callable[[int], float], rounds: int = 1) -> list[list[Any]]:
     most = numba.config.NUMBA_NUM_THREADS
-    rows = [["no other process of ours", *(measure(count) for count in (1, most))]]
+    rows = [["no other process of ours", *in_turn(measure, rounds)]]
     context = multiprocessing.get_context("spawn")
     for busy_count in (1, most):
         workers = [context.Process(target=busy, args=(time.time() + 40,)) for _ in range(busy_count)]
@@ -132,15 +138,16 @@ def thread_rows(measure: Callable[[int], float]) -> list[list[Any]]:
             worker.start()
         time.sleep(4)  # until they have imported
         name = f"beside {busy_count} busy process{'es' if busy_count > 1 else ''}"
-        rows.append([name, *(measure(count) for count in (1, most))])
+        rows.append([name, *in_turn(measure, rounds)])
         for worker in workers:
             worker.kill()
     return [[*row, row[2] / row[1]] for row in rows]
 
 
 THREAD_TEXT = (
-    "Environment steps of {count:,} environments, by the clock on the wall. With more than one thread the loop is the "
-    "one that was quicker when both were tried (`FasterOf`), so that no default is slower than one thread for long."
+    "Environment steps of {count:,} environments, by the clock on the wall, medians of {rounds} by turns. With more "
+    "than one thread the loop is the one that was quicker when both were tried, watched while in use (`FasterOf`), "
+    "so that no default is slower than one thread for long. Each time it begins anew, trials included."
 )
 
 
@@ -164,10 +171,10 @@ def decompositions_a_second(threads: int) -> float:
 def thread_table() -> str:
     most = numba.config.NUMBA_NUM_THREADS
     steps = table(
-        ("million steps/s", "1 thread", f"up to {most}, by measurement", "ratio"), thread_rows(steps_a_second)
+        ("million steps/s", "1 thread", f"up to {most}, by measurement", "ratio"), thread_rows(steps_a_second, ROUNDS)
     )
     small = table(("encodings/s", "1 thread", f"{most} threads", "ratio"), thread_rows(decompositions_a_second))
-    return f"{THREAD_TEXT.format(count=ENVIRONMENTS)}\n\n{steps}\n\n{BLAS_TEXT}\n\n{small}"
+    return f"{THREAD_TEXT.format(count=ENVIRONMENTS, rounds=ROUNDS)}\n\n{steps}\n\n{BLAS_TEXT}\n\n{small}"
 
 
 def main() -> None:

@@ -2,8 +2,10 @@
 
     python benchmarks/serving.py [--record]
     python benchmarks/serving.py --networks transformer,int8_transformer,stream --result serving_large [--record]
+    python benchmarks/serving.py --agreement 1+2 --result serving_int8 [--record]
 
-The second leaves out what does not concern these networks, and adds how often int8 gives the same order.
+The second leaves out what does not concern these networks. The third trains small policies with these seeds, and counts
+how often int8 gives the same order.
 """
 
 from __future__ import annotations
@@ -72,8 +74,9 @@ SERVED = (  # and the target, ms
     ("fleet_transformer", 143, None),
     ("stream", 143, 25.0),
     ("fleet_stream", 143, 25.0),
+    ("fleet_mlp_tiny", 143, 25.0),
 )
-THREADS = (1, 2)  # of the model
+TRAINED, STEPS = ("transformer_small",), 20_480  # by which int8 is compared
 ABOUT = (
     f"`POST /v1/decide` with one new bar of every symbol, {REQUESTS} requests one after another on one connection, the "
     "server a process of its own on the same machine, the model on so many threads with at most "
@@ -81,6 +84,11 @@ ABOUT = (
     "encoder as many as it remembers, of which it runs the newest alone. A request goes "
     "through key, body and schema checks, features, policy, sizing and guard, and asks for an order of every symbol. "
     "A fleet is an agent for each symbol on one shared encoder, all rows at once; the others are one policy for all."
+)
+INT8_ABOUT = (
+    "Policies trained on the planted market, exported, and quantised as `pacesetter bundle make RUN --int8` does: the "
+    "blocks in int8 with a scale for each column, inputs and heads in float32. Decisions are of the training set, with "
+    "random orders before them. Below 99.9 % a bundle is refused."
 )
 
 
@@ -276,12 +284,13 @@ def floor(name: str) -> list[Any]:
 # ---- int8 on decisions of an agent that has learned ----------------------------------------------------------------
 
 
-def agreement(name: str = "transformer_small", steps: int = 20_480) -> list[list[Any]]:
-    """A window transformer trained on the planted market: how often int8 gives the same order, and how sure it is."""
+def agreement(name: str, seed: int) -> list[Any]:
+    """A policy trained on the planted market: how often int8 gives the same order, and how often two are close."""
     with tempfile.TemporaryDirectory() as runs:
-        words = (f"agent.network={name}", f"task.window_bars={WINDOW_BARS}", f"train.steps={steps}", "train.envs=64")
+        words = (f"agent.network={name}", f"task.window_bars={window_bars(name)}", f"train.steps={STEPS}")
         quiet = ("track.mlflow=off", "track.tensorboard=off", "track.progress=false", f"runs={runs}")
-        config = compose(["+preset=planted", "task.action=discrete", "train.validate_every=10240", *words, *quiet])
+        rest = ("task.action=discrete", "train.validate_every=10240", "train.envs=64", f"seed={seed}")
+        config = compose(["+preset=planted", *rest, *words, *quiet])
         folder = train(config, console=Console(quiet=True)).run.folder
         panel = build_panel(config)
         made = task_of(config).export(Stored(folder, config, panel, build_table(config, panel)), DECISIONS)
@@ -291,18 +300,29 @@ def agreement(name: str = "transformer_small", steps: int = 20_480) -> list[list
     found = parity.check_agreement(exact, Model(quantise(graph)), batches)
     ordered = np.sort(np.concatenate([exact(batch)["probabilities"] for batch in batches]), axis=-1)
     tied = float((ordered[..., -1] - ordered[..., -2] < 0.01).mean())
-    return [[name, f"{steps:,}", f"{found.count:,}", f"{found.share:.2%}", f"{tied:.2%}"]]
+    return [name, seed, f"{STEPS:,}", f"{found.count:,}", f"{found.share:.2%}", f"{tied:.2%}"]
+
+
+def agreement_table(seeds: str) -> str:
+    header = ["trained on planted 0.8", "seed", "steps", "decisions", "int8: same order", "two orders within 1 %"]
+    return table(header, [agreement(name, int(seed)) for name, seed in product(TRAINED, seeds.split("+"))])
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--networks", default="", help="only these, e.g. transformer,stream; all where it is left out")
     parser.add_argument("--result", default="serving")
+    parser.add_argument("--threads", default="1,2", help="of the model")
+    parser.add_argument("--agreement", default="", help="seeds, e.g. 1+2: count orders of int8, and measure no times")
     options, load_before = parser.parse_known_args()[0], os.getloadavg()[0]
+    if options.agreement:
+        publish(options.result, f"{INT8_ABOUT}\n\n{agreement_table(options.agreement)}", "Orders of policies in int8")
+        return
+    threads_each = [int(count) for count in options.threads.split(",")]
     named = tuple(filter(None, options.networks.split(",")))
     served = [each for each in SERVED if not named or (each[0] in named and each[1] > 1)]
     rows = []
-    for (name, symbols, target), threads in product(served, THREADS):
+    for (name, symbols, target), threads in product(served, threads_each):
         fresh, known = over_http(name, symbols, threads)
         middle, high = np.percentile(fresh, [50, 95])
         rows.append([name, symbols, threads, middle, high, target or "–", np.percentile(known, 95)])
@@ -316,9 +336,6 @@ def main() -> None:
         floor_header = ["network, 143 symbols", "GFLOP", "GFLOP/s of one thread", "least ms of one thread"]
         floors = [floor(name) for name in ("transformer_small", "transformer")]
         tables += [table(variant_header, variants()), table(floor_header, floors)]
-    if not named or any(name.startswith(INT8) for name in named):
-        agreed_header = ["trained on planted 0.8", "steps", "decisions", "int8: same order", "two orders within 1 %"]
-        tables.append(table(agreed_header, agreement()))
     body = "\n\n".join((ABOUT, f"Load of the machine by others at the start: {load_before:.1f}.", *tables))
     publish(options.result, body, "Latency of a served policy")
 

@@ -8,9 +8,10 @@ from __future__ import annotations
 
 import multiprocessing
 import os
+import sys
 import tempfile
 import threading
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from concurrent.futures import Future, ProcessPoolExecutor
 from concurrent.futures.process import BrokenProcessPool
 from contextlib import contextmanager
@@ -19,8 +20,11 @@ from typing import Any, Protocol
 from pacesetter.errors import ConfigError
 from pacesetter.threads import use_threads
 
-__all__ = ["ActorWorker", "Answer", "ProcessWorker", "ThisProcess", "Worker", "attempt", "ray_session"]
+__all__ = ["ActorWorker", "Answer", "ProcessWorker", "ThisProcess", "Worker", "attempt", "import_once", "ray_session"]
 
+# Not forked from this one: locks that threads of torch or Numba hold at that moment would stay locked in the child. A
+# process that has imported and done nothing else is forked instead, where the system can: imports take seconds.
+START = "forkserver" if "forkserver" in multiprocessing.get_all_start_methods() else "spawn"
 Answer = tuple[Any, Exception | None]  # what a worker says of a task: its result, or what it raised
 
 
@@ -54,16 +58,41 @@ class ThisProcess:
         """It stays."""
 
 
+def import_once(function: Callable[..., Any]) -> None:
+    """Let processes that are started from here on find a module of ours imported, and the libraries that it needs.
+
+    Only the first call counts: one process imports for all that follow. What it lacks each imports by itself.
+    """
+    is_ours = function.__module__.partition(".")[0] == __package__.partition(".")[0]
+    if START == "forkserver" and is_ours:  # a user's module may have changed by the time the next process is started
+        multiprocessing.get_context(START).set_forkserver_preload([__name__, function.__module__])
+
+
+@contextmanager
+def _same_modules() -> Iterator[None]:
+    """Processes that are started meanwhile find the modules that this one would."""
+    before = os.environ.get("PYTHONPATH")
+    os.environ["PYTHONPATH"] = os.pathsep.join(filter(None, sys.path))
+    try:
+        yield
+    finally:
+        if before is None:
+            del os.environ["PYTHONPATH"]
+        else:
+            os.environ["PYTHONPATH"] = before
+
+
 class ProcessWorker:
     """A process of this machine, which ends when this one does, with its share of the cores for compiled loops."""
 
     def __init__(self, threads: int = 1) -> None:
         # The executor does not say which process is its own: it is the child that was not there before.
         before = set(multiprocessing.active_children())
-        # Not forked: locks that threads of torch or Numba hold at that moment would stay locked in the child.
-        context = multiprocessing.get_context("spawn")
-        self.pool = ProcessPoolExecutor(1, context, initializer=_follow_parent, initargs=(threads,))
-        self.pool.submit(os.getpid)  # starts the process
+        context = multiprocessing.get_context(START)
+        initial = threads, dict(os.environ)
+        self.pool = ProcessPoolExecutor(1, context, initializer=_follow_parent, initargs=initial)
+        with _same_modules():
+            self.pool.submit(os.getpid)  # starts the process
         self.processes = set(multiprocessing.active_children()) - before
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
@@ -80,8 +109,9 @@ class ProcessWorker:
         self.pool.shutdown(wait=False, cancel_futures=True)
 
 
-def _follow_parent(threads: int) -> None:
+def _follow_parent(threads: int, environment: Mapping[str, str]) -> None:
     """End with the coordinator: a run must not be written by an orphan and by its successor."""
+    os.environ.update(environment)  # of the coordinator now, not of when the first process was started
     use_threads(threads)
     parent = multiprocessing.parent_process()
     assert parent is not None

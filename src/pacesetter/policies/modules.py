@@ -278,6 +278,7 @@ def serve_agent(
     is_discrete = isinstance(head, DiscreteActor)
     if is_discrete:
         inputs[ACTION_MASK] = (len(Discrete),)
+    memory = _memory(agent.encoder, inputs)
     spec = PolicySpec(
         inputs=inputs,
         names={entry: tuple(names[entry]) for entry in inputs if entry != ACTION_MASK},
@@ -286,7 +287,8 @@ def serve_agent(
         symbols=symbols,
         outputs=("probabilities" if is_discrete else "orders", "confidence", *_values(agent)),
         trades=trades,
-        memory=_memory(agent.encoder, inputs),
+        memory=memory,
+        is_apart=bool(memory),
     )
     return ServedAgent(agent, market).eval(), spec
 

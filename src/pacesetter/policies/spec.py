@@ -27,6 +27,7 @@ class PolicySpec:
     trades    how a fleet trades one account: by the orders of its agents, or by targets made of them
     outputs   of the graph: probabilities or orders, confidence, and value where the policy has one
     memory    (layer, 2, bar, width) keys and values of earlier bars, where the graph takes the newest bar alone
+    is_apart  whether the keys of each layer, and its values, are inputs of their own; not so in earlier bundles
     options   names of the options that the output `option` counts, of a policy with options
     conditions   input that a request may choose -> numbers where it does not; () where they are the account's
     limits       such an input -> least and greatest number
@@ -40,6 +41,7 @@ class PolicySpec:
     outputs: tuple[str, ...] = ("probabilities", "confidence", "value")
     trades: Literal["orders", "targets"] = "orders"
     memory: tuple[int, ...] = ()
+    is_apart: bool = False
     options: tuple[str, ...] = ()
     conditions: dict[str, tuple[float, ...]] = field(default_factory=dict)
     limits: dict[str, tuple[float, float]] = field(default_factory=dict)
@@ -56,7 +58,13 @@ class PolicySpec:
             return self.inputs
         # Without the axis of bars: the graph takes one bar and keeps the others as keys and values.
         newest = {WINDOW: self.inputs[WINDOW][1:]}
-        return self.inputs | newest | {MEMORY: self.memory, AGES: self.memory[2:3]}
+        parts = dict.fromkeys(self.memory_parts, self.memory[2:]) if self.is_apart else {MEMORY: self.memory}
+        return self.inputs | newest | parts | {AGES: self.memory[2:3]}
+
+    @property
+    def memory_parts(self) -> tuple[str, ...]:
+        """Inputs of the graph for the keys and values of each layer, in turn."""
+        return tuple(f"{part}_{layer}" for layer in range(self.memory[0]) for part in ("keys", "values"))
 
     @property
     def graph_outputs(self) -> tuple[str, ...]:

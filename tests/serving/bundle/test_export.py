@@ -20,6 +20,7 @@ from pacesetter.learning.sb3.algorithms import AlgorithmAgent, EncoderExtractor
 from pacesetter.policies.modules import serve_agent
 from pacesetter.policies.modules import serve_algorithm as as_module
 from pacesetter.policies.spec import PolicySpec
+from pacesetter.serving.bundle import export
 from pacesetter.serving.bundle.export import export_onnx, export_torchscript, quantise
 from pacesetter.serving.bundle.model import SPEC, Model, check_graph
 from pacesetter.serving.bundle.parity import check_parity, random_observations
@@ -104,12 +105,33 @@ def test_a_transformer_that_answers_for_its_newest_bar_alone_is_the_same(tmp_pat
     kinds, quantised = _operators(data), quantise(data)
     assert kinds.count("Gemm") == products  # with the bias in it
     assert not {"Shape", "Slice", "IsInf"} & set(kinds)
-    assert "Gemm" not in _operators(quantised)  # no layer stays in float32
+    # The blocks; inputs and heads, and the newest bar's keys and values, stay float32.
+    assert _operators(quantised).count("MatMulInteger") == 6 + 4
     small = Model(quantised)
     assert 0 < np.abs(small(batch)["probabilities"] - probabilities).max() < 0.05
     traced = torch.jit.load(_file(tmp_path, export_torchscript(module, spec)))
     again = traced(observation={name: torch.as_tensor(entry) for name, entry in batch.items()})[0]
     np.testing.assert_allclose(again.detach().numpy(), probabilities, atol=1e-5)
+
+
+def test_int8_moves_answers_less_where_inputs_and_heads_stay_float32(monkeypatch):
+    torch.manual_seed(0)
+    data = export_onnx(*serve_agent(SymbolAgent(network("transformer_small"), SHAPES), NAMES))
+    draw = np.random.default_rng(0)
+    batch = {name: draw.standard_normal((400, *shape)).astype(np.float32) for name, shape in SHAPES.items()}
+    batch["position"] *= np.where(np.arange(400) % 2, 1e-2, 10.0)[:, None].astype(np.float32)  # small beside large
+    batch["action_mask"] = np.ones((400, 7), np.float32)
+    exact, chosen = (Model(each)(batch)["probabilities"] for each in (data, quantise(data)))
+    monkeypatch.setattr(export, "_exact_products", lambda graph: [n.name for n in graph.node if n.op_type == "MatMul"])
+    coarse = Model(quantise(data))(batch)["probabilities"]
+    assert 0 < np.abs(chosen - exact).max() < 0.5 * np.abs(coarse - exact).max()
+    assert (chosen.argmax(-1) == exact.argmax(-1)).mean() > (coarse.argmax(-1) == exact.argmax(-1)).mean()
+
+
+def test_a_perceptron_is_quantised_as_a_whole():
+    torch.manual_seed(0)
+    data = export_onnx(*serve_agent(SymbolAgent(network("mlp_tiny"), SHAPES), NAMES))
+    assert _operators(quantise(data)).count("MatMulInteger") == _operators(data).count("Gemm")
 
 
 def _operators(data: bytes) -> list[str]:

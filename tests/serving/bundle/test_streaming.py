@@ -5,6 +5,8 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from dataclasses import replace
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,12 @@ import torch
 
 from pacesetter.agents.encoders import network
 from pacesetter.agents.fleet import Fleet
+from pacesetter.agents.layout import Tensors
 from pacesetter.agents.symbol_agent import SymbolAgent
 from pacesetter.policies.modules import serve_agent
 from pacesetter.policies.spec import PolicySpec
-from pacesetter.serving.bundle.export import export_onnx, export_torchscript
+from pacesetter.serving.bundle import export
+from pacesetter.serving.bundle.export import StreamedPolicy, export_onnx, export_torchscript
 from pacesetter.serving.bundle.model import Model
 from pacesetter.serving.bundle.parity import check_parity, random_observations
 
@@ -38,6 +42,16 @@ def served() -> tuple[torch.nn.Module, PolicySpec, bytes]:
     return module, spec, export_onnx(module, spec)
 
 
+class EarlierPolicy(StreamedPolicy):
+    """As in bundles before `is_apart`: keys and values of all layers are one input."""
+
+    def forward(self, observation: Tensors) -> tuple[torch.Tensor, ...]:
+        layers = [layer.unbind(1) for layer in observation["memory"].unbind(1)]
+        parts = dict(zip(self.parts, chain(*layers), strict=True))
+        rest = {name: entry for name, entry in observation.items() if name != "memory"}
+        return super().forward({**rest, **parts})
+
+
 def at(bars: Any, end: int) -> dict[str, Any]:
     return {"window": bars[:, end - BARS : end], "position": np.full((3, 3), end / 50, np.float32)}
 
@@ -49,6 +63,19 @@ def test_the_graph_answers_as_the_module_on_any_windows(served: Any) -> None:
     assert spec.memory == (2, 2, 4, 16)
     assert check_parity(module, model, random_observations(spec, 30)).max_difference <= 1e-5
     model.probe()
+
+
+def test_a_graph_of_an_earlier_bundle_takes_its_memory_in_one_piece(
+    served: Any, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    module, spec, data = served
+    monkeypatch.setattr(export, "StreamedPolicy", EarlierPolicy)
+    earlier = replace(spec, is_apart=False)
+    model, newer = Model(export_onnx(module, earlier)), Model(data)
+    assert tuple(earlier.graph_inputs) == ("window", "position", "memory", "ages")
+    bars = np.random.default_rng(3).standard_normal((3, 40, 2)).astype(np.float32)
+    for end in (20, 21, 25):
+        np.testing.assert_allclose(model(at(bars, end))["orders"], newer(at(bars, end))["orders"], atol=1e-6)
 
 
 def test_windows_that_follow_cost_their_new_bars_and_others_all_of_them(served: Any) -> None:

@@ -10,7 +10,9 @@ from typing import Any
 import pytest
 
 from pacesetter.errors import ConfigError
+from pacesetter.learning.workers import START, ProcessWorker, import_once
 from pacesetter.training.launch.workers import Launcher
+from pacesetter.training.scan.scan import study_cell
 
 
 def test_without_workers_it_is_this_process(tasks: Any, tmp_path: Path) -> None:
@@ -32,6 +34,21 @@ def test_killed_workers_are_replaced_and_errors_come_as_they_were_raised(
         assert os.getpid() not in {process for _, process in found}
         with pytest.raises(ConfigError, match=r"^task 7 is wrong$"):
             crew.run(tasks.refuse, [7])
+
+
+@pytest.mark.skipif(START != "forkserver", reason="the system starts every process from nothing")
+def test_processes_come_from_one_that_has_imported_for_all(monkeypatch: pytest.MonkeyPatch) -> None:
+    import_once(study_cell)
+    monkeypatch.setenv("PACESETTER_TEST", "now")
+    workers = [ProcessWorker(), ProcessWorker()]
+    try:
+        parents = {worker.submit(os.getppid).result(120) for worker in workers}
+        assert len(parents) == 1
+        assert os.getpid() not in parents
+        assert workers[0].submit(os.getenv, "PACESETTER_TEST").result(120) == "now"  # not as when the first was started
+    finally:
+        for worker in workers:
+            worker.dismiss()
 
 
 @pytest.mark.usefixtures("ray_here")

@@ -10,6 +10,7 @@ Read `StreamEncoder.encode` first; `append` is the same for one more bar.
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, NamedTuple
 
@@ -31,6 +32,7 @@ CHUNK = 32  # queries that share their keys: those of their chunk and of the one
 NEVER = -1e9  # score of a key that is not there; finite, so that a gradient through it is 0
 
 Array = NDArray[Any]
+Pair = Sequence[torch.Tensor]  # keys, and values
 
 
 class Memory(NamedTuple):
@@ -88,17 +90,17 @@ class BandedAttention(nn.Module):
         is_there = torch.arange(2 * size, device=device) >= first
         return torch.where(is_there[:, None], bias, NEVER)
 
-    def append(self, x: torch.Tensor, keys_values: torch.Tensor, ages: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def append(self, x: torch.Tensor, earlier: Pair, ages: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """What the newest bar (row, width) takes, and its own keys and values (row, 2, width).
 
-        `keys_values` (row, 2, span − 1, width) are those before it, `ages` as in `Memory`.
+        `earlier` are keys and values (row, span − 1, width) of those before it, `ages` as in `Memory`.
         """
         query, own = self.query(x).unflatten(-1, (1, self.heads, -1)), self.pair(x).unflatten(-1, (2, -1))
         # (row, bar, head, width of a head): sums over axes as they lie, since a server would copy what is transposed
-        key, value = torch.unflatten(keys_values, -1, (self.heads, -1)).unbind(1)
+        key, value = (torch.unflatten(part, -1, (self.heads, -1)) for part in earlier)
         own_key, own_value = own.unflatten(-1, (self.heads, -1)).unbind(1)
         scores = torch.cat([(query * key).sum(-1), (query[:, 0] * own_key).sum(-1).unsqueeze(1)], dim=1)
-        numbers = torch.cat([self.bias, torch.full_like(self.bias[:, :1], NEVER)], dim=1).T[ages]
+        numbers = F.embedding(ages, torch.cat([self.bias, torch.full_like(self.bias[:, :1], NEVER)], dim=1).T)
         bias = torch.cat([numbers, self.bias[:, 0].expand(x.shape[0], 1, -1)], dim=1)
         shares = (scores / math.sqrt(query.shape[-1]) + bias).softmax(1).unsqueeze(-1)
         mixed = (shares[:, :-1] * value).sum(1) + shares[:, -1] * own_value
@@ -132,9 +134,9 @@ class BandedBlock(nn.Module):
         x = x[:, -count:] + self.attention(self.attention_norm(x), count)
         return x + self.feed_forward(x)  # type: ignore[no-any-return]
 
-    def append(self, x: torch.Tensor, keys_values: torch.Tensor, ages: torch.Tensor) -> tuple[torch.Tensor, ...]:
+    def append(self, x: torch.Tensor, earlier: Pair, ages: torch.Tensor) -> tuple[torch.Tensor, ...]:
         """The same of one bar (row, width) more; see `BandedAttention.append`."""
-        taken, own = self.attention.append(self.attention_norm(x), keys_values, ages)
+        taken, own = self.attention.append(self.attention_norm(x), earlier, ages)
         x = x + taken
         return x + self.feed_forward(x), own
 
@@ -198,9 +200,15 @@ class StreamEncoder(Encoder):
     def append(self, bar: torch.Tensor, memory: Memory) -> tuple[torch.Tensor, torch.Tensor]:
         """What `encode` gives a raw bar (row, feature) after those of the memory, (row, width); and its keys and
         values (row, layer, 2, width), which `remember` keeps."""
+        return self.append_to(bar, [layer.unbind(1) for layer in memory.keys_values.unbind(1)], memory.ages)
+
+    def append_to(
+        self, bar: torch.Tensor, earlier: Sequence[Pair], ages: torch.Tensor
+    ) -> tuple[torch.Tensor, torch.Tensor]:
+        """The same with keys and values (row, span − 1, width) of each layer apart, so that none is cut out of all."""
         x, kept = self.embed(self.normaliser.scaled(self.config.window, bar)), []
-        for place, block in enumerate(self.blocks):
-            x, own = block.append(x, memory.keys_values[:, place], memory.ages)  # type: ignore[operator]
+        for block, pair in zip(self.blocks, earlier, strict=True):
+            x, own = block.append(x, pair, ages)  # type: ignore[operator]
             kept.append(own)
         return x, torch.stack(kept, dim=1)
 

@@ -30,7 +30,8 @@ class Following:
     def __init__(self, shape: tuple[int, ...]) -> None:
         self.shape, self._lock = shape, Lock()
         self._window: Array | None = None  # the last, whose newest bar is not in the memory yet
-        self._memory, self._ages, self._kept, self._slot = np.empty(0), np.empty(0), np.empty(0), 0
+        self._memory: Array = np.empty(0)
+        self._ages, self._kept, self._slot = np.empty(0), np.empty(0), 0
 
     def __call__(self, window: Array, step: Step[AnswerT]) -> AnswerT:
         """The answer of `step` at the newest bar of a window (row, bar, feature).
@@ -61,14 +62,18 @@ class Following:
         """How many bars behind the last window this one ends; None where it does not follow from it."""
         if self._window is None or self._window.shape != window.shape:
             return None
+        ours, theirs = _bits(self._window), _bits(window)
         for new in range(min(MOST_NEW, window.shape[1] - 1) + 1):
-            if np.array_equal(self._window[:, new:], window[:, : window.shape[1] - new], equal_nan=True):
+            # One bar first: of windows that do not match, the others need not be read.
+            is_near = np.array_equal(ours[:, -1], theirs[:, -1 - new])
+            if is_near and np.array_equal(ours[:, new:], theirs[:, : window.shape[1] - new]):
                 return new
         return None
 
     def _forget(self, rows: int) -> None:
-        bars = self.shape[2]
-        self._memory = np.zeros((rows, *self.shape), np.float32)
+        layers, pair, bars, width = self.shape
+        # Rows of a layer's keys lie together, and those of its values: a graph takes each as it lies.
+        self._memory = np.zeros((layers, pair, rows, bars, width), np.float32).transpose(2, 0, 1, 3, 4)
         self._ages, self._slot = np.full((rows, bars), bars + 1, np.float32), 0
 
     def _keep(self) -> None:
@@ -78,3 +83,8 @@ class Following:
         self._ages = np.minimum(self._ages + 1, bars + 1)
         self._ages[:, self._slot] = 1
         self._slot = (self._slot + 1) % bars
+
+
+def _bits(window: Array) -> Array:
+    """A window's numbers as whole ones: equal where all bits are the same, NaN included."""
+    return window.view(f"i{window.itemsize}")

@@ -293,7 +293,8 @@ class Service:
         columns = self._served(bar.symbol for bar in bars)
         _check_once(list(zip(rows.tolist(), columns, strict=True)))
         blocks = np.full((len(fields), len(index), len(symbols)), np.nan)
-        blocks[:, rows, columns] = [[getattr(bar, name) for bar in bars] for name in fields]
+        numbers = [bar.__dict__ for bar in bars]  # as fast as it gets; checked by the schema before
+        blocks[:, rows, columns] = [[of_bar[name] for of_bar in numbers] for name in fields]
         panel = Panel(index, symbols, fields, blocks, np.isfinite(blocks[fields.index("close")]))
         if broken_bars(panel).any():
             raise HTTPException(422)

@@ -26,14 +26,22 @@ class BarByBar:
     """Windows answered by a graph that takes one bar at a time; `run` maps its inputs to its outputs."""
 
     def __init__(self, run: Run, spec: PolicySpec) -> None:
-        self.run, self.following = run, Following(spec.memory)
+        self.run, self.spec, self.following = run, spec, Following(spec.memory)
 
     def __call__(self, feed: Mapping[str, Array]) -> dict[str, Array]:
         """Answers for entries (row, …) with whole windows (row, bar, feature)."""
 
         def step(bar: int, memory: Array, ages: Array) -> tuple[dict[str, Array], Array]:
             newest = np.ascontiguousarray(feed[WINDOW][:, bar])
-            answer = self.run({**feed, WINDOW: newest, MEMORY: memory, AGES: ages})
+            answer = self.run({**feed, WINDOW: newest, **self._parts(memory), AGES: ages})
             return answer, answer[KEPT]
 
         return self.following(feed[WINDOW], step)
+
+    def _parts(self, memory: Array) -> dict[str, Array]:
+        """The memory (row, layer, 2, bar, width) as the graph takes it."""
+        if not self.spec.is_apart:
+            return {MEMORY: np.ascontiguousarray(memory)}
+        layers, pair = self.spec.memory[:2]
+        parts = (memory[:, layer, part] for layer in range(layers) for part in range(pair))  # nothing is copied
+        return dict(zip(self.spec.memory_parts, parts, strict=True))

@@ -89,7 +89,7 @@ class GuardMemory:
             "disabled": sorted(self.disabled),
             "ids_today": sorted(self.ids[0]),
             "ids_before": sorted(self.ids[1]),
-            "in_flight": [asdict(order) for order in self.in_flight.values()],
+            "in_flight": [order.to_dict() for order in self.in_flight.values()],
             "recent": {name: recent.to_list() for name, recent in self.recent.items()},
         }
 

@@ -186,7 +186,7 @@ class Desk:
                 self.guard.denials[LOW_CONFIDENCE] += 1
                 refused.append(Decision(order, False, LOW_CONFIDENCE, self.guard.state))
             else:
-                kept.append(replace(order, kind=self.options.kind(sure[order.symbol])))
+                kept.append(order.of_kind(self.options.kind(sure[order.symbol])))
         return kept, tuple(refused)
 
     def account_vector(self) -> Array:
@@ -204,12 +204,16 @@ class Desk:
         return {
             "policy": self.policy.name,
             "guard": self.guard.to_dict(),
-            "account": _named(self.broker.account, Account),
-            "positions": {s: _named(row, Position) for s, row in zip(self.symbols, self.broker.positions, strict=True)},
+            "account": _named(self.broker.account[None], Account)[0],
+            "positions": self._stored(self.broker.positions, Position),
             "signals": dict(zip(self.symbols, self._signals.tolist(), strict=True)),
-            "bar": None if self._bar is None else {s: _named(self._bar[k], Bar) for k, s in enumerate(self.symbols)},
+            "bar": None if self._bar is None else self._stored(self._bar, Bar),
             **self._remembered(),
         }
+
+    def _stored(self, rows: Array, columns: type[IntEnum]) -> dict[str, dict[str, float]]:
+        """Rows (symbol, column) by symbol and name."""
+        return dict(zip(self.symbols, _named(rows, columns), strict=True))
 
     def _remembered(self) -> dict[str, Any]:
         """What the policy keeps from bar to bar; nothing of most."""
@@ -314,9 +318,10 @@ class GuardedPolicy:
         return self.tickets[-1].quantities
 
 
-def _named(row: Array, columns: type[IntEnum]) -> dict[str, float]:
-    """The numbers of a row by the names of its columns, so that a stored state survives another order of them."""
-    return {column.name.lower(): float(row[column]) for column in columns}
+def _named(rows: Array, columns: type[IntEnum]) -> list[dict[str, float]]:
+    """The numbers of each row by the names of its columns, so that a stored state survives another order of them."""
+    names = [column.name.lower() for column in columns]
+    return [dict(zip(names, row, strict=True)) for row in rows[:, list(columns)].tolist()]
 
 
 def _row(stored: Any, columns: type[IntEnum]) -> Array:

@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Generic, Literal, TypeVar
 
 from pacesetter.errors import RunError
-from pacesetter.learning.workers import Answer, Worker, attempt
+from pacesetter.learning.workers import Answer, Worker, attempt, import_once
 from pacesetter.training.launch.assignment import InterruptedRunError
 
 __all__ = ["Crew", "TrackedTask"]
@@ -75,6 +75,7 @@ class Crew:
         watch: Callable[[Sequence[TrackedTask[Task, Result]]], None],
     ) -> list[TrackedTask[Task, Result]]:
         """Every task done or failed, taken in the order given; `watch` sees all jobs again and again meanwhile."""
+        import_once(function)
         jobs: list[TrackedTask[Task, Result]] = [TrackedTask(task) for task in tasks]
         waiting = deque(jobs)
         try:
