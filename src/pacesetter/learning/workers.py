@@ -21,6 +21,7 @@ from pacesetter.threads import use_threads
 
 __all__ = ["ActorWorker", "Answer", "ProcessWorker", "ThisProcess", "Worker", "attempt", "ray_session"]
 
+LEAVE_SECONDS = 5.0  # that a free process has to end by itself
 Answer = tuple[Any, Exception | None]  # what a worker says of a task: its result, or what it raised
 
 
@@ -63,18 +64,24 @@ class ProcessWorker:
         # Not forked: locks that threads of torch or Numba hold at that moment would stay locked in the child.
         context = multiprocessing.get_context("spawn")
         self.pool = ProcessPoolExecutor(1, context, initializer=_follow_parent, initargs=(threads,))
-        self.pool.submit(os.getpid)  # starts the process
+        self.latest: Future[Any] = self.pool.submit(os.getpid)  # starts the process
         self.processes = set(multiprocessing.active_children()) - before
 
     def submit(self, function: Callable[..., Any], *arguments: Any) -> Future[Any]:
         try:
-            return self.pool.submit(function, *arguments)
+            self.latest = self.pool.submit(function, *arguments)
+            return self.latest
         except BrokenProcessPool as problem:  # it died while it was free
             future: Future[Any] = Future()
             future.set_exception(problem)
             return future
 
     def dismiss(self) -> None:
+        if self.latest.done():
+            # A free one ends by itself and gives its locks back; killed, Python would warn that they were leaked.
+            self.pool.shutdown(wait=False)
+            for process in self.processes:
+                process.join(LEAVE_SECONDS)
         for process in self.processes:
             process.kill()
         self.pool.shutdown(wait=False, cancel_futures=True)
