@@ -79,6 +79,9 @@ def test_a_feature_that_workers_do_not_know_and_a_full_disk_are_refused(stream, 
     own = symbolwise("own", lambda close: close, 1)
     with pytest.raises(ConfigError, match="feature 'own' is not registered"):
         store_features(stream, tmp_path, extra=[own], at_once=1)
+    (tmp_path / "file").touch()
+    with pytest.raises(ConfigError, match="file is a file; name a folder"):
+        store_features(stream, tmp_path / "file", at_once=1)
     monkeypatch.setattr("pacesetter.features.store.ROOM", 1e12)
     with pytest.raises(ConfigError, match=r"the features take .* GB and .* GB free"):
         store_features(stream, tmp_path, at_once=1)

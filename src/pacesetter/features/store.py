@@ -13,6 +13,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import shutil
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
@@ -144,6 +145,8 @@ def _digest(rows: Array) -> str:
 
 def _begin(folder: Path, shape: tuple[int, int, int]) -> None:
     """An empty table of the shape; refuses a disk without room, and takes the place of an older one."""
+    if folder.exists() and not folder.is_dir():
+        raise ConfigError(f"{folder} is a file; name a folder for the features")
     folder.mkdir(parents=True, exist_ok=True)
     (folder / ABOUT).unlink(missing_ok=True)
     (folder / VALUES).unlink(missing_ok=True)
@@ -157,7 +160,11 @@ def _begin(folder: Path, shape: tuple[int, int, int]) -> None:
 
 
 def _create(path: Path, shape: tuple[int, ...], kind: Any) -> None:
+    """An array of zeros on disk whose room is reserved: a disk that fills up would kill a process that writes there."""
     np.lib.format.open_memmap(path, mode="w+", dtype=kind, shape=shape).flush()
+    if hasattr(os, "posix_fallocate"):  # not on macOS
+        with path.open("r+b") as file:
+            os.posix_fallocate(file.fileno(), 0, path.stat().st_size)
 
 
 # ---- features that read all symbols: some bars at a time -------------------------------------------------------------

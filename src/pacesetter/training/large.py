@@ -100,7 +100,7 @@ class LargeFiles:
         if fitting < 1:
             raise ConfigError(
                 f"--memory {self.memory} is below one symbol: {bars:,} bars of it take about "
-                f"{fixed + processes * one:,.0f} MB with the libraries{_of_workers(self.launcher)}; raise it"
+                f"{fixed + processes * one:,.0f} MB with the libraries{_of_workers(self.launcher)}"
             )
         fitting = min(fitting, self.at_once or fitting)
         # Even shares: as many rounds as the budget needs, and in each of them all workers have the same to do.
@@ -155,4 +155,6 @@ def _measured(function: Callable[[Symbols], Result], symbols: Symbols) -> tuple[
 
 
 def _of_workers(launcher: Launcher) -> str:
-    return f" in each of {launcher.workers} workers" if (launcher.workers or 1) > 1 else ""
+    """What to do about it; of several workers each has a symbol of its own."""
+    workers = launcher.workers or 1
+    return f" in {workers} workers together; raise it, or lower launcher.workers" if workers > 1 else "; raise it"

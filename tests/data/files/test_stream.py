@@ -101,6 +101,18 @@ def test_a_folder_of_text_is_read_in_parts_too(frames, tmp_path):
     assert check_stream(stream, at_once=3) == whole
 
 
+def test_wide_files_and_files_of_one_symbol_name_their_symbols(frames, tmp_path):
+    frames["S0"].to_parquet(tmp_path / "S0.parquet", index=False)
+    closes = pd.DataFrame({name: frame.set_index("timestamp")["close"] for name, frame in frames.items()})
+    closes.reset_index().to_parquet(tmp_path / "wide.parquet", index=False)
+    for name, symbols in (("S0", ("S0",)), ("wide", tuple(frames))):
+        path = str(tmp_path / f"{name}.parquet")
+        stream = stream_of(path)
+        assert stream.symbols == symbols
+        whole = load("parquet", path=path)
+        assert stream.panel(symbols[:2]).fingerprint == whole.select(symbols[:2]).fingerprint
+
+
 def test_what_cannot_be_read_in_parts_is_refused(frames, tmp_path):
     frames["S0"].to_csv(tmp_path / "S0.csv", index=False)
     for source, options, error, match in (

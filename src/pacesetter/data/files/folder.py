@@ -105,8 +105,9 @@ class Files(ABC):
             return tuple(self._symbol_of(file) for file in files)
         return self._names_inside(files[0])
 
+    @abstractmethod
     def _names_inside(self, file: Path) -> tuple[str, ...]:
-        raise DataError(f"{file.name} must be read whole to know its symbols; name them by data.symbols")
+        """The symbols of one file."""
 
     def _asked(self, files: list[Path]) -> list[Path]:
         """Of a folder only the files named after the symbols, where each has one; otherwise all."""

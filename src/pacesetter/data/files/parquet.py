@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from pacesetter.data.files.folder import Files, opened
 from pacesetter.data.source import SOURCES
 from pacesetter.errors import DataError
-from pacesetter.frames import recognise
+from pacesetter.frames import read_frame, recognise
 from pacesetter.panel import STORED_AS
 
 __all__ = ["ParquetFiles"]
@@ -58,7 +58,11 @@ class ParquetFiles(Files):
 
     def _names_inside(self, file: Path) -> tuple[str, ...]:
         names = _parquet(file, _symbols_inside)
-        return tuple(names) if names else super()._names_inside(file)
+        if names:
+            return tuple(names)
+        # Columns name the symbols of a wide file, and a file of one symbol is named after it: any rows will do.
+        first = _parquet(file, lambda stored: _frame(stored.read_row_group(0)))
+        return read_frame(first, symbol=self._symbol_of(file), origin=file.name, stamp="close").symbols
 
     def _asked_rows(self, stored: pa.parquet.ParquetFile) -> tuple[pd.DataFrame, Array]:
         """The table of the symbols alone, with the numbers of its rows; of the whole file where one is absent."""

@@ -40,6 +40,9 @@ class CsvFiles(Files):
             name = Path(self.path).name
             raise DataError(f"{name} is text and read whole; store it as Parquet, or as a folder of a file per symbol")
 
+    def _names_inside(self, file: Path) -> tuple[str, ...]:
+        raise DataError(f"{file.name} must be read whole to know its symbols; name them by data.symbols")
+
     def _rows(self, file: Path) -> int:
         return file.stat().st_size // SHORTEST_ROW + 1
 
